@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.kernels import split_certificate, split_level
-from coco_opt.kernels.compile import compiled
+from coco_opt.kernels.compile import compiled, compiled_in_place
 from coco_opt.kernels.split_interior import Part, improve
 
 Floats = NDArray[np.float64]
@@ -67,7 +67,7 @@ class Classes(NamedTuple):
     people: Floats
 
 
-@compiled
+@compiled_in_place
 def _root(links: Ints, c: int) -> int:
     while links[c] != c:
         links[c] = links[links[c]]
@@ -75,7 +75,7 @@ def _root(links: Ints, c: int) -> int:
     return c
 
 
-@compiled
+@compiled_in_place
 def _is_decided(start: Ints, cell: Ints, value: Floats, a: int, label: Ints, size: Ints, met: Ints) -> bool:
     """Return whether a row is a sum of complete classes, each with one value; ``met`` is scratch, zero at both ends."""
     decided = True
@@ -125,7 +125,7 @@ def _classes(label: Ints, people: Floats, classes: int) -> Classes:
     return Classes(label, size, first, total)
 
 
-@compiled
+@compiled_in_place
 def _adds_up(exact: Floats, people: Floats) -> bool:
     """Return whether the children's exact counts [children, classes] add up to the parent's people of each class."""
     for k in range(people.size):
@@ -140,17 +140,18 @@ def _adds_up(exact: Floats, people: Floats) -> bool:
 @compiled
 def _connect(rows: Rows, classes: Classes) -> tuple[Flags, Ints]:
     """Return which rows connect cells (not decided, of several), and links whose roots are the parts."""
-    start, cell, label = rows.start, rows.cell, classes.label
+    start, cell, value, _, _ = rows
+    label, size, first, _ = classes
     links, wide = np.arange(label.size), np.zeros(start.size - 1, np.bool_)
-    scratch = np.zeros(classes.size.size, np.int64)
+    scratch = np.zeros(size.size, np.int64)
     # Cells of one class belong together ...
     for c in range(label.size):
         if label[c] >= 0:
-            links[_root(links, c)] = _root(links, classes.first[label[c]])
+            links[_root(links, c)] = _root(links, first[label[c]])
     # ... and so do the cells of a row that classes do not decide.
     for a in range(wide.size):
         several = start[a + 1] - start[a] > 1
-        if several and not _is_decided(start, cell, rows.value, a, label, classes.size, scratch):
+        if several and not _is_decided(start, cell, value, a, label, size, scratch):
             wide[a] = True
             for e in range(start[a] + 1, start[a + 1]):
                 links[_root(links, cell[e])] = _root(links, cell[start[a]])
@@ -171,9 +172,9 @@ def _members(links: Ints, root: int) -> tuple[Ints, Ints]:
 @compiled
 def _classes_inside(classes: Classes, number: Ints) -> Ints:
     """Return the classes whose cells are in a part."""
-    own, count = np.empty(classes.first.size, np.int64), 0
-    for k in range(classes.first.size):
-        if classes.first[k] >= 0 and number[classes.first[k]] >= 0:
+    first, own, count = classes.first, np.empty(classes.first.size, np.int64), 0
+    for k in range(first.size):
+        if first[k] >= 0 and number[first[k]] >= 0:
             own[count] = k
             count += 1
     return own[:count]
@@ -182,17 +183,18 @@ def _classes_inside(classes: Classes, number: Ints) -> Ints:
 @compiled
 def _rows_inside(rows: Rows, wide: Flags, number: Ints, count: int, hard: int) -> tuple[Floats, Floats, Floats]:
     """Return a part's rows on its ``count`` cells, with ``hard`` empty ones below, their weights and targets."""
-    children, soft = rows.weight.shape[1], 0
+    start, cell, value, of_all, aims = rows
+    children, soft = of_all.shape[1], 0
     for a in range(wide.size):
-        soft += wide[a] and number[rows.cell[rows.start[a]]] >= 0
+        soft += wide[a] and number[cell[start[a]]] >= 0
     matrix, position = np.zeros((soft + hard, count)), 0
     weight, target = np.empty((soft, children)), np.empty((soft, children))
     for a in range(wide.size):
-        if wide[a] and number[rows.cell[rows.start[a]]] >= 0:
-            for e in range(rows.start[a], rows.start[a + 1]):
-                matrix[position, number[rows.cell[e]]] = rows.value[e]
+        if wide[a] and number[cell[start[a]]] >= 0:
+            for e in range(start[a], start[a + 1]):
+                matrix[position, number[cell[e]]] = value[e]
             for j in range(children):
-                weight[position, j], target[position, j] = rows.weight[a, j], rows.target[a, j]
+                weight[position, j], target[position, j] = of_all[a, j], aims[a, j]
             position += 1
     return matrix, weight, target
 
@@ -202,18 +204,19 @@ def _extract(
     rows: Rows, cells: Cells, classes: Classes, exact: Floats, wide: Flags, inside: Ints, number: Ints, own: Ints
 ) -> tuple[Part, Floats]:
     """Return a part's problem, and the counts in proportion that it starts from."""
+    (of_cell, centre, every), label, totals = cells, classes.label, classes.people
     children, count, hard = exact.shape[0], inside.size, own.size
     matrix, weight, target = _rows_inside(rows, wide, number, count, hard)
     shape = count, children
     single, base, people = np.empty(shape), np.empty(shape), np.empty(count)
     shut, x = np.zeros(shape, np.bool_), np.empty(shape)
     for i in range(count):
-        c, k = inside[i], classes.label[inside[i]]
-        people[i] = cells.people[c]
+        c, k = inside[i], label[inside[i]]
+        people[i] = every[c]
         for j in range(children):
-            single[i, j], base[i, j] = cells.single[c, j], cells.base[c, j]
+            single[i, j], base[i, j] = of_cell[c, j], centre[c, j]
             shut[i, j] = k >= 0 and exact[j, k] <= 0.0
-            x[i, j] = people[i] * exact[j, k] / classes.people[k] if k >= 0 else people[i] / children
+            x[i, j] = people[i] * exact[j, k] / totals[k] if k >= 0 else people[i] / children
     # Below the measured rows one row a class, which counts its cells.
     counts, place = np.empty((hard, children)), np.full(classes.first.size, -1)
     for position in range(hard):
@@ -221,8 +224,8 @@ def _extract(
         for j in range(children):
             counts[position, j] = exact[j, own[position]]
     for i in range(count):
-        if classes.label[inside[i]] >= 0:
-            matrix[place[classes.label[inside[i]]], i] = 1.0
+        if label[inside[i]] >= 0:
+            matrix[place[label[inside[i]]], i] = 1.0
     return Part(matrix, weight, target, single, base, people, counts, shut), x
 
 
@@ -233,8 +236,9 @@ def _solve_part(
     """Fill in one part of a parent's tables and prices, from its start y; return whether it converged."""
     count, children = y.shape
     if count == 1 and own.size == 1:  # a class of one cell fixes that cell
+        single, base = part.single, part.base
         for j in range(children):
-            class_price[j, own[0]] = 2.0 * part.single[0, j] * (y[0, j] - part.base[0, j])
+            class_price[j, own[0]] = 2.0 * single[0, j] * (y[0, j] - base[0, j])
             x[inside[0], j] = y[0, j]
         return True
     ended, price, priced = improve(part, y, allowed)
@@ -250,7 +254,7 @@ def _solve_part(
     return True
 
 
-@compiled
+@compiled_in_place
 def _price_decided(rows: Rows, classes: Classes, wide: Flags, x: Floats, class_price: Floats) -> None:
     """Add the gradients of decided rows to the classes' prices: they are the same for all cells of a class."""
     start, cell, value = rows.start, rows.cell, rows.value

@@ -218,7 +218,7 @@ def _conjugate_gradients(
                 r[c, j] -= length * bent[c, j]
         before, rz = rz, _precondition(r, face, z)
         keep = rz / before
-        # The next direction (Fletcher and Reeves 1964).
+        # The next direction, conjugate to the ones before.
         for c in range(n):
             for j in range(children):
                 d[c, j] = z[c, j] + keep * d[c, j]

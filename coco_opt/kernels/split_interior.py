@@ -6,8 +6,8 @@
 over tables x [cells, children], from a strictly feasible start. A round of the primal-dual method is
 
 1. Stop if the gap, the sum of x z over multipliers z of x >= 0, is small (``_complementarity``).
-2. Factor the rows of every child: theta is the inverse diagonal of its cells (``_factor_child``).
-3. Eliminate the children, which leaves a system in the prices of the cells' sums, and factor it (``_add_to_system``).
+2. Factor the rows of every child: theta is the inverse diagonal of its cells (``_factor_children``).
+3. Eliminate the children, which leaves a system in the prices of the cells' sums, and factor it (``_fill_system``).
 4. Take the affine step; it tells how far to centre (``_centring``).
 5. Take the corrected step, almost to the nearest bound.
 
@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_opt.kernels.compile import compiled
+from coco_opt.kernels.compile import compiled, compiled_in_place
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -72,15 +72,30 @@ class Move(NamedTuple):
 
 
 class Equations(NamedTuple):
-    """What Newton steps at a point share: inverse diagonal, children's factors, the sums' factor, rows' moves."""
+    """What Newton steps at a point share.
+
+    ``theta``, the inverse diagonal, and ``slack``, by how much a dual row is missed [cells, children]; each child's
+    factor of its rows; the factor of the sums' system [cells, cells]; ``row_moves``, by how much rows are to move.
+    """
 
     theta: Floats
+    slack: Floats
     factors: Floats
     system: Floats
     row_moves: Floats
 
 
-@compiled
+class Scratch(NamedTuple):
+    """Work space: a gradient and right-hand sides [cells, children]; [rows, cells]; [rows]; and zeros [cells]."""
+
+    slopes: Floats
+    right: Floats
+    scaled: Floats
+    column: Floats
+    zero: Floats
+
+
+@compiled_in_place
 def _factor(a: Floats) -> None:
     """Replace a symmetric positive semidefinite matrix by its Cholesky factor; dependent rows get the pivot 0."""
     # Row by row, from the left.
@@ -95,7 +110,7 @@ def _factor(a: Floats) -> None:
         a[i, i] = np.sqrt(a[i, i]) if a[i, i] > _PIVOT * diagonal else 0.0
 
 
-@compiled
+@compiled_in_place
 def _forward(a: Floats, b: Floats) -> None:
     # Solve with the lower factor; rows without a pivot are 0.
     for i in range(a.shape[0]):
@@ -105,7 +120,7 @@ def _forward(a: Floats, b: Floats) -> None:
         b[i] = total / a[i, i] if a[i, i] > 0.0 else 0.0
 
 
-@compiled
+@compiled_in_place
 def _backward(a: Floats, b: Floats) -> None:
     # Solve with its transpose, from the last row up.
     for i in range(a.shape[0] - 1, -1, -1):
@@ -115,17 +130,16 @@ def _backward(a: Floats, b: Floats) -> None:
         b[i] = total / a[i, i] if a[i, i] > 0.0 else 0.0
 
 
-@compiled
-def _moves(
-    rows: Floats, factors: Floats, theta: Floats, b: Floats, row_moves: Floats, price: Floats
-) -> tuple[Floats, Floats]:
-    """Return the moves [cells, children] under prices of the cells' sums, and the rows' prices [rows, children].
+@compiled_in_place
+def _write_moves(
+    rows: Floats, equations: Equations, b: Floats, price: Floats, solution: Floats, out: Floats, u: Floats
+) -> None:
+    """Write the moves ``out`` of x under a change ``price`` of the cells' prices, and those of the rows' prices, u.
 
-    ``row_moves`` [rows, children] is by how much the hard rows are to move, 0 for the others.
+    b are the cells' right-hand sides, ``solution`` [rows] is scratch.
     """
+    theta, _, factors, _, row_moves = equations
     n, children = theta.shape
-    out, u = np.empty((n, children)), np.empty((rows.shape[0], children))
-    solution = np.empty(rows.shape[0])
     # A child's rows: the right-hand side, two triangular solves, then the cells' moves at these prices.
     for j in range(children):
         for r in range(rows.shape[0]):
@@ -142,10 +156,9 @@ def _moves(
             for r in range(rows.shape[0]):
                 total += rows[r, c] * solution[r]
             out[c, j] = theta[c, j] * total
-    return out, u
 
 
-@compiled
+@compiled_in_place
 def _longest(x: Floats, dx: Floats, shut: Flags) -> float:
     longest = 1.0 / _FURTHEST
     # The ratio test: the first entry that would reach 0.
@@ -156,11 +169,13 @@ def _longest(x: Floats, dx: Floats, shut: Flags) -> float:
     return longest
 
 
-@compiled
-def _slopes(part: Part, x: Floats) -> Floats:
-    """Return the gradient [cells, children]."""
-    rows, weight, target = part.rows, part.weight, part.target
-    out = 2.0 * part.single * (x - part.base)
+@compiled_in_place
+def _slopes(part: Part, x: Floats, out: Floats) -> None:
+    """Write the gradient [cells, children]."""
+    rows, weight, target, single, base = part.rows, part.weight, part.target, part.single, part.base
+    for c in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            out[c, j] = 2.0 * single[c, j] * (x[c, j] - base[c, j])
     # The residual of each measured row, times its weight, goes to the row's cells.
     for r in range(weight.shape[0]):
         for j in range(x.shape[1]):
@@ -170,43 +185,42 @@ def _slopes(part: Part, x: Floats) -> Floats:
             total *= 2.0 * weight[r, j]
             for c in range(x.shape[0]):
                 out[c, j] += rows[r, c] * total
-    return out
 
 
-@compiled
-def _first_point(part: Part, x: Floats) -> tuple[Point, int]:
-    """Return a strictly feasible dual point for x, and how many cells are open."""
-    (n, children), g = x.shape, _slopes(part, x)
-    price, z = np.zeros(n), np.zeros((n, children))
+@compiled_in_place
+def _first_prices(part: Part, point: Point, g: Floats) -> int:
+    """Write prices and positive multipliers for x, g being scratch; return how many cells are open."""
+    x, z, price, _ = point
+    _slopes(part, x, g)
     free, spread = 0, 0.0
     # A cell's price starts below all its slopes, by the largest spread of any cell's slopes: then z is positive.
-    for c in range(n):
+    for c in range(x.shape[0]):
         low, high = np.inf, -np.inf
-        for j in range(children):
+        for j in range(x.shape[1]):
             if not part.shut[c, j]:
                 low, high, free = min(low, g[c, j]), max(high, g[c, j]), free + 1
         price[c] = low
         spread = max(spread, high - low)
     spread = max(spread, 1e-3)
-    for c in range(n):
+    for c in range(x.shape[0]):
         price[c] -= spread
-        for j in range(children):
+        for j in range(x.shape[1]):
             if not part.shut[c, j]:
                 z[c, j] = g[c, j] - price[c]
-    return Point(x, z, price, np.zeros(part.exact.shape)), free
+    return free
 
 
-@compiled
-def _complementarity(point: Point) -> float:
+@compiled_in_place
+def _complementarity(x: Floats, z: Floats) -> float:
     """Return the sum of x z, which is the gap once the sums and the dual rows hold."""
     gap = 0.0
-    for c in range(point.x.shape[0]):
-        for j in range(point.x.shape[1]):
-            gap += point.x[c, j] * point.z[c, j]
+    for c in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            gap += x[c, j] * z[c, j]
     return gap
 
 
-@compiled
+@compiled_in_place
 def _missing_counts(part: Part, x: Floats, row_moves: Floats) -> None:
     """Write by how much the classes' sums are off (rounding) into their rows of ``row_moves``."""
     soft = part.weight.shape[0]
@@ -218,56 +232,61 @@ def _missing_counts(part: Part, x: Floats, row_moves: Floats) -> None:
             row_moves[soft + k, j] = total
 
 
-@compiled
-def _factor_child(part: Part, point: Point, j: int, theta: Floats, factor: Floats) -> None:
-    """Write a child's theta, the inverse diagonal of its cells, and the factor of rows theta rows' + 1 / 2 weight."""
-    rows, weight, soft = part.rows, part.weight, part.weight.shape[0]
-    n = theta.shape[0]
-    for c in range(n):
-        open_cell = 2.0 * part.single[c, j] + point.z[c, j] / point.x[c, j] if not part.shut[c, j] else 1.0
-        theta[c, j] = 0.0 if part.shut[c, j] else 1.0 / open_cell
-    for r in range(rows.shape[0]):
-        for s in range(r + 1):
-            total = 0.0
-            for c in range(n):
-                total += rows[r, c] * theta[c, j] * rows[s, c]
-            factor[r, s] = factor[s, r] = total
-        if r < soft:
-            # A row without weight constrains nothing: it is treated as almost unmeasured.
-            factor[r, r] += 0.5 / weight[r, j] if weight[r, j] > 0.0 else 1e100
-    _factor(factor)
+@compiled_in_place
+def _factor_children(part: Part, x: Floats, z: Floats, theta: Floats, factors: Floats) -> None:
+    """Write theta, the inverse diagonal of the cells, and each child's factor of rows theta rows' + 1 / 2 weight."""
+    rows, weight, single, shut, soft = part.rows, part.weight, part.single, part.shut, part.weight.shape[0]
+    n, children = theta.shape
+    for j in range(children):
+        factor = factors[j]
+        for c in range(n):
+            theta[c, j] = 0.0 if shut[c, j] else 1.0 / (2.0 * single[c, j] + z[c, j] / x[c, j])
+        for r in range(rows.shape[0]):
+            for s in range(r + 1):
+                total = 0.0
+                for c in range(n):
+                    total += rows[r, c] * theta[c, j] * rows[s, c]
+                factor[r, s] = factor[s, r] = total
+            if r < soft:
+                # A row without weight constrains nothing: it is treated as almost unmeasured.
+                factor[r, r] += 0.5 / weight[r, j] if weight[r, j] > 0.0 else 1e100
+        _factor(factor)
 
 
-@compiled
-def _add_to_system(
-    rows: Floats, own: Ints, theta: Floats, j: int, factor: Floats, scaled: Floats, system: Floats
+@compiled_in_place
+def _fill_system(
+    rows: Floats, own: Ints, theta: Floats, factors: Floats, scaled: Floats, column: Floats, system: Floats
 ) -> None:
-    """Add a child's part to the matrix of the prices of the cells' sums; ``scaled`` [rows, cells] is scratch."""
-    n, column = theta.shape[0], np.empty(rows.shape[0])
+    """Write the matrix of the prices of the cells' sums; ``scaled`` [rows, cells] and ``column`` are scratch."""
+    n, children = theta.shape
     for c in range(n):
-        for r in range(rows.shape[0]):
-            column[r] = rows[r, c] * theta[c, j]
-        _forward(factor, column)
-        for r in range(rows.shape[0]):
-            scaled[r, c] = column[r]
-        if own[c] < 0:
-            system[c, c] += theta[c, j]
-    # No move changes a class's sum, so a row adds up to 0 over it: its diagonal entry is minus the others'.
-    for c in range(n):
-        for i in range(c + 1):
-            total = 0.0
+        for i in range(n):
+            system[c, i] = 0.0
+    for j in range(children):
+        for c in range(n):
             for r in range(rows.shape[0]):
-                total += scaled[r, c] * scaled[r, i]
-            if i < c:
-                system[c, i] -= total
-                if own[c] >= 0 and own[c] == own[i]:
-                    system[c, c] += total
-                    system[i, i] += total
-            elif own[c] < 0:
-                system[c, c] -= total
+                column[r] = rows[r, c] * theta[c, j]
+            _forward(factors[j], column)
+            for r in range(rows.shape[0]):
+                scaled[r, c] = column[r]
+            if own[c] < 0:
+                system[c, c] += theta[c, j]
+        # No move changes a class's sum, so a row adds up to 0 over it: its diagonal entry is minus the others'.
+        for c in range(n):
+            for i in range(c + 1):
+                total = 0.0
+                for r in range(rows.shape[0]):
+                    total += scaled[r, c] * scaled[r, i]
+                if i < c:
+                    system[c, i] -= total
+                    if own[c] >= 0 and own[c] == own[i]:
+                        system[c, c] += total
+                        system[i, i] += total
+                elif own[c] < 0:
+                    system[c, c] -= total
 
 
-@compiled
+@compiled_in_place
 def _drop_dependent(own: Ints, classes: int, theta: Floats, system: Floats) -> None:
     """Drop from each class the cell that moves most: its sum follows from the others'."""
     n, children = theta.shape
@@ -283,65 +302,62 @@ def _drop_dependent(own: Ints, classes: int, theta: Floats, system: Floats) -> N
             system[max(c, chosen), min(c, chosen)] = 0.0
 
 
-@compiled
-def _missed(part: Part, point: Point) -> Floats:
-    """Return by how much every dual row is missed: slope less prices less z [cells, children]."""
-    soft, g = part.weight.shape[0], _slopes(part, point.x)
-    slack = np.empty(g.shape)
+@compiled_in_place
+def _write_missed(part: Part, point: Point, g: Floats, slack: Floats) -> None:
+    """Write by how much every dual row is missed: slope less prices less z [cells, children]; g is scratch."""
+    soft = part.weight.shape[0]
+    _slopes(part, point.x, g)
     for c in range(g.shape[0]):
         for j in range(g.shape[1]):
             slack[c, j] = g[c, j] - point.price[c] - point.z[c, j]
             for k in range(part.exact.shape[0]):
                 slack[c, j] -= part.rows[soft + k, c] * point.class_price[k, j]
-    return slack
 
 
-@compiled
-def _longest_step(part: Part, point: Point, move: Move, most: float) -> float:
+@compiled_in_place
+def _longest_step(x: Floats, z: Floats, move: Move, shut: Flags, most: float) -> float:
     """Return the part of a move, 1 at most, that goes ``most`` of the way to the nearest bound at most."""
-    primal, dual = _longest(point.x, move.x, part.shut), _longest(point.z, move.z, part.shut)
-    return min(1.0, most * min(primal, dual))
+    return min(1.0, most * min(_longest(x, move.x, shut), _longest(z, move.z, shut)))
 
 
-@compiled
-def _move(part: Part, point: Point, equations: Equations, slack: Floats, centre: float, last: Move) -> Move:
-    """Return the Newton step towards x z = ``centre`` in every open cell, corrected by the products of ``last``."""
-    (n, children), (theta, factors, system, row_moves) = point.x.shape, equations
-    x, z, shut = point.x, point.z, part.shut
-    b, right = np.zeros((n, children)), np.empty(n)
+@compiled_in_place
+def _write_move(
+    part: Part, point: Point, equations: Equations, centre: float, last: Move, scratch: Scratch, move: Move
+) -> None:
+    """Write the Newton step towards x z = ``centre`` in every open cell, corrected by the products of ``last``."""
+    x, z, shut, slack, b, right = point.x, point.z, part.shut, equations.slack, scratch.right, move.price
+    n, children = x.shape
     for c in range(n):
         for j in range(children):
             if not shut[c, j]:
                 goal = centre - x[c, j] * z[c, j] - last.x[c, j] * last.z[c, j]
                 b[c, j] = goal / x[c, j] - slack[c, j]
     # What the cells' sums are off by after a move at unchanged prices is made up by the prices' move.
-    dx, _ = _moves(part.rows, factors, theta, b, row_moves, np.zeros(n))
+    _write_moves(part.rows, equations, b, scratch.zero, scratch.column, move.x, move.rows)
     for c in range(n):
         right[c] = part.sums[c]
         for j in range(children):
-            right[c] -= x[c, j] + dx[c, j]
-    _forward(system, right)
-    _backward(system, right)
-    dx, du = _moves(part.rows, factors, theta, b, row_moves, right)
-    dz = np.zeros((n, children))
+            right[c] -= x[c, j] + move.x[c, j]
+    _forward(equations.system, right)
+    _backward(equations.system, right)
+    _write_moves(part.rows, equations, b, right, scratch.column, move.x, move.rows)
     for c in range(n):
         for j in range(children):
             if not shut[c, j]:
-                dz[c, j] = (b[c, j] + slack[c, j]) - z[c, j] / x[c, j] * dx[c, j]
-    return Move(dx, dz, right, du)
+                move.z[c, j] = (b[c, j] + slack[c, j]) - z[c, j] / x[c, j] * move.x[c, j]
 
 
-@compiled
-def _centring(point: Point, move: Move, step: float, gap: float) -> float:
+@compiled_in_place
+def _centring(x: Floats, z: Floats, move: Move, step: float, gap: float) -> float:
     """Return how much of the gap a corrected step is to keep: the cube of what the affine step would leave."""
-    after = 0.0
-    for c in range(point.x.shape[0]):
-        for j in range(point.x.shape[1]):
-            after += (point.x[c, j] + step * move.x[c, j]) * (point.z[c, j] + step * move.z[c, j])
+    after, dx, dz = 0.0, move.x, move.z
+    for c in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            after += (x[c, j] + step * dx[c, j]) * (z[c, j] + step * dz[c, j])
     return float((max(after, 0.0) / gap) ** 3)
 
 
-@compiled
+@compiled_in_place
 def _take(part: Part, point: Point, move: Move, step: float) -> None:
     """Move the point, in place."""
     soft = part.weight.shape[0]
@@ -356,54 +372,75 @@ def _take(part: Part, point: Point, move: Move, step: float) -> None:
             point.class_price[k, j] += step * move.rows[soft + k, j]
 
 
-@compiled
-def _set_up(part: Part, point: Point, own: Ints, equations: Equations, scaled: Floats) -> None:
+@compiled_in_place
+def _set_up(part: Part, point: Point, own: Ints, equations: Equations, scratch: Scratch) -> None:
     """Fill in the equations of the present point: every child's factor, and the factor of the sums' system."""
-    theta, factors, system, row_moves = equations
+    theta, slack, factors, system, row_moves = equations
     _missing_counts(part, point.x, row_moves)
-    for c in range(system.shape[0]):
-        for i in range(system.shape[0]):
-            system[c, i] = 0.0
-    for j in range(point.x.shape[1]):
-        _factor_child(part, point, j, theta, factors[j])
-        _add_to_system(part.rows, own, theta, j, factors[j], scaled, system)
+    _write_missed(part, point, scratch.slopes, slack)
+    _factor_children(part, point.x, point.z, theta, factors)
+    _fill_system(part.rows, own, theta, factors, scratch.scaled, scratch.column, system)
     _drop_dependent(own, part.exact.shape[0], theta, system)
     _factor(system)
 
 
 @compiled
+def _new_move(part: Part, shape: tuple[int, int]) -> Move:
+    """Return a move that changes nothing."""
+    rows = np.zeros((part.rows.shape[0], shape[1]))
+    return Move(np.zeros(shape), np.zeros(shape), np.zeros(shape[0]), rows)
+
+
+@compiled
 def _classes_of(part: Part) -> Ints:
     """Return the class of each cell, -1 for none."""
-    soft, own = part.weight.shape[0], np.full(part.sums.size, -1)
+    soft, own, rows = part.weight.shape[0], np.full(part.sums.size, -1), part.rows
     for k in range(part.exact.shape[0]):
         for c in range(own.size):
-            if part.rows[soft + k, c] != 0.0:
+            if rows[soft + k, c] != 0.0:
                 own[c] = k
     return own
 
 
-@compiled
-def improve(part: Part, x: Floats, allowed: float) -> tuple[bool, Floats, Floats]:
-    """Improve one part from a strictly feasible x, in place; return whether all is finite, and both kinds of prices."""
-    (n, children), all_rows, own = x.shape, part.rows.shape[0], _classes_of(part)
-    point, free = _first_point(part, x)
-    factors, scaled = np.empty((children, all_rows, all_rows)), np.empty((all_rows, n))
-    equations = Equations(np.zeros((n, children)), factors, np.empty((n, n)), np.zeros((all_rows, children)))
-    none = Move(np.zeros((n, children)), np.zeros((n, children)), np.zeros(n), np.zeros((all_rows, children)))
+@compiled_in_place
+def _run(
+    part: Part, point: Point, own: Ints, equations: Equations, scratch: Scratch, moves: tuple[Move, Move, Move],
+    allowed: float,
+) -> bool:  # fmt: skip
+    """Take rounds until the gap is at most ``allowed`` or steps are tiny; return whether all is finite."""
+    (none, affine, move), (x, z, _, _), shut = moves, point, part.shut
+    free = _first_prices(part, point, scratch.slopes)
     # One predictor and one corrector a round; both use the same factors.
     for _ in range(_STEPS):
-        gap = _complementarity(point)
+        gap = _complementarity(x, z)
         if not np.isfinite(gap):
-            return False, point.price, point.class_price
+            return False
         if gap <= allowed:
-            return True, point.price, point.class_price
-        _set_up(part, point, own, equations, scaled)
-        slack = _missed(part, point)
-        affine = _move(part, point, equations, slack, 0.0, none)
-        centre = _centring(point, affine, _longest_step(part, point, affine, 1.0), gap)
-        move = _move(part, point, equations, slack, centre * (gap / free), affine)
-        step = _longest_step(part, point, move, _FURTHEST)
+            return True
+        _set_up(part, point, own, equations, scratch)
+        _write_move(part, point, equations, 0.0, none, scratch, affine)
+        centre = _centring(x, z, affine, _longest_step(x, z, affine, shut, 1.0), gap)
+        _write_move(part, point, equations, centre * (gap / free), affine, scratch, move)
+        step = _longest_step(x, z, move, shut, _FURTHEST)
         if not step > _STALLED:
-            return True, point.price, point.class_price  # the judge decides what this point is worth
+            return True  # the judge decides what this point is worth
         _take(part, point, move, step)
-    return True, point.price, point.class_price
+    return True
+
+
+@compiled
+def improve(part: Part, x: Floats, allowed: float) -> tuple[bool, Floats, Floats]:
+    """Improve one part from a strictly feasible x, in place; return whether all is finite, and both kinds of prices.
+
+    All arrays are made here, so that rounds count no references.
+    """
+    (n, children), all_rows, own = x.shape, part.rows.shape[0], _classes_of(part)
+    shape = n, children
+    point = Point(x, np.zeros(shape), np.zeros(n), np.zeros(part.exact.shape))
+    factors, row_moves = np.empty((children, all_rows, all_rows)), np.zeros((all_rows, children))
+    equations = Equations(np.zeros(shape), np.empty(shape), factors, np.empty((n, n)), row_moves)
+    columns = np.empty((all_rows, n)), np.empty(all_rows)
+    scratch = Scratch(np.empty(shape), np.zeros(shape), *columns, np.zeros(n))
+    moves = _new_move(part, shape), _new_move(part, shape), _new_move(part, shape)
+    ended = _run(part, point, own, equations, scratch, moves, allowed)
+    return ended, point.price, point.class_price
