@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from coco_opt.registry import make_solver as make_solver
     from coco_opt.releases import check as check
     from coco_opt.releases import compare as compare
+    from coco_opt.releases import differences as differences
     from coco_opt.releases import estimate as estimate
     from coco_opt.releases import forecast as forecast
     from coco_opt.releases import measure as measure
@@ -113,6 +114,7 @@ _NAMES = {
     "releases": (
         "check",
         "compare",
+        "differences",
         "estimate",
         "forecast",
         "measure",

@@ -105,6 +105,7 @@ with TemporaryDirectory() as name:
     groups = estimated.save(folder / "groups", page=co.render_report)
     assert all(check.passed for check in co.verify_release(groups))
     assert co.read_release(groups).to_pandas().equals(co.read_groups_release(groups).to_pandas())
+    assert not co.differences(groups, estimated)["difference"].any()
     main, *looks = measured.measurement.every  # a look, from which the queries were chosen, is a second one
     co.write_measurement(folder / "noisy", main, private=False)
     again, _ = co.read_measurement(folder / "noisy")

@@ -24,6 +24,7 @@ from coco_opt.cli import (
     cite,
     compare,
     demo,
+    diff,
     errors,
     estimate,
     experiments,
@@ -65,6 +66,11 @@ EVERYDAY: tuple[_Row, ...] = (
         "verify releases/coco-opt-20260101T000000Z-0badcafe",
     ),
     (export.export, "Write the tables as CSV, for spreadsheets.", "export releases/b --out tables"),
+    (
+        diff.diff,
+        "Subtract a release from a later one; mark changes.",
+        "diff releases/a releases/b --page changes.html",
+    ),
     (ledger.ledger, "Show what was spent, on what, and what is kept.", "ledger coco-opt.toml"),
     (errors.errors, "Explain the code of an error.", "errors input-changed"),
 )

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from coco_opt.cli.console import write, write_json
 from coco_opt.cli.options import Json, Version
 from coco_opt.errors import InputError, Place
+
+if TYPE_CHECKING:
+    from coco_opt.files.differences import Compared
 
 
 def export(
@@ -21,6 +24,10 @@ def export(
         str,
         typer.Option("--delimiter", help="What separates fields: a comma, or a semicolon as many spreadsheets want."),
     ] = ",",
+    wide: Annotated[
+        bool,
+        typer.Option("--wide", help="Also write the main table with a row a region and a column a size or cell."),
+    ] = False,
     json: Json = False,
     version: Version = False,
 ) -> int:
@@ -36,7 +43,7 @@ def export(
         raise InputError("bad-option", "--delimiter is a comma or a semicolon")
     target = folder.with_name(f"{folder.resolve().name}-csv") if out is None else out
     check_target(target)
-    files = write_csv_files(folder, target, delimiter)
+    files = write_csv_files(folder, target, delimiter, _main_table(folder) if wide else None)
     if not files:
         raise InputError(
             "file-not-found", "holds no table: give a release folder or a published measurement", Place(folder.name)
@@ -46,3 +53,15 @@ def export(
         return 0
     write(f"Wrote {', '.join(path.name for path in files)} to {target}")
     return 0
+
+
+def _main_table(folder: Path) -> Compared:
+    """Return which table of a release has a row for each region and size or cell."""
+    from coco_opt.files.folder import read_manifest
+    from coco_opt.kinds import kind_row
+
+    kind = kind_row(str(read_manifest(folder).get("kind"))).load()
+    table: Compared | None = next((table for table in kind.compared if table.absent_is_zero), None)
+    if table is None:
+        raise InputError("bad-option", f"--wide is for counts by region, and a release of {kind.name} has none")
+    return table

@@ -5,17 +5,24 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import numpy as np
+
+from coco_opt.errors import InputError, Place
+from coco_opt.files.differences import REGION, Compared, decoded
+from coco_opt.files.folder import read_columns
 from coco_opt.files.source import quietly
 from coco_opt.privacy.private_files import temporary_name
 
+_MOST_COLUMNS = 16_000  # of the 16,384 that spreadsheets have
 _MARK = b"\xef\xbb\xbf"  # without it spreadsheets take UTF-8 for another encoding
 
 
-def write_csv_files(folder: Path, target: Path, delimiter: str = ",") -> tuple[Path, ...]:
+def write_csv_files(folder: Path, target: Path, delimiter: str = ",", wide: Compared | None = None) -> tuple[Path, ...]:
     """Write each Parquet file of a folder as a CSV file in a new one, which appears complete or not at all.
 
-    Returns the files; none, and no folder, where there is no table. Raises InputError: unreadable-file. Memory is a
-    batch of rows.
+    The ``wide`` table is also written with a row for each region and a column for each size or cell.
+    Returns the files; none, and no folder, where there is no table. Raises InputError: unreadable-file, too-many-cells.
+    Memory is a batch of rows, or the wide table.
     """
     tables = sorted(folder.glob("*.parquet"))
     if not tables:
@@ -25,10 +32,44 @@ def write_csv_files(folder: Path, target: Path, delimiter: str = ",") -> tuple[P
     try:
         for path in tables:
             quietly(path, lambda path=path: _write(path, building / f"{path.stem}.csv", delimiter))  # type: ignore[misc]
+        if wide is not None:
+            _write_wide(folder, wide, building / f"{wide.table}-wide.csv", delimiter)
+        files = sorted(path.name for path in building.iterdir())
         building.rename(target)
     finally:
         shutil.rmtree(building, ignore_errors=True)
-    return tuple(target / f"{path.stem}.csv" for path in tables)
+    return tuple(target / name for name in files)
+
+
+def _write_wide(folder: Path, compared: Compared, out: Path, delimiter: str) -> None:
+    """Write a table with a row for each region and a column for each key that occurs, 0 where a region has none."""
+    import pandas as pd
+    import pyarrow as pa
+    import pyarrow.csv
+
+    rows = decoded(read_columns(folder / f"{compared.table}.parquet", ()))
+    regions = decoded(read_columns(folder / "hierarchy.parquet", REGION))
+    keys = compared.keys or tuple(str(name) for name in rows if name not in (*REGION, compared.value))
+    cells, column = np.unique(
+        np.stack([rows[key].factorize(sort=True)[0] for key in keys], axis=1), axis=0, return_inverse=True
+    )
+    if len(cells) > _MOST_COLUMNS:
+        message = (
+            f"has {len(cells):,} sizes or cells, and a spreadsheet takes {_MOST_COLUMNS:,} columns: leave out --wide"
+        )
+        raise InputError("too-many-cells", message, Place(f"{compared.table}.parquet"))
+    values = [np.sort(rows[key].unique()) for key in keys]
+    named = [[f"{key}={value}" for value in each] for key, each in zip(keys, values, strict=True)]
+    names = [" & ".join(each[n] for each, n in zip(named, cell, strict=True)) for cell in cells]
+    counts = np.zeros((len(regions), len(cells)), np.int64)
+    place = dict(zip(regions["region"], range(len(regions)), strict=True))
+    counts[rows["region"].map(place).to_numpy(np.int64), column.ravel()] = rows[compared.value]
+    wide = regions[list(REGION)].join(pd.DataFrame(counts, columns=names))
+    with out.open("wb") as file:
+        file.write(_MARK)
+        pa.csv.write_csv(
+            pa.Table.from_pandas(wide, preserve_index=False), file, pa.csv.WriteOptions(delimiter=delimiter)
+        )
 
 
 def _write(path: Path, out: Path, delimiter: str) -> None:

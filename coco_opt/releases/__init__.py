@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from coco_opt.releases.compare import Comparison, compare
+from coco_opt.releases.differences import differences, render_differences
 from coco_opt.releases.estimate import estimate
 from coco_opt.releases.forecast import PlanForecast, forecast
 from coco_opt.releases.measure import Checked, Measured, check, measure
@@ -25,11 +26,13 @@ __all__ = [
     "Silent",
     "check",
     "compare",
+    "differences",
     "estimate",
     "forecast",
     "measure",
     "read_release",
     "release",
+    "render_differences",
     "render_report",
     "verify_release",
 ]

@@ -18,6 +18,7 @@ from coco_opt.choices import Certificate, SolverChoices
 from coco_opt.config.model import Config
 from coco_opt.config.sections import DataSection, Section
 from coco_opt.execution import Executor, Threads
+from coco_opt.files.differences import Compared
 from coco_opt.files.folder import FileTable
 from coco_opt.files.release_checks import Check, Regions
 from coco_opt.privacy.measurement import Measurement, MeasurementPlan, identity_of
@@ -289,7 +290,8 @@ class ReleaseKind(Protocol[PrivateT, MethodT, ResultT]):
 
     ``name`` stands in measurements and manifests, ``section`` in the configuration; ``unit`` is whom noise protects, in
     one word (entity, person). ``data_model`` and ``section_model`` are its parts of the configuration. ``promises`` are
-    what a release can promise, ``least`` what each of them does. ``takes_several`` says whether several
+    what a release can promise, ``least`` what each of them does. ``compared`` says which tables of two releases are
+    subtracted, the main one first. ``takes_several`` says whether several
     measurements of the same data can be estimated together (``Measurement.also``).
     """
 
@@ -301,6 +303,7 @@ class ReleaseKind(Protocol[PrivateT, MethodT, ResultT]):
     promises: ClassVar[tuple[str, ...]]
     least: ClassVar[tuple[str, ...]]
     takes_several: ClassVar[bool]
+    compared: ClassVar[tuple[Compared, ...]]
 
     def file_key(self, columns: Sequence[str]) -> str | None:
         """Return the key of [data] that a file with these columns would fill, None for none."""

@@ -11,7 +11,8 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coco_opt.errors import InputError, MissingPackageError
+from coco_opt.errors import InputError
+from coco_opt.files.differences import FrameKind, as_frame
 from coco_opt.files.folder import (
     MANIFEST,
     REPORT,
@@ -79,15 +80,27 @@ class Estimated:
         """Return what was released of a region, by its path from the root."""
         return self.result[region]
 
-    def intervals(self, region: str) -> Any:
-        """Return the intervals of a region by its path from the root, as the saved release does.
+    def intervals(self, region: str | None = None, *, frame: FrameKind = "pandas") -> Any:
+        """Return the intervals of a region by its path from the root, as the saved release does; without one, a frame.
 
-        Raises InputError (no-intervals) where this release has none.
+        The ``frame`` has the rows of intervals.parquet, for all regions, in pandas, Polars ("polars") or Arrow
+        ("arrow"). Raises InputError (no-intervals) where this release has none.
         """
+        if region is None:
+            if "intervals" not in self.tables:
+                raise InputError("no-intervals", "this release has no table of intervals")
+            return as_frame(self.to_arrow("intervals"), frame)
         intervals_of = getattr(self.result, "intervals_of", None)
         if intervals_of is None:
             raise InputError("no-intervals", f"a release of {self.kind.name} has no intervals of regions by this name")
         return intervals_of(region)
+
+    def __sub__(self, earlier: Any) -> pd.DataFrame:
+        """Return the differences from an earlier release of the same kind: see ``coco_opt.differences``."""
+        from coco_opt.releases.differences import differences
+
+        changes: pd.DataFrame = differences(self, earlier)
+        return changes
 
     def unbiased(self, *regions: str) -> Any:
         """Return the unbiased counts of a region by its path from the root, or the sums of several, with variances.
@@ -114,11 +127,8 @@ class Estimated:
 
     def to_polars(self, table: str | None = None) -> pl.DataFrame:
         """Return a table as a Polars frame, where Polars is installed; see ``to_arrow``."""
-        try:
-            import polars as pl
-        except ModuleNotFoundError:
-            raise MissingPackageError("polars", "a Polars frame") from None
-        return pl.DataFrame(self.to_arrow(table))
+        frame: pl.DataFrame = as_frame(self.to_arrow(table), "polars")
+        return frame
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         """Return the main table as an Arrow stream."""

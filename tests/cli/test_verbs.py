@@ -29,6 +29,7 @@ VERBS = (
     "release",
     "verify",
     "export",
+    "diff",
     "sign",
     "compare",
     "ledger",

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from coco_opt.config.model import Config
 from coco_opt.config.sections import DataSection, Section
+from coco_opt.files.differences import Compared
 from coco_opt.files.release_checks import Check
 from coco_opt.groups.estimating.baselines import errors_by_level
 from coco_opt.groups.estimating.estimate import GroupsResult, estimate_groups
@@ -52,6 +53,9 @@ class GroupsKind:
     promises: ClassVar[tuple[str, ...]] = PROMISES
     least: ClassVar[tuple[str, ...]] = TABLE_PROMISES[:-1]
     takes_several: ClassVar[bool] = True
+    compared: ClassVar[tuple[Compared, ...]] = (
+        Compared("histograms", "groups", ("size",), bounds="intervals", lower="groups_lower", upper="groups_upper"),
+    )
 
     def file_key(self, columns: Sequence[str]) -> str | None:
         """Return the key of [data] that a file with these columns would fill."""

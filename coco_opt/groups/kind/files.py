@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coco_opt.errors import InputError, Place
+from coco_opt.files.differences import FrameKind, as_frame
 from coco_opt.files.folder import FileTable, read_columns, read_manifest
 from coco_opt.files.regions import region_columns, stored_regions
 from coco_opt.files.release_checks import positions
 from coco_opt.groups.estimating.estimate import GroupsResult
-from coco_opt.groups.estimating.intervals import NO_INTERVALS, Intervals
+from coco_opt.groups.estimating.intervals import NO_INTERVALS
 from coco_opt.groups.estimating.method import SLOW, GroupsMethod
 from coco_opt.groups.estimating.posterior.convergence import Convergence
 from coco_opt.groups.estimating.unbiased import NO_UNBIASED, UnbiasedCounts
+from coco_opt.groups.kind.intervals import COLUMNS as INTERVAL_COLUMNS
 from coco_opt.groups.kind.intervals import (
     INTERVALS,
     PROMISE,
@@ -145,7 +147,7 @@ class Release:
     ``levels`` are the names of the hierarchy's levels, ``region_ids`` the regions' ids in the user's files;
     ``group_counts`` int64[regions] and ``histograms``, one per region, in the order of ``hierarchy``;
     ``released_intervals`` are the rows of intervals.parquet, None where there is none, ``released_unbiased`` those of
-    unbiased.parquet, which are read on demand.
+    unbiased.parquet, which are read on demand from the ``folder``.
     """
 
     hierarchy: Hierarchy
@@ -156,14 +158,19 @@ class Release:
     manifest: Mapping[str, Any]
     released_intervals: ReleasedIntervals | None = None
     released_unbiased: ReleasedUnbiased | None = None
+    folder: Path | None = None
 
-    def intervals(self, region: str) -> Intervals:
+    def intervals(self, region: str | None = None, *, frame: FrameKind = "pandas") -> Any:
         """Return the intervals of a region by its path from the root: of H and Hc, int64[max_size + 1] each.
 
-        Raises InputError (no-intervals) where the release has none: only consistency "posterior" gives any.
+        Without a region, return the rows of intervals.parquet, for all regions, as a ``frame`` of pandas, Polars
+        ("polars") or Arrow ("arrow"). Raises InputError (no-intervals) where the release has none: only consistency
+        "posterior" gives any.
         """
-        if self.released_intervals is None:
+        if self.released_intervals is None or self.folder is None:
             raise InputError("no-intervals", NO_INTERVALS, Place(INTERVALS))
+        if region is None:
+            return as_frame(read_columns(self.folder / INTERVALS, INTERVAL_COLUMNS), frame)
         place = self.hierarchy.index(region)
         return self.released_intervals.of(place, self.histograms[place], int(self.manifest[MAX_SIZE]))
 
@@ -175,6 +182,13 @@ class Release:
         if self.released_unbiased is None:
             raise InputError("no-unbiased", NO_UNBIASED, Place(UNBIASED))
         return self.released_unbiased.of(*regions)
+
+    def __sub__(self, earlier: Any) -> pd.DataFrame:
+        """Return the differences from an earlier release of groups: see ``coco_opt.differences``."""
+        from coco_opt.releases.differences import differences
+
+        changes: pd.DataFrame = differences(self, earlier)
+        return changes
 
     def __getitem__(self, region: str) -> CountOfCounts:
         """Return the histogram of a region by its path from the root."""
@@ -239,7 +253,7 @@ def read_groups_release(folder: str | Path) -> Release:
     if isinstance(stated_intervals, Mapping):
         intervals = read_intervals(folder, hierarchy, float(stated_intervals["coverage"]), int(manifest[MAX_SIZE]))
     unbiased = ReleasedUnbiased(folder / UNBIASED, hierarchy) if UNBIASED_PROMISE in manifest["promises"] else None
-    return Release(hierarchy, levels, ids, numbers[GROUPS], histograms, manifest, intervals, unbiased)
+    return Release(hierarchy, levels, ids, numbers[GROUPS], histograms, manifest, intervals, unbiased, folder)
 
 
 def _histograms_by_region(hierarchy: Hierarchy, rows: Any) -> tuple[CountOfCounts, ...]:

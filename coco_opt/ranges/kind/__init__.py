@@ -15,6 +15,7 @@ from coco_opt.choices import Certificate
 from coco_opt.config import Config, Section
 from coco_opt.config.model import digest_of
 from coco_opt.config.sections import AUTO, DataSection
+from coco_opt.files.differences import Compared
 from coco_opt.files.release_checks import Check
 from coco_opt.privacy import Exact, Measurement, MeasurementPlan
 from coco_opt.ranges.domain import DomainTree
@@ -79,6 +80,9 @@ class RangesKind:
     promises: ClassVar[tuple[str, ...]] = PROMISES
     least: ClassVar[tuple[str, ...]] = ("finite", "standard_errors")
     takes_several: ClassVar[bool] = False
+    compared: ClassVar[tuple[Compared, ...]] = (
+        Compared("ranges", "estimate", ("tree_level", "start", "stop"), error="standard_error", absent_is_zero=False),
+    )
 
     def file_key(self, columns: Sequence[str]) -> str | None:
         """Return the key of [data] that a file with these columns would fill."""

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from coco_opt.config.model import Config
 from coco_opt.config.sections import DataSection, Section
+from coco_opt.files.differences import Compared
 from coco_opt.files.release_checks import Check
 from coco_opt.privacy import Exact, Measurement, MeasurementPlan
 from coco_opt.releases.instances import Instance
@@ -56,6 +57,10 @@ class TablesKind:
     promises: ClassVar[tuple[str, ...]] = PROMISES
     least: ClassVar[tuple[str, ...]] = ALWAYS
     takes_several: ClassVar[bool] = True
+    compared: ClassVar[tuple[Compared, ...]] = (
+        Compared("tables", "persons"),
+        Compared("estimates", "estimate", ("query", "answer"), error="standard_error", absent_is_zero=False),
+    )
 
     def file_key(self, columns: Sequence[str]) -> str | None:
         """Return the key of [data] that a file with these columns would fill."""

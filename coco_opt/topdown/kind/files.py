@@ -305,6 +305,14 @@ class TablesRelease:
     schema: Schema
     runs: CellRuns
     manifest: Mapping[str, Any]
+    folder: Path | None = None
+
+    def __sub__(self, earlier: Any) -> pd.DataFrame:
+        """Return the differences from an earlier release of tables: see ``coco_opt.differences``."""
+        from coco_opt.releases.differences import differences
+
+        changes: pd.DataFrame = differences(self, earlier)
+        return changes
 
     def table(self, region: str) -> Int64Array:
         """Return a region's table, int64[schema.size], by its path. Raises HierarchyError."""
@@ -377,7 +385,7 @@ def read_tables_release(folder: str | Path) -> TablesRelease:
     counts = np.asarray(rows.column(PERSONS).to_numpy(), np.int64)
     order = np.lexsort((cells, region))
     runs = CellRuns(region[order], cells[order], counts[order])
-    return TablesRelease(hierarchy, levels, ids, schema, runs, manifest)
+    return TablesRelease(hierarchy, levels, ids, schema, runs, manifest, folder)
 
 
 def _codes(rows: Any, column: str, names: Sequence[str], code: str, message: str) -> Int64Array:

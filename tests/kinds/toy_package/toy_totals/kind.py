@@ -84,6 +84,7 @@ class TotalsKind:
     promises = ("nonnegative",)
     least = ()
     takes_several = False
+    compared = ()
 
     def file_key(self, columns: Sequence[str]) -> str | None:
         return "persons" if "person_id" in columns else "hierarchy" if len(columns) > 2 else None

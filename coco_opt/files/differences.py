@@ -1,0 +1,196 @@
+"""Differences of two releases' tables, row by row, and how far noise alone may move them.
+
+Intervals of a difference are those of Zou and Donner 2008 for independent estimates x and y with intervals of one
+coverage: x - y with (x - lower(x))^2 + (upper(y) - y)^2 below, squared, and the opposite ends above.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from coco_opt.errors import InputError, MissingPackageError
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+FrameKind = Literal["pandas", "polars", "arrow"]
+REGION = ("level", "level_name", "region", "region_id")
+COVERAGE = 0.9
+"""Of the intervals of differences that have standard errors."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A table by which releases of a kind are compared: its keys besides the region, and its values.
+
+    ``keys``: () for all other columns. ``error`` is the column of standard errors; or the table ``bounds`` has the
+    intervals of the same rows, in the columns ``lower`` and ``upper``. A row that one release lacks is a count of 0 if
+    ``absent_is_zero``; else it is left out.
+    """
+
+    table: str
+    value: str
+    keys: tuple[str, ...] = ()
+    error: str = ""
+    bounds: str = ""
+    lower: str = ""
+    upper: str = ""
+    absent_is_zero: bool = True
+
+
+Reader = Callable[[str], "pa.Table | None"]
+"""Returns a release's table by its name, None where it has none."""
+
+
+def as_frame(table: pa.Table, frame: FrameKind) -> Any:
+    """Return an Arrow table as a frame of pandas, of Polars, or as it is. Raises InputError, MissingPackageError."""
+    if frame == "arrow":
+        return table
+    if frame == "pandas":
+        return table.to_pandas()
+    if frame != "polars":
+        raise InputError("bad-option", f'frame is "pandas", "polars" or "arrow", not {frame!r}')
+    try:
+        import polars as pl
+    except ModuleNotFoundError:
+        raise MissingPackageError("polars", "a Polars frame") from None
+    return pl.DataFrame(table)
+
+
+def difference_frame(compared: Compared, later: Reader, earlier: Reader, coverage: float | None) -> pd.DataFrame:
+    """Return a row for each key: ``earlier``, ``later``, ``difference``, and where both releases say it their noise.
+
+    ``coverage`` is that of both releases' intervals, None where they have none in common. The columns of noise are
+    ``standard_error`` (where tables have standard errors), ``lower`` and ``upper`` of the difference, and
+    ``beyond_noise``, whether these ends exclude 0; of regions whose chains have not converged also ``converged``.
+    """
+    sides = [_rows(compared, read, with_bounds=coverage is not None) for read in (later, earlier)]
+    keys = [name for name in sides[0].columns if name not in (*_VALUES, *REGION[:2], REGION[3])]
+    how: Any = "outer" if compared.absent_is_zero else "inner"
+    merged = sides[0].merge(sides[1], on=keys, how=how, suffixes=("_later", "_earlier"), sort=False)
+    texts = [name for name in REGION if name != "region" and f"{name}_later" in merged]
+    result = merged[keys].copy()
+    for place, name in enumerate(texts):
+        result.insert(place if name != "region_id" else place + 1, name, _either(merged, name))
+    _add_values(result, merged, compared)
+    _add_noise(result, merged, compared, coverage)
+    return result.sort_values([name for name in ("level",) if name in result], kind="stable", ignore_index=True)
+
+
+_LEAST_REACH = 1e-9  # of an interval, in groups: what is exact in both releases comes first
+_VALUES = ("value", "lower", "upper", "error", "converged")
+
+
+def _rows(compared: Compared, read: Reader, *, with_bounds: bool) -> pd.DataFrame:
+    """Return a release's rows with keys and the columns of _VALUES that there are."""
+    table = read(compared.table)
+    if table is None:
+        raise InputError("unknown-table", f"a release has no table {compared.table!r}")
+    frame = decoded(table).rename(columns={compared.value: "value", compared.error or "-": "error"})
+    region = [name for name in REGION if name in frame]
+    keys = compared.keys or tuple(str(name) for name in frame if name not in (*region, *_VALUES))
+    frame = frame[[*region, *keys, *(name for name in _VALUES if name in frame)]]
+    bounds = read(compared.bounds) if with_bounds and compared.bounds else None
+    if bounds is None:
+        return frame
+    ends = decoded(bounds).rename(columns={compared.lower: "lower", compared.upper: "upper"})
+    ends = ends[[*region, *keys, *(name for name in ("lower", "upper", "converged") if name in ends)]]
+    return frame.merge(ends, on=[*region, *keys], how="outer", sort=False)
+
+
+def decoded(table: pa.Table) -> pd.DataFrame:
+    """Return a table as a frame whose texts are plain, not coded."""
+    import pyarrow as pa
+    import pyarrow.types as kinds
+
+    columns = {
+        name: column.cast(column.type.value_type) if kinds.is_dictionary(column.type) else column
+        for name, column in zip(table.column_names, table.columns, strict=True)
+    }
+    frame: pd.DataFrame = pa.table(columns).to_pandas()
+    return frame
+
+
+def _either(merged: pd.DataFrame, name: str) -> pd.Series[Any]:
+    later = merged[f"{name}_later"]
+    return later.where(later.notna(), merged[f"{name}_earlier"]).infer_objects()
+
+
+def _add_values(result: pd.DataFrame, merged: pd.DataFrame, compared: Compared) -> None:
+    earlier, later = (merged[f"value_{side}"].fillna(0) for side in ("earlier", "later"))
+    if compared.absent_is_zero:
+        earlier, later = earlier.astype(np.int64), later.astype(np.int64)
+    result["earlier"], result["later"], result["difference"] = earlier, later, later - earlier
+    if "level" in result:
+        result["level"] = result["level"].astype(np.int32)
+
+
+def _add_noise(result: pd.DataFrame, merged: pd.DataFrame, compared: Compared, coverage: float | None) -> None:
+    difference = result["difference"].to_numpy(np.float64)
+    if compared.error:
+        error = np.hypot(*(merged[f"error_{side}"].to_numpy(np.float64) for side in ("later", "earlier")))
+        result["standard_error"] = error
+        reach = error * NormalDist().inv_cdf(0.5 + COVERAGE / 2)
+        below, above = reach, reach
+    elif coverage is not None and {"lower_later", "lower_earlier"} <= set(merged.columns):
+        below, above = _reaches(merged, result)
+        _add_converged(result, merged)
+    else:
+        return
+    result["lower"], result["upper"] = difference - below, difference + above
+    result["beyond_noise"] = (result["lower"] > 0) | (result["upper"] < 0)
+
+
+def _reaches(merged: pd.DataFrame, result: pd.DataFrame) -> tuple[Any, Any]:
+    """Return how far below and above a difference its interval reaches; a size without a row is certain."""
+    value = {side: result[side].to_numpy(np.float64) for side in ("later", "earlier")}
+    lower = {side: merged[f"lower_{side}"].fillna(0).to_numpy(np.float64) for side in value}
+    upper = {side: merged[f"upper_{side}"].fillna(0).to_numpy(np.float64) for side in value}
+    down = {side: np.maximum(value[side] - lower[side], 0.0) for side in value}
+    up = {side: np.maximum(upper[side] - value[side], 0.0) for side in value}
+    return np.hypot(down["later"], up["earlier"]), np.hypot(up["later"], down["earlier"])
+
+
+def _add_converged(result: pd.DataFrame, merged: pd.DataFrame) -> None:
+    """Add whether the chains of the region have converged in both releases, in all its rows."""
+    if "converged_later" not in merged:
+        return
+    # A size without a row is certain, so it says nothing about the chains.
+    settled = [merged[f"converged_{side}"].ne(other=False) for side in ("later", "earlier")]
+    result["converged"] = ~result["region"].isin(merged.loc[~(settled[0] & settled[1]), "region"])
+
+
+def check_same_regions(later: Reader, earlier: Reader) -> None:
+    """Raise InputError (not-comparable) unless both releases have the same regions."""
+    paths = [set(table.column("region").to_pylist()) for table in (later("hierarchy"), earlier("hierarchy")) if table]
+    if len(paths) < 2 or paths[0] == paths[1]:
+        return
+    only = sorted(paths[0] ^ paths[1])
+    where = "later" if only[0] in paths[0] else "earlier"
+    message = (
+        f"the releases have different regions, {len(only):,} in one of them only: {only[0]!r} is in the {where} one. "
+        "Compare releases of one hierarchy"
+    )
+    raise InputError("not-comparable", message)
+
+
+def most_certain(frame: pd.DataFrame, most: int) -> pd.DataFrame:
+    """Return the rows of largest differences: relative to how far noise reaches towards 0, where that is known."""
+    change = frame["difference"].to_numpy(np.float64)
+    size = np.abs(change)
+    if "beyond_noise" in frame:
+        towards_zero = np.where(change > 0, change - frame["lower"], frame["upper"] - change)
+        size = size / np.maximum(towards_zero, _LEAST_REACH)
+    return frame.iloc[np.lexsort((-np.abs(change), -size))[:most]]
+
+
+def key_columns(frame: pd.DataFrame) -> Sequence[str]:
+    """Return the columns that name a row: the region and its size, cell or answer."""
+    hidden = ("level", "level_name", "region_id")
+    return [name for name in frame.columns[: list(frame.columns).index("earlier")] if name not in hidden]

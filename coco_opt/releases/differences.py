@@ -1,0 +1,213 @@
+"""Two releases of one kind and hierarchy, compared: what changed, and which changes are beyond noise."""
+
+from __future__ import annotations
+
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from coco_opt.errors import InputError, Place
+from coco_opt.files.differences import (
+    COVERAGE,
+    Compared,
+    FrameKind,
+    Reader,
+    as_frame,
+    check_same_regions,
+    difference_frame,
+    key_columns,
+    most_certain,
+)
+from coco_opt.files.folder import read_columns, read_manifest
+from coco_opt.kinds import kind_row
+from coco_opt.releases.kind import AnyKind
+from coco_opt.report.html import document
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pandas as pd
+
+_PUBLIC_KEYS = ("max_size", "schema", "ranges")  # of a manifest: releases that differ here count different things
+_MOST_ROWS = 200  # of a level on the page
+
+
+def differences(later: Any, earlier: Any, table: str | None = None, *, frame: FrameKind = "pandas") -> Any:
+    """Return what changed between two releases of one kind and hierarchy.
+
+    ``later - earlier`` is the same for releases that were read or estimated.
+
+    Parameters
+    ----------
+    later, earlier : str, Path, Estimated, or what ``read_release`` returns for groups and tables
+        The releases: folders, or values in memory.
+    table : str, optional
+        Which table: "histograms" (groups), "tables" or "estimates" (tables of persons), "ranges"; by default the first
+        of these that the kind has.
+    frame : {"pandas", "polars", "arrow"}, default "pandas"
+        What is returned.
+
+    Returns
+    -------
+    DataFrame
+        A row for each region and size, cell, answer or interval that either release has: ``earlier``, ``later`` and
+        ``difference``, in groups, persons or entities. Where both releases state intervals of one coverage or standard
+        errors: ``lower`` and ``upper`` ends of the difference, ``beyond_noise`` (the ends exclude 0) and
+        ``standard_error``. For groups ``converged`` is false if a region's chains have not in one of the releases.
+
+    Raises
+    ------
+    InputError
+        not-comparable (another kind, hierarchy, schema or largest size), unknown-table, file-not-found.
+
+    Notes
+    -----
+    The intervals have the coverage of the releases, or 90 % for standard errors, and assume independent noise. Each
+    holds on its own: of counts that did not change, about one in ten is marked by intervals of 90 %. Source: Zou and
+    Donner 2008, section 2.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import coco_opt as co
+    >>> visits = [pd.DataFrame({"value": [3, 1, 4, 1, 5] * n}) for n in (10, 30)]
+    >>> first, second = (
+    ...     co.estimate(co.measure(co.configure(
+    ...         data={"values": each}, privacy={"epsilon": "1", "noise": "seeded", "seed": 7}, ranges={"cells": 8}
+    ...     ))) for each in visits
+    ... )
+    >>> changes = co.differences(second, first)
+    >>> bool(changes["beyond_noise"].iloc[0])
+    True
+    """
+    compared, coverage = _compared(later, earlier, table)
+    result = difference_frame(compared, _reader(later), _reader(earlier), coverage)
+    if frame == "pandas":
+        return result
+    import pyarrow as pa
+
+    return as_frame(pa.Table.from_pandas(result, preserve_index=False), frame)
+
+
+def render_differences(later: Any, earlier: Any, names: tuple[str, str] = ("earlier", "later")) -> str:
+    """Return a page of the differences of all tables that can be compared; those beyond noise are marked.
+
+    ``names`` are those of the earlier and the later release. Raises what ``differences`` does.
+    """
+    kind = _kind(later)
+    sections = [f"<h1>{escape(names[1])} compared with {escape(names[0])}</h1>", _statuses(later, earlier, names)]
+    readers = _reader(later), _reader(earlier)
+    for compared in kind.compared:
+        if all(read(compared.table) is not None for read in readers):
+            _, coverage = _compared(later, earlier, compared.table)
+            sections.append(_section(compared, difference_frame(compared, *readers, coverage), coverage))
+    return document(f"{names[1]} compared with {names[0]}", sections)
+
+
+def _compared(later: Any, earlier: Any, table: str | None) -> tuple[Compared, float | None]:
+    """Return how a table of two releases is compared, and the coverage of both's intervals; check that it can be."""
+    kinds, manifests = [_kind(later), _kind(earlier)], [_manifest(later), _manifest(earlier)]
+    if kinds[0].name != kinds[1].name:
+        message = f"the releases are of different kinds, {kinds[0].name!r} and {kinds[1].name!r}"
+        raise InputError("not-comparable", message)
+    for key in _PUBLIC_KEYS:
+        if manifests[0].get(key) != manifests[1].get(key):
+            message = f"the releases have another {key!r} each, so their counts mean different things"
+            raise InputError("not-comparable", message)
+    check_same_regions(_reader(later), _reader(earlier))
+    rows = {compared.table: compared for compared in kinds[0].compared}
+    chosen = next(iter(rows), "") if table is None else table
+    if chosen not in rows:
+        message = f"no table {table!r} can be compared: there are {', '.join(rows) or 'none'}"
+        raise InputError("unknown-table", message)
+    stated = [(manifest.get("intervals") or {}).get("coverage") for manifest in manifests]
+    return rows[chosen], stated[0] if stated[0] == stated[1] else None
+
+
+def _kind(release: Any) -> AnyKind:
+    kind: AnyKind = kind_row(str(_manifest(release).get("kind"))).load()
+    return kind
+
+
+def _manifest(release: Any) -> Mapping[str, Any]:
+    if isinstance(release, str | Path):
+        return read_manifest(Path(release))
+    manifest = getattr(release, "manifest", None)
+    if manifest is None:
+        message = f"a {type(release).__name__} names no release: give the folders of both, or what estimate returned"
+        raise InputError("not-comparable", message)
+    stated: Mapping[str, Any] = manifest
+    return stated
+
+
+def _reader(release: Any) -> Reader:
+    """Return what reads a release's tables by name."""
+    if hasattr(release, "to_arrow"):
+        return lambda name: release.to_arrow(name) if name in release.tables else None
+    folder = Path(release) if isinstance(release, str | Path) else getattr(release, "folder", None)
+    if folder is None:
+        raise InputError("not-comparable", "this release was not read from a folder", Place("folder"))
+    return lambda name: read_columns(path, ()) if (path := folder / f"{name}.parquet").exists() else None
+
+
+def _statuses(later: Any, earlier: Any, names: tuple[str, str]) -> str:
+    states = [str(_manifest(release).get("status")) for release in (earlier, later)]
+    words = "; ".join(f"{name}: {state}" for name, state in zip(names, states, strict=True))
+    style = "private" if states == ["private", "private"] else "exposed"
+    return f"<p class='banner {style}'>{escape(words)}</p>"
+
+
+def _section(compared: Compared, frame: pd.DataFrame, coverage: float | None) -> str:
+    levels = list(dict.fromkeys(frame["level_name"])) if "level_name" in frame else [""]
+    parts = [f"<h2>{escape(compared.table.capitalize())}</h2>", f"<p>{escape(_words(compared, frame, coverage))}</p>"]
+    for level in levels:
+        rows = frame[frame["level_name"] == level] if level else frame
+        parts.append(_level(level, rows))
+    return "\n".join(parts)
+
+
+def _words(compared: Compared, frame: pd.DataFrame, coverage: float | None) -> str:
+    if "beyond_noise" not in frame:
+        return "The releases do not both state the errors of these counts: differences may be noise alone."
+    share = COVERAGE if compared.error else coverage
+    assert share is not None
+    return (
+        f"{int(frame['beyond_noise'].sum()):,} of {len(frame):,} differences are beyond noise: their interval of "
+        f"{100 * share:g} % excludes 0. Each interval holds on its own: of counts that did not change, up to "
+        f"{100 * (1 - share):.3g} % are marked by chance."
+    )
+
+
+def _level(level: str, rows: pd.DataFrame) -> str:
+    shown = most_certain(rows[rows["difference"] != 0], _MOST_ROWS)
+    title = f"<h3>{escape(str(level))}</h3>" if level else ""
+    changed = int((rows["difference"] != 0).sum())
+    note = f"<p class='note'>{len(shown):,} of {changed:,} rows that differ, the clearest first.</p>"
+    return f"{title}\n{note}\n{_table(shown)}" if changed else f"{title}\n<p class='note'>No row differs.</p>"
+
+
+def _table(frame: pd.DataFrame) -> str:
+    """Return the rows as an HTML table; those beyond noise are marked by a sign and by their colour."""
+    keys, noise = list(key_columns(frame)), "beyond_noise" in frame
+    header = [*keys, "earlier", "later", "difference", *(["interval", "beyond noise"] if noise else [])]
+    lines = []
+    for row in frame.to_dict("records"):
+        cells = [f"<td>{escape(str(row[key]))}</td>" for key in keys]
+        cells += [f"<td class='n'>{_number(row[name])}</td>" for name in ("earlier", "later")]
+        cells.append(f"<td class='n'>{_number(row['difference'], sign=True)}</td>")
+        if noise:
+            ends = f"{_number(row['lower'], sign=True)} to {_number(row['upper'], sign=True)}"
+            cells += [f"<td class='n'>{ends}</td>", f"<td>{'yes' if row['beyond_noise'] else ''}</td>"]
+        lines.append(f"<tr{' class=beyond' if noise and row['beyond_noise'] else ''}>{''.join(cells)}</tr>")
+    marks = ["" if name in (*keys, "beyond noise") else " class='n'" for name in header]
+    head = "".join(f"<th{mark}>{escape(name)}</th>" for name, mark in zip(header, marks, strict=True))
+    label = escape(f"Table of {', '.join(header)}")
+    return (
+        f'<div class="wide" tabindex="0" role="group" aria-label="{label}"><table>\n<thead><tr>{head}</tr></thead>\n'
+        f"<tbody>\n{chr(10).join(lines)}\n</tbody>\n</table></div>"
+    )
+
+
+def _number(value: float, *, sign: bool = False) -> str:
+    text = f"{value:+,.1f}" if sign else f"{value:,.1f}"
+    return text.removesuffix(".0")

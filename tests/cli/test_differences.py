@@ -1,0 +1,119 @@
+"""Two releases compared: their differences, what is beyond noise, the page, the verb, and wide tables."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from coco_opt.config import load_config
+from coco_opt.errors import InputError
+from coco_opt.files.differences import Compared, difference_frame
+from coco_opt.releases import differences, read_release, release, render_differences
+from tests.cli.helpers import KINDS, Runner
+
+GROUPS = Compared("h", "groups", ("size",), bounds="i", lower="low", upper="high")
+
+
+def _tables(*rows: tuple[str, int, int, int, int]) -> dict[str, pa.Table]:
+    """Return a table of counts above 0, and of their intervals, from region, size, groups, lower and upper."""
+    frame = pd.DataFrame(rows, columns=["region", "size", "groups", "low", "high"])
+    counts = frame[frame["groups"] > 0][["region", "size", "groups"]]
+    ends = frame[["region", "size", "low", "high"]].assign(converged=frame["region"] != "b")
+    return {"h": pa.Table.from_pandas(counts), "i": pa.Table.from_pandas(ends)}
+
+
+def test_differences_hold_every_row_and_their_intervals_are_those_of_independent_estimates() -> None:
+    later = _tables(("a", 1, 30, 26, 33), ("a", 2, 0, 0, 4), ("b", 1, 5, 4, 6))
+    earlier = _tables(("a", 1, 20, 17, 24), ("b", 1, 6, 4, 7), ("b", 3, 2, 2, 2))
+    frame = difference_frame(GROUPS, later.get, earlier.get, 0.9).set_index(["region", "size"])
+    assert frame["difference"].to_dict() == {("a", 1): 10, ("a", 2): 0, ("b", 1): -1, ("b", 3): -2}
+    assert frame["difference"].dtype == np.int64
+    first = frame.loc[("a", 1)]
+    assert first["lower"] == pytest.approx(10 - math.hypot(30 - 26, 24 - 20))
+    assert first["upper"] == pytest.approx(10 + math.hypot(33 - 30, 20 - 17))
+    assert frame["beyond_noise"].to_dict() == {("a", 1): True, ("a", 2): False, ("b", 1): False, ("b", 3): True}
+    assert frame["converged"].to_dict() == {("a", 1): True, ("a", 2): True, ("b", 1): False, ("b", 3): False}
+    without = difference_frame(GROUPS, later.get, earlier.get, None)
+    assert without.columns.tolist() == ["region", "size", "earlier", "later", "difference"]
+    assert len(without) == 3
+
+
+def test_standard_errors_add_up_as_variances() -> None:
+    compared = Compared("r", "estimate", ("start",), error="standard_error", absent_is_zero=False)
+    later, earlier = (
+        {"r": pa.table({"start": [0, 1], "estimate": [value, 2.0], "standard_error": [error, 1.0]})}
+        for value, error in ((19.0, 3.0), (10.0, 4.0))
+    )
+    frame = difference_frame(compared, later.get, earlier.get, None)
+    assert frame["standard_error"].tolist() == [5.0, math.sqrt(2.0)]
+    assert frame["beyond_noise"].tolist() == [True, False]
+    np.testing.assert_allclose(frame["upper"] - frame["difference"], 1.6448536 * frame["standard_error"])
+
+
+@pytest.fixture(scope="module", params=sorted(KINDS))
+def two(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path, Path]:
+    """Two seeded releases of the same data of a kind."""
+    folder = tmp_path_factory.mktemp(request.param)
+    paths = []
+    for seed in (5, 6):
+        config = load_config(KINDS[request.param].write(folder / str(seed), privacy=f'noise = "seeded"\nseed = {seed}'))
+        release(config, folder / f"out{seed}")
+        paths.append(folder / f"out{seed}")
+    return request.param, paths[0], paths[1]
+
+
+def test_releases_of_every_kind_are_compared(two: tuple[str, Path, Path], coco: Runner, tmp_path: Path) -> None:
+    kind, earlier, later = two
+    frame = differences(later, earlier)
+    assert (frame["later"] - frame["earlier"] == frame["difference"]).all()
+    backwards = differences(earlier, later)
+    assert frame["difference"].abs().sum() == pytest.approx(backwards["difference"].abs().sum())
+    assert not differences(earlier, earlier)["difference"].any()
+    page = tmp_path / "changes.html"
+    ran = coco("diff", earlier, later, "--page", page, "--csv", tmp_path / "rows.csv")
+    assert ran.code == 0, ran.err
+    assert "NOT PRIVATE" in page.read_text()
+    assert render_differences(later, earlier, (earlier.name, later.name)) == page.read_text()
+    assert len(pd.read_csv(tmp_path / "rows.csv")) == len(frame)
+    assert json.loads(coco("diff", earlier, later, "--json").out)["rows"] == len(frame)
+    if kind != "ranges":
+        pd.testing.assert_frame_equal(read_release(later) - read_release(earlier), frame)
+    if "beyond_noise" in frame:
+        assert page.read_text().count("class=beyond") == int(frame["beyond_noise"].sum())
+
+
+def test_releases_that_count_different_things_are_refused(
+    two: tuple[str, Path, Path], coco: Runner, tmp_path: Path
+) -> None:
+    kind, earlier, _ = two
+    other = next(name for name in sorted(KINDS) if name != kind)
+    release(load_config(KINDS[other].write(tmp_path / "other")), tmp_path / "out")
+    with pytest.raises(InputError, match=r"different kinds.*\[not-comparable\]"):
+        differences(tmp_path / "out", earlier)
+    assert coco("diff", tmp_path / "out", earlier).code == 2
+    with pytest.raises(InputError, match="unknown-table"):
+        differences(earlier, earlier, "nothing")
+
+
+def test_a_wide_table_has_a_row_a_region_and_keeps_every_count(
+    two: tuple[str, Path, Path], coco: Runner, tmp_path: Path
+) -> None:
+    kind, folder, _ = two
+    ran = coco("export", folder, "--wide", "--out", tmp_path / "wide")
+    if kind == "ranges":
+        assert (ran.code, "--wide is for counts by region" in ran.err) == (2, True)
+        return
+    assert ran.code == 0, ran.err
+    name, value = ("histograms", "groups") if kind == "groups" else ("tables", "persons")
+    wide = pd.read_csv(tmp_path / "wide" / f"{name}-wide.csv", dtype={"region_id": str})
+    long = pd.read_csv(tmp_path / "wide" / f"{name}.csv")
+    assert wide["region"].tolist() == pd.read_csv(tmp_path / "wide" / "hierarchy.csv")["region"].tolist()
+    sums = wide.set_index("region").filter(like="=").sum(axis=1)
+    for region, count in long.groupby("region")[value].sum().items():
+        assert sums[region] == count
