@@ -248,7 +248,6 @@ BAD_VALUES = [
     ("groups.tie", "max_size = 100000", 'max_size = 9\ntie = "upper"', "did you mean 'ties'"),
     ("data", 'groups = "groups.parquet"', "", "groups missing"),
     ("data", 'groups = "groups.parquet"', 'groups = "g.csv"\nsizes = "s.csv"', "stands alone"),
-    ("data.root", 'groups = "groups.parquet"', 'groups = "g.csv"\nroot = "r"', "without levels"),
     ("data.groups", 'groups = "groups.parquet"', "groups = 3", "path"),
     ("data.heirarchy", 'hierarchy = "t', 'heirarchy = "t', "did you mean 'hierarchy'"),
     ("output.folder", "[groups]", '[output]\nfolder = "x"\n[groups]', "valid keys are directory, private"),

@@ -38,7 +38,8 @@ directory = "releases"        # public results
 private = "private"           # ledger, measurements and records for your eyes only, mode 0700
 """
 _DATASET = "the ledger's name of these data: one budget for all that is measured of them"
-_ALL = "all"
+_ALL = "all"  # of --values: every attribute
+_ROOT = "all"
 _MOST_VALUES = 100
 
 
@@ -93,7 +94,7 @@ def init(
     levels = () if proposal is None else proposal.levels
     notes = _notes(chosen, _listed(ranges or (), "--ranges"), _listed(values or (), "--values"))
     draft = chosen.draft(notes, levels)
-    _write_new(out, _text_of(chosen, draft, levels, out))
+    _write_new(out, _text_of(chosen, draft, [] if proposal is None else _level_lines(proposal), out))
     _say_taken(chosen, draft, proposal)
     _say_other(chosen, [] if kind else kinds, headers)
     _say_next(chosen, draft, out)
@@ -109,6 +110,8 @@ def _say_taken(chosen: Candidate, draft: Draft, proposal: LevelProposal | None) 
         write(f"Taken as {name}: column {column!r} of {', '.join(chosen.with_column(column))}")
     if proposal is not None:
         write(f"Taken as levels, root first: {', '.join(map(repr, proposal.levels))}")
+        if not proposal.rooted:
+            write(f"The levels have no root: {_ROOT!r} names it in the config, and you may choose another name")
         for name, reason in proposal.left_out.items():
             write(f"Left out of the levels: {name!r}, because {reason}")
     for line in draft.taken:
@@ -269,6 +272,12 @@ def _header(path: Path) -> Header:
     return Header(path, header(path))
 
 
+def _level_lines(proposal: LevelProposal) -> list[str]:
+    """Return the lines of [data] that name the levels, and a root where no column has it."""
+    root = [] if proposal.rooted else [_line("root", _ROOT, "the name of the region above all others")]
+    return [_line("levels", list(proposal.levels), "columns of the hierarchy, root first: check them"), *root]
+
+
 def _text_of(candidate: Candidate, draft: Draft, levels: Sequence[str], out: Path) -> str:
     """Return the configuration; names of tables that were not found are left to fill in."""
     lines = []
@@ -276,8 +285,7 @@ def _text_of(candidate: Candidate, draft: Draft, levels: Sequence[str], out: Pat
         header = candidate.files.get(key)
         name, missing = (f"{key}.csv", " (NOT FOUND: fill in)") if header is None else (_relative(header.path, out), "")
         lines.append(_line(key, name, note + missing))
-    if levels:
-        lines.append(_line("levels", list(levels), "columns of the hierarchy, root first: check them"))
+    lines += levels
     private = [candidate.files[key].path.stem for key in draft.files if key in candidate.private]
     dataset = private[0].strip() if private and private[0].isprintable() else ""
     return _CONFIG.format(

@@ -106,10 +106,14 @@ def _best_linked(
 
 
 def other_kinds(chosen: Candidate, kinds: Sequence[AnyKind], headers: Sequence[Header]) -> list[str]:
-    """Return the names of other kinds that could use the same files."""
+    """Return the names of other kinds that could use the same files, and would have attributes if they need any."""
     used = set(chosen.files.values())
     others = (_linked(kind, headers, {}) for kind in kinds if kind is not chosen.kind and len(used) > 1)
-    return [other.kind.name for other in others if other is not None and set(other.files.values()) == used]
+    return [
+        other.kind.name
+        for other in others
+        if other is not None and set(other.files.values()) == used and other.draft().attributes != ()
+    ]
 
 
 def _by_header(kind: AnyKind, headers: Sequence[Header], named: Mapping[str, Header]) -> Candidate:

@@ -85,8 +85,10 @@ class DataSection(Section):
 
     def table_of(self, key: str) -> Input:
         """Return the table of a key that is set."""
-        levels = getattr(self, "levels", None) if key == "hierarchy" else None
-        return Input(getattr(self, key), self.columns, levels or ())
+        if key != "hierarchy":
+            return Input(getattr(self, key), self.columns)
+        levels, root = getattr(self, "levels", None), getattr(self, "root", None)
+        return Input(self.hierarchy, self.columns, levels or (), root)  # type: ignore[attr-defined]
 
     @model_validator(mode="after")
     def _columns_known(self) -> DataSection:

@@ -52,11 +52,13 @@ class Input:
     """Where a table is, and what some of its columns are called there, by the name that they have here.
 
     ``levels`` name the columns of a hierarchy that are levels, root first, by their names there; none: all columns.
+    ``root`` is the name of the region above them all, where no column has it.
     """
 
     where: Path | Frame
     columns: Mapping[str, str] = field(default_factory=dict)
     levels: tuple[str, ...] = ()
+    root: str | None = None
 
     @classmethod
     def of(cls, table: InputLike, key: str = "table") -> Input:

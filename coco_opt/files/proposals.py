@@ -35,10 +35,14 @@ Codes = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class LevelProposal:
-    """The columns of a hierarchy that look like levels, root first, and why each other one does not."""
+    """The columns of a hierarchy that look like levels, root first, and why each other one does not.
+
+    ``rooted`` says whether the first one has one name only, that of the root.
+    """
 
     levels: tuple[str, ...]
     left_out: dict[str, str] = field(default_factory=dict)
+    rooted: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +135,10 @@ def _groups_regions(column: _Column, columns: Sequence[_Column]) -> bool:
 
 
 def _root_first(columns: list[_Column]) -> list[_Column]:
-    """Return columns in the order of the file, or of their numbers of names where the first one is not the root's."""
-    if not columns or len(columns[0].texts) == 1:
-        return columns
-    return sorted(columns, key=lambda column: len(column.texts))
+    """Return columns in the order of the file, or by their numbers of names where the file begins below the root."""
+    names = [len(column.texts) for column in columns]
+    in_order = not names or names[0] == 1 or (min(names) > 1 and names[0] <= names[-1])
+    return columns if in_order else sorted(columns, key=lambda column: len(column.texts))
 
 
 def _chain(columns: Sequence[_Column], rows: int, region_id: str, left_out: dict[str, str]) -> LevelProposal:
@@ -151,7 +155,7 @@ def _chain(columns: Sequence[_Column], rows: int, region_id: str, left_out: dict
         regions = size
     if regions < rows:
         levels.append(region_id)
-    return LevelProposal(tuple(levels), left_out)
+    return LevelProposal(tuple(levels), left_out, rooted=bool(columns) and len(columns[0].texts) == 1)
 
 
 def _below(path: Codes, column: _Column) -> Codes:

@@ -32,6 +32,8 @@ REGIONS = "hierarchy.parquet"
 _Column = tuple[NDArray[np.int32], Texts[str]]
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _NUMBER = re.compile(r"[+-]?[0-9]+([.,][0-9]+)?([eE][+-]?[0-9]+)?")
+_ROOT_LEVELS = ("root", "all", "root level")
+"""The name of the level of a root that no column of the hierarchy has: the first that no column has."""
 REGION_COLUMNS = ("region", "region_id", "parent", "level", "level_name")
 
 
@@ -131,12 +133,30 @@ def _regions(
 
     Raises HierarchyError, and InputError (not-a-level) where no levels are named and a column looks like none.
     """
+    names, columns = source.levels or tuple(names), list(columns)
     if not source.levels:
         _check_not_measured(source, names, columns[1:])
-    tree, leaf = Hierarchy.from_columns(columns[1:], place)
+    if source.root is not None:
+        names = (next(level for level in _ROOT_LEVELS if level not in names), *names)
+        columns.insert(1, (np.zeros(columns[0][0].size, np.int32), Texts.of((source.root,))))
+    tree, leaf = _tree_of(columns[1:], place, rooted=source.root is not None)
     if not source.levels:
         _check_dividing(source, names, tree)
-    return PublicRegions(tree, source.levels or tuple(names), columns[0][1], leaf - tree.leaves.start)
+    return PublicRegions(tree, names, columns[0][1], leaf - tree.leaves.start)
+
+
+def _tree_of(
+    columns: Sequence[_Column], place: Callable[[int], Place], *, rooted: bool
+) -> tuple[Hierarchy, Int64Array]:
+    """Return the tree of columns, and each row's region; where it has no root, the error says how to name one."""
+    try:
+        return Hierarchy.from_columns(columns, place)
+    except HierarchyError as error:
+        if error.code != "several-roots" or rooted:
+            raise
+        advice = 'name the region above them in [data], such as root = "all", or add a first column for it'
+        message, where = f"{error.message}: {advice}", error.place
+    raise HierarchyError("several-roots", message, where)
 
 
 def _check_not_measured(source: Input, names: Sequence[str], columns: Sequence[_Column]) -> None:

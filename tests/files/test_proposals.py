@@ -23,10 +23,15 @@ LAND, COUNTY = ["l"] * ROWS, [f"c{k // 3}" for k in range(ROWS)]
 NAME = [f"n{k}" for k in range(ROWS)]
 
 
+PART = [f"p{k // 6}" for k in range(ROWS)]
+
+
 @pytest.mark.parametrize(
     ("columns", "levels"),
     [
         ({"area": AREA, "land": LAND, "county": COUNTY, "name": NAME}, ("land", "county", "name")),
+        ({"area": AREA, "part": PART, "county": COUNTY}, ("part", "county", "area")),
+        ({"area": AREA, "county": COUNTY, "part": PART}, ("part", "county", "area")),
         ({"area": AREA, "land": LAND, "county": COUNTY}, ("land", "county", "area")),
         ({"name": NAME, "county": COUNTY, "land": LAND, "area": AREA}, ("land", "county", "name")),
         (
@@ -53,4 +58,6 @@ def test_levels_are_the_columns_that_group_regions(
     proposal = propose_levels(source, list(columns), "area")
     assert proposal.levels == levels
     assert {*proposal.left_out, *levels} >= {*columns} - {"area"}
-    assert len(read_regions(Input(path, source.columns, proposal.levels)).ids) == ROWS
+    assert proposal.rooted == ("land" in columns)
+    root = None if proposal.rooted else "all"
+    assert len(read_regions(Input(path, source.columns, proposal.levels, root)).ids) == ROWS

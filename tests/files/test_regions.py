@@ -107,3 +107,15 @@ def test_one_region_alone_divides_nothing_and_is_fine(tmp_path: Path) -> None:
     path = tmp_path / "r.csv"
     path.write_text("region_id,land,county\n1,l,a\n", encoding="utf-8")
     assert read_regions(path).levels == ("land", "county")
+
+
+def test_a_root_that_no_column_has_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "r.csv"
+    path.write_text("region_id,part,root\n1,n,a\n2,n,b\n3,s,c\n", encoding="utf-8")
+    with pytest.raises(HierarchyError, match=r'row 4: .*root = "all".*several-roots'):
+        read_regions(path)
+    found = read_regions(Input(path, root="land"))
+    assert found.levels == ("all", "part", "root")
+    assert found.hierarchy.paths == ("land", "land/n", "land/s", "land/n/a", "land/n/b", "land/s/c")
+    with pytest.raises(HierarchyError, match="bad-name"):
+        read_regions(Input(path, root=""))

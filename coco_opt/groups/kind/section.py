@@ -39,7 +39,7 @@ class GroupsData(DataSection):
     sizes: TableInput | None = None
     """A table of counts, in place of the three tables: level columns root first, size, groups. Private."""
     root: str | None = None
-    """The name of the one region of a table of `sizes` that has no level columns."""
+    """The name of the region above all others, where no column has it: of a hierarchy, or of `sizes` without levels."""
 
     @model_validator(mode="after")
     def _tables_or_sizes(self) -> GroupsData:
@@ -51,8 +51,6 @@ class GroupsData(DataSection):
             raise ValueError("sizes stands alone: remove entities, groups and hierarchy")
         if self.sizes is not None and self.levels is not None:
             raise KeyedError("levels", "names levels of a hierarchy, and sizes stands alone: remove it")
-        if self.root is not None and self.sizes is None:
-            raise KeyedError("root", "names the one region of a table of sizes without levels")
         return self
 
 

@@ -217,6 +217,8 @@ class TablesData(DataSection):
     """One row a leaf region: region_id, then one column a level, root first. Public."""
     levels: Annotated[tuple[str, ...] | None, PlainValidator(level_names)] = None
     """The columns of the hierarchy that are levels, root first; others are ignored. Unset: every column is a level."""
+    root: str | None = None
+    """The name of the region above all others, where no column of the hierarchy has it."""
     bounds: TableInput | None = None
     """Public bounds on answers by region."""
     facilities: TableInput | None = None
