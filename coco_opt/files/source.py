@@ -45,6 +45,7 @@ _SETTINGS = (
 )
 _MEMORY = "1GB"  # where DuckDB may write to disk: a process then stays below 2 GB
 _DISK_FULL = "the table does not fit in memory, nor on the disk of the private folder: free some of it"
+_UNEVEN = "has more or fewer fields than the header"
 _DELIMITERS = (",", ";", "\t")
 _ENDS = {"\n": "LF (Unix)", "\r\n": "CRLF (Windows)", "\r": "CR (old Mac)"}
 _CSV_OPTIONS = (
@@ -172,7 +173,9 @@ def load(
         names, delimiter = _csv_header(where, called.required)
         called.check(names, source.name, 1)
         selected = selection(names)
-        _naming_line_ends(where, source.name, lambda: _load_csv(con, table, where, delimiter, len(names), selected))
+        _naming_rows(
+            where, delimiter, len(names), lambda: _load_csv(con, table, where, delimiter, len(names), selected)
+        )
     else:
         names = list(opened.schema.names)
         selected = selection(names)
@@ -334,7 +337,7 @@ def _classified(name: str, kind: str, text: str) -> InputError:
     if "not utf-8 encoded" in text or kind == "UnicodeDecodeError":
         return InputError("unreadable-file", "is not UTF-8 text: convert it", place)
     if "Expected Number of Columns" in text:
-        return InputError("malformed-row", "has more or fewer fields than the header", place)
+        return InputError("malformed-row", _UNEVEN, place)
     if "Maximum line size" in text:
         return InputError("malformed-row", "is longer than 2 MB: is a quote or a line end missing?", place)
     if "unterminated quote" in text:
@@ -344,8 +347,8 @@ def _classified(name: str, kind: str, text: str) -> InputError:
     return InputError("unreadable-file", "is damaged, truncated or not of its format", place)
 
 
-def _naming_line_ends(path: Path, name: str, action: Callable[[], None]) -> None:
-    """Run ``action`` quietly; say at which row of a CSV file its line ends change, where it failed and they do."""
+def _naming_rows(path: Path, delimiter: str, width: int, action: Callable[[], None]) -> None:
+    """Run ``action`` quietly; where it failed, name the rows of a CSV file that do not fit, or another line end."""
     failure: InputError
     try:
         quietly(path, action)
@@ -356,8 +359,28 @@ def _naming_line_ends(path: Path, name: str, action: Callable[[], None]) -> None
     if changed is not None:
         row, before, after = changed
         message = f"ends in {after}, and the rows before it in {before}: save the file with one kind of line ends"
-        failure = InputError("malformed-row", message, Place(name, row))
+        failure = InputError("malformed-row", message, Place(path.name, row))
+    elif failure.message == _UNEVEN:
+        rows, count = quietly(path, lambda: _uneven_rows(path, delimiter, width))
+        if count > 1:
+            failure = InputError("malformed-row", _UNEVEN, Place(path.name, rows[0], None, rows, count))
     raise failure
+
+
+def _uneven_rows(path: Path, delimiter: str, width: int) -> tuple[tuple[int, ...], int]:
+    """Return the first rows with fewer or more fields than the header, and the number of all; none if it is unclear.
+
+    Empty fields after the last column do no harm.
+    """
+    rows: list[int] = []
+    count = 0
+    with path.open(encoding="utf-8-sig", newline="") as file, suppress(csv.Error):
+        for row, record in enumerate(csv.reader(file, delimiter=delimiter), start=1):
+            if record and (len(record) < width or any(record[width:])):
+                count += 1
+                rows += [row] if count <= SHOWN_ROWS else []
+        return tuple(rows), count
+    return (), 0
 
 
 def _changed_line_end(path: Path) -> tuple[int, str, str] | None:

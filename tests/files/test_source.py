@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from coco_opt.errors import InputError
+from coco_opt.files.columns import Columns
 from coco_opt.files.inputs import Input
-from coco_opt.files.source import isolated, quietly
+from coco_opt.files.source import isolated, load, quietly
 from tests.files.helpers import Write
 
 
@@ -55,3 +57,13 @@ def test_no_progress_bar_is_drawn_even_where_python_runs_no_file() -> None:
         subprocess.run([sys.executable, "-c", measurement_plan], capture_output=True, text=True, check=True).stdout
         == "False\n"
     )
+
+
+def test_all_rows_of_other_widths_are_named(write: Write) -> None:
+    """Blank lines count as rows of the file, empty fields after the last column do no harm."""
+    lines = ["a;b", "1;2", "", "1", "1;2;;", "1;2;x", *["1;2"] * 3, *["1"] * 12]
+    source = Input(write("a.csv", "\n".join(lines) + "\n"))
+    with isolated([source]) as con, pytest.raises(InputError, match="malformed-row") as caught:
+        load(con, "t", source, Columns(first=("a", "b"), others=True))
+    (entry,) = caught.value.bad_rows
+    assert (entry["rows"], entry["count"]) == ([4, 6, *range(10, 18)], 14)

@@ -181,8 +181,8 @@ MUTANTS = (
         "an entity in two groups",
         "one entity counts twice: its loss is twice epsilon",
         "coco_opt/groups/measuring/entities.py",
-        "        column_checks.check_unique(table, (0,), *REPEATED, 0)\n",
-        "",
+        "column_checks.check_unique(table, (0,), *REPEATED, 0)",
+        "column_checks.check_present(table, 0)",
         (f"{_ENTITIES}test_bad_entities",),
     ),
     Mutant(
