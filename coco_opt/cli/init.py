@@ -46,7 +46,7 @@ _MOST_VALUES = 100
 def init(
     files: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[FILES]...", help="Your tables (CSV or Parquet); none: those in this folder."),
+        typer.Argument(metavar="[FILES]...", help="Your tables (CSV, TSV or Parquet); none: those in this folder."),
     ] = None,
     out: Annotated[Path, typer.Option("--out", help="Where to write the config.")] = Path("coco-opt.toml"),
     data: Annotated[
@@ -263,7 +263,9 @@ def _write_new(out: Path, text: str) -> None:
 
 
 def _tables_here() -> list[Path]:
-    return sorted(path for path in Path().iterdir() if path.suffix.lower() in (".csv", ".parquet"))
+    from coco_opt.files.inputs import SUFFIXES
+
+    return sorted(path for path in Path().iterdir() if path.suffix.lower() in SUFFIXES)
 
 
 def _header(path: Path) -> Header:

@@ -10,6 +10,10 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from coco_opt.errors import InputError, Place
 
+CSV_SUFFIXES = (".csv", ".tsv", ".tab")
+SUFFIXES = (*CSV_SUFFIXES, ".parquet")
+"""The ends of names of tables that are read; what separates the columns of a text file is seen in its header."""
+
 _STREAM = "__arrow_c_stream__"
 
 
@@ -81,8 +85,8 @@ class Input:
 
     @property
     def is_csv(self) -> bool:
-        """Whether it is a CSV file, whose rows count from its header line."""
-        return isinstance(self.where, Path) and self.where.suffix.lower() == ".csv"
+        """Whether it is a text file of columns, whose rows count from its header line."""
+        return isinstance(self.where, Path) and self.where.suffix.lower() in CSV_SUFFIXES
 
 
 def _columns_only(frame: ArrowStream) -> Any:

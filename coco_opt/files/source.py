@@ -21,7 +21,7 @@ import numpy as np
 
 from coco_opt.errors import InputError, Place
 from coco_opt.files.columns import Columns
-from coco_opt.files.inputs import Frame, Input
+from coco_opt.files.inputs import SUFFIXES, Frame, Input
 from coco_opt.histograms.arrays import Int64Array
 
 if TYPE_CHECKING:
@@ -290,7 +290,7 @@ def unfit_columns(path: Path) -> dict[str, str]:
     """
     import pyarrow.parquet as pq
 
-    if path.suffix.lower() == ".csv":
+    if Input(path).is_csv:
         return {}
     _check_file(path)
     schema = quietly(path, lambda: pq.read_schema(path))
@@ -400,8 +400,8 @@ def _changed_line_end(path: Path) -> tuple[int, str, str] | None:
 
 
 def _check_file(path: Path) -> None:
-    if path.suffix.lower() not in (".csv", ".parquet"):
-        raise InputError("unknown-format", "must be a .csv or .parquet file", Place(path.name))
+    if path.suffix.lower() not in SUFFIXES:
+        raise InputError("unknown-format", "must be a .csv, .tsv or .parquet file", Place(path.name))
     if not os.path.exists(path):  # noqa: PTH110 - False too for a name that no file system takes
         raise InputError("file-not-found", f"no such file in {path.parent}", Place(path.name))
     if not path.is_file():

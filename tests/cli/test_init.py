@@ -113,7 +113,7 @@ def test_records_by_name_run_once_values_are_listed(coco: Runner, files: tuple[s
     ran = coco("init", *files, "--data", "records=persons.csv")
     assert (ran.code, ran.err) == (0, "")
     assert "list every value of 'sex', 'age group'" in ran.out
-    with pytest.raises(ConfigError, match=r"topdown\.attributes"):
+    with pytest.raises(ConfigError, match=r"topdown\.attributes.*list every value of 'sex', 'age group'"):
         load_config(CONFIG)
     found = fill_in(CONFIG, sex='["f", "m"]', age_group='["0-17", "18+"]')
     assert (found.data.records, found.data.hierarchy) == (Path("persons.csv"), Path("areas.csv"))
@@ -184,7 +184,7 @@ def test_files_of_two_kinds_are_not_guessed_at(coco: Runner, name: str, text: st
         ("records=none.csv", "no such file"),
         ("records", "--data KEY=FILE"),
         ("recods=people.csv", "no kind of release has [data] with recods: the keys are groups: entities"),
-        ("records=areas", "must be a .csv or .parquet file"),
+        ("records=areas", "must be a .csv, .tsv or .parquet file"),
     ],
 )
 def test_a_wrong_option(coco: Runner, named: str, words: str) -> None:
@@ -324,8 +324,10 @@ def test_wrong_ranges_and_values(coco: Runner, options: tuple[str, ...], words: 
 
 
 def test_records_by_name_are_linked_by_their_own_columns(coco: Runner) -> None:
-    write(areas="area,nation\na,all\nb,all\n", persons="sex,area\nf,a\nm,a\nf,b\n")
+    Path("areas.tsv").write_text("area\tpart\tpeople\na\tn\t7\nb\tn\t9\nc\ts\t8\n")
+    write(persons="sex,area\nf,a\nm,a\nf,b\n")
     assert coco("init", "--data", "records=persons.csv", "--values", "sex").code == 0
     data = load_config(CONFIG).data
-    assert (data.hierarchy, data.columns) == (Path("areas.csv"), {"region_id": "area"})
-    assert data.levels == ("nation", "area")
+    assert (data.hierarchy, data.columns) == (Path("areas.tsv"), {"region_id": "area"})
+    assert (data.root, data.levels) == ("all", ("part", "area"))
+    assert coco("check", CONFIG).code == 0

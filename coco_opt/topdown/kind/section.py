@@ -36,6 +36,9 @@ def _texts(value: object) -> tuple[str, ...]:
 def _value_lists(value: object) -> dict[str, tuple[str, ...]]:
     if not isinstance(value, dict) or not value:
         raise ValueError('must be a table such as { sex = ["female", "male"], age = "0..115" }')
+    empty = [repr(name) for name, values in value.items() if isinstance(values, (list, tuple)) and not values]
+    if empty:
+        raise ValueError(f'list every value of {", ".join(empty)}, such as ["a", "b"] or "0..115"')
     return {name: _values(name, values) for name, values in value.items()}
 
 
