@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 
 def demo(
-    out: Annotated[Path | None, typer.Option("--out", help="Folder for everything; must not exist.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="PATH", help="Folder for everything; must not exist.")
+    ] = None,
     json: Json = False,
     version: Version = False,
 ) -> int:

@@ -27,7 +27,9 @@ Measurements = Annotated[
 
 def estimate(
     measurements: Measurements,
-    out: Annotated[Path | None, typer.Option("--out", help="The release folder; it must not exist.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="PATH", help="The release folder; it must not exist.")
+    ] = None,
     executor: Executor = None,
     workers: Workers = None,
     address: Address = None,

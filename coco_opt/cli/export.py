@@ -22,7 +22,11 @@ def export(
     ] = None,
     delimiter: Annotated[
         str,
-        typer.Option("--delimiter", help="What separates fields: a comma, or a semicolon as many spreadsheets want."),
+        typer.Option(
+            "--delimiter",
+            metavar="CHARACTER",
+            help="What separates fields: a comma, or a semicolon as many spreadsheets want.",
+        ),
     ] = ",",
     wide: Annotated[
         bool,

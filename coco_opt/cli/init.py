@@ -48,7 +48,9 @@ def init(
         list[Path] | None,
         typer.Argument(metavar="[FILES]...", help="Your tables (CSV, TSV or Parquet); none: those in this folder."),
     ] = None,
-    out: Annotated[Path, typer.Option("--out", help="Where to write the config.")] = Path("coco-opt.toml"),
+    out: Annotated[Path, typer.Option("--out", metavar="PATH", help="Where to write the config.")] = Path(
+        "coco-opt.toml"
+    ),
     data: Annotated[
         list[str] | None,
         typer.Option(

@@ -27,13 +27,14 @@ Version = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table; errors too.")]
 Executor = Annotated[
     str | None,
-    typer.Option("--executor", help="What runs the tasks of the estimation, in place of engine.executor."),
+    typer.Option("--executor", metavar="NAME", help="threads, processes or dask, in place of engine.executor."),
 ]
 Workers = Annotated[
-    int | None, typer.Option("--workers", help="How many work in parallel, in place of engine.workers.")
+    int | None, typer.Option("--workers", metavar="N", help="Number of parallel workers, in place of engine.workers.")
 ]
 Address = Annotated[
-    str | None, typer.Option("--address", help='The scheduler of a running cluster, for --executor dask: "tcp://...".')
+    str | None,
+    typer.Option("--address", metavar="ADDRESS", help='Scheduler of a running Dask cluster: "tcp://...".'),
 ]
 ConfigFile = Annotated[Path, typer.Argument(metavar="CONFIG", help="The configuration, a TOML file.")]
 

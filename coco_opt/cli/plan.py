@@ -36,10 +36,14 @@ def plan(
         Path | None,
         typer.Option("--like", metavar="FILE", help="Public data in the form of the private table, to rehearse on."),
     ] = None,
-    runs: Annotated[int, typer.Option("--runs", min=1, help="Simulated releases a prediction.")] = 1,
+    runs: Annotated[
+        int, typer.Option("--runs", metavar="N", min=1, help="Simulated releases for each predicted error.")
+    ] = 1,
     rows: Annotated[
         int | None,
-        typer.Option("--rows", metavar="N", min=0, help="Rows of the private table, which stays closed: for the time."),
+        typer.Option(
+            "--rows", metavar="N", min=0, help="Rows of the private table, for the predicted time; it stays closed."
+        ),
     ] = None,
     json: Json = False,
     version: Version = False,

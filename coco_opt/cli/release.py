@@ -15,7 +15,9 @@ from coco_opt.cli.options import Address, ConfigFile, Executor, Json, Version, W
 
 def release(
     config: ConfigFile,
-    out: Annotated[Path | None, typer.Option("--out", help="The release folder; it must not exist.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="PATH", help="The release folder; it must not exist.")
+    ] = None,
     executor: Executor = None,
     workers: Workers = None,
     address: Address = None,

@@ -50,11 +50,16 @@ class NotebookReporter:
 
     @contextmanager
     def _line_below(self) -> Iterator[None]:
-        change, end = self._show(_picture()), threading.Event()
+        """Show a line from the first pause on: a short stage leaves no output behind."""
+        changes: list[Callable[[str], None]] = []
+        end = threading.Event()
 
         def follow() -> None:
             while not end.wait(self._pause):
-                change(_picture())
+                if changes:
+                    changes[0](_picture())
+                else:
+                    changes.append(self._show(_picture()))
 
         thread = threading.Thread(target=follow, name="progress", daemon=True)
         thread.start()
@@ -63,7 +68,8 @@ class NotebookReporter:
         finally:
             end.set()
             thread.join()
-            change("")
+            for change in changes:
+                change("")
 
 
 def _picture() -> str:
