@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -124,6 +124,14 @@ class LinearConstraint:
     def is_relation(self) -> bool:
         """Return whether the text says the sides too, as one that was read does."""
         return any(sign in re.sub(r"\[[^\[\]]*\]", "", self.text) for sign in "<>=")
+
+    @property
+    def oriented(self) -> LinearConstraint:
+        """Return the same with positive coefficients where all are negative, as in "1 <= heads"."""
+        if any(weight > 0 for weight, _ in self.terms):
+            return self
+        terms = tuple((-weight, conditions) for weight, conditions in self.terms)
+        return replace(self, terms=terms, lower=-self.upper, upper=-self.lower)
 
     def row(self, schema: Schema) -> Int64Array:
         """Return every cell's coefficient, int64[schema.size]."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy.typing as npt
 from coco_opt.errors import InputError, ProblemError
 from coco_opt.histograms.arrays import Int64Array
 from coco_opt.histograms.hierarchy import Hierarchy
-from coco_opt.operators import Operator, stack
+from coco_opt.operators import Grouping, Operator, stack
 from coco_opt.topdown.bounds import UNBOUNDED, Sides, close, selected, total_of
 from coco_opt.topdown.constraint import LinearConstraint, Source
 from coco_opt.topdown.feasibility.conflict import smallest_conflict
@@ -112,15 +112,26 @@ class Invariants:
             key = (bound.level, bound.query.text)
             lower, upper = own.get(key, (bound.lower, bound.upper))
             own[key] = (np.maximum(lower, bound.lower), np.minimum(upper, bound.upper))
+        oriented = tuple(constraint.oriented for constraint in linear)
+        linear_rows, counts = _closed_linear(self.hierarchy, self.schema, oriented), _counts(oriented, self.schema)
+        for constraint, count in counts:
+            lower, upper = np.maximum(constraint.lower, 0)[:, None], constraint.upper[:, None]
+            earlier = own.get((constraint.level, count.text), (lower, upper))
+            own[constraint.level, count.text] = np.maximum(earlier[0], lower), np.minimum(earlier[1], upper)
+        single = list({count.text: count for _, count in counts}.values())
         try:
-            closed = close(self.hierarchy, tuple(queries.values()), own)
+            closed = close(self.hierarchy, (*queries.values(), *single), own)
         except InputError as error:
             code, message = error.code, str(error)
         else:
             code = message = ""
         if code:
-            raise InputError(code, message + _in_words(ConstraintSystem.of(self.hierarchy, self.schema, bounds)))
-        linear_rows = _closed_linear(self.hierarchy, self.schema, linear)
+            system = ConstraintSystem.of(self.hierarchy, self.schema, bounds, [constraint for constraint, _ in counts])
+            raise InputError(code, message + _in_words(system))
+        linear_rows = [
+            _tightened(rows, single, sides[len(queries) :]) for rows, sides in zip(linear_rows, closed, strict=True)
+        ]
+        closed = tuple(sides[: len(queries)] for sides in closed)
         levels = tuple(
             _constraints(tuple(queries.values()), sides, rows) for sides, rows in zip(closed, linear_rows, strict=True)
         )
@@ -231,6 +242,35 @@ def _closed_linear(hierarchy: Hierarchy, schema: Schema, linear: Sequence[Linear
                 )
         levels.append(list(level_rows.values()))
     return levels[::-1]
+
+
+def _counts(linear: Sequence[LinearConstraint], schema: Schema) -> list[tuple[LinearConstraint, Query]]:
+    """Return the constraints that bound one count of persons, each with the query that counts them."""
+    counts = []
+    for constraint in linear:
+        row = constraint.row(schema)
+        if ((row == 0) | (row == 1)).all():
+            operator = Grouping(np.where(row == 1, 0, -1), 1)
+            text = " + ".join(sorted(conditions for _, conditions in constraint.terms))
+            counts.append((constraint, Query(constraint.text, f"[{text}]", operator, (), np.zeros(1, np.int64))))
+    return counts
+
+
+def _tightened(rows: Sequence[_LinearRow], counts: Sequence[Query], sides: Sequence[Sides]) -> list[_LinearRow]:
+    """Return the rows of a level, those that are one count within what bounds on all answers leave it."""
+    closed = {}
+    for count, (lower, upper) in zip(counts, sides, strict=True):
+        assert isinstance(count.operator, Grouping)
+        closed[(count.operator.labels == 0).astype(np.int64).tobytes()] = lower[:, 0], upper[:, 0]
+    result = []
+    for row in rows:
+        key = row.row.tobytes()
+        if key in closed:
+            least, most = closed[key]
+            lower = np.where(least > 0, np.maximum(row.lower, least), row.lower)
+            row = replace(row, lower=lower, upper=np.minimum(row.upper, most))
+        result.append(row)
+    return result
 
 
 def _constraints(queries: Sequence[Query], sides: Sequence[Sides], linear: Sequence[_LinearRow]) -> Constraints | None:

@@ -10,19 +10,27 @@ import numpy as np
 import pytest
 
 from coco_opt.choices import SolverChoices
-from coco_opt.errors import ProblemError
+from coco_opt.errors import InputError, ProblemError
 from coco_opt.histograms import Hierarchy
 from coco_opt.problems.table_rounding import TableRounding
-from coco_opt.topdown import LinearConstraint, TopdownMethod, estimate_tables
+from coco_opt.topdown import (
+    UNBOUNDED,
+    LinearConstraint,
+    RegionBounds,
+    TopdownMethod,
+    estimate_tables,
+    parse_query,
+)
 from coco_opt.topdown.estimating import minimal_schema
 from coco_opt.topdown.estimating.cutting import Cutting
 from coco_opt.topdown.estimating.implied import implied_choice, predicted_seconds
 from coco_opt.topdown.estimating.step import split_step
 from coco_opt.topdown.feasibility.cuts import CutOracle
 from coco_opt.topdown.feasibility.proof import Proof
+from coco_opt.topdown.invariants import Invariants
 from coco_opt.topdown.noisy_measurements import TableMeasurements
 from tests.topdown.estimation import check_tables
-from tests.topdown.test_minimal_schema import SCHEMA, facilities
+from tests.topdown.test_minimal_schema import SCHEMA, TREE, facilities
 
 
 def test_a_method_is_chosen_by_what_it_is_predicted_to_take() -> None:
@@ -81,6 +89,31 @@ def test_rounding_and_failsafe_share_the_time() -> None:
     assert 0.5 <= limited.time_limit == limited.sweep_limit < 6.0
     assert chosen.solver(TableRounding).name == "highs"
     assert replace(step, ends=0.0).seconds_left == 1.0
+
+
+def test_a_constraint_on_one_count_is_a_bound() -> None:
+    total, kind = parse_query("total", SCHEMA), parse_query("kind[a]", SCHEMA)
+    totals = RegionBounds(total, 2, np.full((9, 1), 10), np.full((9, 1), 10))
+    for text, least, most in (
+        ("[kind = a] >= 2", 2, UNBOUNDED),
+        ("3 <= [kind = a]", 3, UNBOUNDED),
+        ("[kind = a] <= 4", 0, 4),
+    ):
+        stated = LinearConstraint.of(text, TREE, SCHEMA)
+        by_constraint = Invariants(TREE, SCHEMA, (totals,), linear=(stated,))
+        bounds = RegionBounds(kind, 2, np.full((9, 1), least), np.full((9, 1), most))
+        by_bounds = Invariants(TREE, SCHEMA, (totals, bounds))
+        for level in range(3):
+            first, second = (each.constraints_of(TREE.level_range(level)) for each in (by_constraint, by_bounds))
+            assert first is not None
+            assert second is not None
+            np.testing.assert_array_equal(first.upper, second.upper)
+            np.testing.assert_array_equal(np.maximum(first.lower, 0), second.lower)
+        assert minimal_schema.bounds_fall_short(by_constraint.system) == (most < UNBOUNDED)
+    few = RegionBounds(kind, 2, np.zeros((9, 1), np.int64), np.full((9, 1), 4))
+    many = LinearConstraint.of("[kind = a] >= 11", TREE, SCHEMA)
+    with pytest.raises(InputError, match=r"exclude each other: .*is at most 4 in .*; '\[kind = a\] >= 11' in"):
+        Invariants(TREE, SCHEMA, (few,), linear=(many,))
 
 
 def test_no_cut_is_looked_for_after_the_time() -> None:

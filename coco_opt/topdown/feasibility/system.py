@@ -86,6 +86,7 @@ class ConstraintSystem:
         linear: Sequence[LinearConstraint] = (),
     ) -> ConstraintSystem:
         """Return the system of stated bounds and constraints. O(constraints x (cells + regions))."""
+        linear = [constraint.oriented for constraint in linear]
         own = [constraint.row(schema) for constraint in linear]
         classes = CellClasses.of([bound.query.operator for bound in bounds], own, schema.size)
         rows = []
