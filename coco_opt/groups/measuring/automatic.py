@@ -16,8 +16,8 @@ distribution, each O(levels x grid cells^3).
 
 The predictor leaves out that the posterior learns the shape of regions from one another, so that the levels above gain
 more from the leaves' answers than it says. ``_LEAF_CREDIT`` lowers an aim's logarithm in proportion to that of the
-leaves' share over an even one. It was set by releases of Hawaii's blocks (native Hawaiians, White, Black) and
-Manhattan's taxis at epsilon 1.
+leaves' share over an even one, up to ``_MOST_CREDITED``. Both were set by releases of Hawaii's blocks (native
+Hawaiians, White, Black) and Manhattan's taxis at epsilon 1.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ GROWTHS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.5)
 _GRID_GROWTH = 0.03  # of the predictor's grid: no coarser than the finest buckets
 _COARSE_GROWTH = 0.1  # of its grid where several distributions are weighed, which differ by more than the grid errs
 _LEAF_CREDIT = 0.2
+_MOST_CREDITED = math.log(2.8)  # 0.7 of four levels: beyond, predicted and released errors move alike
 _ROUNDS = 6
 _LEAST_GAIN = 1e-3  # of the logarithm of the aim
 
@@ -152,7 +153,7 @@ class _Evaluations:
         """Return the logarithm of a candidate's aim under the distribution at a place."""
         errors = np.maximum(self._of(place, candidate), 1e-12)
         share = float(candidate[1][-1]) * len(candidate[1])
-        credit = _LEAF_CREDIT * math.log(share) if share > 1.0 else 0.0
+        credit = _LEAF_CREDIT * min(max(math.log(share), 0.0), _MOST_CREDITED) if share else 0.0
         return float(np.log(errors) @ self._search.weights) - credit
 
     def errors(self, candidate: Candidate) -> FloatArray:
