@@ -59,7 +59,7 @@ _COLUMNS = {
 _KEYS = {
     "hierarchy": (_REGION,),
     "histograms": (_REGION, "size"),
-    "intervals": (_REGION, "size"),
+    "intervals": (_REGION, "size", "query", "answer"),  # of groups by size, of tables by query
     "summaries": (_REGION, "summary"),
     "unbiased": (_REGION, "size"),
     "estimates": (_REGION, "query", "answer"),
@@ -92,7 +92,9 @@ def _resource(path: Path, with_regions: bool) -> dict[str, Any]:
     import pyarrow.parquet as pq
 
     schema, table = pq.read_schema(path), path.stem
-    key = [_REGION, *_attributes(schema.names)] if table == "tables" else list(_KEYS.get(table, ()))
+    key = [column for column in _KEYS.get(table, ()) if column in schema.names]
+    if table == "tables":
+        key = [_REGION, *_attributes(schema.names)]
     description: dict[str, Any] = {"fields": [_field(column.name, str(column.type)) for column in schema]}
     if key:
         description["primaryKey"] = key

@@ -21,12 +21,22 @@ from coco_opt.topdown.estimating.failsafe import Relaxation
 from coco_opt.topdown.estimating.linear import LinearStage, Summed, UpwardPass
 from coco_opt.topdown.estimating.method import TopdownMethod, misfit
 from coco_opt.topdown.estimating.minimal_schema import core_fits
+from coco_opt.topdown.estimating.posterior.model import Model
+from coco_opt.topdown.estimating.posterior.result import (
+    NO_INTERVALS,
+    TableIntervals,
+    TablesPosterior,
+    interval_queries,
+)
+from coco_opt.topdown.estimating.posterior.sampler import sample_tables
+from coco_opt.topdown.estimating.posterior.summaries import DrawnTables, Targets
 from coco_opt.topdown.estimating.recursion import AfterLevel, Checkpoint, Progress, bottom_up, top_down
 from coco_opt.topdown.estimating.sparse_tables import SparseTables
 from coco_opt.topdown.estimating.step import BY_BOUNDS, ImpliedRecord, split_step
 from coco_opt.topdown.estimating.tie_breaking import seed_of
 from coco_opt.topdown.estimating.uncertified_gap import ALL_CERTIFIED, UncertifiedGap
 from coco_opt.topdown.noisy_measurements import TableMeasurements
+from coco_opt.topdown.queries import parse_query
 from coco_opt.topdown.schema import Schema
 
 Ints = NDArray[np.int64]
@@ -40,6 +50,7 @@ class TablesResult:
 
     Counts are people, in the schema's allowed cells; a parent's table is the sum of its children's. ``uncertified_gap``
     counts the fits and roundings that were not proved nearest, ``implied`` says how implied constraints were enforced.
+    ``posterior`` are the draws of estimation "posterior".
     """
 
     hierarchy: Hierarchy
@@ -49,6 +60,7 @@ class TablesResult:
     certificates: tuple[Certificate, ...]
     uncertified_gap: UncertifiedGap = ALL_CERTIFIED
     implied: ImpliedRecord = BY_BOUNDS
+    posterior: TablesPosterior | None = None
 
     def level(self, level: int) -> Ints:
         """Return the dense tables int64[regions of level, cells] of a level; mind the memory."""
@@ -61,6 +73,14 @@ class TablesResult:
         tables = self.tables[level]
         starts = range(0, tables.regions, _BLOCK)
         return np.concatenate([operator.apply(tables.dense(at, min(at + _BLOCK, tables.regions))) for at in starts])
+
+    def intervals_of(self, region: str) -> TableIntervals:
+        """Return the intervals of a region by its path from the root; InputError (no-intervals) without any."""
+        if self.posterior is None or not self.posterior.has_intervals:
+            raise InputError("no-intervals", NO_INTERVALS)
+        at = self.hierarchy.index(region)
+        level = int(self.hierarchy.level[at])
+        return self.posterior.of(at - int(self.hierarchy.level_start[level]), level, self.tables[level])
 
     def __getitem__(self, region: str) -> Ints:
         """Return a region's table int64[cells], by its path. Raises HierarchyError for an unknown one."""
@@ -149,6 +169,12 @@ def estimate_tables(
     _check_method(measured, chosen)
     if chosen.seed is None:
         chosen = replace(chosen, seed=seed_of(measurement))
+    if chosen.estimation == "posterior":
+        if resume_from is not None:
+            raise ProblemError('estimation "posterior" keeps no levels and cannot resume')
+        first = replace(chosen, estimation="full")
+        start = estimate_tables(measurement, first, used, executor=run_by, note=note)
+        return _least_expected(measurement, measured, chosen, used, start, run_by, progress)
     with doing("estimating with all information"):
         stage = _stage(measured, run_by) if chosen.estimation == "full" else None
     constraints = measured.invariants
@@ -177,6 +203,42 @@ def estimate_tables(
     tables, relaxed, uncertified_gap = checkpoint.tables, checkpoint.relaxed, checkpoint.uncertified_gap
     return TablesResult(
         measured.hierarchy, measured.schema, tables, relaxed, used.certificates, uncertified_gap, step.implied
+    )
+
+
+def _least_expected(
+    measurement: Measurement,
+    measured: TableMeasurements,
+    method: TopdownMethod,
+    solvers: SolverChoices,
+    start: TablesResult,
+    executor: Executor,
+    progress: Progress | None,
+) -> TablesResult:
+    """Sample all tables from those of ``start`` on, and return the tables of least expected error.
+
+    Where moves may not connect all tables that meet the constraints, those of ``start`` are the result.
+    """
+    model = Model.of(measurement, measured)
+    if not model.connected:
+        return replace(start, posterior=TablesPosterior(None, None, (), 0.0))
+    assert method.seed is not None
+    with doing("drawing tables from the posterior"):
+        sampled = sample_tables(model, start.tables, method.seed, progress=progress)
+    drawn = DrawnTables(measured.hierarchy, sampled.draws, measured.schema.size)
+    step = split_step(measured, replace(method, implied=start.implied.method), solvers)
+    step = replace(step, targets=Targets.of(drawn, step.rounded))
+    with doing("rounding the tables of least expected error"):
+        checkpoint = top_down(step, executor=executor)
+    queries = interval_queries(parse_query("detail", measured.schema), method.workload or measured.queries)
+    return replace(
+        start,
+        tables=checkpoint.tables,
+        relaxed=checkpoint.relaxed,
+        certificates=solvers.certificates,
+        uncertified_gap=checkpoint.uncertified_gap,
+        implied=step.implied,
+        posterior=TablesPosterior(drawn, sampled, queries, method.intervals),
     )
 
 

@@ -137,7 +137,7 @@ class LevelSplit:
         regions = np.concatenate([np.arange(bounds[at], bounds[at + 1]) for at in chosen])
         children = np.concatenate([[0], np.cumsum(np.diff(bounds)[chosen])]).astype(np.int64)
         problem = self._problem(step, starts, above.cells[cells], above.counts[cells], children, regions)
-        tables, settled = self._split(step, problem)
+        tables, settled = self._split(step, problem) if step.targets is None else self._aimed(step, problem, regions)
         level = RoundingLevel(
             self.passes,
             self.turn,
@@ -167,6 +167,19 @@ class LevelSplit:
                     parent_cells, integer_tables, regions[children[number] : children[number + 1]] - first
                 )
         return _runs(problem, rounded.tables, done, regions - bounds[0]), done
+
+    def _aimed(self, step: SplitStep, problem: SplitLevel, regions: Ints) -> tuple[Floats, NDArray[np.bool_]]:
+        """Return the targets of the children of every parent, and that they need no solver."""
+        assert step.targets is not None
+        tables = np.empty(int(problem.places[-1]))
+        for number in range(problem.starts.size - 1):
+            used = slice(int(problem.starts[number]), int(problem.starts[number + 1]))
+            parent = np.zeros(step.measured.schema.size, np.int64)
+            parent[problem.cells[used]] = problem.counts[used]
+            children = regions[problem.children[number] : problem.children[number + 1]]
+            target = step.targets(range(int(children[0]), int(children[-1]) + 1), parent)[:, problem.cells[used]]
+            tables[problem.places[number] : problem.places[number + 1]] = target.T.reshape(-1)
+        return tables, np.ones(problem.starts.size - 1, np.bool_)
 
     def _problem(
         self, step: SplitStep, starts: Ints, cells: Ints, counts: Ints, children: Ints, regions: Ints

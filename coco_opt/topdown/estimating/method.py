@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 from coco_opt.errors import ProblemError
 from coco_opt.topdown.queries import Query
 
-Estimation = Literal["full", "classic", "bottom_up"]
+Estimation = Literal["full", "classic", "bottom_up", "posterior"]
 Weighting = Literal["variance", "equal"]
 IntegerRule = Literal["passes", "nearest", "unbiased"]
 Implied = Literal["auto", "bounds", "cuts", "minimal_schema"]
@@ -37,9 +37,10 @@ class TopdownMethod:
 
     Parameters
     ----------
-    estimation : {"full", "classic", "bottom_up"}, default "full"
+    estimation : {"full", "classic", "bottom_up", "posterior"}, default "full"
         "full" fits every region to all answers at and below it, "classic" to its own level's answers alone, "bottom_up"
-        fits the leaves alone and sums them.
+        fits the leaves alone and sums them. "posterior" samples all tables given all answers, begins with the tables
+        of "full", and releases those of least expected error; its result has intervals.
     passes : tuple of Pass, default ()
         Groups of queries in order of importance; queries in no group come last, together. Without passes all are fitted
         together.
@@ -61,7 +62,9 @@ class TopdownMethod:
         Seconds that enforcing implied constraints may take. What is slower is not chosen by "auto", which goes on with
         the next method where a step turns out to be slow; cuts are no longer looked for after that time.
     seed : int, optional
-        Decides ties and random roundings; determined by the noisy answers, if it is left out.
+        Decides ties, random roundings and draws; determined by the noisy answers, if it is left out.
+    intervals : float, default 0.9
+        The coverage of the intervals of "posterior", 0 for none.
 
     Raises
     ------
@@ -88,6 +91,7 @@ class TopdownMethod:
     implied: Implied = "auto"
     time: float = 600.0
     seed: int | None = None
+    intervals: float = 0.9
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "passes", tuple(self.passes))
@@ -102,6 +106,8 @@ class TopdownMethod:
             raise ProblemError("time must be a number of seconds above 0")
         if self.seed is not None and not 0 <= self.seed < 2**64:
             raise ProblemError("a seed is a number from 0 to below 2^64")
+        if not 0.0 <= self.intervals < 1.0:
+            raise ProblemError("the coverage of intervals must be from 0 to below 1")
         named = [query for group in self.passes for query in group.queries]
         if len(set(named)) < len(named):
             raise ProblemError("every query belongs to one pass only")
@@ -147,6 +153,8 @@ def misfit(
         advice = ", or use 'full'" if missing < leaves else ""
         reason = f"{method.estimation!r} needs answers of level {missing}, and none were measured: give it a share of"
         return "estimation", f"{reason} the budget{advice}"
+    if method.rounding == "unbiased" and method.estimation == "posterior":
+        return "rounding", "unbiased rounding is for linear fits; medians are not unbiased: use 'passes'"
     if method.rounding == "unbiased" and bound:
         return "rounding", "unbiased rounding keeps the parents' tables only: with invariants or bounds use 'passes'"
     try:

@@ -22,6 +22,7 @@ from coco_opt.topdown.estimating.implied import implied_choice
 from coco_opt.topdown.estimating.linear import LinearStage, linear_stage, rows_of
 from coco_opt.topdown.estimating.method import Implied, TopdownMethod
 from coco_opt.topdown.estimating.minimal_schema import SUITED, CoreTables, NotSettledError, core_tables
+from coco_opt.topdown.estimating.posterior.summaries import Targets
 from coco_opt.topdown.estimating.rounding import integer_rows, is_of_cells, nested_passes, round_in_passes
 from coco_opt.topdown.estimating.tie_breaking import PRECISION, Ties
 from coco_opt.topdown.estimating.unbiased import unbiased_rounding
@@ -63,6 +64,7 @@ class SplitStep:
     """All that splitting any region takes: build it with ``split_step``.
 
     ``groups`` are the queries of each pass of the fit, ``rounded`` those of the passes of rounding of each level.
+    With ``targets`` these are rounded in place of a fit.
     """
 
     measured: TableMeasurements
@@ -77,6 +79,7 @@ class SplitStep:
     reason: str = ""
     slow: str = ""
     ends: float = float("inf")  # seconds since the epoch, after which programs of the failsafe must be quick
+    targets: Targets | None = None
 
     @property
     def seconds_left(self) -> float:
@@ -152,6 +155,8 @@ class SplitStep:
         Raises ProblemError where nothing was measured about these regions, which ``method.misfit`` says before, and
         SolverError where all solvers fail.
         """
+        if self.targets is not None:
+            return self.targets(regions, parent)
         rows = _linear_rows(self.constraints(regions))
         parent_table = None if parent is None else parent.astype(np.float64)
         tables: Floats | None = None

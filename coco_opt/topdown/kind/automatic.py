@@ -76,7 +76,7 @@ def _chosen(config: Config, hierarchy: Hierarchy, schema: Schema, workload: Sequ
         keys["shares"] = [str(share) for share in strategy.shares]
     if config.privacy.split == AUTO:
         widths, levels = np.diff(hierarchy.level_start).tolist(), hierarchy.levels
-        whole = config.method.estimation == "full"
+        whole = config.method.estimation in ("full", "posterior")
         weights = config.level_weights(levels)
         shares = chosen_allocation(widths, config.privacy.cost, weights) if whole else uniform_shares(levels)
         keys["split"] = [str(share) for share in shares]

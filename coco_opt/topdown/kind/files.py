@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.errors import InputError, Place, SolverError
+from coco_opt.files.differences import FrameKind, as_frame
 from coco_opt.files.folder import ROWS_PER_GROUP, Coded, FileTable, read_columns, read_manifest
 from coco_opt.files.regions import region_columns, stored_regions
 from coco_opt.files.release_checks import positions
@@ -21,6 +22,7 @@ from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.constraint import LinearConstraint
 from coco_opt.topdown.estimating.best_linear import LinearEstimates
 from coco_opt.topdown.estimating.normal_equations import DENSE_CELLS
+from coco_opt.topdown.estimating.posterior.result import NO_INTERVALS
 from coco_opt.topdown.estimating.sparse_tables import SparseTables
 from coco_opt.topdown.queries import Query
 from coco_opt.topdown.region_bounds import RegionBounds
@@ -30,6 +32,8 @@ from coco_opt.topdown.table_queries import KIND
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from coco_opt.topdown.kind.intervals import ReleasedIntervals
 
 Columns = Mapping[str, Any]
 
@@ -306,6 +310,22 @@ class TablesRelease:
     runs: CellRuns
     manifest: Mapping[str, Any]
     folder: Path | None = None
+    released_intervals: ReleasedIntervals | None = None
+
+    def intervals(self, region: str | None = None, *, frame: FrameKind = "pandas") -> Any:
+        """Return the intervals of a region's cells and of its answers to the workload, by its path from the root.
+
+        Without a region, return the rows of intervals.parquet, for all regions, as a ``frame`` of pandas, Polars
+        ("polars") or Arrow ("arrow"). Raises InputError (no-intervals) where the release has none: only estimation
+        "posterior" gives any.
+        """
+        from coco_opt.topdown.kind.intervals import COLUMNS, INTERVALS
+
+        if self.released_intervals is None or self.folder is None:
+            raise InputError("no-intervals", NO_INTERVALS, Place(INTERVALS))
+        if region is None:
+            return as_frame(read_columns(self.folder / INTERVALS, COLUMNS), frame)
+        return self.released_intervals.of(self.hierarchy.index(region), self.schema)
 
     def __sub__(self, earlier: Any) -> pd.DataFrame:
         """Return the differences from an earlier release of tables: see ``coco_opt.differences``."""
@@ -358,7 +378,7 @@ def read_tables_release(folder: str | Path) -> TablesRelease:
     Returns
     -------
     TablesRelease
-        Tables by region, and ``to_pandas()``.
+        Tables by region, ``to_pandas()``, and ``intervals(region)`` where there are any.
 
     Raises
     ------
@@ -385,7 +405,12 @@ def read_tables_release(folder: str | Path) -> TablesRelease:
     counts = np.asarray(rows.column(PERSONS).to_numpy(), np.int64)
     order = np.lexsort((cells, region))
     runs = CellRuns(region[order], cells[order], counts[order])
-    return TablesRelease(hierarchy, levels, ids, schema, runs, manifest, folder)
+    stated, intervals = manifest.get("intervals"), None
+    if isinstance(stated, Mapping):
+        from coco_opt.topdown.kind.intervals import read_intervals
+
+        intervals = read_intervals(folder, hierarchy, schema, stated)
+    return TablesRelease(hierarchy, levels, ids, schema, runs, manifest, folder, intervals)
 
 
 def _codes(rows: Any, column: str, names: Sequence[str], code: str, message: str) -> Int64Array:

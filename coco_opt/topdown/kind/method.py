@@ -80,6 +80,7 @@ def method_of(config: Config, measurement_plan: MeasurementPlan, *also: Measurem
         rounding_order=order,
         implied=section.implied,
         time=config.auto.time,
+        intervals=_coverage(config),
     )
     bound = {invariant.level for invariant in table_queries.invariants}
     bound |= {constraint.level for constraint in table_queries.constraints}
@@ -89,6 +90,14 @@ def method_of(config: Config, measurement_plan: MeasurementPlan, *also: Measurem
     if unfit is not None:
         raise config.error(f"topdown.{unfit[0]}", unfit[1])
     return TablesMethod(method, schema, workload)
+
+
+def _coverage(config: Config) -> float:
+    """Return the coverage of intervals: as configured, else 0.9 where the estimation gives intervals."""
+    configured, able = config.method.intervals, config.method.estimation == "posterior"
+    if configured and not able:
+        raise config.error("topdown.intervals", 'only estimation = "posterior" gives intervals: leave this out, or 0')
+    return 0.9 if configured is None else float(configured)
 
 
 def query_keys(measurement_plan: MeasurementPlan) -> dict[str, Any]:

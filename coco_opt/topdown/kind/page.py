@@ -8,14 +8,17 @@ from typing import Any
 
 import numpy as np
 
+from coco_opt.groups.estimating.posterior.convergence import Criterion
 from coco_opt.privacy.cost import cost_of
 from coco_opt.releases.kind import Shown
 from coco_opt.report.explorer import MOST_ROWS, Explored, explorer_section
 from coco_opt.report.html import GAP_NOTE, counted, guarantee_note, reading_section, shown_levels, table, unit_note
 from coco_opt.topdown.constraint import SOURCE_WORDS
 from coco_opt.topdown.estimating.best_linear import LinearEstimates, best_linear
+from coco_opt.topdown.estimating.posterior.result import NOT_CONNECTED
 from coco_opt.topdown.kind.earlier_releases import account_line
 from coco_opt.topdown.kind.files import CellRuns
+from coco_opt.topdown.kind.intervals import INTERVALS, settled_regions
 from coco_opt.topdown.noisy_measurements import TableMeasurements
 from coco_opt.topdown.schema import Schema
 from coco_opt.topdown.table_queries import AGREES, TableQueries
@@ -61,6 +64,7 @@ def sections_of(shown: Shown, errors: Mapping[str, Sequence[float]]) -> list[str
         _constraints(shown),
         _earlier_releases(shown, table_queries.earlier),
         _errors(shown.measurement.measurement_plan.levels, errors),
+        _posterior(shown),
         _answers(shown, linear),
         explorer_section(_explored(shown, table_queries.schema)),
         _relaxed_regions(shown),
@@ -169,6 +173,33 @@ def _errors(levels: Sequence[str], errors: Mapping[str, Sequence[float]]) -> str
     )
 
 
+def _posterior(shown: Shown) -> str:
+    """Return the account of the chains and the intervals, empty for other estimations."""
+    posterior = shown.result.posterior
+    if posterior is None:
+        return ""
+    sampled = posterior.sampled
+    if sampled is None:
+        return f"<h2>Posterior</h2>\n<p>{escape(NOT_CONNECTED)}.</p>"
+    settled, criterion = settled_regions(sampled), Criterion()
+    lines = [
+        f"The tables have the least expected error under the posterior of all tables given all noisy answers, by "
+        f"{sampled.count:,} draws from {sampled.sweeps:,} sweeps of the chains. A region has converged if, of its "
+        f"persons and of those in the largest cell, split R-hat is at most {criterion.r_hat:g} and the effective size "
+        f"at least {criterion.effective:g}: {int(settled.sum()):,} of {settled.size:,} regions have (worst R-hat "
+        f"{sampled.r_hat.max():.3g}, least effective sample size {sampled.effective.min():,.0f}). The others are less "
+        "certain."
+    ]
+    if posterior.has_intervals:
+        lines.append(
+            f"Intervals of {100 * posterior.coverage:g} % of every cell and query lie in {INTERVALS}: the true answer "
+            "lies inside with at least that probability under the posterior. They contain the released answers. The "
+            "privacy guarantee does not depend on this model. The coverage holds for each interval on its own, not for "
+            "many at the same time."
+        )
+    return f"<h2>Posterior</h2>\n<p>{escape(' '.join(lines))}</p>"
+
+
 def _answers(shown: Shown, linear: LinearEstimates) -> str:
     parts = [_region(shown, linear, level) for level in shown_levels(shown.measurement.hierarchy.levels)]
     return (
@@ -183,17 +214,22 @@ def _region(shown: Shown, linear: LinearEstimates, level: int) -> str:
     place = int(persons.argmax())
     region = measurement_plan.hierarchy.level_range(level)[place]
     region_table = tables.dense(place, place + 1)[0]
-    rows = []
+    rows, intervals = [], shown.result.posterior
+    spans = intervals is not None and intervals.has_intervals
     for query in shown.method.workload:
         if query.answers <= MOST_ANSWERS:
+            inside: list[tuple[str, ...]] = [()] * query.answers
+            if intervals is not None and intervals.has_intervals:
+                lower, upper = intervals.interval(query, level, slice(place, place + 1), tables)
+                inside = [(f"{low:,} to {high:,}",) for low, high in zip(lower[0], upper[0], strict=True)]
             released = query.operator.apply(region_table)
             estimate = linear.answers(query.operator, level, slice(place, place + 1))[0]
             error = linear.standard_errors(query.operator, level, slice(place, place + 1))[0]
             rows += [
-                (query.text, label, f"{released[k]:,}", *_figures(float(estimate[k]), float(error[k])))
+                (query.text, label, f"{released[k]:,}", *inside[k], *_figures(float(estimate[k]), float(error[k])))
                 for k, label in enumerate(query.labels())
             ]
-    header = ("query", "answer", "released", "estimate", "standard error")
+    header = ("query", "answer", "released", *(["interval"] if spans else []), "estimate", "standard error")
     path, name = measurement_plan.hierarchy.paths[region], measurement_plan.region_ids[region]
     title = f"{measurement_plan.levels[level]}: {path}" + ("" if name is None else f" ({name})")
     return f"<h3>{escape(title)}</h3>\n{table(header, rows, numeric=2)}"

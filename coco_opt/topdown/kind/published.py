@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from coco_opt.config.model import Config
 from coco_opt.files.folder import FileTable
+from coco_opt.groups.estimating.posterior.convergence import Criterion
 from coco_opt.privacy.measurement import Measurement, MeasurementPlan
 from coco_opt.releases.kind import Released
 from coco_opt.topdown.estimating.best_linear import LinearEstimates, best_linear, is_full, trees_are_best
 from coco_opt.topdown.estimating.estimate import TablesResult
+from coco_opt.topdown.estimating.posterior.result import NOT_CONNECTED
 from coco_opt.topdown.kind.earlier_releases import account_line, spent_in_all
 from coco_opt.topdown.kind.files import (
     CONSTRAINTS,
@@ -26,6 +29,8 @@ from coco_opt.topdown.kind.files import (
     exact_table,
     person_table,
 )
+from coco_opt.topdown.kind.intervals import INTERVALS, WORDS, interval_table, settled_regions
+from coco_opt.topdown.kind.intervals import PROMISE as INTERVALS_PROMISE
 from coco_opt.topdown.kind.method import TablesMethod
 from coco_opt.topdown.kind.verify import ALWAYS, CONSTRAINTS_HOLD, INVARIANTS_HOLD, MICRODATA_AGREE
 from coco_opt.topdown.noisy_measurements import TableMeasurements
@@ -53,7 +58,10 @@ def released(measurement: Measurement, method: TablesMethod, result: TablesResul
     if config.method.microdata:
         files[MICRODATA] = person_table(measurement_plan, result.schema, CellRuns.of(result.tables))
         promises.append(MICRODATA_AGREE)
-    notes = tuple(_notes(measurement_plan, method, measured, linear, left_out))
+    if result.posterior is not None and result.posterior.has_intervals:
+        files[INTERVALS] = interval_table(measurement_plan, result)
+        promises.append(INTERVALS_PROMISE)
+    notes = (*_notes(measurement_plan, method, measured, linear, left_out), *_posterior_notes(result))
     return Released(
         files, tuple(promises), _manifest(measurement_plan, method, measured, result), notes, for_page=linear
     )
@@ -76,6 +84,7 @@ def _manifest(
             "rounding_order": [query.text for query in chosen.rounding_order],
             "passes": passes,
         },
+        **_posterior_account(result),
         "exact": exact,
         "facts": list(_constraint_entries(measurement_plan, measured)),
         **(_agreement(measurement_plan, measured) if measured.earlier else {}),
@@ -95,6 +104,52 @@ def _manifest(
             "without_gap": uncertified_gap.unknown,
         },
     }
+
+
+def _posterior_account(result: TablesResult) -> dict[str, Any]:
+    """Return the manifest's account of the chains and intervals of estimation "posterior", empty for others."""
+    posterior = result.posterior
+    if posterior is None:
+        return {}
+    sampled = posterior.sampled
+    if sampled is None:
+        return {"posterior": {"connected": False}}
+    worst, criterion = float(sampled.r_hat.max()), Criterion()
+    settled = settled_regions(sampled)
+    account: dict[str, Any] = {
+        "posterior": {
+            "connected": True,
+            "converged": bool(settled.all()),
+            "criterion": {"r_hat_at_most": criterion.r_hat, "effective_size_at_least": criterion.effective},
+            "regions": settled.size,
+            "regions_not_converged": int((~settled).sum()),
+            "draws": sampled.count,
+            "sweeps": sampled.sweeps,
+            "burn_in": sampled.burn_in,
+            "worst_r_hat": worst if math.isfinite(worst) else None,
+            "least_effective_size": float(sampled.effective.min()),
+            "concentrations": [float(strength) for strength in sampled.strengths],
+        }
+    }
+    if posterior.has_intervals:
+        queries = [query.text for query in posterior.queries]
+        account["intervals"] = {"coverage": posterior.coverage, "queries": queries, "words": WORDS}
+    return account
+
+
+def _posterior_notes(result: TablesResult) -> Iterator[str]:
+    """Yield what is less certain about the tables of estimation "posterior"."""
+    if result.posterior is None:
+        return
+    sampled = result.posterior.sampled
+    if sampled is None:
+        yield NOT_CONNECTED
+    elif not settled_regions(sampled).all():
+        unsettled = int((~settled_regions(sampled)).sum())
+        yield (
+            f"After {sampled.sweeps:,} sweeps {unsettled:,} regions have not converged: the tables keep every promise, "
+            f"but these regions and their intervals are less certain; {INTERVALS} marks them"
+        )
 
 
 def _constraint_entries(measurement_plan: MeasurementPlan, measured: TableMeasurements) -> Iterator[dict[str, Any]]:

@@ -267,7 +267,9 @@ class TopdownSection(Section):
     passes: Annotated[tuple[PassConfig, ...], Field(strict=False)] = ()
     """Queries in order of importance, fitted one after the other; none: all together."""
     estimation: Annotated[Estimation, choice(Estimation)] = "full"
-    """What a region is fitted to: all measured at and below it, its own level, or the leaves alone."""
+    """What a region is fitted to: all measured at and below it, its own level, the leaves alone; or the posterior."""
+    intervals: Annotated[float | None, Field(ge=0.0, lt=1.0)] = None
+    """"posterior" only: the coverage of intervals.parquet, 0 for none; unset: 0.9."""
     rounding: Annotated[IntegerRule, choice(IntegerRule)] = "passes"
     """How tables become integers: totals, queries and cells in passes; the nearest cells; or drawn at random."""
     rounding_order: Texts | None = None

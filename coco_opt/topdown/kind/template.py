@@ -35,7 +35,7 @@ workload = {workload}
 # counts = {{ parents = "age = old", children = "age = child" }}
 # constraints = [{{ holds = "parents >= children", level = {level} }}]    # structural | public | data: see source
 # implied = "auto"            # what constraints imply above: auto | bounds | cuts | minimal_schema
-estimation = "full"           # estimated, and free to change from here on: full | classic | bottom_up
+estimation = "full"           # estimated, and free to change from here on: full | classic | posterior | bottom_up
 rounding = "passes"           # passes (totals, the workload in order, cells) | nearest | unbiased
 microdata = false             # true: also one row a person
 

@@ -32,6 +32,9 @@ from coco_opt.topdown.kind.files import (
     REGION,
     TABLES,
 )
+from coco_opt.topdown.kind.intervals import COLUMNS as INTERVAL_COLUMNS
+from coco_opt.topdown.kind.intervals import INTERVALS
+from coco_opt.topdown.kind.intervals import PROMISE as INTERVALS_PROMISE
 from coco_opt.topdown.queries import Query, parse_query
 from coco_opt.topdown.schema import Schema
 from coco_opt.topdown.schema_json import schema_of
@@ -43,7 +46,7 @@ _Stated = tuple[Query, Int64Array, Int64Array]
 _BLOCK = 1 << 10  # regions whose dense answers are in memory at a time
 ALWAYS = ("nonnegative", "structural_zeros", "children_sum_to_parents")
 INVARIANTS_HOLD, CONSTRAINTS_HOLD, MICRODATA_AGREE = "invariants", "constraints", "microdata"
-PROMISES = (*ALWAYS, INVARIANTS_HOLD, CONSTRAINTS_HOLD, MICRODATA_AGREE, AGREES)
+PROMISES = (*ALWAYS, INVARIANTS_HOLD, CONSTRAINTS_HOLD, MICRODATA_AGREE, INTERVALS_PROMISE, AGREES)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -491,6 +494,56 @@ def _microdata(content: _Content) -> Check:
     return Check("microdata", same, detail)
 
 
+def _intervals(content: _Content) -> Check:
+    """Check that intervals are of known answers, ordered, hold the released answers, and leave only zeros out."""
+    failure, rows = "", 0
+    try:
+        failure, rows = _broken_interval(content)
+    except (CocoOptError, KeyError, TypeError, ValueError) as error:
+        failure = str(error) or f"{INTERVALS} and the manifest's intervals do not fit together"
+    return Check(INTERVALS_PROMISE, not failure, failure or f"{rows:,} intervals hold their released answers")
+
+
+def _broken_interval(content: _Content) -> tuple[str, int]:
+    """Return the first interval that does not keep the promise ("" if all do) and the number of intervals."""
+    stated = content.manifest["intervals"]
+    if not isinstance(stated["coverage"], float) or not 0.0 < stated["coverage"] < 1.0:
+        return "the manifest states no coverage between 0 and 1", 0
+    rows = read_columns(content.folder / INTERVALS, INTERVAL_COLUMNS)
+    region, queries, failure = _stated_answers(content, rows, INTERVALS)
+    if failure:
+        return failure, 0
+    lower, upper = int64_column(rows, "lower"), int64_column(rows, "upper")
+    wrong = (lower < 0) | (lower > upper)
+    if wrong.any():
+        return f"{INTERVALS}, row {first_of(wrong) + 1}: the ends are not in order", 0
+    if {query.text for query, _, _ in queries} - set(stated["queries"]):
+        return f"{INTERVALS} has other queries than the manifest states", 0
+    marked = np.unique(region[~rows.column("converged").to_numpy()]).size
+    if marked > int(content.manifest["posterior"]["regions_not_converged"]):
+        return f"{marked:,} regions are marked as not converged, which the manifest does not state", 0
+    stated_queries = {query.text: (query, of_rows, answers) for query, of_rows, answers in queries}
+    for text in stated["queries"]:
+        nothing = np.zeros(0, np.int64)
+        query, of_rows, answers = stated_queries.get(text, (parse_query(text, content.schema), nothing, nothing))
+        if not _all_differ(region[of_rows] * query.answers + answers):
+            return f"{INTERVALS}: an answer of {text!r} occurs twice", 0
+        released = _answers(content, query, region[of_rows], answers)
+        outside = (released < lower[of_rows]) | (released > upper[of_rows])
+        if outside.any():
+            return f"{INTERVALS}, row {int(of_rows[first_of(outside)]) + 1}: does not hold the released answer", 0
+        if int(released.sum()) != _all_answers(content, query):
+            return f"{INTERVALS} leaves out an answer of {text!r} that is not 0", 0
+    return "", region.size
+
+
+def _all_answers(content: _Content, query: Query) -> int:
+    """Return the sum of a query's answers over all regions."""
+    counted = np.asarray(query.operator.absolute_columns, np.int64)
+    allowed = content.schema.position[content.cell]
+    return int((np.where(allowed >= 0, counted[np.maximum(allowed, 0)], 0) * content.persons).sum())
+
+
 def _merged(keys: Int64Array, counts: Int64Array, more: Int64Array) -> tuple[Int64Array, Int64Array]:
     """Return distinct keys and their counts after more keys are added."""
     added, times = np.unique(more, return_counts=True)
@@ -516,4 +569,5 @@ _PROMISES: dict[str, Callable[[_Content], Check]] = {
     INVARIANTS_HOLD: _invariants,
     CONSTRAINTS_HOLD: _constraints,
     MICRODATA_AGREE: _microdata,
+    INTERVALS_PROMISE: _intervals,
 }

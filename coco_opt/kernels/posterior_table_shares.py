@@ -1,0 +1,170 @@
+"""Gibbs draws of the prior of the leaves' tables: shares of the cells down the hierarchy, concentrations, totals.
+
+The cells of a leaf are Dirichlet-multinomial around the shares of its parent, and a region's shares are Dirichlet
+around its own parent's, the root's around equal shares.
+
+1. From the leaves up, draw the numbers of tables of the Chinese restaurant process: what a region's customers, the
+   persons of a leaf or the tables of its children, send to its parent.
+2. Draw the concentrations of every level given the numbers of tables.
+3. From the root down, draw the shares of every region given its parent's and the tables that its children send.
+
+Invariant: row 0 of the shares is the base and stays; a row comes after its parent's and adds up to 1.
+Cost: O(persons + regions x cells).
+Source: Teh, Jordan, Beal and Blei 2006, sections 5.3 and A; Antoniak 1974 for the concentrations.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.kernels.compile import compiled_in_place
+from coco_opt.kernels.drawing import gamma, uniform
+from coco_opt.kernels.posterior_table_moves import Floats, Ints, Prior, State, Tree, bin_of
+
+_FIRST_CUSTOMERS, _RARE = 64, 8.0
+_LEAST = 1e-12  # share of a cell: a gamma draw can underflow to 0, which no table could ever leave
+_STEPS = 8  # of a log concentration; each is half as wide as the one before, from 1 on
+
+
+@compiled_in_place
+def tables_of(customers: int, strength: float, words: NDArray[np.uint64]) -> int:
+    """Draw the number of tables of so many customers: customer k + 1 opens one with probability a / (a + k).
+
+    After the first customers the next one that opens a table is drawn directly: that none from k to K - 1 does has the
+    probability Gamma(K) Gamma(k + a) / (Gamma(k) Gamma(K + a)), close to ((k + c) / (K + c))^a, c = (a - 1) / 2, with
+    an error in the log below a^3 / (24 k^2).
+    """
+    if customers == 0:
+        return 0
+    tables = 1  # the first customer always opens one
+    for k in range(1, min(customers, _FIRST_CUSTOMERS)):
+        tables += uniform(words) * (strength + k) < strength
+    if customers <= _FIRST_CUSTOMERS:
+        return tables
+    if strength >= _RARE:
+        for k in range(_FIRST_CUSTOMERS, customers):
+            tables += uniform(words) * (strength + k) < strength
+        return tables
+    # Invert the probability that no customer from k on opens a table.
+    k, centre = _FIRST_CUSTOMERS, 0.5 * (strength - 1.0)
+    while True:
+        opening = (k + centre) * uniform(words) ** (-1.0 / strength) - centre
+        if not opening < customers:
+            break
+        tables += 1
+        k = int(opening) + 1
+    return tables
+
+
+@compiled_in_place
+def draw_tables(tree: Tree, prior: Prior, state: State, above: Ints, levels: Ints, tables: Ints, total: Ints) -> None:
+    """Fill ``tables`` [rows, cells]: those that the children of each region send up; ``total`` [levels] by level.
+
+    ``above`` [rows] is each row's parent row and ``levels`` its level; parents come before children.
+    """
+    for row in range(tables.shape[0]):
+        for cell in range(tables.shape[1]):
+            tables[row, cell] = 0
+    last = prior.strength.size - 1
+    for level in range(last + 1):
+        total[level] = 0
+    strength = prior.strength[last]
+    for leaf in range(tree.row.size):
+        row = tree.row[leaf]
+        for slot in range(state.first[leaf], state.first[leaf] + state.used[leaf]):
+            cell = state.cell[slot]
+            opened = tables_of(state.number[slot], strength * prior.share[row, cell], state.words)
+            tables[row, cell] += opened
+            total[last] += opened
+    # Rows from the last on: all children of a region have sent their tables before it sends its own.
+    for row in range(tables.shape[0] - 1, 0, -1):
+        level, up = levels[row], above[row]
+        for cell in range(tables.shape[1]):
+            if tables[row, cell] > 0:
+                opened = tables_of(tables[row, cell], prior.strength[level] * prior.share[up, cell], state.words)
+                tables[up, cell] += opened
+                total[level] += opened
+
+
+@compiled_in_place
+def draw_shares(prior: Prior, above: Ints, levels: Ints, tables: Ints, words: NDArray[np.uint64]) -> None:
+    """Draw the shares of every region given its parent's and the tables that its children send."""
+    cells = tables.shape[1]
+    for row in range(1, tables.shape[0]):
+        strength, up, whole = prior.strength[levels[row]], above[row], 0.0
+        for cell in range(cells):
+            drawn = gamma(words, strength * prior.share[up, cell] + tables[row, cell])
+            prior.share[row, cell] = drawn
+            whole += drawn
+        # Gamma draws of tiny shapes can all underflow; the parent's shares are the prior's mean.
+        if whole <= 0.0:
+            for cell in range(cells):
+                prior.share[row, cell] = prior.share[up, cell]
+            whole = 1.0
+        rest = 0.0
+        for cell in range(cells):
+            prior.share[row, cell] = max(prior.share[row, cell] / whole, _LEAST)
+            rest += prior.share[row, cell]
+        for cell in range(cells):
+            prior.share[row, cell] /= rest
+
+
+@compiled_in_place
+def set_draw(prior: Prior, flat: float) -> None:
+    """Set the distributions that cells are proposed from: the shares, and ``flat`` of the time any cell."""
+    cells = prior.draw.shape[1]
+    for row in range(prior.draw.shape[0]):
+        running = 0.0
+        for cell in range(cells):
+            running += (1.0 - flat) * prior.share[row, cell] + flat / cells
+            prior.draw[row, cell] = running
+        # Rounded sums may end a little below 1, which a uniform number could exceed.
+        prior.draw[row, cells - 1] = 1.0
+
+
+@compiled_in_place
+def log_strength(sizes: Ints, strength: float, opened: int) -> float:
+    """Return the log likelihood of a concentration given the customers of each region and all tables they opened."""
+    value = opened * math.log(strength)
+    for k in range(sizes.size):
+        if sizes[k] > 0:
+            value += math.lgamma(strength) - math.lgamma(strength + sizes[k])
+    return value
+
+
+@compiled_in_place
+def draw_strength(
+    sizes: Ints, opened: int, strength: float, low: float, high: float, words: NDArray[np.uint64]
+) -> float:
+    """Return a concentration after a few Metropolis steps of its log, which is uniform between two ends."""
+    now, width = log_strength(sizes, strength, opened), 1.0
+    for _ in range(_STEPS):
+        other = strength * math.exp(width * (2.0 * uniform(words) - 1.0))
+        width *= 0.5
+        if low <= other <= high:
+            then = log_strength(sizes, other, opened)
+            if then >= now or math.log(uniform(words)) < then - now:
+                strength, now = other, then
+    return strength
+
+
+@compiled_in_place
+def draw_totals(prior: Prior, state: State, weight: float, mass: Floats) -> None:
+    """Draw the distribution of the leaves' totals: Dirichlet over bins, even within a bin; ``mass`` [bins] is scratch.
+
+    ``weight`` is the prior weight of every bin.
+    """
+    bins = prior.log_probability.size
+    for k in range(bins):
+        mass[k] = weight
+    for leaf in range(state.persons.size):
+        mass[bin_of(prior.edge, state.persons[leaf])] += 1.0
+    whole = 0.0
+    for k in range(bins):
+        mass[k] = max(gamma(state.words, mass[k]), 1e-300)
+        whole += mass[k]
+    for k in range(bins):
+        prior.log_probability[k] = math.log(mass[k] / whole / (prior.edge[k + 1] - prior.edge[k]))

@@ -1,0 +1,282 @@
+"""Markov chains over the leaves' integer tables and their prior: thin shells around the compiled sweeps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.histograms import Hierarchy
+from coco_opt.topdown.estimating.posterior.model import Model
+from coco_opt.topdown.estimating.sparse_tables import SparseTables
+
+if TYPE_CHECKING:
+    from coco_opt.kernels.posterior_table_moves import Answers, Prior, Proposals, State, Tree
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+_STRENGTH = 20.0  # of every level's shares around their parents' at the start
+_LEAST, _MOST = 1e-2, 1e6  # ends of the concentrations
+_GROWTH = 1.4  # of the bins of totals above 3
+_BIN_WEIGHT = 0.5  # prior weight of a bin of totals
+_FLAT = 0.1  # of the proposed cells that are any cell
+
+
+@dataclass(frozen=True, slots=True)
+class MoveOptions:
+    """How moves are proposed.
+
+    A leaf has ``least`` moves a sweep and ``per_cell`` more for each cell occupied at the start. The shares are those
+    of: more or fewer persons; between a leaf's cells; between leaves in one cell; between leaves and cells; pouring.
+    ``near`` is the share of partners below the same parent. Numbers of persons are 1 in the share ``single``, and up to
+    ``furthest`` times the noise of a leaf's answers.
+    """
+
+    least: int = 12
+    per_cell: int = 2
+    shares: tuple[float, ...] = (0.35, 0.15, 0.25, 0.1, 0.15)
+    near: float = 0.4
+    single: float = 0.1
+    furthest: float = 1.5
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Layout:
+    """What all chains share and only read."""
+
+    tree: Tree
+    answers: Answers
+    proposals: Proposals
+    above: Ints
+    levels: Ints
+    edge: Ints
+
+    @classmethod
+    def of(cls, model: Model, answers: Answers, leaves: SparseTables, options: MoveOptions) -> Layout:
+        """Lay out the regions above each leaf, the rows of the shares and the proposals."""
+        from coco_opt.kernels import posterior_table_moves as moves
+
+        hierarchy = model.hierarchy
+        above = _above(hierarchy)
+        starts = _leaf_starts(hierarchy, above)
+        inner = hierarchy.leaves.start
+        # Row 0 is the base; the region r is row r + 1.
+        row = np.zeros(above.shape[0], np.int64) if inner == 0 else hierarchy.parent[inner:] + 1
+        visits = options.least + options.per_cell * np.diff(leaves.offsets)
+        tree = moves.Tree(
+            above,
+            np.concatenate([[0], np.cumsum([start.size for start in starts])])[:-1].astype(np.int64),
+            np.concatenate(starts),
+            row.astype(np.int64),
+            visits.astype(np.int64),
+        )
+        proposals = moves.Proposals(
+            np.cumsum(options.shares), _partner_levels(hierarchy.levels, options.near), _steps(model.spread(), options)
+        )
+        up = np.concatenate([[0], hierarchy.parent[:inner] + 1]).astype(np.int64)
+        levels = np.concatenate([[0], hierarchy.level[:inner]]).astype(np.int64)
+        persons = _persons(leaves)
+        most = 2 * int(persons.max(initial=0)) + int(np.ceil(40.0 * model.spread())) + 16
+        return cls(tree, answers, proposals, up, levels, _edges(most))
+
+
+class TableChain:
+    """One chain: the state, its own prior, and how they move on."""
+
+    def __init__(self, layout: Layout, values: NDArray[Any], leaves: SparseTables, word: np.uint64) -> None:
+        self._layout = layout
+        self.state = _state(leaves, values, word)
+        self.prior = _prior(layout, leaves)
+        rows, cells = self.prior.share.shape
+        self._tables, self._opened = np.zeros((rows, cells), np.int64), np.zeros(self.prior.strength.size, np.int64)
+        self._mass = np.zeros(self.prior.log_probability.size)
+        self._reserve = 2 * cells + 8
+
+    def advance(self, sweeps: int, *, learn: bool = True) -> None:
+        """Take so many sweeps, each followed by a draw of the prior unless it is not to ``learn``."""
+        for _ in range(sweeps):
+            self.sweep()
+            if learn:
+                self.draw_prior()
+
+    def sweep(self) -> None:
+        """Visit every leaf once; the pool of slots grows as needed."""
+        from coco_opt.kernels import posterior_table_moves as moves
+
+        layout, leaf = self._layout, 0
+        while True:
+            leaf = moves.sweep(
+                layout.tree, layout.answers, self.prior, self.state, layout.proposals, leaf, self._reserve
+            )
+            if leaf == layout.tree.row.size:
+                return
+            self._grow(self._reserve * int(layout.tree.moves[leaf] + 1))
+
+    def draw_prior(self) -> None:
+        """Draw shares, concentrations and the distribution of the leaves' totals given the tables."""
+        from coco_opt.kernels import posterior_table_shares as shares
+
+        self.draw_tables()
+        self.draw_strengths()
+        self.draw_shares()
+        shares.draw_totals(self.prior, self.state, _BIN_WEIGHT, self._mass)
+
+    def draw_tables(self) -> None:
+        """Draw the auxiliary numbers of tables of all regions."""
+        from coco_opt.kernels import posterior_table_shares as shares
+
+        layout = self._layout
+        shares.draw_tables(layout.tree, self.prior, self.state, layout.above, layout.levels, self._tables, self._opened)
+
+    def draw_strengths(self) -> None:
+        """Draw the concentrations of every level given the numbers of tables."""
+        from coco_opt.kernels import posterior_table_shares as shares
+
+        sent, strength, levels = self._tables.sum(axis=1), self.prior.strength, self._layout.levels
+        for level in range(strength.size):
+            leaves = level == strength.size - 1
+            sizes = self.state.persons if leaves else sent[1:][levels[1:] == level]
+            strength[level] = shares.draw_strength(
+                sizes, self._opened[level], strength[level], _LEAST, _MOST, self.state.words
+            )
+
+    def draw_shares(self) -> None:
+        """Draw the shares of all regions given the numbers of tables."""
+        from coco_opt.kernels import posterior_table_shares as shares
+
+        shares.draw_shares(self.prior, self._layout.above, self._layout.levels, self._tables, self.state.words)
+        shares.set_draw(self.prior, _FLAT)
+
+    def _grow(self, reserve: int) -> None:
+        """Give the pool more room than it needs."""
+        from coco_opt.kernels import posterior_table_moves as moves
+
+        old = self.state
+        size = 2 * int(old.used.sum()) + 4 * old.used.size + 2 * reserve
+        self.state = old._replace(
+            first=old.first.copy(),
+            room=old.room.copy(),
+            used=old.used.copy(),
+            cell=np.zeros(size, np.int32),
+            number=np.zeros(size, np.int32),
+            tail=old.tail.copy(),
+        )
+        moves.compact(self.state, old)
+
+    def leaves(self) -> SparseTables:
+        """Return the present tables of the leaves."""
+        state, cells = self.state, self._tables.shape[1]
+        owner = np.repeat(np.arange(state.used.size), state.used)
+        ends = np.cumsum(state.used)
+        slot = np.arange(int(ends[-1])) - (ends - state.used)[owner] + state.first[owner]
+        order = np.lexsort((state.cell[slot], owner))
+        offsets = np.concatenate([[0], ends]).astype(np.int64)
+        chosen, numbers = (part[slot][order].astype(np.int64) for part in (state.cell, state.number))
+        return SparseTables(offsets, chosen, numbers, cells)
+
+
+def _above(hierarchy: Hierarchy) -> Ints:
+    """Return the region above each leaf at every level, counted within its level, int64[leaves, levels]."""
+    regions, columns = np.asarray(hierarchy.leaves, np.int64), []
+    for level in range(hierarchy.levels - 1, -1, -1):
+        columns.append(regions - hierarchy.level_range(level).start)
+        regions = hierarchy.parent[regions]
+    return np.stack(columns[::-1], axis=1)
+
+
+def _leaf_starts(hierarchy: Hierarchy, above: Ints) -> list[Ints]:
+    """Return for each level the first leaf of every region, and the number of leaves."""
+    return [
+        np.searchsorted(above[:, level], np.arange(len(hierarchy.level_range(level)) + 1)).astype(np.int64)
+        for level in range(hierarchy.levels)
+    ]
+
+
+def _partner_levels(levels: int, near: float) -> Floats:
+    """Return the cumulative probabilities of the levels whose regions hold both partners."""
+    inner = max(levels - 1, 1)
+    probability = np.full(inner, (1.0 - near) / inner)
+    probability[-1] += near
+    return np.cumsum(probability)
+
+
+def _steps(spread: float, options: MoveOptions) -> Ints:
+    """Return the numbers of persons a move takes, one of them chosen at random."""
+    furthest = max(2.0, options.furthest * spread)
+    several = 128 - int(128 * options.single)
+    levels = (np.arange(several) + 0.5) / several
+    longer = np.floor((furthest + 1.0) ** levels).astype(np.int64)
+    return np.concatenate([np.ones(128 - several, np.int64), np.minimum(longer, 2**20)])
+
+
+def _edges(most: int) -> Ints:
+    """Return the edges of the bins of totals 0 .. most or more: 0 to 3 alone, then wider and wider."""
+    edges = [0, 1, 2, 3, 4]
+    while edges[-1] <= most:
+        edges.append(max(edges[-1] + 1, int(edges[-1] * _GROWTH)))
+    return np.array(edges, np.int64)
+
+
+def _persons(leaves: SparseTables) -> Ints:
+    sums = np.concatenate([[0], np.cumsum(leaves.counts)])
+    return np.diff(sums[leaves.offsets]).astype(np.int64)
+
+
+def _state(leaves: SparseTables, values: NDArray[Any], word: np.uint64) -> State:
+    """Return the state of given tables, each with a little room."""
+    from coco_opt.kernels import posterior_table_moves as moves
+
+    used = np.diff(leaves.offsets).astype(np.int64)
+    room = np.minimum(used + used // 2 + 4, leaves.size)
+    ends = np.cumsum(room)
+    first = ends - room
+    size = int(ends[-1]) + 64 * leaves.size + 1024
+    cell, number = np.zeros(size, np.int32), np.zeros(size, np.int32)
+    slot = np.repeat(first - leaves.offsets[:-1], used) + np.arange(leaves.cells.size)
+    cell[slot], number[slot] = leaves.cells, leaves.counts
+    return moves.State(
+        first,
+        room,
+        used,
+        _persons(leaves),
+        cell,
+        number,
+        np.array([ends[-1]], np.int64),
+        values.copy(),
+        np.zeros(1, np.int64),
+        np.array([word], np.uint64),
+        np.zeros(leaves.size, np.int64),
+        np.zeros(leaves.size, np.int64),
+        np.zeros((4, 2), np.int64),
+    )
+
+
+def _prior(layout: Layout, leaves: SparseTables) -> Prior:
+    """Return a first prior: shares and totals as in the tables that the chain begins with."""
+    from coco_opt.kernels import posterior_table_moves as moves
+    from coco_opt.kernels import posterior_table_shares as shares
+
+    rows, cells = layout.above.size, leaves.size
+    owner = np.repeat(layout.tree.row, np.diff(leaves.offsets))
+    share = np.zeros((rows, cells))
+    np.add.at(share, (owner, leaves.cells), leaves.counts)
+    for row in range(rows - 1, 0, -1):
+        share[layout.above[row]] += share[row]
+    share[0] = 1.0 / cells
+    for row in range(1, rows):
+        share[row] = (share[row] + _STRENGTH * share[layout.above[row]]) / (share[row].sum() + _STRENGTH)
+    bins = np.searchsorted(layout.edge, _persons(leaves), side="right") - 1
+    mass = np.bincount(bins, minlength=layout.edge.size - 1) + _BIN_WEIGHT
+    levels = layout.tree.above.shape[1]
+    prior = moves.Prior(
+        layout.edge,
+        np.log(mass / mass.sum() / np.diff(layout.edge)),
+        share,
+        np.zeros_like(share),
+        np.full(levels, _STRENGTH),
+    )
+    shares.set_draw(prior, _FLAT)
+    return prior

@@ -1,0 +1,180 @@
+"""All that is measured about the tables, and all that must hold, as the kernels of the posterior read it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.errors import ProblemError
+from coco_opt.histograms import Hierarchy
+from coco_opt.privacy import DiscreteGaussian, Geometric, Measurement, NoiseDistribution
+from coco_opt.topdown.bounds import UNBOUNDED
+from coco_opt.topdown.estimating.sparse_tables import SparseTables
+from coco_opt.topdown.feasibility.system import ConstraintSystem
+from coco_opt.topdown.noisy_measurements import TableMeasurements
+from coco_opt.topdown.table_queries import TableQueries
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+    from coco_opt.kernels.posterior_table_moves import Answers
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+_REGIONS = 1024  # of a level whose answers are subtracted together
+_SMALL = 2**30  # values of at most this need 32 bits
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class NoisyBlock:
+    """Noisy answers int64[regions, answers] of one measurement to one query at a level; ``matrix`` (answers, cells)."""
+
+    level: int
+    matrix: csr_array
+    answers: Ints
+    distribution: NoiseDistribution
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Model:
+    """The likelihood of all tables: noisy answers, each of its own measurement, and constraints."""
+
+    hierarchy: Hierarchy
+    cells: int
+    noisy: tuple[NoisyBlock, ...]
+    system: ConstraintSystem
+
+    @classmethod
+    def of(cls, measurement: Measurement, measured: TableMeasurements) -> Model:
+        """Read the answers of one measurement, or of several of the same data, each with its own distribution."""
+        noisy = tuple(block for each in measurement.every for block in _noisy_blocks(each))
+        return cls(measured.hierarchy, measured.schema.size, noisy, measured.invariants.system)
+
+    @property
+    def connected(self) -> bool:
+        """Return whether moves of one person connect all tables that meet the constraints.
+
+        They do where the constraints' sets (leaves below a region, cells) are nested or disjoint: the integer tables
+        are then an M-natural-convex set (Murota 2003, section 4.7), in which any two are connected by steps that add a
+        person, remove one, or move one, to and from any cells of any leaves.
+        """
+        return self.system.by_sums
+
+    def spread(self) -> float:
+        """Return the least noise of the answers about leaves, or of all: the size of useful steps."""
+        every = [(block.level, float(block.distribution.variance)) for block in self.noisy]
+        last = max((level for level, _ in every), default=0)
+        return float(np.sqrt(min((variance for level, variance in every if level == last), default=1.0)))
+
+    def answers(self, tables: tuple[SparseTables, ...]) -> tuple[Answers, NDArray[Any]]:
+        """Return the answers by level and cell, and what tables of all levels leave of their values.
+
+        Raises ProblemError where the tables break a constraint.
+        """
+        from coco_opt.kernels import posterior_table_moves as moves
+
+        parts = [*self._noisy_parts(), *self._constraint_parts()]
+        values = [_left_over(part.values, part.matrix, tables[part.level]) for part in parts]
+        for part, value in zip(parts, values, strict=True):
+            if part.low.size and ((value < part.low) | (value > part.high)).any():
+                raise ProblemError("the tables that the posterior begins with break a constraint")
+        first = np.concatenate([[0], np.cumsum([value.size for value in values])])
+        sides = np.concatenate([[0], np.cumsum([part.low.size for part in parts])])
+        columns = [part.entries(first[n], first[n] - sides[n]) for n, part in enumerate(parts)]
+        level, cell, *rest = (np.concatenate([column[k] for column in columns]) for k in range(8))
+        order = np.lexsort((cell, level))
+        key = (level * (self.cells + 1) + cell)[order]
+        start = np.searchsorted(key, np.arange(self.hierarchy.levels * (self.cells + 1))).astype(np.int64)
+        place, stride, coefficient, kind, weight, side = (np.ascontiguousarray(column[order]) for column in rest)
+        low, high = (
+            np.concatenate([np.zeros(0, np.int64), *(getattr(part, name).reshape(-1) for part in parts)])
+            for name in ("low", "high")
+        )
+        start = start.reshape(self.hierarchy.levels, -1)
+        answers = moves.Answers(start, place, stride, coefficient, kind, weight, side, low, high)
+        flat = np.concatenate([value.reshape(-1) for value in values])
+        small = int(np.abs(flat).max(initial=0)) < _SMALL and int(tables[0].counts.sum()) < _SMALL
+        return answers, flat.astype(np.int32) if small else flat
+
+    def _noisy_parts(self) -> Iterator[_Part]:
+        from coco_opt.kernels import posterior_table_moves as moves
+
+        none = np.zeros((0, 0), np.int64)
+        for block in self.noisy:
+            distribution = block.distribution
+            if isinstance(distribution, Geometric):
+                kind, weight = moves.GEOMETRIC, 1.0 / float(distribution.scale)
+            elif isinstance(distribution, DiscreteGaussian):
+                kind, weight = moves.GAUSSIAN, 0.5 / float(distribution.squared_deviation)
+            else:
+                raise ProblemError(f"the posterior does not know {distribution}")
+            yield _Part(block.level, block.matrix.tocsc(), block.answers, kind, weight, none, none)
+
+    def _constraint_parts(self) -> Iterator[_Part]:
+        from scipy.sparse import csc_array
+
+        from coco_opt.kernels import posterior_table_moves as moves
+
+        for level in sorted({row.level for row in self.system.rows}):
+            rows = [row for row in self.system.rows if row.level == level]
+            weights = np.array([row.coefficients[self.system.classes.labels] for row in rows])
+            low, high = (np.stack([getattr(row, name) for row in rows], axis=1) for name in ("lower", "upper"))
+            low, high = np.maximum(low, -UNBOUNDED), np.minimum(high, UNBOUNDED)
+            # What is left of 0 is minus the answer, so the sides change places.
+            yield _Part(level, csc_array(weights), np.zeros_like(low), moves.BETWEEN, 0.0, -high, -low)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Part:
+    """A block before it is laid out: ``matrix`` (answers, cells) by columns, values [regions, answers], sides."""
+
+    level: int
+    matrix: Any
+    values: Ints
+    kind: int
+    weight: float
+    low: Ints
+    high: Ints
+
+    def entries(self, first: int, side: int) -> tuple[NDArray[Any], ...]:
+        """Return for each entry level, cell, first, stride, coefficient, kind, weight and side."""
+        answer, size = self.matrix.indices.astype(np.int64), self.matrix.indices.size
+        cell = np.repeat(np.arange(self.matrix.shape[1]), np.diff(self.matrix.indptr))
+        return (
+            np.full(size, self.level, np.int64),
+            cell.astype(np.int64),
+            answer + int(first),
+            np.full(size, self.values.shape[1], np.int64),
+            np.rint(self.matrix.data).astype(np.int64),
+            np.full(size, self.kind, np.int64),
+            np.full(size, self.weight),
+            np.full(size, int(side), np.int64),
+        )
+
+
+def _noisy_blocks(measurement: Measurement) -> Iterator[NoisyBlock]:
+    """Yield the noisy answers of one measurement, a query and level at a time."""
+    plan = TableQueries.of(measurement.measurement_plan)
+    by_key = {(answers.query.level, answers.query.name): answers for answers in measurement.answers}
+    for (level, query), level_query in zip(plan.plan.measured_queries, plan.noisy, strict=True):
+        answers = by_key[level, level_query.name]
+        matrix = plan.plan.queries[query].operator.to_sparse()
+        yield NoisyBlock(level, matrix, answers.table(), answers.query.distribution)
+
+
+def _left_over(values: Ints, matrix: Any, tables: SparseTables) -> Ints:
+    """Return values less the answers of tables, some regions at a time."""
+    from scipy.sparse import csr_array
+
+    across = csr_array(matrix.T.astype(np.int64))
+    out = np.array(values, np.int64)
+    for begin in range(0, tables.regions, _REGIONS):
+        part = tables.part(begin, min(begin + _REGIONS, tables.regions))
+        rows = csr_array((part.counts, part.cells, part.offsets), shape=(part.regions, part.size))
+        out[begin : begin + part.regions] -= (rows @ across).toarray()
+    return out

@@ -1,0 +1,80 @@
+"""The posterior of a release of tables: its draws and intervals, or that it has none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.topdown.estimating.posterior.sampler import Sampled
+from coco_opt.topdown.estimating.posterior.summaries import DrawnTables
+from coco_opt.topdown.estimating.sparse_tables import SparseTables
+from coco_opt.topdown.queries import Query
+
+Ints = NDArray[np.int64]
+
+NO_INTERVALS = 'has no intervals: estimate the measurement with estimation = "posterior"'
+NOT_CONNECTED = (
+    "The constraints do not nest, so moves of persons may not connect all tables that meet them: the tables are those "
+    'of estimation "full", and there are no intervals'
+)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class TableIntervals:
+    """The intervals of one region's cells, and of its answers to the workload by the text of the query.
+
+    Ends are int64 and both included; every interval holds the released count. ``coverage`` is a lower bound on the
+    posterior probability that one interval holds the true count.
+    """
+
+    coverage: float
+    lower: Ints
+    upper: Ints
+    queries: Mapping[str, tuple[Ints, Ints]]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class TablesPosterior:
+    """Draws of all tables, None where moves may not connect all tables that meet the constraints.
+
+    ``queries`` are those with intervals: the cells' first, then the workload's. ``coverage`` is 0 for no intervals.
+    """
+
+    drawn: DrawnTables | None
+    sampled: Sampled | None
+    queries: tuple[Query, ...]
+    coverage: float
+
+    @property
+    def has_intervals(self) -> bool:
+        """Return whether there are any intervals."""
+        return self.drawn is not None and self.coverage > 0.0
+
+    def interval(self, query: Query, level: int, regions: slice, tables: SparseTables) -> tuple[Ints, Ints]:
+        """Return the ends, both included, of intervals [regions, answers] of consecutive regions of a level.
+
+        They are the central intervals of the draws, widened to hold the answers of the level's released ``tables``.
+        """
+        assert self.drawn is not None
+        chosen = self.drawn.hierarchy.level_range(level)[regions]
+        lower, upper = self.drawn.interval(query.operator, chosen, self.coverage)
+        first = self.drawn.hierarchy.level_range(level).start
+        released = query.operator.apply(tables.dense(chosen.start - first, chosen.stop - first))
+        return np.minimum(lower, released), np.maximum(upper, released)
+
+    def of(self, region: int, level: int, tables: SparseTables) -> TableIntervals:
+        """Return the intervals of a region, counted in its ``level``."""
+        here = slice(region, region + 1)
+        ends = [self.interval(query, level, here, tables) for query in self.queries]
+        rows = {query.text: (lower[0], upper[0]) for query, (lower, upper) in zip(self.queries, ends, strict=True)}
+        lower, upper = rows.pop(self.queries[0].text)
+        return TableIntervals(self.coverage, lower, upper, rows)
+
+
+def interval_queries(cells: Query, workload: tuple[Query, ...]) -> tuple[Query, ...]:
+    """Return the queries that have intervals: the cells', then those of the workload that count more, each once."""
+    texts = {query.text: query for query in workload if query.text not in (cells.text, "identity")}
+    return (cells, *texts.values())

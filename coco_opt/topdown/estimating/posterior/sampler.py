@@ -1,0 +1,243 @@
+"""Draws from the posterior of all tables: chains, when they stop, and what is kept of them.
+
+This is post-processing: answers, noise distributions, constraints and the hierarchy are public. Shares, concentrations
+and the distribution of the leaves' totals are unknown and drawn along, so that intervals account for all of them.
+Every draw is a table of nonnegative integers that adds up and meets all constraints.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.errors import ProblemError
+from coco_opt.groups.estimating.posterior.diagnostics import effective_size, split_r_hat
+from coco_opt.topdown.estimating.posterior.chains import Layout, MoveOptions, TableChain
+from coco_opt.topdown.estimating.posterior.model import Model
+from coco_opt.topdown.estimating.sparse_tables import SparseTables
+
+if TYPE_CHECKING:
+    from coco_opt.kernels.posterior_table_summaries import Draws
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Progress = Callable[[int, int], None]
+Kept = tuple[Ints, NDArray[Any], NDArray[Any]]
+"""A draw: offsets of the leaves, cells and counts."""
+
+_SCALARS = 4096  # whose draws are compared together
+_OWN_SEED = 0x7461626C  # chains of tables have a seed of their own, whatever else a release draws
+
+
+@dataclass(frozen=True, slots=True)
+class SamplerOptions:
+    """How long to sample, and when to stop.
+
+    There are ``chains``, or ``fewer`` where so many could not take ``enough`` sweeps. They burn in for the share
+    ``burn_in`` of the largest number of sweeps. Then come rounds of ``draws`` draws a chain, until at every level 95 %
+    of the regions' scalars have split R-hat at most ``r_hat`` and half of them an effective size of at least
+    ``effective``, or until the largest number of sweeps: about ``moves`` moves of all chains together, but ``least`` to
+    ``most`` sweeps. Draws are ``thin`` sweeps apart at first. When there are more than ``kept``, every second is
+    dropped, and they are twice as far apart from then on.
+    """
+
+    chains: int = 4
+    fewer: int = 2
+    enough: int = 500
+    burn_in: float = 0.25
+    draws: int = 12
+    thin: int = 1
+    kept: int = 192
+    r_hat: float = 1.1
+    effective: float = 100.0
+    moves: float = 3e8
+    least: int = 240
+    most: int = 2000
+    threads: int | None = None
+    proposals: MoveOptions = field(default_factory=MoveOptions)
+
+    def __post_init__(self) -> None:
+        if (
+            min(self.chains, self.fewer) < 2
+            or self.draws < 4
+            or self.kept < 2 * self.chains * self.draws
+            or self.thin < 1
+        ):
+            raise ProblemError("sampling needs two chains, four draws a round and room for two rounds")
+
+    def affordable(self, moves: int) -> tuple[int, int]:
+        """Return the number of chains, and their largest number of sweeps of so many moves each."""
+        chains = self.chains if self.moves >= self.enough * moves * self.chains else min(self.fewer, self.chains)
+        return chains, int(np.clip(self.moves / max(moves * chains, 1), self.least, self.most))
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Sampled:
+    """Draws of the leaves' tables, and how far the chains agree.
+
+    ``r_hat`` and ``effective`` float64[regions, 2] are those of a region's persons, and of its persons in the cell that
+    is largest at the root. ``strengths`` [levels] are the mean concentrations; ``accepted`` [4] the shares of accepted
+    moves: of totals, within leaves, between leaves, and poured.
+    """
+
+    draws: Draws
+    sweeps: int
+    burn_in: int
+    r_hat: Floats
+    effective: Floats
+    converged: bool
+    strengths: Floats
+    accepted: Floats
+
+    @property
+    def count(self) -> int:
+        """Return the number of draws."""
+        return int(self.draws.offset.shape[0])
+
+
+def sample_tables(
+    model: Model,
+    tables: Sequence[SparseTables],
+    seed: int,
+    options: SamplerOptions | None = None,
+    progress: Progress | None = None,
+) -> Sampled:
+    """Return draws of all leaves' tables from chains that begin at ``tables`` of all levels.
+
+    The tables meet the constraints. The same model, tables, seed and options give the same draws for any number of
+    threads. Memory: chains x (answers + occupied cells) + draws x occupied cells.
+    """
+    chosen = options or SamplerOptions()
+    answers, values = model.answers(tuple(tables))
+    layout = Layout.of(model, answers, tables[-1], chosen.proposals)
+    number, most = chosen.affordable(int(layout.tree.moves.sum()))
+    words = [np.random.SeedSequence([seed, _OWN_SEED, n]).generate_state(1, np.uint64)[0] for n in range(number)]
+    chains = [TableChain(layout, values, tables[-1], word) for word in words]
+    del values
+    largest = int(np.argmax(np.bincount(tables[0].cells, tables[0].counts, tables[0].size)))
+    run = _Run(model, layout, chains, chosen, most, largest, progress)
+    with ThreadPoolExecutor(chosen.threads or os.cpu_count()) as pool:
+        return run(pool)
+
+
+class _Run:
+    """The chains of one run and what is kept of them."""
+
+    def __init__(
+        self,
+        model: Model,
+        layout: Layout,
+        chains: Sequence[TableChain],
+        options: SamplerOptions,
+        most: int,
+        largest: int,
+        progress: Progress | None,
+    ) -> None:
+        self.layout, self.chains, self.options, self.largest = layout, chains, options, largest
+        self.levels, self.progress = model.hierarchy.level, progress
+        self.most = most
+        self.recorders = [_Recorder(layout, chain, largest) for chain in chains]
+        self.room = options.kept // len(chains)
+        self.sweeps, self.thin = 0, options.thin
+
+    def __call__(self, pool: ThreadPoolExecutor) -> Sampled:
+        """Burn in and draw."""
+        options = self.options
+        burn_in = int(options.burn_in * self.most)
+        while self.sweeps < burn_in:
+            self._advance(pool, min(8, burn_in - self.sweeps))
+        converged, judged = False, None
+        while not converged:
+            for _ in range(options.draws):
+                self._advance(pool, self.thin)
+                list(pool.map(_Recorder.take, self.recorders))
+            while len(self.recorders[0].kept) > self.room:
+                self.thin *= 2
+                for recorder in self.recorders:
+                    recorder.halve()
+            judged = self._judge()
+            converged = judged[2]
+            if self.sweeps + options.draws * self.thin > self.most and len(self.recorders[0].kept) >= self.room // 2:
+                break
+        assert judged is not None
+        if self.progress is not None:
+            self.progress(self.most, self.most)
+        tried = np.sum([chain.state.tried for chain in self.chains], axis=0)
+        return Sampled(
+            _joined([draw for recorder in self.recorders for draw in recorder.kept]),
+            self.sweeps,
+            burn_in,
+            *judged,
+            np.mean([recorder.strengths / recorder.taken for recorder in self.recorders], axis=0),
+            tried[:, 1] / np.maximum(tried[:, 0], 1),
+        )
+
+    def _advance(self, pool: ThreadPoolExecutor, sweeps: int) -> None:
+        list(pool.map(lambda chain: chain.advance(sweeps), self.chains))
+        self.sweeps += sweeps
+        if self.progress is not None:
+            self.progress(min(self.sweeps, self.most), self.most)
+
+    def _judge(self) -> tuple[Floats, Floats, bool]:
+        """Return split R-hat, effective sizes and whether both meet their bounds at every level."""
+        scalars = 2 * self.levels.size
+        r_hat, effective = np.empty((2, scalars))
+        for begin in range(0, scalars, _SCALARS):
+            some = slice(begin, begin + _SCALARS)
+            traces = np.stack([np.stack([row[some] for row in recorder.trace]) for recorder in self.recorders])
+            r_hat[some], effective[some] = split_r_hat(traces), effective_size(traces)
+        r_hat, effective = r_hat.reshape(-1, 2), effective.reshape(-1, 2)
+        met = all(
+            float(np.quantile(r_hat[self.levels == level], 0.95, method="higher")) <= self.options.r_hat
+            and float(np.median(effective[self.levels == level])) >= self.options.effective
+            for level in range(int(self.levels.max()) + 1)
+        )
+        return r_hat, effective, met
+
+
+class _Recorder:
+    """The draws that are kept of one chain, with two scalars of every region."""
+
+    def __init__(self, layout: Layout, chain: TableChain, largest: int) -> None:
+        self.layout, self.chain, self.largest = layout, chain, largest
+        self.kept: list[Kept] = []
+        self.trace: list[Floats] = []
+        self.strengths, self.taken = np.zeros_like(chain.prior.strength), 0
+
+    def take(self) -> None:
+        """Keep the present tables."""
+        leaves = self.chain.leaves()
+        narrow = np.uint16 if leaves.size <= np.iinfo(np.uint16).max else np.int32
+        self.kept.append((leaves.offsets, leaves.cells.astype(narrow), leaves.counts.astype(np.int32)))
+        chosen = leaves.cells == self.largest
+        owner = np.repeat(np.arange(leaves.regions), np.diff(leaves.offsets))
+        own = np.bincount(owner[chosen], leaves.counts[chosen], leaves.regions)
+        scalars = np.stack([self.chain.state.persons, own], axis=1)
+        tree, levels = self.layout.tree, self.layout.tree.above.shape[1]
+        ends = [*tree.place[1:].tolist(), tree.start.size]
+        parts = [
+            np.add.reduceat(scalars, tree.start[tree.place[level] : ends[level] - 1], axis=0) for level in range(levels)
+        ]
+        self.trace.append(np.concatenate(parts).reshape(-1).astype(np.float64))
+        self.strengths += self.chain.prior.strength
+        self.taken += 1
+
+    def halve(self) -> None:
+        """Drop every second draw."""
+        self.kept, self.trace = self.kept[1::2], self.trace[1::2]
+
+
+def _joined(kept: Sequence[Kept]) -> Draws:
+    """Return draws one after the other."""
+    from coco_opt.kernels import posterior_table_summaries as summaries
+
+    entries = np.concatenate([[0], np.cumsum([cells.size for _, cells, _ in kept])])
+    offset = np.stack([offsets + entry for (offsets, _, _), entry in zip(kept, entries, strict=False)])
+    cell, number = (np.concatenate([draw[part] for draw in kept]) for part in (1, 2))
+    return summaries.Draws(offset.astype(np.int64), cell, number)

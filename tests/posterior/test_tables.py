@@ -1,0 +1,139 @@
+"""The posterior of tables against the enumeration of all tables of tiny hierarchies."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import lgamma, log
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from coco_opt.histograms import Hierarchy
+from coco_opt.kernels import posterior_table_shares, posterior_table_summaries
+from coco_opt.privacy import Epsilon, Measurement, Rho, SeededNoise
+from coco_opt.topdown.budget_plan import TablePlan
+from coco_opt.topdown.measuring.counts import TableCounts
+from coco_opt.topdown.measuring.measure import measure_tables
+from coco_opt.topdown.queries import parse_queries, parse_query
+from coco_opt.topdown.region_bounds import RegionBounds
+from coco_opt.topdown.schema import Schema
+from coco_opt.topdown.strategy import Strategy
+from tests.posterior.tiny_tables import all_leaves, chain_of, distance, log_likelihood, log_table, log_totals, model_of
+from tests.topdown.estimation import measured
+
+TREE = Hierarchy.from_paths([("land", "north"), ("land", "south")])
+DEEP = Hierarchy.from_paths([("land", "state", "north"), ("land", "state", "south")])
+SCHEMA = Schema({"sex": ["female", "male"]})
+TRUE = np.array([[2, 0], [1, 1]])
+SHARE, STRENGTH = np.array([0.7, 0.3]), 1.5
+
+
+def _away(measurement: Measurement, sweeps: int, most: int, start: NDArray[np.int64] = TRUE) -> float:
+    """Return how far a chain under a fixed prior is from the enumerated posterior."""
+    model = model_of(measurement)
+    assert model.connected
+    chain = chain_of(model, start, 5)
+    chain.prior.share[1:] = SHARE
+    chain.prior.strength[:] = STRENGTH
+    posterior_table_shares.set_draw(chain.prior, 0.2)
+    every = [leaves for leaves in all_leaves(2, 2, most) if log_likelihood(model, leaves) > -np.inf]
+    logs = [
+        log_likelihood(model, leaves) + log_totals(chain, leaves) + sum(log_table(t, SHARE, STRENGTH) for t in leaves)
+        for leaves in every
+    ]
+    return distance(chain, every, logs, sweeps, chain.sweep)
+
+
+@pytest.mark.parametrize("budget", [Epsilon(Fraction(3)), Rho(Fraction(2))])
+def test_chains_visit_tables_as_often_as_they_are_probable(budget: Epsilon | Rho) -> None:
+    plan = TablePlan.product(Strategy.uniform(parse_queries(["total", "sex"], SCHEMA)), budget, levels=2)
+    people = TableCounts.from_counts(TREE, SCHEMA, TRUE)
+    assert _away(measure_tables(people, plan, source=SeededNoise(3)), 5_000, 6) < 0.08
+
+
+@pytest.mark.parametrize(
+    ("invariants", "bounds"),
+    [
+        ([("total", 0)], []),
+        ([("total", 1)], []),
+        ([("sex", 0)], []),
+        ([], [("total", 0, [[3]], [[5]]), ("sex", 1, [[1, 0], [0, 1]], [[9, 9], [1, 9]])]),
+        ([("total", 1)], [("sex", 1, [[1, 0], [0, 0]], [[9, 9], [1, 9]])]),
+    ],
+)
+def test_constraints_hold_and_chains_reach_all_tables_that_meet_them(
+    invariants: list[tuple[str, int]], bounds: list[tuple[str, int, list[list[int]], list[list[int]]]]
+) -> None:
+    stated = [
+        RegionBounds(parse_query(text, SCHEMA), level, np.array(low), np.array(high), "public")
+        for text, level, low, high in bounds
+    ]
+    measurement = measured(2, TREE, SCHEMA, TRUE, ["sex"], 2, invariants, stated)
+    assert _away(measurement, 4_000, 5) < 0.08
+
+
+def test_shares_are_drawn_along_down_the_hierarchy() -> None:
+    model = model_of(measured(4, DEEP, SCHEMA, TRUE, ["sex"], 4))
+    chain = chain_of(model, TRUE, 7)
+    chain.prior.strength[:] = 3.0, 2.0, 1.5
+    every = all_leaves(2, 2, 6)
+    grid = (np.arange(60) + 0.5) / 60
+    weights = np.array([[_log_beta(s, 1.5, 1.5) + _log_beta(t, 2.0 * s, 2.0 * (1.0 - s)) for t in grid] for s in grid])
+    mass = np.exp(weights).sum(axis=0)
+    logs = []
+    for leaves in every:
+        given = [sum(log_table(table, np.array([t, 1.0 - t]), 1.5) for table in leaves) for t in grid]
+        logs.append(log_likelihood(model, leaves) + log_totals(chain, leaves) + log(float(mass @ np.exp(given))))
+
+    def sweep() -> None:
+        chain.sweep()
+        chain.draw_tables()
+        chain.draw_shares()
+
+    assert distance(chain, every, logs, 5_000, sweep) < 0.08
+
+
+def _log_beta(s: float, a: float, b: float) -> float:
+    return (a - 1.0) * log(s) + (b - 1.0) * log(1.0 - s) + lgamma(a + b) - lgamma(a) - lgamma(b)
+
+
+@pytest.mark.parametrize("strength", [0.05, 2.0, 40.0])
+def test_numbers_of_tables_have_their_mean(strength: float) -> None:
+    words = np.array([9], np.uint64)
+    customers = 3_000
+    drawn = [posterior_table_shares.tables_of(customers, strength, words) for _ in range(4_000)]
+    probability = strength / (strength + np.arange(customers))
+    error = np.sqrt((probability * (1.0 - probability)).sum() / len(drawn))
+    assert abs(np.mean(drawn) - probability.sum()) < 4.0 * error
+
+
+def test_concentrations_follow_their_likelihood() -> None:
+    words, sizes, value, found = np.array([9], np.uint64), np.array([5, 8, 0, 12]), 1.0, []
+    for _ in range(20_000):
+        value = posterior_table_shares.draw_strength(sizes, 9, value, 0.01, 100.0, words)
+        found.append(log(value))
+    grid = np.linspace(log(0.01), log(100.0), 2_001)
+    weight = np.exp([posterior_table_shares.log_strength(sizes, float(np.exp(x)), 9) for x in grid])
+    assert np.mean(found) == pytest.approx(float(grid @ weight / weight.sum()), abs=0.05)
+
+
+def test_targets_add_up_and_have_the_least_expected_error() -> None:
+    rng = np.random.default_rng(3)
+    values = np.sort(rng.poisson(rng.gamma(1.0, 4.0, (6, 1)), (6, 64)), axis=1).astype(np.int32)
+    sums = np.array([9.0, 14.0])
+    down, start, x = np.array([0, 2, 4, 1, 3, 5]), np.array([0, 3, 6]), np.zeros(6)
+    across = posterior_table_summaries.Sums(down[:0], np.zeros(1, np.int64), np.zeros(0))
+    own, levels = np.zeros((2, 6))
+    posterior_table_summaries.fit(values, across, posterior_table_summaries.Sums(down, start, sums), own, levels, x)
+    assert x.reshape(3, 2).sum(axis=0) == pytest.approx(sums, abs=1e-5)
+
+    def expected(table: NDArray[np.float64]) -> float:
+        return float(np.abs(values - table[:, None]).mean(axis=1).sum())
+
+    for one in range(3):
+        for two in range(3):
+            moved = x.copy()
+            moved[2 * one] += 1.0
+            moved[2 * two] -= 1.0
+            assert expected(x) <= expected(moved) + 0.15

@@ -1,0 +1,87 @@
+"""All tables of tiny hierarchies with their posterior probabilities, by enumeration: what chains must find."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+from math import lgamma
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.privacy import Measurement
+from coco_opt.topdown.estimating.posterior.chains import Layout, MoveOptions, TableChain
+from coco_opt.topdown.estimating.posterior.model import Model
+from coco_opt.topdown.estimating.sparse_tables import SparseTables
+from coco_opt.topdown.noisy_measurements import TableMeasurements
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+MOVES = MoveOptions(least=4, per_cell=0, single=0.5, furthest=1.0)
+
+
+def model_of(measurement: Measurement) -> Model:
+    """Return the likelihood of a measurement."""
+    return Model.of(measurement, TableMeasurements.of(measurement))
+
+
+def levels_of(model: Model, leaves: Ints) -> tuple[SparseTables, ...]:
+    """Return the tables of all levels of leaves' tables int64[leaves, cells]."""
+    hierarchy = model.hierarchy
+    full = hierarchy.aggregate(leaves)
+    ranges = [hierarchy.level_range(level) for level in range(hierarchy.levels)]
+    return tuple(SparseTables.of(full[regions.start : regions.stop]) for regions in ranges)
+
+
+def chain_of(model: Model, leaves: Ints, seed: int) -> TableChain:
+    """Return a chain that begins with given leaves."""
+    levels = levels_of(model, leaves)
+    answers, values = model.answers(levels)
+    layout = Layout.of(model, answers, levels[-1], MOVES)
+    return TableChain(layout, values, levels[-1], np.random.SeedSequence(seed).generate_state(1, np.uint64)[0])
+
+
+def log_likelihood(model: Model, leaves: Ints) -> float:
+    """Return the log probability of all noise, minus infinity where a constraint is broken."""
+    classes = np.zeros((len(leaves), model.system.classes.count), np.int64)
+    np.add.at(classes, (slice(None), model.system.classes.labels), leaves)
+    if not model.system.holds(classes):
+        return -np.inf
+    dense = [tables.dense() for tables in levels_of(model, leaves)]
+    noise = [block.answers - dense[block.level] @ block.matrix.toarray().T for block in model.noisy]
+    blocks = zip(model.noisy, noise, strict=True)
+    return float(sum(block.distribution.log_weight(values).sum() for block, values in blocks))
+
+
+def log_table(table: Ints, share: Floats, strength: float) -> float:
+    """Return the log probability of a table given its total: Dirichlet-multinomial."""
+    n = int(table.sum())
+    value = lgamma(n + 1.0) + lgamma(strength) - lgamma(n + strength)
+    for h, s in zip(table.tolist(), share.tolist(), strict=True):
+        value += lgamma(h + strength * s) - lgamma(strength * s) - lgamma(h + 1.0)
+    return value
+
+
+def log_totals(chain: TableChain, leaves: Ints) -> float:
+    """Return the log probability of the leaves' totals under a chain's prior."""
+    places = np.searchsorted(chain.prior.edge, leaves.sum(axis=1), side="right") - 1
+    return float(np.append(chain.prior.log_probability, -np.inf)[places].sum())
+
+
+def all_leaves(leaves: int, cells: int, most: int) -> list[Ints]:
+    """Return all tables int64[leaves, cells] of counts of at most ``most``."""
+    every = product(range(most + 1), repeat=leaves * cells)
+    return [np.array(counts, np.int64).reshape(leaves, cells) for counts in every]
+
+
+def distance(chain: TableChain, every: list[Ints], log: list[float], sweeps: int, sweep: Callable[[], None]) -> float:
+    """Return the total variation between where a chain is after each of many sweeps, and exact probabilities."""
+    exact = np.exp(np.array(log) - max(log))
+    exact /= exact.sum()
+    place = {leaves.tobytes(): number for number, leaves in enumerate(every)}
+    found = np.zeros(exact.size + 1)
+    for _ in range(sweeps):
+        sweep()
+        found[place.get(chain.leaves().dense().tobytes(), exact.size)] += 1.0 / sweeps
+    return float(0.5 * np.abs(found - np.append(exact, 0.0)).sum())
