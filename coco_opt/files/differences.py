@@ -84,7 +84,9 @@ def difference_frame(compared: Compared, later: Reader, earlier: Reader, coverag
 
 
 _LEAST_REACH = 1e-9  # of an interval, in groups: what is exact in both releases comes first
-_VALUES = ("value", "lower", "upper", "error", "converged")
+# Names inside this module: "=" occurs in no attribute's name.
+_VALUES = ("=value", "=lower", "=upper", "=error", "=converged")
+_ADDED = ("earlier", "later", "difference")
 
 
 def _rows(compared: Compared, read: Reader, *, with_bounds: bool) -> pd.DataFrame:
@@ -92,15 +94,20 @@ def _rows(compared: Compared, read: Reader, *, with_bounds: bool) -> pd.DataFram
     table = read(compared.table)
     if table is None:
         raise InputError("unknown-table", f"a release has no table {compared.table!r}")
-    frame = decoded(table).rename(columns={compared.value: "value", compared.error or "-": "error"})
+    frame = decoded(table).rename(columns={compared.value: "=value", compared.error or "-": "=error"})
     region = [name for name in REGION if name in frame]
     keys = compared.keys or tuple(str(name) for name in frame if name not in (*region, *_VALUES))
+    taken = [name for name in keys if name in _ADDED]
+    if taken:
+        message = f"a column {taken[0]!r} has the name of a column of differences, so they cannot stand side by side"
+        raise InputError("not-comparable", message)
     frame = frame[[*region, *keys, *(name for name in _VALUES if name in frame)]]
     bounds = read(compared.bounds) if with_bounds and compared.bounds else None
     if bounds is None:
         return frame
-    ends = decoded(bounds).rename(columns={compared.lower: "lower", compared.upper: "upper"})
-    ends = ends[[*region, *keys, *(name for name in ("lower", "upper", "converged") if name in ends)]]
+    names = {compared.lower: "=lower", compared.upper: "=upper", "converged": "=converged"}
+    ends = decoded(bounds).rename(columns=names)
+    ends = ends[[*region, *keys, *(name for name in _VALUES[1:] if name in ends)]]
     return frame.merge(ends, on=[*region, *keys], how="outer", sort=False)
 
 
@@ -123,7 +130,7 @@ def _either(merged: pd.DataFrame, name: str) -> pd.Series[Any]:
 
 
 def _add_values(result: pd.DataFrame, merged: pd.DataFrame, compared: Compared) -> None:
-    earlier, later = (merged[f"value_{side}"].fillna(0) for side in ("earlier", "later"))
+    earlier, later = (merged[f"=value_{side}"].fillna(0) for side in ("earlier", "later"))
     if compared.absent_is_zero:
         earlier, later = earlier.astype(np.int64), later.astype(np.int64)
     result["earlier"], result["later"], result["difference"] = earlier, later, later - earlier
@@ -134,11 +141,11 @@ def _add_values(result: pd.DataFrame, merged: pd.DataFrame, compared: Compared) 
 def _add_noise(result: pd.DataFrame, merged: pd.DataFrame, compared: Compared, coverage: float | None) -> None:
     difference = result["difference"].to_numpy(np.float64)
     if compared.error:
-        error = np.hypot(*(merged[f"error_{side}"].to_numpy(np.float64) for side in ("later", "earlier")))
+        error = np.hypot(*(merged[f"=error_{side}"].to_numpy(np.float64) for side in ("later", "earlier")))
         result["standard_error"] = error
         reach = error * NormalDist().inv_cdf(0.5 + COVERAGE / 2)
         below, above = reach, reach
-    elif coverage is not None and {"lower_later", "lower_earlier"} <= set(merged.columns):
+    elif coverage is not None and {"=lower_later", "=lower_earlier"} <= set(merged.columns):
         below, above = _reaches(merged, result)
         _add_converged(result, merged)
     else:
@@ -150,8 +157,8 @@ def _add_noise(result: pd.DataFrame, merged: pd.DataFrame, compared: Compared, c
 def _reaches(merged: pd.DataFrame, result: pd.DataFrame) -> tuple[Any, Any]:
     """Return how far below and above a difference its interval reaches; a size without a row is certain."""
     value = {side: result[side].to_numpy(np.float64) for side in ("later", "earlier")}
-    lower = {side: merged[f"lower_{side}"].fillna(0).to_numpy(np.float64) for side in value}
-    upper = {side: merged[f"upper_{side}"].fillna(0).to_numpy(np.float64) for side in value}
+    lower = {side: merged[f"=lower_{side}"].fillna(0).to_numpy(np.float64) for side in value}
+    upper = {side: merged[f"=upper_{side}"].fillna(0).to_numpy(np.float64) for side in value}
     down = {side: np.maximum(value[side] - lower[side], 0.0) for side in value}
     up = {side: np.maximum(upper[side] - value[side], 0.0) for side in value}
     return np.hypot(down["later"], up["earlier"]), np.hypot(up["later"], down["earlier"])
@@ -159,10 +166,10 @@ def _reaches(merged: pd.DataFrame, result: pd.DataFrame) -> tuple[Any, Any]:
 
 def _add_converged(result: pd.DataFrame, merged: pd.DataFrame) -> None:
     """Add whether the chains of the region have converged in both releases, in all its rows."""
-    if "converged_later" not in merged:
+    if "=converged_later" not in merged:
         return
     # A size without a row is certain, so it says nothing about the chains.
-    settled = [merged[f"converged_{side}"].ne(other=False) for side in ("later", "earlier")]
+    settled = [merged[f"=converged_{side}"].ne(other=False) for side in ("later", "earlier")]
     result["converged"] = ~result["region"].isin(merged.loc[~(settled[0] & settled[1]), "region"])
 
 

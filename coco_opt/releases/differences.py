@@ -209,5 +209,6 @@ def _table(frame: pd.DataFrame) -> str:
 
 
 def _number(value: float, *, sign: bool = False) -> str:
-    text = f"{value:+,.1f}" if sign else f"{value:,.1f}"
+    rounded = round(value, 1) or 0.0  # no sign of a zero
+    text = f"{rounded:+,.1f}" if sign and rounded else f"{rounded:,.1f}"
     return text.removesuffix(".0")

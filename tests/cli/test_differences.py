@@ -56,6 +56,15 @@ def test_standard_errors_add_up_as_variances() -> None:
     np.testing.assert_allclose(frame["upper"] - frame["difference"], 1.6448536 * frame["standard_error"])
 
 
+def test_an_attribute_may_have_a_name_that_values_have_too() -> None:
+    tables = {"t": pa.table({"region": ["a", "a"], "value": ["x", "y"], "error": ["u", "u"], "persons": [3, 4]})}
+    frame = difference_frame(Compared("t", "persons"), tables.get, tables.get, None)
+    assert frame[["value", "error", "earlier"]].to_numpy().tolist() == [["x", "u", 3], ["y", "u", 4]]
+    taken = {"t": tables["t"].rename_columns(["region", "later", "error", "persons"])}
+    with pytest.raises(InputError, match="not-comparable"):
+        difference_frame(Compared("t", "persons"), taken.get, taken.get, None)
+
+
 @pytest.fixture(scope="module", params=sorted(KINDS))
 def two(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path, Path]:
     """Two seeded releases of the same data of a kind."""
