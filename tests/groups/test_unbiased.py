@@ -128,6 +128,14 @@ def test_variances_are_those_of_the_linear_map(name: str, cost: Any) -> None:
         np.testing.assert_allclose(getattr(still, f"{figure}_variance"), expected[figure], atol=1e-9)
 
 
+@pytest.mark.parametrize("name", [name for name in QUESTIONS if not name.startswith("private")])
+def test_public_numbers_of_groups_are_exact(name: str) -> None:
+    _, truth, measurement = exact_queries(name, seed=3)
+    for region, counts in of_every_region(measurement).items():
+        assert counts.at_most[-1] == truth[region].groups
+        assert counts.at_most_variance[-1] == 0.0
+
+
 def test_sums_over_regions_carry_their_variances() -> None:
     hierarchy, truth = three_levels(np.random.default_rng(2))
     result = UnbiasedEstimates(measured(hierarchy, truth))

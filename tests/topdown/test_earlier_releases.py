@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from coco_opt.config import Config, configure, load_config
@@ -192,6 +193,7 @@ def test_other_regions_are_refused_and_levels_may_be_added(tmp_path: Path) -> No
         check(config)
     lines = HIERARCHY.splitlines()
     finer = [f"{lines[0]},town", *(f"{line},{line.split(',')[0]}" for line in lines[1:])]
+    finer.append("r02b,land,s0,c2,r02b")
     (tmp_path / "hierarchy.csv").write_text("\n".join(finer) + "\n")
     assert failing(release(config, tmp_path / "out" / "finer").folder) == []
     (tmp_path / "hierarchy.csv").write_text("region_id,nation,state\nr00,land,s0\nr10,land,s1\n")
@@ -262,3 +264,18 @@ def test_unbiased_estimates_do_not_lean_on_an_earlier_release(tmp_path: Path) ->
     two = release(later(tmp_path), tmp_path / "out" / "second").folder
     alone = release(later(tmp_path, more=""), tmp_path / "out" / "alone").folder
     assert (two / "estimates.parquet").read_bytes() == (alone / "estimates.parquet").read_bytes()
+
+
+def test_what_an_earlier_release_states_as_exact_is_exact_in_later_estimates(tmp_path: Path) -> None:
+    replaced = SEEDED + 'neighbours = "replace"\n'
+    invariants = 'invariants = [{ query = "total", level = "state" }, { query = "age", level = "nation" }]\n'
+    earlier = first(tmp_path, replaced, AGE_ONLY + invariants)
+    truth = read_tables_release(earlier)
+    two = release(later(tmp_path, replaced), tmp_path / "out" / "second").folder
+    rows = pq.read_table(two / "estimates.parquet").to_pandas().set_index(["region", "answer"])
+    for region in ("land", "land/s0", "land/s1"):
+        assert rows.estimate[region, "total"] == truth.table(region).sum()
+        assert rows.standard_error[region, "total"] == 0.0
+    assert rows.standard_error["land/s0/c0", "total"] > 0.0  # published with noise: no constraint of the estimates
+    assert rows.standard_error["land", "sex = female"] > 0.0
+    assert all(promise.passed for promise in verify_release(two, [tmp_path / "out"]))

@@ -269,11 +269,15 @@ class _Level:
         share = noise / (cells.shape[1] * noise + spread)
         fitted = cells - share * (cells.sum(axis=1, keepdims=True) - groups)
         at_most = np.cumsum(fitted, axis=1)
+        if not spread:
+            at_most[:, -1:] = groups  # public: without the rounding of the sums
 
         def variance(summed: Int64) -> Float64:
-            """Return the variance of the sum of so many fitted cells, the same in every region."""
-            reduced = np.maximum(summed * noise - summed**2 * (noise * share), 0.0)
-            return np.broadcast_to(reduced, cells.shape).copy()
+            """Return the variance of the sum of so many fitted cells, the same in every region: 0 for a public sum."""
+            others = (cells.shape[1] - summed) * noise
+            return np.broadcast_to(
+                summed * noise * (others + spread) / (cells.shape[1] * noise + spread), cells.shape
+            ).copy()
 
         below = np.arange(1, cells.shape[1] + 1)
         larger = at_most[:, -1:] - at_most

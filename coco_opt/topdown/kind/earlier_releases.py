@@ -9,7 +9,7 @@ The number of persons in groups is the sum over sizes of size x groups.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ import numpy as np
 
 from coco_opt.config.model import Config
 from coco_opt.errors import InputError, Place
-from coco_opt.files.folder import MANIFEST, file_digest, read_manifest
+from coco_opt.files.folder import MANIFEST, file_digest, read_columns, read_manifest
 from coco_opt.histograms import Hierarchy
 from coco_opt.histograms.arrays import Int64Array
 from coco_opt.privacy.cost import Cost, cost_of
@@ -26,7 +26,7 @@ from coco_opt.releases.read import read_release
 from coco_opt.releases.verify import verify_release
 from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.constraint import TOTAL, LinearConstraint, Terms, counted
-from coco_opt.topdown.kind.files import TablesRelease
+from coco_opt.topdown.kind.files import EXACT, EXACT_COLUMNS, TablesRelease
 from coco_opt.topdown.kind.section import AgreesConfig
 from coco_opt.topdown.names import find, nearest
 from coco_opt.topdown.queries import Query, parse_query
@@ -91,7 +91,8 @@ def _agreed_release(
             message = "is a release of tables: persons and householders are for one of groups, use on"
             raise InputError("other-release", message, place)
         bound, on = agreed_tables(release, hierarchy, levels, schema, agreement.on, name=manifest["name"])
-        return Earlier((bound,), (), (_description(manifest, folder, bound.level, {"on": on}),))
+        exact = exact_answers(folder, release, hierarchy, schema, on, bound.level)
+        return Earlier((bound, *exact), (), (_description(manifest, folder, bound.level, {"on": on}),))
     if isinstance(release, GroupsRelease):
         if agreement.on is not None:
             message = "is a release of groups: on is for one of tables, use persons and householders"
@@ -166,6 +167,33 @@ def agreed_tables(
     return RegionBounds(query, level, table, table, "release"), {
         attribute: list(values[attribute]) for attribute in shared
     }
+
+
+def exact_answers(
+    folder: Path, earlier: TablesRelease, hierarchy: Hierarchy, schema: Schema, shared: Collection[str], last: int
+) -> Iterator[RegionBounds]:
+    """Yield answers that earlier tables state as exact: no noise was ever added to them, so now they are public.
+
+    ``shared`` are the attributes that both have with the same values, ``last`` the last level that both have. Unlike
+    the rest of what was published these hold for the true tables too, and unbiased estimates may use them.
+    """
+    if not (folder / EXACT).exists():
+        return
+    rows = read_columns(folder / EXACT, EXACT_COLUMNS).to_pandas()
+    rows = rows[(rows.lower == rows.upper) & (rows.level <= last)]
+    for (text, level), stated in rows.groupby(["query", "level"]):
+        query = parse_query(text, earlier.schema)
+        if not {factor.title for factor in query.factors} <= set(shared) & set(earlier.schema.names):
+            continue
+        query = parse_query(text, schema, f"{text}, exact")
+        places, first = {label: at for at, label in enumerate(query.labels())}, hierarchy.level_range(level).start
+        lower = np.zeros((len(hierarchy.level_range(level)), query.answers), np.int64)
+        upper = np.full(lower.shape, UNBOUNDED)
+        for path, answer, value in zip(stated.region, stated.answer, stated.lower, strict=True):
+            if answer in places:  # else a structural zero of the later tables
+                at = hierarchy.index(path) - first, places[answer]
+                lower[at] = upper[at] = value
+        yield RegionBounds(query, int(level), lower, upper, "public")
 
 
 def agreed_groups(

@@ -207,7 +207,7 @@ class _LevelEstimates:
                     "region": np.repeat(regions, query.answers)[determined],
                     "answer": np.tile(np.arange(first, first + query.answers), regions.size)[determined],
                     # What is known without error is a count: without the rounding of floating point.
-                    "estimate": np.where(error[determined] == 0.0, np.rint(estimate), estimate),
+                    "estimate": np.where(error[determined] == 0.0, np.rint(estimate) + 0.0, estimate),
                     "standard_error": error[determined],
                 }
             first += query.answers

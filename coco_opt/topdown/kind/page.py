@@ -236,6 +236,8 @@ def _region(shown: Shown, linear: LinearEstimates, level: int) -> str:
 
 
 def _figures(estimate: float, error: float) -> tuple[str, str]:
+    if error == 0.0:
+        return f"{round(estimate):,}", "exact"
     return (f"{estimate:,.1f}", f"{error:,.1f}") if np.isfinite(error) else ("not determined", "-")
 
 

@@ -183,8 +183,8 @@ def _notes(
     if measured.earlier:
         yield account_line(measurement_plan.cost, measurement_plan.neighbours, measured.earlier)
         yield (
-            "Unbiased estimates are of this measurement alone: the earlier releases' answers have errors of their own, "
-            "which standard errors would not show"
+            "Unbiased estimates are of this measurement and of what is exact: the earlier releases' other answers have "
+            "errors of their own, which standard errors would not show"
         )
     levels = range(measured.hierarchy.levels)
     for query in method.workload:
