@@ -167,12 +167,14 @@ def _check_not_measured(source: Input, names: Sequence[str], columns: Sequence[_
 
 
 def _check_dividing(source: Input, names: Sequence[str], tree: Hierarchy) -> None:
-    """Raise InputError (not-a-level) for a level that divides no region of the level above."""
-    sizes = [len(tree.level_range(level)) for level in range(tree.levels)]
-    for level in range(1, tree.levels):
-        if sizes[level] == sizes[level - 1] > 1:
-            what = f"has exactly one value in each region of {names[level - 1]!r}, so it divides nothing"
-            raise _not_a_level(source, names, names[level], what)
+    """Raise InputError (not-a-level) for a last level that divides no region of the level above.
+
+    Above the last level one region each can be an accident of few regions, which a check notes.
+    """
+    last = tree.levels - 1
+    if last > 0 and len(tree.level_range(last)) == len(tree.level_range(last - 1)) > 1:
+        what = f"has exactly one value in each region of {names[last - 1]!r}, so it divides nothing"
+        raise _not_a_level(source, names, names[last], what)
 
 
 def _not_a_level(source: Input, names: Sequence[str], column: str, what: str) -> InputError:

@@ -58,7 +58,8 @@ def write_tables(
     """
     groups = 2 * entities // 5
     paths = folder / "entities.parquet", folder / "groups.parquet", folder / "hierarchy.csv"
-    lines = (f"{leaf},nation,state{leaf % 50},county{leaf}" for leaf in range(leaves))
+    states = min(50, leaves // 2)
+    lines = (f"{leaf},nation,state{leaf % states},county{leaf}" for leaf in range(leaves))
     paths[2].write_text("\n".join(["region_id,nation,state,county", *lines, ""]), encoding="utf-8")
     named = partial(_ids, texts=texts)
 
