@@ -59,7 +59,7 @@ class Case:
     """
 
     name: str
-    counts: tuple[ModuleType, str]
+    counts: tuple[ModuleType | type, str]
     rows: Callable[[], pa.Table]
     read: Callable[[Path, Path], list[int]]
     truth: Callable[[pa.Table], list[int]]
@@ -129,7 +129,7 @@ LAST = ROWS - 1
 CASES = (
     Case(
         "records",
-        (records, "_query"),
+        (records._Records, "_sums"),
         persons,
         read_persons,
         count_persons,

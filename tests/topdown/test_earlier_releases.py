@@ -212,7 +212,7 @@ def test_facts_that_exclude_what_was_published_are_named_by_region(tmp_path: Pat
     most = ages(tables_release, "land/s1/c1")["adult"]
     assert most > 0
     more = f'{LATER}constraints = [{{ holds = "[age = adult] <= {most - 1}", regions = ["land/s1/c1"] }}]\n'
-    with pytest.raises(InputError, match=r"land/s1/c1.*as published before.*inconsistent-facts") as raised:
+    with pytest.raises(InputError, match=r"land/s1/c1.*as published before.*inconsistent-bounds") as raised:
         check(later(tmp_path, more=more))
     assert "as in first" in str(raised.value)
 

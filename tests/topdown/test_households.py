@@ -111,7 +111,7 @@ def test_a_release_of_persons_that_excludes_one_of_households_is_named(tmp_path:
     topdown = 'attributes = { role = ["head", "member", "lodger"] }\nworkload = ["role"]\n'
     release(tables(tmp_path, "", topdown), tmp_path / "out" / "persons")
     both = 'agrees_with = ["out/persons", { release = "out/households", persons = "housed" }]\n'
-    with pytest.raises(InputError, match=r"as published before; .*as published before.*inconsistent-facts") as raised:
+    with pytest.raises(InputError, match=r"as published before; .*as published before.*inconsistent-bounds") as raised:
         check(tables(tmp_path, both))
     assert "as in persons" in str(raised.value)
     assert "persons of households" in str(raised.value)
