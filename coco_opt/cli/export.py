@@ -32,12 +32,17 @@ def export(
         bool,
         typer.Option("--wide", help="Also write the main table with a row a region and a column a size or cell."),
     ] = False,
+    raw: Annotated[
+        bool,
+        typer.Option("--raw", help="Write texts as they are, also those that a spreadsheet would run as formulas."),
+    ] = False,
     json: Json = False,
     version: Version = False,
 ) -> int:
     """Write every table of a release, or of a published measurement, as a CSV file that spreadsheets open.
 
-    UTF-8 with a byte order mark, so that they show every letter. The folder itself stays as it is: it is what
+    UTF-8 with a byte order mark, so that they show every letter. Texts that begin with =, +, - or @ get an apostrophe
+    before them, so that no name is run as a formula. The folder itself stays as it is: it is what
     ``verify`` checks and what a manifest vouches for.
     """
     from coco_opt.files.csv import write_csv_files
@@ -47,7 +52,7 @@ def export(
         raise InputError("bad-option", "--delimiter is a comma or a semicolon")
     target = folder.with_name(f"{folder.resolve().name}-csv") if out is None else out
     check_target(target)
-    files = write_csv_files(folder, target, delimiter, _main_table(folder) if wide else None)
+    files = write_csv_files(folder, target, delimiter, _main_table(folder) if wide else None, raw=raw)
     if not files:
         raise InputError(
             "file-not-found", "holds no table: give a release folder or a published measurement", Place(folder.name)

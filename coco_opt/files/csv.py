@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -14,13 +15,17 @@ from coco_opt.files.source import quietly
 from coco_opt.privacy.private_files import temporary_name
 
 _MOST_COLUMNS = 16_000  # of the 16,384 that spreadsheets have
+_FORMULA = r"^[=+\-@\t\r]"  # how a text begins that a spreadsheet would run
 _MARK = b"\xef\xbb\xbf"  # without it spreadsheets take UTF-8 for another encoding
 
 
-def write_csv_files(folder: Path, target: Path, delimiter: str = ",", wide: Compared | None = None) -> tuple[Path, ...]:
+def write_csv_files(
+    folder: Path, target: Path, delimiter: str = ",", wide: Compared | None = None, *, raw: bool = False
+) -> tuple[Path, ...]:
     """Write each Parquet file of a folder as a CSV file in a new one, which appears complete or not at all.
 
-    The ``wide`` table is also written with a row for each region and a column for each size or cell.
+    Unless ``raw``, an apostrophe stands before texts that a spreadsheet would run as formulas. The ``wide`` table is
+    also written with a row for each region and a column for each size or cell.
     Returns the files; none, and no folder, where there is no table. Raises InputError: unreadable-file, too-many-cells.
     Memory is a batch of rows, or the wide table.
     """
@@ -31,9 +36,9 @@ def write_csv_files(folder: Path, target: Path, delimiter: str = ",", wide: Comp
     building.mkdir(parents=True)
     try:
         for path in tables:
-            quietly(path, lambda path=path: _write(path, building / f"{path.stem}.csv", delimiter))  # type: ignore[misc]
+            quietly(path, lambda path=path: _write(path, building / f"{path.stem}.csv", delimiter, raw))  # type: ignore[misc]
         if wide is not None:
-            _write_wide(folder, wide, building / f"{wide.table}-wide.csv", delimiter)
+            _write_wide(folder, wide, building / f"{wide.table}-wide.csv", delimiter, raw)
         files = sorted(path.name for path in building.iterdir())
         building.rename(target)
     finally:
@@ -41,7 +46,7 @@ def write_csv_files(folder: Path, target: Path, delimiter: str = ",", wide: Comp
     return tuple(target / name for name in files)
 
 
-def _write_wide(folder: Path, compared: Compared, out: Path, delimiter: str) -> None:
+def _write_wide(folder: Path, compared: Compared, out: Path, delimiter: str, raw: bool) -> None:
     """Write a table with a row for each region and a column for each key that occurs, 0 where a region has none."""
     import pandas as pd
     import pyarrow as pa
@@ -67,12 +72,11 @@ def _write_wide(folder: Path, compared: Compared, out: Path, delimiter: str) -> 
     wide = regions[list(REGION)].join(pd.DataFrame(counts, columns=names))
     with out.open("wb") as file:
         file.write(_MARK)
-        pa.csv.write_csv(
-            pa.Table.from_pandas(wide, preserve_index=False), file, pa.csv.WriteOptions(delimiter=delimiter)
-        )
+        table = pa.Table.from_pandas(wide, preserve_index=False)
+        pa.csv.write_csv(table if raw else _inert(table), file, pa.csv.WriteOptions(delimiter=delimiter))
 
 
-def _write(path: Path, out: Path, delimiter: str) -> None:
+def _write(path: Path, out: Path, delimiter: str, raw: bool) -> None:
     import pyarrow as pa
     import pyarrow.csv
     import pyarrow.parquet as pq
@@ -84,7 +88,22 @@ def _write(path: Path, out: Path, delimiter: str) -> None:
         schema = pa.schema([(name, _plain(source.schema_arrow.field(name).type)) for name in names])
         with pa.csv.CSVWriter(file, schema, write_options=options) as writer:
             for batch in source.iter_batches():
-                writer.write_table(pa.Table.from_batches([batch]).cast(schema))
+                table = pa.Table.from_batches([batch]).cast(schema)
+                writer.write_table(table if raw else _inert(table))
+
+
+def _inert(table: Any) -> Any:
+    """Return the table with an apostrophe before texts that a spreadsheet would run as formulas."""
+    import pyarrow.compute as pc
+    import pyarrow.types as kinds
+
+    for place, field in enumerate(table.schema):
+        if kinds.is_string(field.type):
+            column = table.column(place)
+            marked = pc.binary_join_element_wise("'", column, "")
+            safe = pc.if_else(pc.match_substring_regex(column, _FORMULA), marked, column)
+            table = table.set_column(place, field, safe)
+    return table
 
 
 def _plain(kind: object) -> object:
