@@ -29,6 +29,7 @@ from coco_opt.topdown.strategy import Strategy
 FloatArray = NDArray[np.float64]
 
 _OBJECTIVES: tuple[Objective, ...] = ("mean", "max")
+_SMALL = Fraction(1, 1000)  # a budget under which integer noise has the variance of continuous noise
 _LEAST_GAIN = 1e-6  # of the logarithm of an aim: of equal candidates the first is taken, on every machine
 
 
@@ -45,8 +46,12 @@ def chosen_strategy(workload: Sequence[Query], schema: Schema, cost: Cost) -> St
 
 
 def chosen_allocation(widths: Sequence[int], cost: Cost, weights: Sequence[float]) -> Shares:
-    """Return the levels' shares of the budget, from the numbers of regions by level and the weights of the aim."""
-    noise = NoisePlan(cost, (Sensitivity(1, 1),) * len(widths))
+    """Return the levels' shares of the budget, from the numbers of regions by level and the weights of the aim.
+
+    Only the unit of the cost matters. A level shares its budget among queries, so that noise is wide even where the
+    budget is not, and its variance is a power of the share; integer noise of a large budget would fall faster.
+    """
+    noise = NoisePlan(type(cost)(_SMALL), (Sensitivity(1, 1),) * len(widths))
     candidates = allocations(len(widths))
     candidates.sort(key=lambda shares: len(set(shares)) > 1)  # the even one is the first
     errors = [tree_errors(widths, noise.variances(shares)) for shares in candidates]
