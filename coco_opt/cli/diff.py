@@ -32,7 +32,7 @@ def diff(
 ) -> int:
     """Subtract release A from release B: differences by region and size or cell, and which are beyond noise."""
     from coco_opt.files.differences import most_certain
-    from coco_opt.releases.differences import differences, render_differences
+    from coco_opt.releases.differences import differences, different_regions, regions_words, render_differences
 
     frame = differences(later, earlier, table)
     if csv_file is not None:
@@ -41,39 +41,52 @@ def diff(
         names = earlier.resolve().name, later.resolve().name
         _write_file(page, render_differences(later, earlier, names).encode("utf-8"))
     shown = most_certain(frame[frame["difference"] != 0], _MOST)
+    apart = different_regions(later, earlier)
     marked = int(frame["beyond_noise"].sum()) if "beyond_noise" in frame else None
     if json:
         clearest = loads(shown.to_json(orient="records"))
-        write_json({"rows": len(frame), "beyond_noise": marked, "clearest": clearest})
+        regions = {"only_later": apart[0], "only_earlier": apart[1]}
+        write_json({"rows": len(frame), "beyond_noise": marked, "clearest": clearest, **regions})
         return 0
-    _write_rows(frame, shown, marked)
+    _write_rows(frame, shown)
+    write(_noise_words(frame, earlier, later))
+    if any(apart):
+        write(regions_words(*apart, ("the later release", "the earlier release"), most=5))
     for name, path in (("Rows", csv_file), ("Page", page)):
         if path is not None:
             write(f"{name}  {path}")
     return 0
 
 
-def _write_rows(frame: pd.DataFrame, shown: pd.DataFrame, marked: int | None) -> None:
+def _write_rows(frame: pd.DataFrame, shown: pd.DataFrame) -> None:
     from coco_opt.files.differences import key_columns
+    from coco_opt.releases.differences import short_figure
 
     keys, noise = key_columns(frame), [name for name in ("lower", "upper") if name in frame]
     header = (*keys, "earlier", "later", "difference", *noise, *(["beyond noise"] if noise else []))
     rows = [
         (
             *(str(row[key]) for key in keys),
-            *(f"{row[name]:,.10g}" for name in ("earlier", "later")),
-            *(f"{row[name]:+,.4g}" for name in ("difference", *noise)),
+            *(short_figure(row[name]) for name in ("earlier", "later")),
+            *(short_figure(row[name], sign=True) for name in ("difference", *noise)),
             *([("yes" if row["beyond_noise"] else "no")] if noise else []),
         )
         for row in shown.to_dict("records")
     ]
     changed = int((frame["difference"] != 0).sum())
     write_table(f"The {len(rows)} clearest of {changed:,} differences", header, rows, numeric=len(keys))
-    write(
-        "The releases do not both state the errors of these counts: differences may be noise alone."
-        if marked is None
-        else f"{marked:,} of {len(frame):,} rows differ by more than noise: the interval of the difference excludes 0."
-    )
+
+
+def _noise_words(frame: pd.DataFrame, earlier: Path, later: Path) -> str:
+    from coco_opt.releases.differences import NO_ERRORS, stated_errors
+
+    if "beyond_noise" in frame:
+        marked = int(frame["beyond_noise"].sum())
+        return (
+            f"{marked:,} of {len(frame):,} rows differ by more than noise: the interval of the difference excludes 0."
+        )
+    others = stated_errors(later, earlier)
+    return NO_ERRORS + "".join(f" --table {name} compares unbiased estimates, with standard errors." for name in others)
 
 
 def _write_file(path: Path, content: bytes) -> None:

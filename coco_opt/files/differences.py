@@ -6,7 +6,8 @@ coverage: x - y with (x - lower(x))^2 + (upper(y) - y)^2 below, squared, and the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Literal
@@ -30,7 +31,8 @@ class Compared:
     """A table by which releases of a kind are compared: its keys besides the region, and its values.
 
     ``keys``: () for all other columns. ``error`` is the column of standard errors; or the table ``bounds`` has the
-    intervals of the same rows, in the columns ``lower`` and ``upper``. A row that one release lacks is a count of 0 if
+    intervals of the same rows, in the columns ``lower`` and ``upper``; where its keys are others, ``keyed`` returns its
+    rows with these keys, from the table and the release's manifest. A row that one release lacks is a count of 0 if
     ``absent_is_zero``; else it is left out.
     """
 
@@ -42,6 +44,7 @@ class Compared:
     lower: str = ""
     upper: str = ""
     absent_is_zero: bool = True
+    keyed: Callable[[pa.Table, Mapping[str, Any]], pa.Table] | None = None
 
 
 Reader = Callable[[str], "pa.Table | None"]
@@ -64,13 +67,14 @@ def as_frame(table: pa.Table, frame: FrameKind) -> Any:
 
 
 def difference_frame(compared: Compared, later: Reader, earlier: Reader, coverage: float | None) -> pd.DataFrame:
-    """Return a row for each key: ``earlier``, ``later``, ``difference``, and where both releases say it their noise.
+    """Return a row for each key in common regions: ``earlier``, ``later``, ``difference``, and their noise if stated.
 
     ``coverage`` is that of both releases' intervals, None where they have none in common. The columns of noise are
     ``standard_error`` (where tables have standard errors), ``lower`` and ``upper`` of the difference, and
     ``beyond_noise``, whether these ends exclude 0; of regions whose chains have not converged also ``converged``.
     """
-    sides = [_rows(compared, read, with_bounds=coverage is not None) for read in (later, earlier)]
+    apart: set[str] = set().union(*regions_apart(later, earlier))
+    sides = [_rows(compared, read, apart, with_bounds=coverage is not None) for read in (later, earlier)]
     keys = [name for name in sides[0].columns if name not in (*_VALUES, *REGION[:2], REGION[3])]
     how: Any = "outer" if compared.absent_is_zero else "inner"
     merged = sides[0].merge(sides[1], on=keys, how=how, suffixes=("_later", "_earlier"), sort=False)
@@ -89,12 +93,12 @@ _VALUES = ("=value", "=lower", "=upper", "=error", "=converged")
 _ADDED = ("earlier", "later", "difference")
 
 
-def _rows(compared: Compared, read: Reader, *, with_bounds: bool) -> pd.DataFrame:
-    """Return a release's rows with keys and the columns of _VALUES that there are."""
+def _rows(compared: Compared, read: Reader, apart: AbstractSet[str], *, with_bounds: bool) -> pd.DataFrame:
+    """Return a release's rows with keys and the columns of _VALUES that there are, regions ``apart`` left out."""
     table = read(compared.table)
     if table is None:
         raise InputError("unknown-table", f"a release has no table {compared.table!r}")
-    frame = decoded(table).rename(columns={compared.value: "=value", compared.error or "-": "=error"})
+    frame = _within(decoded(table), apart).rename(columns={compared.value: "=value", compared.error or "-": "=error"})
     region = [name for name in REGION if name in frame]
     keys = compared.keys or tuple(str(name) for name in frame if name not in (*region, *_VALUES))
     taken = [name for name in keys if name in _ADDED]
@@ -106,9 +110,13 @@ def _rows(compared: Compared, read: Reader, *, with_bounds: bool) -> pd.DataFram
     if bounds is None:
         return frame
     names = {compared.lower: "=lower", compared.upper: "=upper", "converged": "=converged"}
-    ends = decoded(bounds).rename(columns=names)
+    ends = _within(decoded(bounds), apart).rename(columns=names)
     ends = ends[[*region, *keys, *(name for name in _VALUES[1:] if name in ends)]]
     return frame.merge(ends, on=[*region, *keys], how="outer", sort=False)
+
+
+def _within(frame: pd.DataFrame, apart: AbstractSet[str]) -> pd.DataFrame:
+    return frame[~frame["region"].isin(apart)] if apart and "region" in frame else frame
 
 
 def decoded(table: pa.Table) -> pd.DataFrame:
@@ -173,18 +181,16 @@ def _add_converged(result: pd.DataFrame, merged: pd.DataFrame) -> None:
     result["converged"] = ~result["region"].isin(merged.loc[~(settled[0] & settled[1]), "region"])
 
 
-def check_same_regions(later: Reader, earlier: Reader) -> None:
-    """Raise InputError (not-comparable) unless both releases have the same regions."""
-    paths = [set(table.column("region").to_pylist()) for table in (later("hierarchy"), earlier("hierarchy")) if table]
-    if len(paths) < 2 or paths[0] == paths[1]:
-        return
-    only = sorted(paths[0] ^ paths[1])
-    where = "later" if only[0] in paths[0] else "earlier"
-    message = (
-        f"the releases have different regions, {len(only):,} in one of them only: {only[0]!r} is in the {where} one. "
-        "Compare releases of one hierarchy"
-    )
-    raise InputError("not-comparable", message)
+def regions_apart(later: Reader, earlier: Reader) -> tuple[list[str], list[str]]:
+    """Return the regions of the later release only and of the earlier one only; InputError where none is common."""
+    tables = [table for table in (later("hierarchy"), earlier("hierarchy")) if table is not None]
+    if len(tables) < 2:
+        return [], []
+    sides = [set(table.column("region").to_pylist()) for table in tables]
+    if not sides[0] & sides[1]:
+        message = "the releases have no region in common: compare releases of one hierarchy"
+        raise InputError("not-comparable", message)
+    return sorted(sides[0] - sides[1]), sorted(sides[1] - sides[0])
 
 
 def most_certain(frame: pd.DataFrame, most: int) -> pd.DataFrame:

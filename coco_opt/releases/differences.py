@@ -13,23 +13,26 @@ from coco_opt.files.differences import (
     FrameKind,
     Reader,
     as_frame,
-    check_same_regions,
     difference_frame,
     key_columns,
     most_certain,
+    regions_apart,
 )
 from coco_opt.files.folder import read_columns, read_manifest
 from coco_opt.kinds import kind_row
 from coco_opt.releases.kind import AnyKind
-from coco_opt.report.html import document
+from coco_opt.report.html import counted, document
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import pandas as pd
+    import pyarrow as pa
 
 _PUBLIC_KEYS = ("max_size", "schema", "ranges")  # of a manifest: releases that differ here count different things
 _MOST_ROWS = 200  # of a level on the page
+_MOST_NAMES = 20  # of regions that one release lacks
+NO_ERRORS = "The releases do not both state the errors of these counts: differences may be noise alone."
 
 
 def differences(later: Any, earlier: Any, table: str | None = None, *, frame: FrameKind = "pandas") -> Any:
@@ -53,12 +56,13 @@ def differences(later: Any, earlier: Any, table: str | None = None, *, frame: Fr
         A row for each region and size, cell, answer or interval that either release has: ``earlier``, ``later`` and
         ``difference``, in groups, persons or entities. Where both releases state intervals of one coverage or standard
         errors: ``lower`` and ``upper`` ends of the difference, ``beyond_noise`` (the ends exclude 0) and
-        ``standard_error``. For groups ``converged`` is false if a region's chains have not in one of the releases.
+        ``standard_error``. With intervals ``converged`` is false if a region's chains have not in one of the releases.
+        Regions that one release lacks are left out: ``different_regions`` names them.
 
     Raises
     ------
     InputError
-        not-comparable (another kind, hierarchy, schema or largest size), unknown-table, file-not-found.
+        not-comparable (another kind, schema or largest size, no common region), unknown-table, file-not-found.
 
     Notes
     -----
@@ -81,7 +85,7 @@ def differences(later: Any, earlier: Any, table: str | None = None, *, frame: Fr
     True
     """
     compared, coverage = _compared(later, earlier, table)
-    result = difference_frame(compared, _reader(later), _reader(earlier), coverage)
+    result = difference_frame(compared, _reader(later, compared), _reader(earlier, compared), coverage)
     if frame == "pandas":
         return result
     import pyarrow as pa
@@ -95,13 +99,30 @@ def render_differences(later: Any, earlier: Any, names: tuple[str, str] = ("earl
     ``names`` are those of the earlier and the later release. Raises what ``differences`` does.
     """
     kind = _kind(later)
-    sections = [f"<h1>{escape(names[1])} compared with {escape(names[0])}</h1>", _statuses(later, earlier, names)]
-    readers = _reader(later), _reader(earlier)
+    title = f"{escape(names[1])} compared with {escape(names[0])}"
+    sections = [f"<h1>{title}</h1>", _statuses(later, earlier, names), _regions_note(later, earlier, names)]
     for compared in kind.compared:
+        readers = _reader(later, compared), _reader(earlier, compared)
         if all(read(compared.table) is not None for read in readers):
             _, coverage = _compared(later, earlier, compared.table)
-            sections.append(_section(compared, difference_frame(compared, *readers, coverage), coverage))
+            frame = difference_frame(compared, *readers, coverage)
+            sections.append(_section(compared, frame, coverage, stated_errors(later, earlier)))
     return document(f"{names[1]} compared with {names[0]}", sections)
+
+
+def different_regions(later: Any, earlier: Any) -> tuple[list[str], list[str]]:
+    """Return the regions of the later release only and of the earlier one only, by their paths from the root.
+
+    Raises InputError (not-comparable) where no region is common.
+    """
+    return regions_apart(_reader(later), _reader(earlier))
+
+
+def stated_errors(later: Any, earlier: Any) -> list[str]:
+    """Return which tables of both releases have standard errors."""
+    readers = _reader(later), _reader(earlier)
+    rows = [compared for compared in _kind(later).compared if compared.error]
+    return [row.table for row in rows if all(read(row.table) is not None for read in readers)]
 
 
 def _compared(later: Any, earlier: Any, table: str | None) -> tuple[Compared, float | None]:
@@ -114,7 +135,7 @@ def _compared(later: Any, earlier: Any, table: str | None) -> tuple[Compared, fl
         if manifests[0].get(key) != manifests[1].get(key):
             message = f"the releases have another {key!r} each, so their counts mean different things"
             raise InputError("not-comparable", message)
-    check_same_regions(_reader(later), _reader(earlier))
+    different_regions(later, earlier)
     rows = {compared.table: compared for compared in kinds[0].compared}
     chosen = next(iter(rows), "") if table is None else table
     if chosen not in rows:
@@ -140,8 +161,21 @@ def _manifest(release: Any) -> Mapping[str, Any]:
     return stated
 
 
-def _reader(release: Any) -> Reader:
-    """Return what reads a release's tables by name."""
+def _reader(release: Any, compared: Compared | None = None) -> Reader:
+    """Return what reads a release's tables by name, the table of bounds with the keys that are compared."""
+    read = _plain_reader(release)
+    if compared is None or compared.keyed is None:
+        return read
+    keyed, bounds = compared.keyed, compared.bounds
+
+    def read_keyed(name: str) -> pa.Table | None:
+        table = read(name)
+        return table if table is None or name != bounds else keyed(table, _manifest(release))
+
+    return read_keyed
+
+
+def _plain_reader(release: Any) -> Reader:
     if hasattr(release, "to_arrow"):
         return lambda name: release.to_arrow(name) if name in release.tables else None
     folder = Path(release) if isinstance(release, str | Path) else getattr(release, "folder", None)
@@ -152,23 +186,42 @@ def _reader(release: Any) -> Reader:
 
 def _statuses(later: Any, earlier: Any, names: tuple[str, str]) -> str:
     states = [str(_manifest(release).get("status")) for release in (earlier, later)]
-    words = "; ".join(f"{name}: {state}" for name, state in zip(names, states, strict=True))
-    style = "private" if states == ["private", "private"] else "exposed"
-    return f"<p class='banner {style}'>{escape(words)}</p>"
+    exposed = "; ".join(f"{name} is {state}" for name, state in zip(names, states, strict=True) if state != "private")
+    words = f"{names[1]} minus {names[0]}, row by row. " + (
+        f"Do not publish: {exposed}." if exposed else "Both are differentially private, and comparing costs no budget."
+    )
+    return f"<p class='banner {'exposed' if exposed else 'private'}'>{escape(words)}</p>"
 
 
-def _section(compared: Compared, frame: pd.DataFrame, coverage: float | None) -> str:
+def _regions_note(later: Any, earlier: Any, names: tuple[str, str]) -> str:
+    words = regions_words(*different_regions(later, earlier), (names[1], names[0]))
+    return f"<p>{escape(words)}</p>" if words else ""
+
+
+def regions_words(later: Sequence[str], earlier: Sequence[str], names: tuple[str, str], most: int = _MOST_NAMES) -> str:
+    """Return which regions only one of two releases has, up to ``most`` of each by name; "" where there are none."""
+    sides = [(regions, name) for regions, name in zip((later, earlier), names, strict=True) if regions]
+    parts = [
+        f"{counted(len(regions), 'region')} of {name} only ({', '.join(regions[:most])}"
+        f"{f' and {len(regions) - most:,} more' if len(regions) > most else ''})"
+        for regions, name in sides
+    ]
+    return f"Common regions are compared. Left out: {'; '.join(parts)}." if parts else ""
+
+
+def _section(compared: Compared, frame: pd.DataFrame, coverage: float | None, others: Sequence[str]) -> str:
     levels = list(dict.fromkeys(frame["level_name"])) if "level_name" in frame else [""]
-    parts = [f"<h2>{escape(compared.table.capitalize())}</h2>", f"<p>{escape(_words(compared, frame, coverage))}</p>"]
+    words = _words(compared, frame, coverage, others)
+    parts = [f"<h2>{escape(compared.table.capitalize())}</h2>", f"<p>{escape(words)}</p>"]
     for level in levels:
         rows = frame[frame["level_name"] == level] if level else frame
         parts.append(_level(level, rows))
     return "\n".join(parts)
 
 
-def _words(compared: Compared, frame: pd.DataFrame, coverage: float | None) -> str:
+def _words(compared: Compared, frame: pd.DataFrame, coverage: float | None, others: Sequence[str]) -> str:
     if "beyond_noise" not in frame:
-        return "The releases do not both state the errors of these counts: differences may be noise alone."
+        return NO_ERRORS + "".join(f" The section {name.capitalize()} has standard errors." for name in others)
     share = COVERAGE if compared.error else coverage
     assert share is not None
     return (
@@ -190,25 +243,30 @@ def _table(frame: pd.DataFrame) -> str:
     """Return the rows as an HTML table; those beyond noise are marked by a sign and by their colour."""
     keys, noise = list(key_columns(frame)), "beyond_noise" in frame
     header = [*keys, "earlier", "later", "difference", *(["interval", "beyond noise"] if noise else [])]
+    marks = ["" if name in (*keys, "beyond noise") else " class='n'" for name in header]
     lines = []
     for row in frame.to_dict("records"):
-        cells = [f"<td>{escape(str(row[key]))}</td>" for key in keys]
-        cells += [f"<td class='n'>{_number(row[name])}</td>" for name in ("earlier", "later")]
-        cells.append(f"<td class='n'>{_number(row['difference'], sign=True)}</td>")
+        texts = [escape(str(row[key])) for key in keys]
+        texts += [short_figure(row[name]) for name in ("earlier", "later")]
+        texts.append(short_figure(row["difference"], sign=True))
         if noise:
-            ends = f"{_number(row['lower'], sign=True)} to {_number(row['upper'], sign=True)}"
-            cells += [f"<td class='n'>{ends}</td>", f"<td>{'yes' if row['beyond_noise'] else ''}</td>"]
+            ends = f"{short_figure(row['lower'], sign=True)} to {short_figure(row['upper'], sign=True)}"
+            texts += [ends, "yes" if row["beyond_noise"] else "no"]
+        cells = [
+            f"<td{mark} data-name='{escape(name)}'>{text}</td>"
+            for name, mark, text in zip(header, marks, texts, strict=True)
+        ]
         lines.append(f"<tr{' class=beyond' if noise and row['beyond_noise'] else ''}>{''.join(cells)}</tr>")
-    marks = ["" if name in (*keys, "beyond noise") else " class='n'" for name in header]
     head = "".join(f"<th{mark}>{escape(name)}</th>" for name, mark in zip(header, marks, strict=True))
     label = escape(f"Table of {', '.join(header)}")
     return (
-        f'<div class="wide" tabindex="0" role="group" aria-label="{label}"><table>\n<thead><tr>{head}</tr></thead>\n'
-        f"<tbody>\n{chr(10).join(lines)}\n</tbody>\n</table></div>"
+        f'<div class="wide" tabindex="0" role="group" aria-label="{label}"><table class="changes">\n'
+        f"<thead><tr>{head}</tr></thead>\n<tbody>\n{chr(10).join(lines)}\n</tbody>\n</table></div>"
     )
 
 
-def _number(value: float, *, sign: bool = False) -> str:
-    rounded = round(value, 1) or 0.0  # no sign of a zero
-    text = f"{rounded:+,.1f}" if sign and rounded else f"{rounded:,.1f}"
-    return text.removesuffix(".0")
+def short_figure(value: float, *, sign: bool = False) -> str:
+    """Return a figure for reading: whole ones in full, others to four digits and three places."""
+    whole = abs(value) >= 1000 or float(value).is_integer()
+    text = f"{round(value):{'+' if sign else ''},}" if whole else f"{round(value, 3):{'+' if sign else ''}.4g}"
+    return text if float(text.replace(",", "")) else "0"  # no sign of a zero

@@ -15,6 +15,7 @@ from coco_opt.config import load_config
 from coco_opt.errors import InputError
 from coco_opt.files.differences import Compared, difference_frame
 from coco_opt.releases import differences, read_release, release, render_differences
+from coco_opt.releases.differences import short_figure
 from tests.cli.helpers import KINDS, Runner
 
 GROUPS = Compared("h", "groups", ("size",), bounds="i", lower="low", upper="high")
@@ -108,6 +109,32 @@ def test_releases_that_count_different_things_are_refused(
     assert coco("diff", tmp_path / "out", earlier).code == 2
     with pytest.raises(InputError, match="unknown-table"):
         differences(earlier, earlier, "nothing")
+
+
+def test_regions_that_one_release_lacks_are_named_and_the_common_ones_compared(coco: Runner, tmp_path: Path) -> None:
+    made = {}
+    for name, county, country in (("a", "south", "land"), ("b", "south & west", "land"), ("c", "south", "isle")):
+        regions = f"region_id,country,county\nr1,{country},north\nr2,{country},{county}\n"
+        made[name] = tmp_path / f"out-{name}"
+        release(load_config(KINDS["groups"].write(tmp_path / name, hierarchy=regions)), made[name])
+    frame = differences(made["b"], made["a"])
+    assert set(frame["region"]) == {"land", "land/north"}
+    ran = coco("diff", made["a"], made["b"], "--page", tmp_path / "page.html")
+    words = "Left out: 1 region of {} only (land/south & west); 1 region of {} only (land/south)."
+    assert words.format("the later release", "the earlier release") in ran.out
+    assert words.format("out-b", "out-a").replace("&", "&amp;") in (tmp_path / "page.html").read_text()
+    plain = json.loads(coco("diff", made["a"], made["b"], "--json").out)
+    assert (plain["only_later"], plain["only_earlier"]) == (["land/south & west"], ["land/south"])
+    with pytest.raises(InputError, match=r"no region in common.*\[not-comparable\]"):
+        differences(made["c"], made["a"])
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(450.980054, "451"), (12.3456, "12.35"), (98765.4, "98,765"), (123456, "123,456"), (-1e-9, "0")],
+)
+def test_figures_have_four_digits_unless_they_are_whole(value: float, text: str) -> None:
+    assert short_figure(value) == text
 
 
 def test_a_wide_table_has_a_row_a_region_and_keeps_every_count(

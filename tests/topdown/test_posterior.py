@@ -63,9 +63,22 @@ def test_the_same_measurement_gives_the_same_release_in_memory_and_saved(tmp_pat
     own, other = first.intervals("land/s0"), again.intervals("land/s0")
     assert (own.lower == other.lower).all()
     assert (own.upper == other.upper).all()
-    saved = read_tables_release(first.save(tmp_path / "saved")).intervals("land/s0")
+    read = read_tables_release(first.save(tmp_path / "saved"))
+    saved = read.intervals("land/s0")
     assert (saved.lower == own.lower).all()
     assert (saved.queries["total"][1] == own.queries["total"][1]).all()
+    for changes in (first - again, read - first):
+        rows = changes[changes["region"] == "land/s0"]
+        assert (rows["converged"] | ~rows["beyond_noise"]).all()
+        names = [" ".join(row) for row in zip(*(rows[name] for name in read.schema.attributes), strict=True)]
+        labels = [label.split(", ") for label in read.schema.labels()]
+        place = {" ".join(part.split(" = ")[1] for part in label): cell for cell, label in enumerate(labels)}
+        cells = [place[name] for name in names]
+        reach = np.hypot(
+            own.upper[cells] - read.table("land/s0")[cells], read.table("land/s0")[cells] - own.lower[cells]
+        )
+        np.testing.assert_allclose(rows["upper"], reach)
+        assert set(np.flatnonzero(own.upper)) <= set(cells)
     none = estimate(measurement, write(tmp_path, topdown=POSTERIOR + "intervals = 0.0\n"))
     assert failing(none.save(tmp_path / "none")) == []
     for result in (none, read_tables_release(tmp_path / "none")):

@@ -46,6 +46,12 @@ if TYPE_CHECKING:
     from coco_opt.topdown.kind.files import TablesRelease
 
 
+def _intervals_of_cells(rows: Any, manifest: Mapping[str, Any]) -> Any:
+    from coco_opt.topdown.kind.intervals import intervals_of_cells
+
+    return intervals_of_cells(rows, manifest)
+
+
 class TablesKind:
     """Tables of persons for every region of a hierarchy; see ``coco_opt.releases.kind.ReleaseKind``."""
 
@@ -58,7 +64,7 @@ class TablesKind:
     least: ClassVar[tuple[str, ...]] = ALWAYS
     takes_several: ClassVar[bool] = True
     compared: ClassVar[tuple[Compared, ...]] = (
-        Compared("tables", "persons"),
+        Compared("tables", "persons", bounds="intervals", lower="lower", upper="upper", keyed=_intervals_of_cells),
         Compared("estimates", "estimate", ("query", "answer"), error="standard_error", absent_is_zero=False),
     )
 

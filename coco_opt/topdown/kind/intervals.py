@@ -22,6 +22,7 @@ from coco_opt.topdown.estimating.posterior.result import TableIntervals
 from coco_opt.topdown.estimating.posterior.sampler import Sampled
 from coco_opt.topdown.queries import parse_query
 from coco_opt.topdown.schema import Schema
+from coco_opt.topdown.schema_json import schema_of
 
 Int64 = NDArray[np.int64]
 
@@ -102,6 +103,21 @@ class ReleasedIntervals:
             ends[text] = lower, upper
         lower, upper = ends.pop(CELLS)
         return TableIntervals(self.coverage, lower, upper, ends)
+
+
+def intervals_of_cells(rows: Any, manifest: Mapping[str, Any]) -> Any:
+    """Return the rows of cells, an Arrow table with the attributes' columns in the place of query and answer."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    schema = schema_of(manifest["schema"])
+    cells = rows.filter(pc.equal(rows.column("query"), CELLS))
+    place = positions(cells.column("answer"), parse_query(CELLS, schema).labels())
+    if np.any(place < 0):
+        raise InputError("unknown-value", "an answer is no cell of the release", Place(INTERVALS, None, "answer"))
+    for name, codes in schema.decode(place).items():
+        cells = cells.append_column(name, pa.array(schema.attributes[name]).take(pa.array(codes)))
+    return cells.drop_columns(["query", "answer"])
 
 
 def read_intervals(folder: Path, hierarchy: Hierarchy, schema: Schema, stated: Mapping[str, Any]) -> ReleasedIntervals:
