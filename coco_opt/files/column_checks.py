@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from coco_opt.errors import HierarchyError, InputError
@@ -112,15 +112,27 @@ def _check_plain(table: Loaded, column: int, unplain: str, source: str = "{t}") 
 
 def check_levels(table: Loaded, columns: Iterable[int]) -> None:
     """Raise HierarchyError uneven-depth or InputError space-in-id, control-in-id unless every row names every level."""
-    faults = Faults()
-    for k in columns:
-        with faults:
-            if rows := table.rows_where(_absent(f"c{k}")):
-                message = "is empty: repeat the name of a region that has no deeper ones"
-                raise HierarchyError("uneven-depth", message, table.place(rows, k))
+    faults, levels = Faults(), list(columns)
+    for depth, k in enumerate(levels):
+        _check_named(table, k, levels[depth + 1 :], faults, first=depth == 0)
         with faults:
             check_spaces(table, k)
     faults.check()
+
+
+def _check_named(table: Loaded, column: int, deeper: Sequence[int], faults: Faults, *, first: bool) -> None:
+    """Note the rows without a name in a level: one may be missing, or the region has no ``deeper`` ones."""
+    absent = f"({_absent(f'c{column}')})"
+    filled = " OR ".join(["false", *(f"NOT ({_absent(f'c{k}')})" for k in deeper)])
+    inner = absent if first else f"{absent} AND ({filled})"
+    with faults:
+        if rows := table.rows_where(inner):
+            message = "is empty: name the region of this level in which the row lies"
+            raise HierarchyError("uneven-depth", message, table.place(rows, column))
+    with faults:
+        if not first and (rows := table.rows_where(f"{absent} AND NOT ({filled})")):
+            message = "is empty: repeat the name of a region that has no deeper ones"
+            raise HierarchyError("uneven-depth", message, table.place(rows, column))
 
 
 def plain_texts(texts: Any) -> Any:

@@ -32,6 +32,8 @@ T = TypeVar("T")
 SHOWN_ROWS = 10
 """The rows with one error that a message lists."""
 _HEADER_LIMIT = 1 << 20
+_START = 1 << 12  # bytes that tell what a file is
+_WORKBOOKS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1")  # .xlsx and .ods are zip archives; .xls
 _BATCH = 1 << 20  # rows
 _BUFFER = 1 << 20  # bytes of a file
 # Python's own limit of 131,072 characters a field would refuse what DuckDB reads: lines of up to 2 MB.
@@ -45,6 +47,7 @@ _SETTINGS = (
 )
 _MEMORY = "1GB"  # where DuckDB may write to disk: a process then stays below 2 GB
 _DISK_FULL = "the table does not fit in memory, nor on the disk of the private folder: free some of it"
+_MISQUOTED = 'has an unclosed or misplaced quote (")'
 _UNEVEN = "has more or fewer fields than the header"
 _DELIMITERS = (",", ";", "\t")
 _ENDS = {"\n": "LF (Unix)", "\r\n": "CRLF (Windows)", "\r": "CR (old Mac)"}
@@ -341,7 +344,7 @@ def _classified(name: str, kind: str, text: str) -> InputError:
     if "Maximum line size" in text:
         return InputError("malformed-row", "is longer than 2 MB: is a quote or a line end missing?", place)
     if "unterminated quote" in text:
-        return InputError("malformed-row", 'has an unclosed or misplaced quote (")', place)
+        return InputError("malformed-row", _MISQUOTED, place)
     if "reached an invalid state" in text:
         return InputError("malformed-row", "mixes kinds of line ends, or has a misplaced quote", place)
     return InputError("unreadable-file", "is damaged, truncated or not of its format", place)
@@ -355,8 +358,12 @@ def _naming_rows(path: Path, delimiter: str, width: int, action: Callable[[], No
         return
     except InputError as error:
         failure = error
-    changed = quietly(path, lambda: _changed_line_end(path)) if failure.code == "malformed-row" else None
-    if changed is not None:
+    malformed = failure.code == "malformed-row"
+    unclosed = quietly(path, lambda: _misquoted_row(path, delimiter)) if malformed else None
+    changed = quietly(path, lambda: _changed_line_end(path)) if malformed and unclosed is None else None
+    if unclosed is not None:
+        failure = InputError("malformed-row", _MISQUOTED, Place(path.name, unclosed))
+    elif changed is not None:
         row, before, after = changed
         message = f"ends in {after}, and the rows before it in {before}: save the file with one kind of line ends"
         failure = InputError("malformed-row", message, Place(path.name, row))
@@ -383,6 +390,21 @@ def _uneven_rows(path: Path, delimiter: str, width: int) -> tuple[tuple[int, ...
     return (), 0
 
 
+def _misquoted_row(path: Path, delimiter: str) -> int | None:
+    """Return the row in which a quote opens a text that is not closed, or closes one amid it; None without any.
+
+    After such a quote, what is text and what is not are exchanged, line ends too: it is looked for first.
+    """
+    row = 0
+    with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
+        try:
+            for _ in csv.reader(file, delimiter=delimiter, strict=True):
+                row += 1
+        except csv.Error as error:
+            return None if "limit" in str(error) else row + 1  # a text beyond the limit may be as it should be
+    return None
+
+
 def _changed_line_end(path: Path) -> tuple[int, str, str] | None:
     """Return the first row that ends otherwise than the first one, and both ends in words; quoted ones are text."""
     with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
@@ -406,8 +428,17 @@ def _check_file(path: Path) -> None:
         raise InputError("file-not-found", f"no such file in {path.parent}", Place(path.name))
     if not path.is_file():
         raise InputError("unreadable-file", "is not a file", Place(path.name))
-    if quietly(path, lambda: path.stat().st_size) == 0:
-        raise InputError("empty-file", "holds nothing", Place(path.name))
+    start = quietly(path, lambda: _start(path))
+    if not start.removeprefix(b"\xef\xbb\xbf").strip():
+        raise InputError("empty-file", "is empty", Place(path.name))
+    if start.startswith(_WORKBOOKS):
+        message = "is an Excel workbook or a zip archive, whatever its name says: save the table as CSV"
+        raise InputError("unreadable-file", message, Place(path.name))
+
+
+def _start(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(_START)
 
 
 def _csv_header(path: Path, required: Sequence[str] = ()) -> tuple[list[str], str]:

@@ -259,6 +259,27 @@ def test_ids_among_persons_columns_are_no_attributes_and_what_was_taken_is_said(
     assert '"total", "Sex", "age", "piano"' in text
 
 
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("geboortedatum", "a number or date of many values"),
+        ("inkomen", "a number or date of many values"),
+        ("Date de naissance", "a number or date of many values"),
+        ("ingresos", "a number or date of many values"),
+        ("opmerking", "a free text"),
+        ("Achternaam", "a free text"),
+        ("observaciones", "a free text"),
+        ("persoonsnummer", "an id"),
+        ("inkomen_klasse", ""),
+        ("geslacht", ""),
+    ],
+)
+def test_names_in_other_languages_tell_what_is_no_attribute(name: str, reason: str) -> None:
+    from coco_opt.topdown.kind.column_roles import unfit_reason
+
+    assert unfit_reason(name) == reason
+
+
 def write_office() -> None:
     """Write files as offices have them: semicolons, byte order marks, leading zeros, equal names, areas in km2."""
     persons = [f"{k:05};{k * k % 40:04};{'fm'[k % 2]};{k % 101};{k * 7919};n{k};{'ab'[k % 2]}" for k in range(300)]

@@ -440,6 +440,29 @@ def test_the_row_where_line_ends_change_is_named(text: str, words: str, tmp_path
     assert "save the file with one kind of line ends" in line
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('entity_id,group_id\r\n"e1\nx",g1\r\n"e2,g2\r\n"e3\nx",g3\r\n', "row 3: has an unclosed or misplaced quote"),
+        ('entity_id,group_id\n"e1,g1\n', "row 2: has an unclosed or misplaced quote"),
+        ("\ufeff\r\n", "entities.csv: is empty"),
+        ("PK\x03\x04...", "entities.csv: is an Excel workbook or a zip archive"),
+    ],
+)
+def test_what_a_file_is_and_where_a_quote_is_missing(text: str, words: str, tmp_path: Path, coco: Runner) -> None:
+    config = write_groups(tmp_path)
+    (tmp_path / "entities.csv").write_bytes(text.encode())
+    assert words in told(coco("check", config))
+
+
+def test_an_empty_level_is_to_be_named_unless_nothing_lies_below(tmp_path: Path, coco: Runner) -> None:
+    hierarchy = "region_id,land,part,town\nr1,l,p,t\nr2,l,,u\nr3,l,p,\nr4,l,,\n"
+    lines = coco("check", write_groups(tmp_path, hierarchy=hierarchy)).err
+    assert "row 3, column 'part': is empty: name the region of this level" in lines
+    assert "row 5, column 'part': is empty: repeat the name" in lines
+    assert "rows 4, 5 (2 rows), column 'town': is empty: repeat the name" in lines
+
+
 def test_a_missing_column_lists_those_there_are_but_no_first_row_of_data(tmp_path: Path, coco: Runner) -> None:
     line = told(coco("check", write_groups(tmp_path, groups="group_id,area\ng1,r1\n")))
     assert "the table has 'group_id', 'area': say what a column is called there by columns = {" in line

@@ -7,7 +7,8 @@ import re
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _WORDS = re.compile(r"[^\W\d_]+")
 _ID = re.compile(
-    r"(^|[_ .-])(id|nr|no|num|number|key|uuid|guid)$|^(pid|hid|hhid|ssn|nin|serial)$|[^\W\d_]{3}nr$|"
+    r"(^|[_ .-])(id|nr|no|num|number|nummer|key|uuid|guid)$|^(pid|hid|hhid|ssn|nin|bsn|serial)$|"
+    r"[^\W\d_]{3}(nr|nummer)$|"
     r"(person|pers|household|house|home|record|case|respondent|member|individual|serial|haushalts?|fall)(id|no|num)$",
     re.IGNORECASE,
 )
@@ -21,23 +22,30 @@ def _listed(words: str) -> frozenset[str]:
 _GROUPED = _listed(
     """
     group grouped class band bracket range category cat code type status level decile quintile
-    gruppe klasse kategorie art stufe groupe classe tranche
+    gruppe klasse kategorie art stufe groep categorie soort groupe catégorie classe tranche grupo clase categoría
+    categoria tramo
     """
 )
 _TEXT = _listed(
     """
     name names firstname lastname surname forename address street email mail phone telephone mobile comment comments
     remark remarks note notes text description url website
-    vorname nachname adresse strasse straße bemerkung bemerkungen anmerkung kommentar notiz telefon
-    nom prenom prénom rue commentaire remarque nombre apellido direccion comentario calle
+    vorname nachname familienname adresse strasse straße bemerkung bemerkungen anmerkung anmerkungen kommentar
+    kommentare notiz notizen hinweis telefon
+    naam voornaam voornamen achternaam familienaam adres straat straatnaam opmerking opmerkingen toelichting notitie
+    telefoon omschrijving
+    nom noms prenom prénom prenoms prénoms rue commentaire commentaires remarque remarques
+    nombre nombres apellido apellidos direccion dirección comentario comentarios observacion observación
+    observaciones nota notas calle
     """
 )
 _NUMBER = _listed(
     """
     income incomes earnings wage wages salary rent price amount value turnover revenue balance weight height bmi
     latitude longitude lat lon lng date birthdate birthday dob timestamp datetime
-    einkommen lohn gehalt miete betrag gewicht datum geburtsdatum geburtstag
-    revenu salaire loyer montant poids ingresos salario fecha
+    einkommen nettoeinkommen bruttoeinkommen lohn gehalt miete betrag gewicht datum geburtsdatum geburtstag gebdat
+    inkomen jaarinkomen loon salaris huur bedrag geboortedatum geboortedag
+    revenu revenus salaire loyer montant poids naissance ingreso ingresos renta salario sueldo fecha nacimiento
     """
 )
 
@@ -60,4 +68,4 @@ def unfit_reason(name: str) -> str:
 def is_age(name: str) -> bool:
     """Return whether a column holds ages by its name."""
     words = {word.lower() for word in _WORDS.findall(_CAMEL.sub(" ", name))}
-    return bool(words & {"age", "ages", "alter", "edad"}) and not words & _GROUPED
+    return bool(words & {"age", "ages", "alter", "leeftijd", "âge", "edad"}) and not words & _GROUPED

@@ -38,7 +38,8 @@ def _value_lists(value: object) -> dict[str, tuple[str, ...]]:
         raise ValueError('must be a table such as { sex = ["female", "male"], age = "0..115" }')
     empty = [repr(name) for name, values in value.items() if isinstance(values, (list, tuple)) and not values]
     if empty:
-        raise ValueError(f'list every value of {", ".join(empty)}, such as ["a", "b"] or "0..115"')
+        advice = 'such as ["a", "b"] or "0..115", or delete the line, and its name in workload'
+        raise ValueError(f"list every value of {', '.join(empty)}, {advice}")
     return {name: _values(name, values) for name, values in value.items()}
 
 
