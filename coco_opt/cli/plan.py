@@ -58,10 +58,17 @@ def plan(
         write_json(result.as_dict())
     else:
         _write_tables(result)
-        seeded = result.plan.config.privacy.noise == "seeded"
-        cost = "pays nothing, since its noise is seeded," if seeded else f"pays {_cost(result.cost)}"
-        write(f"Next: coco-opt release {quoted(config)}  {cost} and makes the release.")
+        write(f"Next: coco-opt release {quoted(config)}  {_payment(result)} and makes the release.")
     return 0
+
+
+def _payment(result: PlanForecast) -> str:
+    """Return in a few words what a release of a plan pays."""
+    if result.plan.config.privacy.noise == "seeded":
+        return "pays nothing, since its noise is seeded,"
+    if result.paid_by is not None:
+        return f"pays nothing, unless the data changed (run {result.paid_by} was paid to measure the same),"
+    return f"pays {_cost(result.cost)}"
 
 
 def _write_tables(result: PlanForecast) -> None:

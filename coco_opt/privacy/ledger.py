@@ -88,7 +88,7 @@ class Ledger:
             if existing is not None:
                 return _same(existing, charge, page.books.accounts[charge.dataset])
             if not renamed:
-                _check_name(charge, page.books)
+                check_name(charge, page.books)
             account = page.books.accounts.get(charge.dataset)
             if account is None:
                 account = page.grant(charge, charge.amount if total is None else total)
@@ -351,7 +351,7 @@ def _same(run: Run, charge: Charge, account: Account) -> Run:
     return run
 
 
-def _check_name(charge: Charge, books: Books) -> None:
+def check_name(charge: Charge, books: Books) -> None:
     """Raise BudgetError where the same data were paid for under other names, and never under this one."""
     names = books.fingerprints.get(charge.fingerprint, set())
     if names and charge.dataset not in names:

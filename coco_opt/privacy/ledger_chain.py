@@ -149,6 +149,11 @@ class Run:
         """Return whether the run was paid for and may still be finished."""
         return self.state in ("RESERVED", "MEASURED")
 
+    @property
+    def counts(self) -> bool:
+        """Return whether the run is neither given up nor voided."""
+        return self.state not in ("ABANDONED", "VOIDED")
+
 
 class Books:
     """The accounts and runs that entries verified under ``key`` add up to; they are appended in order, or refused.

@@ -29,9 +29,8 @@ from coco_opt.releases.manifest import manifest_of, noise_of, spent_line
 from coco_opt.releases.measure import Measured, with_bought
 from coco_opt.releases.release_in_memory import Estimated
 from coco_opt.releases.reporter import Reporter, default_reporter
-from coco_opt.releases.runs import ledger_of
 from coco_opt.releases.solvers import choices_of, compiling_late, warm_worker
-from coco_opt.releases.stored_runs import read_stored, stored_measurement
+from coco_opt.releases.stored_runs import read_stored, record_release, stored_measurement
 
 MeasurementLike = Measurement | Measured | str | Path
 """A measurement, what ``measure`` returned, a measurement's folder or a run's id."""
@@ -185,7 +184,7 @@ def estimate(
 def _record(config: Config, runs: Sequence[str], digest: str) -> None:
     """Record in the ledger the release that was made of each run's measurement."""
     for run in runs:
-        ledger_of(config).released(run, digest)
+        record_release(config, run, digest)
 
 
 def _read(source: MeasurementLike, config: Config | None, reporter: Reporter) -> tuple[Measurement, str | None]:

@@ -14,6 +14,7 @@ from coco_opt.privacy.cost import Cost
 from coco_opt.privacy.queries import offsets_of
 from coco_opt.releases.kind import Forecast, ForecastOptions, Plan, ResourceCost
 from coco_opt.releases.measure import kind_of, planned
+from coco_opt.releases.payment_status import payment_status_of
 from coco_opt.releases.reporter import Reporter, default_reporter
 from coco_opt.releases.resource_cost import BYTES, stages_of
 
@@ -47,7 +48,7 @@ class PlanForecast:
     """A plan, what each query costs, and what its kind predicts; ``sealed`` are bytes before compression.
 
     ``stages`` are the resources that a release takes, by stage, None where its kind does not predict them. Memory is
-    that of the whole process during the stage.
+    that of the whole process during the stage. ``paid_by`` is a run that was paid to measure the same, None without.
     """
 
     plan: Plan
@@ -55,6 +56,7 @@ class PlanForecast:
     predicted: Forecast
     sealed: int
     stages: Mapping[str, ResourceCost] | None
+    paid_by: str | None = None
 
     @property
     def cost(self) -> Cost:
@@ -89,6 +91,7 @@ class PlanForecast:
             "memory_bytes": self.memory,
             "stages": stages,
             "sealed_bytes": self.sealed,
+            "paid_by": self.paid_by,
         }
 
 
@@ -124,6 +127,8 @@ def forecast(
     ------
     ConfigError, InputError, ProblemError
         The config or a public table is wrong.
+    BudgetError
+        The ledger is damaged.
     """
     reporter = default_reporter(reporter)
     start = process_time()
@@ -134,7 +139,8 @@ def forecast(
     predicted = kind.forecast(plan, ForecastOptions(public, runs, rows), reporter)
     queries = tuple(_query_costs(plan))
     sealed = BYTES * sum(level_query.answers for level_query in queries)
-    return PlanForecast(plan, queries, predicted, sealed, stages_of(plan, predicted, reading))
+    paid_by = payment_status_of(plan.config, plan.measurement_plan).run
+    return PlanForecast(plan, queries, predicted, sealed, stages_of(plan, predicted, reading), paid_by)
 
 
 def _query_costs(plan: Plan) -> list[QueryCost]:

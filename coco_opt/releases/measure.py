@@ -49,6 +49,7 @@ from coco_opt.releases.runs import (
     ledger_of,
     new_account,
     opened_run,
+    refuse_other_data,
 )
 from coco_opt.releases.solvers import rehearse
 from coco_opt.releases.stored_runs import CHOSEN, LOOK, SEEDED, read_stored, runs_of_ledger
@@ -98,9 +99,10 @@ def kind_of(config: Config) -> AnyKind:
     return kind
 
 
-def planned(config: Config, reporter: Reporter, *, outline: bool = False) -> Plan:
+def planned(config: Config, reporter: Reporter, *, outline: bool = False, measuring: bool = False) -> Plan:
     """Read the public tables and check all that does not need the private one; ``outline`` is for predictions.
 
+    With ``measuring``, what an earlier look chose is not reported: another look may be the one that is used.
     Raises ConfigError, InputError, ProblemError, MissingPackageError.
     """
     kind = kind_of(config)
@@ -108,7 +110,8 @@ def planned(config: Config, reporter: Reporter, *, outline: bool = False) -> Pla
     with reporter.stage("Reading the public tables"):
         read = kind.outline if outline else kind.plan
         plan = _after_known_look(_as_chosen_before(_spending_all(read(config), read)))
-    for note in (*plan.notes, *_choice_words(plan), *_repeated_levels(plan.measurement_plan)):
+    notes = () if measuring and plan.before is not None else plan.notes
+    for note in (*notes, *_choice_words(plan), *_repeated_levels(plan.measurement_plan)):
         reporter.line(note)
     check_noise(plan.measurement_plan, source_of(config))
     return plan
@@ -140,7 +143,7 @@ def _as_chosen_before(plan: Plan) -> Plan:
     if not plan.chosen or plan.rechosen is None or plan.look is not None or not source_of(plan.config).private:
         return plan
     for stored in reversed(runs_of_ledger(plan.config)):
-        if stored.run is None or not _counts(stored.run) or stored.run.charge.dataset != dataset_of(plan.config):
+        if stored.run is None or not stored.run.counts or stored.run.charge.dataset != dataset_of(plan.config):
             continue
         record = RunFolder(plan.config.output.private / RUNS, stored.name).stored_values(CHOSEN)
         if record.get("choice") == plan.choice:
@@ -148,10 +151,6 @@ def _as_chosen_before(plan: Plan) -> Plan:
             if before.measurement_plan.digest == stored.run.charge.digest:
                 return before
     return plan
-
-
-def _counts(run: Run) -> bool:
-    return run.state not in ("ABANDONED", "VOIDED")
 
 
 def _after_known_look(plan: Plan) -> Plan:
@@ -179,7 +178,7 @@ def _is_look(plan: Plan, run: Run) -> bool:
     """Return whether a run that counts paid for the look of a plan, on the same dataset."""
     assert plan.look is not None
     same = (run.charge.dataset, run.charge.digest) == (dataset_of(plan.config), plan.look.digest)
-    return same and _counts(run)
+    return same and run.counts
 
 
 def _spending_all(plan: Plan, read: Callable[[Config], Plan]) -> Plan:
@@ -227,6 +226,8 @@ def check(config: Config, *, reporter: Reporter | None = None) -> Checked:
     ------
     ConfigError, InputError, ProblemError, MissingPackageError
         Something is wrong; the message says what, where and what to do.
+    BudgetError
+        The ledger is damaged, or knows the data by another dataset's name.
 
     Examples
     --------
@@ -243,7 +244,24 @@ def check(config: Config, *, reporter: Reporter | None = None) -> Checked:
     kind_of(config).method(config, plan.measurement_plan)
     private = _read(plan, reporter)
     check_memory(plan.measurement_plan)
-    return Checked(plan, private.identity(), payment_status_of(config, plan.measurement_plan))
+    fingerprint = _checked_fingerprint(plan, private)
+    return Checked(plan, private.identity(), payment_status_of(config, plan.measurement_plan, fingerprint))
+
+
+def _checked_fingerprint(plan: Plan, private: Private) -> str | None:
+    """Return the fingerprint of a private table that a payment would accept; None where nothing was paid before.
+
+    Raises InputError and BudgetError where ``measure`` would refuse the data.
+    """
+    config = plan.config
+    if not source_of(config).private or not ledger_of(config).books().runs:
+        return None
+    fingerprint, start = fingerprint_of(config, private.arrays), plan.before or plan
+    if start.look is not None:
+        refuse_other_data(config, start.look, fingerprint)
+    if plan.look is None:
+        refuse_other_data(config, plan.measurement_plan, fingerprint)
+    return fingerprint
 
 
 def measure(
@@ -296,7 +314,7 @@ def measure(
     reporter = default_reporter(reporter)
     if publish is not None:
         check_target(publish)
-    plan = planned(config, reporter)
+    plan = planned(config, reporter, measuring=True)
     if publish is not None and (plan.look is not None or plan.also):
         check_target(look_folder(publish))
     measured = measured_of(plan, again=again, renamed=renamed, reporter=reporter, clock=Clock())
@@ -335,6 +353,8 @@ def measured_of(
     if start.look is not None:
         # Also where the look was measured before: only its run knows whether these are the same private data.
         plan, look_run = _after_look(start, private, paying, reporter, clock)
+        for note in plan.notes:
+            reporter.line(note)
         looks = (further.measurement_plan for further in plan.also)
         kind_of(plan.config).method(plan.config, plan.measurement_plan, *looks)
     measured = _measured(plan, private, paying, scratch, reporter, clock)

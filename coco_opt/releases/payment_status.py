@@ -14,7 +14,8 @@ from coco_opt.releases.runs import charge_for, dataset_of, ledger_of
 class PaymentStatus:
     """Whether the budget allows the measurement (``fits``), and in ``words`` why; ``left`` of ``total`` before it.
 
-    Both are exact amounts of the account's ``unit``, None where no account is open or nothing private is paid.
+    Both are exact amounts of the account's ``unit``, None where no account is open or nothing private is paid. ``run``
+    was paid to measure the same before; None without one.
     """
 
     fits: bool
@@ -22,13 +23,16 @@ class PaymentStatus:
     unit: str | None = None
     left: str | None = None
     total: str | None = None
+    run: str | None = None
 
 
-def payment_status_of(config: Config, measurement_plan: MeasurementPlan) -> PaymentStatus:
+def payment_status_of(
+    config: Config, measurement_plan: MeasurementPlan, fingerprint: str | None = None
+) -> PaymentStatus:
     """Return the state of the budget before these queries are paid for.
 
-    They are free where the same was measured of the same data. Only hashing the private table under the ledger's key
-    shows that; here a run of the same queries is named. Raises BudgetError where the ledger is damaged.
+    They are free where the same was measured of the same data. Only the ``fingerprint`` of the private table shows
+    that; without it, a run of the same queries is named. Raises BudgetError where the ledger is damaged.
     """
     if config.privacy.noise == "seeded":
         return PaymentStatus(fits=True, words="nothing: seeded noise is NOT PRIVATE and pays nothing")
@@ -40,11 +44,12 @@ def payment_status_of(config: Config, measurement_plan: MeasurementPlan) -> Paym
         return PaymentStatus(fits=True, words=words)
     amounts = {"unit": account.unit, "left": str(account.remaining), "total": str(account.total)}
     earlier = [run for run in books.runs.values() if (run.charge.dataset, run.charge.digest) == (name, charge.digest)]
-    earlier = [run for run in earlier if run.state not in ("ABANDONED", "VOIDED")]
+    earlier = [run for run in earlier if run.counts and fingerprint in (None, run.charge.fingerprint)]
     left = f"{account.remaining} of {account.unit} = {account.total} is left of dataset {name!r}"
     if earlier:
-        words = f"nothing, unless the data changed: run {earlier[-1].name} was paid to measure the same. {left}"
-        return PaymentStatus(fits=True, words=words, **amounts)
+        unless, run = ", unless the data changed" if fingerprint is None else "", earlier[-1].name
+        words = f"nothing{unless}: run {run} was paid to measure the same. {left}"
+        return PaymentStatus(fits=True, words=words, run=run, **amounts)
     try:
         cost = account.cost(charge)
     except BudgetError as error:

@@ -22,9 +22,8 @@ from coco_opt.releases.measure import Measured, check_target, kind_of, measured_
 from coco_opt.releases.records import open_private_folder, private_record, write_private_record
 from coco_opt.releases.release_in_memory import Estimated
 from coco_opt.releases.reporter import Reporter, default_reporter
-from coco_opt.releases.runs import ledger_of
 from coco_opt.releases.solvers import choices_of, compiling_late, rehearse, warm_worker
-from coco_opt.releases.stored_runs import runs_of_ledger
+from coco_opt.releases.stored_runs import record_release, runs_of_ledger
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -98,7 +97,7 @@ def release(
     if truth is not None and source_of(config).private:
         raise ProblemError("the truth next to a private release would undo its privacy: give none, or seeded noise")
     rehearse(config)
-    plan = planned(config, reporter)
+    plan = planned(config, reporter, measuring=True)
     kind = kind_of(config)
     method = kind.method(plan.config, plan.measurement_plan)
     choices_of(config)
@@ -199,7 +198,7 @@ def _finish(
     path = write_private_record(config.output.private, f"{name}-{digest[:8]}", record)
     if scratch is not None:
         _write_note(scratch, config, folder, digest)
-        ledger_of(config).released(measured.run, digest)
+        record_release(config, measured.run, digest)
     return Outcome(folder, path, measured.run, measured.paid, estimate, estimate.manifest)
 
 

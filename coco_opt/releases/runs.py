@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from coco_opt.config.model import Config
 from coco_opt.errors import BudgetError, CocoOptError, InputError
 from coco_opt.files.measurement import read_measurement, write_measurement
-from coco_opt.privacy.ledger import Ledger
+from coco_opt.privacy.ledger import Ledger, check_name
 from coco_opt.privacy.ledger_chain import Charge, Run
 from coco_opt.privacy.ledger_head import CommandWitness, FileWitness
 from coco_opt.privacy.measurement import Drawing, Measurement, MeasurementPlan
@@ -179,23 +179,54 @@ def _earlier_run(ledger: Ledger, root: Path, charge: Charge, *, again: bool) -> 
             if not void_run(ledger, folder, run):
                 changed.append(run.name)
         elif not folder.path.is_dir() or (_is_measured(run, folder) and not folder.is_sealed):
-            raise InputError(
-                "measurement-gone",
-                f"run {run.name} was paid to measure these queries, and its files are gone: restore the private "
-                "folder, or measure again with 'coco-opt measure CONFIG --again', which pays",
-            )
+            raise _files_gone(run)
         elif folder.claim():
             return folder
         else:
             raise BudgetError(f"run {run.name} measures the same and is in progress: wait for it, then go on for free")
     if changed and not again:
-        raise InputError(
-            "input-changed",
-            f"these queries were measured already, on other data, in run {changed[-1]} of dataset {charge.dataset!r}. "
-            "Restore the private table and go on for free; or, if it was meant to change, measure it with "
-            "'coco-opt measure CONFIG --again', which pays; or give other data another privacy.dataset",
-        )
+        raise _input_changed(changed[-1], charge.dataset)
     return None
+
+
+def refuse_other_data(config: Config, measurement_plan: MeasurementPlan, fingerprint: str) -> None:
+    """Raise what ``opened_run`` would raise about the data, without ``again`` or ``renamed``; the ledger is only read.
+
+    Raises InputError (input-changed, measurement-gone), and BudgetError where the ledger knows the data by another
+    name.
+    """
+    books, charge = ledger_of(config).books(), charge_for(config, measurement_plan, fingerprint)
+    root, changed = config.output.private / RUNS, ""
+    for run in books.runs.values():
+        folder = RunFolder(root, run.name)
+        if (run.charge.dataset, run.charge.digest) != (charge.dataset, charge.digest) or not run.counts:
+            continue
+        if run.charge.fingerprint == charge.fingerprint:
+            if _is_measured(run, folder) and not folder.is_sealed:
+                raise _files_gone(run)
+            return
+        if _is_measured(run, folder) or folder.is_bound:  # else its reservation is voided, and the amount comes back
+            changed = run.name
+    if changed:
+        raise _input_changed(changed, charge.dataset)
+    check_name(charge, books)
+
+
+def _files_gone(run: Run) -> InputError:
+    return InputError(
+        "measurement-gone",
+        f"run {run.name} was paid to measure these queries, and its files are gone: restore the private folder, or "
+        "measure again with 'coco-opt measure CONFIG --again', which pays",
+    )
+
+
+def _input_changed(run: str, dataset: str) -> InputError:
+    return InputError(
+        "input-changed",
+        f"these queries were measured already, on other data, in run {run} of dataset {dataset!r}. Restore the private "
+        "table and go on for free; or, if it was meant to change, measure it with 'coco-opt measure CONFIG --again', "
+        "which pays; or give other data another privacy.dataset",
+    )
 
 
 def void_run(ledger: Ledger, folder: RunFolder, run: Run) -> bool:

@@ -86,6 +86,15 @@ def read_stored(config: Config, folder: Path) -> tuple[Measurement, str | None]:
     return together([measurement, read_measurement(looked)[0]]), name
 
 
+def record_release(config: Config, run: str, digest: str) -> None:
+    """Record in the ledger a release that was made of a run's measurement, and of the look that chose its queries."""
+    ledger = ledger_of(config)
+    ledger.released(run, digest)
+    look = RunFolder(config.output.private / RUNS, run).stored_values(LOOK).get("run")
+    if look is not None:
+        ledger.released(str(look), digest)
+
+
 def abandon_run(config: Config, name: str) -> None:
     """Give up a run that measured nothing, and erase its noise key.
 

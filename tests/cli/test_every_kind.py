@@ -260,7 +260,10 @@ def test_check_says_what_is_left_and_whether_it_fits(data: Data, tmp_path: Path,
     assert coco("measure", config).code == 0
     ran = coco("check", config)
     assert ran.code == 0
+    assert "nothing: run" in ran.out
     assert "was paid to measure the same" in ran.out
+    planned = coco("plan", config, "--runs", "1").out
+    assert re.search(r"Next: coco-opt release \S+\s+pays nothing, unless the data changed \(run", planned)
     config.write_text(config.read_text().replace('epsilon = "1"', 'epsilon = "2/3"'), encoding="utf-8")
     ran = coco("check", config)
     assert ran.code == 3

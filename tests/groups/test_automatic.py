@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from fractions import Fraction
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from coco_opt import Hierarchy, configure, estimate, measure, release
+from coco_opt import Hierarchy, check, configure, estimate, measure, release
 from coco_opt.config import Config
 from coco_opt.errors import BudgetError, ConfigError, InputError
 from coco_opt.groups.buckets import Buckets
@@ -23,6 +24,7 @@ from coco_opt.groups.queries import sensitivity
 from coco_opt.histograms import CountOfCounts
 from coco_opt.privacy import Epsilon, SeededNoise, planner
 from coco_opt.privacy.planner import NoisePlan, allocation, allocations
+from coco_opt.releases.reporter import Silent
 from coco_opt.releases.stored_runs import runs_of_ledger
 from tests.cli.helpers import paid, write_groups
 
@@ -130,7 +132,7 @@ def config_of(folder: Path, private: bool = True, groups: dict[str, Any] | None 
 def test_a_plain_private_release_pays_its_budget_in_two_parts_and_once(tmp_path: Path) -> None:
     outcome = release(config_of(tmp_path))
     assert outcome.paid
-    assert paid(tmp_path) == ["GRANTED", "RESERVED", "MEASURED", "RESERVED", "MEASURED", "RELEASED"]
+    assert paid(tmp_path) == ["GRANTED", "RESERVED", "MEASURED", "RESERVED", "MEASURED", "RELEASED", "RELEASED"]
     assert outcome.manifest["budget"]["epsilon"] == "1"
     assert len(outcome.manifest["measurements"]) == 2
     assert outcome.manifest["config"]["groups"]["consistency"] == "posterior"
@@ -281,6 +283,40 @@ def _changed(folder: Path) -> Config:
     entities = folder / "entities.csv"
     entities.write_text(entities.read_text().replace("e9,g5", "e9,g4"))
     return config
+
+
+def test_a_check_refuses_other_data_under_the_look_of_these(tmp_path: Path) -> None:
+    config = config_of(tmp_path, total="3")
+    measure(config)
+    assert "Would pay: nothing: run" in repr(check(config))
+    with pytest.raises(InputError, match="on other data"):
+        check(_changed(tmp_path))
+
+
+class Lines(Silent):
+    """Keep the lines that say what a look chose."""
+
+    def __init__(self) -> None:
+        self.chosen: list[str] = []
+
+    def line(self, text: str) -> None:
+        self.chosen += [text] if text.startswith("Chosen after the look") else []
+
+
+def test_what_the_look_in_use_chose_is_said_once_and_no_earlier_choice(tmp_path: Path) -> None:
+    config = config_of(tmp_path, total="3")
+    for reporter, again in ((Lines(), False), (Lines(), True)):
+        split = measure(config, again=again, reporter=reporter).config.privacy.split
+        (line,) = reporter.chosen
+        assert json.dumps([str(share) for share in split]) in line
+
+
+def test_the_look_of_a_released_run_is_released_too(tmp_path: Path) -> None:
+    outcome = release(config_of(tmp_path))
+    states = {stored.name: stored.run.state for stored in runs_of_ledger(config_of(tmp_path)) if stored.run}
+    assert states[outcome.run] == "RELEASED"
+    assert set(states.values()) == {"RELEASED"}
+    assert len(states) == 2
 
 
 def test_a_look_that_was_paid_and_not_sealed_goes_on_for_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ from coco_opt.files.folder import MANIFEST, as_json, sealed
 from coco_opt.privacy.bookkeeping import read_values
 from coco_opt.privacy.run_key import RunKey
 from coco_opt.privacy.secure import SecureNoise
-from coco_opt.releases import measure, release, verify_release
+from coco_opt.releases import check, measure, release, verify_release
 from coco_opt.releases.datapackage import DATAPACKAGE
 from coco_opt.releases.stored_runs import abandon_run
 from coco_opt.releases.verify import verify_paid
@@ -198,6 +198,8 @@ def test_known_data_under_a_new_name_need_a_word(tmp_path: Path) -> None:
     renamed = config_in(tmp_path, 'dataset = "villages"')
     with pytest.raises(BudgetError, match=r"knows these data as dataset 'towns'.*--renamed"):
         release(renamed)
+    with pytest.raises(BudgetError, match=r"knows these data as dataset 'towns'.*--renamed"):
+        check(renamed)
     assert entries(tmp_path) == ALL
     assert measure(renamed, renamed=True).paid
     assert not release(renamed).paid

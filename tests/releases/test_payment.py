@@ -171,8 +171,11 @@ def test_changed_data_under_known_questions_are_refused_with_the_ways_on(tmp_pat
     config = config_in(tmp_path, 'total = "2"')
     first = release(config)
     (tmp_path / "entities.csv").write_text(ENTITIES + "zebra99,g1\n")
+    with pytest.raises(InputError, match="input-changed") as checked:
+        check(config)
     with pytest.raises(InputError, match="input-changed") as refused:
         release(config)
+    assert str(checked.value) == str(refused.value)
     assert "--again" in str(refused.value)
     assert "dataset" in str(refused.value)
     assert "zebra" not in str(refused.value)
