@@ -228,8 +228,9 @@ class Ledger:
                 connection.execute("PRAGMA synchronous = EXTRA")
                 connection.execute("PRAGMA journal_mode = DELETE")
                 yield connection
-        except sqlite3.Error as error:
-            # Errors of the module itself, as for text that is no UTF-8, have no name of SQLite's.
+        except (sqlite3.Error, UnicodeDecodeError) as error:
+            # Errors of the module itself, as for text that is no UTF-8, have no name of SQLite's. A damaged name of a
+            # table, which SQLite's message would quote, raises a bare UnicodeDecodeError.
             failure = getattr(error, "sqlite_errorname", None) or type(error).__name__
         if failure:
             raise BudgetError(f"the ledger {self.path.name} cannot be used ({failure}): {_way_on(failure)}. {FREE}")

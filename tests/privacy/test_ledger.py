@@ -243,6 +243,20 @@ def test_the_table_refuses_changes_and_a_changed_one_is_not_spent_on(ledger: Led
     assert len(ledger.entries()) == 2
 
 
+def test_no_flipped_bit_of_the_first_page_is_unexpected(ledger: Ledger) -> None:
+    ledger.reserve("a", ONE)
+    whole = ledger.path.read_bytes()
+    for byte in range(100, 4096, 3):  # among them the names of tables, which SQLite's messages quote
+        changed = bytearray(whole)
+        changed[byte] ^= 1 << 7
+        ledger.path.write_bytes(changed)
+        try:
+            ledger.books()
+        except BudgetError as error:
+            assert "ledger" in str(error)
+    ledger.path.write_bytes(whole)
+
+
 def test_files_that_are_no_private_ledger_are_refused(ledger: Ledger, tmp_path: Path) -> None:
     assert ledger.entries() == []
     assert not ledger.path.exists()
