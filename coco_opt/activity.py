@@ -28,6 +28,7 @@ class Step:
         self, label: str, more: Callable[[], str] | None = None, clock: Callable[[], float] = monotonic
     ) -> None:
         self.label, self.more, self._clock = label, more, clock
+        self.may_end_early = False
         self.start = clock()
         self._first: tuple[float, int] | None = None
         self._done, self._total = 0, 0
@@ -54,7 +55,8 @@ class Step:
         if self._first is None or self._done == self._first[1]:
             return ""
         begin, before = self._first
-        return time_left(self._clock() - begin, self._done - before, self._total - before)
+        words = time_left(self._clock() - begin, self._done - before, self._total - before)
+        return words.replace("about", "at most about") if self.may_end_early else words
 
     def __str__(self) -> str:
         """Return the label, the share that is done and the time that is left."""
@@ -81,6 +83,12 @@ def doing(label: str, more: Callable[[], str] | None = None) -> Iterator[Progres
         raise
     finally:
         _steps.remove(step)
+
+
+def may_end_early() -> None:
+    """Say that the steps that are going on may be done before all their units: what is left is the most."""
+    for step in _steps:
+        step.may_end_early = True
 
 
 def steps() -> tuple[Step, ...]:

@@ -170,9 +170,11 @@ def figure(value: float | None, digits: int = 2) -> str:
 
 
 def fraction(value: Fraction | str) -> str:
-    """Return an exact amount as written; where that is too long to read, six digits, marked with ~."""
+    """Return an exact amount with its decimal; where it is too long to read, six digits alone, marked with ~."""
+    from coco_opt.privacy.budget import with_decimal
+
     text = str(value)
-    return text if len(text) <= _LONGEST_FRACTION else f"~{figure(float(Fraction(text)), 6)}"
+    return with_decimal(text) if len(text) <= _LONGEST_FRACTION else f"~{figure(float(Fraction(text)), 6)}"
 
 
 def size(count: float) -> str:

@@ -41,7 +41,7 @@ def demo(
         reporter = TerminalReporter(lines=not json)
         with reporter.stage("Simulating a nation of households"):
             files = write_demo(folder)
-        with reporter.stage("Other methods (a first run compiles)"):
+        with reporter.stage("Other methods"):
             truth = demo_truth(files)
             compile_kernels(missing(["cumulative_rounding"]))
         config = load_config(files.config)

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from coco_opt.errors import InputError, MissingPackageError
+from coco_opt.files.folder import read_columns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,6 +26,14 @@ FrameKind = Literal["pandas", "polars", "arrow"]
 REGION = ("level", "level_name", "region", "region_id")
 COVERAGE = 0.9
 """Of the intervals of differences that have standard errors."""
+
+
+def stored_frame(folder: Path | None, table: str) -> pd.DataFrame:
+    """Return a table of a release folder as a pandas frame. Raises InputError (unknown-table)."""
+    names = [] if folder is None else sorted(path.stem for path in folder.glob("*.parquet"))
+    if folder is None or table not in names:
+        raise InputError("unknown-table", f"there is no table {table!r}: there are {', '.join(names) or 'none'}")
+    return decoded(read_columns(folder / f"{table}.parquet", ()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,7 +88,9 @@ def places(texts: Any, names: Any) -> Int64Array:
 def tree_check(names: list[str], parent: Int64Array, level: Int64Array) -> Check:
     """Check that regions form a tree whose leaves lie at one depth and whose names are paths; rows by number."""
     problem = _tree_problem(names, parent, level)
-    return Check("hierarchy", not problem, problem or f"a tree of {len(names):,} regions")
+    return Check(
+        "hierarchy", not problem, problem or f"a tree of {len(names):,} region{'' if len(names) == 1 else 's'}"
+    )
 
 
 def _tree_problem(names: list[str], parent: Int64Array, level: Int64Array) -> str:

@@ -20,6 +20,7 @@ NEIGHBOURS: tuple[Neighbours, ...] = get_args(Neighbours)
 
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?|[0-9]+/[0-9]+")
 _MAX_DIGITS = 64
+_SHORT = 5  # such as 9/100, which nobody needs as a decimal
 _LONG_EXPONENT = re.compile(r"[eE][-+]?[0-9_]{4}")
 
 
@@ -86,3 +87,9 @@ def noise_scale(sensitivity: int, epsilon: Fraction) -> Fraction:
     if sensitivity < 1 or epsilon <= 0:
         raise ProblemError("a noise scale needs a sensitivity of at least 1 and an epsilon above zero")
     return Fraction(sensitivity) / epsilon
+
+
+def with_decimal(amount: Fraction | str) -> str:
+    """Return an exact amount, and behind a fraction of many digits its decimal: ``1133/25000 (0.04532)``."""
+    text = str(amount)
+    return f"{text} ({float(Fraction(amount)):.4g})" if "/" in text and len(text) > _SHORT else text

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.errors import InputError, ProblemError
-from coco_opt.privacy.budget import stated_fraction
+from coco_opt.privacy.budget import stated_fraction, with_decimal
 from coco_opt.privacy.noise import NoiseSource, NoiseStream, check_scale, check_variance, root_at_least
 
 LEAST_VARIANCE = 1e-12  # a weight 1 / variance stays finite however large the budget
@@ -87,7 +87,7 @@ class NoiseDistribution(ABC):
         return {"law": self.name, self.parameter_name: str(self.parameter)}
 
     def __str__(self) -> str:
-        return f"{self.name.replace('_', ' ')} noise of {self.parameter_name} {self.parameter}"
+        return f"{self.name.replace('_', ' ')} noise of {self.parameter_name} {with_decimal(self.parameter)}"
 
 
 @dataclass(frozen=True)

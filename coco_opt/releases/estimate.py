@@ -234,7 +234,7 @@ def estimated(
 
 def _estimate(kind: AnyKind, measurement: Measurement, method: Any, work: Work, reporter: Reporter) -> Any:
     failure: CocoOptError
-    with reporter.stage("Estimating (a first run compiles)") as progress:
+    with reporter.stage("Estimating") as progress:
         try:
             return kind.estimate(measurement, method, replace(work, progress=progress, note=reporter.line))
         except SolverError as error:

@@ -149,7 +149,7 @@ def _query_costs(plan: Plan) -> list[QueryCost]:
     for level_query in measurement_plan.queries:
         regions = len(measurement_plan.hierarchy.level_range(level_query.level))
         answers = int(offsets_of(level_query, measurement_plan.hierarchy, measurement_plan.per_region)[-1])
-        noise = "none: declared public" if level_query.exact else str(level_query.distribution)
+        noise = "none: published as it is" if level_query.exact else str(level_query.distribution)
         level = measurement_plan.levels[level_query.level]
         rows.append(QueryCost(level, regions, level_query.name, answers, level_query.cost, noise))
     return rows

@@ -243,7 +243,8 @@
     }
     if (line.length) lay();
     parts.append(svg);
-    if (below.length > shown.length) parts.append(node("p", `The ${figure(below.length - shown.length)} smallest are not drawn; find them by name.`, { class: "note" }));
+    const hidden = below.length - shown.length;
+    if (hidden) parts.append(node("p", hidden === 1 ? "The smallest is not drawn; find it by name." : `The ${figure(hidden)} smallest are not drawn; find them by name.`, { class: "note" }));
   }
   show();
 })();

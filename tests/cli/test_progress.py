@@ -56,6 +56,8 @@ def test_the_time_before_the_first_report_does_not_count_for_the_pace() -> None:
     clock.now = 70.0
     step.progress(51, 101)
     assert str(step) == "Estimating: 50 % done, about 10 s left"
+    step.may_end_early = True
+    assert str(step) == "Estimating: 50 % done, at most about 10 s left"
 
 
 def test_steps_within_each_other_are_named_and_counts_are_said_once() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coco_opt.errors import ProblemError
-from coco_opt.privacy.budget import noise_scale, parse_epsilon, sequential, split
+from coco_opt.privacy.budget import noise_scale, parse_epsilon, sequential, split, with_decimal
 
 
 @pytest.mark.parametrize(
@@ -74,3 +74,8 @@ def test_noise_scale_is_exact() -> None:
     for bad in [(0, Fraction(1)), (1, Fraction(0)), (1, Fraction(-1))]:
         with pytest.raises(ProblemError):
             noise_scale(*bad)
+
+
+def test_a_decimal_follows_fractions_of_many_digits() -> None:
+    amounts = Fraction(1133, 25000), Fraction(3, 50), Fraction(2), "0.12345678"
+    assert [with_decimal(amount) for amount in amounts] == ["1133/25000 (0.04532)", "3/50", "2", "0.12345678"]

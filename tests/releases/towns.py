@@ -14,7 +14,7 @@ ENTITIES = "entity_id,group_id\n" + "".join(f"zebra{k},g{k % 7}\n" for k in rang
 GROUPS = "group_id,region_id\n" + "".join(f"g{k},r{k % 2}\n" for k in range(8))
 HIERARCHY = "region_id,nation,state\nr0,land,north\nr1,land,south\n"
 ALL = ["GRANTED", "RESERVED", "MEASURED", "RELEASED"]
-STAGES = ("Reading the private table", "Measuring", "Estimating (a first run compiles)", "Writing the release")
+STAGES = ("Reading the private table", "Measuring", "Estimating", "Writing the release")
 
 
 def write(folder: Path, privacy: str = "", *, epsilon: str = "1", more: str = "", name: str = "run") -> Path:

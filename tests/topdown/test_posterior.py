@@ -67,6 +67,9 @@ def test_the_same_measurement_gives_the_same_release_in_memory_and_saved(tmp_pat
     saved = read.intervals("land/s0")
     assert (saved.lower == own.lower).all()
     assert (saved.queries["total"][1] == own.queries["total"][1]).all()
+    assert read.to_pandas("intervals").equals(first.to_pandas("intervals").astype(read.to_pandas("intervals").dtypes))
+    with pytest.raises(InputError, match="unknown-table"):
+        read.to_pandas("nothing")
     for changes in (first - again, read - first):
         rows = changes[changes["region"] == "land/s0"]
         assert (rows["converged"] | ~rows["beyond_noise"]).all()

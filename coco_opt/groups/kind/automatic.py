@@ -179,13 +179,13 @@ def choice_tables(levels: Sequence[str], ranking: Sequence[QueryChoice]) -> tupl
         (
             " ".join(f"{growth:g}" for growth in choice.growths),
             " ".join(f"{float(share):.3f}" for share in choice.shares),
-            f"{choice.regret:.2f}",
+            f"{choice.regret:.2f} times the best",
             *range_words(*range_of(choice.errors)),
         )
         for choice in ranking
     )
     title = "Chosen queries and the next best: expected mean distance of a region (entities) by the posterior"
-    return (Figures(title, ("bucket_growth", "split", "regret", *levels), rows, numeric=2),)
+    return (Figures(title, ("bucket_growth", "split", "error at most", *levels), rows, numeric=2),)
 
 
 def range_words(low: FloatArray, high: FloatArray) -> tuple[str, ...]:

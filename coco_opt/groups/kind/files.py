@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coco_opt.errors import InputError, Place
-from coco_opt.files.differences import FrameKind, as_frame
+from coco_opt.files.differences import FrameKind, as_frame, stored_frame
 from coco_opt.files.folder import FileTable, read_columns, read_manifest
 from coco_opt.files.regions import region_columns, stored_regions
 from coco_opt.files.release_checks import positions
@@ -194,8 +194,13 @@ class Release:
         """Return the histogram of a region by its path from the root."""
         return self.histograms[self.hierarchy.index(region)]
 
-    def to_pandas(self) -> pd.DataFrame:
-        """Return a frame with the columns level, level_name, region, region_id, size and groups, as in the folder."""
+    def to_pandas(self, table: str | None = None) -> pd.DataFrame:
+        """Return a frame with level, level_name, region, region_id, size and groups; or another table of the folder.
+
+        Raises InputError (unknown-table).
+        """
+        if table is not None:
+            return stored_frame(self.folder, table)
         import pandas as pd
 
         runs = np.array([histogram.distinct for histogram in self.histograms], np.int64)

@@ -113,7 +113,7 @@ def _unit_notes(shown: Shown) -> list[tuple[str, str]]:
 def _summary(measurements: GroupsMeasurements) -> str:
     tree = measurements.hierarchy
     return (
-        f"<p>Histograms of groups by size for {tree.regions:,} regions on {counted(tree.levels, 'level')}, "
+        f"<p>Histograms of groups by size for {counted(tree.regions, 'region')} on {counted(tree.levels, 'level')}, "
         f"{int(measurements.group_counts[0]):,} groups in all, below {escape(tree.names[0])}.</p>"
     )
 

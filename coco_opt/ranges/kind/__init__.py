@@ -169,7 +169,8 @@ class RangesKind:
     def forecast(self, plan: Plan, options: ForecastOptions, reporter: Reporter) -> Forecast:
         """Return exact standard errors: they depend on public numbers only."""
         with reporter.stage("Predicting"):
-            return forecast_of(plan.measurement_plan, plan.detail, plan.config.method.estimator, options.rows)
+            how, estimator = "chosen" if plan.chosen else "asked", plan.config.method.estimator
+            return forecast_of(plan.measurement_plan, plan.detail, estimator, options.rows, how)
 
     def instances(self, measurement: Measurement, config: Config) -> Sequence[Instance]:
         """Return least squares on the tree, with the bounds of the configured estimator."""

@@ -21,11 +21,16 @@ _PAGE_SECONDS = 1.0
 
 
 def forecast_of(
-    measurement_plan: MeasurementPlan, domain: DomainTree, estimator: Estimator, values: int | None = None
+    measurement_plan: MeasurementPlan,
+    domain: DomainTree,
+    estimator: Estimator,
+    values: int | None = None,
+    how: str = "asked",
 ) -> Forecast:
     """Return the standard errors of cells and wider ranges for every fan-out; O(cells) a fan-out.
 
-    ``values`` are the rows of the private table, where they are declared; else ten a cell.
+    ``values`` are the rows of the private table, where they are declared; else ten a cell. ``how`` says who decided the
+    fan-out: "asked" or "chosen".
     """
     fan_outs = [None, *(k for k in FAN_OUTS if k < domain.cells)]
     if domain.fan_out not in fan_outs:
@@ -37,7 +42,7 @@ def forecast_of(
         distribution = measurement_plan.cost.distribution(tree.sensitivity(measurement_plan.neighbours))
         precision = Precision(tree, distribution, fitted=estimator != "noisy")
         errors = [float(np.sqrt(precision.ranges(*evenly(domain.cells, size)).mean())) for size in sizes]
-        name = fan_out_name(fan_out) + (" (asked)" if fan_out == domain.fan_out else "")
+        name = fan_out_name(fan_out) + (f" ({how})" if fan_out == domain.fan_out else "")
         rows.append((name, f"{tree.height}", *(f"{error:,.2f}" for error in errors)))
         of_size = {str(size): error for size, error in zip(sizes, errors, strict=True)}
         plain.append({"fan_out": fan_out, "height": tree.height, "standard_errors": of_size})

@@ -107,16 +107,20 @@ def _ranges(histogram: UniversalHistogram) -> str:
     begin, end = np.append(0, cuts[:-1]), np.append(domain.cells, cuts[1:])
     answers = histogram.ranges(begin, end)
     rows = [
-        (f"{domain.edges[i]:,} to {domain.edges[j] - 1:,}", f"{estimate:,.1f}", f"{error:,.1f}")
+        (_values(domain.edges[i], domain.edges[j] - 1), f"{estimate:,.1f}", f"{error:,.1f}")
         for i, j, estimate, error in zip(begin, end, answers.estimate, answers.standard_error, strict=True)
     ]
     return f"<h2>Some ranges</h2>\n{table(('values', 'estimate', 'standard error'), rows)}"
 
 
+def _values(low: int, high: int) -> str:
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+
+
 def _quantiles(histogram: UniversalHistogram) -> str:
     edges = histogram.domain.edges
     rows: list[tuple[Any, ...]] = [
-        (f"{share:.0%}", f"{edges[cell]:,} to {edges[cell + 1] - 1:,}")
+        (f"{share:.0%}", _values(edges[cell], edges[cell + 1] - 1))
         for share, cell in zip(_SHARES, histogram.quantile(_SHARES), strict=True)
     ]
     text = "The first cell up to which the share of entities is reached."
@@ -127,10 +131,7 @@ def _explorer(histogram: UniversalHistogram) -> str:
     """Return nested ranges to explore, each with its subranges, down to single cells or the most that a page holds."""
     edges, (begin, end, parent) = histogram.domain.edges, _nested(histogram.domain.cells)
     answers = histogram.ranges(begin, end)
-    names = [
-        f"{low:,}" if low == high else f"{low:,} to {high:,}"
-        for low, high in zip(edges[begin].tolist(), (edges[end] - 1).tolist(), strict=True)
-    ]
+    names = [_values(*ends) for ends in zip(edges[begin].tolist(), (edges[end] - 1).tolist(), strict=True)]
     tree = Hierarchy(parent, tuple(names))
     narrowest = np.array(tree.leaves)  # their only bar is their own
     region = np.concatenate([parent[1:], narrowest])
@@ -149,7 +150,8 @@ def _explorer(histogram: UniversalHistogram) -> str:
         upper=(estimate + error).round(1),
         from_zero=False,
     )
-    return explorer_section(explored, "Lines are one standard error on either side.", "Every range")
+    note = "Lines are one standard error on either side. Ranges are divided evenly here, not as in the release's tree."
+    return explorer_section(explored, note, "Every range")
 
 
 def _nested(cells: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:

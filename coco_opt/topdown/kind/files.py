@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.errors import InputError, Place, SolverError
-from coco_opt.files.differences import FrameKind, as_frame
+from coco_opt.files.differences import FrameKind, as_frame, stored_frame
 from coco_opt.files.folder import ROWS_PER_GROUP, Coded, FileTable, read_columns, read_manifest
 from coco_opt.files.regions import region_columns, stored_regions
 from coco_opt.files.release_checks import positions
@@ -342,8 +342,13 @@ class TablesRelease:
         table[self.runs.cells[start:stop]] = self.runs.counts[start:stop]
         return table
 
-    def to_pandas(self) -> pd.DataFrame:
-        """Return a frame with the regions' columns, the attributes and persons, as in the folder."""
+    def to_pandas(self, table: str | None = None) -> pd.DataFrame:
+        """Return a frame with the regions' columns, the attributes and persons; or another table of the folder.
+
+        Raises InputError (unknown-table).
+        """
+        if table is not None:
+            return stored_frame(self.folder, table)
         import pandas as pd
 
         regions = self.runs.regions

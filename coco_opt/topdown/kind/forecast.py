@@ -79,13 +79,13 @@ def forecast_tables(plan: Plan, options: ForecastOptions, reporter: Reporter) ->
     notes = list(_notes(plan, predictions, method))
     public, runs = options.public, options.runs
     if public is None:
-        with reporter.stage("Rehearsing on simulated persons (a first run compiles)"):
+        with reporter.stage("Rehearsing on simulated persons"):
             seconds = estimation_seconds(detail.table_queries, method.topdown, lambda: choices_of(plan.config))
     else:
         if runs < 1:
             raise ProblemError("a rehearsal needs at least one run")
         simulated = read_simulated_data(plan, public)
-        with reporter.stage("Rehearsing on public records (a first run compiles)") as progress:
+        with reporter.stage("Rehearsing on public records") as progress:
             _rehearsed(plan, simulated, method, 0)
             rehearsals = []
             for run in range(runs):

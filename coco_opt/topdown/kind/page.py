@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from coco_opt.groups.estimating.posterior.convergence import Criterion
-from coco_opt.privacy.cost import cost_of
+from coco_opt.privacy.budget import with_decimal
+from coco_opt.privacy.cost import Cost, cost_of
 from coco_opt.releases.kind import Shown
 from coco_opt.report.explorer import MOST_ROWS, Explored, explorer_section
 from coco_opt.report.html import GAP_NOTE, counted, guarantee_note, reading_section, shown_levels, table, unit_note
@@ -85,7 +86,7 @@ def _summary(table_queries: TableQueries) -> str:
     attributes = " x ".join(f"{name} ({len(values)})" for name, values in schema.attributes.items())
     return (
         f"<p>Tables of persons by {escape(attributes)}: {schema.size:,} cells, for "
-        f"{tree.regions:,} regions on {counted(tree.levels, 'level')} below {escape(tree.names[0])}.</p>"
+        f"{counted(tree.regions, 'region')} on {counted(tree.levels, 'level')} below {escape(tree.names[0])}.</p>"
     )
 
 
@@ -106,7 +107,7 @@ def _method(shown: Shown) -> str:
             *([f"measurement {number}"] if measurement.also else []),
             measurement.measurement_plan.levels[level_query.level],
             level_query.words,
-            "none: declared public" if level_query.cost is None else str(level_query.cost),
+            "none: published as it is" if level_query.cost is None else _cost(level_query.cost),
             "-" if level_query.exact else str(level_query.distribution),
         )
         for number, each in enumerate(measurement.every, start=1)
@@ -117,6 +118,10 @@ def _method(shown: Shown) -> str:
     header = (*(["measured by"] if measurement.also else []), "level", "query", "cost", "noise")
     query_table = table(header, rows, numeric=len(header))
     return f"<h2>Queries and method</h2>\n{query_table}\n<p class='note'>{escape(how)}</p>"
+
+
+def _cost(cost: Cost) -> str:
+    return f"{cost.unit} = {with_decimal(cost.amount)}"
 
 
 def _constraints(shown: Shown) -> str:
@@ -143,7 +148,7 @@ def _earlier_releases(shown: Shown, earlier: Sequence[Mapping[str, Any]]) -> str
             release["release"],
             release["level_name"],
             _shared_answers(release),
-            str(cost_of(release["budget"])),
+            _cost(cost_of(release["budget"])),
             release["manifest"][:16],
         )
         for release in releases

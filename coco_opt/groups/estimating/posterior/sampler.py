@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_opt.activity import doing
+from coco_opt.activity import doing, may_end_early
 from coco_opt.errors import ProblemError, SolverError
 from coco_opt.groups.buckets import Buckets
 from coco_opt.groups.estimating.posterior.chains import (
@@ -346,6 +346,7 @@ class Sampler:
 
     def _report_progress(self, sweeps: int, *, last: bool = False) -> None:
         if self.progress is not None:
+            may_end_early()
             rounds = self.options.most_rounds * self.options.draws * self.options.thin
             most = max(self.burnt, self.options.burn_in) + rounds
             self.progress(most if last else sweeps, most)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.activity import may_end_early
 from coco_opt.errors import ProblemError
 from coco_opt.groups.estimating.posterior.diagnostics import effective_size, split_r_hat
 from coco_opt.topdown.estimating.posterior.chains import Layout, MoveOptions, TableChain
@@ -182,6 +183,7 @@ class _Run:
         list(pool.map(lambda chain: chain.advance(sweeps), self.chains))
         self.sweeps += sweeps
         if self.progress is not None:
+            may_end_early()
             self.progress(min(self.sweeps, self.most), self.most)
 
     def _judge(self) -> tuple[Floats, Floats, bool]:
