@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from coco_opt.cli.console import quoted, write
-from coco_opt.cli.matching import Candidate, Header, best_candidate, other_kinds
+from coco_opt.cli.matching import Candidate, Header, best_candidate, other_kinds, shares_no_column
 from coco_opt.cli.options import Version
 from coco_opt.errors import InputError, Place
 
@@ -41,6 +41,7 @@ _DATASET = "the ledger's name of these data: one budget for all that is measured
 _ALL = "all"  # of --values: every attribute
 _ROOT = "all"
 _MOST_VALUES = 100
+_UNLINKED = "shares no column with the other files: give a key the same name in the files that it links"
 
 
 def init(
@@ -98,6 +99,7 @@ def init(
     draft = chosen.draft(notes, levels)
     _write_new(out, _text_of(chosen, draft, [] if proposal is None else _level_lines(proposal), out))
     _say_taken(chosen, draft, proposal)
+    _say_unlinked(chosen, [*named.values(), *headers])
     _say_other(chosen, [] if kind else kinds, headers)
     _say_next(chosen, draft, out)
     return 0
@@ -112,12 +114,22 @@ def _say_taken(chosen: Candidate, draft: Draft, proposal: LevelProposal | None) 
         write(f"Taken as {name}: column {column!r} of {', '.join(chosen.with_column(column))}")
     if proposal is not None:
         write(f"Taken as levels, root first: {', '.join(map(repr, proposal.levels))}")
+        *above, last = proposal.levels
+        if above and last == chosen.columns.get("region_id", "region_id"):
+            write(f"The last level is the id {last!r}: some regions have the same names at all other levels")
         if not proposal.rooted:
             write(f"The levels have no root: {_ROOT!r} names it in the config, and you may choose another name")
         for name, reason in proposal.left_out.items():
             write(f"Left out of the levels: {name!r}, because {reason}")
     for line in draft.taken:
         write(line)
+
+
+def _say_unlinked(chosen: Candidate, headers: Sequence[Header]) -> None:
+    """Name the files that no column links to the others: those that are not used, or all while a table is missing."""
+    for header in {header.path.resolve(): header for header in headers}.values():
+        if shares_no_column(header, headers) and (chosen.missing or not chosen.uses(header)):
+            write(f"{header.path} {_UNLINKED}, if it belongs to them")
 
 
 def _say_other(chosen: Candidate, kinds: Sequence[AnyKind], headers: Sequence[Header]) -> None:
@@ -194,15 +206,17 @@ def _read_values(
 ) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
     """Return the values of columns with few, and why others have none; with ``strict`` these are an error."""
     from coco_opt.files.inputs import Input
-    from coco_opt.files.proposals import values_of
+    from coco_opt.files.proposals import looks_like_free_text, values_of
 
     found, many = {}, {}
     for name in names:
         values = values_of(Input(path), name, _MOST_VALUES)
-        if values:
+        free = not strict and values is not None and looks_like_free_text(values)
+        if values and not free:
             found[name] = values
             continue
-        many[name] = f"a column of more than {_MOST_VALUES} values" if values is None else "a column without values"
+        many[name] = "a column without values" if values is not None else f"a column of more than {_MOST_VALUES} values"
+        many[name] = "by its values a free text" if free else many[name]
         if strict:
             message = f"is {many[name]}: a closed list has few. For integers give --ranges"
             raise InputError("not-a-list", message, Place(path.name, None, name))
@@ -233,6 +247,8 @@ def _check_left(chosen: Candidate, kinds: Sequence[AnyKind], headers: Sequence[H
             continue
         keys = [key for key in (kind.file_key(header.columns) for kind in kinds) if key is not None]
         if not keys and strict:
+            if shares_no_column(header, headers):
+                raise InputError("no-header", _UNLINKED, Place(str(header.path)))
             expected = " | ".join(dict.fromkeys(note for kind in kinds for note in kind.draft({}).files.values()))
             raise InputError("no-header", f"has none of the headers {expected}", Place(str(header.path)))
         if keys:

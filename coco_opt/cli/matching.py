@@ -116,6 +116,12 @@ def other_kinds(chosen: Candidate, kinds: Sequence[AnyKind], headers: Sequence[H
     ]
 
 
+def shares_no_column(header: Header, headers: Sequence[Header]) -> bool:
+    """Return whether there are other files, and none of them has a column of this one."""
+    others = [other for other in headers if other.path.resolve() != header.path.resolve()]
+    return bool(others) and all(set(header.columns).isdisjoint(other.columns) for other in others)
+
+
 def _by_header(kind: AnyKind, headers: Sequence[Header], named: Mapping[str, Header]) -> Candidate:
     files, rivals = dict(named), {}
     taken = {header.path.resolve() for header in named.values()}

@@ -29,6 +29,9 @@ _MEASURES = re.compile(
     r"lat|latitude|lon|lng|longitude|flaeche|fläche|einwohner|haushalte|superficie|habitants)($|[_ .-])",
     re.IGNORECASE,
 )
+_SENTENCE_MARKS = ('"', "\n", "\r")
+_MOST_LENGTH = 40  # on average; names of categories are shorter
+_MANY_WORDS = 50  # different ones, at three or more a value
 
 Codes = NDArray[np.int64]
 
@@ -107,6 +110,20 @@ def values_of(source: Input, column: str, most: int) -> tuple[str, ...] | None:
         return None
     numeric = all(map(_INTEGER.fullmatch, values))
     return tuple(sorted(values, key=int) if numeric else sorted(values))
+
+
+def looks_like_free_text(values: Sequence[str]) -> bool:
+    """Return whether values are sentences: quotes or line breaks, great lengths, or many different words.
+
+    The names of categories may have several words, too, but they share them.
+    """
+    if any(mark in value for value in values for mark in _SENTENCE_MARKS):
+        return True
+    words = [value.split() for value in values]
+    number = sum(map(len, words))
+    distinct = len({word.lower() for each in words for word in each})
+    long = sum(map(len, values)) > _MOST_LENGTH * len(values)
+    return long or (number >= 3 * len(values) and distinct >= _MANY_WORDS)
 
 
 def _only(column: str) -> Columns:

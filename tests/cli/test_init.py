@@ -10,6 +10,7 @@ import pytest
 
 from coco_opt.config import Config, load_config
 from coco_opt.errors import ConfigError
+from coco_opt.files.proposals import looks_like_free_text
 from tests.cli.helpers import CANARY, ENTITIES, GROUPS, HIERARCHY, SIZES, VALUES, Runner
 
 PERSONS = "region_id,sex,age group\n" + "r1,f,0-17\nr2,m,18+\n" * 20
@@ -352,3 +353,46 @@ def test_records_by_name_are_linked_by_their_own_columns(coco: Runner) -> None:
     assert (data.hierarchy, data.columns) == (Path("areas.tsv"), {"region_id": "area"})
     assert (data.root, data.levels) == ("all", ("part", "area"))
     assert coco("check", CONFIG).code == 0
+
+
+@pytest.mark.parametrize(
+    ("values", "free"),
+    [
+        (["single", "never married", "married, or in a registered partnership"], False),
+        (["0 to 17 years", "18 to 64 years", "65 years or older"], False),
+        (["none", "said:\nno"], True),
+        (["none", 'asked for "quiet"'], True),
+        (["lives with an aunt, for as long as the school term lasts", "moved here to work in the harbour"], True),
+        ([f"a{k} b{k} c{k}" for k in range(20)], True),
+        (["s-Hertogenbosch", "Bergen op Zoom"], False),
+    ],
+)
+def test_free_texts_are_told_by_their_values(values: list[str], free: bool) -> None:
+    assert looks_like_free_text(values) == free
+
+
+def test_free_texts_are_copied_only_if_their_column_is_named(coco: Runner) -> None:
+    persons = "".join(f'r{k},f,"{CANARY}\n{k}"\n' for k in (1, 2))
+    write(areas=HIERARCHY, persons=f"region_id,sex,wish\n{persons}")
+    options = ("--data", "records=persons.csv", "--values")
+    ran = coco("init", *options, "all")
+    assert ran.code == 0
+    assert "'wish' (by its values a free text)" in ran.out
+    assert CANARY not in ran.out + CONFIG.read_text()
+    assert coco("init", *options, "wish", "--out", "named.toml").code == 0
+    assert CANARY in Path("named.toml").read_text()
+
+
+def test_a_file_whose_key_has_another_name_is_named(coco: Runner) -> None:
+    write_office()
+    areas = Path("areas.csv")
+    areas.write_text(areas.read_text().replace("area\t", "region\t", 1))
+    words = "areas.csv shares no column with the other files: give a key the same name in the files that it links"
+    assert words.replace("csv shares", "csv: shares") in coco("init", "persons.csv", "homes.csv", "areas.csv").err
+    assert words in coco("init", "--data", "hierarchy=areas.csv").out
+    assert words in coco("init", "--out", "folder.toml").out
+
+
+def test_an_id_that_becomes_a_level_is_said(coco: Runner) -> None:
+    write_office()
+    assert "The last level is the id 'area'" in coco("init").out
