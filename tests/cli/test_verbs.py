@@ -156,7 +156,9 @@ def test_demo(tmp_path: Path, coco: Runner, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.chdir(tmp_path)
     ran = coco("demo")
     assert (ran.code, ran.errors) == (0, [])
-    assert ran.out.startswith("NOT PRIVATE")
+    chosen, status, *_ = ran.out.splitlines()
+    assert chosen.startswith("Chosen after the look: ")
+    assert status.startswith("NOT PRIVATE")
     (folder,) = Path("releases").iterdir()
     assert folder.name.startswith("demo-")
     for words in ("bottom-up", "nation", "county", "14 of 14 checks hold", str(folder / "release" / "report.html")):
