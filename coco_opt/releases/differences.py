@@ -57,7 +57,7 @@ def differences(later: Any, earlier: Any, table: str | None = None, *, frame: Fr
         ``difference``, in groups, persons or entities. Where both releases state intervals of one coverage or standard
         errors: ``lower`` and ``upper`` ends of the difference, ``beyond_noise`` (the ends exclude 0) and
         ``standard_error``. With intervals ``converged`` is false if a region's chains have not in one of the releases.
-        Regions that one release lacks are left out: ``different_regions`` names them.
+        Regions that one release lacks are left out; ``coco-opt diff`` and the page name them.
 
     Raises
     ------
