@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 def check(config: ConfigFile, json: Json = False, version: Version = False) -> int:
     """Read and check all input, the private tables too, and try the solvers; draws no noise and pays nothing.
 
-    Exit 3 if the remaining budget of the dataset does not allow the measurement.
+    Refuses the data that measure would refuse. Exit 3 if the remaining budget of the dataset does not allow the
+    measurement.
     """
     from coco_opt.config import load_config
     from coco_opt.releases import check as check_release
