@@ -41,7 +41,7 @@ _BLOCKS = 1 << 12  # of outcomes, a standard deviation; fewer where it has fewer
 _PIECE = 1024  # sums of more products are taken by threads, which wait for each other
 _MOST_CHANGES = 4096
 _MOST_SHAPES = 64
-_MOST_POINTS = 1 << 18  # of a grid, about
+_MOST_POINTS = 1 << 16  # of a grid, about: sums of large budgets take their square
 _MOST_DEEP = 256
 
 
