@@ -14,18 +14,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from coco_opt.errors import ProblemError
 from coco_opt.forms import FloatArray, Formulation, LinearProgram, QuadraticProgram
-from coco_opt.problem import Problem, checked_vector, plain_answer
+from coco_opt.problem import checked_vector
+from coco_opt.problems.simplex_projection import OverSimplex
 
 
 @dataclass(frozen=True, eq=False, init=False)
-class SimplexLeastSquares(Problem[FloatArray, float]):
+class SimplexLeastSquares(OverSimplex):
     """Least squares with nonnegative coefficients of a fixed sum: ``SimplexLeastSquares(A, y, total)``.
 
     Minimise sum_i (A x - y)_i^2 subject to x >= 0 and sum_j x_j = total.
@@ -97,15 +98,6 @@ class SimplexLeastSquares(Problem[FloatArray, float]):
         """Return the number of coefficients n."""
         return int(self.A.shape[1])
 
-    @property
-    def scale(self) -> float:
-        """Return the total, at least 1."""
-        return max(1.0, self.total)
-
-    def accept(self, answer: Any) -> FloatArray:
-        """Return the answer as float64."""
-        return np.asarray(plain_answer(answer), dtype=np.float64)
-
     def objective(self, x: FloatArray) -> float:
         """Return the sum of squared residuals."""
         residual = self.A @ x - self.y
@@ -115,24 +107,6 @@ class SimplexLeastSquares(Problem[FloatArray, float]):
         """Return the gradient 2 A' (A x - y) of the objective, (n,)."""
         slope: FloatArray = 2.0 * (self.A.T @ (self.A @ x - self.y))
         return slope
-
-    def violation(self, x: FloatArray) -> float:
-        """Return the largest negative entry or the error of the sum."""
-        x = self.accept(x)
-        if x.shape != (self.variables,) or not np.isfinite(x).all():
-            return np.inf
-        error = abs(float(x.sum()) - self.total)
-        # A sum of n terms is exact up to rounding only: an error of that size is no violation.
-        rounding = 4.0 * np.finfo(np.float64).eps * float(np.abs(x).sum())
-        return max(0.0, -float(x.min()), 0.0 if error <= rounding else error)
-
-    def repair(self, x: FloatArray) -> FloatArray:
-        """Return the projection of x onto the feasible set; a wrong shape comes back unchanged."""
-        if x.shape != (self.variables,) or not np.isfinite(x).all():
-            return x
-        from coco_opt.kernels import simplex
-
-        return simplex.project(np.ascontiguousarray(x, dtype=np.float64), self.total)[0]
 
     def multipliers(self, x: FloatArray) -> float:
         """Return the largest admissible nu at x: the smallest entry of the gradient."""

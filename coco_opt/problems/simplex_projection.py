@@ -23,8 +23,44 @@ from coco_opt.forms import FloatArray, Formulation, LinearProgram, QuadraticProg
 from coco_opt.problem import Problem, checked_vector, plain_answer
 
 
+class OverSimplex(Problem[FloatArray, float]):
+    """A problem over the simplex: what is checked and repaired alike, whatever is minimised over it.
+
+    A subclass holds the ``total`` of its nonnegative unknowns.
+    """
+
+    total: float
+
+    @property
+    def scale(self) -> float:
+        """Return the total, at least 1."""
+        return max(1.0, self.total)
+
+    def accept(self, answer: Any) -> FloatArray:
+        """Return the answer as float64."""
+        return np.asarray(plain_answer(answer), dtype=np.float64)
+
+    def violation(self, x: FloatArray) -> float:
+        """Return the largest negative entry or the error of the sum."""
+        x = self.accept(x)
+        if x.shape != (self.variables,) or not np.isfinite(x).all():
+            return np.inf
+        error = abs(float(x.sum()) - self.total)
+        # A sum of n terms is exact up to rounding only: an error of that size is no violation.
+        rounding = 4.0 * np.finfo(np.float64).eps * float(np.abs(x).sum())
+        return max(0.0, -float(x.min()), 0.0 if error <= rounding else error)
+
+    def repair(self, x: FloatArray) -> FloatArray:
+        """Return the projection of x onto the feasible set; a wrong shape comes back unchanged."""
+        if x.shape != (self.variables,) or not np.isfinite(x).all():
+            return x
+        from coco_opt.kernels import simplex
+
+        return simplex.project(np.ascontiguousarray(x, dtype=np.float64), self.total)[0]
+
+
 @dataclass(frozen=True, eq=False, init=False)
-class SimplexProjection(Problem[FloatArray, float]):
+class SimplexProjection(OverSimplex):
     """Euclidean projection of y (n,) onto nonnegative vectors with a fixed total (groups).
 
     Parameters
@@ -82,37 +118,10 @@ class SimplexProjection(Problem[FloatArray, float]):
         """Return the number of cells n."""
         return self.y.size
 
-    @property
-    def scale(self) -> float:
-        """Return the total, at least 1."""
-        return max(1.0, self.total)
-
-    def accept(self, answer: Any) -> FloatArray:
-        """Return the answer as float64."""
-        return np.asarray(plain_answer(answer), dtype=np.float64)
-
     def objective(self, x: FloatArray) -> float:
         """Return the squared distance to y."""
         residual = x - self.y
         return float(np.einsum("i,i->", residual, residual))
-
-    def violation(self, x: FloatArray) -> float:
-        """Return the largest negative entry or the error of the sum."""
-        x = self.accept(x)
-        if x.shape != self.y.shape or not np.isfinite(x).all():
-            return np.inf
-        error = abs(float(x.sum()) - self.total)
-        # A sum of n terms is exact up to rounding only: an error of that size is no violation.
-        rounding = 4.0 * np.finfo(np.float64).eps * float(np.abs(x).sum())
-        return max(0.0, -float(x.min()), 0.0 if error <= rounding else error)
-
-    def repair(self, x: FloatArray) -> FloatArray:
-        """Return the projection of x onto the feasible set; a wrong shape comes back unchanged."""
-        if x.shape != self.y.shape or not np.isfinite(x).all():
-            return x
-        from coco_opt.kernels import simplex
-
-        return simplex.project(np.ascontiguousarray(x, dtype=np.float64), self.total)[0]
 
     def multipliers(self, x: FloatArray) -> float:
         """Rebuild nu from x: twice the mean shift of the positive entries."""
