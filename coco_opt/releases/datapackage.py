@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from coco_opt.files.differences import REGION
 from coco_opt.files.folder import as_json
 from coco_opt.files.regions import REGIONS
 
@@ -19,7 +20,6 @@ DATAPACKAGE = "datapackage.json"
 
 _TYPES = {"int32": "integer", "int64": "integer", "double": "number", "string": "string", "bool": "boolean"}
 _REGION = "region"
-_REPEATED = ("level", "level_name", "region_id")  # columns that follow from the region
 
 _COLUMNS = {
     "level": "level of the region in the hierarchy; 0 is the root",
@@ -122,7 +122,7 @@ def _field(name: str, kind: str) -> dict[str, str]:
 
 def _attributes(columns: list[str]) -> list[str]:
     """Return the columns of a table of persons that are attributes."""
-    return [column for column in columns if column not in (*_REPEATED, _REGION, "persons")]
+    return [column for column in columns if column not in (*REGION, "persons")]
 
 
 def _slug(name: str) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.errors import InputError, Place, SolverError
-from coco_opt.files.differences import FrameKind, as_frame, stored_frame
+from coco_opt.files.differences import REGION, FrameKind, as_frame, stored_frame
 from coco_opt.files.folder import ROWS_PER_GROUP, Coded, FileTable, read_columns, read_manifest
 from coco_opt.files.regions import region_columns, stored_regions
 from coco_opt.files.release_checks import positions
@@ -43,7 +43,6 @@ CONSTRAINTS = "constraints.parquet"
 ESTIMATES = "estimates.parquet"
 MICRODATA = "microdata.parquet"
 PERSONS = "persons"
-REGION = ("level", "level_name", "region", "region_id")
 ANSWER = (*REGION, "query", "answer")
 EXACT_COLUMNS = (*ANSWER, "lower", "upper")
 CONSTRAINT_COLUMNS = (*REGION, "fact", "constraint", "lower", "upper")

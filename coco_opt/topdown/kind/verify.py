@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from coco_opt.errors import CocoOptError, InputError
 from coco_opt.files.arrow_texts import as_arrow
+from coco_opt.files.differences import REGION
 from coco_opt.files.folder import read_columns, read_parts
 from coco_opt.files.release_checks import Check, Regions, coded, first_of, int64_column, is_safe, places, positions
 from coco_opt.histograms.arrays import Int64Array
@@ -29,7 +30,6 @@ from coco_opt.topdown.kind.files import (
     EXACT_COLUMNS,
     MICRODATA,
     PERSONS,
-    REGION,
     TABLES,
 )
 from coco_opt.topdown.kind.intervals import COLUMNS as INTERVAL_COLUMNS
