@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Literal, Protocol, cast
 
 from coco_experiments.outcome import Outcome, Reporter
@@ -27,18 +28,25 @@ class Run(Protocol):
 class Experiment:
     """One row of the experiment table; describes an experiment without importing it.
 
-    ``name`` is "folder/module" ("kuo2018/table3"), ``target`` is "module:function" (a ``Run``). ``kind`` says which
-    verb lists it: "paper" for reproduce, "bench" for bench. ``shows`` is what its figure shows, in a sentence, for the
-    gallery; "" where it draws none. One that is ``heavy``, in time or disk, runs only by a name that means no other.
+    ``name`` is "folder/module" ("kuo2018/table3"); the module's function ``run`` is a ``Run``. ``shows`` is what its
+    figure shows, in a sentence, for the gallery; "" where it draws none. One that is ``heavy``, in time or disk, runs
+    only by a name that means no other.
     """
 
     name: str
-    target: str
     summary: str
     paper: str = ""
-    kind: Kind = "paper"
     shows: str = ""
     heavy: bool = False
+
+    @property
+    def kind(self) -> Kind:
+        """Return which verb lists the experiment: "paper" for reproduce, "bench" for bench."""
+        return "bench" if self.name.startswith("bench/") else "paper"
+
+    def module(self) -> ModuleType:
+        """Import and return the experiment's module."""
+        return importlib.import_module(f"{__package__}.{self.name.replace('/', '.')}")
 
     def run(
         self,
@@ -58,10 +66,8 @@ class Experiment:
         from coco_experiments.console import ConsoleReporter
         from coco_experiments.page import write_page
 
-        module, _, attribute = self.target.partition(":")
-        function = cast("Run", getattr(importlib.import_module(module), attribute))
         shown = reporter or ConsoleReporter()
-        outcome = function(small=small, out=out, reporter=shown, data=data)
+        outcome = cast("Run", self.module().run)(small=small, out=out, reporter=shown, data=data)
         for statement in outcome.statements:
             shown.note(statement.line)
         write_page(out, self, outcome, small=small)

@@ -18,7 +18,6 @@ TOPDOWN = "Kifer 2019 slides; Abowd et al. 2022"
 EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment(
         name="kuo2018/table3",
-        target="coco_experiments.kuo2018.table3:run",
         summary="one region: error of the naive, rank and cumulative estimators on four data sets",
         paper=f"{KUO2018}; poster, Table 3",
         shows="Error of the cumulative (Hc), rank (Hg) and naive estimates of one region, measured next to the "
@@ -26,7 +25,6 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     ),
     Experiment(
         name="kuo2018/table4",
-        target="coco_experiments.kuo2018.table4:run",
         summary="three levels: bottom-up against top-down matching, independent noise and one seed for all",
         paper=f"{KUO2018}; poster, Table 4",
         shows="Three levels by bottom-up and by matching, with independent noise and with one seed for all levels, "
@@ -34,21 +32,18 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     ),
     Experiment(
         name="kuo2018/figure1",
-        target="coco_experiments.kuo2018.figure1:run",
         summary="where in the sizes the errors of the rank and cumulative estimates lie",
         paper=f"{KUO2018}; Figure 1",
         shows="Where the error lies: rank estimates err at small sizes, cumulative ones at large sizes.",
     ),
     Experiment(
         name="kuo2018/figure4",
-        target="coco_experiments.kuo2018.figure4:run",
         summary="merging by variance against plain averages, two levels",
         paper=f"{KUO2018}; Figure 4",
         shows="Merging parent and children by their variances (full) against plain averages (hollow), two levels.",
     ),
     Experiment(
         name="kuo2018/figure5",
-        target="coco_experiments.kuo2018.figure5:run",
         summary="every combination of estimators on two levels compared with the omniscient line",
         paper=f"{KUO2018}; Figure 5",
         shows="Every combination of rank and cumulative estimates at two levels, next to the omniscient line of the "
@@ -56,14 +51,12 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     ),
     Experiment(
         name="kuo2018/figure6",
-        target="coco_experiments.kuo2018.figure6:run",
         summary="three levels without and with consistency",
         paper=f"{KUO2018}; Figure 6",
         shows="Three levels without and with consistency, by epsilon, next to the omniscient line of the paper.",
     ),
     Experiment(
         name="kuo2018/naive",
-        target="coco_experiments.kuo2018.naive:run",
         summary="the naive estimate clipped and as stated, next to the published errors",
         paper=f"{KUO2018}; section 6.2.1",
         shows="The naive estimate as the paper states its problem, and clipped at zero without the sum, next to the "
@@ -71,21 +64,18 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     ),
     Experiment(
         name="kuo2018/datasets",
-        target="coco_experiments.kuo2018.datasets:run",
         summary="every method on every data set, level and epsilon, and the best",
         paper=f"{KUO2018}; section 6.2, beyond it",
         shows="The methods on every data set and level, by epsilon: no consistency, matching, joint, bottom-up.",
     ),
     Experiment(
         name="kuo2018/selection",
-        target="coco_experiments.kuo2018.selection:run",
         summary="choosing a method by its noisy error: what is chosen and its price",
         paper=f"{KUO2018}; section 6.2, Algorithm selection",
         shows="What choosing a method by its noisy error costs, next to the methods it chooses from.",
     ),
     Experiment(
         name="kuo2018/mean_consistency",
-        target="coco_experiments.kuo2018.mean_consistency:run",
         summary="mean-consistency shown failing: negative, fractional, wrong totals",
         paper=f"{KUO2018}; section 5",
         shows="Mean-consistency of noisy histograms is two orders worse than matching; of whole estimates it is "
@@ -93,28 +83,24 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     ),
     Experiment(
         name="kuo2018/variances",
-        target="coco_experiments.kuo2018.variances:run",
         summary="Algorithm 1 with the paper's variances, those of a parametric bootstrap, and the true errors",
         paper=f"{KUO2018}; section 5.1, beyond it",
         shows="Algorithm 1 with the paper's variances, those of a bootstrap, the true errors, and plain averages.",
     ),
     Experiment(
         name="kuo2018/joint",
-        target="coco_experiments.kuo2018.joint:run",
         summary="joint estimation of all regions against Algorithm 1 and bottom-up",
         paper=f"{KUO2018}; beyond it",
         shows="All regions in one convex program against matching and bottom-up, by level.",
     ),
     Experiment(
         name="kuo2018/private_counts",
-        target="coco_experiments.kuo2018.private_counts:run",
         summary="private numbers of groups compared with public ones, by the share of the budget that measures them",
         paper=f"{KUO2018}; footnote 4",
         shows="What confidential numbers of groups cost, by the share of the budget that measures them.",
     ),
     Experiment(
         name="kuo2018/l1_l2",
-        target="coco_experiments.kuo2018.l1_l2:run",
         summary="absolute values against squares on the same noise: error, time, objective, whole values",
         paper=f"{KUO2018}; beyond it",
         shows="Error of squares over that of absolute values on the same noise: below one squares win, which they "
@@ -122,19 +108,16 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     ),
     Experiment(
         name="beyond/loss_distributions",
-        target="coco_experiments.beyond.loss_distributions:run",
         summary="noise saved at equal (epsilon, delta) by composing privacy loss distributions",
         paper=BEYOND,
     ),
     Experiment(
         name="beyond/auto",
-        target="coco_experiments.beyond.auto:run",
         summary="what is chosen automatically against plans chosen manually and the usual methods",
         paper=BEYOND,
     ),
     Experiment(
         name="beyond/which_method",
-        target="coco_experiments.beyond.which_method:run",
         summary="which method errs least, from sparse to dense regions, shallow to deep, at two epsilons",
         paper=BEYOND,
         shows="Error of each method over that of Algorithm 1, in the geometric mean over levels, by groups a leaf, on "
@@ -142,90 +125,76 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     ),
     Experiment(
         name="beyond/ablation",
-        target="coco_experiments.beyond.ablation:run",
         summary="better queries alone, the learned prior alone, both and neither",
         paper=BEYOND,
         shows="What buckets and the learned prior take off the error of each level, alone and together.",
     ),
     Experiment(
         name="beyond/budgets",
-        target="coco_experiments.beyond.budgets:run",
         summary="the posterior, joint estimation, Algorithm 1 and bottom-up by total epsilon",
         paper=BEYOND,
         shows="Error over that of Algorithm 1 at the same total epsilon, level by level.",
     ),
     Experiment(
         name="beyond/frontier",
-        target="coco_experiments.beyond.frontier:run",
         summary="error at the root against error at the leaves by the split of one budget",
         paper=BEYOND,
         shows="What the split of one budget trades: error at the root against error at the leaves, a mark a split.",
     ),
     Experiment(
         name="beyond/west_coast",
-        target="coco_experiments.beyond.west_coast:run",
         summary="the posterior against all methods on simulated housing and race on the West Coast",
         paper=BEYOND,
         shows="Housing simulated from the 2010 census, race by blocks simulated; three levels, every method.",
     ),
     Experiment(
         name="beyond/convex_relative",
-        target="coco_experiments.beyond.convex_relative:run",
         summary="a relative-entropy program with a dual certificate compared with the posterior and joint estimation",
         paper=BEYOND,
     ),
     Experiment(
         name="beyond/adaptive",
-        target="coco_experiments.beyond.adaptive:run",
         summary="buckets chosen by the root's noisy answer, not a release, against fixed growth",
         paper=BEYOND,
         shows="Buckets of the lower levels chosen by the root's noisy answer, which no release may do, and fixed ones.",
     ),
     Experiment(
         name="beyond/posterior",
-        target="coco_experiments.beyond.posterior:run",
         summary="buckets and the posterior against joint estimation, Algorithm 1 and bottom-up; the planner's buckets",
         paper=BEYOND,
     ),
     Experiment(
         name="beyond/coverage",
-        target="coco_experiments.beyond.coverage:run",
         summary="how often the posterior's intervals hold the true counts, by level and class of sizes, twenty seeds",
         paper=BEYOND,
     ),
     Experiment(
         name="beyond/wrong_priors",
-        target="coco_experiments.beyond.wrong_priors:run",
         summary="the posterior against joint estimation where a smooth prior is wrong",
         paper=BEYOND,
     ),
     Experiment(
         name="peers/isotonic",
-        target="coco_experiments.peers.isotonic:run",
         summary="isotonic regression by coco-opt, SciPy, scikit-learn, HiGHS and Clarabel",
         paper=PEERS,
     ),
     Experiment(
         name="peers/ranges",
-        target="coco_experiments.peers.ranges:run",
         summary="ordered histograms by coco-opt and by OpenDP's consistent tree: all ranges, all prefixes",
         paper=PEERS,
     ),
     Experiment(
         name="peers/marginals",
-        target="coco_experiments.peers.marginals:run",
         summary="tables of persons from noisy marginals by coco-opt, private-PGM and CVXPY",
         paper=PEERS,
     ),
     Experiment(
         name="peers/reconciliation",
-        target="coco_experiments.peers.reconciliation:run",
         summary="forecasts of a hierarchy made to add up by coco-opt, hierarchicalforecast and Clarabel",
         paper=PEERS,
     ),
     Experiment(
         name="flaxman2019/figure1",
-        target="coco_experiments.flaxman2019.figure1:run",
         summary="residuals and empirical privacy loss of three counting mechanisms, his curves next to ours",
         paper=f"{FLAXMAN2019}; Figure 1",
         shows="Errors of three mechanisms and the privacy loss read off them: the whole budget of GDPC, half of "
@@ -233,35 +202,30 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     ),
     Experiment(
         name="flaxman2019/plateaus",
-        target="coco_experiments.flaxman2019.plateaus:run",
         summary="what of Figure 1 does not depend on the seed, over 15 databases",
         paper=f"{FLAXMAN2019}; Figure 1",
         shows="What of Flaxman's Figure 1 does not depend on the seed, over 15 databases.",
     ),
     Experiment(
         name="flaxman2019/direct",
-        target="coco_experiments.flaxman2019.direct:run",
         summary="the direct estimate: 500 runs on each of two neighbours",
         paper=f"{FLAXMAN2019}; section 2.3",
         shows="Log-ratios of frequencies on two neighbouring databases: 500 runs a side tell little.",
     ),
     Experiment(
         name="flaxman2019/sweep",
-        target="coco_experiments.flaxman2019.sweep:run",
         summary="the less-obvious estimate over N, J, mu, epsilon, bandwidth and percentile",
         paper=f"{FLAXMAN2019}; section 2.3",
         shows="The estimate as one factor moves: its plateau is steady, its maximum follows the tails.",
     ),
     Experiment(
         name="flaxman2019/releases",
-        target="coco_experiments.flaxman2019.releases:run",
         summary="the privacy lost by whole releases of Taxi: Algorithm 1 and bottom-up",
         paper=f"{FLAXMAN2019}; section 4, asked for there",
         shows="The privacy lost by whole releases of groups, by level, with the budget claimed.",
     ),
     Experiment(
         name="flaxman2019/bounds",
-        target="coco_experiments.flaxman2019.bounds:run",
         summary="sound lower bounds for each mechanism and estimator, and planted faults they catch",
         paper=f"{FLAXMAN2019}; section 4, beyond it",
         shows="Sound lower bounds next to the budgets claimed; the last rows are planted faults, caught above the "
@@ -269,14 +233,12 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     ),
     Experiment(
         name="hay2010/figure3",
-        target="coco_experiments.hay2010.figure3:run",
         summary="isotonic regression of one noisy sequence, drawn",
         paper=f"{HAY2010}; Figure 3, Example 5",
         shows="One noisy sequence and its isotonic regression: the runs of equal counts come back.",
     ),
     Experiment(
         name="hay2010/figure5",
-        target="coco_experiments.hay2010.figure5:run",
         summary="unattributed histograms: error of S~, S~r and S-bar on simulated data and degree sequences",
         paper=f"{HAY2010}; Figure 5, Theorem 2",
         shows="Unattributed histograms by epsilon: S-bar is below the noisy and the sorted answers by orders of "
@@ -284,7 +246,6 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     ),
     Experiment(
         name="hay2010/figure6",
-        target="coco_experiments.hay2010.figure6:run",
         summary="universal histograms: error of range queries by L~, H~ and H-bar",
         paper=f"{HAY2010}; Figure 6, Theorem 4 (iii)",
         shows="Universal histograms by the size of a range: unit counts win on short ranges, the consistent tree on "
@@ -292,14 +253,12 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     ),
     Experiment(
         name="hay2010/figure7",
-        target="coco_experiments.hay2010.figure7:run",
         summary="where in an unattributed histogram the error lies",
         paper=f"{HAY2010}; Figure 7, Appendix C",
         shows="Where the error lies: at the ends of runs of equal counts; in their middle it vanishes.",
     ),
     Experiment(
         name="hay2010/theorem4",
-        target="coco_experiments.hay2010.theorem4:run",
         summary="exact variances of H-bar and H~ over every range; the range that gains most",
         paper=f"{HAY2010}; Theorem 4",
         shows="How much consistency gains on the range that gains most, exactly computed, above the theorem's bound "
@@ -307,259 +266,192 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     ),
     Experiment(
         name="hay2010/usefulness",
-        target="coco_experiments.hay2010.usefulness:run",
         summary="the largest error over all ranges against the usefulness bound",
         paper=f"{HAY2010}; Appendix E",
         shows="The largest error over all ranges stays below the bound of the usefulness theorem.",
     ),
     Experiment(
         name="topdown/hawaii",
-        target="coco_experiments.topdown.hawaii:run",
         summary="blocks of Hawaii on five levels: full, classic, bottom-up and linear estimates at equal budget",
         paper=TOPDOWN,
     ),
     Experiment(
         name="topdown/large",
-        target="coco_experiments.topdown.large:run",
         summary="simulated tables of 2,016 cells over Hawaii's blocks: seconds and errors by level",
         paper=TOPDOWN,
     ),
     Experiment(
         name="topdown/backends",
-        target="coco_experiments.topdown.backends:run",
         summary="every backend on the same splits: objective, certified gap, seconds",
         paper=TOPDOWN,
     ),
     Experiment(
         name="kifer2019/dorm",
-        target="coco_experiments.kifer2019.dorm:run",
         summary="the college town's implied constraints by elimination, flows and lifting, published next to ours",
         paper=f"{KIFER2019}; Invariants, An Example",
     ),
     Experiment(
         name="kifer2019/implied",
-        target="coco_experiments.kifer2019.implied:run",
         summary="implied constraints by every method against enumeration on 500 random small instances",
         paper=f"{KIFER2019}; Implied constraints",
     ),
     Experiment(
         name="kifer2019/facilities",
-        target="coco_experiments.kifer2019.facilities:run",
         summary="3 to 28 facility types by 10 to 1,000 blocks: bounds, cuts and the minimal schema",
         paper=f"{KIFER2019}; TopDown with invariants, Example",
     ),
     Experiment(
-        name="kifer2019/facts",
-        target="coco_experiments.kifer2019.constraints:run",
+        name="kifer2019/constraints",
         summary="5,000 sets of constraints with known answers: released, or refused before payment",
         paper=f"{KIFER2019}; Implied constraints",
     ),
     Experiment(
         name="kifer2019/census",
-        target="coco_experiments.kifer2019.census:run",
         summary="48 census-like sets of constraints of 7 to 28 types by 100 to 1,000 blocks: all released, no failsafe",
         paper=f"{KIFER2019}; Invariants, Failsafe",
     ),
     Experiment(
         name="kifer2019/constraint_times",
-        target="coco_experiments.kifer2019.constraint_times:run",
         summary="172 sets of constraints, 7 to 2,100 cells: no estimation takes twice the time stated before it",
         paper=f"{KIFER2019}; beyond it",
     ),
     Experiment(
         name="kifer2019/households",
-        target="coco_experiments.kifer2019.households:run",
         summary="householders >= spouses + partners in 300 blocks, declared and not",
         paper=f"{KIFER2019}; Invariants",
     ),
     Experiment(
         name="kifer2019/rounding",
-        target="coco_experiments.kifer2019.rounding:run",
         summary="totals of five identical children and of Hawaii's counties next to the linear estimate's",
         paper=f"{KIFER2019}; beyond it",
     ),
     Experiment(
         name="kifer2019/zcdp",
-        target="coco_experiments.kifer2019.zcdp:run",
         summary="variances of Laplace and Gaussian noise at six levels, published next to ours",
         paper=f"{KIFER2019}; zCDP/RDP vs. Pure DP",
     ),
     Experiment(
         name="kifer2019/noise",
-        target="coco_experiments.kifer2019.noise:run",
         summary="Laplace against Gaussian through the whole pipeline, with and without invariants",
         paper=f"{KIFER2019}; zCDP/RDP, asked for there",
     ),
     Experiment(
         name="kifer2019/integrality",
-        target="coco_experiments.kifer2019.integrality:run",
         summary="rounding with totally unimodular rows and without: whole vertices, distance, time",
         paper=f"{KIFER2019}; TopDown with invariants",
     ),
     Experiment(
         name="kifer2019/redistricting",
-        target="coco_experiments.kifer2019.redistricting:run",
         summary="an acceptance test like the 2020 redistricting data on Hawaii, from files to a verified release",
         paper=f"{KIFER2019}; Abowd et al. 2022",
     ),
     Experiment(
         name="kifer2019/stages",
-        target="coco_experiments.kifer2019.stages:run",
         summary="two and three stages that agree exactly against one: error and bias at equal budget, on Hawaii",
         paper=f"{KIFER2019}; Incremental Schema Extension",
     ),
     Experiment(
         name="bench/isotonic_l2",
-        target="coco_experiments.bench.isotonic_l2:run",
         summary="isotonic regression in squares against SciPy and scikit-learn",
-        kind="bench",
     ),
     Experiment(
         name="bench/isotonic_l1",
-        target="coco_experiments.bench.isotonic_l1:run",
         summary="isotonic regression in absolute values against a compiled heap and HiGHS",
-        kind="bench",
     ),
     Experiment(
         name="bench/plan",
-        target="coco_experiments.bench.plan:run",
         summary="what plans take, and what they predict compared with releases, in the cores' seconds and in memory",
-        kind="bench",
     ),
     Experiment(
         name="bench/tree",
-        target="coco_experiments.bench.tree:run",
         summary="least squares on trees against OpenDP's consistent tree and Clarabel",
-        kind="bench",
     ),
     Experiment(
         name="bench/split",
-        target="coco_experiments.bench.split:run",
         summary="top-down splits, with certificate, against PIQP and Clarabel; thousands of tiny ones",
-        kind="bench",
     ),
     Experiment(
         name="bench/table_rounding",
-        target="coco_experiments.bench.table_rounding:run",
         summary="integer tables next to fractional ones, with certificate, against HiGHS; thousands of tiny ones",
-        kind="bench",
     ),
     Experiment(
         name="bench/joint",
-        target="coco_experiments.bench.joint:run",
         summary="joint estimation on Taxi and Hawaii's blocks, against HiGHS and PIQP on small cases",
-        kind="bench",
     ),
     Experiment(
         name="bench/posterior",
-        target="coco_experiments.bench.posterior:run",
         summary="the posterior with integer tables and intervals on Taxi and Hawaii's blocks",
-        kind="bench",
     ),
     Experiment(
         name="bench/matching",
-        target="coco_experiments.bench.matching:run",
         summary="matching and merging on 3,025 regions, and as runs double",
-        kind="bench",
     ),
     Experiment(
         name="bench/topdown",
-        target="coco_experiments.bench.topdown:run",
         summary="tables of five levels: Hawaii with 7 and 2,016 cells, and twice the blocks",
-        kind="bench",
     ),
     Experiment(
         name="bench/tables",
-        target="coco_experiments.bench.tables:run",
         summary="a simulated state of 20,000 blocks x 210 cells by the command line, by stage: cost of one more block",
-        kind="bench",
     ),
     Experiment(
         name="bench/pieces",
-        target="coco_experiments.bench.pieces:run",
         summary="what a simulated block of 224 or 2,016 cells takes sealed, and what processes hand on to estimate it",
-        kind="bench",
     ),
     Experiment(
         name="bench/tables_large",
-        target="coco_experiments.bench.tables_large:run",
         summary="the same of 300,000 blocks: minutes and 3 GB of memory, so by its whole name only",
-        kind="bench",
         heavy=True,
     ),
     Experiment(
-        name="bench/facts",
-        target="coco_experiments.bench.constraints:run",
+        name="bench/constraints",
         summary="Hawaii's blocks x 224 cells with totals and facilities, 28 types x 1,000 blocks, proofs",
-        kind="bench",
     ),
     Experiment(
         name="bench/ingestion",
-        target="coco_experiments.bench.ingestion:run",
         summary="20 million entities from Parquet with all checks, integer ids and texts, against DuckDB's group-by",
-        kind="bench",
     ),
     Experiment(
         name="bench/ingestion_large",
-        target="coco_experiments.bench.ingestion_large:run",
         summary="the same of 100 million entities: ten minutes and 15 GB of disk, so by its whole name only",
-        kind="bench",
         heavy=True,
     ),
     Experiment(
         name="bench/rank",
-        target="coco_experiments.bench.rank:run",
         summary="ranks of 240.9 million groups streamed, and their exact shortcut with its chi-square",
-        kind="bench",
     ),
     Experiment(
         name="bench/executors",
-        target="coco_experiments.bench.executors:run",
         summary="estimation by threads, processes and Dask against one thread: a simulated nation, Hawaii's tables",
-        kind="bench",
     ),
     Experiment(
         name="bench/scaling",
-        target="coco_experiments.bench.scaling:run",
         summary="seconds of every solver by size, up to a million unknowns, drawn on the page",
-        kind="bench",
     ),
     Experiment(
         name="bench/noisy_measurements",
-        target="coco_experiments.bench.noisy_measurements:run",
         summary="A million rows of published noisy measurements read with all checks, compared with bare pyarrow",
-        kind="bench",
     ),
     Experiment(
         name="bench/nation",
-        target="coco_experiments.bench.nation:run",
         summary="a private release of 3,109 counties, K = 100,000: seconds, memory, the sealed file",
-        kind="bench",
     ),
     Experiment(
         name="bench/joint_nation",
-        target="coco_experiments.bench.joint_nation:run",
         summary="joint estimation of 3,161 regions, K = 10,000: many minutes and GB, so by its whole name only",
-        kind="bench",
         heavy=True,
     ),
     Experiment(
         name="bench/nation_posterior",
-        target="coco_experiments.bench.nation_posterior:run",
         summary="the posterior of 3,161 regions, K = 10,000: many minutes, so by its whole name only",
-        kind="bench",
         heavy=True,
     ),
     Experiment(
         name="bench/first_call",
-        target="coco_experiments.bench.first_call:run",
         summary="the demo on an empty cache of kernels, and once they are there",
-        kind="bench",
     ),
     Experiment(
         name="bench/release",
-        target="coco_experiments.bench.release:run",
         summary="Taxi on three levels from file to consistent histograms; the import of coco_opt",
-        kind="bench",
     ),
 )

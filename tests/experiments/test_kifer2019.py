@@ -176,6 +176,8 @@ def test_facts_of_every_class_end_as_they_must(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_hundreds_of_facts_end_as_they_must(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(constraints, "INSTANCES", 300)  # of the 5,000 that coco-opt reproduce kifer2019/facts tries
+    monkeypatch.setattr(
+        constraints, "INSTANCES", 300
+    )  # of the 5,000 that coco-opt reproduce kifer2019/constraints tries
     outcome = constraints.run(small=False, out=tmp_path, reporter=Recorder())
     assert outcome.ok, outcome.failures

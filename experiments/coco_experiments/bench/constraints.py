@@ -40,7 +40,7 @@ from coco_opt.topdown.estimating.estimate import TablesResult
 from coco_opt.topdown.feasibility.proof import Proof, prove
 from coco_opt.topdown.feasibility.system import ConstraintSystem
 
-NAME = "bench/facts"
+NAME = "bench/constraints"
 HAWAII = "census2010_blocks/hi_2010_block.csv.gz"
 QUERIES = {"detail": "1/2", "hispanic * race": "1/6", "voting_age": "1/6", "residence": "1/6"}
 RELEASE, ESTIMATE, PROOF = "measure, fit, split and round", "fit, split and round", "prove or refuse"

@@ -39,7 +39,7 @@ from coco_opt.topdown.measuring.feasibility_check import proved
 from coco_opt.topdown.noisy_measurements import TableMeasurements
 
 Ints = np.ndarray
-NAME = "kifer2019/facts"
+NAME = "kifer2019/constraints"
 INSTANCES, SMALL = 5_000, 20
 COLUMNS = ("class", "instances", "released", "refused", "undecided", "wrong", "failsafes", "seconds")
 
