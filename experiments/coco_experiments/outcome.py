@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal, Protocol
@@ -142,3 +142,24 @@ def write_json(path: Path, tables: Iterable[Table]) -> Path:
     ]
     path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     return path
+
+
+def publish(
+    name: str,
+    tables: Mapping[str, Table],
+    out: Path,
+    reporter: Reporter,
+    *,
+    files: Iterable[Path] = (),
+    failures: Iterable[str] = (),
+    statements: Iterable[Statement] = (),
+) -> Outcome:
+    """Show tables, write each under the experiment's name and its own ending, and return what the experiment leaves.
+
+    ``files`` are the figures and whatever else was written.
+    """
+    written = []
+    for ending, table in tables.items():
+        reporter.table(table)
+        written.append(write_csv(out / f"{name}{ending}.csv", table))
+    return Outcome(tuple(tables.values()), (*written, *files), tuple(failures), tuple(statements))

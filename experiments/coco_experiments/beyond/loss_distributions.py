@@ -11,7 +11,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from coco_experiments.kifer2019.redistricting import LEVEL_SHARES, SHARES
-from coco_experiments.outcome import Cell, Outcome, Reporter, Table, write_csv
+from coco_experiments.outcome import Cell, Outcome, Reporter, Table, publish
 from coco_opt.privacy.accounting import rho_of_epsilon_delta
 from coco_opt.privacy.composition import bought
 from coco_opt.privacy.cost import Rho, Sensitivity
@@ -55,11 +55,10 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
     )
     pairs = PAIRS[2:3] if small else PAIRS
     table = Table("rho that epsilon and delta buy: by zCDP, by loss distributions", COLUMNS, tuple(rows(pairs)), notes)
-    reporter.table(table)
     failures = [
         f"{row['allocation']}, epsilon {row['epsilon']}, delta {row['delta']}: saved {row['variance saved']}"
         for row in table.records()
         if not (float(str(row["variance saved"])) > 0 and 0.98 < float(str(row["delta reached"])) <= 1)
     ]
     reporter.progress(NAME, 1, 1)
-    return Outcome((table,), (write_csv(out / f"{NAME}.csv", table),), tuple(failures))
+    return publish(NAME, {"": table}, out, reporter, failures=failures)

@@ -21,7 +21,7 @@ from coco_experiments.kuo2018.cases import Case, hawaii_case, small_cases, taxi_
 from coco_experiments.kuo2018.draws import Levels, errors_by_level
 from coco_experiments.kuo2018.joint import TAXI_MAX_SIZE
 from coco_experiments.kuo2018.sweep import BARS, SEEDED, means_of
-from coco_experiments.outcome import Cell, Outcome, Reporter, Table, write_csv
+from coco_experiments.outcome import Cell, Outcome, Reporter, Table, publish
 from coco_experiments.plots import Panel
 from coco_experiments.statistics import Mean
 from coco_opt.choices import SolverChoices
@@ -240,9 +240,5 @@ def finish(
     reporter: Reporter,
 ) -> Outcome:
     """Show and write tables, each under the experiment's name and its own ending; every table must add up."""
-    files = []
-    for ending, table in tables.items():
-        reporter.table(table)
-        files.append(write_csv(out / f"{name}{ending}.csv", table))
-    failures = tuple(line for result in results for line in result.failures)
-    return Outcome(tuple(tables.values()), (*files, *figures), failures)
+    failures = [line for result in results for line in result.failures]
+    return publish(name, tables, out, reporter, files=figures, failures=failures)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_experiments.kuo2018.sweep import SEEDED, means_of
-from coco_experiments.outcome import Cell, Outcome, Reporter, Table, write_csv
+from coco_experiments.outcome import Cell, Outcome, Reporter, Table, publish
 from coco_opt.choices import SolverChoices
 from coco_opt.groups import measure_hierarchy
 from coco_opt.groups.estimating.estimate import estimate_groups
@@ -125,5 +125,4 @@ def cases(*, small: bool) -> list[PriorCase]:
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
     """Measure, print and write ``beyond/wrong_priors`` as CSV; small: one seed of one case. ``data`` are not read."""
     table = wrong_prior_table(cases(small=small), SEEDS[:1] if small else SEEDS, reporter)
-    reporter.table(table)
-    return Outcome((table,), (write_csv(out / f"{NAME}.csv", table),))
+    return publish(NAME, {"": table}, out, reporter)

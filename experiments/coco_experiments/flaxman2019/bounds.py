@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from coco_experiments.flaxman2019 import histograms
 from coco_experiments.flaxman2019.subjects import audited_groups, groups_pair, words_of
-from coco_experiments.outcome import Outcome, Reporter, Table, write_csv
+from coco_experiments.outcome import Outcome, Reporter, Table, publish
 from coco_experiments.plots import Panel, comparison
 from coco_opt.audit.bounds import LowerBound, lower_bound
 from coco_opt.audit.counting import MECHANISMS, MechanismName, UniformTree, mechanism, noise
@@ -242,16 +242,10 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
     """Measure, print and write ``flaxman2019/bounds`` as CSV (two), PNG and PDF; needs no data."""
     sizes = (SMALL_SCALAR, SMALL_VECTOR, SMALL_FINE) if small else (SCALAR, VECTOR, FINE)
     rows, of_histograms = measure(*sizes, reporter), histogram_rows(sizes[1], reporter)
-    tables = table_of(rows), table_of(of_histograms, HISTOGRAMS)
-    for table in tables:
-        reporter.table(table)
+    tables = {"": table_of(rows), "_histograms": table_of(of_histograms, HISTOGRAMS)}
     panels = {"counts and groups": panel_of(rows), "histograms": panel_of(of_histograms)}
-    files = [
-        write_csv(out / f"{NAME}.csv", tables[0]),
-        write_csv(out / f"{NAME}_histograms.csv", tables[1]),
-        *comparison(out / NAME, panels, "epsilon"),
-    ]
-    return Outcome(tables, tuple(files), failures_in([*rows, *of_histograms]))
+    files, failures = comparison(out / NAME, panels, "epsilon"), failures_in([*rows, *of_histograms])
+    return publish(NAME, tables, out, reporter, files=files, failures=failures)
 
 
 def panel_of(rows: Sequence[Row]) -> Panel:

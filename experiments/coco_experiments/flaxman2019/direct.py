@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from coco_experiments.flaxman2019.setting import EPSILONS, MOVED, NOT_PRIVATE, PAPERS, SMALL, Database
 from coco_experiments.looks import looks
-from coco_experiments.outcome import Outcome, Reporter, Table, write_csv
+from coco_experiments.outcome import Outcome, Reporter, Table, publish
 from coco_opt.audit.bounds import LowerBound, lower_bound
 from coco_opt.audit.counting import MECHANISMS, MechanismName, mechanism, population
 from coco_opt.audit.direct import DirectEstimate, direct_estimate
@@ -93,8 +93,7 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
             NOT_PRIVATE,
         ),
     )
-    reporter.table(table)
-    return Outcome((table,), (write_csv(out / f"{NAME}.csv", table), *_draw(out / NAME, estimates)))
+    return publish(NAME, {"": table}, out, reporter, files=_draw(out / NAME, estimates))
 
 
 @styled()

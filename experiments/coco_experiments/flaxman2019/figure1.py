@@ -28,7 +28,7 @@ from coco_experiments.flaxman2019.setting import (
     residuals,
 )
 from coco_experiments.looks import looks
-from coco_experiments.outcome import Outcome, Reporter, Statement, Table, write_csv
+from coco_experiments.outcome import Outcome, Reporter, Statement, Table, publish, write_csv
 from coco_opt.audit.counting import MECHANISMS, MechanismName, SamplerName
 from coco_opt.audit.privacy_loss import CAVEAT, PrivacyLoss, empirical_privacy_loss
 from coco_opt.report.style import PAGE, fitted_legend, saved, styled
@@ -142,14 +142,9 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
         losses[sampler] = losses_of(SMALL if small else PAPERS, sampler)
         reporter.progress(NAME, done, len(SAMPLERS))
     table = table_of(losses, his)
-    reporter.table(table)
     ours = our_curves(losses["ratio"])
-    files = [
-        write_csv(out / f"{NAME}.csv", table),
-        write_csv(out / f"{NAME}_curves.csv", curves_table(ours, his)),
-        *_draw(out / NAME, ours, his),
-    ]
-    return Outcome((table,), tuple(files), statements=statements(table))
+    files = [write_csv(out / f"{NAME}_curves.csv", curves_table(ours, his)), *_draw(out / NAME, ours, his)]
+    return publish(NAME, {"": table}, out, reporter, files=files, statements=statements(table))
 
 
 def statements(table: Table) -> tuple[Statement, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from coco_experiments.flaxman2019.setting import EPSILONS, NOT_PRIVATE, PAPERS, SMALL, TAILS, Database, residuals
-from coco_experiments.outcome import Outcome, Reporter, Table, write_csv
+from coco_experiments.outcome import Outcome, Reporter, Table, publish
 from coco_experiments.plots import Panel, comparison
 from coco_experiments.statistics import Mean, Reference
 from coco_opt.audit.counting import MECHANISMS, MechanismName
@@ -102,7 +102,6 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
     """Measure, print and write ``flaxman2019/plateaus`` as CSV, PNG and PDF; needs no data."""
     means = measure(SMALL if small else PAPERS, SMALL_SEEDS if small else SEEDS, reporter)
     table = table_of(means, compare=not small)
-    reporter.table(table)
     panels = {}
     for figure in FIGURES:
         series = {"measured": tuple(means[name, figure].value for name in MECHANISMS)}
@@ -110,5 +109,5 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
             series["reference"] = tuple(REFERENCES[name, figure].value for name in MECHANISMS)
         errors = {"measured": tuple(means[name, figure].standard_error for name in MECHANISMS)}
         panels[figure] = Panel(MECHANISMS, series, errors)
-    files = [write_csv(out / f"{NAME}.csv", table), *comparison(out / NAME, panels, "")]
-    return Outcome((table,), tuple(files), failures_in(table))
+    files = comparison(out / NAME, panels, "")
+    return publish(NAME, {"": table}, out, reporter, files=files, failures=failures_in(table))

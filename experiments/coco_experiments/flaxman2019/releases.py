@@ -17,7 +17,7 @@ from coco_experiments.data import taxi
 from coco_experiments.flaxman2019 import histograms
 from coco_experiments.flaxman2019.subjects import audited_groups, groups_pair
 from coco_experiments.made import generated_counts
-from coco_experiments.outcome import Outcome, Reporter, Table, write_csv
+from coco_experiments.outcome import Outcome, Reporter, Table, publish
 from coco_opt.audit.privacy_loss import CAVEAT, PrivacyLoss
 from coco_opt.audit.rows import Audit, audit_release
 from coco_opt.groups import GroupsMethod, Query
@@ -127,18 +127,14 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
     draws, runs = (SMALL_DRAWS, SMALL_RUNS) if small else (DRAWS, RUNS)
     of_groups = audits(counts, max_size, draws, runs, reporter)
     of_histograms = histogram_audits(draws, runs, reporter, small=small, data=data)
-    tables = table_of(of_groups), table_of(of_histograms, HISTOGRAMS, HISTOGRAM_NOTES)
-    for table in tables:
-        reporter.table(table)
+    tables = {"": table_of(of_groups), "_histograms": table_of(of_histograms, HISTOGRAMS, HISTOGRAM_NOTES)}
     files = [
-        write_csv(out / f"{NAME}.csv", tables[0]),
         *plot_losses(out / NAME, losses_of(of_groups), float(EPSILON)),
-        write_csv(out / f"{NAME}_histograms.csv", tables[1]),
         *plot_losses(out / f"{NAME}_histograms", losses_of(of_histograms), float(EPSILON), "count (entities)"),
     ]
     violated = [(name, row) for name, audit in {**of_groups, **of_histograms}.items() for row in audit.violated]
     failures = [f"{name}, {row.what}: more privacy lost than claimed" for name, row in violated]
-    return Outcome(tables, tuple(files), tuple(failures))
+    return publish(NAME, tables, out, reporter, files=files, failures=failures)
 
 
 def losses_of(audits: dict[str, Audit]) -> dict[str, PrivacyLoss]:

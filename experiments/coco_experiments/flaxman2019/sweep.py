@@ -13,7 +13,7 @@ from pathlib import Path
 
 from coco_experiments.curves import AxisStyle, Curve, CurvePanel, draw
 from coco_experiments.flaxman2019.setting import EPSILONS, MOVED, NOT_PRIVATE, PAPERS, SMALL, TAILS, Database, residuals
-from coco_experiments.outcome import Outcome, Reporter, Table, write_csv
+from coco_experiments.outcome import Outcome, Reporter, Table, publish
 from coco_experiments.statistics import Mean
 from coco_opt.audit.counting import MechanismName, SamplerName, budget_loss
 from coco_opt.audit.privacy_loss import BANDWIDTH, CAVEAT, PERCENTILE, empirical_privacy_loss, residual_range
@@ -146,8 +146,7 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
         results += measure(point, seeds)
         reporter.progress(NAME, done, len(settings))
     table = table_of(results, len(seeds))
-    reporter.table(table)
-    return Outcome((table,), (write_csv(out / f"{NAME}.csv", table), *_draw(out / NAME, results)))
+    return publish(NAME, {"": table}, out, reporter, files=_draw(out / NAME, results))
 
 
 def _draw(path: Path, results: list[SettingResult]) -> list[Path]:

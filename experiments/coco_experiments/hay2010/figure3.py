@@ -14,7 +14,7 @@ import numpy as np
 from coco_experiments.curves import AxisStyle, Curve, CurvePanel, draw
 from coco_experiments.hay2010.theory import Runs
 from coco_experiments.hay2010.unattributed import FIT, RAW, Floats, fit, noisy_ranks
-from coco_experiments.outcome import Outcome, Reporter, Statement, Table, statements_table, write_csv
+from coco_experiments.outcome import Outcome, Reporter, Statement, Table, publish, statements_table, write_csv
 
 NAME = "hay2010/figure3"
 EPSILON = Fraction(1)
@@ -74,14 +74,10 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
     """Draw figure 3 and write CSV, PNG and PDF; needs no data. Small: fewer draws for the means."""
     noisy, fitted = draws(SMALL_SAMPLES if small else SAMPLES)
     table, claims = table_of(noisy, fitted), statements(noisy, fitted)
-    reporter.table(table)
     x = list(range(1, SEQUENCE.size + 1))
     lines = {"true counts": SEQUENCE.astype(float), RAW: noisy[0], FIT: fitted[0]}
     curves = tuple(Curve(name, x, values.tolist(), theory=name == "true counts") for name, values in lines.items())
     style = AxisStyle("rank", "count", "linear", "linear")
-    files = draw(out / NAME, [[CurvePanel("one draw, epsilon 1", curves)]], style)
-    written = [
-        write_csv(out / f"{NAME}.csv", table),
-        write_csv(out / f"{NAME}_statements.csv", statements_table(claims)),
-    ]
-    return Outcome((table,), (*written, *files), statements=tuple(claims))
+    figures = draw(out / NAME, [[CurvePanel("one draw, epsilon 1", curves)]], style)
+    files = [write_csv(out / f"{NAME}_statements.csv", statements_table(claims)), *figures]
+    return publish(NAME, {"": table}, out, reporter, files=files, statements=claims)

@@ -27,7 +27,7 @@ from coco_experiments.hay2010.unattributed import (
     estimates,
     squared_error,
 )
-from coco_experiments.outcome import Cell, Outcome, Reporter, Statement, Table, statements_table, write_csv
+from coco_experiments.outcome import Cell, Outcome, Reporter, Statement, Table, publish, statements_table, write_csv
 from coco_experiments.statistics import Mean
 
 NAME = "hay2010/figure5"
@@ -265,9 +265,6 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
         "": table_of(results, samples),
         "_theorem2": theory_table(results),
     }
-    for table in tables.values():
-        reporter.table(table)
     claims = statements(results)
-    files = [write_csv(out / f"{NAME}{suffix}.csv", table) for suffix, table in tables.items()]
-    files += [write_csv(out / f"{NAME}_statements.csv", statements_table(claims)), *_plot(out, results)]
-    return Outcome(tuple(tables.values()), tuple(files), failures_in(results), tuple(claims))
+    files = [write_csv(out / f"{NAME}_statements.csv", statements_table(claims)), *_plot(out, results)]
+    return publish(NAME, tables, out, reporter, files=files, failures=failures_in(results), statements=claims)

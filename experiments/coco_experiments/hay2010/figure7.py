@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from coco_experiments.curves import AxisStyle, Curve, CurvePanel, draw
 from coco_experiments.hay2010.data import NET_TRACE_SOURCE, Counts, generated, original_or_simulated
 from coco_experiments.hay2010.unattributed import FIT, Floats, fit, noisy_ranks
-from coco_experiments.outcome import Outcome, Reporter, Statement, Table, statements_table, write_csv
+from coco_experiments.outcome import Outcome, Reporter, Statement, Table, publish, statements_table, write_csv
 
 Ints = NDArray[np.int64]
 
@@ -110,6 +110,5 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
     errors = position_errors(counts.ranks, samples, reporter)
     table = table_of(counts, errors, samples)
     claims = statements(table)
-    reporter.table(table)
-    files = [write_csv(out / f"{NAME}.csv", table), write_csv(out / f"{NAME}_statements.csv", statements_table(claims))]
-    return Outcome((table,), (*files, *_plot(out, counts, errors)), statements=tuple(claims))
+    files = [write_csv(out / f"{NAME}_statements.csv", statements_table(claims)), *_plot(out, counts, errors)]
+    return publish(NAME, {"": table}, out, reporter, files=files, statements=claims)

@@ -15,7 +15,7 @@ from coco_experiments.curves import AxisStyle, Curve, CurvePanel, draw
 from coco_experiments.hay2010.all_ranges import Extremes, extremes
 from coco_experiments.hay2010.strategies import Ranges, fit_variances, node_numbers
 from coco_experiments.hay2010.theory import most_improved_factor
-from coco_experiments.outcome import Outcome, Reporter, Statement, Table, write_csv
+from coco_experiments.outcome import Outcome, Reporter, Statement, Table, publish
 from coco_opt.ranges.domain import DomainTree
 
 NAME = "hay2010/theorem4"
@@ -137,12 +137,9 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
         "": range_table(SMALL_HEIGHTS, SMALL_CELLS) if small else range_table(HEIGHTS, CELLS),
         "_factors": factor_table(trees),
     }
-    for table in tables.values():
-        reporter.table(table)
-    files = [write_csv(out / f"{NAME}{suffix}.csv", table) for suffix, table in tables.items()]
     ranges, factors = tables.values()
-    failures = failures_in(ranges, factors)
-    return Outcome((ranges, factors), (*files, *_plot(out, factors)), failures, statements(ranges, factors))
+    failures, claims = failures_in(ranges, factors), statements(ranges, factors)
+    return publish(NAME, tables, out, reporter, files=_plot(out, factors), failures=failures, statements=claims)
 
 
 def statements(ranges: Table, factors: Table) -> tuple[Statement, ...]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from coco_experiments.curves import AxisStyle, Curve, CurvePanel, draw
 from coco_experiments.hay2010.strategies import RAW_FIT, RAW_NODES, RAW_UNIT
 from coco_experiments.hay2010.theory import useful_error
-from coco_experiments.outcome import Outcome, Reporter, Table, write_csv
+from coco_experiments.outcome import Outcome, Reporter, Table, publish
 from coco_opt.kernels import tree_passes
 from coco_opt.ranges.domain import DomainTree
 
@@ -122,5 +122,4 @@ def _plot(out: Path, table: Table) -> list[Path]:
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
     """Measure the largest errors and write CSV, PNG and PDF; needs no data. Small: two small domains."""
     table = table_of(SMALL_HEIGHTS, SMALL_SAMPLES, reporter) if small else table_of(HEIGHTS, SAMPLES, reporter)
-    reporter.table(table)
-    return Outcome((table,), (write_csv(out / f"{NAME}.csv", table), *_plot(out, table)), failures_in(table))
+    return publish(NAME, {"": table}, out, reporter, files=_plot(out, table), failures=failures_in(table))

@@ -14,7 +14,7 @@ from time import perf_counter, process_time
 import numpy as np
 
 from coco_experiments.kifer2019.facilities import blocks
-from coco_experiments.outcome import Cell, Outcome, Reporter, Table, write_csv
+from coco_experiments.outcome import Cell, Outcome, Reporter, Table, publish
 from coco_opt.choices import SolverChoices
 from coco_opt.errors import ProblemError, SolverError
 from coco_opt.topdown import TopdownMethod, estimate_tables
@@ -117,5 +117,4 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
         if share > MOST_FAILSAFES:
             failures.append(f"{method}: the failsafe at {share:.1%} of parents")
     table = Table("census-like facts by type and block", COLUMNS, tuple(rows), tuple(notes))
-    reporter.table(table)
-    return Outcome((table,), (write_csv(out / f"{NAME}.csv", table),), tuple(failures))
+    return publish(NAME, {"": table}, out, reporter, failures=failures)

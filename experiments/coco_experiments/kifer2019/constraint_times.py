@@ -18,7 +18,7 @@ import numpy as np
 
 from coco_experiments.kifer2019.census import configs
 from coco_experiments.kifer2019.facilities import blocks
-from coco_experiments.outcome import Cell, Outcome, Reporter, Table, write_csv
+from coco_experiments.outcome import Cell, Outcome, Reporter, Table, publish
 from coco_opt.choices import SolverChoices
 from coco_opt.errors import ProblemError, SolverError
 from coco_opt.histograms import Hierarchy
@@ -197,5 +197,4 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
         f"{ratios.max():.2f}; the longest run took {max(float(row[-2] or 0) for row in measured):.1f} s.",
     )
     table = Table("stated and actual times of estimations with constraints", COLUMNS, tuple(rows), notes)
-    reporter.table(table)
-    return Outcome((table,), (write_csv(out / f"{NAME}.csv", table),), tuple(failures))
+    return publish(NAME, {"": table}, out, reporter, failures=failures)

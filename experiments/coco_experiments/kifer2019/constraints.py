@@ -16,7 +16,7 @@ from time import perf_counter
 
 import numpy as np
 
-from coco_experiments.outcome import Cell, Outcome, Reporter, Table, write_csv
+from coco_experiments.outcome import Cell, Outcome, Reporter, Table, publish
 from coco_opt.choices import SolverChoices
 from coco_opt.errors import InputError, ProblemError, SolverError
 from coco_opt.histograms import Hierarchy
@@ -228,8 +228,7 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
             failures.append(f"{name}: {outcomes['undecided']} of {each} undecided")
     notes = ("Half of the instances of a class are contradictions; undecided ones are said to be, before payment.",)
     table = Table("facts with known answers", COLUMNS, tuple(rows), notes)
-    reporter.table(table)
-    return Outcome((table,), (write_csv(out / f"{NAME}.csv", table),), tuple(failures))
+    return publish(NAME, {"": table}, out, reporter, failures=failures)
 
 
 def _spread(rng: np.random.Generator, people: int, types: int) -> Ints:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from coco_experiments.outcome import Cell, Outcome, Reporter, Statement, Table, write_csv
+from coco_experiments.outcome import Cell, Outcome, Reporter, Statement, Table, publish
 from coco_opt.choices import SolverChoices
 from coco_opt.histograms import Hierarchy
 from coco_opt.privacy import Epsilon, Measurement, SeededNoise
@@ -164,7 +164,6 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
             failures.append(f"{way}: the released town {town} cannot be split, or took {relaxed} failsafes")
     reporter.progress(NAME, len(methods) + 1, len(methods) + 1)
     table = Table("implied constraints of the college town", COLUMNS, tuple(rows), tuple(notes))
-    reporter.table(table)
     claims = tuple(
         Statement(
             f"slides, the college town, by {name}",
@@ -176,7 +175,7 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
         for name, _, enough, no_more, count, refused in rows
         if name != "published"
     )
-    return Outcome((table,), (write_csv(out / f"{NAME}.csv", table),), tuple(failures), claims)
+    return publish(NAME, {"": table}, out, reporter, failures=failures, statements=claims)
 
 
 def _words(weights: tuple[int, ...], side: Fraction) -> str:

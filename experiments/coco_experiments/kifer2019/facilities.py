@@ -12,7 +12,7 @@ from time import perf_counter
 
 import numpy as np
 
-from coco_experiments.outcome import Cell, Outcome, Reporter, Table, write_csv
+from coco_experiments.outcome import Cell, Outcome, Reporter, Table, publish
 from coco_opt.choices import SolverChoices
 from coco_opt.errors import ProblemError, SolverError
 from coco_opt.histograms import Hierarchy
@@ -112,5 +112,4 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
         reporter.progress(NAME, number, len(cases))
     notes = ("error by type: mean absolute error of a region's type, in persons, mean over the four levels.",)
     table = Table("facilities by type and block", COLUMNS, tuple(rows), notes)
-    reporter.table(table)
-    return Outcome((table,), (write_csv(out / f"{NAME}.csv", table),), tuple(failures))
+    return publish(NAME, {"": table}, out, reporter, failures=failures)

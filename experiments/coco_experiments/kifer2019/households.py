@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from coco_experiments.outcome import Cell, Outcome, Reporter, Table, write_csv
+from coco_experiments.outcome import Cell, Outcome, Reporter, Table, publish
 from coco_opt.histograms import Hierarchy
 from coco_opt.privacy import Epsilon, SeededNoise
 from coco_opt.topdown import (
@@ -70,5 +70,4 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
             reporter.progress(NAME, len(rows), 2 * len(EPSILONS) * len(seeds))
     notes = ("error by relation: mean absolute error of a block's answer. Noise is seeded: NOT PRIVATE.",)
     table = Table(f"{RULE} in every block", COLUMNS, tuple(rows), notes)
-    reporter.table(table)
-    return Outcome((table,), (write_csv(out / f"{NAME}.csv", table),), tuple(failures))
+    return publish(NAME, {"": table}, out, reporter, failures=failures)

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_experiments.outcome import Cell, Outcome, Reporter, Table, write_csv
+from coco_experiments.outcome import Cell, Outcome, Reporter, Table, publish
 from coco_opt.histograms import Hierarchy
 from coco_opt.topdown import UNBOUNDED, LinearConstraint, RegionBounds, Schema, parse_query
 from coco_opt.topdown.feasibility.cuts import CutOracle
@@ -190,5 +190,4 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
             )
     notes = ("Whole towns; wrongly accepted: against enumeration, or elimination where fractions are claimed.",)
     table = Table(f"implied constraints on {instances} random small instances", COLUMNS, tuple(rows), notes)
-    reporter.table(table)
-    return Outcome((table,), (write_csv(out / f"{NAME}.csv", table),), tuple(failures))
+    return publish(NAME, {"": table}, out, reporter, failures=failures)

@@ -14,7 +14,7 @@ from time import perf_counter
 
 import numpy as np
 
-from coco_experiments.outcome import Cell, Outcome, Reporter, Table, write_csv
+from coco_experiments.outcome import Cell, Outcome, Reporter, Table, publish
 from coco_opt.operators import Grouping, Operator, stack, total
 from coco_opt.problems import TableRounding
 from coco_opt.problems.table_rounding import IntegerRows
@@ -115,5 +115,4 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
         "integer above linear: the largest distance that no whole table can save.",
     )
     table = Table("linear relaxation and whole optimum of rounding", COLUMNS, tuple(rows), notes)
-    reporter.table(table)
-    return Outcome((table,), (write_csv(out / f"{NAME}.csv", table),), tuple(failures))
+    return publish(NAME, {"": table}, out, reporter, failures=failures)

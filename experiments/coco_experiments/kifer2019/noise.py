@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_experiments.outcome import Cell, Outcome, Reporter, Table, write_csv
+from coco_experiments.outcome import Cell, Outcome, Reporter, Table, publish
 from coco_experiments.topdown.data import Tables, generated_blocks, hawaii, small_tables
 from coco_opt.privacy import Cost, Epsilon, Rho, SeededNoise
 from coco_opt.privacy.accounting import rho_of_epsilon_delta
@@ -83,5 +83,4 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
                 done += 1
                 reporter.progress(NAME, done, len(EPSILONS[: 1 if small else None]) * 2 * len(CONSTRAINTS))
     table = Table("Laplace against Gaussian at one (epsilon, delta)", COLUMNS, tuple(rows), (NOTE,))
-    reporter.table(table)
-    return Outcome((table,), (write_csv(out / f"{NAME}.csv", table),), tuple(failures))
+    return publish(NAME, {"": table}, out, reporter, failures=failures)

@@ -16,7 +16,7 @@ from time import perf_counter
 
 import numpy as np
 
-from coco_experiments.outcome import Cell, Outcome, Reporter, Table, write_csv
+from coco_experiments.outcome import Cell, Outcome, Reporter, Table, publish
 from coco_experiments.topdown.data import RACES, RESIDENCES, Blocks, generated_blocks, hawaii, large_tables
 from coco_opt.config import load_config
 from coco_opt.releases import release, verify_release
@@ -188,5 +188,4 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
     if seconds > SECONDS:
         failures.append(f"the release took {seconds:.0f} s, more than {SECONDS:.0f}")
     reporter.progress(NAME, 3, 3)
-    reporter.table(table)
-    return Outcome((table,), (write_csv(out / f"{NAME}.csv", table),), tuple(failures))
+    return publish(NAME, {"": table}, out, reporter, failures=failures)

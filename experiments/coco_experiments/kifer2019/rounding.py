@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_experiments.kifer2019.redistricting import people
-from coco_experiments.outcome import Cell, Outcome, Reporter, Table, write_csv
+from coco_experiments.outcome import Cell, Outcome, Reporter, Table, publish
 from coco_experiments.topdown.data import generated_blocks, hawaii
 from coco_opt.histograms import Hierarchy
 from coco_opt.privacy import Epsilon, Measurement, SeededNoise
@@ -125,10 +125,7 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
         identical(seeds, reporter, steps),
         counties(people(blocks, structural_zeros=False), seeds, reporter, steps),
     ]
-    for table, _ in parts:
-        reporter.table(table)
-    names = ("children", "counties")
-    files = tuple(write_csv(out / f"{NAME}_{name}.csv", table) for name, (table, _) in zip(names, parts, strict=True))
+    tables = {ending: table for ending, (table, _) in zip(("_children", "_counties"), parts, strict=True)}
     # Means of few seeds prove nothing.
     wrong = [] if small else [line for _, lines in parts for line in lines]
-    return Outcome(tuple(table for table, _ in parts), files, tuple(wrong))
+    return publish(NAME, tables, out, reporter, failures=wrong)

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from coco_experiments.kifer2019.redistricting import LEVELS, people
-from coco_experiments.outcome import Cell, Outcome, Reporter, Table, write_csv
+from coco_experiments.outcome import Cell, Outcome, Reporter, Table, publish
 from coco_experiments.topdown.data import generated_blocks, hawaii
 from coco_opt.config import configure
 from coco_opt.privacy import Epsilon, SeededNoise
@@ -194,21 +194,15 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
     with tempfile.TemporaryDirectory() as name:
         seen, wrong = through_files(counts, Path(name))
     reporter.progress(NAME, total, total)
-    tables = (
-        error_table(absolute.mean(axis=2)),
-        bias_table(bias.mean(axis=2)),
-        seconds_table(seconds),
-        seen_table(seen),
-    )
-    for table in tables:
-        reporter.table(table)
+    tables = {
+        "_errors": error_table(absolute.mean(axis=2)),
+        "_bias": bias_table(bias.mean(axis=2)),
+        "_seconds": seconds_table(seconds),
+        "_seen": seen_table(seen),
+    }
     if not small:  # a few made blocks with one seed say little about errors
         failures += worse(absolute.mean(axis=2))
-    files = [
-        write_csv(out / f"{NAME}_{part}.csv", table)
-        for table, part in zip(tables, ("errors", "bias", "seconds", "seen"), strict=True)
-    ]
-    return Outcome(tables, tuple(files), (*failures, *wrong))
+    return publish(NAME, tables, out, reporter, failures=(*failures, *wrong))
 
 
 def worse(absolute: Floats) -> list[str]:

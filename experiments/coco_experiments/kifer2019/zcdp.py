@@ -11,7 +11,7 @@ from __future__ import annotations
 from fractions import Fraction
 from pathlib import Path
 
-from coco_experiments.outcome import Cell, Outcome, Reporter, Statement, Table, write_csv
+from coco_experiments.outcome import Cell, Outcome, Reporter, Statement, Table, publish
 from coco_opt.privacy import Epsilon, Rho
 from coco_opt.privacy.accounting import rho_of_epsilon_delta
 from coco_opt.privacy.cost import Sensitivity
@@ -72,7 +72,6 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
         "Laplace noise has less variance; by the tight conversion Gaussian noise does at delta 1e-6 up to epsilon 2.",
     )
     table = Table("variance of an identity query's answer, six levels", COLUMNS, tuple(rows()), notes)
-    reporter.table(table)
     failures = [
         f"delta {row['delta']}, epsilon {row['epsilon']}: {row['formula']} is not the published {row['published']}"
         for row in table.records()
@@ -88,7 +87,7 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
         )
         for delta, values in _published().items()
     )
-    return Outcome((table,), (write_csv(out / f"{NAME}.csv", table),), tuple(failures), claims)
+    return publish(NAME, {"": table}, out, reporter, failures=failures, statements=claims)
 
 
 def _published() -> dict[str, tuple[float, ...]]:

@@ -18,7 +18,7 @@ from coco_experiments.kuo2018.cases import Case, housing_case, small_cases, taxi
 from coco_experiments.kuo2018.draws import Draws
 from coco_experiments.kuo2018.methods import queries_of
 from coco_experiments.kuo2018.sweep import BARS, SEEDED, SEEDS, SMALL_SEEDS
-from coco_experiments.outcome import Cell, Outcome, Reporter, Table, write_csv
+from coco_experiments.outcome import Cell, Outcome, Reporter, Table, publish
 from coco_experiments.statistics import Mean
 
 NAME = "kuo2018/figure1"
@@ -100,10 +100,9 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
     table = Table(
         f"Figure 1: where the error lies, one region, epsilon 1, {len(seeds)} runs", COLUMNS, tuple(rows), notes
     )
-    reporter.table(table)
     drawn = [panels(case, seeds[0]) for case in cases]
     style = AxisStyle(
         "size (entities)", "estimated minus true number\nof groups up to a size", "symlog", "symlog", marks=False
     )
     files = draw(out / NAME, drawn, style)
-    return Outcome((table,), (write_csv(out / f"{NAME}.csv", table), *files))
+    return publish(NAME, {"": table}, out, reporter, files=files)

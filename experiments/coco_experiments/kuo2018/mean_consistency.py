@@ -19,7 +19,7 @@ from coco_experiments.kuo2018.draws import Draws, Levels, errors_by_level, mean_
 from coco_experiments.kuo2018.methods import matched
 from coco_experiments.kuo2018.noisy_answers import split_evenly
 from coco_experiments.kuo2018.sweep import BARS, SEEDED, SEEDS, SMALL_SEEDS, means_of
-from coco_experiments.outcome import Cell, Outcome, Reporter, Table, write_csv
+from coco_experiments.outcome import Cell, Outcome, Reporter, Table, publish
 from coco_experiments.plots import Panel, comparison
 from coco_opt.groups.estimating.baselines import MeanConsistency, mean_consistency
 
@@ -114,9 +114,7 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
         "Total epsilon 1, split evenly. Algorithm 1's cells are whole and nonnegative by construction.",
     )
     table = Table(f"Mean-consistency, {len(seeds)} runs", COLUMNS, tuple(rows), notes)
-    reporter.table(table)
-    files = [write_csv(out / f"{NAME}.csv", table), *_plots(out, table)]
-    return Outcome((table,), tuple(files), failures_in(table))
+    return publish(NAME, {"": table}, out, reporter, files=_plots(out, table), failures=failures_in(table))
 
 
 def _plots(out: Path, table: Table) -> list[Path]:

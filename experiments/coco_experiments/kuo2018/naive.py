@@ -27,7 +27,7 @@ from coco_experiments.kuo2018.table3 import (
     measured,
     small_data_set,
 )
-from coco_experiments.outcome import Cell, Outcome, Reporter, Statement, Table, write_csv
+from coco_experiments.outcome import Cell, Outcome, Reporter, Statement, Table, publish
 from coco_experiments.plots import Panel, comparison
 from coco_experiments.statistics import Mean
 from coco_opt.choices import SolverChoices
@@ -123,10 +123,9 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
         BARS,
     )
     table = Table(f"Naive estimation, one region, epsilon 1, {len(seeds)} runs (entities)", COLUMNS, tuple(rows), notes)
-    reporter.table(table)
     files = comparison(out / NAME, panels, "mean earth mover's distance (entities)", log=True)
-    written = (write_csv(out / f"{NAME}.csv", table), *files)
-    return Outcome((table,), written, failures_in(table), statements(table))
+    failures, claims = failures_in(table), statements(table)
+    return publish(NAME, {"": table}, out, reporter, files=files, failures=failures, statements=claims)
 
 
 def statements(table: Table) -> tuple[Statement, ...]:

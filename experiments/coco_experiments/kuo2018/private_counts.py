@@ -18,7 +18,7 @@ from coco_experiments.kuo2018.draws import Levels, mean_by_level
 from coco_experiments.kuo2018.joint import TAXI_MAX_SIZE
 from coco_experiments.kuo2018.noisy_answers import split_evenly
 from coco_experiments.kuo2018.sweep import BARS, SEEDED, means_of
-from coco_experiments.outcome import Cell, Outcome, Reporter, Table, write_csv
+from coco_experiments.outcome import Cell, Outcome, Reporter, Table, publish
 from coco_experiments.plots import Panel, comparison
 from coco_experiments.statistics import Mean
 from coco_opt.groups import GroupsMethod, Query, estimate_groups, measure_hierarchy
@@ -117,8 +117,7 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
         results = results_of(taxi_case(data, TAXI_MAX_SIZE), SEEDS, reporter)
         results += results_of(hawaii_case(data), SEEDS, reporter)
     table = table_of(results)
-    reporter.table(table)
-    return Outcome((table,), (write_csv(out / f"{NAME}.csv", table), *_plots(out, results)))
+    return publish(NAME, {"": table}, out, reporter, files=_plots(out, results))
 
 
 def _plots(out: Path, results: Sequence[Result]) -> list[Path]:

@@ -22,7 +22,7 @@ from coco_experiments.kuo2018.cases import Case, housing_case, not_comparable, w
 from coco_experiments.kuo2018.noisy_answers import answer_of
 from coco_experiments.kuo2018.rank_shortcut import estimate_ranks
 from coco_experiments.made import group_sizes
-from coco_experiments.outcome import Cell, Outcome, Reporter, Statement, Table, write_csv
+from coco_experiments.outcome import Cell, Outcome, Reporter, Statement, Table, publish
 from coco_experiments.plots import Panel, comparison
 from coco_experiments.statistics import Mean, Reference
 from coco_opt.choices import SolverChoices
@@ -233,9 +233,8 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
     seeds = SMALL_SEEDS if small else SEEDS
     results = [(data_set, measure_errors(data_set, seeds, reporter)) for data_set in sets]
     table = table_of(results)
-    reporter.table(table)
-    files = [write_csv(out / f"{NAME}.csv", table), *_plots(out, results)]
-    return Outcome((table,), tuple(files), failures_in(table), statements(results))
+    files, failures, claims = _plots(out, results), failures_in(table), statements(results)
+    return publish(NAME, {"": table}, out, reporter, files=files, failures=failures, statements=claims)
 
 
 def statements(results: list[tuple[DataSet, dict[str, Mean]]]) -> tuple[Statement, ...]:

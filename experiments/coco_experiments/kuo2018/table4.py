@@ -34,7 +34,7 @@ from coco_experiments.kuo2018.draws import Draws, errors_by_level
 from coco_experiments.kuo2018.methods import Method, leaves_only, matched
 from coco_experiments.kuo2018.shared_noise import LABEL
 from coco_experiments.kuo2018.sweep import BARS, means_of
-from coco_experiments.outcome import Cell, Outcome, Reporter, Statement, Table, write_csv
+from coco_experiments.outcome import Cell, Outcome, Reporter, Statement, Table, publish
 from coco_experiments.plots import Panel, comparison
 from coco_experiments.statistics import Mean
 
@@ -184,11 +184,9 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
         plain = PLAIN if number == 0 else ()
         results += measure_case(case, INDEPENDENT, (BOTTOM_UP, TOP_DOWN, *plain), seeds, reporter)
         results += measure_case(case, ONE_SEED, (BOTTOM_UP, TOP_DOWN), seeds, reporter)
-    table, changed = table_of(results), changes(results)
-    for shown in (table, changed):
-        reporter.table(shown)
-    files = [write_csv(out / f"{NAME}.csv", table), write_csv(out / f"{NAME}_changes.csv", changed)]
-    return Outcome((table, changed), (*files, *_plots(out, results)), failures_in(table), statements(results))
+    table = table_of(results)
+    tables, failures, claims = {"": table, "_changes": changes(results)}, failures_in(table), statements(results)
+    return publish(NAME, tables, out, reporter, files=_plots(out, results), failures=failures, statements=claims)
 
 
 def statements(results: Sequence[Result]) -> tuple[Statement, ...]:

@@ -19,7 +19,7 @@ from coco_experiments.kuo2018.draws import Draws, Levels, errors_by_level
 from coco_experiments.kuo2018.methods import queries_of
 from coco_experiments.kuo2018.noisy_answers import split_evenly
 from coco_experiments.kuo2018.sweep import BARS, SEEDED, SEEDS, SMALL_SEEDS, means_of
-from coco_experiments.outcome import Cell, Outcome, Reporter, Table, write_csv
+from coco_experiments.outcome import Cell, Outcome, Reporter, Table, publish
 from coco_experiments.plots import Panel, comparison
 from coco_experiments.statistics import Mean
 from coco_opt.choices import SolverChoices
@@ -132,9 +132,8 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
             reporter.progress(f"{NAME} {case.name}", done, len(choices))
     notes = (SEEDED, BARS, f"Total epsilon 1, split evenly; {replicates} bootstrap replicates a region.")
     table = Table("Algorithm 1 with four kinds of variances: mean distance a region", COLUMNS, tuple(rows), notes)
-    reporter.table(table)
     drawn = comparison(out / NAME, panels, "mean earth mover's distance (entities) a region", log=True)
-    return Outcome((table,), (write_csv(out / f"{NAME}.csv", table), *drawn))
+    return publish(NAME, {"": table}, out, reporter, files=drawn)
 
 
 def _panel(means: Means) -> Panel:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from coco_experiments.outcome import Cell, Outcome, Reporter, Table, write_csv
+from coco_experiments.outcome import Cell, Outcome, Reporter, Table, publish
 from coco_experiments.topdown import hawaii, large
 from coco_experiments.topdown.data import Tables, generated_blocks, large_tables, small_tables
 from coco_experiments.topdown.data import hawaii as read_hawaii
@@ -63,8 +63,7 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
             done += 1
             reporter.progress(NAME, done, 2 * (tables.hierarchy.levels - 1))
     table = Table("all backends on the same splits", COLUMNS, tuple(rows), ("Noise is seeded: NOT PRIVATE.",))
-    reporter.table(table)
-    return Outcome((table,), (write_csv(out / f"{NAME}.csv", table),), tuple(failures))
+    return publish(NAME, {"": table}, out, reporter, failures=failures)
 
 
 def _warm(used: Sequence[Backend]) -> None:

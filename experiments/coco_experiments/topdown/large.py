@@ -14,7 +14,7 @@ from time import perf_counter
 
 import numpy as np
 
-from coco_experiments.outcome import Cell, Outcome, Reporter, Table, write_csv
+from coco_experiments.outcome import Cell, Outcome, Reporter, Table, publish
 from coco_experiments.topdown.data import Tables, generated_blocks, hawaii, large_tables
 from coco_experiments.topdown.study import Estimates, Setting, mean_absolute
 from coco_opt.choices import SolverChoices
@@ -52,11 +52,10 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
         measurement, TopdownMethod(), solvers, threads=THREADS, progress=progress, after_level=after_level
     )
     table = level_table(tables, result, marks)
-    reporter.table(table)
     for row in solvers.certificates:
         reporter.note(f"{row.solves:,} x {row.problem} by {row.solver}: worst relative gap {row.relative_gap:.2g}")
     slow = () if marks[-1] <= SECONDS else (f"{marks[-1]:.0f} s are more than {SECONDS:.0f}",)
-    return Outcome((table,), (write_csv(out / f"{NAME}.csv", table),), slow)
+    return publish(NAME, {"": table}, out, reporter, failures=slow)
 
 
 def level_table(tables: Tables, result: TablesResult, marks: list[float]) -> Table:
