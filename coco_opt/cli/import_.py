@@ -23,9 +23,9 @@ def import_(
 ) -> int:
     """Import noisy measurements that somebody else published in the layout of the 2020 Census.
 
-    CONFIG gives the hierarchy, whose names are the geocodes, attributes, groupings and structural zeros; it needs
-    neither records nor [privacy]. The noise protects what its publisher states: nothing is measured here, and no ledger
-    is touched.
+    CONFIG gives attributes, groupings and structural zeros, and perhaps the hierarchy, whose names are the geocodes;
+    without one the geocodes give it. It needs neither records nor [privacy]. The noise protects what its publisher
+    states: nothing is measured here, and no ledger is touched.
     """
     from coco_opt.config import load_config
     from coco_opt.files.measurement import write_measurement

@@ -148,7 +148,7 @@ def parse_config(
         if name == "privacy" and name not in raw and not measures:
             values[name] = PrivacyConfig.model_construct()
             continue
-        if name in _REQUIRED and name not in raw:
+        if name in _REQUIRED and name not in raw and (measures or name != "data"):
             mistakes.append((name, "this section is required"))
             continue
         try:

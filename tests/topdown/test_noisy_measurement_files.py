@@ -20,6 +20,7 @@ from coco_opt.errors import InputError
 from coco_opt.files.measurement import read_measurement
 from coco_opt.releases import verify_release
 from coco_opt.releases.verify import verify_folder, verify_paid
+from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.estimating.estimate import linear_estimates
 from coco_opt.topdown.estimating.information import FullInformation
 from coco_opt.topdown.noisy_measurements import TableMeasurements
@@ -89,12 +90,15 @@ def publish(path: Path, listed: Sequence[dict[str, Any]], schema: pa.Schema = SC
 
 def test_answers_are_read_by_region_query_and_cell(tmp_path: Path) -> None:
     listed = rows()
-    constraint = {**listed[0], "query_name": "hhgq_total_lb_con", "variance": None, "sign": ">="}
+    constraint = {**listed[0], "query_name": "total_lb_con", "value": [3], "variance": None, "sign": ">="}
     order = np.random.default_rng(1).permutation(len(listed))
     file = publish(tmp_path / "nmf.parquet", [*(listed[k] for k in order), constraint])
     measurement = co.read_noisy_measurements(file, config(tmp_path))
     assert (measurement.status, measurement.private, measurement.noise) == ("as its publisher states", False, "foreign")
     measured = TableMeasurements.of(measurement)
+    (bound,) = measured.invariants.bounds
+    assert (bound.query.text, bound.level, bound.source) == ("total", 0, "public")
+    assert (bound.lower.tolist(), bound.upper.tolist()) == ([[3]], [[UNBOUNDED]])
     names = {"total_dpq": "total", "age * sex_dpq": "sex * age", "grown_dpq": "grown", "detailed_dpq": "detail"}
     texts = [query.text for query in measured.queries]
     for row in listed:
@@ -158,7 +162,17 @@ REFUSED: dict[str, tuple[Callable[[list[dict[str, Any]]], None], str, str]] = {
     "twice in a batch": (lambda listed: listed.insert(2, dict(listed[1])), "duplicate-answer", "a second time"),
     "length": (changed(12, geocode="010011"), "bad-geocode", "has 6 characters, and the hierarchy's .* have 1, 2, 5"),
     "region": (changed(12, geocode="01009"), "unknown-region", "'01009' is not in the hierarchy"),
-    "constraints alone": (lambda listed: [row.update(sign="=") for row in listed] and None, "empty-file", "no noisy"),
+    "constraints alone": (
+        lambda listed: [row.update(sign="=", value=[0] * len(row["value"])) for row in listed] and None,
+        "empty-file",
+        "no noisy",
+    ),
+    "sign": (changed(3, sign="<>"), "bad-sign", "row 4, column 'sign': '<>' is no sign of a constraint"),
+    "impossible": (
+        changed(3, sign=">=", query_name="age * sex_con", query_shape=[2, 3], value=[0, 0, 0, 0, 0, 1]),
+        "inconsistent-bounds",
+        "row 4, column 'value': .* of '0' requires persons where structural zeros leave none",
+    ),
 }
 
 
@@ -182,6 +196,7 @@ def test_columns_and_files_are_checked(tmp_path: Path) -> None:
     ):
         position = SCHEMA.get_field_index(column)
         schema = SCHEMA.remove(position) if kind is None else SCHEMA.set(position, pa.field(column, kind))
+        schema = schema.remove(schema.get_field_index("sign"))
         with pytest.raises(InputError, match=f"column '{column}'") as refused:
             co.read_noisy_measurements(publish(tmp_path / "wrong.parquet", [], schema), settings)
         assert refused.value.code == code
@@ -240,8 +255,6 @@ def test_an_import_asks_for_what_it_reads_and_no_more(tmp_path: Path, capsys: py
     config(tmp_path)
     publish(tmp_path / "nmf.parquet", [row for row in rows() if "grown" not in row["query_name"]])
     for text, missing in (
-        (ATTRIBUTES, "[data] this section is required"),
-        ("[data]\n" + ATTRIBUTES, "[data.hierarchy] is required"),
         ('[data]\nhierarchy = "hierarchy.csv"\n[topdown]\n', "[topdown.attributes] is required"),
         (f'[data]\nhierarchy = "hierarchy.csv"\n[privacy]\nseed = 1.5\n{ATTRIBUTES}', "[privacy.seed] must be"),
     ):

@@ -22,6 +22,7 @@ from coco_opt.topdown.measuring.facilities_file import FACILITIES
 from coco_opt.topdown.measuring.records import PERSON, RECORDS
 
 MAX_VALUES = 100_000
+_UNREAD = "unread.parquet"  # the name of a file that is left out where nothing is measured
 _SPAN = re.compile(r"(-?[0-9]{1,9})\.\.(-?[0-9]{1,9})")
 Strategy = Literal["auto", "workload", "identity", "optimised"]
 Shares = Literal["auto", "uniform"]
@@ -206,7 +207,7 @@ class TablesData(DataSection):
     """Where the input lies: persons' records (private), their regions, bounds on answers, facilities by region."""
 
     hidden: ClassVar[tuple[str, ...]] = ("records", "groups")
-    unmeasured: ClassVar[Mapping[str, Any]] = {"records": "unread.parquet"}
+    unmeasured: ClassVar[Mapping[str, Any]] = {"records": _UNREAD, "hierarchy": _UNREAD}
     tables: ClassVar[tuple[Columns, ...]] = (HIERARCHY, RECORDS, GROUPS, BOUNDS, FACILITIES)
     chains: ClassVar[tuple[tuple[tuple[str, str], ...], ...]] = (
         (("records", ""), ("groups", "group_id"), ("hierarchy", "region_id")),
@@ -227,6 +228,11 @@ class TablesData(DataSection):
     """Public bounds on answers by region."""
     facilities: TableInput | None = None
     """Facilities of each type by region."""
+
+    @property
+    def has_hierarchy(self) -> bool:
+        """Return whether the regions are listed in a file: an import can take them from geocodes."""
+        return not (isinstance(self.hierarchy, Path) and self.hierarchy.name == _UNREAD)
 
 
 class TopdownSection(Section):

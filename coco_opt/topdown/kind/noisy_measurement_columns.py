@@ -1,0 +1,118 @@
+"""The columns of noisy measurement files: their names, their types, and what each cell of them must be.
+
+Texts may be strings or bytes, coded or not; numbers may be integers of any size, fractions as texts, or floating point
+of 32 or 64 bits, which stand for the shortest decimal that is read as the same number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.errors import InputError, Place
+from coco_opt.privacy.budget import stated_fraction
+
+Int64 = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+GEOCODE, QUERY, VALUE, VARIANCE = COLUMNS = ("geocode", "query_name", "value", "variance")
+SHAPE, SIGN = "query_shape", "sign"
+
+
+def check_columns(schema: Any, file: str, attributes: Sequence[str] = ()) -> None:
+    """Raise InputError (missing-column, wrong-type) unless a file has the columns; only constraints need no variance.
+
+    Columns named like the ``attributes`` may be missing.
+    """
+    import pyarrow.types as kinds
+
+    for name in COLUMNS:
+        if name not in schema.names and not (name == VARIANCE and SIGN in schema.names):
+            raise InputError("missing-column", f"the columns must be {', '.join(COLUMNS)}", Place(file, None, name))
+    for name in (VALUE, SHAPE):
+        kind = schema.field(name).type if name in schema.names else None
+        if kind is not None and not (_is_list(kind) and kinds.is_integer(kind.value_type)):
+            raise InputError("wrong-type", f"must hold lists of integers, not {kind}", Place(file, None, name))
+    for name in (GEOCODE, QUERY, *(name for name in (SIGN, *attributes) if name in schema.names)):
+        if not is_text(schema.field(name).type):
+            raise InputError("wrong-type", f"must hold texts, not {schema.field(name).type}", Place(file, None, name))
+    kind = schema.field(VARIANCE).type if VARIANCE in schema.names else None
+    if kind is not None and not (
+        kinds.is_floating(kind) or kinds.is_integer(kind) or is_text(kind) or kinds.is_decimal(kind)
+    ):
+        raise InputError("wrong-type", f"must hold numbers or fractions, not {kind}", Place(file, None, VARIANCE))
+
+
+def is_text(kind: Any) -> bool:
+    """Return whether a column's type is texts: strings or bytes, coded or not."""
+    import pyarrow.types as kinds
+
+    kind = kind.value_type if kinds.is_dictionary(kind) else kind
+    checks = (kinds.is_string, kinds.is_large_string, kinds.is_binary, kinds.is_large_binary, kinds.is_null)
+    return any(check(kind) for check in checks)
+
+
+def _is_list(kind: Any) -> bool:
+    import pyarrow.types as kinds
+
+    return bool(kinds.is_list(kind) or kinds.is_large_list(kind) or kinds.is_fixed_size_list(kind))
+
+
+def coded(column: Any) -> tuple[list[str], Int64]:
+    """Return the distinct texts of a column, and each row's position among them, -1 for an empty cell."""
+    import pyarrow.types as kinds
+
+    encoded = column if kinds.is_dictionary(column.type) else column.dictionary_encode()
+    places = np.asarray(encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False), np.int64)
+    return encoded.dictionary.cast("string").to_pylist(), places
+
+
+def read_fraction(text: str) -> Fraction | None:
+    """Return a positive number exactly as written, None for anything else."""
+    value = stated_fraction(text)
+    return value if value is not None and value > 0 else None
+
+
+def lists_of(column: Any, positions: Int64, size: int) -> Int64:
+    """Return the values int64[rows, size] of rows whose lists all have that length."""
+    flat = column.take(positions).flatten()
+    if flat.null_count:
+        raise InputError("null-value", "a list of values has an empty entry")
+    values = np.asarray(flat.to_numpy(zero_copy_only=False)).astype(np.int64, casting="safe")
+    return values.reshape(positions.size, size)
+
+
+def check_shapes(
+    batch: Any, positions: Int64, size: int, shape: Sequence[int], name: str, file: str, rows: Int64
+) -> None:
+    """Raise InputError (bad-shape) unless rows have as many values as their query and their stated shape."""
+    import pyarrow.compute as pc
+
+    every_length = pc.list_value_length(batch.column(VALUE)).to_numpy(zero_copy_only=False)
+    lengths = np.asarray(every_length, np.int64)[positions]
+    wrong = lengths != size
+    if wrong.any():
+        expected = " x ".join(map(str, shape)) or "1"
+        message = f"{name!r} has {lengths[wrong][0]:,} values, and {expected} make {size:,}"
+        raise InputError("bad-shape", message, place_of(file, rows[positions], wrong, VALUE))
+    if SHAPE not in batch.schema.names:
+        return
+    stated = batch.column(SHAPE).take(positions)
+    count = np.asarray(pc.list_value_length(stated).fill_null(0).to_numpy(zero_copy_only=False), np.int64)
+    sides = np.asarray(stated.flatten().to_numpy(zero_copy_only=False), np.int64)
+    sizes, filled = np.where(np.asarray(stated.is_null()), size, 1), count > 0
+    if filled.any():
+        sizes[filled] = np.multiply.reduceat(sides, (np.cumsum(count) - count)[filled])
+    if (sizes != size).any():
+        message = f"the shape of {name!r} makes {sizes[sizes != size][0]:,} values, and it has {size:,}"
+        raise InputError("bad-shape", message, place_of(file, rows[positions], sizes != size, SHAPE))
+
+
+def place_of(file: str, rows: Int64, wrong: Flags | None, column: str) -> Place:
+    """Return the place of the first wrong row, or of the first row without ``wrong``."""
+    index = 0 if wrong is None else int(np.flatnonzero(wrong)[0])
+    return Place(file, int(rows[index]) + 1, column)

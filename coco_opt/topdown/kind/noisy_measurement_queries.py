@@ -1,0 +1,110 @@
+"""The queries of noisy measurement files: by the columns that are named like the attributes, or by their names.
+
+The files of the 2020 Census have one column an attribute. It says how a query counts the attribute: ``*`` not at all,
+``detailed`` by value, else by the name of the attribute or of a grouping. Files without these columns are read by the
+names of queries, such as "hispanic * cenrace_dpq", or "total_con" and "hhgq_lb_con" for constraints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.errors import InputError, Place
+from coco_opt.topdown.queries import Query, parse_query
+from coco_opt.topdown.schema import Schema
+
+Int64 = NDArray[np.int64]
+
+_SUFFIXES = ("_dpq", "_con", "_lb", "_ub")
+_ALIASES = {"detailed": "detail"}
+_ALL, _VALUES = "*", ("detailed", "detail")
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class PublishedQuery:
+    """A query as it is published: ``shape`` of its values, and the ``query`` that they answer.
+
+    ``query`` is None where structural zeros leave it no cell.
+    """
+
+    query: Query | None
+    shape: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        """Return the number of values."""
+        return prod(self.shape)
+
+    @property
+    def combinations(self) -> Int64:
+        """Return which of the values are the query's answers: no cell enters the others."""
+        return np.zeros(0, np.int64) if self.query is None else self.query.combinations
+
+
+@dataclass(eq=False)
+class PublishedQueries:
+    """Reads queries over a schema, each once."""
+
+    schema: Schema
+    _read: dict[tuple[str, tuple[str, ...]], PublishedQuery] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        # Values of a query are published whether its cells can occur or not.
+        self._every_cell = Schema(self.schema.attributes, (), self.schema.groupings)
+
+    def of(self, name: str, columns: Sequence[str], place: Place) -> PublishedQuery:
+        """Return a query by its name, or by its attributes' columns where there are any.
+
+        Raises InputError (unknown-query) at ``place``.
+        """
+        key = name, tuple(columns)
+        if key not in self._read:
+            failure = ""
+            try:
+                self._read[key] = self._parsed(self._text(name, columns))
+            except InputError as error:
+                failure = error.message
+            if failure:
+                message = f"{name!r} is no query of these attributes and groupings: {failure}"
+                raise InputError("unknown-query", message, place)
+        return self._read[key]
+
+    def _text(self, name: str, columns: Sequence[str]) -> str:
+        if columns and all(column in _VALUES for column in columns):
+            return "detail"
+        if columns:
+            pairs = zip(self.schema.names, columns, strict=True)
+            return _ALL.join(self._factor(*pair) for pair in pairs if pair[1] != _ALL)
+        text = name.strip()
+        for suffix in _SUFFIXES:
+            text = text.removesuffix(suffix).strip()
+        return _ALIASES.get(text, text)
+
+    def _factor(self, attribute: str, column: str) -> str:
+        """Return how an attribute is counted as a factor of a query."""
+        if column in _VALUES or column == attribute:
+            return attribute
+        of = self.schema.groupings[column].of if column in self.schema.groupings else None
+        if of != attribute:
+            raise InputError("bad-query", f"there is no grouping {column!r} of {attribute!r}")
+        return column
+
+    def _parsed(self, text: str) -> PublishedQuery:
+        """Return the query of a text; published values run over the attributes in the schema's order."""
+        parsed = parse_query(text or "total", self._every_cell)
+        factors = sorted(parsed.factors, key=lambda factor: factor.attribute)
+        titles = " * ".join(factor.title for factor in factors)
+        text = parsed.text if parsed.text in ("total", "detail") else titles
+        shape = tuple(len(factor.answers) for factor in factors)
+        counted = self._every_cell.allowed.size == self.schema.size or self._counts(text)
+        return PublishedQuery(parse_query(text, self.schema) if counted else None, shape)
+
+    def _counts(self, text: str) -> bool:
+        """Return whether a query counts some cell that can occur."""
+        weights = parse_query(text, self._every_cell).operator.absolute_columns
+        return bool(weights[self.schema.allowed].any())

@@ -1,0 +1,263 @@
+"""What the rows of noisy measurement files say, gathered by level and query: noisy answers, and constraints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.errors import InputError, Place
+from coco_opt.files.arrow_texts import as_arrow
+from coco_opt.files.regions import PublicRegions
+from coco_opt.histograms.texts import Texts
+from coco_opt.topdown.bounds import UNBOUNDED
+from coco_opt.topdown.kind.noisy_measurement_columns import (
+    COLUMNS,
+    GEOCODE,
+    QUERY,
+    SIGN,
+    VALUE,
+    VARIANCE,
+    check_shapes,
+    coded,
+    lists_of,
+    place_of,
+    read_fraction,
+)
+from coco_opt.topdown.kind.noisy_measurement_queries import PublishedQueries, PublishedQuery
+from coco_opt.topdown.queries import Query
+from coco_opt.topdown.region_bounds import RegionBounds
+from coco_opt.topdown.schema import Schema
+
+Int64 = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+_SIGNS = {"=": (True, True), "==": (True, True), "eq": (True, True), "<=": (False, True), "le": (False, True)}
+_SIGNS |= {">=": (True, False), "ge": (True, False)}
+"""Whether a constraint's values are lower bounds, and upper ones."""
+
+
+@dataclass(eq=False)
+class QueryAnswers:
+    """The noisy answers to one query at one level: which regions are present, and their stated variance."""
+
+    query: Query
+    values: Int64
+    present: Flags
+    variance: Fraction
+
+
+@dataclass(eq=False)
+class QueryBounds:
+    """The bounds of one query's answers at one level, int64[regions, answers]."""
+
+    query: Query
+    lower: Int64
+    upper: Int64
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Rows:
+    """Rows of a batch, of one query, level and sign: ``positions`` in the batch, ``regions`` counted in their level."""
+
+    batch: Any
+    positions: Int64
+    regions: Int64
+    level: int
+    name: str
+    file: str
+    numbers: Int64
+
+    def place(self, column: str, wrong: Flags | None = None) -> Place:
+        """Return the place of the first of these rows that is wrong, or of the first."""
+        return place_of(self.file, self.numbers[self.positions], wrong, column)
+
+
+@dataclass(eq=False)
+class GatheredRows:
+    """All that was read so far, by level and by text of the query."""
+
+    public: PublicRegions
+    schema: Schema
+    root_has_code: bool = True
+    answers: dict[tuple[int, str], QueryAnswers] = field(default_factory=dict)
+    bounds: dict[tuple[int, str], QueryBounds] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        names = geocodes_of(self.public, self.root_has_code)
+        self._lengths = {len(name) for name in names}
+        self._geocodes = as_arrow(names)
+        self._first = self.public.hierarchy.regions - len(names)
+        self._queries = PublishedQueries(self.schema)
+
+    def add(self, batch: Any, file: str, first: int) -> None:
+        """Add a batch of rows; its first row is row ``first`` of its file, from 0."""
+        numbers = np.arange(first, first + batch.num_rows)
+        signs = coded(batch.column(SIGN)) if SIGN in batch.schema.names else ([], np.full(batch.num_rows, -1))
+        self._refuse_empty(batch, signs[1], file, numbers)
+        regions = self._regions(batch.column(GEOCODE), file, numbers)
+        texts, codes = coded(batch.column(QUERY))
+        tree = self.public.hierarchy
+        keys = (codes * (len(signs[0]) + 1) + signs[1] + 1) * tree.levels + tree.level[regions]
+        for key in np.unique(keys).tolist():
+            positions = np.flatnonzero(keys == key)
+            rest, level = divmod(key, tree.levels)
+            code, sign = divmod(rest, len(signs[0]) + 1)
+            local = regions[positions] - tree.level_range(level).start
+            rows = _Rows(batch, positions, local, level, texts[code], file, numbers)
+            if sign:
+                self._bound(rows, signs[0][sign - 1])
+            else:
+                self._answer(rows)
+
+    def _refuse_empty(self, batch: Any, signs: Int64, file: str, numbers: Int64) -> None:
+        """Raise InputError (null-value) for empty cells; constraints need no variance."""
+        for name in COLUMNS:
+            present = name in batch.schema.names
+            empty = np.asarray(batch.column(name).is_null()) if present else np.ones(batch.num_rows, np.bool_)
+            if name == VARIANCE:
+                empty &= signs < 0
+            if empty.any():
+                raise InputError("null-value", "is empty", place_of(file, numbers, empty, name))
+
+    def _regions(self, geocode: Any, file: str, numbers: Int64) -> Int64:
+        """Return the region of every row; each geocode is looked up once in a batch."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        texts, codes = coded(geocode)
+        places = pc.index_in(pa.array(texts, pa.string()), value_set=self._geocodes)
+        known_regions = np.asarray(places.fill_null(-1 - self._first).to_numpy(zero_copy_only=False), np.int64)
+        regions: Int64 = known_regions[codes] + self._first
+        if (regions < 0).any():
+            text = texts[int(codes[np.flatnonzero(regions < 0)[0]])]
+            place = place_of(file, numbers, regions < 0, GEOCODE)
+            if len(text) not in self._lengths:
+                lengths = ", ".join(str(length) for length in sorted(self._lengths))
+                message = f"{text!r} has {len(text)} characters, and the hierarchy's geocodes have {lengths}"
+                raise InputError("bad-geocode", message, place)
+            raise InputError("unknown-region", f"{text!r} is not in the hierarchy", place)
+        return regions
+
+    def _query(self, rows: _Rows) -> PublishedQuery:
+        """Return the query of some rows, by the columns named like the attributes if the file has them all."""
+        stated = []
+        if all(name in rows.batch.schema.names for name in self.schema.names):
+            for name in self.schema.names:
+                texts, codes = coded(rows.batch.column(name))
+                different = codes[rows.positions] != codes[rows.positions[0]]
+                if different.any() or codes[rows.positions[0]] < 0:
+                    message = f"rows of {rows.name!r} count {name!r} in different ways, or say nothing about it"
+                    raise InputError("unknown-query", message, rows.place(name, different if different.any() else None))
+                stated.append(texts[codes[rows.positions[0]]])
+        return self._queries.of(rows.name, stated, rows.place(QUERY))
+
+    def _values(self, rows: _Rows, published: PublishedQuery) -> Int64:
+        check_shapes(rows.batch, rows.positions, published.size, published.shape, rows.name, rows.file, rows.numbers)
+        return lists_of(rows.batch.column(VALUE), rows.positions, published.size)
+
+    def _answer(self, rows: _Rows) -> None:
+        """Add noisy answers; no region may have those to one query twice."""
+        published, variance = self._query(rows), self._variance(rows)
+        values = self._values(rows, published)[:, published.combinations]
+        if published.query is None:
+            return
+        query, count = published.query, len(self.public.hierarchy.level_range(rows.level))
+        entry = self.answers.get((rows.level, query.text))
+        if entry is None:
+            nothing = np.zeros((count, query.answers), np.int64)
+            entry = QueryAnswers(query, nothing, np.zeros(count, np.bool_), variance)
+            self.answers[rows.level, query.text] = entry
+        if entry.variance != variance:
+            raise _several_variances(rows.place(VARIANCE))
+        order = np.argsort(rows.regions, kind="stable")
+        twice = np.zeros(order.size, np.bool_)
+        twice[order[1:]] = rows.regions[order[1:]] == rows.regions[order[:-1]]
+        twice |= entry.present[rows.regions]
+        if twice.any():
+            message = f"{rows.name!r} of {self._path(rows, twice)!r} occurs a second time"
+            raise InputError("duplicate-answer", message, rows.place(GEOCODE, twice))
+        entry.present[rows.regions] = True
+        entry.values[rows.regions] = values
+
+    def _variance(self, rows: _Rows) -> Fraction:
+        """Return the single variance of some rows; each must be a positive number."""
+        texts, codes = coded(rows.batch.column(VARIANCE).take(rows.positions))
+        variances = [read_fraction(text) for text in texts]
+        for code, value in enumerate(variances):
+            if value is None:
+                message = "must be a positive, finite number: what is exact is an invariant, not a noisy answer"
+                raise InputError("bad-variance", message, rows.place(VARIANCE, codes == code))
+        if len(set(variances)) > 1:
+            raise _several_variances(rows.place(VARIANCE, codes != codes[0]))
+        assert variances[0] is not None
+        return variances[0]
+
+    def _bound(self, rows: _Rows, sign: str) -> None:
+        """Add constraints: values that the answers are, or are at least or at most."""
+        if sign.strip() not in _SIGNS:
+            message = f"{sign!r} is no sign of a constraint, which are {', '.join(_SIGNS)}"
+            raise InputError("bad-sign", message, rows.place(SIGN))
+        below, above = _SIGNS[sign.strip()]
+        published = self._query(rows)
+        values = self._values(rows, published)
+        self._refuse_impossible(rows, values, published, below)
+        if published.query is None:
+            return
+        query, count = published.query, len(self.public.hierarchy.level_range(rows.level))
+        entry = self.bounds.get((rows.level, query.text))
+        if entry is None:
+            lower, upper = (np.full((count, query.answers), side, np.int64) for side in (0, UNBOUNDED))
+            entry = self.bounds[rows.level, query.text] = QueryBounds(query, lower, upper)
+        values = values[:, published.combinations]
+        if below:
+            np.maximum.at(entry.lower, rows.regions, values)
+        if above:
+            np.minimum.at(entry.upper, rows.regions, values)
+
+    def _refuse_impossible(self, rows: _Rows, values: Int64, published: PublishedQuery, below: bool) -> None:
+        """Raise InputError (inconsistent-bounds) where persons are required in cells that cannot occur."""
+        others = np.delete(values, published.combinations, axis=1)
+        wrong = np.asarray((others > 0).any(axis=1) & below, np.bool_)
+        if wrong.any():
+            message = f"{rows.name!r} of {self._path(rows, wrong)!r} requires persons where structural zeros leave none"
+            raise InputError("inconsistent-bounds", message, rows.place(VALUE, wrong))
+
+    def _path(self, rows: _Rows, wrong: Flags) -> str:
+        tree = self.public.hierarchy
+        return str(tree.paths[tree.level_range(rows.level).start + int(rows.regions[np.flatnonzero(wrong)[0]])])
+
+    def region_bounds(self) -> Iterator[RegionBounds]:
+        """Yield the constraints that were read."""
+        for (level, _), entry in self.bounds.items():
+            yield RegionBounds(entry.query, level, entry.lower, entry.upper, "public")
+
+
+def geocodes_of(public: PublicRegions, root_has_code: bool = True) -> Sequence[str]:
+    """Return the geocode of every region, its name; InputError (bad-geocode) where two regions share one.
+
+    All geocodes of a level must have the same length, and those of other levels another: the length gives the level.
+    A root that was added above the files' regions has none, and is left out.
+    """
+    tree, widths = public.hierarchy, set[int]()
+    for level, name in enumerate(public.levels):
+        if level == 0 and not root_has_code:
+            continue
+        codes = [tree.names[region] for region in tree.level_range(level)]
+        lengths = {len(code) for code in codes}
+        if len(lengths) > 1 or lengths & widths:
+            message = "geocodes of a level must have one length, and those of other levels another"
+            raise InputError("bad-geocode", message, Place("hierarchy", None, name))
+        widths |= lengths
+        if len(set(codes)) < len(codes):
+            raise InputError("bad-geocode", "two regions have one geocode", Place("hierarchy", None, name))
+    return tree.names if root_has_code else Texts.of(tree.names[region] for region in range(1, tree.regions))
+
+
+def _several_variances(place: Place) -> InputError:
+    message = "regions of one level state different variances of one query, which is not read here"
+    return InputError("several-variances", message, place)
