@@ -22,6 +22,9 @@ Names = Annotated[
 ]
 Small = Annotated[bool, typer.Option("--small", help="Simulated data and few runs: seconds instead of minutes.")]
 Out = Annotated[Path, typer.Option("--out", help="Folder for tables and figures.")]
+States = Annotated[
+    int | None, typer.Option("--states", min=1, max=50, help="How many of 50 states, for bench country alone.")
+]
 Listing = Annotated[bool, typer.Option("--list", help="List the experiments and stop.")]
 
 
@@ -42,12 +45,13 @@ def bench(
     small: Small = False,
     out: Out = Path("results"),
     listing: Listing = False,
+    states: States = None,
     json: Json = False,
     version: Version = False,
 ) -> int:
     """Time kernels and certified solves against their peers, in one run."""
     chosen = [name if "/" in name or name == "bench" else f"bench/{name}" for name in names or []]
-    return _run("bench", chosen, small=small, out=out, listing=listing, json=json)
+    return _run("bench", chosen, small=small, out=out, listing=listing, json=json, states=states)
 
 
 def find(kind: str) -> list[Any]:
@@ -76,15 +80,27 @@ def _select(rows: Sequence[Any], names: Sequence[str], *, listing: bool = False)
     return [row for row in rows if row in chosen]
 
 
-def _run(kind: str, names: Sequence[str], *, small: bool, out: Path, listing: bool, json: bool) -> int:
+def _run(
+    kind: str,
+    names: Sequence[str],
+    *,
+    small: bool,
+    out: Path,
+    listing: bool,
+    json: bool,
+    states: int | None = None,
+) -> int:
     rows = _select(find(kind), names, listing=listing)
+    size: dict[str, int] = {} if states is None else {"states": states}
+    if size and not all(getattr(row, "takes_states", False) for row in rows):
+        raise ConfigError("", "--states is for bench country: name it")
     if listing:
         _list(rows, json=json)
         return 0
     failures: list[str] = []
     results: list[dict[str, Any]] = []
     for row in rows:
-        outcome = row.run(small=small, out=out, reporter=_Quiet() if json else None)
+        outcome = row.run(small=small, out=out, reporter=_Quiet() if json else None, **size)
         failures += [f"{row.name}: {failure}" for failure in outcome.failures]
         results.append(outcome.record(row.name))
     if json:

@@ -10,7 +10,7 @@ import importlib
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Literal, Protocol, cast
+from typing import Any, Literal, Protocol, cast
 
 from coco_experiments.outcome import Outcome, Reporter
 
@@ -20,7 +20,7 @@ Kind = Literal["paper", "bench"]
 class Run(Protocol):
     """The function behind an experiment; ``data`` is the folder of real data sets, None to look for it."""
 
-    def __call__(self, *, small: bool, out: Path, reporter: Reporter, data: Path | None) -> Outcome:
+    def __call__(self, *, small: bool, out: Path, reporter: Reporter, data: Path | None, **size: Any) -> Outcome:
         """Run, write files below ``out``, and return what came of it."""
 
 
@@ -31,6 +31,7 @@ class Experiment:
     ``name`` is "folder/module" ("kuo2018/table3"); the module's function ``run`` is a ``Run``. ``shows`` is what its
     figure shows, in a sentence, for the gallery; "" where it draws none. One that is ``heavy``, in time or disk, runs
     only by a name that means no other.
+    One that takes ``states`` makes a country of so many.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Experiment:
     paper: str = ""
     shows: str = ""
     heavy: bool = False
+    takes_states: bool = False
 
     @property
     def kind(self) -> Kind:
@@ -55,6 +57,7 @@ class Experiment:
         out: Path = Path("results"),
         reporter: Reporter | None = None,
         data: Path | None = None,
+        states: int | None = None,
     ) -> Outcome:
         """Run the experiment and write its files below ``out``.
 
@@ -67,7 +70,8 @@ class Experiment:
         from coco_experiments.page import write_page
 
         shown = reporter or ConsoleReporter()
-        outcome = cast("Run", self.module().run)(small=small, out=out, reporter=shown, data=data)
+        size = {"states": states} if self.takes_states else {}
+        outcome = cast("Run", self.module().run)(small=small, out=out, reporter=shown, data=data, **size)
         for statement in outcome.statements:
             shown.note(statement.line)
         write_page(out, self, outcome, small=small)

@@ -404,6 +404,12 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         heavy=True,
     ),
     Experiment(
+        name="bench/country",
+        summary="a simulated country of --states N, 124,000 blocks x 2,016 cells each, to a verified release",
+        heavy=True,
+        takes_states=True,
+    ),
+    Experiment(
         name="bench/constraints",
         summary="Hawaii's blocks x 224 cells with totals and facilities, 28 types x 1,000 blocks, proofs",
     ),

@@ -229,6 +229,9 @@ def test_reproduce_and_bench(coco: Runner, monkeypatch: pytest.MonkeyPatch) -> N
     assert wrong.code == 2
     assert "did you mean 'kuo/two'?" in wrong.err
     assert json.loads(coco("bench", "fast", "--json").out)[0]["name"] == "bench/fast"
+    sized = coco("bench", "fast", "--states", "2")
+    assert sized.code == 2
+    assert "--states is for bench country" in sized.err
 
 
 def test_the_built_in_experiments_are_found(coco: Runner) -> None:

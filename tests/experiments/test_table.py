@@ -58,6 +58,7 @@ def test_what_is_heavy_runs_only_by_a_name_that_means_no_other() -> None:
     rows = find("bench")
     heavy = {row.name for row in rows if row.heavy}
     assert heavy == {
+        "bench/country",
         "bench/ingestion_large",
         "bench/joint_nation",
         "bench/nation_posterior",

@@ -25,7 +25,7 @@ START = "start"
 _MEGA = 1e6
 _TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 _PAUSE = 0.01  # seconds between two looks at a process
-_PROGRESS = re.compile(r": \d+ % done")
+_PROGRESS = re.compile(r": \d+ % done|^ *\d+ s: ")
 
 
 @dataclass(frozen=True, slots=True)

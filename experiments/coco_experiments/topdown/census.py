@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,6 +52,7 @@ class GeneratedCensus:
     blocks: int
     seed: int
     states: int = 1
+    nation: ClassVar[bool] = False  # whether a single state lies in a nation too
 
     def __post_init__(self) -> None:
         if not 1 <= self.states <= self.blocks:
@@ -60,7 +61,16 @@ class GeneratedCensus:
     @property
     def levels(self) -> tuple[str, ...]:
         """Return the names of the levels, root first."""
-        return LEVELS if self.states == 1 else (NATION, *LEVELS)
+        return (NATION, *LEVELS) if self.nation or self.states > 1 else LEVELS
+
+    @property
+    def regions_above(self) -> tuple[int, int, int]:
+        """Return the numbers of block groups, tracts and counties."""
+        counts, total = [], self.blocks
+        for size in (_A_GROUP, _A_TRACT, _A_COUNTY):
+            total = max(self.states, round(total / size))
+            counts.append(total)
+        return counts[0], counts[1], counts[2]
 
     @cached_property
     def children(self) -> tuple[Int64, Int64, Int64, Int64]:
@@ -68,8 +78,7 @@ class GeneratedCensus:
         rng = np.random.default_rng([self.seed, 0])
         counts: list[Int64] = []
         total = self.blocks
-        for size, spread in zip((_A_GROUP, _A_TRACT, _A_COUNTY, None), _SPREADS, strict=True):
-            parts = self.states if size is None else max(self.states, round(total / size))
+        for parts, spread in zip((*self.regions_above, self.states), _SPREADS, strict=True):
             counts.append(_shared_out(total, parts, spread, rng))
             total = parts
         groups, tracts, counties, states = counts
@@ -125,13 +134,17 @@ class GeneratedCensus:
         of a block that has any.
         """
         written = 0
-        with _Writer(folder / f"{REGIONS}.{form}") as regions, _Writer(folder / f"{PERSONS}.{form}") as persons:
+        with Writer(folder / f"{REGIONS}.{form}") as regions, Writer(folder / f"{PERSONS}.{form}") as persons:
             for batch in self.batches():
-                ids = batch.ids
-                regions.write({"region_id": ids, **batch.names(self.levels)})
-                persons.write({"region_id": ids.take(batch.block), **self._values(batch.cell), "count": batch.persons})
-                written += int(batch.persons.sum())
+                written += self._write(batch, regions, persons)
         return written
+
+    def _write(self, batch: Batch, regions: Writer, persons: Writer) -> int:
+        """Write the rows of a batch; return its persons."""
+        ids = batch.ids
+        regions.write({"region_id": ids, **batch.names(self.levels)})
+        persons.write({"region_id": ids.take(batch.block), **self._values(batch.cell), "count": batch.persons})
+        return int(batch.persons.sum())
 
     def _values(self, cells: Int64) -> dict[str, Any]:
         import pyarrow as pa
@@ -173,14 +186,14 @@ class Batch:
         return {**nation, **dict(zip(LEVELS, digits, strict=True))}
 
 
-class _Writer:
+class Writer:
     """A table that is written part by part, each a row group in Parquet."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._open: Any = None
 
-    def __enter__(self) -> _Writer:
+    def __enter__(self) -> Writer:
         return self
 
     def write(self, columns: Mapping[str, Any]) -> None:
@@ -211,11 +224,13 @@ def config_text(
     *,
     seed: int,
     form: Form = "parquet",
+    facilities: tuple[str, str, Sequence[str]] | None = None,
 ) -> str:
     """Return a configuration that asks ``queries`` of made tables with seeded noise, states' totals exact.
 
-    ``shares`` are one list for all levels, or one a level; ``privacy`` the keys that say what may be spent. Lists and
-    texts of JSON are TOML's too.
+    ``shares`` are one list for all levels, or one a level; ``privacy`` the keys that say what may be spent.
+    ``facilities`` are a table's name, an attribute and its values that are types. Lists and texts of JSON are TOML's
+    too.
     """
     listed = [[str(share) for share in level] for level in shares]
     attributes = "\n".join(f"{name} = {json.dumps(list(values))}" for name, values in schema.attributes.items())
@@ -226,11 +241,14 @@ def config_text(
     )
     spent = "\n".join(f"{key} = {value}" for key, value in privacy.items())
     zeros = f"structural_zeros = {json.dumps(list(schema.structural_zeros))}\n" if schema.structural_zeros else ""
+    of_types = "" if facilities is None else f"\n[topdown.facilities]\nattribute = {json.dumps(facilities[1])}\n"
+    of_types += "".join(f"types.{name} = {{}}\n" for name in (facilities[2] if facilities else ()))
+    counted = "" if facilities is None else f'facilities = "{facilities[0]}.{form}"\n'
     return f"""# MADE data and seeded noise: NOT PRIVATE
 [data]
 records = "{PERSONS}.{form}"
 hierarchy = "{REGIONS}.{form}"
-
+{counted}
 [privacy]
 {spent}
 neighbours = "replace"
@@ -242,7 +260,7 @@ workload = {json.dumps(list(queries))}
 strategy = {json.dumps(list(queries))}
 shares = {json.dumps(listed if len(listed) > 1 else listed[0])}
 {zeros}invariants = [{{ query = "total", level = "state" }}]
-
+{of_types}
 [topdown.attributes]
 {attributes}
 
