@@ -22,7 +22,7 @@ from coco_opt.topdown.estimating.estimate import estimate_tables, linear_estimat
 from coco_opt.topdown.estimating.information import FullInformation
 from coco_opt.topdown.estimating.recursion import Checkpoint
 from coco_opt.topdown.estimating.uncertified_gap import UncertifiedGap
-from coco_opt.topdown.kind import TABLES
+from coco_opt.topdown.kind import TABLES, rehearsal
 from coco_opt.topdown.kind.checkpoints import LevelFiles
 from coco_opt.topdown.kind.files import read_tables_release
 from coco_opt.topdown.measuring.measure import measure_tables
@@ -344,6 +344,27 @@ def test_public_records_rehearse_whole_releases(tmp_path: Path) -> None:
     assert rows["county", "sex"] > 0.0
     assert len(prediction.predicted.tables) == 2
     assert dict(prediction.predicted.notes)["Rehearsed on"].startswith("the public records public.csv")
+
+
+def test_simulated_persons_rehearse_what_no_public_records_do(tmp_path: Path) -> None:
+    """The released tables of a large budget are nearly those of the simulated persons, of a small one far from them."""
+    errors = []
+    for epsilon in ("1/100", "100"):
+        prediction = forecast(write(tmp_path, SEEDED.replace('"2"', f'"{epsilon}"')), runs=2, rows=6_000)
+        rows = {(row["level"], row["query"]): row["mean_error"] for row in prediction.as_dict()["rehearsed"]}
+        errors.append(rows["county", "sex"])
+        assert ", 1,000 a leaf, in all regions, 2 run(s)" in dict(prediction.predicted.notes)["Rehearsed on"]
+    assert errors[0] > 10 * errors[1]
+
+
+def test_errors_in_a_part_of_the_regions_grow_to_those_of_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = write(tmp_path, topdown=f'{TOPDOWN}estimation = "bottom_up"\n')
+    full = forecast(config, runs=20).as_dict()["rehearsed"]
+    monkeypatch.setattr(rehearsal, "_REHEARSED", (5, 5))
+    part = forecast(config, runs=20)
+    assert "in 5 of 9 regions, extrapolated" in dict(part.predicted.notes)["Rehearsed on"]
+    for row, other in zip(part.as_dict()["rehearsed"], full, strict=True):
+        assert row["mean_error"] == pytest.approx(other["mean_error"], rel=0.5)
 
 
 def test_bottom_up_cannot_keep_what_holds_above(tmp_path: Path) -> None:

@@ -54,6 +54,9 @@ AS_CONFIGURED, LEAVES = "as configured", "leaves"
 # Noisy answers of a rehearsal of about two seconds, by method. All compared methods use the same part of the data.
 _ANSWERS: Mapping[Consistency, int] = {"posterior": 50_000, "joint": 120_000, "convex": 400_000}
 _MOST_ANSWERS = 1_000_000
+_SECONDS = 2.0  # of a release of so many answers
+_CORES = 2  # of the times of the posterior that were measured
+_TIMED = 0.1  # seconds of an estimation from which on one run times it well
 _RUNS = 300  # sizes of leaves that have groups, added up, beyond which the posterior takes long too
 _TOO_MANY = 4  # times its answers: then a slow method is not compared
 
@@ -177,6 +180,7 @@ def rehearsed(plan: Plan, public: SimulatedData | None, runs: int, reporter: Rep
     counts: PrivateCounts = part.private
     if configured != "posterior" and counts.sizes.size > _RUNS:
         methods.pop("posterior", None)
+    reporter.line(_rehearsal_words(part, methods, runs))
     with reporter.stage("Rehearsing") as progress:
         for done, (name, method) in enumerate(methods.items()):
             progress(done, len(methods))
@@ -184,8 +188,9 @@ def rehearsed(plan: Plan, public: SimulatedData | None, runs: int, reporter: Rep
             with doing(name):
                 if name == configured:
                     first = _first_seconds(path, queries, method, solvers)
-                    seconds = rehearsal.seconds(queries, method, solvers)
-                errors = rehearsal.errors(queries, method, runs, solvers)
+                errors, each = rehearsal.timed_errors(queries, method, runs, solvers)
+                if name == configured:
+                    seconds = each if each > _TIMED else rehearsal.seconds(queries, method, solvers)
             level_errors = extrapolated(errors.mean(axis=0), rehearsal.hierarchy, plan.measurement_plan.hierarchy)
             predictions.append(
                 Prediction(name, split, shares_of(plan, queries), tuple(level_errors.tolist()), exact=False)
@@ -194,6 +199,18 @@ def rehearsed(plan: Plan, public: SimulatedData | None, runs: int, reporter: Rep
         part, plan.measurement_plan if public is None else public.plan.measurement_plan, runs
     )
     return Rehearsed(part, words, methods, tuple(predictions), first, seconds)
+
+
+def _rehearsal_words(part: SimulatedData, methods: Mapping[Consistency, GroupsMethod], runs: int) -> str:
+    """Return how many releases a rehearsal makes, and about how long they take."""
+    counts: PrivateCounts = part.private
+    answers = _answers(part.plan, part.plan.measurement_plan)
+    seconds = sum(_SECONDS * answers / _ANSWERS.get(name, _MOST_ANSWERS) for name in methods)
+    if "posterior" in methods:
+        seconds += _CORES * posterior_seconds(answers)
+    total, regions = slowness() * runs * seconds, counts.hierarchy.regions
+    releases = f"{runs} release(s) of {regions:,} regions by each of {', '.join(methods)}"
+    return f"Rehearsing {releases}: about {max(1, round(total)):,} s of a core, if it is idle"
 
 
 def _within_seconds(

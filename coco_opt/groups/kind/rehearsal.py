@@ -14,6 +14,7 @@ from time import process_time
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.activity import doing
 from coco_opt.choices import SolverChoices
 from coco_opt.groups.buckets import Scheme, Split
 from coco_opt.groups.estimating.baselines import errors_by_level
@@ -66,11 +67,20 @@ class Rehearsal:
 
     def errors(self, queries: LevelQueries, method: GroupsMethod, runs: int, solvers: SolverChoices) -> FloatArray:
         """Return every run's mean error of each level, float64[runs, levels]."""
-        run_errors = []
+        return self.timed_errors(queries, method, runs, solvers)[0]
+
+    def timed_errors(
+        self, queries: LevelQueries, method: GroupsMethod, runs: int, solvers: SolverChoices
+    ) -> tuple[FloatArray, float]:
+        """Return every run's mean error of each level, float64[runs, levels], and the CPU seconds of an estimation."""
+        run_errors, seconds = [], 0.0
         for run in range(runs):
-            result = estimate_groups(self._measured(queries, run), method, solvers)
+            measurement, start = self._measured(queries, run), process_time()
+            with doing(f"run {run + 1} of {runs}"):
+                result = estimate_groups(measurement, method, solvers)
+            seconds += process_time() - start
             run_errors.append(errors_by_level(self.hierarchy, result.histograms, self._truth))
-        return np.array(run_errors)
+        return np.array(run_errors), seconds / runs
 
     def seconds(self, queries: LevelQueries, method: GroupsMethod, solvers: SolverChoices, least: float = 0.3) -> float:
         """Return the CPU seconds of an estimation: the mean over as many runs as take ``least`` seconds in all."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from time import process_time
 
 import numpy as np
@@ -26,8 +27,8 @@ from coco_opt.topdown.invariants import Constraints, Invariants
 from coco_opt.topdown.kind.files import MOST_CELLS
 from coco_opt.topdown.kind.method import TablesMethod, method_of
 from coco_opt.topdown.kind.plan import TablesDetail
-from coco_opt.topdown.kind.rehearsal import estimation_seconds, generated_invariants, public_choice, rehearsed
-from coco_opt.topdown.kind.simulated_data import read_simulated_data
+from coco_opt.topdown.kind.rehearsal import generated_invariants, public_choice, rehearsed, simulated_releases
+from coco_opt.topdown.kind.simulated_data import SIMULATED_PERSONS, read_simulated_data
 from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.noisy_measurements import TableMeasurements
 from coco_opt.topdown.region_bounds import RegionBounds
@@ -36,6 +37,7 @@ from coco_opt.topdown.table_queries import TableQueries
 Floats = NDArray[np.float64]
 
 _DIGITS = 4
+_FEW_DIGITS = 2  # of errors on simulated persons: those of few regions vary from run to run
 _ROWS = 3  # of the private table for each leaf, unless declared
 _ROW_SECONDS, _ROW_BYTES = 1e-5, 200
 _REGION_SECONDS, _REGION_BYTES = 1.5e-5, 5_000
@@ -67,55 +69,106 @@ class Predicted:
 def forecast_tables(plan: Plan, options: ForecastOptions, reporter: Reporter) -> Forecast:
     """Predict a release; this spends nothing and opens no private table.
 
-    With public records similar to the private ones, complete releases of them give the errors of released answers.
+    Complete releases of simulated persons, or of public records, give the errors of released answers.
     Raises ConfigError, InputError, ProblemError.
     """
     detail: TablesDetail = plan.detail
     method = method_of(plan.config, plan.measurement_plan)
     with reporter.stage("Predicting") as progress:
         predictions, linear_seconds = predicted(detail, progress)  # the release's unbiased estimates take as long
-    tables = [_linear_figures(plan, predictions)]
-    plain: dict[str, object] = {"predictions": [_plain(plan, prediction) for prediction in predictions]}
-    notes = list(_notes(plan, predictions, method))
-    public, runs = options.public, options.runs
-    if public is None:
-        with reporter.stage("Rehearsing on simulated persons"):
-            seconds = estimation_seconds(detail.table_queries, method.topdown, lambda: choices_of(plan.config))
+    if options.public is None:
+        rehearsal = _on_simulated_persons(plan, options, method, predictions, reporter)
     else:
-        if runs < 1:
-            raise ProblemError("a rehearsal needs at least one run")
-        simulated = read_simulated_data(plan, public)
-        with reporter.stage("Rehearsing on public records") as progress:
-            _rehearsed(plan, simulated, method, 0)
-            rehearsals = []
-            for run in range(runs):
-                rehearsals.append(_rehearsed(plan, simulated, method, 1 + run))
-                progress(run + 1, runs)
-        seconds = float(np.median([time for _, time in rehearsals]))
-        errors = _mean_errors(simulated, detail, [result for result, _ in rehearsals])
-        tables.append(_released_figures(plan, errors))
-        plain["rehearsed"] = [
-            {
-                "level": plan.measurement_plan.levels[level],
-                "query": query.text,
-                "mean_error": float(errors[level, index]),
-            }
-            for level in range(len(errors))
-            for index, query in enumerate(detail.workload)
-        ]
-        notes.append(("Rehearsed on", f"{simulated.words}, {runs} run(s)"))
+        rehearsal = _on_public_records(plan, options.public, options.runs, method, reporter)
+    tables = (_linear_figures(plan, predictions), _released_figures(plan, rehearsal))
+    plain: dict[str, object] = {
+        "predictions": [_plain(plan, prediction) for prediction in predictions],
+        "rehearsed": _plain_errors(plan, rehearsal.errors),
+        "look_alike": rehearsal.words,
+    }
+    notes = (*_notes(plan, predictions, method), ("Rehearsed on", rehearsal.words))
     rows = _ROWS * len(detail.table_queries.hierarchy.leaves) if options.rows is None else options.rows
     regions, slow = plan.measurement_plan.hierarchy.regions, slowness()
     memory = _REGION_BYTES * regions + _ANSWER_BYTES * count_answers(plan.measurement_plan)
     return Forecast(
-        tuple(tables),
+        tables,
         plain,
-        tuple(notes),
+        notes,
         reading=ResourceCost(slow * (_ROW_SECONDS * rows + _REGION_SECONDS * regions), _ROW_BYTES * rows),
         querying=ResourceCost(slow * _REGION_SECONDS * regions),
-        estimating=ResourceCost(seconds, memory),
+        estimating=ResourceCost(rehearsal.seconds, memory),
         writing=ResourceCost(slow * _writing_seconds(detail) + linear_seconds, memory),
     )
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Rehearsal:
+    """The mean absolute errors of released answers, float64[levels, workload], on what, and an estimation's seconds.
+
+    ``digits`` are those that are shown.
+    """
+
+    errors: Floats
+    words: str
+    seconds: float
+    digits: int = _DIGITS
+
+
+def _on_public_records(plan: Plan, public: Path, runs: int, method: TablesMethod, reporter: Reporter) -> _Rehearsal:
+    """Release public records similar to the private ones ``runs`` times; the first release compiles."""
+    if runs < 1:
+        raise ProblemError("a rehearsal needs at least one run")
+    detail, simulated = plan.detail, read_simulated_data(plan, public)
+    with reporter.stage("Rehearsing on public records") as progress:
+        _rehearsed(plan, simulated, method, 0)
+        rehearsals = []
+        for run in range(runs):
+            rehearsals.append(_rehearsed(plan, simulated, method, 1 + run))
+            progress(run + 1, runs)
+    errors = _mean_errors(simulated.private, detail, [result for result, _ in rehearsals])
+    seconds = float(np.median([time for _, time in rehearsals]))
+    return _Rehearsal(errors, f"{simulated.words}, {runs} run(s)", seconds)
+
+
+def _on_simulated_persons(
+    plan: Plan, options: ForecastOptions, method: TablesMethod, predictions: Sequence[Predicted], reporter: Reporter
+) -> _Rehearsal:
+    """Release simulated persons; errors of a part grow with those of the linear estimates to all regions' errors."""
+    detail, tree, runs = plan.detail, plan.measurement_plan.hierarchy, options.runs
+    persons = SIMULATED_PERSONS if options.rows is None else max(1, round(options.rows / len(tree.leaves)))
+    with reporter.stage("Rehearsing on simulated persons") as progress:
+        releases = simulated_releases(
+            detail.table_queries,
+            method.topdown,
+            lambda: choices_of(plan.config),
+            persons=persons,
+            runs=runs,
+            progress=progress,
+        )
+    errors = _mean_errors(releases.truth, detail, releases.results)
+    part, where = releases.table_queries, "all regions"
+    if part.hierarchy.regions < tree.regions:
+        of_part, _ = predicted(TablesDetail(part, detail.workload))
+        errors *= np.reshape(_growth(predictions, of_part), errors.shape)
+        where = f"{part.hierarchy.regions:,} of {tree.regions:,} regions, extrapolated"
+    stated = "" if options.rows is not None else " (--rows states how many)"
+    words = f"simulated persons, {persons:,} a leaf{stated}, in {where}, {runs} run(s); --like takes public records"
+    return _Rehearsal(errors, words, releases.seconds, _FEW_DIGITS)
+
+
+def _growth(of_all: Sequence[Predicted], of_part: Sequence[Predicted]) -> list[float]:
+    """Return how many times larger linear estimates' errors are in all regions than in a part; 1 if undetermined."""
+    pairs = [(every.linear, part.linear) for every, part in zip(of_all, of_part, strict=True)]
+    return [every / part if 0.0 < part < math.inf and every < math.inf else 1.0 for every, part in pairs]
+
+
+def _plain_errors(plan: Plan, errors: Floats) -> list[dict[str, object]]:
+    """Return errors of released answers as plain values."""
+    return [
+        {"level": plan.measurement_plan.levels[level], "query": query.text, "mean_error": float(errors[level, index])}
+        for level in range(len(errors))
+        for index, query in enumerate(plan.detail.workload)
+    ]
 
 
 def _writing_seconds(detail: TablesDetail) -> float:
@@ -227,9 +280,8 @@ def _rehearsed(plan: Plan, simulated: SimulatedData, method: TablesMethod, seed:
     return rehearsed(simulated.private, queries, method.topdown, choices_of(plan.config), seed)
 
 
-def _mean_errors(simulated: SimulatedData, detail: TablesDetail, results: Sequence[TablesResult]) -> Floats:
+def _mean_errors(counts: TableCounts, detail: TablesDetail, results: Sequence[TablesResult]) -> Floats:
     """Return the mean absolute error of a released answer, float64[levels, workload]."""
-    counts: TableCounts = simulated.private
     errors = np.zeros((detail.table_queries.plan.levels, len(detail.workload)))
     for level in range(len(errors)):
         for index, query in enumerate(detail.workload):
@@ -253,16 +305,15 @@ def _linear_figures(plan: Plan, predictions: Sequence[Predicted]) -> Figures:
     return Figures(title, ("level", "query", "all levels", "own level alone"), rows, numeric=2)
 
 
-def _released_figures(plan: Plan, errors: Floats) -> Figures:
+def _released_figures(plan: Plan, rehearsal: _Rehearsal) -> Figures:
     detail: TablesDetail = plan.detail
     rows = tuple(
-        (plan.measurement_plan.levels[level], query.text, _shown(float(errors[level, index])))
-        for level in range(len(errors))
+        (plan.measurement_plan.levels[level], query.text, f"{rehearsal.errors[level, index]:.{rehearsal.digits}g}")
+        for level in range(len(rehearsal.errors))
         for index, query in enumerate(detail.workload)
     )
-    return Figures(
-        "Mean absolute error of a released answer (persons): rehearsed", ("level", "query", "error"), rows, 2
-    )
+    title = "Mean absolute error of a released answer (persons): rehearsed"
+    return Figures(title, ("level", "query", "error"), rows, 2)
 
 
 def _plain(plan: Plan, prediction: Predicted) -> dict[str, object]:

@@ -1,25 +1,26 @@
-"""How long an estimation takes: releases of simulated persons in the same regions, cells and kinds of constraints."""
+"""Releases of simulated persons in the same regions, cells and kinds of constraints: their errors, and their time."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from time import process_time
 
 import numpy as np
 
-from coco_opt.activity import doing
+from coco_opt.activity import Progress, doing
 from coco_opt.choices import SolverChoices
 from coco_opt.histograms import Hierarchy
 from coco_opt.privacy import SeededNoise
 from coco_opt.releases.clock import slowness
+from coco_opt.releases.reporter import no_progress
 from coco_opt.topdown.constraint import LinearConstraint
 from coco_opt.topdown.estimating.estimate import TablesResult, estimate_tables
 from coco_opt.topdown.estimating.implied import ImpliedChoice, implied_choice
 from coco_opt.topdown.estimating.method import TopdownMethod
 from coco_opt.topdown.feasibility.system import ConstraintSystem
 from coco_opt.topdown.invariants import Stated
-from coco_opt.topdown.kind.simulated_data import generated_tables
+from coco_opt.topdown.kind.simulated_data import SIMULATED_PERSONS, generated_tables
 from coco_opt.topdown.matrix_operator import integer_matrix
 from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.measuring.measure import measure_tables
@@ -30,29 +31,68 @@ PERSONS = 10
 """Persons in every cell of a leaf, where answers do not count: no cell is at a bound."""
 
 _REHEARSED = (300, 3_000)  # approximate numbers of regions of the two sub-hierarchies that are rehearsed
+_FEW = 2  # children of each region where only compiling counts
 _LONG = 10.0  # seconds of enforcing implied constraints, above which they are predicted, not rehearsed
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class SimulatedReleases:
+    """Releases of simulated persons, their true counts, and the CPU seconds of noise and estimation of all regions.
+
+    ``table_queries`` are those of the regions that were released: all, or of a large hierarchy a part.
+    """
+
+    table_queries: TableQueries
+    truth: TableCounts
+    results: tuple[TablesResult, ...]
+    seconds: float
 
 
 def estimation_seconds(
     table_queries: TableQueries, method: TopdownMethod, solvers: Callable[[], SolverChoices]
 ) -> float:
-    """Return the seconds of noise and estimation, from simulated persons: a constant plus a rate for regions.
+    """Return the seconds of noise and estimation, from simulated persons."""
+    return simulated_releases(table_queries, method, solvers).seconds
+
+
+def simulated_releases(
+    table_queries: TableQueries,
+    method: TopdownMethod,
+    solvers: Callable[[], SolverChoices],
+    *,
+    persons: int = SIMULATED_PERSONS,
+    runs: int = 1,
+    progress: Progress = no_progress,
+) -> SimulatedReleases:
+    """Release simulated persons, so many a leaf, ``runs`` times; the seconds are a constant plus a rate for regions.
 
     For a large hierarchy two sub-hierarchies are released, in which only regions near the root lack children. A first
     release is not timed: it compiles. Where enforcing implied constraints takes long, its time is predicted, and the
-    rehearsal keeps bounds on single answers.
+    rehearsal keeps bounds on single answers. ``progress`` counts releases.
     """
     tree, extra, implied = table_queries.hierarchy, 0.0, public_choice(table_queries, method)
     if implied.seconds > _LONG:
         extra, method = slowness() * implied.seconds, replace(method, implied="bounds")
-    small, large = (_simulated(table_queries, _branch_limits(tree, regions)) for regions in _REHEARSED)
-    rehearsed(*small, method, solvers(), 0)
-    seconds = rehearsed(*small, method, solvers(), 1)[1]
+    small, large = (_simulated(table_queries, _branch_limits(tree, regions), persons) for regions in _REHEARSED)
+    drawn = method.estimation == "posterior"  # takes long: its kernels are compiled on few regions
+    first = _simulated(table_queries, [_FEW] * (tree.levels - 1), persons) if drawn else small
     regions, more = small[0].hierarchy.regions, large[0].hierarchy.regions
-    if more == regions:
-        return extra + seconds * tree.regions / regions
-    longer = rehearsed(*large, method, solvers(), 1)[1]
-    return extra + seconds + max(longer - seconds, 0.0) / (more - regions) * (tree.regions - regions)
+    rehearsed(*first, method, solvers(), 0)
+    seconds = 0.0
+    if regions < more:
+        seconds = rehearsed(*small, method, solvers(), 1)[1]
+    results, times = [], []
+    for run in range(runs):
+        result, each = rehearsed(*large, method, solvers(), 1 + run)
+        results.append(result)
+        times.append(each)
+        progress(run + 1, runs)
+    longer = float(np.median(times))
+    if regions < more:
+        total = seconds + max(longer - seconds, 0.0) / (more - regions) * (tree.regions - regions)
+    else:
+        total = longer * tree.regions / regions
+    return SimulatedReleases(large[1], large[0], tuple(results), extra + total)
 
 
 def rehearsed(
@@ -95,10 +135,10 @@ def generated_invariants(table_queries: TableQueries) -> tuple[RegionBounds, ...
     return tuple(bounds)
 
 
-def _simulated(table_queries: TableQueries, branches: Sequence[int]) -> tuple[TableCounts, TableQueries]:
+def _simulated(table_queries: TableQueries, branches: Sequence[int], persons: int) -> tuple[TableCounts, TableQueries]:
     """Return simulated persons of the first branches of each region, and the queries with constraints they meet."""
     tree, where = table_queries.hierarchy.first_branches(branches)
-    counts = generated_tables(tree, table_queries.schema)
+    counts = generated_tables(tree, table_queries.schema, persons=persons)
     stated = [_loosened(constraint, table_queries, counts, where) for constraint in table_queries.constraints]
     bounds = tuple(constraint for constraint in stated if isinstance(constraint, RegionBounds))
     linear = tuple(constraint for constraint in stated if isinstance(constraint, LinearConstraint))

@@ -16,7 +16,8 @@ from coco_opt.topdown.schema import Schema
 from coco_opt.topdown.table_queries import TableQueries
 
 SEED = 7  # of the simulated data: the same for the same plan
-_PERSONS = 200
+SIMULATED_PERSONS = 200
+"""Simulated persons a leaf, on average."""
 
 
 def simulated_data_of(plan: Plan, branches: int | Sequence[int] | None = None) -> SimulatedData:
@@ -38,7 +39,7 @@ def simulated_data_of(plan: Plan, branches: int | Sequence[int] | None = None) -
     return SimulatedData(
         simulated_plan,
         generated_tables(tree, all_queries.schema),
-        f"simulated persons, {_PERSONS} a leaf{_omission_note(all_queries)}",
+        f"simulated persons, {SIMULATED_PERSONS} a leaf{_omission_note(all_queries)}",
     )
 
 
@@ -62,11 +63,13 @@ def _omission_note(table_queries: TableQueries) -> str:
     return ", bounds and constraints left out" if table_queries.bounds or table_queries.linear else ""
 
 
-def generated_tables(hierarchy: Hierarchy, schema: Schema, seed: int = SEED) -> TableCounts:
-    """Return simulated persons of every leaf."""
+def generated_tables(
+    hierarchy: Hierarchy, schema: Schema, seed: int = SEED, persons: int = SIMULATED_PERSONS
+) -> TableCounts:
+    """Return simulated persons of every leaf, ``persons`` on average."""
     rng = np.random.default_rng(seed)
     leaves, cells = len(hierarchy.leaves), schema.size
-    persons = _PERSONS * leaves
+    every = persons * leaves
     weights = rng.exponential(size=cells) ** 3
-    where = rng.integers(leaves, size=persons), rng.choice(cells, size=persons, p=weights / weights.sum())
+    where = rng.integers(leaves, size=every), rng.choice(cells, size=every, p=weights / weights.sum())
     return TableCounts.from_microdata(hierarchy, schema, *where)
