@@ -98,6 +98,15 @@ def test_several_distributions_are_chosen_for_by_the_least_worst_regret() -> Non
     assert [choice.regret for choice in ranking] == sorted(choice.regret for choice in ranking)
 
 
+def test_the_next_best_choices_measure_something_else() -> None:
+    ranking = search(20).ranked({"geometric": geometric(20, 3.0)}, 4)
+    edges = [
+        (tuple(Buckets.by_growth(20, growth).begin.tobytes() for growth in each.growths), each.shares)
+        for each in ranking
+    ]
+    assert len(set(edges)) == len(ranking) == 4
+
+
 def test_a_look_suggests_the_distribution_of_sizes() -> None:
     truth = [CountOfCounts.from_dense(np.array([300, 200, 100, 50, 25, 12, 6, 3, 0, 0, 4]))]
     tree, counts = Hierarchy.from_paths([("land",)]), np.array([700])

@@ -97,9 +97,12 @@ class QuerySearch:
         if len(best) > 1:
             self._descend(min(best, key=regret), regret)
         ranking = sorted(evaluations.complete, key=lambda candidate: (regret(candidate), candidate))
+        distinct: dict[tuple[bytes, Shares], Candidate] = {}
+        for candidate in ranking:
+            distinct.setdefault(evaluations.measured(candidate), candidate)
         return tuple(
             QueryChoice(*candidate, evaluations.errors(candidate), math.exp(max(regret(candidate), 0.0)))
-            for candidate in ranking[:count]
+            for candidate in list(distinct.values())[:count]
         )
 
     @property
@@ -156,6 +159,10 @@ class _Evaluations:
         credit = _LEAF_CREDIT * min(max(math.log(share), 0.0), _MOST_CREDITED) if share else 0.0
         return float(np.log(errors) @ self._search.weights) - credit
 
+    def measured(self, candidate: Candidate) -> tuple[bytes, Shares]:
+        """Return what a candidate measures: small growths can give the same buckets."""
+        return b"|".join(self._buckets_of(growth).begin.tobytes() for growth in candidate[0]), candidate[1]
+
     def errors(self, candidate: Candidate) -> FloatArray:
         """Return the errors of a candidate, float64[distributions, levels]."""
         return np.array([self._of(place, candidate) for place in range(len(self._predictors))])
@@ -163,12 +170,15 @@ class _Evaluations:
     def _of(self, place: int, candidate: Candidate) -> FloatArray:
         if (place, candidate) not in self._errors:
             growths, shares = candidate
-            for growth in set(growths) - set(self._buckets):
-                self._buckets[growth] = Buckets.by_growth(self._search.max_size, growth)
-            buckets = [self._buckets[growth] for growth in growths]
+            buckets = [self._buckets_of(growth) for growth in growths]
             variances = self._search.noise.variances(shares)
             self._errors[place, candidate] = self._predictors[place].errors(buckets, variances)
         return self._errors[place, candidate]
+
+    def _buckets_of(self, growth: float) -> Buckets:
+        if growth not in self._buckets:
+            self._buckets[growth] = Buckets.by_growth(self._search.max_size, growth)
+        return self._buckets[growth]
 
 
 def assumed_distributions(max_size: int) -> dict[str, FloatArray]:
