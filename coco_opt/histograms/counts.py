@@ -15,7 +15,6 @@ import numpy.typing as npt
 
 from coco_opt.errors import InputError
 from coco_opt.histograms.arrays import Int64Array, as_int64, check_nonnegative, check_total, exact_dot
-from coco_opt.histograms.conversions import cumulative_to_dense, dense_to_cumulative
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -133,11 +132,6 @@ class CountOfCounts:
         return cls(sizes, array[sizes])
 
     @classmethod
-    def from_cumulative(cls, cumulative: npt.ArrayLike) -> CountOfCounts:
-        """Build from Hc [K+1], nondecreasing and nonnegative. Raises InputError where it is not."""
-        return cls.from_dense(cumulative_to_dense(as_int64(cumulative, "Hc")))
-
-    @classmethod
     def from_ranks(cls, ranks: npt.ArrayLike) -> CountOfCounts:
         """Build from one size a group, in any order.
 
@@ -202,7 +196,7 @@ class CountOfCounts:
 
     def cumulative(self, max_size: int) -> Int64Array:
         """Return Hc, int64[max_size + 1]; its last cell is ``groups``. Raises as ``to_dense`` does."""
-        return dense_to_cumulative(self.to_dense(max_size))
+        return np.cumsum(self.to_dense(max_size), dtype=np.int64)
 
     def ranks(self) -> Int64Array:
         """Return Hg, int64[groups]: the size of every group in nondecreasing order.

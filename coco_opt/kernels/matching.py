@@ -211,16 +211,6 @@ def check_offsets(offsets: Int64Array, runs: int) -> None:
         raise ProblemError("offsets must rise from 0 to the number of child runs")
 
 
-def transport_cost(parent_sizes: Int64Array, child_sizes: Int64Array, matches: Matches) -> int:
-    """Return the total |size difference| of a matching in entities, exactly; O(matches). Sizes are int64."""
-    gaps = np.abs(parent_sizes[matches.parent_run] - child_sizes[matches.child_run])
-    if gaps.size == 0:
-        return 0
-    if int(gaps.max()) * sum(matches.groups.tolist()) < 2**63:
-        return int(np.dot(gaps, matches.groups))
-    return sum(gap * count for gap, count in zip(gaps.tolist(), matches.groups.tolist(), strict=True))
-
-
 def potentials(
     parent_sizes: Int64Array, parent_counts: Int64Array, child_sizes: Int64Array, child_counts: Int64Array
 ) -> tuple[Int64Array, Int64Array]:

@@ -11,12 +11,12 @@ arrays: cell i has the values low[i] + j at the places start[i] + j, j < start[i
 2. ``_filter``: forwards, the distribution of each cell given the measurements so far. The geometric part turns a
    matrix-vector product into one recursion, J(x) = rho J(x - 1) + a(x - 1), so a pass costs O(states) and not
    O(states x window); gaps between windows are skipped by powers of rho.
-3. ``_smooth``: backwards, the marginals given all measurements; or ``_draw``: backwards, an entire row.
+3. ``_draw``: backwards, an entire row given all measurements.
 4. ``sweep``: the rows of a hierarchy are drawn in turn, each given all others (Gibbs sampling): a noisy measurement of
    an ancestor is then a measurement of the row, shifted by the contribution of the other rows.
 
 Invariant: after the draw of a row all residuals are those of the present rows. Cost: O(states x depth) a sweep.
-Source: Baum, Petrie, Soules and Weiss 1970 (forward-backward); Carter and Kohn 1994 (drawing rows); Geman and Geman
+Source: Carter and Kohn 1994 (forward filtering, backward sampling); Geman and Geman
 1984 (Gibbs sampling); the recursion and windows are our own.
 """
 
@@ -182,69 +182,6 @@ def _filter(window: Window, weight: Floats, prior: Increments, total: int, alpha
 
 
 @compiled
-def _smooth(
-    window: Window, weight: Floats, prior: Increments, total: int, alpha: Floats, mean: Floats, moved: Floats
-) -> None:
-    """Turn alpha into the marginals given all measurements; fill the means (K,) and P(increment > 0) (K + 1,)."""
-    low, start = window
-    cells = low.size
-    widest = 1
-    for i in range(cells):
-        widest = max(widest, start[i + 1] - start[i])
-    beta, ahead = np.empty(widest), np.empty(widest)
-    none = 0.0
-    both = 0.0
-    last = alpha[start[cells - 1] : start[cells]]
-    # Backward weights of the last cell: its increment to the total.
-    for j in range(last.size):
-        increment = total - low[cells - 1] - j
-        beta[j] = _last_weight(increment, prior.q[cells], prior.rho[cells])
-        both += last[j] * beta[j]
-        if increment == 0:
-            none += last[j] * beta[j]
-    moved[cells] = 1.0 - none / both
-    # Backwards: beta is known for cell i, and passed on to cell i - 1.
-    for i in range(cells - 1, -1, -1):
-        first, width = low[i], start[i + 1] - start[i]
-        row = alpha[start[i] : start[i + 1]]
-        for j in range(width):
-            ahead[j] = beta[j] * weight[start[i] + j]
-        q, rho = prior.q[i], prior.rho[i]
-        stay, go = 1.0 - q, q * (1.0 - rho)
-        norm = both
-        both = 0.0
-        none = 0.0
-        middle = 0.0
-        if i == 0:
-            before, before_low = np.ones(1), 0
-        else:
-            before, before_low = alpha[start[i - 1] : start[i]], low[i - 1]
-        # The marginal of cell i, then the backward weights of cell i - 1, taken from the top down.
-        for j in range(width):
-            row[j] *= beta[j] / norm
-            middle += row[j] * (first + j)
-        mean[i] = middle
-        running = 0.0
-        top = before_low + before.size - 1
-        # Values above the window before: only their running sum matters.
-        for x in range(first + width - 1, max(top, first - 1), -1):
-            running = rho * running + ahead[x - first]
-        if top < first - 1:
-            running *= rho ** (first - 1 - top)
-        # Stay at z, or rise to anything above it through the running sum.
-        for z in range(top, before_low - 1, -1):
-            same = stay * ahead[z - first] if first <= z < first + width else 0.0
-            beta[z - before_low] = same + go * running
-            none += before[z - before_low] * same
-            both += before[z - before_low] * (same + go * running)
-            running = rho * running + (ahead[z - first] if first <= z < first + width else 0.0)
-        moved[i] = 1.0 - none / both
-        for j in range(before.size):
-            beta[j] /= both
-        both = 1.0
-
-
-@compiled
 def _draw(window: Window, prior: Increments, total: int, alpha: Floats, jump: Floats, state: Words, row: Ints) -> None:
     """Draw an entire row given all measurements, from the last cell back; alpha and jump come from the filter."""
     low, start = window
@@ -358,66 +295,6 @@ def weigh(window: Window, answers: CellAnswers, region: int, row: Ints, powers: 
                 for p in range(first, last):
                     if away[p - first] == -turns[turn] and (turn == 0 or turns[turn] > turns[turn - 1]):
                         ratio *= powers[answers.path[p], 1] ** 2
-
-
-@compiled
-def forward_backward(
-    window: Window, weight: Floats, prior: Increments, total: int
-) -> tuple[float, Floats, Floats, Floats]:
-    """Return the log-likelihood, the marginals (as ``weight``), the means (K,) and P(increment > 0) (K + 1,).
-
-    ``weight`` are the likelihoods of the states. The log-likelihood is minus infinity, and the rest without meaning,
-    where no path through the windows has mass. O(states).
-    """
-    cells = window.low.size
-    alpha, jump = np.empty(weight.size), np.empty(weight.size)
-    mean, moved = np.zeros(cells), np.zeros(cells + 1)
-    log_likelihood = _filter(window, weight, prior, total, alpha, jump)
-    if log_likelihood > -np.inf:
-        _smooth(window, weight, prior, total, alpha, mean, moved)
-    return log_likelihood, alpha, mean, moved
-
-
-@compiled
-def likelihoods(window: Window, answer: Ints, distribution: int, steepness: float) -> Floats:
-    """Return the weights of all states for one measurement a cell, int64[K]; each cell's largest is 1."""
-    low, start = window
-    weight = np.empty(start[low.size])
-    for i in range(low.size):
-        width = start[i + 1] - start[i]
-        away = low[i] - answer[i]
-        nearest = max(away, -(away + width - 1), 0)
-        # Relative to the state nearest to the measurement, so that the largest weight is 1.
-        for j in range(width):
-            far = abs(away + j)
-            lost = float(far - nearest) if distribution == GEOMETRIC else float(far**2 - nearest**2)
-            weight[start[i] + j] = math.exp(-steepness * lost)
-    return weight
-
-
-@compiled
-def quantiles(window: Window, marginal: Floats, probabilities: Floats) -> Ints:
-    """Return the smallest values (probabilities, K) whose distribution function reaches each probability.
-
-    The rows are nondecreasing in K in theory; where rounding errors of the sums would swap neighbours, both get the
-    larger value.
-    """
-    low, start = window
-    values = np.empty((probabilities.size, low.size), np.int64)
-    for c in range(probabilities.size):
-        highest = 0
-        for i in range(low.size):
-            running = 0.0
-            x = start[i]
-            # Add up marginals until the probability is reached.
-            while x < start[i + 1] - 1:
-                running += marginal[x]
-                if running >= probabilities[c]:
-                    break
-                x += 1
-            highest = max(highest, low[i] + x - start[i])
-            values[c, i] = highest
-    return values
 
 
 @compiled

@@ -43,11 +43,6 @@ def sqrt_above(x: Fraction) -> Fraction:
     return _above(x, Context.sqrt)
 
 
-def sqrt_below(x: Fraction) -> Fraction:
-    """Return a nonnegative fraction at most the square root of x >= 0."""
-    return max(_below(x, Context.sqrt), Fraction(0))
-
-
 def round_above(x: Fraction, digits: int = 15) -> Fraction:
     """Return the smallest decimal of ``digits`` significant digits that is at least x."""
     return Fraction(_quotient(x, Context(prec=digits, rounding=ROUND_CEILING)))

@@ -8,10 +8,10 @@ sum to exactly 1.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal, cast, get_args
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,6 @@ LinearStage = Literal["none", "bottom_up", "least_squares"]
 LINEAR_STAGES: tuple[LinearStage, ...] = get_args(LinearStage)
 
 DENOMINATOR = 1000  # of planned shares
-_EXACT_EVALUATIONS = 2000
 RATIOS = (0.25, 0.5, 1.0, 1.5, 2.0)
 """Shares of the budget of a level over that of the level above.
 
@@ -98,16 +97,6 @@ def allocations(levels: int) -> list[Shares]:
     return list(dict.fromkeys(candidates))
 
 
-def proportional_shares(cells: Sequence[int]) -> Shares:
-    """Return shares in proportion to the cells measured at each level."""
-    return tuple(Fraction(int(count), int(sum(cells))) for count in cells)
-
-
-def square_root_shares(cells: Sequence[int]) -> Shares:
-    """Return shares in proportion to the square root of the cells measured at each level."""
-    return rounded_shares(np.sqrt(np.asarray(cells, dtype=np.float64)))
-
-
 def rounded_shares(weights: FloatArray, denominator: int = DENOMINATOR) -> Shares:
     """Return thousandths nearest to weights scaled to sum to 1, by largest fractions, each at least 1."""
     levels = len(weights)
@@ -119,49 +108,6 @@ def rounded_shares(weights: FloatArray, denominator: int = DENOMINATOR) -> Share
     order = np.argsort(units - extra, kind="stable")
     units[order[: spare - int(units.sum())]] += 1
     return tuple(Fraction(int(part) + 1, denominator) for part in units)
-
-
-def best_shares(
-    error: Callable[[FloatArray], float],
-    starts: Sequence[Shares],
-    evaluations: int = _EXACT_EVALUATIONS,
-) -> Shares:
-    """Return shares of the levels with a small ``error``, never worse than any of ``starts``.
-
-    Nelder-Mead in the logarithms of the shares from the best start (and, where evaluations are cheap, from every
-    start), rounded to thousandths. ``error`` of shares float64[levels] that sum to 1 must be deterministic; it is
-    called about ``evaluations`` times.
-    """
-    from scipy.optimize import minimize
-
-    def error_at(shares: Sequence[float | Fraction]) -> float:
-        return error(np.array([float(share) for share in shares]))
-
-    def of_logarithms(free: FloatArray) -> float:
-        return error(_from_logarithms(free))
-
-    ranked = sorted(((error_at(start), number) for number, start in enumerate(starts)))
-    if len(starts[0]) == 1:
-        return starts[0]
-    tried = [starts[number] for _, number in ranked[: max(1, evaluations // 400)]]
-    candidates = list(starts)
-    for start in tried:
-        limits = {"maxfev": max(1, evaluations // len(tried)), "xatol": 1e-4, "fatol": 0.0}
-        result: Any = minimize(of_logarithms, _to_logarithms(start), method="Nelder-Mead", options=cast("Any", limits))
-        candidates.append(rounded_shares(_from_logarithms(np.asarray(result.x, dtype=np.float64))))
-    return min(candidates, key=error_at)
-
-
-def _to_logarithms(shares: Shares) -> FloatArray:
-    logs = np.log(np.maximum([float(share) for share in shares], 1 / DENOMINATOR))
-    return np.asarray(logs[1:] - logs[0], dtype=np.float64)
-
-
-def _from_logarithms(free: FloatArray) -> FloatArray:
-    logs = np.concatenate([[0.0], free])
-    weights = np.exp(logs - logs.max())
-    weights = np.maximum(weights / weights.sum(), 1 / DENOMINATOR)  # no less than what a share is rounded to
-    return np.asarray(weights / weights.sum(), dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,39 +123,3 @@ class Prediction:
     shares: Shares
     errors: tuple[float, ...]
     exact: bool
-
-    @property
-    def total(self) -> float:
-        """Return the sum over levels, what a planned split minimises."""
-        return sum(self.errors)
-
-
-def plan_linear(hierarchy: Hierarchy, noise: NoisePlan, cells: Sequence[int], stage: LinearStage) -> list[Prediction]:
-    """Return exact predictions of one linear stage for the uniform, proportional, square-root and best splits.
-
-    ``cells`` counts what is measured at each level. Bottom-up has one split, everything on the leaves.
-    """
-    if stage == "bottom_up":
-        leaves = (*(Fraction(0),) * (hierarchy.levels - 1), Fraction(1))
-        return [_exact(hierarchy, noise, stage, "leaves", leaves)]
-
-    def error(shares: FloatArray) -> float:
-        return float(linear_errors(hierarchy, stage, noise.variances(shares.tolist())).sum())
-
-    splits = named_splits(cells)
-    splits["planned"] = best_shares(error, list(splits.values()))
-    return [_exact(hierarchy, noise, stage, name, shares) for name, shares in splits.items()]
-
-
-def named_splits(cells: Sequence[int]) -> dict[str, Shares]:
-    """Return the splits a planned one is compared with, by name."""
-    return {
-        "uniform": uniform_shares(len(cells)),
-        "proportional": proportional_shares(cells),
-        "square root": square_root_shares(cells),
-    }
-
-
-def _exact(hierarchy: Hierarchy, noise: NoisePlan, stage: LinearStage, split: str, shares: Shares) -> Prediction:
-    errors = linear_errors(hierarchy, stage, noise.variances(shares))
-    return Prediction(stage, split, shares, tuple(errors.tolist()), exact=True)

@@ -16,14 +16,8 @@ from coco_opt.errors import InputError
 from coco_opt.histograms import (
     CountOfCounts,
     Hierarchy,
-    cumulative_to_dense,
-    cumulative_to_ranks,
-    dense_to_cumulative,
-    dense_to_ranks,
     emd,
     emd_cumulative,
-    ranks_to_cumulative,
-    ranks_to_dense,
 )
 
 RANKS = st.lists(st.integers(0, 30), max_size=40)
@@ -53,34 +47,17 @@ def test_round_trips(ranks: list[int]) -> None:
     assert counts.groups == len(ranks)
     assert counts.entities == sum(ranks)
     dense, cumulative = counts.to_dense(30), counts.cumulative(30)
+    assert dense.tolist() == [ranks.count(j) for j in range(31)]
+    assert cumulative.tolist() == [sum(r <= i for r in ranks) for i in range(31)]
     assert dense.dtype == cumulative.dtype == counts.ranks().dtype == np.int64
     for same in (
         CountOfCounts.from_dense(dense),
-        CountOfCounts.from_cumulative(cumulative),
         CountOfCounts.from_runs(ranks, [1] * len(ranks)),
         pickle.loads(pickle.dumps(counts)),
     ):
         assert counts.equals(same)
     sizes, stops = counts.rank_runs()
     assert np.repeat(sizes, np.diff(stops, prepend=0)).tolist() == sorted(ranks)
-
-
-@given(RANKS)
-def test_dense_conversions(ranks: list[int]) -> None:
-    dense = ranks_to_dense(ranks, 30)
-    assert dense.tolist() == [ranks.count(j) for j in range(31)]
-    cumulative = dense_to_cumulative(dense)
-    assert cumulative.tolist() == [sum(r <= i for r in ranks) for i in range(31)]
-    assert np.array_equal(cumulative, ranks_to_cumulative(ranks, 30))
-    assert np.array_equal(cumulative_to_dense(cumulative), dense)
-    assert dense_to_ranks(dense).tolist() == cumulative_to_ranks(cumulative).tolist() == sorted(ranks)
-
-
-def test_dense_conversions_take_several_regions_at_once() -> None:
-    dense = np.array([[[0, 2, 1]], [[3, 0, 0]]])
-    cumulative = dense_to_cumulative(dense)
-    assert cumulative.tolist() == [[[0, 2, 3]], [[3, 3, 3]]]
-    assert np.array_equal(cumulative_to_dense(cumulative), dense)
 
 
 @given(RANKS, st.integers(0, 31))
@@ -134,11 +111,8 @@ def test_bad_runs_are_refused(sizes: object, counts: object, code: str) -> None:
 def test_bad_dense_forms_are_refused_without_showing_values() -> None:
     cases: list[tuple[Callable[[], object], str]] = [
         (lambda: CountOfCounts.from_dense([1, -77123]), "negative-count"),
-        (lambda: CountOfCounts.from_cumulative([77123, 5]), "not-nondecreasing"),
         (lambda: CountOfCounts.from_ranks([3, -77123]), "negative-size"),
         (lambda: CountOfCounts.from_ranks([77123]).to_dense(10), "size-above-bound"),
-        (lambda: ranks_to_dense([77123], 10), "size-above-bound"),
-        (lambda: cumulative_to_dense([]), "bad-shape"),
         (lambda: CountOfCounts.from_runs([77123], [-1]), "negative-count"),
     ]
     for action, code in cases:
@@ -210,5 +184,5 @@ def test_taxi_has_the_published_totals(shared_data: Path) -> None:
     parts = [CountOfCounts.from_runs(*zip(*runs, strict=True)) for runs in leaves.values()]
     root = CountOfCounts.total(parts)
     assert (root.groups, root.entities, root.distinct) == (360_872, 130_962_398, 3_128)
-    dense = hierarchy.aggregate(np.stack([part.cumulative(root.max_size) for part in parts]))
-    assert CountOfCounts.from_cumulative(dense[0]).equals(root)
+    summed = hierarchy.aggregate(np.stack([part.cumulative(root.max_size) for part in parts]))
+    assert np.array_equal(summed[0], root.cumulative(root.max_size))

@@ -89,3 +89,23 @@ def some_prior(leaves: int, max_size: int, *, increments: bool, seed: int = 5) -
     probabilities = rng.dirichlet(np.full(max_size + 1, 2.0), leaves)
     q, rho = rng.uniform(0.2, 0.8, (2, leaves, max_size + 1))
     return Learned(probabilities, q, rho, increments=increments)
+
+
+def marginals(weight: FloatArray, q: FloatArray, rho: FloatArray) -> FloatArray:
+    """Return P(x_i = n) (cells, groups + 1) of one nondecreasing row, by matrices.
+
+    ``weight`` is the likelihood of every state; increments are 0 with probability 1 - q, else geometric.
+    """
+    cells, states = weight.shape
+    rise = np.arange(states) - np.arange(states)[:, None]
+    further = np.maximum(rise - 1.0, 0.0)
+    steps = [
+        np.where(rise > 0, some * (1 - ratio) * ratio**further, (1 - some) * (rise == 0))
+        for some, ratio in zip(q, rho, strict=True)
+    ]
+    ahead, behind = [steps[0][0] * weight[0]], [steps[cells][:, -1]]
+    for i in range(1, cells):
+        ahead.append(ahead[-1] @ steps[i] * weight[i])
+        behind.insert(0, steps[cells - i] @ (weight[cells - i] * behind[0]))
+    both = np.array(ahead) * np.array(behind)
+    return np.asarray(both / both.sum(axis=1, keepdims=True))

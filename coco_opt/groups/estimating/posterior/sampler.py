@@ -129,16 +129,6 @@ class Posterior:
         """Return the lower (or upper) quantile part / of of Hc, int64[regions, K], nondecreasing in every region."""
         return self.cumulative.quantile(part, of, upper=upper)
 
-    @property
-    def lower_median(self) -> IntArray:
-        """Return the smallest medians, which have the least expected distance for each region alone."""
-        return self.quantile(1, 2)
-
-    @property
-    def upper_median(self) -> IntArray:
-        """Return the largest medians."""
-        return self.quantile(1, 2, upper=True)
-
 
 def sample_posterior(
     survey: Survey,
