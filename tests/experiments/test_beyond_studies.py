@@ -171,3 +171,20 @@ def test_made_hierarchies_have_the_groups_that_they_state() -> None:
     assert made.hierarchy.levels == 3
     assert len(made.hierarchy.leaves) == 16
     assert made.counts.group_counts.tolist() == [160, *[40] * 4, *[10] * 16]
+
+
+def test_the_automatic_choice_is_compared_with_a_grid_of_forty_and_found_again_by_what_it_chose(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grid = auto.grid_of(case, Fraction(1))
+    assert len({way.name for way in grid}) == len(grid) >= 40
+    assert {way.consistency for way in grid} == {"posterior", "joint", "matching", "bottom_up"}
+    ways = auto.automatic_ways(Fraction(1), auto.AIMS)
+    keys = {way.name: way.queries.resolved_key(case, 5, way.epsilon) for way in ways}
+    assert keys["auto, root"] != keys["auto, leaves"]
+    auto._chosen.cache_clear()
+    monkeypatch.setattr(auto, "assumed_distributions", lambda _: {"one size": np.eye(16)[3]})
+    changed = ways[3].queries.resolved_key(case, 5, Fraction(1))
+    assert ways[3].name == auto.NO_LOOK
+    assert changed != keys[auto.NO_LOOK]
+    auto._chosen.cache_clear()

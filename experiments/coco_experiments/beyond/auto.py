@@ -5,15 +5,22 @@ that it suggests, and both measurements are estimated together. Without a look t
 distributions. This is done for three aims: the geometric mean over all levels, the leaves and the root.
 
 The grid crosses buckets, allocations and methods. Its best entry by an aim is known only in hindsight, from the true
-data, so no user could choose it. By hand: buckets and allocations that were found best with the data at hand. Seeds are
-fixed beforehand. Results are stored as they are found: a run that was stopped goes on where it was.
+data, so no user could choose it. By hand: buckets and allocations that were found best with the data at hand.
+
+So that the grid can be afforded, the posterior takes few draws, as many for every entry. It is left out where there are
+many noisy answers, and where its predicted errors under the true sizes are above those of other entries by 30 % for
+every aim. ``joint`` estimates single cells alone. Entries of the same queries read the same noise.
+Seeds are fixed beforehand. Results are stored as they are found, and a run that was stopped goes on where it was. Its
+tables are written after every seed, the first part of the data and budgets first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 from itertools import product
 from pathlib import Path
 
@@ -41,11 +48,13 @@ from coco_experiments.kuo2018.cases import (
     white_case,
 )
 from coco_experiments.kuo2018.joint import TAXI_MAX_SIZE
-from coco_experiments.outcome import Cell, Outcome, Reporter, Table
+from coco_experiments.outcome import Cell, Outcome, Reporter, Table, write_csv
+from coco_opt.groups.buckets import Buckets
 from coco_opt.groups.estimating.method import Consistency
 from coco_opt.groups.look import distribution_of_look
-from coco_opt.groups.measuring.automatic import assumed_distributions
+from coco_opt.groups.measuring.automatic import Candidate, assumed_distributions
 from coco_opt.groups.measuring.measure import look_of, measured, measurement_plan_of
+from coco_opt.groups.measuring.predicted import Predictor
 from coco_opt.groups.queries import Query
 from coco_opt.privacy import Epsilon, Measurement, SeededNoise
 from coco_opt.privacy.combined_measurements import together
@@ -60,7 +69,9 @@ AUTO, NO_LOOK, BY_HAND = "auto", "auto without a look", "by hand"
 _LOOK_SEED = 1_000_000
 _GROWTHS = (0.0, 0.05, 0.2, 0.5)  # of the grid, one for all levels; and one that rises from root to leaves
 _RATIOS = (0.5, 1.0, 2.0)
-_METHODS: tuple[Consistency, ...] = ("posterior", "joint")
+_METHODS: tuple[Consistency, ...] = ("posterior", "joint", "matching")
+_MOST_ANSWERS = 200_000  # of which the posterior takes a minute or so
+_MUCH = math.log(1.3)  # the predictor's ratios of two plans are within a quarter
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,16 +86,26 @@ class Automatic(QueryPlan):
         """What its stored results are found by."""
         return f"chosen for {self.aim}, look {self.look}"
 
+    def resolved_key(self, case: Case, seed: int, epsilon: Fraction) -> str:
+        """Return what the stored results of one seed are found by: what was chosen, and the part that the look took."""
+        return f"{_chosen(case, self.aim, self.look, seed, epsilon).key}, look {self.look}"
+
     def measured(self, case: Case, seed: int, epsilon: Fraction = EPSILON) -> Measurement:
         """Return the answers to the look and to what it chose, to be estimated together; NOT PRIVATE."""
-        left = epsilon * (1 - self.look)
-        search = search_of(case, left, weights_of(self.aim, case.levels))
-        if not self.look:
-            choice = search.choose(assumed_distributions(case.max_size))
-            return QueryPlan(self.name, choice.growths, choice.shares).measured(case, seed, left)
-        look = _look(case, seed, epsilon * self.look)
-        choice = search.choose({"look": distribution_of_look(look)})
-        return together([QueryPlan(self.name, choice.growths, choice.shares).measured(case, seed, left), look])
+        chosen = _chosen(case, self.aim, self.look, seed, epsilon)
+        main = chosen.measured(case, seed, epsilon * (1 - self.look))
+        return together([main, _look(case, seed, epsilon * self.look)]) if self.look else main
+
+
+@cache
+def _chosen(case: Case, aim: str, look: Fraction, seed: int, epsilon: Fraction) -> QueryPlan:
+    """Return the queries that are chosen for an aim, after a look or (0) without one, which depends on no seed."""
+    search = search_of(case, epsilon * (1 - look), weights_of(aim, case.levels))
+    if look:
+        choice = search.choose({"look": distribution_of_look(_look(case, seed, epsilon * look))})
+    else:
+        choice = search.choose(assumed_distributions(case.max_size))
+    return QueryPlan(aim, choice.growths, choice.shares)
 
 
 def weights_of(aim: str, levels: int) -> tuple[float, ...]:
@@ -94,6 +115,7 @@ def weights_of(aim: str, levels: int) -> tuple[float, ...]:
     return tuple(float(level == (0 if aim == "root" else levels - 1)) for level in range(levels))
 
 
+@cache
 def _look(case: Case, seed: int, epsilon: Fraction) -> Measurement:
     query: Query = "cumulative"
     cells = measurement_plan_of(
@@ -119,7 +141,14 @@ def automatic_ways(epsilon: Fraction, aims: Sequence[str]) -> list[Way]:
     setting = f"{float(epsilon):g}"
     named = [(AUTO, LOOK), (NO_LOOK, Fraction(0))]
     return [
-        Way(_named(name, aim), "posterior", Automatic(_named(name, aim), (), (), aim, look), epsilon, setting)
+        Way(
+            _named(name, aim),
+            "posterior",
+            Automatic(_named(name, aim), (), (), aim, look),
+            epsilon,
+            setting,
+            quick=True,
+        )
         for (name, look), aim in product(named, aims)
     ]
 
@@ -129,28 +158,55 @@ def _named(name: str, aim: str) -> str:
 
 
 def grid_of(case: Case, epsilon: Fraction, *, small: bool = False) -> list[Way]:
-    """Return the grid: buckets x allocations by two methods, and bottom-up with every budget at the leaves."""
+    """Return the grid: buckets x allocations by each method that can be afforded, and bottom-up of the leaves."""
     levels, setting = case.levels, f"{float(epsilon):g}"
     growths = [(growth,) * levels for growth in _GROWTHS] + [GROWTH[:levels]]
     splits = [allocation(ratio, levels) for ratio in _RATIOS] + [leaf_allocation(part, levels) for part in LEAF_SHARES]
     if small:
         growths, splits = growths[::4], splits[1:2]
     leaves = (*(Fraction(0),) * (levels - 1), Fraction(1))
-    crossed: Iterator[tuple[Consistency, tuple[float, ...], Shares]] = product(_METHODS, growths, splits)
+    crossed = [entry for entry in product(_METHODS, growths, splits) if _affordable(case, *entry[:2])]
+    hopeless = set() if small else _hopeless(case, epsilon, [entry[1:] for entry in crossed if entry[0] == "posterior"])
+    crossed = [entry for entry in crossed if entry[0] != "posterior" or entry[1:] not in hopeless]
     entries = [*crossed, *(("bottom_up", growth, leaves) for growth in growths)]
     return [_grid_way(*entry, epsilon, setting) for entry in entries]
+
+
+def _affordable(case: Case, method: Consistency, growths: tuple[float, ...]) -> bool:
+    """Return whether a method takes seconds: the posterior of few answers, ``joint`` of single cells."""
+    if method == "joint":
+        return not any(growths)
+    sizes = [Buckets.by_growth(case.max_size, growth).count if growth else case.max_size for growth in growths]
+    return method != "posterior" or float(np.diff(case.hierarchy.level_start) @ sizes) <= _MOST_ANSWERS
+
+
+def _hopeless(case: Case, epsilon: Fraction, plans: Sequence[Candidate]) -> set[Candidate]:
+    """Return the plans that the posterior is predicted to err much more from than from others, whatever the aim."""
+    search = search_of(case, epsilon)
+    sizes = case.truth[0].to_dense(case.max_size).astype(np.float64)
+    predictor = Predictor(search.regions, sizes / sizes.sum())
+    schemes = {
+        growth: Buckets.by_growth(case.max_size, growth) for growth in {each for plan in plans for each in plan[0]}
+    }
+    errors = [
+        predictor.errors([schemes[each] for each in growths], search.noise.variances(shares))
+        for growths, shares in plans
+    ]
+    logs = np.log(np.maximum(errors, 1e-9)) @ np.transpose([weights_of(aim, case.levels) for aim in AIMS])
+    above = (logs - logs.min(axis=0)).min(axis=1)
+    return {plan for plan, each in zip(plans, above, strict=True) if each > _MUCH}
 
 
 def _grid_way(method: Consistency, growth: tuple[float, ...], split: Shares, epsilon: Fraction, setting: str) -> Way:
     words = ("/".join(f"{float(number):.3g}" for number in numbers) for numbers in (growth, split))
     name = f"grid: {method}, growth {next(words)}, split {next(words)}"
-    return Way(name, method, QueryPlan(name, growth, split), epsilon, setting)
+    return Way(name, method, QueryPlan(name, growth, split), epsilon, setting, quick=True)
 
 
 def ways_of(case: Case, epsilon: Fraction, *, small: bool) -> list[Way]:
     """Return the automatic choices, the one by hand, the usual methods and the grid, at one epsilon."""
     setting = f"{float(epsilon):g}"
-    manual = Way(BY_HAND, "posterior", by_hand(case), epsilon, setting)
+    manual = Way(BY_HAND, "posterior", by_hand(case), epsilon, setting, quick=True)
     return [
         *automatic_ways(epsilon, AIMS[:1] if small else AIMS),
         manual,
@@ -213,27 +269,43 @@ def aims_table(results: Sequence[Result]) -> Table:
     return Table("The automatic choice over others: geometric mean of the levels' errors", columns, tuple(rows), ())
 
 
-def all_cases(data: Path | None) -> list[Case]:
-    """Return the data sets, those of the least cost first."""
+def cases_of(data: Path | None) -> list[Case]:
+    """Return the data sets, those of the first part first."""
     blocks = [hawaii_case(data, column) for column in ("nhpi", "white", "asian", "black", "hispanic")]
-    coast = [west_coast(load(data)) for load in (hawaiian_case, white_case, housing_case)]
-    return [taxi_case(data, TAXI_MAX_SIZE), *blocks, *coast]
+    coast = [west_coast(load(data)) for load in (housing_case, hawaiian_case, white_case)]
+    return [taxi_case(data, TAXI_MAX_SIZE), blocks[0], coast[0], *blocks[1:], *coast[1:]]
+
+
+def batches(cases: Sequence[Case]) -> Iterator[tuple[Case, Fraction, int]]:
+    """Yield a case, an epsilon and a number of seeds: the first part, then all with ever more seeds."""
+    parts = [*product(range(1, 3), EPSILONS[:2], cases[:3]), *product(range(1, len(SEEDS) + 1), EPSILONS, cases)]
+    yield from dict.fromkeys((case, epsilon, seeds) for seeds, epsilon, case in parts)
 
 
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
     """Measure, print and write ``beyond/auto`` as CSV; small: one seed on simulated data and a small grid."""
-    cases = [small_cases(30)[2]] if small else all_cases(data)
-    results: list[Result] = []
+    plan = [(small_cases(30)[2], EPSILONS[0], 1)] if small else batches(cases_of(data))
+    found: dict[tuple[Case, Fraction], list[Result]] = {}
     stored = stored_results_of(out)
-    for epsilon in EPSILONS[:1] if small else EPSILONS:
-        for case in cases:
-            seeds = SEEDS[:1] if small else SEEDS
-            results += study(NAME, case, ways_of(case, epsilon, small=small), seeds, reporter, stored)
+    for case, epsilon, seeds in plan:
+        ways = ways_of(case, epsilon, small=small)
+        found[case, epsilon] = study(NAME, case, ways, SEEDS[:seeds], reporter, stored)
+        _write(out, tables_of([result for results in found.values() for result in results]))
+    results = [result for each in found.values() for result in each]
+    return finish(NAME, out, tables_of(results), results, (), reporter)
+
+
+def tables_of(results: Sequence[Result]) -> dict[str, Table]:
+    """Return the tables by their endings."""
     notes = (f"By hand: growths {GROWTH} with shares .1, .1, .2, .6; of Taxi single sizes with .2, .3, .5.",)
-    tables = {
+    return {
         "": error_table("Automatic choice", results, BY_HAND, "total epsilon", notes),
         "_hindsight": hindsight_table(results),
         "_aims": aims_table(results),
         "_seconds": seconds_table(results, "total epsilon"),
     }
-    return finish(NAME, out, tables, results, (), reporter)
+
+
+def _write(out: Path, tables: Mapping[str, Table]) -> None:
+    for ending, table in tables.items():
+        write_csv(out / f"{NAME}{ending}.csv", table)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -43,10 +44,19 @@ class StoredResults:
 
 
 def _digest_of_code() -> str:
-    """Return a digest of what estimates: the package's source files, and the solvers'."""
+    """Return a digest of what measures and estimates; what was chosen to be measured is part of a finding's name."""
     code = hashlib.sha256()
-    for package in (coco_opt, coco_solvers):
-        assert package.__file__ is not None
-        for file in sorted(Path(package.__file__).parent.rglob("*.py")):
-            code.update(file.read_bytes())
+    for file in _estimating_files():
+        code.update(file.read_bytes())
     return code.hexdigest()
+
+
+def _estimating_files() -> Iterator[Path]:
+    """Yield the source files that a finding depends on: those of groups without their choice, and the solvers."""
+    assert coco_opt.__file__ is not None
+    assert coco_solvers.__file__ is not None
+    package = Path(coco_opt.__file__).parent
+    yield from sorted((package / "groups").glob("*.py"))
+    for folder in ("groups/estimating", "histograms", "kernels", "problems"):
+        yield from sorted((package / folder).rglob("*.py"))
+    yield from sorted(Path(coco_solvers.__file__).parent.rglob("*.py"))

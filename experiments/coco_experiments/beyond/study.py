@@ -27,21 +27,30 @@ from coco_experiments.statistics import Mean
 from coco_opt.choices import SolverChoices
 from coco_opt.groups.estimating.estimate import GroupsResult, estimate_groups
 from coco_opt.groups.estimating.method import Consistency, GroupsMethod
+from coco_opt.groups.estimating.posterior.consistent import integer_estimate
+from coco_opt.groups.estimating.posterior.sampler import SamplerOptions
 from coco_opt.histograms import CountOfCounts
 from coco_opt.privacy import Measurement
+
+FEW_DRAWS = SamplerOptions(chains=2, most_burn_in=240, draws=40, least_rounds=1, most_rounds=1)
+"""A third of the sampler's usual work."""
 
 MATCHING, JOINT, BOTTOM_UP = "matching, cells", "joint, cells", "bottom-up"
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A way from a budget to a table: what is asked, how it is estimated, the total epsilon; ``setting`` what moves."""
+    """A way from a budget to a table: what is asked, how it is estimated, the total epsilon; ``setting`` what moves.
+
+    With ``quick`` the posterior takes few draws, as many for all, and no convergence is asked for.
+    """
 
     name: str
     consistency: Consistency
     queries: QueryPlan
     epsilon: Fraction = EPSILON
     setting: str = ""
+    quick: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,12 +137,13 @@ def study(
         noisy: dict[tuple[str, Fraction], Measurement] = {}
         for result in results:
             way = result.way
-            key = f"{data}, {_way_name(way)}, seed {seed}"
+            queries = way.queries.resolved_key(case, seed, way.epsilon)
+            key = f"{data}, {queries}, {_way_name(way)}, seed {seed}"
             if key not in stored:
-                setting = way.queries.key, way.epsilon
+                setting = queries, way.epsilon
                 if setting not in noisy:
                     noisy[setting] = way.queries.measured(case, seed, way.epsilon)
-                stored[key] = asdict(_finding(case, *estimated(noisy[setting], way.consistency)))
+                stored[key] = asdict(_finding(case, noisy[setting], way))
             finding = Finding(**stored[key])
             result.findings.append(finding)
             if not finding.converged:
@@ -157,11 +167,17 @@ def _named(case: Case) -> str:
 
 
 def _way_name(way: Way) -> str:
-    """Return a name of what a way asks, and of how it estimates."""
-    return f"{way.queries.key}, epsilon {way.epsilon}, {way.consistency}"
+    """Return a name of how a way estimates."""
+    quick = ", few draws" if way.quick and way.consistency == "posterior" else ""
+    return f"epsilon {way.epsilon}, {way.consistency}{quick}"
 
 
-def _finding(case: Case, result: GroupsResult, seconds: float) -> Finding:
+def _finding(case: Case, noisy: Measurement, way: Way) -> Finding:
+    if way.quick and way.consistency == "posterior":
+        start = process_time()
+        estimate = integer_estimate(noisy, SolverChoices(), options=FEW_DRAWS)
+        return Finding.of(case, estimate.histograms, process_time() - start)
+    result, seconds = estimated(noisy, way.consistency)
     converged = result.convergence is None or result.convergence.converged
     return Finding.of(case, result.histograms, seconds, converged=converged)
 

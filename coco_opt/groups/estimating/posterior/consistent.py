@@ -161,16 +161,17 @@ def integer_estimate(
     also: Sequence[Measurement] = (),
     many: int = MANY_CELLS,
     seconds: float = math.inf,
+    options: SamplerOptions | None = None,
 ) -> IntegerEstimate:
     """Return ``posterior_estimate`` and its intervals of a coverage above 0, of any number of regions.
 
     With more than ``many`` regions x sizes, draws are stored by the sizes that occur (``posterior.sparse``). The same
     holds where leaves have thousands of groups, or tens of thousands if all answers are about cells, because trades mix
     better there than other moves and complete rows. This requires that all leaves lie on one level below the root.
-    Once draws have taken about ``seconds``, no more rounds begin.
+    Once draws have taken about ``seconds``, no more rounds begin; ``options`` state this and more in their place.
     """
     survey = survey_of(*map(GroupsMeasurements, (measurement, *also)))
-    options = SamplerOptions(seconds=seconds, threads=threads)
+    options = options or SamplerOptions(seconds=seconds, threads=threads)
     traded = groups_a_leaf(survey) >= (MANY_IN_CELLS if survey.only_cells else MANY_GROUPS)
     if not has_parents(survey) or (survey.parent.size * survey.max_size <= many and not traded):
         estimate = posterior_estimate(
