@@ -2,15 +2,11 @@
 
 1. Visit every leaf; propose some moves there: persons more or fewer, from cell to cell, from leaf to leaf, or a leaf's
    whole table into another's.
-2. Take the steps of a move, each of which changes one cell of one leaf; add up the changes of the log posterior.
-3. Accept the move with the probability of Metropolis and Hastings, or take its steps back.
+2. Add up what the move changes in the log posterior: answers that count its persons twice or not at all are left out.
+3. Accept the move with the probability of Metropolis and Hastings, and only then change the tables.
 
-The state holds every leaf's occupied cells in slots of a pool, and of every answer what is left of its noisy value:
-value - sum of the persons it counts. A person counts in the answers of the regions above its leaf alone. Constraints
-are answers too: their noise is 0 between two sides.
-
-Invariant: between moves every value is that of the tables, and ``broken``, the persons by which all constraints
-together are missed, is 0. Steps see each other's changes, so their sum is right where they meet in an answer.
+Invariant: the tables meet all constraints. A move changes each answer once, so it breaks one exactly where the changed
+value is beyond a side.
 Cost: O(levels x answers a person + occupied cells of a leaf) a move, whatever the number of cells.
 Source: Hastings 1970.
 """
@@ -18,227 +14,132 @@ Source: Hastings 1970.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.kernels.compile import compiled_in_place
 from coco_opt.kernels.drawing import below, uniform
+from coco_opt.kernels.posterior_table_state import (
+    GAUSSIAN,
+    GEOMETRIC,
+    Answers,
+    Floats,
+    Ints,
+    Prior,
+    State,
+    Tree,
+    bin_of,
+    count_at,
+    enter,
+    find,
+    leave,
+)
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-
-GEOMETRIC, GAUSSIAN, BETWEEN = 0, 1, 2
-"""The kinds of answers: -|noise| weight, -noise^2 weight, or within two sides."""
-
-_POURED = 200  # persons of two leaves up to which one is poured into the other
-
-
-class Tree(NamedTuple):
-    """The regions above each leaf: ``above`` [leaves, levels] counts them within their level.
-
-    ``start`` [place[level] + region] is a region's first leaf, and the next one's where it ends. ``row`` [leaves] is
-    the row of the leaf's parent among the shares, ``moves`` [leaves] the moves of a visit.
-    """
-
-    above: Ints
-    place: Ints
-    start: Ints
-    row: Ints
-    moves: Ints
-
-
-class Answers(NamedTuple):
-    """Which answers a person counts in: in those of a level, if in cell c, start[level, c] .. start[level, c + 1] - 1.
-
-    For such an entry, region r's value is at first + r * stride, and a person counts ``coefficient`` times. Of an entry
-    of kind BETWEEN the sides of the value at k are ``low`` and ``high`` at k - side.
-    """
-
-    start: Ints
-    first: Ints
-    stride: Ints
-    coefficient: Ints
-    kind: Ints
-    weight: Floats
-    side: Ints
-    low: Ints
-    high: Ints
-
-
-class Prior(NamedTuple):
-    """Totals lie in bins edge[k] .. edge[k + 1] - 1 of log probability ``log_probability`` [bins] for each integer.
-
-    ``share`` [rows, cells] are the shares of the regions above the leaves, ``draw`` the distribution functions from
-    which cells are proposed, ``strength`` [levels] the concentrations around the parents' shares, the leaves' last.
-    """
-
-    edge: Ints
-    log_probability: Floats
-    share: Floats
-    draw: Floats
-    strength: Floats
-
-
-class State(NamedTuple):
-    """The occupied cells of leaf b are the slots first[b] .. first[b] + used[b] - 1 of ``cell`` and ``number``.
-
-    ``room`` are the slots reserved, ``tail`` the first free one of the pool. ``words`` is the generator's; ``old_cell``
-    and ``old_count`` [cells] hold a table that is poured; ``tried`` [kinds, 2] counts moves and those accepted.
-    """
-
-    first: Ints
-    room: Ints
-    used: Ints
-    persons: Ints
-    cell: NDArray[np.int32]
-    number: NDArray[np.int32]
-    tail: Ints
-    value: NDArray[Any]
-    broken: Ints
-    words: NDArray[np.uint64]
-    old_cell: Ints
-    old_count: Ints
-    tried: Ints
+_FACTORS = 24  # a product of so many factors and one logarithm cost less than four gamma functions
 
 
 class Proposals(NamedTuple):
-    """Cumulative probabilities of the ``kinds`` of moves and the partners' ``levels``, and the numbers of persons."""
+    """Cumulative probabilities of the ``kinds`` of moves and the partners' ``levels``, and the numbers of persons.
+
+    ``poured`` [1] is the largest table that is poured.
+    """
 
     kinds: Floats
     levels: Floats
     steps: Ints
+    poured: Ints
 
 
 @compiled_in_place
-def rise(x: float, m: int) -> float:
-    """Return log Gamma(x + m) - log Gamma(x), x > 0, m >= 0."""
-    if m > 8:
-        return math.lgamma(x + m) - math.lgamma(x)
-    # A product of a few factors and one logarithm cost less than two gamma functions.
-    product = 1.0
+def log_rise(x: float, y: float, m: int) -> float:
+    """Return the log of x (x + 1) ... (x + m - 1) / (y (y + 1) ... (y + m - 1)), for x, y > 0."""
+    # The product stays between 1e-200 and 1e216 for counts up to 1e9.
+    if m > _FACTORS:
+        return math.lgamma(x + m) - math.lgamma(x) - math.lgamma(y + m) + math.lgamma(y)
+    ratio = 1.0
     for k in range(m):
-        product *= x + k
-    return math.log(product)
+        ratio *= (x + k) / (y + k)
+    return math.log(ratio)
 
 
 @compiled_in_place
-def bin_of(edge: Ints, total: int) -> int:
-    """Return the bin of a total, the number of bins where it is too large. Bins 0 to 3 hold their number alone."""
-    if total < 4:
-        return total
-    # Halve until edge[low] <= total < edge[high] holds for neighbours.
-    low, high = 4, edge.size - 1
-    if total >= edge[high]:
-        return high
-    while high - low > 1:
-        middle = (low + high) // 2
-        if edge[middle] <= total:
-            low = middle
-        else:
-            high = middle
-    return low
+def log_cell(tree: Tree, prior: Prior, leaf: int, cell: int, h: int, m: int) -> float:
+    """Return the change of the log prior of a leaf's cell when m persons enter the h that are there."""
+    a = prior.strength[prior.strength.size - 1] * prior.share[tree.row[leaf], cell]
+    return log_rise(h + a, h + 1.0, m)
 
 
 @compiled_in_place
-def log_of_total(prior: Prior, total: int) -> float:
-    """Return the log probability of a leaf's total."""
-    number = bin_of(prior.edge, total)
-    return prior.log_probability[number] if number < prior.log_probability.size else -np.inf
+def log_total(tree: Tree, prior: Prior, leaf: int, n: int, m: int) -> float:
+    """Return the change of the log prior of a leaf's total when m persons enter the n that are there."""
+    row, before, after = tree.row[leaf], bin_of(prior, n), bin_of(prior, n + m)
+    if after >= prior.log_probability.shape[1]:
+        return -np.inf
+    change = prior.log_probability[row, after] - prior.log_probability[row, before]
+    return float(change) + log_rise(n + 1.0, n + prior.strength[prior.strength.size - 1], m)
 
 
 @compiled_in_place
-def find(state: State, leaf: int, cell: int) -> int:
-    """Return the slot of a leaf's cell, -1 where it is empty."""
-    for slot in range(state.first[leaf], state.first[leaf] + state.used[leaf]):
-        if state.cell[slot] == cell:
-            return slot
-    return -1
+def fewer(answers: Answers, state: State, k: int, region: int, by: int) -> float:
+    """Return the change of the log likelihood when a region's value at entry k falls by a number."""
+    place, kind = answers.first[k] + region * answers.stride[k], answers.kind[k]
+    before = int(state.value[place])
+    after = before - by
+    if kind == GEOMETRIC:
+        return float(answers.weight[k] * (abs(before) - abs(after)))
+    if kind == GAUSSIAN:
+        # Squares of values of 64 bits could overflow as integers.
+        return float(answers.weight[k] * (float(before) * float(before) - float(after) * float(after)))
+    # Every answer changes once in a move, so this is its value afterwards.
+    place -= answers.side[k]
+    return 0.0 if answers.low[place] <= after <= answers.high[place] else -np.inf
 
 
 @compiled_in_place
-def put(state: State, leaf: int, cell: int, m: int) -> None:
-    """Change a cell by m persons; a leaf without a free slot moves to the end of the pool."""
-    slot = find(state, leaf, cell)
-    state.persons[leaf] += m
-    if slot >= 0:
-        state.number[slot] += m
-        if state.number[slot] == 0:
-            # The last slot takes the place of the empty one.
-            state.used[leaf] -= 1
-            last = state.first[leaf] + state.used[leaf]
-            state.cell[slot], state.number[slot] = state.cell[last], state.number[last]
-        return
-    used = state.used[leaf]
-    if used == state.room[leaf]:
-        # The old slots are lost until the pool is compacted.
-        begin, at = state.first[leaf], state.tail[0]
-        for k in range(used):
-            state.cell[at + k], state.number[at + k] = state.cell[begin + k], state.number[begin + k]
-        state.first[leaf] = at
-        state.room[leaf] = min(2 * used + 4, state.old_cell.size)
-        state.tail[0] = at + state.room[leaf]
-    slot = state.first[leaf] + used
-    state.cell[slot], state.number[slot] = cell, m
-    state.used[leaf] = used + 1
-
-
-@compiled_in_place
-def shift(tree: Tree, answers: Answers, state: State, leaf: int, cell: int, m: int, level: int) -> float:
-    """Add m persons to the answers of the regions from a level on; return the change of the log likelihood."""
+def added(tree: Tree, answers: Answers, state: State, leaf: int, cell: int, m: int, level: int) -> float:
+    """Return the change of the log likelihood of the answers from a level on when m persons enter a cell of a leaf."""
     change = 0.0
-    # Of two leaves with a common ancestor the caller leaves out the levels whose answers do not change.
     for at in range(level, tree.above.shape[1]):
         region = tree.above[leaf, at]
         for k in range(answers.start[at, cell], answers.start[at, cell + 1]):
-            place, kind = answers.first[k] + region * answers.stride[k], answers.kind[k]
-            before = np.int64(state.value[place])
-            after = before - m * answers.coefficient[k]
-            state.value[place] = after
-            if kind == GEOMETRIC:
-                change += answers.weight[k] * (abs(before) - abs(after))
-            elif kind == GAUSSIAN:
-                change += answers.weight[k] * (float(before) * float(before) - float(after) * float(after))
+            change += fewer(answers, state, k, region, m * answers.coefficient[k])
+    return change
+
+
+@compiled_in_place
+def swapped(tree: Tree, answers: Answers, state: State, leaf: int, old: int, new: int, m: int, level: int) -> float:
+    """Return the change of the log likelihood of the answers above a level when m persons go from cell to cell."""
+    change = 0.0
+    for at in range(level):
+        region = tree.above[leaf, at]
+        i, j = answers.start[at, old], answers.start[at, new]
+        last_i, last_j = answers.start[at, old + 1], answers.start[at, new + 1]
+        # Both cells' entries rise: merge them, so that an answer that counts both cells changes once.
+        while i < last_i or j < last_j:
+            if j == last_j or (i < last_i and answers.first[i] < answers.first[j]):
+                change += fewer(answers, state, i, region, -m * answers.coefficient[i])
+                i += 1
+            elif i == last_i or answers.first[j] < answers.first[i]:
+                change += fewer(answers, state, j, region, m * answers.coefficient[j])
+                j += 1
             else:
-                low, high = answers.low[place - answers.side[k]], answers.high[place - answers.side[k]]
-                state.broken[0] += max(low - after, after - high, 0) - max(low - before, before - high, 0)
+                by = m * (answers.coefficient[j] - answers.coefficient[i])
+                if by != 0:
+                    change += fewer(answers, state, j, region, by)
+                i += 1
+                j += 1
     return change
 
 
 @compiled_in_place
-def back(tree: Tree, answers: Answers, state: State, leaf: int, cell: int, m: int, level: int) -> None:
-    """Undo a step that added m persons to a cell of a leaf, as the answers from a level on saw it."""
+def count(tree: Tree, answers: Answers, state: State, leaf: int, cell: int, m: int, level: int) -> None:
+    """Count m persons more in the answers from a level on."""
     for at in range(level, tree.above.shape[1]):
         region = tree.above[leaf, at]
         for k in range(answers.start[at, cell], answers.start[at, cell + 1]):
-            state.value[answers.first[k] + region * answers.stride[k]] += m * answers.coefficient[k]
-    put(state, leaf, cell, -m)
-
-
-@compiled_in_place
-def prior_change(tree: Tree, prior: Prior, state: State, leaf: int, cell: int, m: int) -> float:
-    """Return the change of the log prior of a leaf's table when m persons enter (m < 0: leave) a cell."""
-    slot = find(state, leaf, cell)
-    h, n = (state.number[slot] if slot >= 0 else 0), state.persons[leaf]
-    sign = 1.0
-    of_total = log_of_total(prior, n + m) - log_of_total(prior, n)
-    # Persons who leave are those who would enter the table without them.
-    if m < 0:
-        h, n, m, sign = h + m, n + m, -m, -1.0
-    strength = prior.strength[prior.strength.size - 1]
-    a = strength * prior.share[tree.row[leaf], cell]
-    if m == 1:
-        return of_total + sign * math.log((h + a) * (n + 1.0) / ((h + 1.0) * (n + strength)))
-    return of_total + sign * (rise(h + a, m) - rise(h + 1.0, m) + rise(n + 1.0, m) - rise(n + strength, m))
-
-
-@compiled_in_place
-def step(tree: Tree, answers: Answers, prior: Prior, state: State, leaf: int, cell: int, m: int, level: int) -> float:
-    """Change a cell of a leaf by m persons, seen by answers from a level on; return the log posterior's change."""
-    change = prior_change(tree, prior, state, leaf, cell, m) + shift(tree, answers, state, leaf, cell, m, level)
-    put(state, leaf, cell, m)
-    return change
+            state.value[answers.first[k] + region * answers.stride[k]] -= m * answers.coefficient[k]
 
 
 @compiled_in_place
@@ -274,45 +175,56 @@ def choose(cumulative: Floats, words: NDArray[np.uint64]) -> int:
 
 @compiled_in_place
 def accepted(state: State, change: float, kind: int) -> bool:
-    """Decide a move by its log ratio and by the constraints, and count it."""
+    """Decide a move by its log ratio, and count it."""
     state.tried[kind, 0] += 1
-    if state.broken[0] != 0 or not change > -np.inf:
-        state.broken[0] = 0
-        return False
-    if change < 0.0 and math.log(uniform(state.words)) >= change:
+    if not change > -np.inf or (change < 0.0 and math.log(uniform(state.words)) >= change):
         return False
     state.tried[kind, 1] += 1
     return True
 
 
 @compiled_in_place
-def change_total(tree: Tree, answers: Answers, prior: Prior, state: State, leaf: int, m: int) -> None:
-    """Try m persons more in a cell of the prior's choice, or m fewer in an occupied cell."""
+def add(tree: Tree, answers: Answers, prior: Prior, state: State, leaf: int, m: int) -> None:
+    """Try m persons more in a cell of the prior's choice."""
     row = tree.row[leaf]
-    if uniform(state.words) < 0.5:
-        # The way back removes from one of the cells then occupied.
-        cell = pick(prior.draw, row, state.words)
-        change = step(tree, answers, prior, state, leaf, cell, m, 0)
-        change -= math.log(proposed(prior.draw, row, cell) * state.used[leaf])
-    else:
-        used = state.used[leaf]
-        if used == 0:
-            return
-        slot = state.first[leaf] + below(state.words, used)
-        if state.number[slot] < m:
-            return
-        cell, m = state.cell[slot], -m
-        change = step(tree, answers, prior, state, leaf, cell, m, 0)
-        change += math.log(proposed(prior.draw, row, cell) * used)
-    if not accepted(state, change, 0):
-        back(tree, answers, state, leaf, cell, m, 0)
+    cell = pick(prior.draw, row, state.words)
+    slot = find(state, leaf, cell)
+    change = log_total(tree, prior, leaf, state.persons[leaf], m)
+    change += log_cell(tree, prior, leaf, cell, count_at(state, slot), m)
+    # The way back removes from one of the cells then occupied.
+    occupied = state.used[leaf] + (slot < 0)
+    change -= math.log(proposed(prior.draw, row, cell) * occupied)
+    change += added(tree, answers, state, leaf, cell, m, 0)
+    if accepted(state, change, 0):
+        count(tree, answers, state, leaf, cell, m, 0)
+        enter(state, leaf, cell, m)
+
+
+@compiled_in_place
+def remove(tree: Tree, answers: Answers, prior: Prior, state: State, leaf: int, m: int) -> None:
+    """Try m persons fewer in one of the occupied cells."""
+    used = state.used[leaf]
+    if used == 0:
+        return
+    slot = state.first[leaf] + below(state.words, used)
+    h = int(state.number[slot])
+    if h < m:
+        return
+    cell = int(state.cell[slot])
+    # Persons who leave are those who would enter the table without them.
+    change = -log_total(tree, prior, leaf, state.persons[leaf] - m, m) - log_cell(tree, prior, leaf, cell, h - m, m)
+    change += math.log(proposed(prior.draw, tree.row[leaf], cell) * used)
+    change += added(tree, answers, state, leaf, cell, -m, 0)
+    if accepted(state, change, 0):
+        count(tree, answers, state, leaf, cell, -m, 0)
+        leave(state, leaf, slot, m)
 
 
 @compiled_in_place
 def fork(tree: Tree, leaf: int, other: int) -> int:
-    """Return the first level at which two different leaves lie in different regions."""
+    """Return the first level at which two leaves lie in different regions; the number of levels for one leaf."""
     level = 0
-    while tree.above[leaf, level] == tree.above[other, level]:
+    while level < tree.above.shape[1] and tree.above[leaf, level] == tree.above[other, level]:
         level += 1
     return level
 
@@ -326,87 +238,128 @@ def exchange(
     if used == 0:
         return
     slot = state.first[source] + below(state.words, used)
-    if state.number[slot] < m:
+    h = int(state.number[slot])
+    if h < m:
         return
     cell = int(state.cell[slot])
-    new, level = cell, 0
-    if same:
-        level = fork(tree, source, target)
-    else:
-        new = pick(prior.draw, tree.row[target], state.words)
-        if new == cell and source == target:
-            return
-    change = step(tree, answers, prior, state, source, cell, -m, level)
-    change += step(tree, answers, prior, state, target, new, m, level)
-    # Forward one of the source's occupied cells was chosen, and back one of the target's is.
-    change += math.log(used / state.used[target])
+    new = cell if same else pick(prior.draw, tree.row[target], state.words)
+    if new == cell and source == target:
+        return
+    at = find(state, target, new)
+    # Forward one of the source's occupied cells is chosen, and back one of the target's.
+    occupied = state.used[target] + (at < 0) - (source == target and h == m)
+    ratio = used / occupied
     if not same:
-        returning = proposed(prior.draw, tree.row[source], cell)
-        change += math.log(returning / proposed(prior.draw, tree.row[target], new))
-    if not accepted(state, change, 1 if source == target else 2):
-        back(tree, answers, state, target, new, m, level)
-        back(tree, answers, state, source, cell, -m, level)
+        ratio *= proposed(prior.draw, tree.row[source], cell) / proposed(prior.draw, tree.row[target], new)
+    change = math.log(ratio) + log_cell(tree, prior, target, new, count_at(state, at), m)
+    change -= log_cell(tree, prior, source, cell, h - m, m)
+    if source != target:
+        change += log_total(tree, prior, target, state.persons[target], m)
+        change -= log_total(tree, prior, source, state.persons[source] - m, m)
+    # Above the fork both leaves lie in one region, where persons only change their cell.
+    level = fork(tree, source, target)
+    if not same:
+        change += swapped(tree, answers, state, source, cell, new, m, level)
+    change += added(tree, answers, state, source, cell, -m, level)
+    change += added(tree, answers, state, target, new, m, level)
+    if accepted(state, change, 1 if source == target else 2):
+        # Where both leave and enter, the answers above the fork change only if the cells differ.
+        level = level if same else 0
+        count(tree, answers, state, source, cell, -m, level)
+        count(tree, answers, state, target, new, m, level)
+        leave(state, source, slot, m)
+        enter(state, target, new, m)
 
 
 @compiled_in_place
-def log_splits(state: State, leaf: int) -> float:
-    """Return the log of the number of ways to split a leaf's table in two."""
-    total = 0.0
-    for slot in range(state.first[leaf], state.first[leaf] + state.used[leaf]):
-        total += math.log(state.number[slot] + 1.0)
-    return total
-
-
-@compiled_in_place
-def hand_over(tree: Tree, answers: Answers, prior: Prior, state: State, source: int, target: int, moved: int) -> float:
-    """Move the ``moved`` entries of the table kept in ``old_cell`` and ``old_count`` from one leaf to another."""
-    level, change = fork(tree, source, target), 0.0
-    for k in range(moved):
-        cell, m = state.old_cell[k], state.old_count[k]
-        if m > 0:
-            change += step(tree, answers, prior, state, source, cell, -m, level)
-            change += step(tree, answers, prior, state, target, cell, m, level)
+def gathered(tree: Tree, answers: Answers, state: State, source: int, target: int, kept: int) -> float:
+    """Return the change of the log likelihood when the first ``kept`` entries of the old table go to another leaf."""
+    change = 0.0
+    for at in range(fork(tree, source, target), tree.above.shape[1]):
+        # Add up what the table counts in the answers of a region, then change each answer once.
+        touched = 0
+        for entry in range(kept):
+            cell, m = state.old_cell[entry], state.old_count[entry]
+            for k in range(answers.start[at, cell], answers.start[at, cell + 1]):
+                column = answers.column[k]
+                if state.moved[column] == 0:
+                    state.touched[touched] = k
+                    touched += 1
+                state.moved[column] += m * answers.coefficient[k]
+        for entry in range(touched):
+            k = state.touched[entry]
+            by = state.moved[answers.column[k]]
+            change += fewer(answers, state, k, tree.above[target, at], by)
+            change += fewer(answers, state, k, tree.above[source, at], -by)
+            state.moved[answers.column[k]] = 0
     return change
 
 
 @compiled_in_place
-def take_back(tree: Tree, answers: Answers, state: State, source: int, target: int, moved: int) -> None:
-    """Undo ``hand_over``."""
-    level = fork(tree, source, target)
-    for k in range(moved):
-        cell, m = state.old_cell[k], state.old_count[k]
-        if m > 0:
-            back(tree, answers, state, target, cell, m, level)
-            back(tree, answers, state, source, cell, -m, level)
+def log_poured(tree: Tree, prior: Prior, state: State, source: int, target: int, kept: int, persons: int) -> float:
+    """Return the change of the log prior when the first ``kept`` entries of the old table go to another leaf."""
+    change = log_total(tree, prior, target, state.persons[target], persons)
+    change -= log_total(tree, prior, source, state.persons[source] - persons, persons)
+    for entry in range(kept):
+        cell, m = state.old_cell[entry], state.old_count[entry]
+        change += log_cell(tree, prior, target, cell, count_at(state, find(state, target, cell)), m)
+        change -= log_cell(tree, prior, source, cell, count_at(state, find(state, source, cell)) - m, m)
+    return change
 
 
 @compiled_in_place
-def pour(tree: Tree, answers: Answers, prior: Prior, state: State, leaf: int, other: int) -> None:
+def log_splits(state: State, leaf: int, kept: int) -> float:
+    """Return the log of the number of ways to split a leaf's table and ``kept`` entries of the old one in two."""
+    total = 0.0
+    for slot in range(state.first[leaf], state.first[leaf] + state.used[leaf]):
+        total += math.log(state.number[slot] + 1.0)
+    # Where both have persons in a cell, their pooled number replaces the target's own.
+    for entry in range(kept):
+        h = count_at(state, find(state, leaf, state.old_cell[entry]))
+        total += math.log((h + state.old_count[entry] + 1.0) / (h + 1.0))
+    return total
+
+
+@compiled_in_place
+def hand_over(tree: Tree, answers: Answers, state: State, source: int, target: int, kept: int) -> None:
+    """Move the first ``kept`` entries of the old table from one leaf to another."""
+    level = fork(tree, source, target)
+    for entry in range(kept):
+        cell, m = state.old_cell[entry], state.old_count[entry]
+        count(tree, answers, state, source, cell, -m, level)
+        count(tree, answers, state, target, cell, m, level)
+        leave(state, source, find(state, source, cell), m)
+        enter(state, target, cell, m)
+
+
+@compiled_in_place
+def pour(tree: Tree, answers: Answers, prior: Prior, state: State, leaf: int, other: int, most: int) -> None:
     """Try to pour a leaf's whole table into another's; where it is empty, to split the other's at random.
 
-    A split takes every part of a cell with the same probability, so 1 / (H + 1) for a pooled cell of H persons.
+    A split takes every part of a cell with the same probability, so 1 / (H + 1) for a pooled cell of H persons. Neither
+    way moves more than ``most`` persons.
     """
-    if state.persons[leaf] + state.persons[other] > _POURED:
+    filled = state.used[leaf] > 0
+    source, target = (leaf, other) if filled else (other, leaf)
+    if filled and state.persons[leaf] > most:
         return
-    # Their sum does not change, so the way back is tried under the same condition.
-    source, target = (leaf, other) if state.used[leaf] > 0 else (other, leaf)
-    moved = state.used[source]
-    if moved == 0:
+    # List what moves: everything, or a part of every cell.
+    kept = persons = 0
+    for slot in range(state.first[source], state.first[source] + state.used[source]):
+        m = int(state.number[slot])
+        if not filled:
+            m = below(state.words, m + 1)
+        if m > 0:
+            state.old_cell[kept], state.old_count[kept] = state.cell[slot], m
+            kept += 1
+            persons += m
+    if persons == 0 or persons > most:
         return
-    for k in range(moved):
-        slot = state.first[source] + k
-        state.old_cell[k] = state.cell[slot]
-        state.old_count[k] = state.number[slot]
-    change = 0.0
-    if source == other:
-        change = log_splits(state, other)
-        for k in range(moved):
-            state.old_count[k] = below(state.words, state.old_count[k] + 1)
-    change += hand_over(tree, answers, prior, state, source, target, moved)
-    if source == leaf:
-        change -= log_splits(state, other)
-    if not accepted(state, change, 3):
-        take_back(tree, answers, state, source, target, moved)
+    change = log_poured(tree, prior, state, source, target, kept, persons)
+    change += -log_splits(state, other, kept) if filled else log_splits(state, other, 0)
+    change += gathered(tree, answers, state, source, target, kept)
+    if accepted(state, change, 3):
+        hand_over(tree, answers, state, source, target, kept)
 
 
 @compiled_in_place
@@ -424,7 +377,10 @@ def visit(tree: Tree, answers: Answers, prior: Prior, state: State, proposals: P
         kind = choose(proposals.kinds, state.words)
         m = proposals.steps[below(state.words, proposals.steps.size)]
         if kind == 0:
-            change_total(tree, answers, prior, state, leaf, m)
+            if uniform(state.words) < 0.5:
+                add(tree, answers, prior, state, leaf, m)
+            else:
+                remove(tree, answers, prior, state, leaf, m)
             continue
         if kind == 1:
             exchange(tree, answers, prior, state, leaf, leaf, m, False)
@@ -434,7 +390,7 @@ def visit(tree: Tree, answers: Answers, prior: Prior, state: State, proposals: P
         if other == leaf:
             continue
         if kind == 4:
-            pour(tree, answers, prior, state, leaf, other)
+            pour(tree, answers, prior, state, leaf, other, proposals.poured[0])
         elif uniform(state.words) < 0.5:
             exchange(tree, answers, prior, state, leaf, other, m, kind == 2)
         else:
@@ -451,17 +407,3 @@ def sweep(
             return leaf
         visit(tree, answers, prior, state, proposals, leaf)
     return tree.row.size
-
-
-@compiled_in_place
-def compact(state: State, old: State) -> None:
-    """Copy the slots of an earlier pool into this one, with a little room in every leaf."""
-    at = 0
-    for leaf in range(old.first.size):
-        begin, used = old.first[leaf], old.used[leaf]
-        for k in range(used):
-            state.cell[at + k], state.number[at + k] = old.cell[begin + k], old.number[begin + k]
-        state.first[leaf], state.used[leaf] = at, used
-        state.room[leaf] = min(used + used // 2 + 4, state.old_cell.size)
-        at += state.room[leaf]
-    state.tail[0] = at

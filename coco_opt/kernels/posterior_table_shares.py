@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from coco_opt.kernels.compile import compiled_in_place
 from coco_opt.kernels.drawing import gamma, uniform
-from coco_opt.kernels.posterior_table_moves import Floats, Ints, Prior, State, Tree, bin_of
+from coco_opt.kernels.posterior_table_state import Floats, Ints, Prior, State, Tree, bin_of
 
 _FIRST_CUSTOMERS, _RARE = 64, 8.0
 _LEAST = 1e-12  # share of a cell: a gamma draw can underflow to 0, which no table could ever leave
@@ -157,14 +157,16 @@ def draw_totals(prior: Prior, state: State, weight: float, mass: Floats) -> None
 
     ``weight`` is the prior weight of every bin.
     """
-    bins = prior.log_probability.size
+    bins = prior.log_probability.shape[1]
     for k in range(bins):
         mass[k] = weight
     for leaf in range(state.persons.size):
-        mass[bin_of(prior.edge, state.persons[leaf])] += 1.0
+        mass[bin_of(prior, state.persons[leaf])] += 1.0
     whole = 0.0
     for k in range(bins):
         mass[k] = max(gamma(state.words, mass[k]), 1e-300)
         whole += mass[k]
     for k in range(bins):
-        prior.log_probability[k] = math.log(mass[k] / whole / (prior.edge[k + 1] - prior.edge[k]))
+        of_each = math.log(mass[k] / whole / (prior.edge[k + 1] - prior.edge[k]))
+        for row in range(prior.log_probability.shape[0]):
+            prior.log_probability[row, k] = of_each

@@ -66,7 +66,7 @@ def log_table(table: Ints, share: Floats, strength: float) -> float:
 def log_totals(chain: TableChain, leaves: Ints) -> float:
     """Return the log probability of the leaves' totals under a chain's prior."""
     places = np.searchsorted(chain.prior.edge, leaves.sum(axis=1), side="right") - 1
-    return float(np.append(chain.prior.log_probability, -np.inf)[places].sum())
+    return float(np.append(chain.prior.log_probability[0], -np.inf)[places].sum())
 
 
 def all_leaves(leaves: int, cells: int, most: int) -> list[Ints]:

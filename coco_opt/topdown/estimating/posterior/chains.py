@@ -13,7 +13,8 @@ from coco_opt.topdown.estimating.posterior.model import Model
 from coco_opt.topdown.estimating.sparse_tables import SparseTables
 
 if TYPE_CHECKING:
-    from coco_opt.kernels.posterior_table_moves import Answers, Prior, Proposals, State, Tree
+    from coco_opt.kernels.posterior_table_moves import Proposals
+    from coco_opt.kernels.posterior_table_state import Answers, Prior, State, Tree
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -23,6 +24,8 @@ _LEAST, _MOST = 1e-2, 1e6  # ends of the concentrations
 _GROWTH = 1.4  # of the bins of totals above 3
 _BIN_WEIGHT = 0.5  # prior weight of a bin of totals
 _FLAT = 0.1  # of the proposed cells that are any cell
+_LEAST_POURED = 8  # persons that may be poured whatever the noise
+_SMALL_TOTALS = 4096  # whose bins are looked up
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +35,7 @@ class MoveOptions:
     A leaf has ``least`` moves a sweep and ``per_cell`` more for each cell occupied at the start. The shares are those
     of: more or fewer persons; between a leaf's cells; between leaves in one cell; between leaves and cells; pouring.
     ``near`` is the share of partners below the same parent. Numbers of persons are 1 in the share ``single``, and up to
-    ``furthest`` times the noise of a leaf's answers.
+    ``furthest`` times the noise of a leaf's answers; tables are poured of up to ``poured`` times it.
     """
 
     least: int = 12
@@ -41,6 +44,7 @@ class MoveOptions:
     near: float = 0.4
     single: float = 0.1
     furthest: float = 1.5
+    poured: float = 4.0
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -57,7 +61,8 @@ class Layout:
     @classmethod
     def of(cls, model: Model, answers: Answers, leaves: SparseTables, options: MoveOptions) -> Layout:
         """Lay out the regions above each leaf, the rows of the shares and the proposals."""
-        from coco_opt.kernels import posterior_table_moves as moves
+        from coco_opt.kernels.posterior_table_moves import Proposals
+        from coco_opt.kernels.posterior_table_state import Tree
 
         hierarchy = model.hierarchy
         above = _above(hierarchy)
@@ -66,15 +71,18 @@ class Layout:
         # Row 0 is the base; the region r is row r + 1.
         row = np.zeros(above.shape[0], np.int64) if inner == 0 else hierarchy.parent[inner:] + 1
         visits = options.least + options.per_cell * np.diff(leaves.offsets)
-        tree = moves.Tree(
-            above,
+        tree = Tree(
+            above.astype(np.int32),
             np.concatenate([[0], np.cumsum([start.size for start in starts])])[:-1].astype(np.int64),
             np.concatenate(starts),
             row.astype(np.int64),
             visits.astype(np.int64),
         )
-        proposals = moves.Proposals(
-            np.cumsum(options.shares), _partner_levels(hierarchy.levels, options.near), _steps(model.spread(), options)
+        proposals = Proposals(
+            np.cumsum(options.shares),
+            _partner_levels(hierarchy.levels, options.near),
+            _steps(model.spread(), options),
+            np.array([max(_LEAST_POURED, int(options.poured * model.spread()))], np.int64),
         )
         up = np.concatenate([[0], hierarchy.parent[:inner] + 1]).astype(np.int64)
         levels = np.concatenate([[0], hierarchy.level[:inner]]).astype(np.int64)
@@ -88,11 +96,11 @@ class TableChain:
 
     def __init__(self, layout: Layout, values: NDArray[Any], leaves: SparseTables, word: np.uint64) -> None:
         self._layout = layout
-        self.state = _state(leaves, values, word)
+        self.state = _state(layout.answers, leaves, values, word)
         self.prior = _prior(layout, leaves)
         rows, cells = self.prior.share.shape
         self._tables, self._opened = np.zeros((rows, cells), np.int64), np.zeros(self.prior.strength.size, np.int64)
-        self._mass = np.zeros(self.prior.log_probability.size)
+        self._mass = np.zeros(self.prior.log_probability.shape[1])
         self._reserve = 2 * cells + 8
 
     def advance(self, sweeps: int, *, learn: bool = True) -> None:
@@ -152,7 +160,7 @@ class TableChain:
 
     def _grow(self, reserve: int) -> None:
         """Give the pool more room than it needs."""
-        from coco_opt.kernels import posterior_table_moves as moves
+        from coco_opt.kernels.posterior_table_state import compact
 
         old = self.state
         size = 2 * int(old.used.sum()) + 4 * old.used.size + 2 * reserve
@@ -164,7 +172,7 @@ class TableChain:
             number=np.zeros(size, np.int32),
             tail=old.tail.copy(),
         )
-        moves.compact(self.state, old)
+        compact(self.state, old)
 
     def leaves(self) -> SparseTables:
         """Return the present tables of the leaves."""
@@ -225,9 +233,9 @@ def _persons(leaves: SparseTables) -> Ints:
     return np.diff(sums[leaves.offsets]).astype(np.int64)
 
 
-def _state(leaves: SparseTables, values: NDArray[Any], word: np.uint64) -> State:
+def _state(answers: Answers, leaves: SparseTables, values: NDArray[Any], word: np.uint64) -> State:
     """Return the state of given tables, each with a little room."""
-    from coco_opt.kernels import posterior_table_moves as moves
+    from coco_opt.kernels.posterior_table_state import State
 
     used = np.diff(leaves.offsets).astype(np.int64)
     room = np.minimum(used + used // 2 + 4, leaves.size)
@@ -237,7 +245,7 @@ def _state(leaves: SparseTables, values: NDArray[Any], word: np.uint64) -> State
     cell, number = np.zeros(size, np.int32), np.zeros(size, np.int32)
     slot = np.repeat(first - leaves.offsets[:-1], used) + np.arange(leaves.cells.size)
     cell[slot], number[slot] = leaves.cells, leaves.counts
-    return moves.State(
+    return State(
         first,
         room,
         used,
@@ -246,18 +254,19 @@ def _state(leaves: SparseTables, values: NDArray[Any], word: np.uint64) -> State
         number,
         np.array([ends[-1]], np.int64),
         values.copy(),
-        np.zeros(1, np.int64),
         np.array([word], np.uint64),
         np.zeros(leaves.size, np.int64),
         np.zeros(leaves.size, np.int64),
+        np.zeros(int(answers.column.max(initial=0)) + 1, np.int64),
+        np.zeros(answers.first.size, np.int64),
         np.zeros((4, 2), np.int64),
     )
 
 
 def _prior(layout: Layout, leaves: SparseTables) -> Prior:
     """Return a first prior: shares and totals as in the tables that the chain begins with."""
-    from coco_opt.kernels import posterior_table_moves as moves
     from coco_opt.kernels import posterior_table_shares as shares
+    from coco_opt.kernels.posterior_table_state import Prior
 
     rows, cells = layout.above.size, leaves.size
     owner = np.repeat(layout.tree.row, np.diff(leaves.offsets))
@@ -271,9 +280,10 @@ def _prior(layout: Layout, leaves: SparseTables) -> Prior:
     bins = np.searchsorted(layout.edge, _persons(leaves), side="right") - 1
     mass = np.bincount(bins, minlength=layout.edge.size - 1) + _BIN_WEIGHT
     levels = layout.tree.above.shape[1]
-    prior = moves.Prior(
+    prior = Prior(
         layout.edge,
-        np.log(mass / mass.sum() / np.diff(layout.edge)),
+        np.repeat(np.arange(layout.edge.size - 1), np.diff(layout.edge))[:_SMALL_TOTALS],
+        np.tile(np.log(mass / mass.sum() / np.diff(layout.edge)), (rows, 1)),
         share,
         np.zeros_like(share),
         np.full(levels, _STRENGTH),

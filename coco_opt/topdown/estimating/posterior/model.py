@@ -21,7 +21,7 @@ from coco_opt.topdown.table_queries import TableQueries
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-    from coco_opt.kernels.posterior_table_moves import Answers
+    from coco_opt.kernels.posterior_table_state import Answers
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -76,7 +76,7 @@ class Model:
 
         Raises ProblemError where the tables break a constraint.
         """
-        from coco_opt.kernels import posterior_table_moves as moves
+        from coco_opt.kernels import posterior_table_state as state
 
         parts = [*self._noisy_parts(), *self._constraint_parts()]
         values = [_left_over(part.values, part.matrix, tables[part.level]) for part in parts]
@@ -87,7 +87,7 @@ class Model:
         sides = np.concatenate([[0], np.cumsum([part.low.size for part in parts])])
         columns = [part.entries(first[n], first[n] - sides[n]) for n, part in enumerate(parts)]
         level, cell, *rest = (np.concatenate([column[k] for column in columns]) for k in range(8))
-        order = np.lexsort((cell, level))
+        order = np.lexsort((rest[0], cell, level))
         key = (level * (self.cells + 1) + cell)[order]
         start = np.searchsorted(key, np.arange(self.hierarchy.levels * (self.cells + 1))).astype(np.int64)
         place, stride, coefficient, kind, weight, side = (np.ascontiguousarray(column[order]) for column in rest)
@@ -96,21 +96,22 @@ class Model:
             for name in ("low", "high")
         )
         start = start.reshape(self.hierarchy.levels, -1)
-        answers = moves.Answers(start, place, stride, coefficient, kind, weight, side, low, high)
+        _, column = np.unique(place, return_inverse=True)
+        answers = state.Answers(start, place, stride, coefficient, kind, weight, side, column, low, high)
         flat = np.concatenate([value.reshape(-1) for value in values])
         small = int(np.abs(flat).max(initial=0)) < _SMALL and int(tables[0].counts.sum()) < _SMALL
         return answers, flat.astype(np.int32) if small else flat
 
     def _noisy_parts(self) -> Iterator[_Part]:
-        from coco_opt.kernels import posterior_table_moves as moves
+        from coco_opt.kernels import posterior_table_state as state
 
         none = np.zeros((0, 0), np.int64)
         for block in self.noisy:
             distribution = block.distribution
             if isinstance(distribution, Geometric):
-                kind, weight = moves.GEOMETRIC, 1.0 / float(distribution.scale)
+                kind, weight = state.GEOMETRIC, 1.0 / float(distribution.scale)
             elif isinstance(distribution, DiscreteGaussian):
-                kind, weight = moves.GAUSSIAN, 0.5 / float(distribution.squared_deviation)
+                kind, weight = state.GAUSSIAN, 0.5 / float(distribution.squared_deviation)
             else:
                 raise ProblemError(f"the posterior does not know {distribution}")
             yield _Part(block.level, block.matrix.tocsc(), block.answers, kind, weight, none, none)
@@ -118,7 +119,7 @@ class Model:
     def _constraint_parts(self) -> Iterator[_Part]:
         from scipy.sparse import csc_array
 
-        from coco_opt.kernels import posterior_table_moves as moves
+        from coco_opt.kernels import posterior_table_state as state
 
         for level in sorted({row.level for row in self.system.rows}):
             rows = [row for row in self.system.rows if row.level == level]
@@ -126,7 +127,7 @@ class Model:
             low, high = (np.stack([getattr(row, name) for row in rows], axis=1) for name in ("lower", "upper"))
             low, high = np.maximum(low, -UNBOUNDED), np.minimum(high, UNBOUNDED)
             # What is left of 0 is minus the answer, so the sides change places.
-            yield _Part(level, csc_array(weights), np.zeros_like(low), moves.BETWEEN, 0.0, -high, -low)
+            yield _Part(level, csc_array(weights), np.zeros_like(low), state.BETWEEN, 0.0, -high, -low)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
