@@ -9,17 +9,23 @@ from coco_opt.ranges.estimating.universal import RangeMeasurements, UniversalHis
 from coco_opt.ranges.fan_out import PredictedError, choose_fan_out, predict_errors
 from coco_opt.ranges.interval_counts import IntervalCounts
 from coco_opt.ranges.measuring.measure import measure_ranges, measure_sorted
+from coco_opt.ranges.strategy import OptimisedTree, optimised_tree
+from coco_opt.ranges.workload import Workload, over_bound
 
 __all__ = [
     "DomainTree",
     "IntervalCounts",
+    "OptimisedTree",
     "PredictedError",
     "RangeMeasurements",
     "SortedCounts",
     "UniversalHistogram",
+    "Workload",
     "choose_fan_out",
     "measure_ranges",
     "measure_sorted",
+    "optimised_tree",
+    "over_bound",
     "predict_errors",
     "round_nonnegative",
     "zero_subtrees",

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,39 +20,51 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False, init=False, slots=True)
 class DomainTree:
-    """The k-ary tree of intervals over ``cells`` ordered cells; all leaves, one a cell, at equal depth.
+    """The tree of intervals over ``cells`` ordered cells; all leaves, one a cell, at equal depth.
 
     Cell c holds the values edges[c] to edges[c + 1] - 1; ``edges`` are integers, int64 (cells + 1,), rising, and
     0..cells where none are given. A domain that is no power of k is padded with public zeros up to the next: intervals
     that hold padding only are exact zeros and left out of ``tree``, so its last nodes may have fewer than k children.
     ``level_start`` int64 (height + 1,): level l (root 0) is level_start[l]:level_start[l + 1]. With ``fan_out`` None
     the tree is its cells alone, under a root that is never measured (the strategy L of the paper).
+
+    ``fan_out`` may also list a fan-out for each level above the cells, the root first (``fan_outs`` always does).
+    With ``shares``, one a level, which sum to 1, every level is a query of its own with its share of the budget.
     """
 
     cells: int
-    fan_out: int | None
+    fan_out: int | tuple[int, ...] | None
     edges: Ints
+    shares: tuple[Fraction, ...] | None
+    fan_outs: tuple[int, ...]
     tree: Tree
     level_start: Ints
 
-    def __init__(self, cells: int, fan_out: int | None = 2, edges: ArrayLike | None = None) -> None:
-        if cells < 1 or (fan_out is not None and fan_out < 2):
-            raise ProblemError("a domain needs at least 1 cell, and a tree a fan-out of at least 2 (or None)")
-        k = max(cells, 2) if fan_out is None else fan_out
-        widths = [cells]
-        while widths[-1] > 1 or (fan_out is None and len(widths) == 1):
-            widths.append(-(-widths[-1] // k))
-        starts = np.concatenate([[0], np.cumsum(widths[::-1])]).astype(np.int64)
+    def __init__(
+        self,
+        cells: int,
+        fan_out: int | Sequence[int] | None = 2,
+        edges: ArrayLike | None = None,
+        shares: Sequence[Fraction] | None = None,
+    ) -> None:
+        shape = fan_out if fan_out is None or isinstance(fan_out, int) else tuple(fan_out)
+        fan_outs, widths = levels_of(cells, shape)
+        starts = np.concatenate([[0], np.cumsum(widths)]).astype(np.int64)
         parents = [np.array([-1])]
-        for above, width in zip(starts, widths[-2::-1], strict=False):
+        for above, width, k in zip(starts, widths[1:], fan_outs, strict=False):
             parents.append(above + np.arange(width) // k)
         bounds = _edges(cells, edges)
+        parts = None if shares is None else tuple(map(Fraction, shares))
+        if parts is not None and (shape is None or len(parts) != len(widths) or min(parts) <= 0 or sum(parts) != 1):
+            raise ProblemError(f"{len(widths)} levels need as many shares, each above 0, which sum to 1")
         for values in (starts, bounds):
             values.setflags(write=False)
         for name, value in (
             ("cells", cells),
-            ("fan_out", fan_out),
+            ("fan_out", shape),
             ("edges", bounds),
+            ("shares", parts),
+            ("fan_outs", fan_outs),
             ("tree", Tree(np.concatenate(parents))),
             ("level_start", starts),
         ):
@@ -71,6 +86,13 @@ class DomainTree:
         return slice(1 if self.fan_out is None else 0, None)
 
     @property
+    def measured_parts(self) -> tuple[slice, ...]:
+        """Return the nodes that each query measures: all in one, or a level each where levels share the budget."""
+        if self.shares is None:
+            return (self.measured_levels,)
+        return tuple(slice(*ends) for ends in pairwise(self.level_start.tolist()))
+
+    @property
     def plain(self) -> bool:
         """Return whether the values are the cells' own numbers, 0..cells - 1."""
         return bool(self.edges[0] == 0 and self.edges[-1] == self.cells)
@@ -86,6 +108,17 @@ class DomainTree:
         if neighbours == "replace":
             path = max(1, 2 * (1 if self.fan_out is None else self.height - 1))
         return Sensitivity(path, path)
+
+    def sensitivities(self, neighbours: Neighbours = "add_remove") -> tuple[Sensitivity, ...]:
+        """Return by how much neighbours change the answers to each query of ``measured_parts``.
+
+        An entity adds 1 to one node of a level; moved, it changes two by 1 each, and at the root none: that counts
+        as 1, the least that a sensitivity can be.
+        """
+        if self.shares is None:
+            return (self.sensitivity(neighbours),)
+        changed = 2 if neighbours == "replace" else 1
+        return tuple(Sensitivity(*(min(changed, max(1, width)),) * 2) for width in np.diff(self.level_start).tolist())
 
     def spans(self) -> tuple[Ints, Ints]:
         """Return the first cell of every node and the one behind its last, int64 (nodes,) each."""
@@ -135,7 +168,7 @@ class DomainTree:
         for level in range(self.height - 1, 0, -1):
             start = self.level_start[level]
             width = int(self.level_start[level + 1] - start)
-            k = max(width, 2) if self.fan_out is None else self.fan_out
+            k = self.fan_outs[level - 1]
             # An unmeasured root is no interval; padding beyond the last node is public.
             keep = self.fan_out is None
             left = j if keep else np.minimum(-(-i // k) * k, j)
@@ -158,6 +191,37 @@ class DomainTree:
         if (i < 0).any() or (i > j).any() or (j > self.cells).any():
             raise ProblemError(f"ranges must satisfy 0 <= begin <= end <= {self.cells}, the number of cells")
         return i.astype(np.int64), j.astype(np.int64)
+
+
+def levels_of(cells: int, fan_out: int | tuple[int, ...] | None) -> tuple[tuple[int, ...], list[int]]:
+    """Return the fan-outs and the numbers of nodes by level, the root first; ProblemError where no tree has them."""
+    fan_outs = _fan_outs(cells, fan_out)
+    return fan_outs, _widths(cells, fan_outs)
+
+
+def _fan_outs(cells: int, fan_out: int | tuple[int, ...] | None) -> tuple[int, ...]:
+    """Return the fan-out of every level above the cells, the root first; ProblemError for one below 2."""
+    listed = fan_out if isinstance(fan_out, tuple) else (2 if fan_out is None else fan_out,)
+    if cells < 1 or min(listed, default=2) < 2:
+        raise ProblemError("a domain needs at least 1 cell, and a tree a fan-out of at least 2 (or None)")
+    if fan_out is None:
+        return (max(cells, 2),)
+    if isinstance(fan_out, int):
+        levels, width = 0, cells
+        while width > 1:
+            levels, width = levels + 1, -(-width // fan_out)
+        return (fan_out,) * levels
+    return fan_out
+
+
+def _widths(cells: int, fan_outs: tuple[int, ...]) -> list[int]:
+    """Return the number of nodes of every level, the root first; ProblemError unless that is one node at the root."""
+    widths = [cells]
+    for fan_out in reversed(fan_outs):
+        widths.append(-(-widths[-1] // fan_out))
+    if widths[-1] != 1 or 1 in widths[1:-1]:
+        raise ProblemError(f"the fan-outs {list(fan_outs)} do not lead from one interval to {cells:,} cells")
+    return widths[::-1]
 
 
 def _edges(cells: int, edges: ArrayLike | None) -> Ints:

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from coco_opt.errors import ProblemError
 from coco_opt.privacy import Cost, Neighbours
 from coco_opt.ranges.domain import DomainTree
-from coco_opt.ranges.precision import Precision
+from coco_opt.ranges.precision import Precision, noise_of
 
 FAN_OUTS: tuple[int, ...] = (2, 3, 4, 6, 8, 10, 12, 16, 24, 32, 64)
 _PLACES = 64
@@ -53,7 +53,7 @@ def predict_errors(
     rows = []
     for fan_out in fan_outs:
         domain = DomainTree(cells, fan_out)
-        spread = Precision(domain, cost.distribution(domain.sensitivity(neighbours))).ranges(begin, end)
+        spread = Precision(domain, noise_of(domain, cost, neighbours)).ranges(begin, end)
         rows.append(PredictedError(fan_out, domain.height, float(spread.mean())))
     return tuple(sorted(rows, key=lambda row: row.mean_variance))
 

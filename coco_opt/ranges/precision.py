@@ -8,11 +8,22 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from coco_opt.privacy import NoiseDistribution
+from coco_opt.privacy import Cost, Neighbours, NoiseDistribution
 from coco_opt.problems.tree import TreePosterior
 from coco_opt.ranges.domain import DomainTree
 
 Floats = NDArray[np.float64]
+Noise = NoiseDistribution | tuple[NoiseDistribution, ...]
+"""The distribution of the noise of all counts or, where levels share the budget, of each level's, the root first."""
+
+
+def noise_of(domain: DomainTree, cost: Cost, neighbours: Neighbours = "add_remove") -> Noise:
+    """Return the noise that a cost buys for the counts of a domain."""
+    sensitivities = domain.sensitivities(neighbours)
+    if domain.shares is None:
+        return cost.distribution(sensitivities[0])
+    costs = cost.shared(domain.shares)
+    return tuple(part.distribution(changed) for part, changed in zip(costs, sensitivities, strict=True))
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,14 +34,16 @@ class Precision:
     """
 
     domain: DomainTree
-    distribution: NoiseDistribution
+    distribution: Noise
     fitted: bool = True
 
     @property
     def counts(self) -> Floats:
         """Return the variance of every node's noisy count (nodes,), infinite where it was not measured."""
         spread = np.full(self.domain.tree.nodes, np.inf)
-        spread[self.domain.measured_levels] = self.distribution.variance
+        noise = self.distribution if isinstance(self.distribution, tuple) else (self.distribution,)
+        for part, distribution in zip(self.domain.measured_parts, noise, strict=True):
+            spread[part] = distribution.variance
         return spread
 
     @property
@@ -46,14 +59,27 @@ class Precision:
         """Return the variances (k,) of the cells begin:end; O(height x fan-out) each, after O(nodes) once."""
         begins, ends = self.domain.checked(begin, end)
         if self._summed:
-            return np.asarray(self.domain.subtrees(begins, ends)[1] * self.distribution.variance, dtype=np.float64)
+            pieces, taken = self.domain.subtrees(begins, ends)
+            if not isinstance(self.distribution, tuple):
+                return np.asarray(taken * self.distribution.variance, dtype=np.float64)
+            running = np.concatenate([[0.0], np.cumsum(self.counts)])
+            return np.asarray(sum(running[behind] - running[first] for first, behind in pieces), dtype=np.float64)
         first = self.domain.first_leaf
         return self._posterior.ranges(first + begins, first + ends)[1]
+
+    def combination(self, weights: ArrayLike) -> float:
+        """Return the variance of the sum of all cells, each times its weight (cells,); O(nodes). Fitted only."""
+        coefficients = np.zeros(self.domain.tree.nodes)
+        coefficients[self.domain.first_leaf :] = weights
+        if self.domain.fan_out is None:
+            return float(coefficients[1:] ** 2 @ self.counts[1:])
+        return self._posterior.combination(coefficients)[1]
 
     def intervals(self) -> Floats:
         """Return the variance of every interval of the tree (nodes,), the whole domain first; O(nodes)."""
         if not self._summed:
             return self._posterior.variance
         spread = self.counts
-        spread[0] = self.distribution.variance * (1 if self.domain.fan_out is not None else self.domain.cells)
+        if self.domain.fan_out is None:
+            spread[0] = spread[1:].sum()
         return spread

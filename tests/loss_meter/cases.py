@@ -241,7 +241,7 @@ RANGE_PAIRS: Mapping[Neighbours, Pairs] = {
 }
 
 
-def _ranges(measurement_plan: str) -> Case:
+def _ranges(measurement_plan: str, reached: tuple[Neighbours, ...] = ("add_remove", "replace")) -> Case:
     estimators = ("noisy", "consistent", "nonnegative", "zeroed")
     return Case(
         "ranges",
@@ -250,6 +250,7 @@ def _ranges(measurement_plan: str) -> Case:
         'values = "values.csv"',
         f"[ranges]\n{measurement_plan}",
         {name: f'estimator = "{name}"' for name in estimators},
+        reached=reached,
     )
 
 
@@ -303,6 +304,8 @@ CASES: Mapping[str, Case] = {
     "tree": _ranges("cells = 9\nfan_out = 3"),
     "cells": _ranges('cells = 9\nfan_out = "cells"'),
     "chosen fan-out": _ranges("cells = 9"),
+    # Where entities are replaced, the count of the whole domain never changes, but has its share of the budget.
+    "shares": _ranges('cells = 9\nfan_out = [3, 3]\nshares = ["1/5", "3/10", "1/2"]', ("add_remove",)),
     "edges": _ranges('edges = [0, 1, 3, 6, 7, 9]\nfan_out = 2\noutside = "clamp"'),
 }
 

@@ -122,6 +122,14 @@ MUTANTS = (
         ("tests/ranges/test_universal.py::test_sensitivities_are_those_of_all_neighbours",),
     ),
     Mutant(
+        "a moved value changes one interval of a level",
+        "epsilon of ranges whose levels share the budget is twice what it says",
+        "coco_opt/ranges/domain.py",
+        'changed = 2 if neighbours == "replace" else 1',
+        "changed = 1",
+        ("tests/ranges/test_optimised.py::test_the_sensitivity_of_every_level_is_that_of_all_neighbours",),
+    ),
+    Mutant(
         "levels' shares are not split",
         "every level costs the whole budget",
         "coco_opt/privacy/budget.py",

@@ -222,7 +222,7 @@ def test_forecast_states_exact_standard_errors(folder: Path) -> None:
     assert by_fan_out[4][str(DAYS)] == pytest.approx(histogram.range(0, DAYS)[1])
     alone = distribution_of({"law": "geometric", "scale": "1"}).variance
     assert by_fan_out[None]["1"] == pytest.approx(alone**0.5)
-    (table,) = planned.predicted.tables
+    table, _ = planned.predicted.tables
     assert [row[0] for row in table.rows if "asked" in row[0]] == ["4 (asked)"]
     chosen = forecast(config(folder, more='fan_out = "auto"\n')).predicted.tables[0].rows
     assert [row[0].split()[1] for row in chosen if "(" in row[0]] == ["(chosen)"]

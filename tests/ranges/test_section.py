@@ -84,7 +84,7 @@ def test_private_files_appear_in_no_manifest() -> None:
         ("cells = 365", "edges = [0, 5.5]", "integers"),
         ("cells = 365", "edges = [0, 9999999999999999999]", "10^18"),
         ("cells = 365", "cells = 365\nfan_out = 1", "at least 2"),
-        ("cells = 365", 'cells = 365\nfan_out = "binary"', '"auto", "cells"'),
+        ("cells = 365", 'cells = 365\nfan_out = "binary"', '"auto", "optimised", "cells"'),
         ("cells = 365", 'cells = 365\nestimator = "nonegative"', "did you mean 'nonnegative'"),
         ("cells = 365", 'cells = 365\noutside = "ignore"', "refuse, clamp"),
         ("cells = 365", "cells = 365\nfanout = 4", "did you mean 'fan_out'"),

@@ -59,8 +59,8 @@ def test_padding_is_left_out_and_levels_add_up(cells: int, fan_out: int | None) 
         assert fan_out ** (domain.height - 1) >= cells > (fan_out ** (domain.height - 2) if cells > 1 else 0)
 
 
-@pytest.mark.parametrize("fan_out", [2, 3, 4, None])
-def test_ranges_are_the_fewest_intervals(fan_out: int | None) -> None:
+@pytest.mark.parametrize("fan_out", [2, 3, 4, (2, 3, 2), (6, 2), None])
+def test_ranges_are_the_fewest_intervals(fan_out: int | tuple[int, ...] | None) -> None:
     cells = 11
     domain = DomainTree(cells, fan_out)
     spans = domain.counts(np.arange(1, cells + 1))

@@ -11,12 +11,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from coco_opt.choices import SolverChoices
 from coco_opt.errors import ProblemError
-from coco_opt.privacy import Measurement, NoiseDistribution
+from coco_opt.privacy import Measurement
 from coco_opt.problems import TreeLeastSquares
 from coco_opt.ranges.domain import DomainTree
 from coco_opt.ranges.estimating.heuristics import round_nonnegative, zero_subtrees
 from coco_opt.ranges.interval_counts import IntervalCounts
-from coco_opt.ranges.precision import Precision
+from coco_opt.ranges.precision import Noise, Precision
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,8 +42,8 @@ class UniversalHistogram:
     ----------
     domain : DomainTree
         The cells, and the tree of intervals over them.
-    distribution : NoiseDistribution
-        The distribution of the noise.
+    distribution : NoiseDistribution or tuple of NoiseDistribution
+        The distribution of the noise, or of each level's where levels share the budget.
     estimator : {"noisy", "consistent", "nonnegative", "zeroed"}
         How the intervals were estimated:
 
@@ -71,7 +71,7 @@ class UniversalHistogram:
     """
 
     domain: DomainTree
-    distribution: NoiseDistribution
+    distribution: Noise
     estimator: Estimator
     nodes: Floats
 
@@ -194,7 +194,8 @@ class UniversalHistogram:
         return pd.DataFrame(columns)
 
     def __repr__(self) -> str:
-        return f"UniversalHistogram({self.estimator}, {self.domain.cells:,} cells, {self.distribution})"
+        noise = "noise by level" if isinstance(self.distribution, tuple) else self.distribution
+        return f"UniversalHistogram({self.estimator}, {self.domain.cells:,} cells, {noise})"
 
 
 def least_squares(counts: IntervalCounts, *, nonnegative: bool) -> TreeLeastSquares:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,25 +15,27 @@ from numpy.typing import NDArray
 from coco_opt.choices import Certificate
 from coco_opt.config import Config, Section
 from coco_opt.config.model import digest_of
-from coco_opt.config.sections import AUTO, DataSection
+from coco_opt.config.sections import DataSection
 from coco_opt.files.differences import Compared
 from coco_opt.files.release_checks import Check
-from coco_opt.privacy import Exact, Measurement, MeasurementPlan
+from coco_opt.privacy import Cost, Exact, Measurement, MeasurementPlan
+from coco_opt.privacy import Neighbours as NeighboursName
 from coco_opt.ranges.domain import DomainTree
 from coco_opt.ranges.estimating.universal import Estimator, UniversalHistogram
 from coco_opt.ranges.fan_out import choose_fan_out
 from coco_opt.ranges.interval_counts import RANGES as NAME
 from coco_opt.ranges.interval_counts import IntervalCounts, domain_of
 from coco_opt.ranges.kind.files import RANGES_FILE, range_table, read_ranges_release
-from coco_opt.ranges.kind.forecast import forecast_of
+from coco_opt.ranges.kind.forecast import fan_out_name, forecast_of, shares_name
 from coco_opt.ranges.kind.instances import instances
-from coco_opt.ranges.kind.section import RangesData, RangesSection
+from coco_opt.ranges.kind.section import CHOSEN, RangesData, RangesSection
 from coco_opt.ranges.kind.simulated_data import generated_cells
 from coco_opt.ranges.kind.template import draft_of, file_key_of, query_keys
 from coco_opt.ranges.kind.verify import PROMISES, promises_of, verify_ranges
 from coco_opt.ranges.measuring.measure import exact_intervals, plan_ranges
 from coco_opt.ranges.measuring.neighbours import cell_pair
 from coco_opt.ranges.measuring.values import CellCounts, read_values
+from coco_opt.ranges.strategy import optimised_tree
 from coco_opt.releases.instances import Instance
 from coco_opt.releases.kind import (
     ColumnNotes,
@@ -111,7 +114,7 @@ class RangesKind:
 
     def exact_answers(self, plan: Plan, private: CellCounts) -> Iterable[Exact]:
         """Return the exact counts of all intervals."""
-        return (exact_intervals(plan.measurement_plan, plan.detail, private.cells),)
+        return exact_intervals(plan.measurement_plan, plan.detail, private.cells)
 
     def method(self, config: Config, measurement_plan: MeasurementPlan, *also: MeasurementPlan) -> RangesMethod:
         """Return the estimator; ConfigError where the configuration states another domain or tree."""
@@ -121,8 +124,11 @@ class RangesKind:
         if not np.array_equal(stated.edges, domain.edges):
             key = "cells" if section.edges is None else "edges"
             raise config.error(f"ranges.{key}", f"the measurement has another domain, of {domain.cells:,} cells")
-        if section.fan_out not in ("auto", domain.fan_out or "cells"):
-            raise config.error("ranges.fan_out", f"the measurement's is {domain.fan_out or 'cells'}")
+        if section.fan_out not in CHOSEN:
+            if section.fan_out != (domain.fan_out or "cells"):
+                raise config.error("ranges.fan_out", f"the measurement's is {fan_out_name(domain.fan_out)}")
+            if section.shares != domain.shares:
+                raise config.error("ranges.shares", f"the measurement's are {shares_name(domain.shares)}")
         if section.outside != outside:
             raise config.error("ranges.outside", f"the measurement's is {outside}")
         return RangesMethod(section.estimator)
@@ -170,7 +176,9 @@ class RangesKind:
         """Return exact standard errors: they depend on public numbers only."""
         with reporter.stage("Predicting"):
             how, estimator = "chosen" if plan.chosen else "asked", plan.config.method.estimator
-            return forecast_of(plan.measurement_plan, plan.detail, estimator, options.rows, how)
+            return forecast_of(
+                plan.measurement_plan, plan.detail, plan.config.method.ranges, estimator, options.rows, how
+            )
 
     def instances(self, measurement: Measurement, config: Config) -> Sequence[Instance]:
         """Return least squares on the tree, with the bounds of the configured estimator."""
@@ -195,18 +203,33 @@ class RangesKind:
 
 
 def _planned(written: Config, keys: Mapping[str, Any] | None = None) -> Plan:
-    """Return the plan of a configuration; "auto" is decided by public numbers, or by the ``keys`` chosen before."""
+    """Return the plan of a configuration; what it leaves open is decided by public numbers, or by ``keys`` before."""
     section: RangesSection = written.method
     (cost,), neighbours = written.levels_cost(1), written.privacy.neighbours
-    is_open, chosen, config = section.fan_out == AUTO, dict(keys or {}), written
+    is_open, chosen = section.fan_out in CHOSEN, dict(keys or {})
     if is_open:
-        chosen = chosen or {"fan_out": choose_fan_out(section.size, cost, neighbours=neighbours) or "cells"}
-        config = replace(written, method=section.model_copy(update=chosen))
-    fan_out = config.method.fan_out
-    domain = DomainTree(section.size, None if fan_out == "cells" else fan_out, section.edges)
+        chosen = chosen or _chosen(section, cost, neighbours)
+        section = section.model_copy(update={name: _READ[name](value) for name, value in chosen.items()})
+    fan_out = None if isinstance(section.fan_out, str) else section.fan_out  # "cells": all others are decided
+    domain = DomainTree(section.size, fan_out, section.edges, section.shares)
     measurement_plan = plan_ranges(domain, cost, neighbours=neighbours, outside=section.outside, label=REGION)
     again = partial(_planned, written) if is_open else None
-    return Plan(config, measurement_plan, domain, chosen=chosen, choice=digest_of([is_open]), rechosen=again)
+    choice = digest_of([is_open] if written.method.fan_out == "auto" else [is_open, str(section.workload)])
+    config = replace(written, method=section)
+    return Plan(config, measurement_plan, domain, chosen=chosen, choice=choice, rechosen=again)
 
+
+def _chosen(section: RangesSection, cost: Cost, neighbours: NeighboursName) -> dict[str, Any]:
+    """Return the keys that say which tree is measured, as a file would state them."""
+    if section.fan_out == "auto":
+        return {"fan_out": choose_fan_out(section.size, cost, neighbours=neighbours) or "cells"}
+    tree = optimised_tree(section.ranges, cost)
+    return {"fan_out": list(tree.fan_out), "shares": [str(share) for share in tree.shares]}
+
+
+_READ: Mapping[str, Callable[[Any], Any]] = {
+    "fan_out": lambda value: tuple(value) if isinstance(value, list) else value,
+    "shares": lambda value: tuple(map(Fraction, value)),
+}
 
 RANGES: ReleaseKind[CellCounts, RangesMethod, RangesResult] = RangesKind()

@@ -15,12 +15,12 @@ import numpy as np
 
 from coco_opt.errors import InputError, Place
 from coco_opt.files.folder import MANIFEST, FileTable, read_columns, read_manifest
-from coco_opt.privacy import NoiseDistribution
 from coco_opt.privacy.noise_distributions import distribution_of
 from coco_opt.ranges.domain import DomainTree
 from coco_opt.ranges.estimating.universal import Estimator, UniversalHistogram
 from coco_opt.ranges.interval_counts import RANGES, domain_of
 from coco_opt.ranges.kind.section import MAX_CELLS
+from coco_opt.ranges.precision import Noise
 
 RANGES_FILE = "ranges.parquet"
 TYPES = {
@@ -74,14 +74,17 @@ def read_ranges_release(folder: str | Path) -> UniversalHistogram:
     return UniversalHistogram(domain, distribution, estimator, nodes)
 
 
-def stated(manifest: Mapping[str, Any]) -> tuple[DomainTree, NoiseDistribution, Estimator]:
+def stated(manifest: Mapping[str, Any]) -> tuple[DomainTree, Noise, Estimator]:
     """Return the domain, the distribution of the noise and the estimator of a manifest; InputError (bad-manifest)."""
     try:
         parameters = manifest[RANGES]
-        (query,) = manifest["budget"]["questions"]
+        queries = manifest["budget"]["questions"]
         if parameters["cells"] > MAX_CELLS:
             raise ValueError("more cells than any release has")
-        return domain_of(parameters), distribution_of(query), parameters["estimator"]
+        domain, noise = domain_of(parameters), tuple(distribution_of(query) for query in queries)
+        if len(noise) != len(domain.measured_parts):
+            raise ValueError("not one query for each measured part of the tree")
+        return domain, noise[0] if domain.shares is None else noise, parameters["estimator"]
     except (LookupError, TypeError, ValueError):
         pass
     raise InputError("bad-manifest", "does not state the domain and the noise of a release of ranges", Place(MANIFEST))

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+
 import numpy as np
 
 from coco_opt.privacy import MeasurementPlan
 from coco_opt.ranges.domain import DomainTree
 from coco_opt.ranges.estimating.universal import Estimator
-from coco_opt.ranges.fan_out import FAN_OUTS, evenly
-from coco_opt.ranges.precision import Precision
+from coco_opt.ranges.fan_out import FAN_OUTS, choose_fan_out, evenly
+from coco_opt.ranges.precision import Precision, noise_of
+from coco_opt.ranges.strategy import optimised_tree
+from coco_opt.ranges.workload import Workload, over_bound
 from coco_opt.releases.clock import slowness
 from coco_opt.releases.kind import Figures, Forecast, ResourceCost
 
@@ -17,43 +23,52 @@ _FIRST, _SECONDS = 0.3, 2.5e-6  # what is loaded; a node: least squares with its
 _BYTES = 250  # a node, in all arrays together
 _ROW_SECONDS, _ROW_BYTES = 5e-7, 60
 _ROWS = 10  # a cell, unless declared
+_COMPARED = 1 << 17  # cells up to which other trees than the measured one are compared
 _PAGE_SECONDS = 1.0
 
 
 def forecast_of(
     measurement_plan: MeasurementPlan,
     domain: DomainTree,
+    workload: Workload,
     estimator: Estimator,
     values: int | None = None,
     how: str = "asked",
 ) -> Forecast:
-    """Return the standard errors of cells and wider ranges for every fan-out; O(cells) a fan-out.
+    """Return the standard errors of cells and wider ranges for every fan-out, and the errors of the workload.
 
-    ``values`` are the rows of the private table, where they are declared; else ten a cell. ``how`` says who decided the
-    fan-out: "asked" or "chosen".
+    O(cells) a fan-out. ``values`` are the rows of the private table, where they are declared; else ten a cell. ``how``
+    says who decided the tree: "asked" or "chosen".
     """
-    fan_outs = [None, *(k for k in FAN_OUTS if k < domain.cells)]
-    if domain.fan_out not in fan_outs:
-        fan_outs.append(domain.fan_out)
+    trees = [DomainTree(domain.cells, k) for k in (None, *FAN_OUTS) if k is None or k < domain.cells]
+    own = [domain.shares is None and tree.fan_out == domain.fan_out for tree in trees]
+    if not any(own):
+        trees, own = [*trees, domain], [*own, True]
     sizes = sizes_of(domain.cells)
     rows, plain = [], []
-    for fan_out in fan_outs:
-        tree = DomainTree(domain.cells, fan_out)
-        distribution = measurement_plan.cost.distribution(tree.sensitivity(measurement_plan.neighbours))
-        precision = Precision(tree, distribution, fitted=estimator != "noisy")
+    for tree, is_own in zip(trees, own, strict=True):
+        noise = noise_of(tree, measurement_plan.cost, measurement_plan.neighbours)
+        precision = Precision(tree, noise, fitted=estimator != "noisy")
         errors = [float(np.sqrt(precision.ranges(*evenly(domain.cells, size)).mean())) for size in sizes]
-        name = fan_out_name(fan_out) + (f" ({how})" if fan_out == domain.fan_out else "")
+        name = fan_out_name(tree.fan_out) + (f" ({how})" if is_own else "")
         rows.append((name, f"{tree.height}", *(f"{error:,.2f}" for error in errors)))
         of_size = {str(size): error for size, error in zip(sizes, errors, strict=True)}
-        plain.append({"fan_out": fan_out, "height": tree.height, "standard_errors": of_size})
+        plain.append({"fan_out": tree.fan_out, "height": tree.height, "standard_errors": of_size})
     title = f"Standard error (entities) of a range by its number of cells, {words_of(estimator)}"
     header = ("fan-out", "levels", *(f"{size:,}" for size in sizes))
+    errors_of = workload_errors(measurement_plan, domain, workload, how)
     nodes, slow = domain.tree.nodes, slowness()
     table_rows = _ROWS * domain.cells if values is None else values
+    shares = () if domain.shares is None else (("shares of the levels", shares_name(domain.shares)),)
     return Forecast(
-        tables=(Figures(title, header, tuple(rows)),),
-        plain={"fan_out": domain.fan_out, "cells": domain.cells, "predicted": plain},
-        notes=(("fan-out", fan_out_name(domain.fan_out)), ("intervals", f"{nodes:,}")),
+        tables=(Figures(title, header, tuple(rows)), _workload_table(workload, errors_of)),
+        plain={
+            "fan_out": domain.fan_out,
+            "cells": domain.cells,
+            "predicted": plain,
+            "workload": [asdict(error) for error in errors_of],
+        },
+        notes=(("fan-out", fan_out_name(domain.fan_out)), *shares, ("intervals", f"{nodes:,}")),
         reading=ResourceCost(slow * _ROW_SECONDS * table_rows, _ROW_BYTES * table_rows),
         querying=ResourceCost(0.0),
         estimating=ResourceCost(slow * (_FIRST + _SECONDS * nodes), _BYTES * nodes),
@@ -61,14 +76,61 @@ def forecast_of(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class WorkloadError:
+    """The root mean squared error of a workload's least squares answers, and their mean square over the bound.
+
+    ``over_bound`` compares continuous noise; None where the bound is not known.
+    """
+
+    tree: str
+    error: float
+    over_bound: float | None
+
+
+def workload_errors(
+    measurement_plan: MeasurementPlan, domain: DomainTree, workload: Workload, how: str
+) -> list[WorkloadError]:
+    """Return the errors of the tree that is measured, of the best single fan-out and of the optimised tree."""
+    cost, neighbours = measurement_plan.cost, measurement_plan.neighbours
+    trees = {f"measured ({how})": domain}
+    if domain.cells <= _COMPARED:
+        single = choose_fan_out(domain.cells, cost, neighbours=neighbours)
+        trees['fan_out = "auto"'] = DomainTree(domain.cells, single)
+        best = optimised_tree(workload, cost)
+        trees['fan_out = "optimised"'] = DomainTree(domain.cells, best.fan_out, shares=best.shares)
+    return [
+        WorkloadError(name, float(np.sqrt(workload.variance(Precision(tree, noise_of(tree, cost, neighbours))))), over)
+        for name, tree in trees.items()
+        for over in (over_bound(tree, workload, cost, neighbours),)
+    ]
+
+
+def _workload_table(workload: Workload, errors: Sequence[WorkloadError]) -> Figures:
+    words = {"ranges": "all ranges", "prefixes": "all prefixes"}.get(workload.name, f"{workload.size:,} ranges")
+    title = f"Root mean squared error (entities) of {words}, unbiased, and its square over the least of any strategy"
+    rows = [
+        (error.tree, f"{error.error:,.2f}", "-" if error.over_bound is None else f"{error.over_bound:.2f}")
+        for error in errors
+    ]
+    return Figures(title, ("tree", "error", "times the bound"), tuple(rows))
+
+
 def sizes_of(cells: int) -> list[int]:
     """Return a few sizes of ranges from one cell to the whole domain."""
     return sorted({round(size) for size in np.geomspace(1, cells, min(cells, _SIZES)).tolist()})
 
 
-def fan_out_name(fan_out: int | None) -> str:
-    """Return a fan-out in a word."""
+def fan_out_name(fan_out: int | tuple[int, ...] | None) -> str:
+    """Return a fan-out, or those of the levels, in a word."""
+    if isinstance(fan_out, tuple):
+        return " x ".join(map(str, fan_out))
     return "cells" if fan_out is None else f"{fan_out:,}"
+
+
+def shares_name(shares: tuple[Fraction, ...] | None) -> str:
+    """Return shares of the budget in a word."""
+    return "equal" if shares is None else ", ".join(f"{float(share):.3g}" for share in shares)
 
 
 def words_of(estimator: Estimator) -> str:

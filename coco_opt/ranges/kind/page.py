@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from coco_opt.histograms import Hierarchy
 from coco_opt.ranges.estimating.universal import UniversalHistogram
 from coco_opt.ranges.interval_counts import IntervalCounts
-from coco_opt.ranges.kind.forecast import fan_out_name, words_of
+from coco_opt.ranges.kind.forecast import fan_out_name, shares_name, words_of
 from coco_opt.releases.kind import Shown
 from coco_opt.report.chart import Axis
 from coco_opt.report.explorer import Explored, explorer_section
@@ -56,6 +56,8 @@ def sections(shown: Shown) -> Sequence[str]:
 def _method(histogram: UniversalHistogram) -> str:
     domain = histogram.domain
     tree = "the cells alone" if domain.fan_out is None else f"a tree of fan-out {fan_out_name(domain.fan_out)}"
+    if domain.shares is not None:
+        tree += f" whose levels have {shares_name(domain.shares)} of the budget"
     text = (
         f"Counts of {domain.cells:,} cells, values {domain.edges[0]:,} to {domain.edges[-1] - 1:,}, from {tree}, "
         f"{counted(domain.height, 'level')}. Estimator: {histogram.estimator}; standard errors are "

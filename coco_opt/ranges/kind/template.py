@@ -14,7 +14,7 @@ _SECTION = """\
 [ranges]
 cells = 100                   # measured: public number of cells 0, 1, ..., chosen without looking at the private table
 # edges = [0, 18, 30, 65, 120]     # measured, in place of cells: each holds the values from one to below the next
-fan_out = "auto"              # measured: children of an interval, or "cells" for no tree
+fan_out = "auto"              # measured: children of an interval; auto | optimised | a number | cells, for no tree
 outside = "refuse"            # measured: refuse | clamp, for values outside the domain
 estimator = "nonnegative"     # estimated, and free to change: noisy | consistent | nonnegative | zeroed
 
@@ -42,4 +42,5 @@ def query_keys(measurement_plan: MeasurementPlan) -> dict[str, Any]:
     """Return the keys of [ranges] that plan what a measurement answers."""
     parameters = measurement_plan.parameters
     domain = {"cells": parameters["cells"]} if parameters["edges"] is None else {"edges": parameters["edges"]}
-    return {**domain, "fan_out": parameters["fan_out"] or "cells", "outside": parameters["outside"]}
+    shares = {} if "shares" not in parameters else {"shares": parameters["shares"]}
+    return {**domain, "fan_out": parameters["fan_out"] or "cells", **shares, "outside": parameters["outside"]}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,14 +12,13 @@ from numpy.typing import NDArray
 from coco_opt.errors import CocoOptError
 from coco_opt.files.folder import read_columns
 from coco_opt.files.release_checks import Check, first_of, int64_column
-from coco_opt.privacy import NoiseDistribution
 from coco_opt.privacy.cost import cost_of
 from coco_opt.ranges.domain import DomainTree
 from coco_opt.ranges.estimating.universal import ESTIMATORS, Estimator
 from coco_opt.ranges.interval_counts import RANGES
 from coco_opt.ranges.kind.files import RANGES_FILE, TYPES, interval_columns, stated
 from coco_opt.ranges.measuring.measure import plan_ranges
-from coco_opt.ranges.precision import Precision
+from coco_opt.ranges.precision import Noise, Precision
 from coco_opt.releases.kind import Folder
 
 PROMISES = ("finite", "nonnegative", "whole_numbers", "children_sum_to_parents", "standard_errors")
@@ -32,13 +31,13 @@ class _Content:
     """What the manifest states and the columns of figures, float64[nodes] each."""
 
     domain: DomainTree
-    distribution: NoiseDistribution
+    distribution: Noise
     estimator: Estimator
     estimate: NDArray[np.float64]
     errors: NDArray[np.float64]
 
 
-def promises_of(estimator: Estimator, fan_out: int | None) -> tuple[str, ...]:
+def promises_of(estimator: Estimator, fan_out: int | Sequence[int] | None) -> tuple[str, ...]:
     """Return what a release by an estimator promises."""
     promised = {
         "finite": True,
@@ -73,11 +72,13 @@ def _measurement(manifest: Mapping[str, Any], domain: DomainTree, region: str) -
     digest = ""
     try:
         budget = manifest["budget"]
-        (query,) = budget["questions"]
-        cost, outside = cost_of(query["cost"]), manifest[RANGES]["outside"]
+        cost, outside = cost_of(budget), manifest[RANGES]["outside"]
         measurement_plan = plan_ranges(domain, cost, neighbours=budget["neighbours"], outside=outside, label=region)
-        distribution = measurement_plan.queries[0].distribution.as_dict()
-        digest = measurement_plan.digest if distribution.items() <= query.items() and cost == cost_of(budget) else ""
+        matches = all(
+            query.cost == cost_of(written["cost"]) and query.distribution.as_dict().items() <= written.items()
+            for query, written in zip(measurement_plan.queries, budget["questions"], strict=True)
+        )
+        digest = measurement_plan.digest if matches else ""
     except (LookupError, TypeError, ValueError, CocoOptError):
         pass
     passed = digest != "" and digest == manifest.get("measurement")

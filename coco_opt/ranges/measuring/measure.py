@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from coco_opt.ranges.interval_counts import RANGES, SORTED, Outside, parameters_
 Int64 = NDArray[np.int64]
 
 _INTERVALS = "entities in every interval of the tree over the domain, the whole domain first"
+_LEVEL = "entities in every interval of one level of the tree over the domain"
 _CELLS = "entities in every cell of the domain"
 _RANKED = "entities in each cell, smallest count first"
 
@@ -41,21 +43,28 @@ def plan_ranges(
     label: str = "domain",
 ) -> MeasurementPlan:
     """Return the measurement plan: the counts of all intervals of a domain in one region, called ``label``."""
-    intervals = domain.tree.nodes - domain.measured_levels.start
-    words = _CELLS if domain.fan_out is None else _INTERVALS
-    query = LevelQuery(0, RANGES, words, intervals, domain.sensitivity(neighbours), cost)
-    return _plan_of(query, label, neighbours, parameters_of(domain, outside))
+    queries = []
+    costs = (cost,) if domain.shares is None else cost.shared(domain.shares)
+    parts = zip(domain.measured_parts, domain.sensitivities(neighbours), costs, strict=True)
+    for level, (part, sensitivity, share) in enumerate(parts):
+        intervals = len(range(domain.tree.nodes)[part])
+        words = _CELLS if domain.fan_out is None else _INTERVALS if domain.shares is None else _LEVEL
+        name = RANGES if domain.shares is None else f"{RANGES}, level {level}"
+        queries.append(LevelQuery(0, name, words, intervals, sensitivity, share))
+    return _plan_of(RANGES, queries, label, neighbours, parameters_of(domain, outside))
 
 
-def exact_intervals(measurement_plan: MeasurementPlan, domain: DomainTree, cells: ArrayLike) -> Exact:
-    """Return the exact answers from the private counts (entities) of the cells.
+def exact_intervals(measurement_plan: MeasurementPlan, domain: DomainTree, cells: ArrayLike) -> tuple[Exact, ...]:
+    """Return the exact answers to every query from the private counts (entities) of the cells.
 
     Raises ProblemError for counts that are no nonnegative integers or sum beyond 2^53.
     """
     counts = domain.counts(cells)
     if (counts < 0).any() or int(counts[0]) > MAX_INTEGER:
         raise ProblemError("counts must be nonnegative and sum to at most 2^53")
-    return Exact(measurement_plan.queries[0], measurement_plan.hierarchy.names[0], counts[domain.measured_levels])
+    label = measurement_plan.hierarchy.names[0]
+    parts = zip(measurement_plan.queries, domain.measured_parts, strict=True)
+    return tuple(Exact(query, label, counts[part]) for query, part in parts)
 
 
 def measure_ranges(
@@ -63,7 +72,8 @@ def measure_ranges(
     cost: Cost,
     *,
     source: NoiseSource,
-    fan_out: int | None = 16,
+    fan_out: int | Sequence[int] | None = 16,
+    shares: Sequence[Fraction] | None = None,
     neighbours: Neighbours = "add_remove",
     label: str = "domain",
 ) -> Measurement:
@@ -74,11 +84,14 @@ def measure_ranges(
     counts : array_like of int, shape (cells,)
         PRIVATE: the entities in each cell, at least 0.
     cost : Epsilon or Rho
-        The cost of all intervals together; each level of the tree gets an equal part.
+        The cost of all intervals together.
     source : NoiseSource
         Where the noise comes from, such as ``SeededNoise`` or ``OpenDPNoise``.
-    fan_out : int or None, default 16
-        Children of a node of the tree; None measures the cells alone.
+    fan_out : int, sequence of int or None, default 16
+        Children of a node of the tree, or a number for each level above the cells, the root first; None measures the
+        cells alone.
+    shares : sequence of Fraction, optional
+        The share of the cost of each level of the tree, the root first; equal parts if they are left out.
     neighbours : {"add_remove", "replace"}, default "add_remove"
         By what neighbouring data sets differ: one entity is added or removed, or moved to another cell.
     label : str, default "domain"
@@ -106,7 +119,7 @@ def measure_ranges(
     True
     """
     cells = _unmasked(counts)
-    domain = DomainTree(cells.size, fan_out)
+    domain = DomainTree(cells.size, fan_out, shares=shares)
     measurement_plan = plan_ranges(domain, cost, neighbours=neighbours, label=label)
     return _noisy_measurement(measurement_plan, exact_intervals(measurement_plan, domain, cells), source)
 
@@ -163,17 +176,20 @@ def measure_sorted(
         raise ProblemError("counts must be at most 2^53")
     changed = 2 if neighbours == "replace" else 1
     query = LevelQuery(0, SORTED, _RANKED, exact.size, Sensitivity(changed, changed), cost)
-    measurement_plan = _plan_of(query, label, neighbours, {})
-    return _noisy_measurement(measurement_plan, Exact(query, label, np.sort(exact.astype(np.int64))), source)
+    measurement_plan = _plan_of(SORTED, [query], label, neighbours, {})
+    return _noisy_measurement(measurement_plan, [Exact(query, label, np.sort(exact.astype(np.int64)))], source)
 
 
-def _plan_of(query: LevelQuery, label: str, neighbours: Neighbours, parameters: Mapping[str, Any]) -> MeasurementPlan:
-    return MeasurementPlan(query.name, Hierarchy(np.array([-1]), (label,)), ("all",), (query,), neighbours, parameters)
+def _plan_of(
+    kind: str, queries: Sequence[LevelQuery], label: str, neighbours: Neighbours, parameters: Mapping[str, Any]
+) -> MeasurementPlan:
+    hierarchy = Hierarchy(np.array([-1]), (label,))
+    return MeasurementPlan(kind, hierarchy, ("all",), tuple(queries), neighbours, parameters)
 
 
-def _noisy_measurement(measurement_plan: MeasurementPlan, exact: Exact, source: NoiseSource) -> Measurement:
+def _noisy_measurement(measurement_plan: MeasurementPlan, exact: Sequence[Exact], source: NoiseSource) -> Measurement:
     answers = add_noise(
-        measurement_plan.queries, [exact], measurement_plan.hierarchy, measurement_plan.per_region, source
+        measurement_plan.queries, exact, measurement_plan.hierarchy, measurement_plan.per_region, source
     )
     return Measurement(measurement_plan, answers, source.name, source.private)
 

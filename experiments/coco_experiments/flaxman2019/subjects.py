@@ -92,7 +92,7 @@ def audited_ranges(
     return Subject(
         measurement_plan,
         cost,
-        exact=lambda cells: (exact_intervals(measurement_plan, domain, cells),),
+        exact=lambda cells: exact_intervals(measurement_plan, domain, cells),
         estimate=lambda measurement: UniversalHistogram.fit(measurement, estimator, solvers),
         statistics=lambda table: parts(table.nodes if isinstance(table, UniversalHistogram) else domain.counts(table)),
         release_all=None if domain.fan_out is None or estimator == "zeroed" else together,

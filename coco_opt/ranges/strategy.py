@@ -1,0 +1,170 @@
+"""Trees whose fan-outs and shares of the budget by level have the least expected squared error of a workload.
+
+The covariance of least squares on a complete tree has the eigenspaces of its levels: vectors that are constant on the
+blocks of w_l cells of level l and sum to zero in each block of the level above. On them the precision of the cells is
+q_l = sum over m >= l of w_m p_m, with p_m the precision of a count of level m. With t_l the workload's squared norm on
+the space of level l, the sum of squared errors is sum_l t_l / q_l. Li, Hay and Miklau 2014 weigh binary trees likewise.
+
+* Gaussian noise: p is proportional to the share, so sum_l q_l (1 / w_l - 1 / w_(l-1)) is fixed. Then q_l is
+  proportional to sqrt(t_l / (1 / w_l - 1 / w_(l-1))), and the error is a square of a sum over pairs of neighbouring
+  widths: the best widths, each a divisor of the one above, are a shortest path.
+* Laplace noise: p is proportional to the square of the share. The path takes q_l = w_l p_l, which gives a sum of cube
+  roots; shares are then optimised exactly, from the path's tree and from those of one fan-out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import count, pairwise
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.privacy import Cost
+from coco_opt.privacy.planner import rounded_shares
+from coco_opt.ranges.workload import Workload
+
+Floats = NDArray[np.float64]
+
+_PRIMES = (2, 3, 5, 7)
+_WIDTHS = 160  # widths that are weighed at most
+_LEAST_SHARE = 0.002  # a level that would get less is left out; planned shares are thousandths
+
+
+@dataclass(frozen=True, slots=True)
+class OptimisedTree:
+    """A fan-out for each level above the cells and a share of the budget for each level, the root first."""
+
+    fan_out: tuple[int, ...]
+    shares: tuple[Fraction, ...]
+
+
+def optimised_tree(workload: Workload, cost: Cost) -> OptimisedTree:
+    """Return the tree of least expected squared error over a workload, from public numbers; O(cells) a width.
+
+    The best of those considered: the shortest path over widths, and trees of a single fan-out without the levels that
+    get no budget. Exact for Gaussian noise where widths divide the domain.
+    """
+    squares = _Squares(workload, cost.precision_power)
+    trees = map(squares.thinned, _candidates(squares))
+    widths, shares, _ = min(trees, key=lambda tree: tree[2])
+    fan_out = tuple(above // below for above, below in pairwise(widths))
+    return OptimisedTree(fan_out, rounded_shares(shares))
+
+
+@dataclass(frozen=True, eq=False)
+class _Squares:
+    """The workload's squared norm on constant blocks of each width, and what follows for trees. Widths: root first."""
+
+    workload: Workload
+    power: int
+    _known: dict[int, float] = field(default_factory=dict, init=False)
+
+    @property
+    def cells(self) -> int:
+        return self.workload.cells
+
+    def on_blocks(self, width: int) -> float:
+        """Return the squared norm of the workload projected on vectors that are constant on blocks of a width."""
+        if width not in self._known:
+            self._known[width] = self.workload.overlaps(width) / width
+        return self._known[width]
+
+    def by_level(self, widths: Sequence[int]) -> Floats:
+        norms = np.array([self.on_blocks(width) for width in widths])
+        return np.maximum(np.diff(norms, prepend=0.0), 0.0)
+
+    def step(self, above: int, below: int) -> float:
+        """Return what a level of width ``below`` under one of width ``above`` adds to the length of a path."""
+        square = max(self.on_blocks(below) - self.on_blocks(above), 0.0)
+        if self.power == 1:
+            return float(np.sqrt(square * (1 / below - 1 / above)))
+        return float(np.cbrt(square / below))
+
+    def error(self, widths: Sequence[int], shares: Floats) -> float:
+        """Return the sum of squared errors where a share of 1 buys a precision of 1."""
+        precision = np.cumsum((np.array(widths) * shares**self.power)[::-1])[::-1]
+        return float((self.by_level(widths) / precision).sum())
+
+    def thinned(self, widths: Sequence[int]) -> tuple[tuple[int, ...], Floats, float]:
+        """Return the widths without levels that get almost no budget, the best shares of the others, and the error.
+
+        The root and the cells stay.
+        """
+        while True:
+            shares = self.shares(widths)
+            kept = (shares >= _LEAST_SHARE) | (np.arange(len(widths)) == 0) | (np.array(widths) == 1)
+            if kept.all():
+                shares = np.array([float(share) for share in rounded_shares(shares)])
+                return tuple(widths), shares, self.error(widths, shares)
+            widths = [width for width, keep in zip(widths, kept, strict=True) if keep]
+            widths[0] = -(-self.cells // widths[1]) * widths[1]
+
+    def shares(self, widths: Sequence[int]) -> Floats:
+        """Return the best shares of the levels; they sum to 1."""
+        from scipy.optimize import minimize
+
+        squares, sizes = self.by_level(widths), np.array(widths, dtype=np.float64)
+
+        def error(logarithms: Floats) -> tuple[float, Floats]:
+            weights = np.exp(logarithms - logarithms.max())
+            parts = weights / weights.sum()
+            precision = np.cumsum((sizes * parts**self.power)[::-1])[::-1]
+            total = (squares / precision).sum()
+            slope = -np.cumsum(squares / precision**2) * sizes * self.power * parts**self.power / total
+            return float(np.log(total)), slope - parts * slope.sum()
+
+        starts = [np.zeros(sizes.size), np.log(np.maximum(squares / sizes, 1e-12 * squares.max())) / (self.power + 1)]
+        solved: list[Any] = [minimize(error, start, jac=True, method="L-BFGS-B") for start in starts]
+        found = cast("Floats", min(solved, key=lambda result: result.fun).x)
+        weights = np.exp(found - found.max())
+        return np.asarray(weights / weights.sum())
+
+
+def _candidates(squares: _Squares) -> Iterator[tuple[int, ...]]:
+    """Yield widths of the levels of trees, root first."""
+    cells = squares.cells
+    if cells == 1:
+        yield (1,)
+        return
+    yield _shortest_path(squares, _widths(cells))
+    # The smallest fan-out of every number of levels: with Laplace noise, few levels of one fan-out are near the best.
+    for levels in range(1, (cells - 1).bit_length() + 1):
+        fan_out = next(k for k in count(max(2, round(cells ** (1 / levels)) - 1)) if k**levels >= cells)
+        yield tuple(fan_out**level for level in reversed(range(levels + 1)))
+
+
+def _widths(cells: int) -> list[int]:
+    """Return widths below the domain whose prime factors are small, rising; the first primes alone where many are."""
+    for primes in (_PRIMES[:kept] for kept in range(len(_PRIMES), 0, -1)):
+        widths = {1}
+        for prime in primes:
+            widths |= {width * prime**power for width in widths for power in range(cells.bit_length())}
+            widths = {width for width in widths if width < cells}
+        if len(widths) <= _WIDTHS:
+            break
+    return sorted(widths)
+
+
+def _shortest_path(squares: _Squares, widths: Sequence[int]) -> tuple[int, ...]:
+    """Return the widths, root first, whose steps from the root to the cells are the shortest in all."""
+    cells = squares.cells
+    length: dict[int, float] = {}
+    above: dict[int, int] = {}
+    for width in reversed(widths):
+        from_root = {cells: squares.step(cells, width)}
+        steps = {wider: length[wider] + squares.step(wider, width) for wider in length if wider % width == 0}
+        reached: Mapping[int, float] = {**from_root, **steps}
+        above[width] = min(reached, key=lambda wider: reached[wider])
+        length[width] = reached[above[width]]
+    path = [1]
+    while path[-1] < cells:
+        path.append(above[path[-1]])
+    path[-1] = -(-cells // path[-2]) * path[-2]
+    return tuple(path[::-1])
+
+
+__all__ = ["OptimisedTree", "optimised_tree"]
