@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from coco_opt.topdown.pooled_measurements import (
     Noisy,
     RegionMeasurements,
     check_same_parameters,
+    harmonic_mean,
     pooled,
     pooled_queries,
 )
@@ -38,7 +39,9 @@ class TableMeasurements:
     ``answers`` [levels][queries] are [regions of the level, answers of the query], read-only: int64, or float64 where
     several measurements of the same query were pooled; None where nothing was measured. Those of large
     measurements stay in their file, and a slice of regions reads theirs. ``variances`` float64[levels, queries] are
-    those of an answer's noise, infinite where nothing was measured. ``invariants`` are all exact answers and bounds,
+    those of an answer's noise, infinite where nothing was measured; where regions differ, ``by_region`` has theirs
+    (float64[regions of the level], by level and query, infinite where a region was not measured: its answers mean
+    nothing), and ``variances`` their harmonic mean. ``invariants`` are all exact answers and bounds,
     closed under sums; ``rows`` the public maximum of rows a person, ``earlier`` what is said of the releases that they
     agree with. Raises ProblemError where the parts do not fit together.
     """
@@ -51,6 +54,7 @@ class TableMeasurements:
     invariants: Invariants
     rows: int = 1
     earlier: tuple[Mapping[str, Any], ...] = ()
+    by_region: Mapping[tuple[int, int], Floats] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         answers = tuple(tuple(level) for level in self.answers)
@@ -107,13 +111,15 @@ class TableMeasurements:
         )
         variances = np.full((levels, len(queries)), np.inf)
         for at, noisy in pooled_answers.items():
-            variances[at] = noisy.variance
+            variances[at] = harmonic_mean(noisy.variance)
         constraints = Invariants(
             first.hierarchy, first.schema, (*first.bounds, *exact[0]), first.invariants, first.linear
         )
-        return cls(
-            first.hierarchy, first.schema, queries, answers, variances, constraints, first.plan.rows, first.earlier
-        )
+        by_region = {
+            at: noisy.variance for at, noisy in pooled_answers.items() if isinstance(noisy.variance, np.ndarray)
+        }
+        rows, earlier = first.plan.rows, first.earlier
+        return cls(first.hierarchy, first.schema, queries, answers, variances, constraints, rows, earlier, by_region)
 
     @property
     def measured_queries(self) -> tuple[tuple[int, int], ...]:
@@ -126,8 +132,17 @@ class TableMeasurements:
         return replace(self, invariants=self.invariants.but("release"))
 
     def variance(self, level: int, query: int) -> float:
-        """Return the exact variance of one answer's noise; infinite where the query was not measured."""
+        """Return the exact variance of one answer's noise; infinite where the query was not measured.
+
+        Where regions differ it is the harmonic mean of theirs.
+        """
         return float(self.variances[level, query])
+
+    def region_variances(self, level: int, query: int, regions: slice = slice(None)) -> Floats:
+        """Return the variances of one answer's noise in regions counted in their level, infinite where not measured."""
+        if (level, query) in self.by_region:
+            return self.by_region[level, query][regions]
+        return np.full(len(self.hierarchy.level_range(level)[regions]), self.variances[level, query])
 
     def constraints_of(self, regions: range) -> Constraints | None:
         """Return what consecutive regions of one level must satisfy exactly, or None (see ``Invariants``)."""
@@ -159,11 +174,14 @@ class Stored:
 def _noisy(measurement: Measurement, table_queries: TableQueries) -> dict[tuple[int, int], Noisy]:
     """Return the answers of a measurement by level and place of the query in its plan."""
     answers_by_key = {_key(answers.query): answers for answers in measurement.answers}
+    differ = {(each.level, name): each.of(name) for each in table_queries.variances for name in each.stated}
     noisy = {}
     for pair, level_query in zip(table_queries.plan.measured_queries, table_queries.noisy, strict=True):
         answers = answers_by_key[_key(level_query)]
         in_memory = isinstance(answers.stored, np.ndarray)
-        noisy[pair] = Noisy(answers.table() if in_memory else Stored(answers), answers.query.distribution.variance)
+        key = pair[0], table_queries.plan.queries[pair[1]].name
+        variance = differ.get(key, answers.query.distribution.variance)
+        noisy[pair] = Noisy(answers.table() if in_memory else Stored(answers), variance)
     return noisy
 
 

@@ -18,6 +18,8 @@ from coco_opt.topdown.queries import Query, parse_query
 from coco_opt.topdown.region_bounds import RegionBounds
 from coco_opt.topdown.table_queries import TableQueries
 
+Floats = NDArray[np.float64]
+
 
 class RegionMeasurements(Protocol):
     """Answers [regions of a level, answers] to one query: an array, or what reads those of some regions from a file."""
@@ -34,10 +36,10 @@ class RegionMeasurements(Protocol):
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Unread:
-    """Answers pooled from ``several`` with some ``weights``, which are not all in memory."""
+    """Answers pooled from ``several`` with some ``weights`` [regions, 1], which are not all in memory."""
 
     several: tuple[RegionMeasurements, ...]
-    weights: tuple[float, ...]
+    weights: tuple[Floats, ...]
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -46,15 +48,24 @@ class Unread:
 
     def __getitem__(self, regions: slice, /) -> NDArray[np.float64]:
         """Return the weighted sum of all answers of consecutive regions, counted in their level."""
-        return _mean([answers[regions] for answers in self.several], self.weights)
+        weights = [weight[regions] if len(weight) > 1 else weight for weight in self.weights]
+        return _mean([answers[regions] for answers in self.several], weights)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Noisy:
-    """Answers [regions of a level, answers] to one query, and the variance of the noise of each."""
+    """Answers [regions of a level, answers] to one query, and the variance of the noise of each.
+
+    It is one number, or float64[regions] where regions differ, infinite where one was not measured.
+    """
 
     answers: RegionMeasurements
-    variance: float
+    variance: float | Floats
+
+
+def harmonic_mean(variance: float | Floats) -> float:
+    """Return the variance of the mean precision."""
+    return float(1.0 / np.mean(1.0 / np.asarray(variance)))
 
 
 def pooled(several: Sequence[Noisy]) -> Noisy:
@@ -64,15 +75,18 @@ def pooled(several: Sequence[Noisy]) -> Noisy:
     """
     if len(several) == 1:
         return several[0]
-    precisions = [1.0 / noisy.variance for noisy in several]
-    total = sum(precisions)
-    answers, weights = tuple(noisy.answers for noisy in several), tuple(precision / total for precision in precisions)
+    precisions = [1.0 / np.atleast_1d(noisy.variance) for noisy in several]
+    total = np.asarray(sum(precisions), np.float64)
+    shares = [np.divide(precision, total, out=np.zeros_like(total), where=total > 0.0) for precision in precisions]
+    answers, weights = tuple(noisy.answers for noisy in several), tuple(share[:, None] for share in shares)
+    variance = np.divide(1.0, total, out=np.full_like(total, np.inf), where=total > 0.0)
+    stated = float(variance[0]) if all(isinstance(noisy.variance, float) for noisy in several) else variance
     if all(isinstance(array, np.ndarray) for array in answers):
-        return Noisy(_mean(answers, weights), 1.0 / total)
-    return Noisy(Unread(answers, weights), 1.0 / total)
+        return Noisy(_mean(answers, weights), stated)
+    return Noisy(Unread(answers, weights), stated)
 
 
-def _mean(several: Sequence[Any], weights: Sequence[float]) -> NDArray[np.float64]:
+def _mean(several: Sequence[Any], weights: Sequence[Floats]) -> NDArray[np.float64]:
     return np.asarray(sum(answers * weight for answers, weight in zip(several, weights, strict=True)), np.float64)
 
 

@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 from coco_opt.errors import ProblemError
 from coco_opt.histograms.hierarchy import Hierarchy
 from coco_opt.privacy.measurement import MeasurementPlan
+from coco_opt.privacy.noise_distributions import DiscreteGaussian
 from coco_opt.privacy.queries import LevelQuery
 from coco_opt.topdown.budget_plan import TablePlan
 from coco_opt.topdown.constraint import LinearConstraint
 from coco_opt.topdown.invariants import Invariant, Invariants, Stated
 from coco_opt.topdown.queries import Query, parse_query
 from coco_opt.topdown.region_bounds import RegionBounds
+from coco_opt.topdown.region_variances import VARIANCES, RegionVariances, classes_name
 from coco_opt.topdown.schema import Schema
 from coco_opt.topdown.schema_json import plain_schema, schema_of
 
@@ -29,6 +31,7 @@ ROWS = "rows_a_person"
 AGREES = "agrees_with"
 """The parameter, and the key of the configuration and of the manifest, with the earlier releases to agree with."""
 _LOWER, _UPPER = "bounds {} lower", "bounds {} upper"
+_DIFFER = " (noise that differs by region, here the least)"
 _LINEAR_LOWER, _LINEAR_UPPER = "constraint {} lower", "constraint {} upper"
 
 
@@ -36,7 +39,8 @@ _LINEAR_LOWER, _LINEAR_UPPER = "constraint {} lower", "constraint {} upper"
 class TableQueries:
     """All that is public before the noise: regions, cells, what each query costs, what is exact and what is bounded.
 
-    ``earlier`` says of which releases, as JSON-able values, the bounds and constraints of source "release" are.
+    ``earlier`` says of which releases, as JSON-able values, the bounds and constraints of source "release" are;
+    ``variances`` are those of levels whose regions differ, and the plan then costs what the least of them does.
     Raises ProblemError where the parts do not fit together, or exact answers meet neighbours that add or remove a
     person; InputError (inconsistent-bounds) for bounds that no table satisfies.
     """
@@ -48,6 +52,7 @@ class TableQueries:
     bounds: tuple[RegionBounds, ...] = ()
     linear: tuple[LinearConstraint, ...] = ()
     earlier: tuple[Mapping[str, Any], ...] = ()
+    variances: tuple[RegionVariances, ...] = ()
 
     def __post_init__(self) -> None:
         distinct = {(invariant.level, invariant.query.text): invariant for invariant in self.invariants}
@@ -72,7 +77,22 @@ class TableQueries:
             )
         if self.plan.neighbours != "replace" and any(constraint.source == "data" for constraint in self.constraints):
             raise ProblemError('constraints taken from the data hold for neighbours = "replace" only')
+        for by_region in self.variances:
+            self._check_variances(by_region)
         Invariants(self.hierarchy, self.schema, self.bounds, linear=self.linear)
+
+    def _check_variances(self, by_region: RegionVariances) -> None:
+        """Raise ProblemError unless variances by region are those of queries that are measured at their level."""
+        places = {query.name: place for place, query in enumerate(self.plan.queries)}
+        level = by_region.level
+        if not 0 <= level < self.hierarchy.levels or by_region.classes.size != len(self.hierarchy.level_range(level)):
+            raise ProblemError(f"variances by region do not fit the regions of level {level}")
+        for name in by_region.stated:
+            if name not in places or not self.plan.costs[level][places[name]]:
+                raise ProblemError(f"{name!r} is not measured at level {level}, and has variances by region")
+            stated = self.plan.distribution(level, places[name])
+            if stated.as_dict() != DiscreteGaussian(by_region.least(name)).as_dict():
+                raise ProblemError(f"{name!r} at level {level} does not cost what its least variance does")
 
     @property
     def constraints(self) -> tuple[Stated, ...]:
@@ -109,7 +129,18 @@ class TableQueries:
             _linear(measurement_plan),
             measurement_plan.parameters.get(AGREES, ()),
         )
-        return cls(measurement_plan.hierarchy, schema, plan, tuple(exact), tuple(bounds), tuple(linear), tuple(earlier))
+        stated = measurement_plan.parameters.get(VARIANCES, ())
+        variances = tuple(RegionVariances.read(plain, measurement_plan.tables) for plain in stated)
+        return cls(
+            measurement_plan.hierarchy,
+            schema,
+            plan,
+            tuple(exact),
+            tuple(bounds),
+            tuple(linear),
+            tuple(earlier),
+            variances,
+        )
 
     def measurement_plan(self, levels: Sequence[str] = (), region_ids: Sequence[str | None] = ()) -> MeasurementPlan:
         """Return the public half of a measurement, read back by ``of``.
@@ -138,6 +169,7 @@ class TableQueries:
                 ],
                 **({ROWS: self.plan.rows} if self.plan.rows > 1 else {}),
                 **({AGREES: [dict(release) for release in self.earlier]} if self.earlier else {}),
+                **({VARIANCES: [by_region.plain() for by_region in self.variances]} if self.variances else {}),
             },
             tables=self._sides(),
             region_ids=region_ids,
@@ -147,11 +179,12 @@ class TableQueries:
     def noisy(self) -> tuple[LevelQuery, ...]:
         """Return the queries that get noise, in the order of ``plan.measured_queries``."""
         plan = self.plan
+        differ = {(each.level, name) for each in self.variances for name in each.stated}
         return tuple(
             LevelQuery(
                 level=level,
                 name=noisy_name(plan.queries[query]),
-                words=plan.queries[query].words,
+                words=plan.queries[query].words + (_DIFFER if (level, plan.queries[query].name) in differ else ""),
                 size=plan.queries[query].answers,
                 sensitivity=plan.sensitivity(query),
                 cost=plan.costs[level][query],
@@ -182,7 +215,7 @@ class TableQueries:
         for number, constraint in enumerate(self.linear):
             sides[_LINEAR_LOWER.format(number)] = constraint.lower
             sides[_LINEAR_UPPER.format(number)] = constraint.upper
-        return sides
+        return {**sides, **{classes_name(each.level): each.classes for each in self.variances}}
 
     def __repr__(self) -> str:
         return f"TableQueries({self.hierarchy!r}, {self.schema!r}, {self.plan!r})"

@@ -64,7 +64,8 @@ def dense_system(measurements: Any, regions: Iterable[int] | None = None) -> tup
                 matrix = query.operator.to_sparse().toarray()
                 rows.append(np.kron(inside[None, :], matrix))
                 answers.append(level_answers[region - hierarchy.level_start[level]])
-                variances.append(np.full(len(matrix), float(measurements.variance(level, q))))
+                variance = measurements.region_variances(level, q)[region - hierarchy.level_start[level]]
+                variances.append(np.full(len(matrix), float(variance)))
     return np.concatenate(rows), np.concatenate(answers).astype(float), np.concatenate(variances)
 
 
@@ -102,6 +103,8 @@ def noisy(
         queries=tuple(SimpleNamespace(name=f"q{k}", operator=operator) for k, operator in enumerate(operators)),
         answers=tuple(tuple(answer(level, q) for q in range(len(operators))) for level in range(hierarchy.levels)),
         variance=lambda level, query: variances[level][query],
+        region_variances=lambda level, query: np.full(len(hierarchy.level_range(level)), variances[level][query]),
+        by_region={},
     )
 
 

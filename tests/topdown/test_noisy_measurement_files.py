@@ -117,6 +117,30 @@ def test_answers_are_read_by_region_query_and_cell(tmp_path: Path) -> None:
     )
 
 
+def test_regions_of_a_level_may_differ_and_be_bypassed(tmp_path: Path) -> None:
+    listed = [row for row in rows() if row["geocode"] != "01003"]
+    for row in listed:
+        row["variance"] /= 3.0 if row["geocode"] == "02" else 1.0
+    nothing = [{**row, "geocode": "01003", "value": None, "variance": float("inf")} for row in rows()[:1]]
+    measurement = co.read_noisy_measurements(publish(tmp_path / "nmf.parquet", [*listed, *nothing]), config(tmp_path))
+    measured = TableMeasurements.of(measurement)
+    texts = [query.text for query in measured.queries]
+    assert sorted(measured.by_region) == [(level, query) for level in (1, 2) for query in range(4)]
+    for text, name in (("total", "total_dpq"), ("detail", "detailed_dpq")):
+        query, variance = texts.index(text), VARIANCES[name]
+        assert measured.region_variances(1, query).tolist() == pytest.approx([variance + 2, (variance + 2) / 3], 1e-2)
+        expected = [variance + 5, float("inf"), variance + 5]
+        assert measured.region_variances(2, query).tolist() == pytest.approx(expected, 1e-2)
+    # Where the noise differs, the cost is that of the least.
+    assert float(measurement.cost.amount) == pytest.approx(
+        sum(1 / (v + 1) + 3 / (v + 2) + 1 / (v + 5) for v in VARIANCES.values())
+    )
+    words = [query.words for query in measurement.queries if query.level]
+    assert all(text.endswith("(noise that differs by region, here the least)") for text in words)
+    tables = co.estimate(measurement)
+    assert [check.detail for check in verify_release(tables.save(tmp_path / "out")) if not check.passed] == []
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_estimates_and_covariances_are_those_of_dense_algebra(seed: int, tmp_path: Path) -> None:
     measurement = co.read_noisy_measurements(publish(tmp_path / "nmf.parquet", rows(seed)), config(tmp_path))
@@ -152,7 +176,6 @@ REFUSED: dict[str, tuple[Callable[[list[dict[str, Any]]], None], str, str]] = {
     "infinite variance": (changed(2, variance=float("inf")), "bad-variance", "must be a positive"),
     "no variance": (changed(2, variance=None), "null-value", "column 'variance'"),
     "no value": (changed(2, value=None), "null-value", "column 'value'"),
-    "variances of a level": (changed(5, variance=77.0), "several-variances", "different variances"),
     "missing region": (
         lambda listed: listed.pop(13),
         "missing-region",

@@ -99,11 +99,18 @@ def trees_are_best(measured: TableMeasurements) -> bool:
         constraints = measured.constraints_of(hierarchy.level_range(level))
         if constraints is not None and (constraints.lower == constraints.upper).any():
             return False
-    queries = range(len(measured.queries))
-    precisions = np.array([[1.0 / measured.variance(level, at) for at in queries] for level in levels])
+    precisions = np.concatenate([_precisions(measured, level) for level in levels])
     shares = precisions[precisions.any(axis=1)]
     shares /= shares.sum(axis=1, keepdims=True)
     return bool((np.abs(shares - shares[0]) <= _ALIKE).all())
+
+
+def _precisions(measured: TableMeasurements, level: int) -> Floats:
+    """Return the different precisions [., queries] of regions of a level."""
+    queries = range(len(measured.queries))
+    if not any((level, at) in measured.by_region for at in queries):
+        return np.array([[1.0 / measured.variance(level, at) for at in queries]])
+    return np.unique(np.stack([1.0 / measured.region_variances(level, at) for at in queries], axis=1), axis=0)
 
 
 __all__ = ["LinearEstimates", "LinearStage", "best_linear", "is_full", "trees_are_best"]

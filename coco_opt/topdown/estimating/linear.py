@@ -94,9 +94,25 @@ class QueryTree:
         stop = hierarchy.children(above[-1]).stop - first
         if z is None:
             return np.asarray((parent_estimates / np.diff(np.append(starts, stop))[:, None])[parent])
-        part = self.variance[regions.start : regions.stop] / self.children[above.start : above.stop][parent]
+        part = self._parts(regions, above, starts)
         excess = parent_estimates - np.add.reduceat(z[starts[0] : stop], starts - starts[0], axis=0)
         return np.asarray(z[regions.start - first : regions.stop - first] + part[:, None] * excess[parent])
+
+    def _parts(self, regions: range, above: range, starts: Ints) -> Floats:
+        """Return which parts of what is left of their parents regions of a level get: in the ratio of V.
+
+        Where children are not determined by what is at and below them, these alone get it, in equal parts. ``starts``
+        are the first children of the parents ``above``, counted in the level.
+        """
+        hierarchy, own = self.hierarchy, self.variance[regions.start : regions.stop]
+        parent = hierarchy.parent[regions.start : regions.stop] - above.start
+        total = self.children[above.start : above.stop]
+        if np.isfinite(total).all():
+            return np.asarray(own / total[parent])
+        every = range(hierarchy.children(above[0]).start, hierarchy.children(above[-1]).stop)
+        takers = np.add.reduceat(np.isinf(self.variance[every.start : every.stop]).astype(float), starts - starts[0])
+        equal = np.where(np.isinf(own), 1.0 / np.maximum(takers, 1.0)[parent], 0.0)
+        return np.divide(own, total[parent], out=equal, where=np.isfinite(total[parent]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -266,8 +282,9 @@ class LevelAnswers:
 class UpwardPass:
     """The up pass of all queries, by subtrees: a task reads the answers of a subtree and returns sums.
 
-    ``own`` float64[levels, queries] are the variances of single answers; ``variance``, ``children`` and ``final``, of
-    each query float64[regions], those of ``QueryTree``. Large ones lie in files.
+    ``own`` float64[levels, queries] are the variances of single answers, harmonic means where regions differ;
+    ``variance``, ``children`` and ``final``, of each query float64[regions], those of ``QueryTree``. Large ones lie in
+    files.
     """
 
     measured: TableMeasurements
@@ -286,6 +303,10 @@ class UpwardPass:
         columns = []
         for query in queries:
             s2, nothing = own[hierarchy.level, query], np.empty(0)
+            for level in range(hierarchy.levels):
+                if (level, query) in measured.by_region:
+                    regions = hierarchy.level_range(level)
+                    s2[regions.start : regions.stop] = measured.by_region[level, query]
             passed = tree_passes.upward(hierarchy.first_child, np.zeros(hierarchy.regions), s2, nothing, nothing)
             _, variance, children = passed
             final, _ = tree_passes.variances(hierarchy.first_child, s2, variance, children)
@@ -346,11 +367,20 @@ class UpwardPass:
             else:
                 starts = hierarchy.first_child[regions.start : regions.stop]
                 summed = np.add.reduceat(below, starts - starts[0], axis=0)
-                s2, total = self.own[level, query], self.children[query][regions.start : regions.stop]
-                z = summed if z is None else z + (summed - z) * (s2 / (s2 + total))[:, None]
+                z = summed if z is None else z + (summed - z) * self._weight_below(query, regions)[:, None]
                 sums.append(z)
             below = z
         return sums[::-1]
+
+    def _weight_below(self, query: int, regions: range) -> Floats:
+        """Return the weights of the children's sums in the means with the answers of some regions of a level."""
+        level, total = int(self.measured.hierarchy.level[regions.start]), self.children[query]
+        below, s2 = total[regions.start : regions.stop], self.own[level, query]
+        if (level, query) not in self.measured.by_region:
+            return np.asarray(s2 / (s2 + below))
+        first = self.measured.hierarchy.level_range(level).start
+        s2 = self.measured.by_region[level, query][regions.start - first : regions.stop - first]
+        return np.divide(s2, s2 + below, out=np.ones_like(below), where=np.isfinite(s2))
 
 
 def linear_stage(measured: TableMeasurements) -> LinearStage:
@@ -379,8 +409,8 @@ def _concatenated(parts: Sequence[NDArray[Any] | None]) -> NDArray[Any] | None:
 def _own_variance(measured: TableMeasurements, level: int, query: int) -> float:
     if measured.answers[level][query] is None:
         return np.inf
-    variance = float(measured.variance(level, query))
-    if not 0.0 < variance < np.inf:
+    variance, least = float(measured.variance(level, query)), measured.by_region.get((level, query))
+    if not 0.0 < variance < np.inf or (least is not None and not least.min() > 0.0):
         raise ProblemError(
             f"query {measured.queries[query].name!r} at level {level} has noise of variance {variance}: it must "
             "be positive and finite; an exact answer is an invariant"

@@ -236,9 +236,14 @@ def _class_queries(measured: TableMeasurements, regions: RegionVariables) -> Ite
             if answers is None or not isinstance(query.operator, Grouping):
                 continue
             for size, of_answers, of_classes in _common_sums(query.operator, system):
-                weight = 1.0 / (size * measured.variance(level, place))
-                summed = answers[:].astype(np.float64) @ of_answers.T
-                yield regions.of_regions(level, of_classes), summed.reshape(-1), weight
+                matrix, summed = regions.of_regions(level, of_classes), answers[:].astype(np.float64) @ of_answers.T
+                if (level, place) not in measured.by_region:
+                    yield matrix, summed.reshape(-1), 1.0 / (size * measured.variance(level, place))
+                    continue
+                variances = np.repeat(measured.region_variances(level, place), len(of_answers))
+                for variance in np.unique(variances[np.isfinite(variances)]).tolist():
+                    rows = np.flatnonzero(variances == variance)
+                    yield csr_array(matrix[rows]), summed.reshape(-1)[rows], 1.0 / (size * variance)
 
 
 def _common_sums(operator: Grouping, system: ConstraintSystem) -> Iterator[tuple[int, Floats, Floats]]:

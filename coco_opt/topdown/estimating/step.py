@@ -140,7 +140,8 @@ class SplitStep:
             return self.stage.trees[query].at(regions)
         level = int(self.measured.hierarchy.level[regions.start])
         answers = rows_of(self.measured.hierarchy, self.measured.answers[level][query], regions)
-        return answers, np.full(len(regions), self.measured.variance(level, query))
+        first = self.measured.hierarchy.level_range(level).start
+        return answers, self.measured.region_variances(level, query, slice(regions.start - first, regions.stop - first))
 
     def has_answers(self, level: int, query: int) -> bool:
         """Return whether anything is known of a query's answers at a level."""

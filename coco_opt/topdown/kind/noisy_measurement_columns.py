@@ -71,6 +71,21 @@ def coded(column: Any) -> tuple[list[str], Int64]:
     return encoded.dictionary.cast("string").to_pylist(), places
 
 
+def unmeasured(batch: Any) -> Flags:
+    """Return which rows state that nothing was measured: no values, and no variance or an infinite one."""
+    import pyarrow.compute as pc
+    import pyarrow.types as kinds
+
+    empty = np.asarray(batch.column(VALUE).is_null())
+    if VARIANCE not in batch.schema.names or not empty.any():
+        return np.zeros(batch.num_rows, np.bool_)
+    variance = batch.column(VARIANCE)
+    none = np.asarray(variance.is_null())
+    if kinds.is_floating(variance.type):
+        none = np.asarray(pc.coalesce(pc.is_inf(variance), variance.is_null()))
+    return np.asarray(empty & none)
+
+
 def read_fraction(text: str) -> Fraction | None:
     """Return a positive number exactly as written, None for anything else."""
     value = stated_fraction(text)

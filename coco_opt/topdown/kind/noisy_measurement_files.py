@@ -17,8 +17,6 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from coco_opt.config.load import load_config
 from coco_opt.config.model import Config
 from coco_opt.errors import ConfigError, InputError, Place
@@ -62,8 +60,8 @@ def read_noisy_measurements(files: Path | str | Sequence[Path | str], config: Co
         The config is of another kind.
     HierarchyError, InputError
         file-not-found, unreadable-file, missing-column, wrong-type, null-value, unknown-query, unknown-region,
-        bad-geocode, bad-shape, bad-sign, bad-variance, several-variances, duplicate-answer, missing-region,
-        inconsistent-bounds, empty-file.
+        bad-geocode, bad-shape, bad-sign, bad-variance, duplicate-answer, missing-region, inconsistent-bounds,
+        empty-file.
 
     Notes
     -----
@@ -105,20 +103,15 @@ def _level_of(path: Path) -> str:
 
 
 def _measurement(rows: GatheredRows) -> Measurement:
-    """Return the measurement of all rows; InputError where a region lacks a query that others have."""
+    """Return the measurement of all rows; InputError where a region lacks some of its level's queries."""
     if not rows.answers:
         raise InputError("empty-file", "holds no noisy answer")
     public, tree = rows.public, rows.public.hierarchy
-    for (level, text), entry in rows.answers.items():
-        if not entry.present.all():
-            missing = np.flatnonzero(~entry.present)
-            path = tree.paths[tree.level_range(level)[int(missing[0])]]
-            message = f"{text!r} is not answered for {missing.size:,} of the regions of {public.levels[level]!r}"
-            raise InputError("missing-region", f"{message}, first {path!r}")
+    variances = tuple(rows.region_variances())
     queries = {entry.query.text: entry.query for entry in rows.answers.values()}
     costs = tuple(tuple(_cost(rows, level, query) for query in queries.values()) for level in range(tree.levels))
     plan = TablePlan(tuple(queries.values()), costs, _NEIGHBOURS)
-    table_queries = TableQueries(tree, rows.schema, plan, bounds=tuple(rows.region_bounds()))
+    table_queries = TableQueries(tree, rows.schema, plan, bounds=tuple(rows.region_bounds()), variances=variances)
     measurement_plan = table_queries.measurement_plan(public.levels, public.region_ids)
     listed = list(queries)
     answers = tuple(
@@ -129,11 +122,11 @@ def _measurement(rows: GatheredRows) -> Measurement:
 
 
 def _cost(rows: GatheredRows, level: int, query: Query) -> Cost:
-    """Return the cost of noise of the stated variance."""
+    """Return the cost of noise of the least variance that is stated."""
     entry = rows.answers.get((level, query.text))
     if entry is None:
         return Rho(Fraction(0))
-    return Rho(query.sensitivity(_NEIGHBOURS).l2_squared / (2 * entry.variance))
+    return Rho(query.sensitivity(_NEIGHBOURS).l2_squared / (2 * min(entry.variances)))
 
 
 def _parquet_files(files: Sequence[Path | str]) -> Iterator[Path]:

@@ -27,10 +27,12 @@ from coco_opt.topdown.kind.noisy_measurement_columns import (
     lists_of,
     place_of,
     read_fraction,
+    unmeasured,
 )
 from coco_opt.topdown.kind.noisy_measurement_queries import PublishedQueries, PublishedQuery
 from coco_opt.topdown.queries import Query
 from coco_opt.topdown.region_bounds import RegionBounds
+from coco_opt.topdown.region_variances import RegionVariances
 from coco_opt.topdown.schema import Schema
 
 Int64 = NDArray[np.int64]
@@ -43,12 +45,15 @@ _SIGNS |= {">=": (True, False), "ge": (True, False)}
 
 @dataclass(eq=False)
 class QueryAnswers:
-    """The noisy answers to one query at one level: which regions are present, and their stated variance."""
+    """The noisy answers to one query at one level, and the variance of each region's.
+
+    ``variance_of`` int64[regions] are places in ``variances``, -1 where a region has no answers.
+    """
 
     query: Query
     values: Int64
-    present: Flags
-    variance: Fraction
+    variance_of: Int64
+    variances: dict[Fraction, int] = field(default_factory=dict)
 
 
 @dataclass(eq=False)
@@ -96,7 +101,10 @@ class GatheredRows:
 
     def add(self, batch: Any, file: str, first: int) -> None:
         """Add a batch of rows; its first row is row ``first`` of its file, from 0."""
-        numbers = np.arange(first, first + batch.num_rows)
+        numbers, nothing = np.arange(first, first + batch.num_rows), unmeasured(batch)
+        if nothing.any():
+            measured = np.flatnonzero(~nothing)
+            batch, numbers = batch.take(measured), numbers[measured]
         signs = coded(batch.column(SIGN)) if SIGN in batch.schema.names else ([], np.full(batch.num_rows, -1))
         self._refuse_empty(batch, signs[1], file, numbers)
         regions = self._regions(batch.column(GEOCODE), file, numbers)
@@ -162,7 +170,7 @@ class GatheredRows:
 
     def _answer(self, rows: _Rows) -> None:
         """Add noisy answers; no region may have those to one query twice."""
-        published, variance = self._query(rows), self._variance(rows)
+        published, (variances, codes) = self._query(rows), self._variances(rows)
         values = self._values(rows, published)[:, published.combinations]
         if published.query is None:
             return
@@ -170,32 +178,30 @@ class GatheredRows:
         entry = self.answers.get((rows.level, query.text))
         if entry is None:
             nothing = np.zeros((count, query.answers), np.int64)
-            entry = QueryAnswers(query, nothing, np.zeros(count, np.bool_), variance)
+            entry = QueryAnswers(query, nothing, np.full(count, -1, np.int64))
             self.answers[rows.level, query.text] = entry
-        if entry.variance != variance:
-            raise _several_variances(rows.place(VARIANCE))
         order = np.argsort(rows.regions, kind="stable")
         twice = np.zeros(order.size, np.bool_)
         twice[order[1:]] = rows.regions[order[1:]] == rows.regions[order[:-1]]
-        twice |= entry.present[rows.regions]
+        twice |= entry.variance_of[rows.regions] >= 0
         if twice.any():
             message = f"{rows.name!r} of {self._path(rows, twice)!r} occurs a second time"
             raise InputError("duplicate-answer", message, rows.place(GEOCODE, twice))
-        entry.present[rows.regions] = True
+        places = [entry.variances.setdefault(variance, len(entry.variances)) for variance in variances]
+        entry.variance_of[rows.regions] = np.array(places, np.int64)[codes]
         entry.values[rows.regions] = values
 
-    def _variance(self, rows: _Rows) -> Fraction:
-        """Return the single variance of some rows; each must be a positive number."""
+    def _variances(self, rows: _Rows) -> tuple[list[Fraction], Int64]:
+        """Return the different variances of some rows, positive numbers, and each row's place among them."""
         texts, codes = coded(rows.batch.column(VARIANCE).take(rows.positions))
-        variances = [read_fraction(text) for text in texts]
-        for code, value in enumerate(variances):
+        variances = []
+        for code, text in enumerate(texts):
+            value = read_fraction(text)
             if value is None:
                 message = "must be a positive, finite number: what is exact is an invariant, not a noisy answer"
                 raise InputError("bad-variance", message, rows.place(VARIANCE, codes == code))
-        if len(set(variances)) > 1:
-            raise _several_variances(rows.place(VARIANCE, codes != codes[0]))
-        assert variances[0] is not None
-        return variances[0]
+            variances.append(value)
+        return variances, codes
 
     def _bound(self, rows: _Rows, sign: str) -> None:
         """Add constraints: values that the answers are, or are at least or at most."""
@@ -236,6 +242,32 @@ class GatheredRows:
         for (level, _), entry in self.bounds.items():
             yield RegionBounds(entry.query, level, entry.lower, entry.upper, "public")
 
+    def region_variances(self) -> Iterator[RegionVariances]:
+        """Yield the variances of levels whose regions differ, or some of which have no answers at all.
+
+        Raises InputError (missing-region) for a region that has answers to some queries of its level only.
+        """
+        tree = self.public.hierarchy
+        for level in range(tree.levels):
+            entries = {text: entry for (at, text), entry in self.answers.items() if at == level}
+            places = [entry.variance_of for entry in entries.values()]
+            if not any((place != 0).any() for place in places):
+                continue
+            bypassed = np.all([place < 0 for place in places], axis=0)
+            for text, entry in entries.items():
+                self._refuse_missing(level, text, (entry.variance_of < 0) & ~bypassed)
+            classes, first = _classes(places)
+            yield RegionVariances(
+                level, classes, {entry.query.name: _stated(entry, first) for entry in entries.values()}
+            )
+
+    def _refuse_missing(self, level: int, text: str, missing: Flags) -> None:
+        if missing.any():
+            tree, number = self.public.hierarchy, int(np.count_nonzero(missing))
+            path = tree.paths[tree.level_range(level)[int(np.flatnonzero(missing)[0])]]
+            message = f"{text!r} is not answered for {number:,} of the regions of {self.public.levels[level]!r}"
+            raise InputError("missing-region", f"{message}, first {path!r}, which have answers to other queries")
+
 
 def geocodes_of(public: PublicRegions, root_has_code: bool = True) -> Sequence[str]:
     """Return the geocode of every region, its name; InputError (bad-geocode) where two regions share one.
@@ -258,6 +290,15 @@ def geocodes_of(public: PublicRegions, root_has_code: bool = True) -> Sequence[s
     return tree.names if root_has_code else Texts.of(tree.names[region] for region in range(1, tree.regions))
 
 
-def _several_variances(place: Place) -> InputError:
-    message = "regions of one level state different variances of one query, which is not read here"
-    return InputError("several-variances", message, place)
+def _classes(places: Sequence[Int64]) -> tuple[Int64, Int64]:
+    """Return the classes of regions whose places are equal in all lists, and the first region of each class."""
+    classes, first = np.zeros(places[0].size, np.int64), np.zeros(1, np.int64)
+    for place in places:
+        _, first, classes = np.unique(classes * (place.max() + 2) + place + 1, return_index=True, return_inverse=True)
+    return classes.reshape(-1).astype(np.int64), first.astype(np.int64)
+
+
+def _stated(entry: QueryAnswers, regions: Int64) -> tuple[Fraction | None, ...]:
+    """Return the variances of some regions' answers to a query, None where there are none."""
+    variances = list(entry.variances)
+    return tuple(None if place < 0 else variances[place] for place in entry.variance_of[regions].tolist())

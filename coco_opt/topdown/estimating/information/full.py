@@ -72,7 +72,7 @@ class FullInformation:
     """Estimates of tables from a whole measurement: build it with ``full_information``.
 
     ``shape_of`` int64[regions] are places in ``shapes.shapes``; ``matrices`` are the queries' in the coordinates, and
-    ``weights`` float64[levels, queries] their precisions.
+    ``weights`` float64[kinds, queries] their precisions by the regions' kind ``kind_of`` int64[regions].
     """
 
     measured: TableMeasurements
@@ -81,6 +81,7 @@ class FullInformation:
     shape_of: Ints
     matrices: tuple[Floats, ...]
     weights: Floats
+    kind_of: Ints
     exact_rows: tuple[ExactRows, ...]
     _links: dict[int, tuple[Floats, Floats]] = field(default_factory=dict)
     _error_cache: dict[tuple[Operator, int], Floats] = field(default_factory=dict)
@@ -172,23 +173,25 @@ class FullInformation:
             total = _child_sums(self.hierarchy, levels[-1], level) if levels else np.zeros_like(right)
             below = np.empty_like(right)
             for number, at in groups(self.shape_of[regions.start : regions.stop]):
-                shape, information = self.shapes.shapes[number], self.shapes.information[level]
+                shape = self.shapes.shapes[number]
+                information = self.shapes.information[shape.kind]
                 below[at] = _filtered(shape, information, right[at], total[at], rows.values[at], rows.exact[at])
             levels.append(below)
         return tuple(reversed(levels))
 
     def _right(self, level: int) -> Floats:
         """Return sum_q w_q Q_q' y_q [regions, atoms] of a level, read some regions at a time."""
-        regions = len(self.hierarchy.level_range(level))
+        level_regions = self.hierarchy.level_range(level)
+        regions = len(level_regions)
         right = np.zeros((regions, self.atoms.count))
-        parts = zip(self.matrices, self.weights[level], self.measured.answers[level], strict=True)
-        for matrix, weight, answers in parts:
+        kinds = self.kind_of[level_regions.start : level_regions.stop]
+        for query, (matrix, answers) in enumerate(zip(self.matrices, self.measured.answers[level], strict=True)):
             if answers is None:
                 continue
-            step = max(1, _BLOCK // max(1, len(matrix)))
+            step, weights = max(1, _BLOCK // max(1, len(matrix))), self.weights[kinds, query][:, None]
             for start in range(0, regions, step):
                 block = slice(start, start + step)
-                right[block] += weight * (answers[block].astype(np.float64) @ matrix)
+                right[block] += weights[block] * (answers[block].astype(np.float64) @ matrix)
         return right
 
     @cached_property
@@ -398,12 +401,12 @@ def full_information(measured: TableMeasurements, coordinates: Coordinates | Non
     exact_rows = tuple(ExactRows.of(measured, level) for level in levels)
     atoms = _atoms(measured, exact_rows) if coordinates is None else coordinates
     matrices = tuple(atoms.matrix(query.operator) for query in measured.queries)
-    weights = np.array([[precision(measured, level, at) for at in range(len(matrices))] for level in levels])
+    weights, kind_of = _kinds(measured)
     shapes = Shapes(
-        [sum_of_squares(matrices, weights[level], atoms.count) for level in levels],
+        [sum_of_squares(matrices, each, atoms.count) for each in weights],
         [
-            span(np.zeros((atoms.count, 0)), *(q.T for q, w in zip(matrices, weights[level], strict=True) if w))
-            for level in levels
+            span(np.zeros((atoms.count, 0)), *(q.T for q, w in zip(matrices, each, strict=True) if w))
+            for each in weights
         ],
         [atoms.matrix(rows.operator) for rows in exact_rows],
         MOST_ENTRIES // max(1, atoms.count) ** 2,
@@ -413,8 +416,24 @@ def full_information(measured: TableMeasurements, coordinates: Coordinates | Non
         for at, region in enumerate(hierarchy.level_range(level)):
             children = hierarchy.children(region)
             exact = exact_rows[level].exact[at]
-            shape_of[region] = shapes.at(level, exact, shape_of[children.start : children.stop].tolist())
-    return FullInformation(measured, atoms, shapes, shape_of, matrices, weights, exact_rows)
+            below = shape_of[children.start : children.stop].tolist()
+            shape_of[region] = shapes.at(level, int(kind_of[region]), exact, below)
+    return FullInformation(measured, atoms, shapes, shape_of, matrices, weights, kind_of, exact_rows)
+
+
+def _kinds(measured: TableMeasurements) -> tuple[Floats, Ints]:
+    """Return the precisions [kinds, queries] of the different regions of every level, and each region's kind."""
+    weights: list[Floats] = []
+    kind_of = np.zeros(measured.hierarchy.regions, np.int64)
+    for level in range(measured.hierarchy.levels):
+        regions, queries = measured.hierarchy.level_range(level), range(len(measured.queries))
+        kinds, of = np.array([[precision(measured, level, query) for query in queries]]), np.zeros(len(regions), int)
+        if any((level, query) in measured.by_region for query in queries):
+            each = np.stack([1.0 / measured.region_variances(level, query) for query in queries], axis=1)
+            kinds, of = np.unique(each, axis=0, return_inverse=True)
+        kind_of[regions.start : regions.stop] = sum(len(earlier) for earlier in weights) + of.reshape(-1)
+        weights.append(kinds)
+    return np.concatenate(weights), kind_of
 
 
 def joint_cells(measured: TableMeasurements) -> int:
@@ -452,8 +471,8 @@ def precision(measured: TableMeasurements, level: int, query: int) -> float:
     """Return the inverse variance of a query's answers at a level, 0 where it was not measured; raise ProblemError."""
     if measured.answers[level][query] is None:
         return 0.0
-    variance = float(measured.variance(level, query))
-    if not 0.0 < variance < np.inf:
+    variance, by_region = float(measured.variance(level, query)), measured.by_region.get((level, query))
+    if not 0.0 < variance < np.inf or (by_region is not None and not by_region.min() > 0.0):
         raise ProblemError(
             f"query {measured.queries[query].name!r} at level {level} has noise of variance {variance}: it must "
             "be positive and finite; an exact answer is an invariant"

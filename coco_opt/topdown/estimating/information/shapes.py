@@ -69,8 +69,12 @@ class Structure:
 
 @dataclass(frozen=True, eq=False)
 class Shape:
-    """A subtree up to its answers: ``covariance`` S, ``gain`` K; the children's shapes and how many of each."""
+    """A subtree up to its answers: ``covariance`` S, ``gain`` K; the children's shapes and how many of each.
 
+    ``kind`` is the region's own: its level, and the precisions of its answers.
+    """
+
+    kind: int
     structure: Structure
     covariance: Floats
     gain: Floats
@@ -84,7 +88,10 @@ class Shape:
 
 @dataclass(eq=False)
 class Shapes:
-    """The shapes met so far; ``information`` [levels] is Q' W Q and ``queries`` [levels] a basis of the rows of Q."""
+    """The shapes met so far; ``information`` [kinds] is Q' W Q and ``queries`` [kinds] a basis of the rows of Q.
+
+    ``constraints`` [levels] are the rows of E. A level whose regions have one precision each query has one kind.
+    """
 
     information: Sequence[Floats]
     queries: Sequence[Floats]
@@ -101,46 +108,46 @@ class Shapes:
         """Return the number of atoms."""
         return int(self.information[0].shape[0])
 
-    def at(self, level: int, exact: NDArray[np.bool_], children: Sequence[int]) -> int:
+    def at(self, level: int, kind: int, exact: NDArray[np.bool_], children: Sequence[int]) -> int:
         """Return the number of a subtree's shape.
 
-        ``exact`` are the constraints of the level that hold in the region, ``children`` its children's shapes. Raises
-        MemoryError beyond ``most`` shapes.
+        ``kind`` is the region's, which is of one level; ``exact`` are the constraints of the level that hold in it,
+        ``children`` its children's shapes. Raises MemoryError beyond ``most`` shapes.
         """
         counted = tuple(sorted(Counter(children).items()))
         structures = frozenset(self._structure_of[child] for child, _ in counted)
-        key = (level, exact.tobytes(), structures)
+        key = (kind, exact.tobytes(), structures)
         if key not in self._structure_at:
             self._structure_at[key] = len(self._structures)
-            self._structures.append(self._structure(level, exact, structures))
+            self._structures.append(self._structure(level, kind, exact, structures))
         structure = self._structure_at[key]
         if (structure, counted) not in self._shape_at:
             if len(self.shapes) >= self.most:
                 raise MemoryError
             self._shape_at[structure, counted] = len(self.shapes)
-            self.shapes.append(self._shape(level, self._structures[structure], counted))
+            self.shapes.append(self._shape(kind, self._structures[structure], counted))
             self._structure_of.append(structure)
         return self._shape_at[structure, counted]
 
-    def _structure(self, level: int, exact: NDArray[np.bool_], below: frozenset[int]) -> Structure:
+    def _structure(self, level: int, kind: int, exact: NDArray[np.bool_], below: frozenset[int]) -> Structure:
         constraints = self.constraints[level][exact]
         nothing = np.zeros((self.atoms, 0))
         structures = [self._structures[place] for place in sorted(below)]
         before = shared([structure.determined for structure in structures]) if structures else nothing
         fixed = shared([structure.exact for structure in structures]) if structures else nothing
-        determined = before if before.shape[1] == self.atoms else span(before, self.queries[level], constraints.T)
+        determined = before if before.shape[1] == self.atoms else span(before, self.queries[kind], constraints.T)
         if determined.shape[1] == self.atoms:
             determined = np.eye(self.atoms)
         return Structure(before, fixed, determined, span(fixed, constraints.T), constraints)
 
-    def _shape(self, level: int, structure: Structure, children: tuple[tuple[int, int], ...]) -> Shape:
+    def _shape(self, kind: int, structure: Structure, children: tuple[tuple[int, int], ...]) -> Shape:
         gain = np.zeros((self.atoms, self.atoms))
         if structure.prior.shape[1]:
             summed = self.sum_of(children)
             gain = structure.prior @ _inverse(structure.prior.T @ summed @ structure.prior) @ structure.prior.T
         noisy = structure.noisy
-        precision = noisy.T @ (gain + self.information[level]) @ noisy
-        return Shape(structure, noisy @ _inverse(precision) @ noisy.T, gain, children)
+        precision = noisy.T @ (gain + self.information[kind]) @ noisy
+        return Shape(kind, structure, noisy @ _inverse(precision) @ noisy.T, gain, children)
 
     def sum_of(self, children: tuple[tuple[int, int], ...]) -> Floats:
         """Return P, the sum of the children's covariances."""

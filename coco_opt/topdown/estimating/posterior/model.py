@@ -51,7 +51,15 @@ class Model:
 
     @classmethod
     def of(cls, measurement: Measurement, measured: TableMeasurements) -> Model:
-        """Read the answers of one measurement, or of several of the same data, each with its own distribution."""
+        """Read the answers of one measurement, or of several of the same data, each with its own distribution.
+
+        Raises ProblemError where the noise of a level's regions differs.
+        """
+        if measured.by_region:
+            raise ProblemError(
+                "the posterior of tables needs one variance for all regions of a level, and those of this measurement "
+                'differ: use estimation = "full"'
+            )
         noisy = tuple(block for each in measurement.every for block in _noisy_blocks(each))
         return cls(measured.hierarchy, measured.schema.size, noisy, measured.invariants.system)
 

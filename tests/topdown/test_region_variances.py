@@ -1,0 +1,183 @@
+"""Variances that differ between the regions of a level, and regions that a spine bypasses, against dense algebra."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from coco_opt.errors import ProblemError
+from coco_opt.files.measurement import read_measurement, write_measurement
+from coco_opt.histograms import Hierarchy
+from coco_opt.privacy import Measurement, Rho, SeededNoise
+from coco_opt.topdown.budget_plan import TablePlan
+from coco_opt.topdown.estimating.best_linear import best_linear, is_full, trees_are_best
+from coco_opt.topdown.estimating.estimate import linear_estimates
+from coco_opt.topdown.estimating.information import full_information
+from coco_opt.topdown.estimating.linear import LinearStage, linear_stage
+from coco_opt.topdown.measuring.counts import TableCounts
+from coco_opt.topdown.measuring.measure import measure_tables
+from coco_opt.topdown.noisy_measurements import TableMeasurements
+from coco_opt.topdown.queries import parse_query
+from coco_opt.topdown.region_variances import RegionVariances
+from coco_opt.topdown.schema import Schema
+from coco_opt.topdown.table_queries import TableQueries
+from tests.topdown.estimation import dense_estimates, dense_system, random_hierarchy, sums_of_leaves
+
+Floats = NDArray[np.float64]
+SCHEMA = Schema({"sex": ["f", "m"], "age": ["child", "adult", "old"]}, ["sex = m & age = old"])
+QUERIES = ("total", "sex", "detail")
+
+
+def with_variances(measurement: Measurement, variances: tuple[RegionVariances, ...]) -> Measurement:
+    """Return a measurement that states the same answers with variances by region."""
+    queries = TableQueries.of(measurement.measurement_plan)
+    costs = [list(level) for level in queries.plan.costs]
+    for each in variances:
+        for place, query in enumerate(queries.plan.queries):
+            if query.name in each.stated:
+                costs[each.level][place] = Rho(query.sensitivity("replace").l2_squared / (2 * each.least(query.name)))
+    plan = TablePlan(queries.plan.queries, tuple(map(tuple, costs)), "replace")
+    changed = replace(queries, plan=plan, variances=variances).measurement_plan(measurement.measurement_plan.levels)
+    answers = tuple(
+        replace(answers, query=query) for answers, query in zip(measurement.answers, changed.queries, strict=True)
+    )
+    return replace(measurement, measurement_plan=changed, answers=answers, noise="foreign")
+
+
+def measured(seed: int, hierarchy: Hierarchy) -> Measurement:
+    """Return a measurement of random tables."""
+    rng = np.random.default_rng(seed)
+    leaves = rng.integers(0, 9, (len(hierarchy.leaves), SCHEMA.size))
+    queries = tuple(parse_query(text, SCHEMA) for text in QUERIES)
+    costs = tuple(tuple(Rho(Fraction(int(rng.integers(1, 20)), 20)) for _ in queries) for _ in range(hierarchy.levels))
+    counts = TableCounts.from_counts(hierarchy, SCHEMA, leaves)
+    return measure_tables(counts, TablePlan(queries, costs, "replace"), source=SeededNoise(seed))
+
+
+def random_variances(rng: np.random.Generator, hierarchy: Hierarchy, level: int, missing: float) -> RegionVariances:
+    """Return a class of its own for every region of a level; each query is missing with a probability."""
+    count = len(hierarchy.level_range(level))
+
+    def stated() -> tuple[Fraction | None, ...]:
+        drawn = [None if rng.random() < missing else Fraction(int(rng.integers(1, 200)), 10) for _ in range(count)]
+        return (Fraction(3), *drawn[1:])
+
+    return RegionVariances(level, np.arange(count), {name: stated() for name in QUERIES})
+
+
+def check_against_dense(measurement: Measurement, stage: Any) -> None:
+    """Assert that estimates, variances and covariances of all regions are those of dense algebra."""
+    tables = TableMeasurements.of(measurement)
+    estimate, covariance = dense_estimates(tables)
+    rows, _, variances = dense_system(tables)
+    known = rows[np.isfinite(variances)]
+    spanned = np.linalg.pinv(known, rcond=1e-11) @ known
+    query, tree = parse_query("sex", SCHEMA), tables.hierarchy
+    cells = query.operator.to_sparse().toarray()
+    matrices = [np.kron(sums_of_leaves(tree, region)[None, :], cells) for region in range(tree.regions)]
+    determined = [np.allclose(matrix @ spanned, matrix, atol=1e-7) for matrix in matrices]
+    for region, left in enumerate(matrices):
+        level = int(tree.level[region])
+        at = region - int(tree.level_start[level])
+        estimates, errors = stage.answers(query.operator, level)[at], stage.standard_errors(query.operator, level)[at]
+        if not determined[region]:
+            assert np.isnan(estimates).any()
+            assert np.isinf(errors).any()
+            continue
+        np.testing.assert_allclose(estimates, left @ estimate, rtol=0, atol=1e-9)
+        np.testing.assert_allclose(errors, np.sqrt(np.diag(left @ covariance @ left.T)), rtol=1e-9)
+        for other in np.flatnonzero(determined).tolist() if hasattr(stage, "covariance") else []:
+            pair = stage.covariance((region, query.operator), (other, query.operator))
+            np.testing.assert_allclose(pair, left @ covariance @ matrices[other].T, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("missing", [0.0, 0.3])
+def test_full_information_is_dense_algebra_with_random_variances(seed: int, missing: float) -> None:
+    rng = np.random.default_rng([seed, 1])
+    hierarchy = random_hierarchy(rng, 4)
+    levels = range(hierarchy.levels)
+    variances = tuple(random_variances(rng, hierarchy, level, missing if level else 0.0) for level in levels)
+    variances = tuple(each for each in variances if rng.random() < 0.8 or each.level == 3)
+    measurement = with_variances(measured(seed, hierarchy), variances)
+    estimates = best_linear(TableMeasurements.of(measurement))
+    assert is_full(estimates)
+    check_against_dense(measurement, estimates)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_trees_are_dense_algebra_where_regions_differ_by_a_factor(seed: int) -> None:
+    """Bypassed regions: their children have the budget of two levels, and those below them nothing."""
+    parent = [-1, 0, 0, 0, 1, 2, 3, 3, 4, 4, 5, 6, 7, 7]
+    hierarchy = Hierarchy.from_parents(parent, [f"r{v}" for v in range(len(parent))])
+    shares = {"total": Fraction(4), "sex": Fraction(9), "detail": Fraction(25)}
+    # Region 2 has twice the budget, and its only child none; so has 6, above a leaf.
+    factors: list[list[Any]] = [[2], [1, Fraction(1, 2), 1], [3, None, Fraction(1, 2), 1], [1, 1, 2, None, 1, 1]]
+    variances = tuple(
+        RegionVariances(
+            level,
+            np.arange(len(each)),
+            {name: tuple(None if f is None else share * Fraction(f) for f in each) for name, share in shares.items()},
+        )
+        for level, each in enumerate(factors)
+    )
+    measurement = with_variances(measured(seed, hierarchy), variances)
+    tables = TableMeasurements.of(measurement)
+    assert trees_are_best(tables)
+    stage = linear_stage(tables)
+    assert isinstance(stage, LinearStage)
+    check_against_dense(measurement, stage)
+    check_against_dense(measurement, full_information(tables))
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_equal_variances_by_region_change_nothing(seed: int) -> None:
+    hierarchy = random_hierarchy(np.random.default_rng([seed, 3]), 3)
+    plain = measured(seed, hierarchy)
+    queries = TableQueries.of(plain.measurement_plan)
+    stated = {
+        query.name: (queries.plan.distribution(2, place).parameter,) for place, query in enumerate(queries.plan.queries)
+    }
+    same = RegionVariances(2, np.zeros(len(hierarchy.leaves), np.int64), stated)
+    differing = with_variances(plain, (same,))
+    query = parse_query("sex", SCHEMA).operator
+    for level in range(3):
+        first, second = (linear_estimates(each, full=True) for each in (plain, differing))
+        np.testing.assert_allclose(first.answers(query, level), second.answers(query, level), rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(
+            first.standard_errors(query, level), second.standard_errors(query, level), rtol=1e-12
+        )
+
+
+def test_variances_by_region_are_stored_and_checked(tmp_path: Path) -> None:
+    hierarchy = random_hierarchy(np.random.default_rng(5), 3)
+    variances = random_variances(np.random.default_rng(6), hierarchy, 2, 0.3)
+    measurement = with_variances(measured(1, hierarchy), (variances,))
+    write_measurement(tmp_path / "stored", measurement, private=False)
+    stored, _ = read_measurement(tmp_path / "stored")
+    assert stored.measurement_plan.digest == measurement.measurement_plan.digest
+    before, after = TableMeasurements.of(measurement), TableMeasurements.of(stored)
+    for query in range(3):
+        np.testing.assert_array_equal(before.region_variances(2, query), after.region_variances(2, query))
+        assert before.region_variances(1, query).tolist() == [before.variance(1, query)] * len(hierarchy.level_range(1))
+    for classes, stated in (
+        (np.zeros(len(hierarchy.leaves), np.int64) + 7, {"total": (Fraction(1),)}),
+        (np.zeros(len(hierarchy.leaves), np.int64), {"total": (Fraction(0),)}),
+        (np.zeros(len(hierarchy.leaves), np.int64), {"total": (None,)}),
+        (np.zeros(0, np.int64), {"total": (Fraction(1),)}),
+    ):
+        with pytest.raises(ProblemError):
+            RegionVariances(2, classes, stated)
+    queries = TableQueries.of(measurement.measurement_plan)
+    for wrong in (replace(variances, level=1), replace(variances, stated={"other": variances.stated["total"]})):
+        with pytest.raises(ProblemError):
+            replace(queries, variances=(wrong,))
+    cheaper = {**variances.stated, "total": tuple(v and v / 2 for v in variances.stated["total"])}
+    with pytest.raises(ProblemError, match="does not cost"):
+        replace(queries, variances=(replace(variances, stated=cheaper),))
