@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from coco_opt.cli.column_names import Header, with_shared_names, with_stated_names
 from coco_opt.cli.console import quoted, write
-from coco_opt.cli.matching import Candidate, Header, best_candidate, other_kinds, shares_no_column
+from coco_opt.cli.matching import Candidate, best_candidate, other_kinds, shares_no_column
 from coco_opt.cli.options import Version
 from coco_opt.errors import InputError, Place
 
@@ -41,7 +42,11 @@ _DATASET = "the ledger's name of these data: one budget for all that is measured
 _ALL = "all"  # of --values: every attribute
 _ROOT = "all"
 _MOST_VALUES = 100
-_UNLINKED = "shares no column with the other files: give a key the same name in the files that it links"
+_UNLINKED = (
+    "shares no column with the other files. Where a key has several names, list them, such as "
+    "--columns group_id=household,household_id or --columns region_id=area,code"
+)
+_OTHER_NAMES = "if a column has another name in your file, say which, such as --columns value=NAME"
 
 
 def init(
@@ -60,6 +65,14 @@ def init(
     ] = None,
     kind: Annotated[
         str | None, typer.Option("--kind", metavar="KIND", help="The kind of release, if headers do not show it.")
+    ] = None,
+    columns: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--columns",
+            metavar="COLUMN=NAME[,NAME]",
+            help="What a column is called in your files: value=days; several names if files differ: group_id=hh,hh_id.",
+        ),
     ] = None,
     ranges: Annotated[
         list[str] | None,
@@ -87,15 +100,21 @@ def init(
     """
     if os.path.lexists(out):
         raise InputError("file-exists", "exists already: give another --out", Place(str(out)))
+    stated_ranges = _listed(ranges or (), "--ranges")
     named = dict(_named_file(entry) for entry in data or ())
     headers = [_header(path) for path in files or _tables_here()]
     kinds = _kinds(kind, named)
+    stated = _stated_columns(columns or (), kinds)
+    if [each.name for each in kinds] == ["ranges"]:
+        stated = _value_column([*named.values(), *headers], stated, stated_ranges)
+    every = with_shared_names(with_stated_names([*named.values(), *headers], stated))
+    named, headers = dict(zip(named, every, strict=False)), every[len(named) :]
     chosen = best_candidate(kinds, headers, named)
     if not named:
         _check_left(chosen, kinds, headers, strict=bool(files))
     proposal = _levels(chosen)
     levels = () if proposal is None else proposal.levels
-    notes = _notes(chosen, _listed(ranges or (), "--ranges"), _listed(values or (), "--values"))
+    notes = _notes(chosen, stated_ranges, _listed(values or (), "--values"))
     draft = chosen.draft(notes, levels)
     _write_new(out, _text_of(chosen, draft, [] if proposal is None else _level_lines(proposal), out))
     _say_taken(chosen, draft, proposal)
@@ -110,12 +129,16 @@ def _say_taken(chosen: Candidate, draft: Draft, proposal: LevelProposal | None) 
     for key in draft.files:
         if key in chosen.files:
             write(f"Taken as {key}: {chosen.files[key].path}")
-    for name, column in chosen.columns.items():
-        write(f"Taken as {name}: column {column!r} of {', '.join(chosen.with_column(column))}")
+    for name, there in chosen.names.items():
+        columns = (
+            f"{column!r} of {', '.join(file for file, other in there.items() if other == column)}"
+            for column in dict.fromkeys(there.values())
+        )
+        write(f"Taken as {name}: column {', '.join(columns)}")
     if proposal is not None:
         write(f"Taken as levels, root first: {', '.join(map(repr, proposal.levels))}")
         *above, last = proposal.levels
-        if above and last == chosen.columns.get("region_id", "region_id"):
+        if above and last == _own_id(chosen):
             write(f"The last level is the id {last!r}: some regions have the same names at all other levels")
         if not proposal.rooted:
             write(f"The levels have no root: {_ROOT!r} names it in the config, and you may choose another name")
@@ -123,6 +146,11 @@ def _say_taken(chosen: Candidate, draft: Draft, proposal: LevelProposal | None) 
             write(f"Left out of the levels: {name!r}, because {reason}")
     for line in draft.taken:
         write(line)
+
+
+def _own_id(chosen: Candidate) -> str:
+    """Return what the hierarchy calls the ids of its regions."""
+    return chosen.files["hierarchy"].there(chosen.columns.get("region_id", "region_id"))
 
 
 def _say_unlinked(chosen: Candidate, headers: Sequence[Header]) -> None:
@@ -156,6 +184,37 @@ def _named_file(entry: str) -> tuple[str, Header]:
     return key, _header(Path(path))
 
 
+def _stated_columns(entries: Iterable[str], kinds: Sequence[AnyKind]) -> dict[str, list[str]]:
+    """Return the names of columns in the files that --columns states, by their names here."""
+    tables = [table for kind in kinds for table in kind.data_model.tables]
+    known = list(dict.fromkeys(name for table in tables for name in (*table.required, *table.optional)))
+    stated: dict[str, list[str]] = {}
+    for entry in entries:
+        own, equals, names = entry.partition("=")
+        listed = [name.strip() for name in names.split(",") if name.strip()]
+        if not equals or not listed:
+            raise InputError("bad-option", f"--columns {entry}: write --columns COLUMN=NAME, such as value=days")
+        if own.strip() not in known:
+            message = f"--columns {entry}: the columns that may have other names are {', '.join(known)}"
+            raise InputError("bad-option", message)
+        stated.setdefault(own.strip(), []).extend(listed)
+    return stated
+
+
+def _value_column(
+    headers: Sequence[Header], stated: dict[str, list[str]], ranges: Mapping[str, list[str]]
+) -> dict[str, list[str]]:
+    """Return the stated columns, with the private values' where --ranges or the only fitting name shows it."""
+    from coco_opt.files.column_roles import unfit_reason
+
+    header = headers[0] if headers else None
+    if header is None or "value" in stated or {"value", "cell"} & set(header.columns):
+        return stated
+    fit = [name for name in header.columns if unfit_reason(name) not in ("an id", "a free text")]
+    names = [name for name in ranges if name in header.columns] or fit
+    return {**stated, "value": names} if len(names) == 1 else stated
+
+
 def _listed(entries: Iterable[str], option: str) -> dict[str, list[str]]:
     """Return the lists of an option by column; an empty list for a column without one."""
     lists: dict[str, list[str]] = {}
@@ -178,11 +237,17 @@ def _notes(chosen: Candidate, ranges: Mapping[str, list[str]], values: Mapping[s
     key = next(iter(chosen.private), None)
     header = None if key is None else chosen.files[key]
     unfit = {} if header is None else unfit_columns(header.path)
-    attributes = chosen.draft(ColumnNotes(left_out=unfit)).attributes
+    draft = chosen.draft(ColumnNotes(left_out=unfit))
+    attributes = draft.attributes
     stated = {**ranges, **{name: listed for name, listed in values.items() if listed}}
     read = [name for name, listed in values.items() if not listed]
+    if header is not None and draft.ranged and not values:
+        stated = {header.here(name): listed for name, listed in stated.items()}
+        attributes = draft.ranged
     for name in (*stated, *read):
         _check_column(name, header, attributes, chosen)
+    if draft.ranged and attributes:
+        return ColumnNotes(stated)
     if header is None or attributes is None:
         return ColumnNotes()
     names = [name for name in attributes if name not in stated] if _ALL in read else read
@@ -194,7 +259,8 @@ def _check_column(name: str, header: Header | None, attributes: Sequence[str] | 
     """Raise InputError unless an option names a column of the private table whose values can be listed."""
     if attributes is None:
         message = (
-            f"releases of the kind {chosen.kind.name!r} list no values: --ranges and --values are for --kind tables"
+            f"releases of the kind {chosen.kind.name!r} list no values: --values is for --kind tables, and --ranges is "
+            "for --kind tables or ranges"
         )
         raise InputError("bad-option", message)
     if header is None or (name != _ALL and name not in header.columns):
@@ -250,7 +316,8 @@ def _check_left(chosen: Candidate, kinds: Sequence[AnyKind], headers: Sequence[H
             if shares_no_column(header, headers):
                 raise InputError("no-header", _UNLINKED, Place(str(header.path)))
             expected = " | ".join(dict.fromkeys(note for kind in kinds for note in kind.draft({}).files.values()))
-            raise InputError("no-header", f"has none of the headers {expected}", Place(str(header.path)))
+            message = f"has none of the headers {expected}; {_OTHER_NAMES}"
+            raise InputError("no-header", message, Place(str(header.path)))
         if keys:
             others = ", ".join(chosen.draft().files)
             message = f"is a table of {keys[0]}, which does not go with {others}: name the files to use"
@@ -266,7 +333,8 @@ def _levels(chosen: Candidate) -> LevelProposal | None:
     region_id = chosen.columns.get("region_id", "region_id")
     if header is None or "levels" not in chosen.kind.data_model.model_fields or region_id not in header.columns:
         return None
-    return propose_levels(Input(header.path, {"region_id": region_id}), header.columns, region_id)
+    own, names = header.there(region_id), [header.there(name) for name in header.columns]
+    return propose_levels(Input(header.path, {"region_id": own}), names, own)
 
 
 def _write_new(out: Path, text: str) -> None:
@@ -319,10 +387,14 @@ def _text_of(candidate: Candidate, draft: Draft, levels: Sequence[str], out: Pat
 
 def _columns(candidate: Candidate) -> list[str]:
     """Return the line with the files' own names of columns, where these differ."""
-    if not candidate.columns:
+    if not candidate.names:
         return []
-    names = ", ".join(f"{own} = {json.dumps(name, ensure_ascii=False)}" for own, name in candidate.columns.items())
-    return [f"columns = {{ {names} }}   # inferred from the columns that the files share: check them"]
+    several = {own: list(dict.fromkeys(there.values())) for own, there in candidate.names.items()}
+    names = ", ".join(
+        f"{own} = {json.dumps(names if len(names) > 1 else names[0], ensure_ascii=False)}"
+        for own, names in several.items()
+    )
+    return [f"columns = {{ {names} }}   # of your files, as stated or inferred from what they share: check them"]
 
 
 def _line(key: str, value: str | list[str], note: str) -> str:

@@ -6,23 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise, permutations
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from coco_opt.cli.column_names import Header
 from coco_opt.errors import InputError, Place
 
 if TYPE_CHECKING:
     from coco_opt.releases.kind import AnyKind, ColumnNotes, Draft
 
 _MOST_FILES = 8  # with more, not every order is tried
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Header:
-    """One of the user's files, and the names of its columns."""
-
-    path: Path
-    columns: tuple[str, ...]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -55,9 +47,17 @@ class Candidate:
         """Return the keys of [data] that the kind needs and no file fills."""
         return [key for key in self.draft().files if key not in self.files]
 
-    def with_column(self, column: str) -> list[str]:
-        """Return the names of the files that have a column."""
-        return [header.path.name for header in self.files.values() if column in header.columns]
+    @property
+    def names(self) -> dict[str, dict[str, str]]:
+        """Return what columns are called in the files, by their names here and by file; only those that differ."""
+        tables = self.kind.data_model.tables
+        known = {name for table in tables for name in (*table.required, *table.optional)}
+        renamed = {name: name for header in self.files.values() for name in header.own if name in known}
+        names = {
+            own: {header.path.name: header.there(name) for header in self.files.values() if name in header.columns}
+            for own, name in {**renamed, **self.columns}.items()
+        }
+        return {own: there for own, there in names.items() if set(there.values()) - {own}}
 
     def uses(self, header: Header) -> bool:
         """Return whether the configuration names a file."""
@@ -193,16 +193,16 @@ def _link(above: Header, below: Header) -> str | None:
     shared = [name for name in below.columns if name in above.columns]
     if below.columns[0] in shared and above.columns[0] not in below.columns:
         return below.columns[0]
-    keys = [name for name in shared if _repeats(below.path, name) is False and _repeats(above.path, name)]
+    keys = [name for name in shared if _repeats(below, name) is False and _repeats(above, name)]
     return keys[0] if len(keys) == 1 else None
 
 
-def _repeats(path: Path, column: str) -> bool | None:
+def _repeats(header: Header, column: str) -> bool | None:
     """Return whether a column repeats a value; None where the file cannot be read, as whoever reads it will say."""
     from coco_opt.files.inputs import Input
     from coco_opt.files.proposals import repeats_in
 
     try:
-        return repeats_in(Input(path), column)
+        return repeats_in(Input(header.path), header.there(column))
     except InputError:
         return None

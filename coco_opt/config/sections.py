@@ -16,6 +16,7 @@ from coco_opt.config.values import (
     aim_weights,
     budget,
     choice,
+    column_names,
     dataset_name,
     duration,
     executor_name,
@@ -71,7 +72,8 @@ class Section(BaseModel):
 class DataSection(Section):
     """Where the input lies: each table a file by its path or, in Python, a frame.
 
-    ``columns`` maps names of columns here to their names in the files: { entity_id = "pid" }. A kind lists the
+    ``columns`` maps names of columns here to their names in the files: { entity_id = "pid" }; a list where files call a
+    column differently. A kind lists the
     ``tables`` whose columns may have other names. ``chains`` are the ways in which tables are linked, from the private
     one to the hierarchy: the key of each table, and the column by which the table before it names its rows. For the
     first it is the column that identifies a row, "" where rows need none.
@@ -80,8 +82,8 @@ class DataSection(Section):
     tables: ClassVar[tuple[Columns, ...]] = ()
     chains: ClassVar[tuple[tuple[tuple[str, str], ...], ...]] = ()
 
-    columns: dict[str, str] = Field(default_factory=dict)
-    """The names of columns in your files, by their names here: `{ entity_id = "pid" }`."""
+    columns: Annotated[dict[str, str | tuple[str, ...]], PlainValidator(column_names)] = Field(default_factory=dict)
+    """The names of columns in your files, by their names here: `{ entity_id = "pid" }`; a list where files differ."""
 
     def table_of(self, key: str) -> Input:
         """Return the table of a key that is set."""
@@ -98,7 +100,9 @@ class DataSection(Section):
                 near = difflib.get_close_matches(name, names, n=1)
                 hint = f"; did you mean {near[0]!r}?" if near else f": they are {', '.join(names)}"
                 raise KeyedError(f"columns.{name}", f"is not a column of these tables{hint}")
-        if len(set(self.columns.values())) < len(self.columns):
+        several = [(there,) if isinstance(there, str) else there for there in self.columns.values()]
+        every = [name for each in several for name in each]
+        if len(set(every)) < len(every):
             raise KeyedError("columns", "two columns cannot have one name in your files")
         return self
 

@@ -197,6 +197,21 @@ def level_names(value: object) -> tuple[str, ...]:
     return tuple(unicodedata.normalize("NFC", name) for name in value)  # as headers are read
 
 
+def column_names(value: object) -> dict[str, str | tuple[str, ...]]:
+    """Read what columns are called in the user's files: a name, or a list where files call a column differently."""
+    if not isinstance(value, dict):
+        raise ValueError('must be a table such as { entity_id = "pid", group_id = ["household", "household_id"] }')
+    names: dict[str, str | tuple[str, ...]] = {}
+    for own, there in value.items():
+        listed = [there] if isinstance(there, str) else there
+        texts = isinstance(listed, (list, tuple)) and all(isinstance(name, str) and name for name in listed)
+        if not listed or not texts:
+            raise ValueError(f"{own!r} must be the name of a column, or a list of names where files differ")
+        normal = tuple(unicodedata.normalize("NFC", name) for name in listed)  # as headers are read
+        names[own] = normal if len(normal) > 1 else normal[0]
+    return names
+
+
 def witness_place(value: object, info: ValidationInfo) -> Path | tuple[str, ...]:
     """Read the path of a file, or a command as a list of its program and arguments."""
     if isinstance(value, (list, tuple)):

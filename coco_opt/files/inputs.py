@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, runtime_checkable
@@ -55,12 +55,13 @@ class Frame:
 class Input:
     """Where a table is, and what some of its columns are called there, by the name that they have here.
 
+    A column with several names has the first of them that occurs: tables that share keys may call them differently.
     ``levels`` name the columns of a hierarchy that are levels, root first, by their names there; none: all columns.
     ``root`` is the name of the region above them all, where no column has it.
     """
 
     where: Path | Frame
-    columns: Mapping[str, str] = field(default_factory=dict)
+    columns: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
     levels: tuple[str, ...] = ()
     root: str | None = None
 
@@ -82,6 +83,11 @@ class Input:
     def path(self) -> Path | None:
         """Return the file, None for a frame."""
         return self.where if isinstance(self.where, Path) else None
+
+    def called(self, names: Collection[str] = ()) -> dict[str, str]:
+        """Return what columns are called in a table with these ``names``, by the name that they have here."""
+        several = {own: (there,) if isinstance(there, str) else there for own, there in self.columns.items()}
+        return {own: next((name for name in each if name in names), each[0]) for own, each in several.items()}
 
     @property
     def is_csv(self) -> bool:

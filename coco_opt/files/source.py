@@ -163,18 +163,22 @@ def load(
     Raises InputError: file-not-found, unknown-format, empty-file, unreadable-file, malformed-row,
     out-of-memory and the codes of ``Columns.check``.
     """
-    called, ours = columns.renamed(source.columns), {user: own for own, user in source.columns.items()}
     delimiter = ","
 
+    def ours(names: Sequence[str]) -> dict[str, str]:
+        return {user: own for own, user in source.called(names).items()}
+
     def selection(names: Sequence[str]) -> list[int]:
-        return [k for k in called.selected(names) if not only or ours.get(names[k], names[k]) in only]
+        own = ours(names)
+        selected = columns.renamed(source.called(names)).selected(names)
+        return [k for k in selected if not only or own.get(names[k], names[k]) in only]
 
     opened = batches_of(source, columns)
     if opened is None:
         where = cast("Path", source.where)
         _check_file(where)
-        names, delimiter = _csv_header(where, called.required)
-        called.check(names, source.name, 1)
+        names, delimiter = _csv_header(where, columns.renamed(source.called()).required)
+        columns.renamed(source.called(names)).check(names, source.name, 1)
         selected = selection(names)
         _naming_rows(
             where, delimiter, len(names), lambda: _load_csv(con, table, where, delimiter, len(names), selected)
@@ -185,7 +189,8 @@ def load(
         some = replace(opened, columns=tuple(selected))
         quietly(source, lambda: load_texts(con, table, some.texts(), len(selected)))
     shown = tuple(names[k] for k in selected)
-    return Loaded(con, table, source, tuple(ours.get(name, name) for name in shown), shown, delimiter)
+    own = ours(names)
+    return Loaded(con, table, source, tuple(own.get(name, name) for name in shown), shown, delimiter)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -216,7 +221,7 @@ class Batches:
     @property
     def names(self) -> tuple[str, ...]:
         """Return what the columns are called here."""
-        ours = {user: own for own, user in self.source.columns.items()}
+        ours = {user: own for own, user in self.source.called(self.schema.names).items()}
         return tuple(ours.get(name, name) for name in self._names)
 
     @property
@@ -264,12 +269,13 @@ def batches_of(source: Input, columns: Columns) -> Batches | None:
 
     if source.is_csv:
         return None
-    called, where = columns.renamed(source.columns), source.where
+    where = source.where
     if isinstance(where, Frame):
         schema = where.table.schema
     else:
         _check_file(where)
         schema = quietly(source, lambda: pq.read_schema(where))
+    called = columns.renamed(source.called(schema.names))
     called.check(list(schema.names), source.name, None)
     _check_types(schema, source.name, called)
     return Batches(source, schema, tuple(called.selected(schema.names)))

@@ -265,7 +265,8 @@ class Draft:
     ``files`` are the keys of [data] that it needs, each with a note of what the file must hold; ``data`` are further
     lines of [data], ``section`` is the text of the kind's own section. ``replaced`` says in words what is public where
     neighbours = "replace", and ``left`` what the user must still do. ``taken`` are lines that say what columns were
-    taken as. ``attributes`` are the columns whose values the section lists; None for kinds that list none.
+    taken as. ``attributes`` are the columns whose values the section lists; None for kinds that list none. ``ranged``
+    are columns of numbers whose domain is stated by ranges, in such a kind.
     """
 
     files: Mapping[str, str]
@@ -275,6 +276,7 @@ class Draft:
     data: tuple[str, ...] = ()
     taken: tuple[str, ...] = ()
     attributes: tuple[str, ...] | None = None
+    ranged: tuple[str, ...] = ()
 
 
 @runtime_checkable

@@ -276,7 +276,7 @@ def test_ids_among_persons_columns_are_no_attributes_and_what_was_taken_is_said(
     ],
 )
 def test_names_in_other_languages_tell_what_is_no_attribute(name: str, reason: str) -> None:
-    from coco_opt.topdown.kind.column_roles import unfit_reason
+    from coco_opt.files.column_roles import unfit_reason
 
     assert unfit_reason(name) == reason
 
@@ -334,7 +334,7 @@ def test_all_values_are_read_on_request_and_long_lists_are_no_attributes(coco: R
         (("--ranges", "age=0..17,10..20"), "ranges must rise and not overlap"),
         (("--ranges", "ages=0..17,18.."), "no column 'ages'"),
         (("--values", "surname"), "column 'surname': is a column of more than 100 values"),
-        (("--values", "sex", "--kind", "groups"), "are for --kind tables"),
+        (("--values", "sex", "--kind", "groups"), "--values is for --kind tables"),
     ],
 )
 def test_wrong_ranges_and_values(coco: Runner, options: tuple[str, ...], words: str) -> None:
@@ -386,11 +386,75 @@ def test_free_texts_are_copied_only_if_their_column_is_named(coco: Runner) -> No
 def test_a_file_whose_key_has_another_name_is_named(coco: Runner) -> None:
     write_office()
     areas = Path("areas.csv")
-    areas.write_text(areas.read_text().replace("area\t", "region\t", 1))
-    words = "areas.csv shares no column with the other files: give a key the same name in the files that it links"
+    areas.write_text(areas.read_text().replace("area\t", "zone\t", 1))
+    words = "areas.csv shares no column with the other files. Where a key has several names, list them, such as"
     assert words.replace("csv shares", "csv: shares") in coco("init", "persons.csv", "homes.csv", "areas.csv").err
     assert words in coco("init", "--data", "hierarchy=areas.csv").out
     assert words in coco("init", "--out", "folder.toml").out
+    ran = coco("init", "--columns", "region_id=zone,area", "--out", "linked.toml")
+    assert (ran.code, ran.err) == (0, "")
+    assert "Taken as region_id: column 'area' of homes.csv, 'zone' of areas.csv" in ran.out
+    assert load_config_without_values("linked.toml").data.columns["region_id"] == ("area", "zone")
+
+
+def load_config_without_values(name: str) -> Config:
+    """Read a written configuration in which the values of attributes are still to be listed."""
+    path = Path(name)
+    path.write_text(path.read_text().replace(" = []", ' = ["v"]'))
+    return load_config(path)
+
+
+def test_keys_of_several_names_are_linked_by_their_words(coco: Runner) -> None:
+    """A key is called after the table that it names: hogar, id_hogar; cod_municipio, codigo of municipios.csv."""
+    persons = "".join(f"{k};H{k % 9};{'MV'[k % 2]};{k % 90}\n" for k in range(40))
+    write(personas=f"id_persona;hogar;sexo;edad\n{persons}")
+    homes = "".join(f"H{k};{k % 3:02};x\n" for k in range(9))
+    write(hogares=f"id_hogar;cod_municipio;tenencia\n{homes}")
+    write(municipios="codigo;pais;municipio\n00;E;a\n01;E;b\n02;E;c\n")
+    ran = coco("init", "--ranges", "edad=0..17,18..", "--values", "sexo")
+    assert (ran.code, ran.err) == (0, "")
+    assert "Left out of the attributes: 'id_persona' (by its name an id)" in ran.out
+    data = load_config(CONFIG).data
+    assert data.columns == {"group_id": ("hogar", "id_hogar"), "region_id": ("cod_municipio", "codigo")}
+    assert data.levels == ("pais", "municipio")
+    assert coco("check", CONFIG).code == 0
+    assert coco("init", "--kind", "groups", "--out", "groups.toml").code == 0
+    Path("groups.toml").write_text(Path("groups.toml").read_text().replace("max_size = 1000", "max_size = 9"))
+    assert coco("check", "groups.toml").code == 0
+
+
+def test_private_values_of_another_name(coco: Runner) -> None:
+    write(visits="id,days,comment\n1,3,x\n2,700,y\n")
+    assert "--columns value=NAME" in coco("init", "visits.csv").err
+    named = coco("init", "visits.csv", "--columns", "value=days")
+    assert named.code == 0
+    assert load_config(CONFIG).data.columns == {"value": "days"}
+    ranged = coco("init", "visits.csv", "--kind", "ranges", "--ranges", "days=0..729", "--out", "ranged.toml")
+    assert "Taken as value: column 'days' of visits.csv" in ranged.out
+    assert load_config(Path("ranged.toml")).method.cells == 730
+    options = ("--kind", "ranges", "--ranges", "days=0..17,18..64,65..800", "--out", "edges.toml")
+    assert coco("init", "visits.csv", *options).code == 0
+    assert load_config(Path("edges.toml")).method.edges == (0, 18, 65, 801)
+    assert coco("check", "edges.toml").code == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--columns", "value"), "write --columns COLUMN=NAME"),
+        (("--columns", "values=days"), "the columns that may have other names are entity_id, group_id"),
+        (("--columns", "value=hours"), "none of the files has a column 'hours'"),
+        (("--kind", "ranges", "--ranges", "days=0..17,20..30"), "a domain ends and has no gaps"),
+        (("--kind", "ranges", "--ranges", "days=0..17,18.."), "a domain ends and has no gaps"),
+        (("--kind", "ranges", "--values", "days"), "--values is for --kind tables"),
+    ],
+)
+def test_wrong_columns_and_domains(coco: Runner, options: tuple[str, ...], words: str) -> None:
+    write(visits="id,days\n1,3\n2,700\n")
+    ran = coco("init", "visits.csv", *options)
+    assert ran.code == 2
+    assert words in ran.err
+    assert not CONFIG.exists()
 
 
 def test_an_id_that_becomes_a_level_is_said(coco: Runner) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from coco_opt.config import parse_config
 from coco_opt.errors import ConfigError, InputError
-from coco_opt.files.inputs import Input
+from coco_opt.files.inputs import Frame, Input
 from coco_opt.groups.measuring.entities import read_tables
 from tests.files.helpers import CANARY, ENTITIES, HIERARCHY, Write, refused
 from tests.files.helpers import GROUPS as LISTED
@@ -153,11 +153,26 @@ def test_a_configuration_takes_frames_and_shows_none_of_them() -> None:
         ({"entities": 5}, "must be a path in a string, or in Python a frame"),
         ({"columns": {"entity": "pid"}}, "did you mean 'entity_id'"),
         ({"columns": {"entity_id": "id", "group_id": "id"}}, "two columns cannot have one name"),
+        ({"columns": {"entity_id": "id", "group_id": ["hh", "id"]}}, "two columns cannot have one name"),
+        ({"columns": {"entity_id": []}}, "'entity_id' must be the name of a column, or a list of names"),
+        ({"columns": ["id"]}, "must be a table such as"),
     ],
 )
 def test_a_mistaken_input_is_named(data: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         _config(**{"entities": "e.csv", "groups": "g.csv", "hierarchy": "h.csv", **data})
+
+
+def test_a_column_with_several_names_has_the_first_that_a_table_has(tmp_path: Path) -> None:
+    homes, areas = _table(LISTED), _table(HIERARCHY)
+    renamed = homes.rename_columns(["hh_id", *homes.column_names[1:]])
+    people = _table(ENTITIES)
+    (tmp_path / "people.csv").write_text(people.to_pandas().rename(columns={"group_id": "hh"}).to_csv(index=False))
+    names = {"group_id": ("hh", "hh_id")}
+    read = read_tables(Input(tmp_path / "people.csv", names), Input(Frame.of("groups", renamed), names), areas)
+    assert all(np.array_equal(one, other) for one, other in zip(read.arrays, _expected(), strict=True))
+    with pytest.raises(InputError, match=r"the entities frame, column 'hh'"):  # neither name occurs
+        read_tables(Input(Frame.of("entities", people), names), homes, areas)
 
 
 def test_a_parquet_column_of_a_wrong_type_is_named_with_its_type(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ class RangesKind:
 
     def draft(self, files: Mapping[str, Sequence[str]], notes: ColumnNotes | None = None) -> Draft:
         """Return a first configuration for files of these columns."""
-        return draft_of(files)
+        return draft_of(files, notes)
 
     def section_of(self, measurement_plan: MeasurementPlan) -> Mapping[str, Any]:
         """Return the keys of [ranges] that plan what a measurement answers."""

@@ -7,9 +7,9 @@ import re
 from collections.abc import Mapping, Sequence
 
 from coco_opt.errors import InputError
+from coco_opt.files.column_roles import is_age, unfit_reason
 from coco_opt.releases.kind import ColumnNotes, Draft
 from coco_opt.topdown.bins import Bins
-from coco_opt.topdown.kind.column_roles import is_age, unfit_reason
 
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _FILES = {

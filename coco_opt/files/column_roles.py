@@ -7,7 +7,7 @@ import re
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _WORDS = re.compile(r"[^\W\d_]+")
 _ID = re.compile(
-    r"(^|[_ .-])(id|nr|no|num|number|nummer|key|uuid|guid)$|^(pid|hid|hhid|ssn|nin|bsn|serial)$|"
+    r"^(id|ident)[_ .-]|(^|[_ .-])(id|nr|no|num|number|nummer|key|uuid|guid)$|^(pid|hid|hhid|ssn|nin|bsn|serial)$|"
     r"[^\W\d_]{3}(nr|nummer)$|"
     r"(person|pers|household|house|home|record|case|respondent|member|individual|serial|haushalts?|fall)(id|no|num)$",
     re.IGNORECASE,
