@@ -38,7 +38,6 @@ _SMALL = 128
 _SAMPLES = 9
 _MEDIAN_LEVELS = 48  # deeper segments halve their value range, which bounds the depth by this plus 64
 _STACK = 128
-_UNIT = read_only(np.ones(1))
 
 
 @compiled

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.errors import ProblemError
-from coco_opt.kernels.arrays import as_data, as_floats, read_only
+from coco_opt.kernels.arrays import as_data, as_floats
 from coco_opt.kernels.compile import compiled
 
 Floats = NDArray[np.float64]
@@ -38,7 +38,6 @@ _CHUNK = 2048
 _MANY = 1 << 20  # integers from which two threads pool a half each
 _EXACT_PRODUCT = 2.0**53
 _EXACT_VALUE = 1 << 40  # a chunk's sums times its counts then stay below 2**62
-_UNIT = read_only(np.ones(1))
 
 
 @compiled

@@ -713,19 +713,6 @@ def advance(
 
 
 @compiled_in_place
-def log_likelihood(queries: Queries, state: State) -> float:
-    """Return the log-likelihood of the state up to a constant of the measurements; O(measurements)."""
-    total = 0.0
-    for block in range(queries.scheme.size):
-        grown = 0
-        # |residual| or its square, by the block's distribution.
-        for position in range(queries.offset[block], queries.offset[block + 1]):
-            grown += _loss(queries.distribution[block], 0, state.residual[position])
-        total -= queries.steepness[block] * grown
-    return total
-
-
-@compiled_in_place
 def list_occupied(state: State) -> None:
     """Fill the lists of occupied sizes from the histograms."""
     for leaf in range(state.occupied_count.size):

@@ -20,7 +20,6 @@ from coco_opt.privacy import Cost, Epsilon, Measurement, Rho, SeededNoise
 from coco_opt.privacy.combined_measurements import together
 from coco_opt.releases.verify import verify_paid
 from coco_opt.topdown.budget_plan import TablePlan
-from coco_opt.topdown.estimating.bootstrap import redrawn
 from coco_opt.topdown.estimating.estimate import estimate_tables, linear_estimates
 from coco_opt.topdown.estimating.information import FullInformation
 from coco_opt.topdown.invariants import Invariant
@@ -149,13 +148,6 @@ def test_whole_tables_are_those_of_the_pooled_answers() -> None:
     tables = estimate_tables(together([leaves, cells]))
     np.testing.assert_array_equal(tables.level(2), TRUTH)
     assert len(tables.tables) == 3
-
-
-def test_redrawn_measurements_have_noise_of_their_own() -> None:
-    twins = together([measured(("detail",), even(Rho(Fraction(1)), 1), seed) for seed in (1, 2)])
-    again = redrawn(twins, estimate_tables(twins), seed=5)
-    assert len(again.every) == 2
-    assert again.content != again.also[0].content
 
 
 ONE = measured(("total", "detail"), even(Rho(Fraction(1)), 2), 1, neighbours="replace")

@@ -1,23 +1,16 @@
-"""Standard errors against the dense covariance; the bootstrap against repeated measurement."""
+"""Standard errors against the dense covariance."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from coco_opt.errors import ProblemError
 from coco_opt.operators import Grouping, identity, total
-from coco_opt.privacy import Measurement
-from coco_opt.topdown.estimating.bootstrap import bootstrap
-from coco_opt.topdown.estimating.estimate import TablesResult, estimate_tables
 from coco_opt.topdown.estimating.linear import linear_stage
-from coco_opt.topdown.estimating.method import TopdownMethod
-from coco_opt.topdown.queries import parse_queries, parse_query
 from coco_opt.topdown.schema import Schema
 from tests.topdown.estimation import (
     dense_estimates,
     dense_system,
-    measured,
     noisy,
     random_hierarchy,
     sums_of_leaves,
@@ -76,46 +69,3 @@ def test_what_is_not_determined_has_no_finite_error() -> None:
     stage = linear_stage(noisy(rng, hierarchy, [ROWS, COLUMNS], [[1.0, 1.0], [2.0, 2.0]]))
     assert np.isinf(stage.standard_errors(identity(6), 1)).all()
     assert np.isfinite(stage.standard_errors(Grouping(np.array([0, 0, 1, 1, -1, -1]), 2), 1)).all()
-
-
-def test_the_bootstrap_repeats_itself_and_is_near_the_errors_of_the_release() -> None:
-    rng = np.random.default_rng(3)
-    hierarchy = random_hierarchy(rng, 3)
-    leaves = rng.poisson(rng.gamma(0.4, 20.0, (len(hierarchy.leaves), SCHEMA.size))).astype(np.int64)
-    method = TopdownMethod()
-
-    def release(seed: int) -> tuple[Measurement, TablesResult]:
-        measurements = measured(seed, hierarchy, SCHEMA, leaves, ["detail", "race"], 2)
-        return measurements, estimate_tables(measurements, method)
-
-    measurements, result = release(0)
-    spread = bootstrap(measurements, result, method, replicates=10, seed=4)
-    again = bootstrap(measurements, result, method, replicates=10, seed=4)
-    np.testing.assert_array_equal(spread.root_mean_square, again.root_mean_square)
-    assert spread.queries == ("detail", "race")
-    exact = hierarchy.aggregate(leaves)
-    true = np.zeros((3, 2))
-    for seed in range(1, 11):
-        tables = release(seed)[1]
-        for level in range(3):
-            regions = hierarchy.level_range(level)
-            for index, query in enumerate(parse_queries(["detail", "race"], SCHEMA)):
-                error = tables.answers(query.operator, level) - query.operator.apply(
-                    exact[regions.start : regions.stop]
-                )
-                true[level, index] += (error**2).mean() / 10
-    np.testing.assert_allclose(spread.root_mean_square, np.sqrt(true), rtol=0.6)
-    assert spread.bias_of_zeros[2, 0] > 0
-    assert np.abs(spread.bias).max() < spread.root_mean_square.max()
-
-
-def test_the_bootstrap_keeps_public_facts() -> None:
-    rng = np.random.default_rng(3)
-    hierarchy = random_hierarchy(rng, 2)
-    leaves = rng.poisson(2.0, (len(hierarchy.leaves), SCHEMA.size)).astype(np.int64)
-    measurements = measured(1, hierarchy, SCHEMA, leaves, ["detail"], 1, [("total", 1)])
-    result = estimate_tables(measurements)
-    spread = bootstrap(measurements, result, TopdownMethod(), queries=[parse_query("total", SCHEMA)], replicates=2)
-    np.testing.assert_array_equal(spread.root_mean_square, 0.0)
-    with pytest.raises(ProblemError, match="at least one replicate"):
-        bootstrap(measurements, result, TopdownMethod(), replicates=0)

@@ -15,7 +15,6 @@ from coco_opt.topdown.estimating.step import SplitStep
 from coco_opt.topdown.invariants import Constraints
 from coco_opt.topdown.matrix_operator import MatrixOperator, side_by_side
 
-Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 TIME_LIMIT = 60.0

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from coco_solvers.generic.clarabel import Clarabel
 from coco_solvers.structured.tree import TreePasses
-from numpy.typing import NDArray
 
 from coco_experiments.bench.rows import Row, finish, worst
 from coco_experiments.bench.timing import Timing, take_turns
@@ -22,8 +21,6 @@ from coco_opt import solving
 from coco_opt.kernels import tree_bounded_l2, tree_passes
 from coco_opt.problems.tree import Tree, TreeLeastSquares
 from coco_opt.solution import Solution
-
-Ints = NDArray[np.int64]
 
 NAME = "bench/tree"
 REPEATS, SMALL_REPEATS = 9, 2
