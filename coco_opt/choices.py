@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
@@ -48,40 +49,36 @@ class Certificate:
     seconds: float = 0.0
     fallbacks: tuple[Fallback, ...] = ()
 
-    def add(self, solution: Solution[Any]) -> Certificate:
-        """Return the certificate with one more solution counted in."""
-        return replace(
-            self,
-            solves=self.solves + 1,
-            gap=max(self.gap, solution.gap),
-            relative_gap=max(self.relative_gap, solution.relative_gap),
-            violation=max(self.violation, solution.violation),
-            seconds=self.seconds + solution.seconds,
+    @classmethod
+    def of(cls, solution: Solution[Any]) -> Certificate:
+        """Return the certificate of one solution."""
+        return cls(
+            solution.problem,
+            solution.solver,
+            1,
+            solution.gap,
+            solution.relative_gap,
+            solution.violation,
+            solution.seconds,
         )
 
-    def fell_back(self, fallback: Fallback) -> Certificate:
-        """Return the certificate with one more failure counted in, or several alike."""
-        same = {(earlier.solver, earlier.reason, earlier.used): earlier for earlier in self.fallbacks}
-        key = (fallback.solver, fallback.reason, fallback.used)
-        same[key] = replace(fallback, times=same[key].times + fallback.times) if key in same else fallback
-        return replace(self, fallbacks=tuple(same[name] for name in sorted(same)))
-
-    def and_all(self, other: Certificate) -> Certificate:
+    def merged(self, other: Certificate) -> Certificate:
         """Return the certificate of all solves that two certificates of the same problem count."""
         # Sorted, so the order does not depend on how the work was cut into tasks.
         names = sorted({*self.solver.split(", "), *other.solver.split(", ")})
-        both = replace(
-            self,
-            solver=", ".join(names),
-            solves=self.solves + other.solves,
-            gap=max(self.gap, other.gap),
-            relative_gap=max(self.relative_gap, other.relative_gap),
-            violation=max(self.violation, other.violation),
-            seconds=self.seconds + other.seconds,
+        times = Counter[tuple[str, str, str]]()
+        for each in (*self.fallbacks, *other.fallbacks):
+            times[each.solver, each.reason, each.used] += each.times
+        return Certificate(
+            self.problem,
+            ", ".join(names),
+            self.solves + other.solves,
+            max(self.gap, other.gap),
+            max(self.relative_gap, other.relative_gap),
+            max(self.violation, other.violation),
+            self.seconds + other.seconds,
+            tuple(Fallback(*failure, times[failure]) for failure in sorted(times)),
         )
-        for fallback in other.fallbacks:
-            both = both.fell_back(fallback)
-        return both
 
 
 class SolverChoices:
@@ -116,6 +113,7 @@ class SolverChoices:
         for kind in self._choices:
             if kind not in PROBLEMS:
                 raise UnknownSolverError(f"no kind of problem is called {kind!r}{near(kind, PROBLEMS)}")
+        self._limits: dict[str, float] = {}
         self._solvers: dict[str, Solver] = {}
         self._named: dict[tuple[str, tuple[str, ...]], tuple[Solver, ...]] = {}
         self._certificates: dict[str, Certificate] = {}
@@ -127,49 +125,64 @@ class SolverChoices:
         return self._fallback
 
     def solver(self, problem: type[Problem[Any, Any]]) -> Solver:
-        """Return the solver chosen for a type of problem, made once."""
+        """Return the solver chosen for a type of problem, made once; ``limit`` applies if none was chosen."""
+        kind = problem.kind
         with self._lock:
-            if problem.kind not in self._solvers:
-                self._solvers[problem.kind] = resolve(self._choices.get(problem.kind, "auto"), problem)
-            return self._solvers[problem.kind]
+            if kind not in self._solvers:
+                solver = resolve(self._choices.get(kind, "auto"), problem)
+                limited = kind in self._limits and self._is_automatic(problem)
+                self._solvers[kind] = _within(solver, self._limits[kind]) if limited else solver
+            return self._solvers[kind]
 
     def solve(self, problem: Problem[ValueT, Any], *, fallback: bool = True) -> ValueT:
-        """Return the certified value of one problem; SolverError where every solver tried missed its tolerance.
+        """Return the certified value of one problem; see ``solution``."""
+        return self.solution(problem, fallback=fallback).value
+
+    def solution(self, problem: Problem[ValueT, Any], *, fallback: bool = True) -> Solution[ValueT]:
+        """Return the certified solution of one problem; SolverError where every solver tried missed its tolerance.
 
         Without ``fallback`` only the chosen solver is tried, for a caller that can use its uncertified answer.
         """
         solver = self.solver(type(problem))
-        failure = ""
         try:
-            return self._count_solution(problem, solver, solve(problem, solver))
+            return self._counted(solve(problem, solver))
         except SolverError as error:
             if not (fallback and self._fallback):
                 raise
-            first, failure = error, _reason(error)
+            first_error, reason = error, _reason(error)
         except (CocoOptError, MemoryError):
             raise
         except Exception as error:  # a package that breaks must not end an estimation that others can finish
             if not (fallback and self._fallback):
                 raise
-            first, failure = SolverError(f"{solver.name} on {problem.kind} broke: {type(error).__name__}"), "broke"
+            first_error = SolverError(f"{solver.name} on {problem.kind} broke: {type(error).__name__}")
+            reason = "broke"
         for alternative in self._alternatives(problem, solver):
             try:
                 solution = solve(problem, alternative)
             except Exception:
                 continue
-            return self._count_solution(problem, solver, solution, Fallback(solver.name, failure, alternative.name))
-        raise first
+            failure = Fallback(solver.name, reason, alternative.name)
+            self.merge([replace(Certificate.of(solution), solver=solver.name, fallbacks=(failure,))])
+            return solution
+        raise first_error
 
     def solve_suited(self, problem: Problem[ValueT, Any], suited: Sequence[str]) -> ValueT:
         """Return ``solve``'s value; where no solver was chosen, the ``suited`` ones are tried first.
 
-        A suited solver that is not installed, or misses its tolerance, is passed over.
+        A suited solver that is not installed or misses its tolerance is passed over; with ``fallback`` also one that
+        breaks.
         """
-        if self._choices.get(problem.kind, "auto") == "auto":
+        if self._is_automatic(type(problem)):
+            passed_over = Exception if self._fallback else SolverError
             for solver in self._suited(type(problem), tuple(suited)):
-                with suppress(Exception):
-                    return self._count_solution(problem, solver, solve(problem, solver))
+                with suppress(passed_over):
+                    return self._counted(solve(problem, solver)).value
         return self.solve(problem)
+
+    def _is_automatic(self, problem: type[Problem[Any, Any]]) -> bool:
+        """Return whether no solver was chosen for a type of problem."""
+        return self._choices.get(problem.kind, "auto") == "auto"
 
     def _suited(self, problem: type[Problem[Any, Any]], names: tuple[str, ...]) -> tuple[Solver, ...]:
         """Return the installed solvers of some names that can express a type of problem, made once."""
@@ -188,19 +201,9 @@ class SolverChoices:
             if fits and row.name != tried.name:
                 yield row.make()
 
-    def _count_solution(
-        self,
-        problem: Problem[ValueT, Any],
-        solver: Solver,
-        solution: Solution[ValueT],
-        fallback: Fallback | None = None,
-    ) -> ValueT:
-        with self._lock:
-            row = self._certificates.get(problem.kind, Certificate(problem.kind, solver.name)).add(solution)
-            if solver.name not in row.solver.split(", "):
-                row = replace(row, solver=f"{row.solver}, {solver.name}")
-            self._certificates[problem.kind] = row if fallback is None else row.fell_back(fallback)
-        return solution.value
+    def _counted(self, solution: Solution[ValueT]) -> Solution[ValueT]:
+        self.merge([Certificate.of(solution)])
+        return solution
 
     def count(
         self,
@@ -216,32 +219,13 @@ class SolverChoices:
         ``gap``, ``relative_gap`` and ``violation`` are the worst of them.
         """
         name = self.solver(problem).name
-        with self._lock:
-            row = self._certificates.get(problem.kind, Certificate(problem.kind, name))
-            self._certificates[problem.kind] = replace(
-                row,
-                solves=row.solves + solves,
-                gap=max(row.gap, gap),
-                relative_gap=max(row.relative_gap, relative_gap),
-                violation=max(row.violation, violation),
-                seconds=row.seconds + seconds,
-            )
-
-    def resume(self, certificates: Iterable[Certificate]) -> None:
-        """Count in what an interrupted run had solved already."""
-        with self._lock:
-            self._certificates.update({row.problem: row for row in certificates})
+        self.merge([Certificate(problem.kind, name, solves, gap, relative_gap, violation, seconds)])
 
     def limit(self, problem: type[Problem[Any, Any]], seconds: float) -> None:
         """Give the solver of a type of problem, unless it was chosen, at most so many seconds where it has limits."""
-        if self._choices.get(problem.kind, "auto") != "auto":
-            return
-        solver: Any = self.solver(problem)
-        limits = {name: getattr(solver, name, None) for name in ("time_limit", "sweep_limit")}
-        present = {name: min(value, seconds / len(limits)) for name, value in limits.items() if value is not None}
-        if present:
-            with self._lock:
-                self._choices[problem.kind] = self._solvers[problem.kind] = replace(solver, **present)
+        with self._lock:
+            self._limits[problem.kind] = seconds
+            self._solvers.pop(problem.kind, None)
 
     def fresh(self) -> Self:
         """Return the same choices without certificates, for one task; ``merge`` takes its certificates back."""
@@ -250,11 +234,11 @@ class SolverChoices:
         return choices
 
     def merge(self, certificates: Iterable[Certificate]) -> None:
-        """Count in what a task has solved by choices that were ``fresh``."""
+        """Count in solutions of other choices: those of a task, which were ``fresh``, or of an interrupted run."""
         with self._lock:
             for row in certificates:
                 earlier = self._certificates.get(row.problem)
-                self._certificates[row.problem] = row if earlier is None else earlier.and_all(row)
+                self._certificates[row.problem] = row if earlier is None else earlier.merged(row)
 
     def __getstate__(self) -> dict[str, Any]:
         # Locks cannot be pickled, and solvers are built again.
@@ -270,6 +254,14 @@ class SolverChoices:
             return tuple(self._certificates[kind] for kind in sorted(self._certificates))
 
 
+def _within(solver: Any, seconds: float) -> Any:
+    """Return the solver with its time limits, if it has any, lowered so that their sum is at most so many seconds."""
+    limits = {name: getattr(solver, name, None) for name in ("time_limit", "sweep_limit")}
+    lowered: dict[str, Any] = {
+        name: min(value, seconds / len(limits)) for name, value in limits.items() if value is not None
+    }
+    return replace(solver, **lowered) if lowered else solver
+
+
 def _reason(error: SolverError) -> str:
-    solution = error.solution
-    return solution.status.name if isinstance(solution, Solution) else "no point"
+    return "no point" if error.solution is None else error.solution.status.name

@@ -6,7 +6,10 @@ No message ever holds a private value; raise them with ``from None`` wherever th
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from coco_opt.solution import Solution
 
 
 class CocoOptError(Exception):
@@ -147,7 +150,7 @@ class SolverError(CocoOptError):
     exit_code = 4
     code = "solver"
 
-    def __init__(self, message: str, solution: object | None = None) -> None:
+    def __init__(self, message: str, solution: Solution[Any] | None = None) -> None:
         self.solution = solution
         super().__init__(message)
 

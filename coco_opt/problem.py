@@ -10,7 +10,7 @@ false certificate.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 
@@ -125,15 +125,12 @@ class Problem(ABC, Generic[ValueT, DualT]):
     def formulate(self, form: type[LinearProgram]) -> Formulation[ValueT, DualT]:
         """Write the problem as one of its ``forms``."""
 
-    def certified_gap(self, x: ValueT, candidates: Iterable[DualT | None] = ()) -> float:
-        """Return the smallest gap over the multipliers rebuilt from x and every candidate given (admissible or not)."""
-        best = self.gap(x, self.multipliers(x))
-        for candidate in candidates:
-            if candidate is not None:
-                best = min(best, self.gap(x, self.admissible(candidate)))
-        return best
+    def certified_gap(self, x: ValueT, multipliers: DualT | None = None) -> float:
+        """Return the smaller gap of the multipliers rebuilt from x and of a solver's own, admissible or not."""
+        rebuilt = self.gap(x, self.multipliers(x))
+        return rebuilt if multipliers is None else min(rebuilt, self.gap(x, self.admissible(multipliers)))
 
-    def appraise(self, x: ValueT, candidates: Iterable[DualT | None] = ()) -> Appraisal[ValueT]:
+    def appraise(self, x: ValueT, multipliers: DualT | None = None) -> Appraisal[ValueT]:
         """Judge a solver's point: repair a small violation, then compute violation, objective and certified gap.
 
         A problem that computes them in one pass overrides this for points without a violation.
@@ -145,7 +142,7 @@ class Problem(ABC, Generic[ValueT, DualT]):
                 x, violation = mended, self.violation(mended)
         if not violation <= self.feasibility_tolerance * self.scale:
             return Appraisal(x, raw, violation)
-        return Appraisal(x, raw, violation, self.objective(x), self.certified_gap(x, candidates))
+        return Appraisal(x, raw, violation, self.objective(x), self.certified_gap(x, multipliers))
 
     def _no_form(self, form: type[LinearProgram]) -> UnknownSolverError:
         forms = ", ".join(f.form for f in self.forms)

@@ -140,8 +140,8 @@ def make_solver(name: str, **options: Any) -> Solver:
     ------
     UnknownSolverError
         There is no such name; the message names the nearest one.
-    ProblemError
-        The solver has no such option.
+    ConfigError
+        The solver has no such option, or its value has another type.
 
     Examples
     --------
@@ -164,7 +164,7 @@ def candidates(problem: type[Problem[Any, Any]]) -> list[Backend]:
 
 
 def resolve(solver: str | Solver, problem: type[Problem[Any, Any]]) -> Solver:
-    """Return the solver meant by a name, a value or ``"auto"``, checked against the type of problem."""
+    """Return the solver meant by a value, ``"auto"`` or a name, which must be able to express the type of problem."""
     if not isinstance(solver, str):
         return solver
     if solver == "auto":
@@ -208,7 +208,7 @@ def _fits(value: object, hint: Any) -> bool:
         return isinstance(value, int | float) and not isinstance(value, bool)
     if hint is int:
         return isinstance(value, int) and not isinstance(value, bool)
-    return hint is None or isinstance(value, hint) if hint is not type(None) else value is None
+    return isinstance(value, hint)
 
 
 def _spelled(hint: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import Enum
 from typing import Generic, TypeVar
@@ -107,6 +108,11 @@ class Solution(Generic[ValueT]):
     def ok(self) -> bool:
         """Return whether the point is certified optimal within tolerance."""
         return self.status is Status.OPTIMAL
+
+    @property
+    def usable(self) -> bool:
+        """Return whether the point meets all constraints exactly and its gap is known, whatever its size."""
+        return self.violation == 0.0 and math.isfinite(self.gap)
 
     @property
     def relative_gap(self) -> float:

@@ -149,7 +149,8 @@ def judge(problem: Problem[ValueT, Any], answer: Answer[ValueT, Any], name: str,
         claim = "although it claims success" if answer.status is Status.OPTIMAL else answer.status.advice
         raise SolverError(f"{name} on {problem.kind} returned no point: {claim}")
     start = perf_counter()
-    appraisal = problem.appraise(problem.accept(answer.value), (answer.multipliers,))
+    appraisal = problem.appraise(problem.accept(answer.value), answer.multipliers)
+    # Scale and resolution take a pass over the data: they are computed only where zero does not decide.
     feasible = appraisal.violation == 0.0 or appraisal.violation <= problem.feasibility_tolerance * problem.scale
     allowed = tolerance * max(1.0, abs(appraisal.objective))
     if feasible and (appraisal.gap <= allowed or appraisal.gap <= allowed + problem.resolution):

@@ -193,11 +193,11 @@ def _run(arguments: list[str]) -> tuple[int, Failure | None]:
     except SystemExit as stop:
         return (stop.code if isinstance(stop.code, int) else UNEXPECTED), None
     except Exception as error:
-        return UNEXPECTED, _foreign(error)
+        return UNEXPECTED, _failure_of(error)
 
 
-def _foreign(error: Exception) -> Failure | None:
-    """Report a usage error by its message, and any other by its type alone: its message may hold private values."""
+def _failure_of(error: Exception) -> Failure:
+    """Describe a usage error by its message, and any other by its type alone: its message may hold private values."""
     explain = getattr(error, "format_message", None)
     if explain is not None:
         message = " ".join(str(explain()).split())

@@ -153,7 +153,7 @@ def _gap(x: Floats, y: Any, nu: float) -> float:
     return total
 
 
-def gap(x: Floats, y: NDArray[Any], total: float, nu: float) -> float:
+def gap(x: Floats, y: NDArray[Any], nu: float) -> float:
     """Return a certified bound on objective(x) - optimum for a feasible x and any multiplier nu.
 
     With z_i = max(y_i - nu/2, 0) and mu_i = max(nu - 2 y_i, 0) the duality gap is

@@ -19,7 +19,7 @@ every term nonnegative (complementary slackness is ``sum_i lam[i] * slack_i``).
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
@@ -115,14 +115,15 @@ class _IsotonicRegression(Problem[NDArray[Any], FloatArray]):
     def _judge_point(self, x: NDArray[Any]) -> tuple[float, float, float]:
         """Return violation, objective and certified gap of n >= 1 numbers, in one pass."""
 
-    def appraise(self, x: NDArray[Any], candidates: Iterable[FloatArray | None] = ()) -> Appraisal[NDArray[Any]]:
-        """Judge a point by one pass over it and the data; multipliers of candidates are tried in turn."""
+    def appraise(self, x: NDArray[Any], multipliers: FloatArray | None = None) -> Appraisal[NDArray[Any]]:
+        """Judge a point by one pass over it and the data; a solver's multipliers may lower the gap."""
         if x.shape == self.y.shape and x.size and x.dtype in (np.int64, np.float64):
             violation, objective, gap = self._judge_point(x)
             if violation == 0.0:
-                gaps = [self.gap(x, self.admissible(lam)) for lam in candidates if lam is not None]
-                return Appraisal(x, 0.0, 0.0, objective, min([gap, *gaps]))
-        return super().appraise(x, candidates)
+                if multipliers is not None:
+                    gap = min(gap, self.gap(x, self.admissible(multipliers)))
+                return Appraisal(x, 0.0, 0.0, objective, gap)
+        return super().appraise(x, multipliers)
 
     def repair(self, x: NDArray[Any]) -> NDArray[Any]:
         """Return the Euclidean projection of x onto the feasible set; a wrong shape comes back unchanged."""

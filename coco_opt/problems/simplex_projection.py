@@ -133,7 +133,7 @@ class SimplexProjection(OverSimplex):
         """Return the certified gap of the module docstring."""
         from coco_opt.kernels import simplex
 
-        return float(simplex.gap(x, self.y, self.total, multipliers))
+        return float(simplex.gap(x, self.y, multipliers))
 
     def formulate(self, form: type[LinearProgram]) -> Formulation[FloatArray, float]:
         """Write the quadratic program in the residual u = x - y, whose optimum is the objective itself."""

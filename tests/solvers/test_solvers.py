@@ -55,7 +55,7 @@ def refused(row: Backend, problem: Problem[Any, Any]) -> bool:
     return overlapping and not row.kinds and "milp" not in row.forms
 
 
-def uncertified_gap(row: Backend, problem: Problem[Any, Any]) -> bool:
+def lacks_certificate(row: Backend, problem: Problem[Any, Any]) -> bool:
     """Return whether a backend's optimum is known to come without a certificate.
 
     SciPy's milp returns no duals, and where neighbours disagree the point alone does not tell its prices. HiGHS adds
@@ -81,8 +81,8 @@ CLAIMS = {
     if row.installed and problem.variables <= row.limit(problem.kind)
 }
 REFUSED = {key: pair for key, pair in CLAIMS.items() if refused(*pair)}
-UNPROVED = {key: pair for key, pair in CLAIMS.items() if key not in REFUSED and uncertified_gap(*pair)}
-CERTIFIED = {key: pair for key, pair in CLAIMS.items() if key not in REFUSED and key not in UNPROVED}
+UNCERTIFIED = {key: pair for key, pair in CLAIMS.items() if key not in REFUSED and lacks_certificate(*pair)}
+CERTIFIED = {key: pair for key, pair in CLAIMS.items() if key not in REFUSED and key not in UNCERTIFIED}
 
 
 def assert_as_good(solution: Solution[Any], problem: Problem[Any, Any]) -> None:
@@ -101,9 +101,9 @@ def test_reaches_the_certified_optimum(key: str) -> None:
     assert_as_good(solution, problem)
 
 
-@pytest.mark.parametrize("key", UNPROVED)
+@pytest.mark.parametrize("key", UNCERTIFIED)
 def test_an_optimum_that_comes_without_proof_is_not_called_one(key: str) -> None:
-    row, problem = UNPROVED[key]
+    row, problem = UNCERTIFIED[key]
     solution = solve(problem, row.make(), check=False)
     assert solution.status is Status.GAP_TOO_LARGE
     assert_as_good(solution, problem)
@@ -119,7 +119,7 @@ def test_what_a_backend_cannot_express_is_refused(key: str) -> None:
 @pytest.mark.parametrize("name", INSTANCES)
 def test_auto_is_certified_without_help_from_the_resolution(name: str) -> None:
     problem, best = INSTANCES[name], reference(INSTANCES[name])
-    if not uncertified_gap(backend(best.solver), problem):
+    if not lacks_certificate(backend(best.solver), problem):
         assert best.gap <= max(1e-9, best.tolerance) * max(1.0, abs(best.objective))
 
 
@@ -290,6 +290,19 @@ def test_choices_keep_the_worst_certificate() -> None:
     (certificate,) = choices.certificates
     assert (certificate.problem, certificate.solver, certificate.solves) == ("isotonic_l2", "scipy-pava", 2)
     assert 0 <= certificate.gap < 1e-9
+
+
+def test_a_time_limit_lowers_that_of_the_automatic_solver_and_of_no_other() -> None:
+    choices = SolverChoices()
+    usual = choices.solver(TableRounding)
+    for seconds in (4.0, 2.0, 1e9):
+        choices.limit(TableRounding, seconds)
+        limited = choices.solver(TableRounding)
+        assert limited.time_limit + limited.sweep_limit <= seconds
+    assert limited == usual
+    chosen = SolverChoices({"table_rounding": "highs"})
+    chosen.limit(TableRounding, 1.0)
+    assert chosen.solver(TableRounding) == make_solver("highs")
 
 
 def test_unknown_names_and_options_name_the_nearest() -> None:

@@ -261,6 +261,16 @@ def test_a_planted_fault_is_found(tmp_path: Path, file: str, change: Change, nam
     assert name in failing(folder)
 
 
+def test_a_fault_in_a_later_row_group_is_named_by_its_row_in_the_file(tmp_path: Path) -> None:
+    folder = release(tmp_path / "out")
+    rows = pq.read_table(folder / "estimates.parquet")
+    answers = rows.column("answer").to_pylist()
+    answers[-1] = "voting = elder"
+    at = rows.column_names.index("answer")
+    pq.write_table(rows.set_column(at, "answer", pa.array(answers)), folder / "estimates.parquet", row_group_size=2)
+    assert f"row {len(answers)}:" in failing(folder)["estimates"]
+
+
 @pytest.mark.parametrize("file", ["tables.parquet", "hierarchy.parquet", "invariants.parquet", "microdata.parquet"])
 def test_a_missing_or_damaged_file_is_a_failed_check(tmp_path: Path, file: str) -> None:
     folder = release(tmp_path / "out")

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_opt.choices import SolverChoices
+from coco_opt.choices import Certificate, SolverChoices
 from coco_opt.errors import ProblemError, SolverError
 from coco_opt.groups.buckets import Buckets, common_cells
 from coco_opt.groups.estimating.estimators import LOSSES, check_choice
@@ -29,7 +29,6 @@ from coco_opt.problems.cumulative_rounding import CumulativeRounding
 from coco_opt.problems.joint import JointL1, JointL2
 from coco_opt.problems.joint_sums import JointSumsL1, JointSumsL2
 from coco_opt.problems.tree import Tree
-from coco_opt.solution import Solution
 
 JointProblem = JointL1 | JointL2 | JointSumsL1 | JointSumsL2
 FloatArray = NDArray[np.float64]
@@ -85,16 +84,13 @@ def joint(measurement: Measurement, solvers: SolverChoices, *, loss: Loss = "l1"
 def _fit(problem: JointProblem, solvers: SolverChoices) -> tuple[FloatArray, float, float]:
     """Return the fitted tables, their certified gap, and that gap relative to the loss where no solver closed it."""
     try:
-        fitted = solvers.solve(problem)
-        gap = next(
-            (certificate.gap for certificate in solvers.certificates if certificate.problem == problem.kind), np.nan
-        )
-        return np.asarray(fitted, dtype=np.float64), gap, 0.0
+        solution = solvers.solution(problem)
+        return np.asarray(solution.value, dtype=np.float64), solution.gap, 0.0
     except SolverError as error:
-        solution = error.solution
-        if not (solvers.fallback and isinstance(solution, Solution) and np.isfinite(solution.gap)):
+        if not (solvers.fallback and error.solution is not None and np.isfinite(error.solution.gap)):
             raise
-    solvers.count(type(problem), 1, solution.gap, solution.relative_gap, solution.violation, solution.seconds)
+        solution = error.solution
+    solvers.merge([Certificate.of(solution)])
     return np.asarray(solution.value, dtype=np.float64), solution.gap, solution.relative_gap
 
 

@@ -12,7 +12,6 @@ from coco_opt.choices import SolverChoices
 from coco_opt.errors import SolverError
 from coco_opt.histograms import CountOfCounts
 from coco_opt.problem import Problem
-from coco_opt.solution import Solution
 
 ValueT = TypeVar("ValueT")
 
@@ -27,7 +26,7 @@ def nearest(problem: Problem[ValueT, Any], solvers: SolverChoices) -> tuple[Valu
         return solvers.solve(problem, fallback=False), 0.0
     except SolverError as error:
         solution = error.solution
-    if isinstance(solution, Solution) and solution.violation == 0.0 and np.isfinite(solution.gap):
+    if solution is not None and solution.usable:
         return solution.value, solution.relative_gap
     return solvers.solve(problem), 0.0
 

@@ -25,7 +25,7 @@ bound.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -138,11 +138,11 @@ class ExpectedDistance(DistanceData, Problem[NDArray[Any], FloatArray]):
         expected_distance_rows.row_gaps(self.costs, self.shape, integers, state, rows)
         return sum(rows.tolist()) // self.fineness / self.total
 
-    def certified_gap(self, x: NDArray[Any], candidates: Iterable[FloatArray | None] = ()) -> float:
-        """Return the least gap by the candidates and the cells' own prices; without any, by prices rebuilt from x."""
-        offered = [candidate for candidate in candidates if candidate is not None]
-        tried = [*offered, cell_prices(self) / self.grain] if offered else [self.multipliers(x)]
-        return min(self.gap(x, multipliers) for multipliers in tried)
+    def certified_gap(self, x: NDArray[Any], multipliers: FloatArray | None = None) -> float:
+        """Return the smaller gap of a solver's prices and the cells' own; without any, that of rebuilt prices."""
+        if multipliers is None:
+            return self.gap(x, self.multipliers(x))
+        return min(self.gap(x, multipliers), self.gap(x, cell_prices(self) / self.grain))
 
     def formulate(self, form: type[LinearProgram]) -> Formulation[NDArray[Any], FloatArray]:
         """Write every count as the sum of its segments between atoms, each at its slope."""

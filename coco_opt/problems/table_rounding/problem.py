@@ -28,7 +28,7 @@ R = Q X being the answers, a = Q x their aims, and A running through the integer
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Self
@@ -226,10 +226,9 @@ class TableRounding(RoundingData, Problem[NDArray[Any], RoundingDual]):
         moved = np.where(worth > 0.0, worth * (table - low), -worth * (low + self.room - table))
         return float(errors.sum() + moved.sum())
 
-    def certified_gap(self, x: NDArray[Any], candidates: Iterable[RoundingDual | None] = ()) -> float:
-        """Return the smallest gap over the candidates and, if none is good enough, the best prices."""
-        offered = (candidate for candidate in candidates if candidate is not None)
-        best = min((self.gap(x, self.admissible(candidate)) for candidate in offered), default=np.inf)
+    def certified_gap(self, x: NDArray[Any], multipliers: RoundingDual | None = None) -> float:
+        """Return the gap of a solver's prices or, where that is not small enough, of the best prices too."""
+        best = np.inf if multipliers is None else self.gap(x, self.admissible(multipliers))
         if best <= _ENOUGH * max(1.0, self.objective(x)):
             return best
         return min(best, self.gap(x, self.admissible(self.multipliers(x))))

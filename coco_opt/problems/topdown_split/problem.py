@@ -22,7 +22,7 @@ table better than x can reach.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -151,10 +151,9 @@ class TopdownSplit(SplitData, Problem[Floats, SplitDual]):
         """Return the certified gap of the module docstring."""
         return prices.gap(self, self.table(x), multipliers.parent[self.occupied_cells], multipliers.rows.T)
 
-    def certified_gap(self, x: Floats, candidates: Iterable[SplitDual | None] = ()) -> float:
-        """Return the smallest gap over the candidates and, where these are not enough, the prices rebuilt from x."""
-        offered = (candidate for candidate in candidates if candidate is not None)
-        best = min((self.gap(x, self.admissible(candidate)) for candidate in offered), default=np.inf)
+    def certified_gap(self, x: Floats, multipliers: SplitDual | None = None) -> float:
+        """Return the gap of a solver's prices or, where that is not small enough, of those rebuilt from x too."""
+        best = np.inf if multipliers is None else self.gap(x, self.admissible(multipliers))
         if best <= _ENOUGH * max(1.0, self.objective(x)):
             return best
         return min(best, self.gap(x, self.multipliers(x)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from time import time
 
@@ -28,12 +28,8 @@ class Cutting:
 
     oracle: CutOracle
     cuts: dict[int, list[Cut]] = field(default_factory=dict)
-    ends: float = float("inf")  # the time, in seconds since the epoch, after which no cut is looked for
-
-    @property
-    def is_late(self) -> bool:
-        """Return whether the time for cuts is over."""
-        return time() > self.ends
+    unchecked: set[int] = field(default_factory=set)  # regions for which the time for cuts was over
+    deadline: float = float("inf")  # seconds since the epoch, after which no cut is looked for
 
     @property
     def count(self) -> int:
@@ -45,10 +41,15 @@ class Cutting:
         """Return all cuts with their regions, in the regions' order."""
         return tuple((region, cut) for region in sorted(self.cuts) for cut in self.cuts[region])
 
-    def resume(self, cuts: Sequence[tuple[int, Cut]]) -> None:
-        """Go on from the cuts of an interrupted run."""
+    def fresh(self) -> Cutting:
+        """Return the same oracle and deadline without cuts, for one task."""
+        return Cutting(self.oracle, deadline=self.deadline)
+
+    def add(self, cuts: Iterable[tuple[int, Cut]], unchecked: Iterable[int] = ()) -> None:
+        """Add the cuts of a task or of an interrupted run, and the regions for which a task had no time."""
         for region, cut in cuts:
             self.cuts.setdefault(region, []).append(cut)
+        self.unchecked.update(unchecked)
 
     def added(self, constraints: Constraints | None, regions: range) -> Constraints | None:
         """Return what binds consecutive regions with their cuts, one row for each set of weights."""
@@ -79,7 +80,10 @@ class Cutting:
         """Add a cut for every region whose table [regions, cells] violates one; return whether there was any."""
         system, any_new = self.oracle.system, False
         level = int(system.hierarchy.level[regions.start])
-        if level == system.hierarchy.levels - 1 or self.is_late:
+        if level == system.hierarchy.levels - 1:
+            return False
+        if time() > self.deadline:
+            self.unchecked.update(regions)
             return False
         first = system.hierarchy.level_range(level).start
         for region, classes in zip(regions, system.classes.operator.apply(tables), strict=True):

@@ -26,7 +26,6 @@ from coco_opt.choices import SolverChoices
 from coco_opt.errors import ProblemError, SolverError
 from coco_opt.operators import Grouping
 from coco_opt.problems.topdown_split import LinearRows, SplitTerm, TopdownSplit
-from coco_opt.solution import Solution
 from coco_opt.topdown.bounds import UNBOUNDED, refinement
 from coco_opt.topdown.estimating.region_variables import RegionVariables, binding_rows
 from coco_opt.topdown.estimating.uncertified_gap import Tally
@@ -216,7 +215,7 @@ def _solve(problem: TopdownSplit, solvers: SolverChoices, uncertified_gap: Tally
         return np.asarray(solvers.solve_suited(problem, SUITED), dtype=np.float64).reshape(-1)
     except SolverError as error:
         solution = error.solution
-    if isinstance(solution, Solution) and solution.value is not None and np.isfinite(solution.value).all():
+    if solution is not None and np.isfinite(solution.value).all():
         uncertified_gap.note(solution.relative_gap)
         return np.asarray(np.maximum(solution.value, 0.0), dtype=np.float64).reshape(-1)
     uncertified_gap.note(np.inf)

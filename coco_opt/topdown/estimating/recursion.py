@@ -84,6 +84,7 @@ class Splits:
     certificates: tuple[Certificate, ...]
     uncertified_gap: UncertifiedGap
     cuts: tuple[tuple[int, Cut], ...]
+    unchecked: frozenset[int]
     through: bool
 
     @classmethod
@@ -98,14 +99,16 @@ class Splits:
     ) -> Splits:
         """Return the result of a task with a step of its own."""
         cuts = () if own.cutting is None else own.cutting.sorted
-        return cls(parents, tables, tuple(failures), own.solvers.certificates, own.uncertified_gap.value, cuts, through)
+        unchecked = frozenset[int]() if own.cutting is None else frozenset(own.cutting.unchecked)
+        counted = own.solvers.certificates, own.uncertified_gap.value, cuts, unchecked
+        return cls(parents, tables, tuple(failures), *counted, through)
 
     def note(self, step: SplitStep) -> None:
         """Count into the run's step what the task's own step has counted."""
         step.solvers.merge(self.certificates)
         step.uncertified_gap.merge(self.uncertified_gap)
         if step.cutting is not None:
-            step.cutting.resume(self.cuts)
+            step.cutting.add(self.cuts, self.unchecked)
 
     def below(self, hierarchy: Hierarchy) -> Iterator[Tops]:
         """Yield the children that have tables, consecutive ones together; none where they are leaves."""
@@ -199,7 +202,7 @@ def top_down(
     if resume_from is not None:
         step.uncertified_gap.resume(done.uncertified_gap)
         if step.cutting is not None:
-            step.cutting.resume(done.cuts)
+            step.cutting.add(done.cuts)
     counter = Count(step.measured.hierarchy.regions, progress)
     counter.add(sum(tables.regions for tables in done.tables))
     run_by = Threads() if executor is None else executor

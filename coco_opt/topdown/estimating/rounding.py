@@ -18,7 +18,6 @@ from coco_opt.errors import ProblemError, SolverError
 from coco_opt.operators import Operator, stack
 from coco_opt.problems.sparse_rows import stacked
 from coco_opt.problems.table_rounding import IntegerRows, TableRounding
-from coco_opt.solution import Solution
 from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.estimating.tie_breaking import Ties
 from coco_opt.topdown.estimating.uncertified_gap import Tally
@@ -78,7 +77,7 @@ def round_tables(
             return np.asarray(solvers.solve(problem, fallback=last), dtype=np.int64)
         except (ProblemError, SolverError) as error:
             solution = error.solution if isinstance(error, SolverError) else None
-            if isinstance(solution, Solution) and solution.violation == 0.0 and np.isfinite(solution.gap):
+            if solution is not None and solution.usable:
                 uncertified_gap.note(solution.relative_gap)
                 return np.asarray(solution.value, dtype=np.int64)
             if last:

@@ -16,7 +16,6 @@ from coco_opt.operators import Operator, stack, total
 from coco_opt.problem import MAX_INTEGER
 from coco_opt.problems.table_rounding import TableRounding
 from coco_opt.problems.topdown_split import LinearRows, SplitTerm, TopdownSplit
-from coco_opt.solution import Solution
 from coco_opt.topdown.estimating.cutting import ROUNDS, Cutting
 from coco_opt.topdown.estimating.implied import implied_choice
 from coco_opt.topdown.estimating.linear import LinearStage, linear_stage, rows_of
@@ -78,13 +77,13 @@ class SplitStep:
     cutting: Cutting | None = None
     reason: str = ""
     slow: str = ""
-    ends: float = float("inf")  # seconds since the epoch, after which programs of the failsafe must be quick
+    deadline: float = float("inf")  # seconds since the epoch, after which programs of the failsafe must be quick
     targets: Targets | None = None
 
     @property
     def seconds_left(self) -> float:
         """Return the seconds that a mixed-integer program may take."""
-        return max(_LEAST_SECONDS, self.ends - time())
+        return max(_LEAST_SECONDS, self.deadline - time())
 
     @property
     def implied(self) -> ImpliedRecord:
@@ -94,14 +93,15 @@ class SplitStep:
             return replace(record, method="minimal_schema", classes=self.core.system.classes.count)
         if self.cutting is None:
             return record
-        oracle, late = self.cutting.oracle, f"no cuts were looked for after {self.method.time:g} s"
-        slow = "; ".join(filter(None, (self.slow, late if self.cutting.is_late else "")))
+        oracle, unchecked = self.cutting.oracle, len(self.cutting.unchecked)
+        late = f"after {self.method.time:g} s no cuts were looked for, in {unchecked} regions" if unchecked else ""
+        slow = "; ".join(filter(None, (self.slow, late)))
         classes, count = oracle.system.classes.count, self.cutting.count
         return replace(record, method="cuts", classes=classes, cuts=count, oracle=oracle.kind, slow=slow)
 
     def fresh(self) -> SplitStep:
         """Return the same step with nothing counted yet: that of one task, whose counts are added to the run's."""
-        cutting = None if self.cutting is None else replace(self.cutting, cuts={})
+        cutting = None if self.cutting is None else self.cutting.fresh()
         return replace(self, solvers=self.solvers.fresh(), uncertified_gap=Tally(), cutting=cutting)
 
     def children(self, region: int | None) -> range:
@@ -186,7 +186,7 @@ class SplitStep:
             return np.asarray(self.solvers.solve_suited(problem, suited), dtype=np.float64)
         except SolverError as error:
             solution = error.solution
-            if not self.solvers.fallback or not isinstance(solution, Solution) or not np.isfinite(solution.value).all():
+            if not self.solvers.fallback or solution is None or not np.isfinite(solution.value).all():
                 raise
         self.uncertified_gap.note(solution.relative_gap)
         most = MAX_INTEGER if problem.parent is None else problem.parent
@@ -298,7 +298,7 @@ def split_step(
                 continue
         elif implied == "cuts":
             assert system is not None
-            cutting = Cutting(CutOracle(system), ends=start + method.time)
+            cutting = Cutting(CutOracle(system), deadline=start + method.time)
         break
     rounded = _rounding_queries(measured, method, core)
     levels = measured.hierarchy.levels - 1

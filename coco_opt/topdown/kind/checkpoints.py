@@ -72,7 +72,7 @@ class LevelFiles:
                 header, checkpoint = _read(path)
             except (CocoOptError, OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile):
                 continue  # half written or damaged: the levels are computed again
-            self._solvers.resume(_certificate(row) for row in header["certificates"])
+            self._solvers.merge(_certificate(row) for row in header["certificates"])
             return checkpoint
         return None
 

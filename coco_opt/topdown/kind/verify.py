@@ -89,9 +89,9 @@ def checks_of(folder: Folder, block: int = _BLOCK) -> Iterator[Check]:
     yield rows
     if not rows.passed:
         return
-    constraints = _missing_promise(folder.manifest)
-    if constraints:
-        yield Check("facts", passed=False, detail=constraints)
+    failure = _missing_promise(folder.manifest)
+    if failure:
+        yield Check("facts", passed=False, detail=failure)
     yield from (_PROMISES[name](content) for name in _PROMISES if name in folder.manifest["promises"])
     if AGREES in folder.manifest["promises"]:
         yield from agreement_checks(folder, schema, _allowed_rows(content))
@@ -100,7 +100,7 @@ def checks_of(folder: Folder, block: int = _BLOCK) -> Iterator[Check]:
 
 
 def _missing_promise(manifest: Mapping[str, Any]) -> str:
-    """Return the constraint that the manifest states without promising that it holds; "" for none."""
+    """Return a message about a constraint that the manifest states without promising that it holds; "" for none."""
     constraints = manifest.get("facts")
     if not isinstance(constraints, list) or not all(
         isinstance(entry, dict) and ("query" in entry or "terms" in entry) for entry in constraints
@@ -358,7 +358,7 @@ def _stated_answers(
         query = parse_query(text, content.schema)
         answers = places(answer_texts, as_arrow(query.labels()))[answer_codes[rows]]
         if (answers < 0).any():
-            return region, [], f"{file}, row {int(rows[first_of(answers < 0)]) + 1}: {text!r} has no such answer"
+            return region, [], f"{file}, row {int(rows[first_of(answers < 0)]) + first}: {text!r} has no such answer"
         queries.append((query, rows, answers))
     return region, queries, ""
 

@@ -55,7 +55,7 @@ from coco_opt.groups.estimating.posterior.recording import (
     summaries,
     together,
 )
-from coco_opt.groups.estimating.posterior.shape import root_shape
+from coco_opt.groups.estimating.posterior.shape import root_shape, size_probabilities
 from coco_opt.groups.estimating.posterior.spikes import isolated_sizes
 
 Progress = Callable[[int, int], None]
@@ -234,9 +234,7 @@ class Sampler:
             alone = isolated_sizes(survey, 2.0 * prior.root_reach)
             shape = root_shape(survey, counts.sum(axis=0), alone, prior.root_reach)
             self.learner = SizeLearner(survey, shape, alone, prior)
-            # Private numbers of groups may all be released as 0: then no size is likelier than another.
-            probabilities = shape / shape.sum() if shape.sum() > 0.0 else np.full(shape.shape, 1.0 / shape.size)
-            first = first_histograms(survey, probabilities, fits, np.arange(leaves.size))
+            first = first_histograms(survey, size_probabilities(shape), fits, np.arange(leaves.size))
             counts = first.astype(np.float64)
         self.counts = counts
         histograms = first if start is None else start

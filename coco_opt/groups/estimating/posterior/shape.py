@@ -42,6 +42,15 @@ def root_shape(survey: Survey, fitted: FloatArray, alone: BoolArray, reach: floa
     return hats.values(factors)
 
 
+def size_probabilities(shape: FloatArray) -> FloatArray:
+    """Return the probabilities of sizes from ``root_shape``; equal ones where it has no groups.
+
+    Private numbers of groups may all be released as 0.
+    """
+    groups = shape.sum()
+    return np.asarray(shape / groups) if groups > 0.0 else np.full(shape.shape, 1.0 / shape.size)
+
+
 def plain_knots(counts: FloatArray, variance: FloatArray, reach: float) -> list[int]:
     """Return knots from 0 to the largest size, as close as the groups between two exceed noise and chance variation.
 

@@ -31,7 +31,7 @@ from coco_opt.groups.estimating.posterior.sampler import (
     first_histograms,
     start_histograms,
 )
-from coco_opt.groups.estimating.posterior.shape import root_shape
+from coco_opt.groups.estimating.posterior.shape import root_shape, size_probabilities
 from coco_opt.groups.estimating.posterior.spikes import isolated_sizes
 from coco_opt.histograms import CountOfCounts
 from coco_opt.problems import ExpectedDistance, Marginals
@@ -171,7 +171,7 @@ class SparseSampler(Sampler):
                 histograms[places] = [self._near[place].to_dense(survey.max_size) for place in places.tolist()]
             else:
                 fits = start_histograms(survey, places)
-                histograms[places] = first_histograms(survey, shape / shape.sum(), fits, places)
+                histograms[places] = first_histograms(survey, size_probabilities(shape), fits, places)
             np.add.at(self.counts, learner.row[places], histograms[places])
         return histograms
 
