@@ -20,6 +20,7 @@ from coco_opt.topdown.estimating.best_linear import best_linear, is_full, trees_
 from coco_opt.topdown.estimating.estimate import linear_estimates
 from coco_opt.topdown.estimating.information import full_information
 from coco_opt.topdown.estimating.linear import LinearStage, linear_stage
+from coco_opt.topdown.estimating.low_rank import low_rank_information
 from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.measuring.measure import measure_tables
 from coco_opt.topdown.noisy_measurements import TableMeasurements
@@ -134,6 +135,24 @@ def test_trees_are_dense_algebra_where_regions_differ_by_a_factor(seed: int) -> 
     assert isinstance(stage, LinearStage)
     check_against_dense(measurement, stage)
     check_against_dense(measurement, full_information(tables))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_few_directions_are_dense_algebra_where_levels_ask_in_other_proportions(seed: int) -> None:
+    rng = np.random.default_rng([seed, 2])
+    hierarchy = random_hierarchy(rng, 4)
+    variances = []
+    for level in range(4):
+        count = len(hierarchy.level_range(level))
+        share, factors = Fraction(int(rng.integers(1, 30)), 7), rng.integers(1, 9, count).tolist()
+        stated = {"total": tuple(share * f for f in factors), "detail": tuple(Fraction(f * 3) for f in factors)}
+        stated["sex"] = tuple(f * Fraction(2, 3) for f in stated["detail"])
+        variances.append(RegionVariances(level, np.arange(count), stated))
+    measurement = with_variances(measured(seed, hierarchy), tuple(variances))
+    estimates = low_rank_information(TableMeasurements.of(measurement), 3)
+    assert estimates is not None
+    assert estimates.directions.count <= 1
+    check_against_dense(measurement, estimates)
 
 
 @pytest.mark.parametrize("seed", range(2))

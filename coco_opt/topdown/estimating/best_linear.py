@@ -13,7 +13,7 @@ from coco_opt.errors import ProblemError
 from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Operator
 from coco_opt.topdown.estimating.constrained_trees import constrained_trees
-from coco_opt.topdown.estimating.information import FullInformation, full_information, joint_cells
+from coco_opt.topdown.estimating.information import FullInformation, full_information, joint_cells, kinds_of
 from coco_opt.topdown.estimating.linear import LinearStage
 from coco_opt.topdown.estimating.low_rank import LowRankInformation, low_rank_information
 
@@ -93,24 +93,16 @@ def is_full(estimates: LinearEstimates) -> bool:
 
 
 def trees_are_best(measured: TableMeasurements) -> bool:
-    """Return whether nothing is exact and all measured levels have the same queries in the same proportions."""
+    """Return whether nothing is exact and all measured regions have the same queries in the same proportions."""
     hierarchy, levels = measured.hierarchy, range(measured.hierarchy.levels)
     for level in levels:
         constraints = measured.constraints_of(hierarchy.level_range(level))
         if constraints is not None and (constraints.lower == constraints.upper).any():
             return False
-    precisions = np.concatenate([_precisions(measured, level) for level in levels])
+    precisions, _ = kinds_of(measured)
     shares = precisions[precisions.any(axis=1)]
     shares /= shares.sum(axis=1, keepdims=True)
     return bool((np.abs(shares - shares[0]) <= _ALIKE).all())
-
-
-def _precisions(measured: TableMeasurements, level: int) -> Floats:
-    """Return the different precisions [., queries] of regions of a level."""
-    queries = range(len(measured.queries))
-    if not any((level, at) in measured.by_region for at in queries):
-        return np.array([[1.0 / measured.variance(level, at) for at in queries]])
-    return np.unique(np.stack([1.0 / measured.region_variances(level, at) for at in queries], axis=1), axis=0)
 
 
 __all__ = ["LinearEstimates", "LinearStage", "best_linear", "is_full", "trees_are_best"]

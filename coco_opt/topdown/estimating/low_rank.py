@@ -100,12 +100,10 @@ class LowRankInformation:
 def low_rank_information(measured: TableMeasurements, most: int) -> LowRankInformation | None:
     """Return the best linear unbiased estimates by at most ``most`` directions, None where there are more of them.
 
-    None too where the noise of a level's regions differs: there the base's trees have no one variance in a region.
-
     Raises ProblemError for a variance that is not positive, and MemoryError where the tree has too many different
     subtrees.
     """
-    few = None if measured.by_region else directions(measured, most)
+    few = directions(measured, most)
     if few is None:
         return None
     return LowRankInformation(linear_stage(measured), few, full_information(measured, few))

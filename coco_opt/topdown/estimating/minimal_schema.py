@@ -242,7 +242,7 @@ def _class_queries(measured: TableMeasurements, regions: RegionVariables) -> Ite
                 variances = np.repeat(measured.region_variances(level, place), len(of_answers))
                 for variance in np.unique(variances[np.isfinite(variances)]).tolist():
                     rows = np.flatnonzero(variances == variance)
-                    yield csr_array(matrix[rows]), summed.reshape(-1)[rows], 1.0 / (size * variance)
+                    yield matrix[rows], summed.reshape(-1)[rows], 1.0 / (size * variance)
 
 
 def _common_sums(operator: Grouping, system: ConstraintSystem) -> Iterator[tuple[int, Floats, Floats]]:

@@ -43,6 +43,9 @@ _SIGNS |= {">=": (True, False), "ge": (True, False)}
 """Whether a constraint's values are lower bounds, and upper ones."""
 
 
+_ALIKE = Fraction(1, 2**23)  # relative to a variance
+
+
 @dataclass(eq=False)
 class QueryAnswers:
     """The noisy answers to one query at one level, and the variance of each region's.
@@ -53,7 +56,15 @@ class QueryAnswers:
     query: Query
     values: Int64
     variance_of: Int64
-    variances: dict[Fraction, int] = field(default_factory=dict)
+    variances: list[Fraction] = field(default_factory=list)
+
+    def place_of(self, variance: Fraction) -> int:
+        """Return the place of a variance: numbers that agree in floating point of 32 bits are the same."""
+        for place, earlier in enumerate(self.variances):
+            if abs(variance - earlier) <= earlier * _ALIKE:
+                return place
+        self.variances.append(variance)
+        return len(self.variances) - 1
 
 
 @dataclass(eq=False)
@@ -187,7 +198,7 @@ class GatheredRows:
         if twice.any():
             message = f"{rows.name!r} of {self._path(rows, twice)!r} occurs a second time"
             raise InputError("duplicate-answer", message, rows.place(GEOCODE, twice))
-        places = [entry.variances.setdefault(variance, len(entry.variances)) for variance in variances]
+        places = [entry.place_of(variance) for variance in variances]
         entry.variance_of[rows.regions] = np.array(places, np.int64)[codes]
         entry.values[rows.regions] = values
 
@@ -300,5 +311,4 @@ def _classes(places: Sequence[Int64]) -> tuple[Int64, Int64]:
 
 def _stated(entry: QueryAnswers, regions: Int64) -> tuple[Fraction | None, ...]:
     """Return the variances of some regions' answers to a query, None where there are none."""
-    variances = list(entry.variances)
-    return tuple(None if place < 0 else variances[place] for place in entry.variance_of[regions].tolist())
+    return tuple(None if place < 0 else entry.variances[place] for place in entry.variance_of[regions].tolist())

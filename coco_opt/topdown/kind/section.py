@@ -9,7 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
-from pydantic import BeforeValidator, Field, PlainValidator, model_validator
+from pydantic import BeforeValidator, Field, PlainValidator, ValidationInfo, model_validator
 
 from coco_opt.config.sections import AUTO, DataSection, FilePath, Section, TableInput
 from coco_opt.config.values import KeyedError, choice, level_names, split_shares
@@ -17,6 +17,7 @@ from coco_opt.files.columns import GROUPS, HIERARCHY, Columns
 from coco_opt.topdown.bins import Bins, labels_of
 from coco_opt.topdown.constraint import StatedSource
 from coco_opt.topdown.estimating.method import Estimation, Implied, IntegerRule
+from coco_opt.topdown.kind.schemas import named_schema
 from coco_opt.topdown.measuring.bounds_file import BOUNDS
 from coco_opt.topdown.measuring.facilities_file import FACILITIES
 from coco_opt.topdown.measuring.records import PERSON, RECORDS
@@ -248,7 +249,10 @@ class TopdownSection(Section):
     chooses_split: ClassVar[bool] = True
 
     attributes: Annotated[dict[str, tuple[str, ...]], PlainValidator(_attributes)]
-    """Measured: the values of each attribute: a list, numbers "0..115", or ranges ["0..17", "18..64", "65.."]."""
+    """Measured: the values of each attribute: a list, numbers "0..115", or ranges ["0..17", "18..64", "65.."].
+
+    A text names a schema: a published one, such as "census2020-pl94-persons", or a TOML file with attributes, groupings
+    and structural zeros."""
     groupings: dict[str, GroupingConfig] = Field(default_factory=dict)
     """Coarser versions of attributes, by name, for use in queries."""
     structural_zeros: Texts | None = None
@@ -287,6 +291,16 @@ class TopdownSection(Section):
     """Whether to write one row a person too."""
     rows_a_person: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     """Measured: a public maximum of rows a person, identified by the column person_id; unset: one row is one person."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_schema(cls, keys: Any, info: ValidationInfo) -> Any:
+        """Put the attributes, groupings and structural zeros of a named schema in the place of its name."""
+        if not isinstance(keys, dict) or not isinstance(keys.get("attributes"), str):
+            return keys
+        schema = named_schema(keys["attributes"], info.context["folder"] if info.context else Path())
+        groupings = {**schema.get("groupings", {}), **keys.get("groupings", {})}
+        return {**schema, **keys, "attributes": schema["attributes"], **({"groupings": groupings} if groupings else {})}
 
     @property
     def values(self) -> dict[str, tuple[str, ...]]:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
-from coco_opt.topdown.estimating.information.full import FullInformation, full_information, joint_cells
+from coco_opt.topdown.estimating.information.full import (
+    FullInformation,
+    full_information,
+    joint_cells,
+    kinds_of,
+)
 
-__all__ = ["FullInformation", "full_information", "joint_cells"]
+__all__ = ["FullInformation", "full_information", "joint_cells", "kinds_of"]

@@ -1,9 +1,9 @@
 """The few functionals of a table whose estimates need matrices, whatever the number of cells: an orthonormal basis.
 
-Let the ``base`` be queries that have the same shares of the precision at every level, 1/s2_lq = a_l w_q, and
-N = sum_q w_q Q_q' Q_q. In the metric of N their noise is the same in every direction, at every level. So a functional
+Let the ``base`` be queries that have the same shares of the precision in every region, 1/s2_vq = a_v w_q, and
+N = sum_q w_q Q_q' Q_q. In the metric of N their noise is the same in every direction, in every region. So a functional
 of a table that is orthogonal, f' N^+ g = 0, to every other query's row and to every exact row has a tree of its own
-with the variances 1/a_l, and nothing else says anything about it. What is left are the functionals that those rows
+with the variances 1/a_v, and nothing else says anything about it. What is left are the functionals that those rows
 span, K of them, whatever the number of cells: some within the base's rows, the others outside of them.
 """
 
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from coco_opt.operators import Operator, blocks_of_rows
 from coco_opt.topdown.estimating.information.exact_rows import ExactRows
-from coco_opt.topdown.estimating.information.full import precision
+from coco_opt.topdown.estimating.information.full import kinds_of, precision
 from coco_opt.topdown.estimating.normal_equations import NormalEquations
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ _MOST_ROWS = 4  # times as many rows as directions are looked at
 
 @dataclass(frozen=True, eq=False)
 class Base:
-    """Queries of precision a_l w_q at every level l: their places in the plan, operators, and weights w, largest 1."""
+    """Queries of precision a_v w_q in every region v: their places in the plan, operators, and weights w, largest 1."""
 
     queries: tuple[int, ...]
     operators: tuple[Operator, ...]
@@ -45,8 +45,7 @@ class Base:
     @classmethod
     def of(cls, measured: TableMeasurements) -> Base:
         """Return the queries of equal shares that have the most answers."""
-        levels, queries = range(measured.hierarchy.levels), range(len(measured.queries))
-        precisions = np.array([[precision(measured, level, query) for query in queries] for level in levels])
+        precisions, _ = kinds_of(measured)
         totals = precisions.sum(axis=0)
         shares = precisions / np.where(totals > 0, totals, 1.0)
         best: tuple[int, tuple[int, ...]] = (0, ())

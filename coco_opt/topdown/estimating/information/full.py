@@ -401,7 +401,7 @@ def full_information(measured: TableMeasurements, coordinates: Coordinates | Non
     exact_rows = tuple(ExactRows.of(measured, level) for level in levels)
     atoms = _atoms(measured, exact_rows) if coordinates is None else coordinates
     matrices = tuple(atoms.matrix(query.operator) for query in measured.queries)
-    weights, kind_of = _kinds(measured)
+    weights, kind_of = kinds_of(measured)
     shapes = Shapes(
         [sum_of_squares(matrices, each, atoms.count) for each in weights],
         [
@@ -421,7 +421,7 @@ def full_information(measured: TableMeasurements, coordinates: Coordinates | Non
     return FullInformation(measured, atoms, shapes, shape_of, matrices, weights, kind_of, exact_rows)
 
 
-def _kinds(measured: TableMeasurements) -> tuple[Floats, Ints]:
+def kinds_of(measured: TableMeasurements) -> tuple[Floats, Ints]:
     """Return the precisions [kinds, queries] of the different regions of every level, and each region's kind."""
     weights: list[Floats] = []
     kind_of = np.zeros(measured.hierarchy.regions, np.int64)

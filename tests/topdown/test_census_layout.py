@@ -1,0 +1,105 @@
+"""A made state in the layout of the 2020 Census Noisy Measurement Files: imported, estimated and verified."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import coco_opt as co
+from coco_opt.releases import verify_release
+from coco_opt.topdown.estimating.best_linear import best_linear
+from coco_opt.topdown.estimating.information import FullInformation
+from coco_opt.topdown.noisy_measurements import TableMeasurements
+from coco_opt.topdown.queries import parse_query
+from tests.cli.helpers import Runner
+from tests.topdown.census_layout import LEVELS, PERSONS, RHO, UNITS, noisy_rows, rho_of, tables, write
+from tests.topdown.estimation import dense_system, sums_of_leaves
+
+CONFIG = '[topdown]\nattributes = "census2020-pl94-{}"\n'
+
+
+def config(folder: Path, product: str, more: str = "") -> Path:
+    path = folder / f"{product}.toml"
+    path.write_text(CONFIG.format(product) + more)
+    return path
+
+
+def test_persons_of_a_state_are_imported_estimated_and_verified(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    exact = write(tmp_path, PERSONS, np.random.default_rng(1))
+    toml = config(tmp_path, "persons", 'workload = ["total", "hhgq", "race_groups", "votingage * hispanic"]\n')
+    coco, out = Runner(capsys), tmp_path / "theirs"
+    ran = coco("import", toml, tmp_path / PERSONS.product, "--out", out)
+    assert (ran.code, ran.errors) == (0, [])
+    measurement, _ = co.read_measurement(out)
+    measured = TableMeasurements.of(measurement)
+    assert measurement.measurement_plan.levels == tuple(LEVELS.values())
+    assert sorted(measured.hierarchy.names) == sorted(exact)
+    # Tracts, block groups and blocks have other noise where a unit is bypassed, or none at all.
+    assert {level for level, _ in measured.by_region} == {3, 4, 5}
+    number, share = [query.text for query in measured.queries].index("total"), 1 / 45
+    for region, code in enumerate(measured.hierarchy.names):
+        level = int(measured.hierarchy.level[region])
+        variance = measured.region_variances(level, number)[region - int(measured.hierarchy.level_start[level])]
+        assert variance == pytest.approx(1 / (rho_of(code) * share) if rho_of(code) else np.inf, rel=1e-4)
+    bounds = {(bound.level, bound.query.text): bound for bound in measured.invariants.bounds}
+    assert sorted(bounds) == sorted([(0, "total"), *((level, "hhgq") for level in range(6))])
+    assert bounds[0, "total"].lower.tolist() == bounds[0, "total"].upper.tolist() == [[exact["0"].sum()]]
+
+    ran = coco("estimate", out, toml, "--out", tmp_path / "release")
+    assert (ran.code, ran.errors) == (0, [])
+    assert [check.detail for check in verify_release(tmp_path / "release") if not check.passed] == []
+    manifest = json.loads((tmp_path / "release" / "manifest.json").read_text())
+    assert manifest["status"] == "as its publisher states"
+    release = co.read_release(tmp_path / "release")
+    for code in ("0", "050", "150"):
+        path = measured.hierarchy.paths[measured.hierarchy.names.index(code)]
+        totals = release.table(path).sum()
+        assert abs(int(totals) - int(exact[code].sum())) < 40
+
+
+def test_units_of_a_state_are_those_of_dense_algebra(tmp_path: Path) -> None:
+    """Exact numbers of units in every region, differing variances, bypassed units: estimates and covariances."""
+    write(tmp_path, UNITS, np.random.default_rng(2))
+    measurement = co.read_noisy_measurements(tmp_path / UNITS.product, config(tmp_path, "units"))
+    measured = TableMeasurements.of(measurement)
+    estimates = best_linear(measured)
+    assert isinstance(estimates, FullInformation)
+    tree, query = measured.hierarchy, parse_query("h1", measured.schema)
+    rows, values, variances = dense_system(measured)
+    some = np.isfinite(variances)
+    rows, values, variances = rows[some], values[some], variances[some]
+    exact = np.array([np.kron(sums_of_leaves(tree, leaf), np.ones(2)) for leaf in tree.leaves])
+    totals = np.array(next(bound for bound in measured.invariants.bounds if bound.level == 5).lower[:, 0], float)
+    # Least squares under exact rows: x = x0 + F z with the rows' null space F.
+    start, free = np.linalg.pinv(exact) @ totals, np.linalg.svd(exact)[2][len(exact) :].T
+    inverse = np.linalg.inv((rows @ free).T @ ((rows @ free) / variances[:, None]))
+    estimate = start + free @ inverse @ (rows @ free).T @ ((values - rows @ start) / variances)
+    covariance = free @ inverse @ free.T
+    matrices = [np.kron(sums_of_leaves(tree, region)[None, :], np.eye(2)) for region in range(tree.regions)]
+    for region, left in enumerate(matrices):
+        level = int(tree.level[region])
+        at = region - int(tree.level_start[level])
+        np.testing.assert_allclose(estimates.answers(query.operator, level)[at], left @ estimate, rtol=0, atol=1e-9)
+        for other, right in enumerate(matrices):
+            pair = estimates.covariance((region, query.operator), (other, query.operator))
+            np.testing.assert_allclose(pair, left @ covariance @ right.T, rtol=0, atol=1e-9)
+    release = co.estimate(measurement)
+    assert [check.detail for check in verify_release(release.save(tmp_path / "out")) if not check.passed] == []
+
+
+def test_the_made_files_are_as_the_documentation_says() -> None:
+    exact = tables(PERSONS, np.random.default_rng(3))
+    rows = list(noisy_rows(PERSONS, exact, np.random.default_rng(4)))
+    sizes = {"total_dpq": 1, "hhinstlevels_dpq": 3, "hispanic * cenrace_dpq": 126, "detailed_dpq": 2016}
+    assert all(len(row["value"]) == np.prod(row["query_shape"]) for row in rows)
+    assert all(len(row["value"]) == sizes.get(row["query_name"], len(row["value"])) for row in rows)
+    # A path from the root to a block costs the same everywhere.
+    for code in exact:
+        if len(code) == 27:
+            units = ["0", *(code[:width] for width in LEVELS if width > 1)]
+            assert sum(rho_of(unit) for unit in units) == pytest.approx(sum(RHO.values()))
