@@ -14,7 +14,7 @@ import coco_opt.errors
 from coco_opt.errors import CocoOptError
 
 _PACKAGES = ("coco_opt", "coco_solvers")
-_CODED = {"InputError": 0, "HierarchyError": 0, "FolderExistsError": 0, "Failure": 1}
+_CODED = {"InputError": 0, "HierarchyError": 0, "FolderExistsError": 0, "RowError": 0, "Failure": 1}
 """The position of the code among the arguments; the message follows it."""
 _CODE = re.compile(r"[a-z]+(-[a-z0-9]+)*")
 _ELLIPSIS = "..."

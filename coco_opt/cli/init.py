@@ -245,14 +245,20 @@ def _notes(chosen: Candidate, ranges: Mapping[str, list[str]], values: Mapping[s
         stated = {header.here(name): listed for name, listed in stated.items()}
         attributes = draft.ranged
     for name in (*stated, *read):
-        _check_column(name, header, attributes, chosen)
+        _check_column(name, _holder(chosen, name), attributes, chosen)
     if draft.ranged and attributes:
         return ColumnNotes(stated)
     if header is None or attributes is None:
         return ColumnNotes()
     names = [name for name in attributes if name not in stated] if _ALL in read else read
-    found, many = _read_values(header.path, names, strict=_ALL not in read)
+    found, many = _read_values(chosen, names, strict=_ALL not in read)
     return ColumnNotes({**found, **stated}, {**unfit, **many})
+
+
+def _holder(chosen: Candidate, column: str) -> Header | None:
+    """Return the first private table that has a column, the one of persons for all columns; None without any."""
+    headers = [chosen.files[key] for key in chosen.private]
+    return next((header for header in headers if column == _ALL or column in header.columns), None)
 
 
 def _check_column(name: str, header: Header | None, attributes: Sequence[str] | None, chosen: Candidate) -> None:
@@ -268,18 +274,21 @@ def _check_column(name: str, header: Header | None, attributes: Sequence[str] | 
 
 
 def _read_values(
-    path: Path, names: Iterable[str], *, strict: bool
+    chosen: Candidate, names: Iterable[str], *, strict: bool
 ) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
     """Return the values of columns with few, and why others have none; with ``strict`` these are an error."""
     from coco_opt.files.inputs import Input
     from coco_opt.files.proposals import looks_like_free_text, values_of
 
-    found, many = {}, {}
-    for name in names:
+    found, many, where = {}, {}, dict[str, list[str]]()
+    for name, header in ((name, _holder(chosen, name)) for name in names):
+        assert header is not None  # checked before
+        path = header.path
         values = values_of(Input(path), name, _MOST_VALUES)
         free = not strict and values is not None and looks_like_free_text(values)
         if values and not free:
             found[name] = values
+            where.setdefault(path.name, []).append(repr(name))
             continue
         many[name] = "a column without values" if values is not None else f"a column of more than {_MOST_VALUES} values"
         many[name] = "by its values a free text" if free else many[name]
@@ -287,8 +296,9 @@ def _read_values(
             message = f"is {many[name]}: a closed list has few. For integers give --ranges"
             raise InputError("not-a-list", message, Place(path.name, None, name))
     if found:
+        columns = ", ".join(f"{', '.join(names)} of {file}" for file, names in where.items())
         write(
-            f"Read the values of {', '.join(map(repr, found))} of {path.name}. They stand in the config and become "
+            f"Read the values of {columns}. They stand in the config and become "
             "public with a release: keep them only where the list is public anyway, and add values that could occur"
         )
     return found, many

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 
 from coco_opt.errors import InputError
+from coco_opt.files.source import SHOWN_ROWS, Loaded, Rows
 
 
 class Faults:
@@ -36,3 +39,35 @@ class Faults:
         if self._errors:
             first, *more = self._errors
             raise type(first)(first.code, first.message, first.place, tuple(more))
+
+
+class RowError(Exception):
+    """What is wrong with the row that is being read: a code, a message and the column, None for the whole row."""
+
+    def __init__(self, code: str, message: str, column: int | None = None) -> None:
+        self.code, self.message, self.column = code, message, column
+
+
+class RowFaults:
+    """Collects the errors of rows that are read one after the other: an error for each code, message and column."""
+
+    def __init__(self, table: Loaded) -> None:
+        self._table = table
+        self._rows: dict[tuple[str, str, int | None], list[int]] = {}
+
+    @contextmanager
+    def row(self, row: int) -> Iterator[None]:
+        """Note the error of a row, by its rowid."""
+        try:
+            yield
+        except RowError as error:
+            self._rows.setdefault((error.code, error.message, error.column), []).append(row)
+
+    def check(self, faults: Faults | None = None) -> None:
+        """Raise what was noted, together with ``faults`` of checks of whole columns, where there is anything."""
+        faults = Faults() if faults is None else faults
+        for (code, message, column), rows in self._rows.items():
+            with faults:
+                place = self._table.place(Rows(tuple(rows[:SHOWN_ROWS]), len(rows)), column)
+                raise InputError(code, message, place)
+        faults.check()

@@ -292,6 +292,11 @@ def header(path: Path) -> tuple[str, ...]:
     return tuple(names)
 
 
+def names_of(source: Input) -> tuple[str, ...]:
+    """Return the column names of a file or a frame; raises InputError as ``header`` does."""
+    return tuple(source.where.table.schema.names) if isinstance(source.where, Frame) else header(source.where)
+
+
 def unfit_columns(path: Path) -> dict[str, str]:
     """Return what columns of a Parquet file hold that can be no names: decimal numbers, dates; none for a CSV file.
 

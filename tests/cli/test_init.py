@@ -418,6 +418,10 @@ def test_keys_of_several_names_are_linked_by_their_words(coco: Runner) -> None:
     assert data.columns == {"group_id": ("hogar", "id_hogar"), "region_id": ("cod_municipio", "codigo")}
     assert data.levels == ("pais", "municipio")
     assert coco("check", CONFIG).code == 0
+    assert "Left as comments: 'tenencia' of the groups" in ran.out
+    assert coco("init", "--ranges", "edad=0..17,18..", "--values", "sexo,tenencia", "--out", "homes.toml").code == 0
+    assert load_config(Path("homes.toml")).method.attributes["tenencia"] == ("x",)
+    assert coco("check", "homes.toml").code == 0
     assert coco("init", "--kind", "groups", "--out", "groups.toml").code == 0
     Path("groups.toml").write_text(Path("groups.toml").read_text().replace("max_size = 1000", "max_size = 9"))
     assert coco("check", "groups.toml").code == 0

@@ -114,6 +114,24 @@ def test_a_mistake_is_found_where_it_is(
     assert (place.file, place.row, place.column) == ("bounds.csv", row, column)
 
 
+def test_all_bad_rows_are_named_at_once(tmp_path: Path) -> None:
+    """A row for each kind of error, its first ten rows and their number; rows without one are not named."""
+    rows = ["land/b,total,total,1,2"]
+    rows += [f"land/q{k},total,total,1,2" for k in range(12)] + ["land/b,sx,sex = male,1,2"] * 2
+    rows += ["land/a,total,total,-1,2", "land/b,total,total,1,5", ",total,total,1,2", "land/a,sex,sex = male,x,"]
+    with pytest.raises(InputError) as caught:
+        read(tmp_path, "\n".join(rows) + "\n")
+    found = {entry["code"]: (entry["rows"], entry["count"], entry["column"]) for entry in caught.value.bad_rows}
+    assert found == {
+        "null-id": ([19], 1, "region"),
+        "unknown-region": (list(range(3, 13)), 12, "region"),
+        "unknown-attribute": ([15, 16], 2, "query"),
+        "negative-bound": ([17], 1, "lower"),
+        "duplicate-bound": ([18], 1, None),
+        "not-an-integer": ([20], 1, "lower"),
+    }
+
+
 def test_a_lower_bound_no_country_has_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="2\\^40"):
         read(tmp_path, f"land/b,total,total,{2**40},\n")

@@ -237,6 +237,21 @@ def test_wrong_tables_of_facilities_are_refused(tmp_path: Path, rows: str, code:
     assert caught.value.code == code
 
 
+def test_all_bad_rows_of_facilities_are_named_at_once(tmp_path: Path) -> None:
+    rows = "".join(f"x{k},1,1\n" for k in range(11)) + "r00,1,1\n,1,1\nr00,2,2\nr01,one,1\n"
+    (tmp_path / "facilities.csv").write_text("region_id,old,child\n" + rows)
+    config = write(tmp_path, topdown=TOPDOWN + FACILITIES, data='facilities = "facilities.csv"\n')
+    with pytest.raises(InputError) as caught:
+        measure(config)
+    found = {entry["code"]: (entry["rows"], entry["count"]) for entry in caught.value.bad_rows}
+    assert found == {
+        "null-id": ([14], 1),
+        "unknown-region": (list(range(2, 12)), 11),
+        "duplicate-region": ([15], 1),
+        "not-an-integer": ([16], 1),
+    }
+
+
 def test_facilities_need_their_table_and_their_types(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"needs data\.facilities"):
         measure(write(tmp_path, topdown=TOPDOWN + FACILITIES))

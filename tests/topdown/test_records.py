@@ -258,6 +258,26 @@ def test_groups_say_where_records_lie(tmp_path: Path) -> None:
     assert triples(counts) == triples(read(tmp_path, RECORDS))
 
 
+def test_attributes_of_groups_are_those_of_every_member(tmp_path: Path) -> None:
+    """The counts are those of a table in which each person has the columns of the home; own columns come first."""
+    rng = np.random.default_rng(3)
+    homes = [("007", "w", "old"), ("7", "e", "child"), ("8", "e", "adult")]
+    people = [(homes[k], ("female", "male")[sex]) for k, sex in rng.integers((3, 2), size=(40, 2)).tolist()]
+    rows = "".join(f"{home[0]},{sex}\n" for home, sex in people)
+    listed = "age,group_id,region_id\n" + "".join(f"{age},{group},{region}\n" for group, region, age in homes)
+    counts = housed(tmp_path, f"group_id,sex\n{rows}", listed)
+    joined = "".join(f"{region},{sex},{age}\n" for (_, region, age), sex in people)
+    assert triples(counts) == triples(read(tmp_path, f"region_id,sex,age\n{joined}"))
+    own = housed(tmp_path, "group_id,sex,age\n007,male,adult\n", listed)
+    assert triples(own) == triples(read(tmp_path, "region_id,sex,age\nw,male,adult\n"))
+    with pytest.raises(InputError) as caught:
+        housed(tmp_path, f"group_id,sex\n{rows}x,man\n", listed.replace("adult", "adlut"))
+    places = [(entry["code"], entry["file"], entry["column"], entry["rows"]) for entry in caught.value.bad_rows]
+    assert ("unknown-value", "homes.csv", "age", [4]) in places
+    assert ("unknown-group", "persons.csv", "group_id", [42]) in places
+    assert ("unknown-value", "persons.csv", "sex", [42]) in places
+
+
 @pytest.mark.parametrize(
     ("persons", "homes", "code", "file", "row"),
     [

@@ -218,7 +218,7 @@ class TablesData(DataSection):
     records: TableInput
     """One row a person: region_id (with `groups`: group_id), one column an attribute, perhaps count. Private."""
     groups: TableInput | None = None
-    """One row a group, such as a household: group_id, region_id. It gives each record its region. Private."""
+    """One row a group, such as a household: group_id, region_id, perhaps attributes of all its members. Private."""
     hierarchy: TableInput
     """One row a leaf region: region_id, then one column a level, root first. Public."""
     levels: Annotated[tuple[str, ...] | None, PlainValidator(level_names)] = None

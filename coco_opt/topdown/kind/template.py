@@ -24,6 +24,7 @@ _LINKED = {
 _KEYS = ("region_id", "group_id", "person_id", "count")
 _BOUNDS_NOTE = "region, query, answer, lower, upper: public"
 _BOUNDS = f'# bounds = "bounds.csv"       # {_BOUNDS_NOTE}'
+_SHARED_NOTE = "of the groups: an attribute of every member, unless it counts or adds up the members"
 _SECTION = """\
 [topdown]
 workload = {workload}
@@ -64,8 +65,12 @@ def draft_of(files: Mapping[str, Sequence[str]], notes: ColumnNotes) -> Draft:
     left_out = {name: reason for name, reason in reasons.items() if reason}
     names = tuple(name for name in columns if name not in left_out)
     levels = files.get("hierarchy", ())[1:] or ("level",)
+    shared = [name for name in files.get("groups", ()) if name not in (*_KEYS, *columns)]
+    names += tuple(name for name in shared if name in notes.values)
+    offered = [name for name in shared if name not in notes.values and not unfit_reason(name)]
     lines = [_attribute_line(name, notes.values.get(name)) for name in names]
     lines += [f"{f'# {_key(name)} = []':<30}# left out: {reason}\n" for name, reason in left_out.items()]
+    lines += [f"{f'# {_key(name)} = []':<30}# {_SHARED_NOTE}\n" for name in offered]
     section = _SECTION.format(
         workload=_text(["total", *names]),
         crossed=_text(" * ".join(names[:2]) if len(names) > 1 else "sex * age"),
@@ -79,7 +84,7 @@ def draft_of(files: Mapping[str, Sequence[str]], notes: ColumnNotes) -> Draft:
         replaced="persons' records may change while their number is public",
         left=_left(names, notes),
         data=() if "bounds" in files else (_BOUNDS,),
-        taken=_column_roles(names, left_out) if columns else (),
+        taken=(*(_column_roles(names, left_out) if columns else ()), *_offered(offered)),
         attributes=names,
     )
 
@@ -120,6 +125,12 @@ def _column_roles(names: Sequence[str], left_out: Mapping[str, str]) -> tuple[st
         columns = ", ".join(repr(name) for name, other in left_out.items() if other == reason)
         roles.append(f"Left out of the attributes: {columns} ({reason})")
     return tuple(roles)
+
+
+def _offered(names: Sequence[str]) -> tuple[str, ...]:
+    """Return a line about columns of the groups that could be attributes of their members."""
+    columns = ", ".join(map(repr, names))
+    return (f"Left as comments: {columns} of the groups, which could be attributes of every member",) if names else ()
 
 
 def _key(name: str) -> str:

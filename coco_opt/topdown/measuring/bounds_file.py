@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from coco_opt.errors import HierarchyError, InputError
 from coco_opt.files import column_checks
 from coco_opt.files.columns import Columns
+from coco_opt.files.faults import Faults, RowError, RowFaults
 from coco_opt.files.inputs import Input, InputLike
-from coco_opt.files.source import Loaded, isolated, load
+from coco_opt.files.source import isolated, load
 from coco_opt.histograms import Hierarchy
 from coco_opt.histograms.arrays import Int64Array
 from coco_opt.topdown.bounds import UNBOUNDED
@@ -28,27 +29,32 @@ def read_bounds(
 ) -> tuple[RegionBounds, ...]:
     """Return the bounds of a file, one entry for each query and level in it; ``origin`` is the source of all.
 
-    Raises InputError, with the row: unknown-region, unknown-answer, not-an-integer, negative-bound, duplicate-bound,
-    inconsistent-bounds, the codes of ``parse_query``, and the codes of ``source.load``. O(rows).
+    Raises InputError with all bad rows: unknown-region, unknown-answer, not-an-integer, negative-bound,
+    duplicate-bound, inconsistent-bounds, the codes of ``parse_query``, and the codes of ``source.load``. O(rows).
     """
     source = Input.of(bounds, "bounds")
     with isolated([source]) as con:
         table = load(con, "bounds", source, BOUNDS)
         column_checks.check_rows(table)
+        faults, row_faults = Faults(), RowFaults(table)
         for column in range(3):
-            column_checks.check_present(table, column)
+            with faults:
+                column_checks.check_present(table, column)
         rows = table.fetch("SELECT c0, c1, c2, c3, c4 FROM {t} ORDER BY rowid")
         sides_by_query: dict[tuple[str, int], _Sides] = {}
-        for row, (region, text, answer, lower, upper) in enumerate(rows):
-            number = _region(table, row, hierarchy, region)
-            level = int(hierarchy.level[number])
-            if (text, level) not in sides_by_query:
-                sides_by_query[text, level] = _Sides.open(
-                    _query(table, row, text, schema), len(hierarchy.level_range(level))
-                )
-            sides = sides_by_query[text, level]
-            place = (number - hierarchy.level_range(level).start, _answer(table, row, sides, answer))
-            _fill(table, row, sides, place, _number(table, row, 3, lower, 0), _number(table, row, 4, upper, UNBOUNDED))
+        for row, (region, text, answer, *numbers) in enumerate(rows):
+            if not (region and text and answer):
+                continue
+            with row_faults.row(row):
+                number = _region(hierarchy, region)
+                level = int(hierarchy.level[number])
+                if (text, level) not in sides_by_query:
+                    regions = len(hierarchy.level_range(level))
+                    sides_by_query[text, level] = _Sides.open(_query(text, schema), regions)
+                sides = sides_by_query[text, level]
+                place = (number - hierarchy.level_range(level).start, _answer(sides, answer))
+                _fill(sides, place, _number(3, numbers[0], 0), _number(4, numbers[1], UNBOUNDED))
+        row_faults.check(faults)
     return tuple(
         RegionBounds(sides.query, level, sides.lower, sides.upper, origin)
         for (_, level), sides in sides_by_query.items()
@@ -72,43 +78,43 @@ class _Sides:
         return cls(query, places, np.zeros(shape, np.int64), np.full(shape, UNBOUNDED), np.zeros(shape, np.bool_))
 
 
-def _fill(table: Loaded, row: int, sides: _Sides, place: tuple[int, int], lower: int, upper: int) -> None:
+def _fill(sides: _Sides, place: tuple[int, int], lower: int, upper: int) -> None:
     if sides.present[place]:
-        raise InputError("duplicate-bound", "an earlier row bounds the same answer of this region", table.place(row))
+        raise RowError("duplicate-bound", "an earlier row bounds the same answer of this region")
     if lower > upper:
-        raise InputError("inconsistent-bounds", "the lower bound is above the upper one", table.place(row))
+        raise RowError("inconsistent-bounds", "the lower bound is above the upper one")
     sides.present[place], sides.lower[place], sides.upper[place] = True, lower, upper
 
 
-def _region(table: Loaded, row: int, hierarchy: Hierarchy, region: str) -> int:
+def _region(hierarchy: Hierarchy, region: str) -> int:
     try:
         return hierarchy.index(region)
     except HierarchyError:
         message = "is not the path of a region, from the root, joined by /"
-    raise InputError("unknown-region", message, table.place(row, 0))
+    raise RowError("unknown-region", message, 0)
 
 
-def _query(table: Loaded, row: int, text: str, schema: Schema) -> Query:
+def _query(text: str, schema: Schema) -> Query:
     try:
         return parse_query(text, schema)
     except InputError as error:
-        code, message = error.code, str(error)
-    raise InputError(code, message, table.place(row, 1))
+        code, message = error.code, error.message
+    raise RowError(code, message, 1)
 
 
-def _answer(table: Loaded, row: int, sides: _Sides, answer: str) -> int:
+def _answer(sides: _Sides, answer: str) -> int:
     if answer not in sides.places:
         labels = list(sides.places)
         shown = "; ".join(labels[:6]) + ("; ..." if len(labels) > 6 else "")
         message = f"is no answer of {sides.query.text!r}, which are {shown}"
-        raise InputError("unknown-answer", message, table.place(row, 2))
+        raise RowError("unknown-answer", message, 2)
     return sides.places[answer]
 
 
-def _number(table: Loaded, row: int, column: int, text: str | None, missing: int) -> int:
+def _number(column: int, text: str | None, missing: int) -> int:
     if text is None or text == "":
         return missing
     if text.isascii() and text.isdigit() and len(text) <= column_checks.MAX_DIGITS:
         return int(text)
     code = "negative-bound" if text.startswith("-") else "not-an-integer"
-    raise InputError(code, "must be an integer of at least 0, or empty for no bound", table.place(row, column))
+    raise RowError(code, "must be an integer of at least 0, or empty for no bound", column)

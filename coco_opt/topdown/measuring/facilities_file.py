@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
 from coco_opt.errors import InputError
 from coco_opt.files import column_checks
 from coco_opt.files.columns import Columns
+from coco_opt.files.faults import Faults, RowError, RowFaults
 from coco_opt.files.inputs import Input, InputLike
 from coco_opt.files.regions import PublicRegions
 from coco_opt.files.source import Loaded, isolated, load
@@ -22,32 +23,46 @@ FACILITIES = Columns(first=("region_id",), levels=True, middle="one column a typ
 def read_facilities(facilities: InputLike, public: PublicRegions, types: Sequence[str]) -> Int64Array:
     """Return the facilities of every leaf and type, int64[leaves, types], types in the order of ``types``.
 
-    Regions without a row have none. Raises InputError with the row: unknown-region, duplicate-region, unknown-type,
-    missing-type, not-an-integer and the codes of ``source.load``. O(rows x types).
+    Regions without a row have none. Raises InputError with all bad rows: unknown-region, duplicate-region,
+    unknown-type, missing-type, not-an-integer and the codes of ``source.load``. O(rows x types).
     """
     source = Input.of(facilities, "facilities")
     with isolated([source]) as con:
         table = load(con, "facilities", source, FACILITIES)
         column_checks.check_rows(table)
-        column_checks.check_present(table, 0)
         columns = list(table.names[1:])
         _check_types(table, columns, types)
+        faults, row_faults = Faults(), RowFaults(table)
+        with faults:
+            column_checks.check_present(table, 0)
         rows = table.fetch(f"SELECT {', '.join(f'c{k}' for k in range(len(columns) + 1))} FROM {{t}} ORDER BY rowid")
-        leaf_of, seen, places = public.leaf_of, set(), []
-        counts = np.zeros((len(rows), len(types)), np.int64)
-        for row, (region, *numbers) in enumerate(rows):
-            if region not in leaf_of:
-                raise InputError("unknown-region", "this region is not in the hierarchy", table.place(row, 0))
-            if region in seen:
-                raise InputError("duplicate-region", "this region occurs twice", table.place(row, 0))
-            seen.add(region)
-            places.append(leaf_of[region])
-            for column, text in enumerate(numbers):
-                if not (text and text.isascii() and text.isdigit() and len(text) <= column_checks.MAX_DIGITS):
-                    place = table.place(row, column + 1)
-                    raise InputError("not-an-integer", "must be an integer of at least 0", place)
-                counts[row, types.index(columns[column])] = int(text)
-    return by_leaf(len(public.hierarchy.leaves), places, counts)
+        order = [types.index(name) for name in columns]
+        leaf_of, numbers = public.leaf_of, dict[int, list[int]]()
+        for row, (region, *texts) in enumerate(rows):
+            if not region:
+                continue
+            with row_faults.row(row):
+                leaf = _new_leaf(leaf_of, region, numbers)
+                numbers[leaf] = [0] * len(types)
+                for column, text in enumerate(texts):
+                    numbers[leaf][order[column]] = _number(column + 1, text)
+        row_faults.check(faults)
+    counts = np.array(list(numbers.values()), np.int64).reshape(-1, len(types))
+    return by_leaf(len(public.hierarchy.leaves), list(numbers), counts)
+
+
+def _new_leaf(leaf_of: Mapping[str, int], region: str, seen: Collection[int]) -> int:
+    if region not in leaf_of:
+        raise RowError("unknown-region", "this region is not in the hierarchy", 0)
+    if leaf_of[region] in seen:
+        raise RowError("duplicate-region", "this region occurs twice", 0)
+    return leaf_of[region]
+
+
+def _number(column: int, text: str | None) -> int:
+    if not (text and text.isascii() and text.isdigit() and len(text) <= column_checks.MAX_DIGITS):
+        raise RowError("not-an-integer", "must be an integer of at least 0", column)
+    return int(text)
 
 
 def _check_types(table: Loaded, columns: Sequence[str], types: Sequence[str]) -> None:

@@ -22,7 +22,7 @@ from coco_opt.files.group_rows import UNKNOWN_GROUP, UNKNOWN_REGION, check_group
 from coco_opt.files.inputs import Input, InputLike
 from coco_opt.files.regions import PublicRegions, register_leaves
 from coco_opt.files.scratch import spilling
-from coco_opt.files.source import Loaded, isolated, load, quietly
+from coco_opt.files.source import Loaded, isolated, load, names_of, quietly
 from coco_opt.topdown.bins import Bins
 from coco_opt.topdown.measuring.batched_records import bin_codes, count_batches
 from coco_opt.topdown.measuring.counts import TableCounts
@@ -48,7 +48,8 @@ def read_records(
 
     The file has the columns region_id, one for each attribute and perhaps count, in any order; others are ignored. With
     ``rows_a_person`` it has a column person_id too, no count, and at most so many rows of one person: too-many-rows.
-    An attribute with ``bins`` has integers there. With ``groups`` (group_id, region_id) it has group_id, not region_id.
+    An attribute with ``bins`` has integers there. With ``groups`` (group_id, region_id) it has group_id, not region_id,
+    and attributes that it lacks are columns of the groups: every member has them.
 
     Raises InputError: empty-file (no record), unknown-region, unknown-value (a value that the attribute does not have),
     structural-zero, null-id, space-in-id, missing-column, not-an-integer, negative-count, too-large, too-many-rows;
@@ -60,7 +61,9 @@ def read_records(
     source, bins = Input.of(records, "records"), bins or {}
     homes = None if groups is None else Input.of(groups, "groups")
     place = "region_id" if homes is None else "group_id"
-    columns = _columns(place, schema.attributes, persons=rows_a_person is not None)
+    shared = () if homes is None else _shared_attributes(source, homes, schema)
+    own = [name for name in schema.attributes if name not in shared]
+    columns = _columns(place, own, schema.attributes, persons=rows_a_person is not None)
     by_batches = rows_a_person is None and homes is None
     counts = count_batches(public, source, schema, columns, bins) if by_batches else None
     if counts is not None:
@@ -69,7 +72,8 @@ def read_records(
     with spilling(spill, inputs) as folder, isolated(inputs, folder) as con:
         table = load(con, "records", source, columns)
         column_checks.check_rows(table)
-        return _Records(table, schema, bins, homes, public, rows_a_person).counts()
+        groups_table = None if homes is None else load(con, "groups", homes, replace(GROUPS, last=shared))
+        return _Records(table, schema, bins, groups_table, public, rows_a_person).counts()
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -79,7 +83,7 @@ class _Records:
     table: Loaded
     schema: Schema
     bins: Mapping[str, Bins]
-    homes: Input | None
+    homes: Loaded | None
     public: PublicRegions
     rows_a_person: int | None
 
@@ -91,6 +95,12 @@ class _Records:
     def column(self, name: str) -> int:
         """Return the place of a column by its name here."""
         return self.table.names.index(name)
+
+    def holder(self, attribute: str) -> tuple[Loaded, int]:
+        """Return the table that has an attribute's column, and the column's place: the records, else the groups."""
+        if attribute in self.table.names or self.homes is None:
+            return self.table, self.column(attribute)
+        return self.homes, self.homes.names.index(attribute)
 
     @property
     def place(self) -> int:
@@ -125,9 +135,10 @@ class _Records:
             with faults:
                 _check_places(table, self.place, self.homes)
         for k, (name, values) in enumerate(self.schema.attributes.items()):
-            _relate_values(table, self.column(name), f"values{k}", values, self.bins.get(name))
+            holder, column = self.holder(name)
+            _relate_values(holder, column, f"values{k}", values, self.bins.get(name))
             with faults:
-                _check_values(table, self.column(name), f"values{k}", values)
+                _check_values(holder, column, f"values{k}", values)
 
     def _sums(self, faults: Faults) -> TableCounts:
         """Add up the rows of each leaf and cell; rows with persons in a forbidden cell are faults too."""
@@ -149,19 +160,28 @@ class _Records:
     def _cells(self) -> str:
         """Return the query for each valid row's leaf, cell of the product and people; a bad count is missing."""
         shape, names = self.schema.shape, self.schema.names
-        people = f"TRY_CAST(c{self.column(COUNT)} AS BIGINT)" if self.counted else "1"
+        people = f"TRY_CAST(records.c{self.column(COUNT)} AS BIGINT)" if self.counted else "1"
         codes = " + ".join(f"values{k}.code * {prod(shape[k + 1 :])}" for k in range(len(shape)))
-        joins = " ".join(
-            f"JOIN values{k} ON records.c{self.column(name)} = values{k}.value" for k, name in enumerate(names)
-        )
+        joins = " ".join(f"JOIN values{k} ON {self._source(name)} = values{k}.value" for k, name in enumerate(names))
         return f"""
             SELECT records.rowid AS row, leaf, ({codes})::BIGINT AS cell, {people} AS people
-            FROM records JOIN places ON c{self.place} = places.id {joins}"""
+            FROM records JOIN places ON records.c{self.place} = places.id {joins}"""
+
+    def _source(self, attribute: str) -> str:
+        """Return the column of ``records`` or ``places`` that holds an attribute."""
+        holder, column = self.holder(attribute)
+        return f"records.c{column}" if holder is self.table else f"places.shared{column}"
 
 
-def _columns(place: str, attributes: Mapping[str, Sequence[str]], *, persons: bool) -> Columns:
+def _shared_attributes(source: Input, homes: Input, schema: Schema) -> tuple[str, ...]:
+    """Return the attributes that the groups have and the records lack."""
+    own, shared = names_of(source), names_of(homes)
+    return tuple(name for name in schema.attributes if name not in own and name in shared)
+
+
+def _columns(place: str, own: Sequence[str], attributes: Mapping[str, Sequence[str]], *, persons: bool) -> Columns:
     optional = () if COUNT in attributes else (COUNT,)
-    first = (place, PERSON, *attributes) if persons else (place, *attributes)
+    first = (place, PERSON, *own) if persons else (place, *own)
     return Columns(first=first, optional=optional, others=True)
 
 
@@ -179,20 +199,20 @@ def _check_total(table: Loaded, column: int) -> None:
         raise InputError("too-large", "there are too many persons in all", table.place())
 
 
-def _relate_places(table: Loaded, homes: Input | None, public: PublicRegions) -> None:
-    """Give the connection a relation ``places`` of (id, leaf): of the regions, or of the groups in them."""
+def _relate_places(table: Loaded, groups: Loaded | None, public: PublicRegions) -> None:
+    """Give the connection a relation ``places`` of (id, leaf, shared attributes): of the regions, or of the groups."""
     con = table.con
     register_leaves(table, public)
-    if homes is None:
+    if groups is None:
         con.execute("CREATE VIEW places AS SELECT region AS id, leaf FROM leaves")
         return
-    groups = load(con, "groups", homes, GROUPS)
     check_groups(groups, f"{groups.shown[1]!r} of the hierarchy")
-    con.execute("CREATE VIEW places AS SELECT c0 AS id, leaf FROM groups JOIN leaves ON c1 = region")
+    shared = "".join(f", c{k} AS shared{k}" for k in range(2, len(groups.names)))
+    con.execute(f"CREATE VIEW places AS SELECT c0 AS id, leaf{shared} FROM groups JOIN leaves ON c1 = region")
 
 
-def _check_places(table: Loaded, column: int, homes: Input | None) -> None:
-    listed = "the hierarchy" if homes is None else homes.name
+def _check_places(table: Loaded, column: int, homes: Loaded | None) -> None:
+    listed = "the hierarchy" if homes is None else homes.source.name
     code, message = UNKNOWN_REGION if homes is None else UNKNOWN_GROUP
     _check_known(table, column, "places.id", code, message, f"{table.shown[column]!r} of {listed}")
 
@@ -203,7 +223,7 @@ def _relate_values(table: Loaded, column: int, name: str, values: Sequence[str],
 
     texts, codes = pa.array(values, pa.string()), np.arange(len(values), dtype=np.int64)
     if bins is not None:
-        distinct = f"SELECT DISTINCT c{column} AS value FROM records"
+        distinct = f"SELECT DISTINCT c{column} AS value FROM {table.table}"
         texts = quietly(table.source, lambda: table.con.sql(distinct).to_arrow_table())["value"].combine_chunks()
         codes = bin_codes(bins, texts)
     inside = codes >= 0
