@@ -1,0 +1,134 @@
+"""The raw rows of a release of tables, read for its checks: known regions, known values, distinct cells."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.files.differences import REGION
+from coco_opt.files.folder import read_parts
+from coco_opt.files.release_checks import Regions, first_of, int64_column, positions
+from coco_opt.histograms.arrays import Int64Array
+from coco_opt.releases.kind import Folder
+from coco_opt.topdown.kind.agreement import Tables
+from coco_opt.topdown.kind.files import PERSONS, TABLES
+from coco_opt.topdown.queries import Query
+from coco_opt.topdown.schema import Schema
+
+Int32Array = NDArray[np.int32]
+
+
+class BrokenError(ValueError):
+    """A file of a release does not keep a promise: the message says which row or region, and how."""
+
+
+@dataclass(frozen=True, eq=False)
+class RawTables:
+    """The raw columns as arrays: ``region`` is a row of the regions' file, ``cell`` one of the product, both int32.
+
+    ``misplaced`` names a row whose level or name is not its region's, "" for none. The product has at most 2^27 cells,
+    and files of more than 2^31 regions are not written. Dense answers of ``block`` regions are in memory at a time.
+    """
+
+    folder: Path
+    manifest: Mapping[str, Any]
+    schema: Schema
+    regions: Regions
+    region: Int32Array
+    cell: Int32Array
+    persons: Int64Array
+    misplaced: str
+    block: int
+
+    @classmethod
+    def read(cls, folder: Folder, schema: Schema, block: int) -> RawTables:
+        """Read a group of rows at a time. Raises BrokenError for counts or levels that are not integers."""
+        regions, rows, misplaced = folder.regions, 0, ""
+        regions_of, cells = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]
+        persons = [np.zeros(0, np.int64)]
+        for part in read_parts(folder.path / TABLES, (*REGION, *schema.names, PERSONS), coded=True):
+            _check_integers(part)
+            region = regions.at(part.column("region"))
+            wrong = regions.misnamed(part, region) if (region >= 0).all() else None
+            if wrong and not misplaced:
+                misplaced = f"row {rows + wrong[0] + 1}: not the region's {wrong[1]}"
+            regions_of.append(region.astype(np.int32))
+            cells.append(cells_of(schema, part).astype(np.int32))
+            persons.append(int64_column(part, PERSONS))
+            rows += part.num_rows
+        columns = np.concatenate(regions_of), np.concatenate(cells), np.concatenate(persons)
+        return cls(folder.path, folder.manifest, schema, regions, *columns, misplaced, block)
+
+    @property
+    def keys(self) -> Int64Array:
+        """Return one number for each row's region and cell."""
+        return self.region * np.int64(self.schema.cells) + self.cell
+
+    @cached_property
+    def allowed(self) -> Int64Array:
+        """Return each row's place among the cells that can occur, negative for a structural zero."""
+        return np.asarray(self.schema.position[self.cell], np.int64)
+
+    @property
+    def allowed_rows(self) -> Tables:
+        """Return regions, allowed cells and persons of rows whose cells can occur; other rows break another promise."""
+        used = self.allowed >= 0
+        return self.region[used].astype(np.int64), self.allowed[used], self.persons[used]
+
+    def weighted(self, weights: Int64Array) -> Int64Array:
+        """Return each row's persons times the weight of its cell; ``weights`` int64[allowed cells]."""
+        return np.where(self.allowed >= 0, weights[np.maximum(self.allowed, 0)], 0) * self.persons
+
+    def answers(self, query: Query, regions: Int64Array, answers: Int64Array) -> Int64Array:
+        """Return the answer of a query for each pair of regions and answers, all int64[rows], from the raw rows."""
+        from scipy.sparse import csr_array
+
+        distinct, inverse = np.unique(regions, return_inverse=True)
+        row_of_region = np.full(len(self.regions.names), -1, np.int64)
+        row_of_region[distinct] = np.arange(distinct.size)
+        used = (row_of_region[self.region] >= 0) & (self.allowed >= 0)
+        shape = (distinct.size, self.schema.size)
+        entries = self.persons[used], (row_of_region[self.region[used]], self.allowed[used])
+        table = csr_array(entries, shape=shape)
+        values = np.zeros(regions.size, np.int64)
+        matrix = query.operator.to_sparse().astype(np.int64).tocsr()
+        for start in range(0, distinct.size, self.block):
+            rows = np.flatnonzero((inverse >= start) & (inverse < start + self.block))
+            block = (table[start : start + self.block] @ matrix.T).toarray()
+            values[rows] = block[inverse[rows] - start, answers[rows]]
+        return values
+
+
+def _check_integers(tables: Any) -> None:
+    import pyarrow.types as kinds
+
+    for name in ("level", PERSONS):
+        column = tables.column(name)
+        if not kinds.is_signed_integer(column.type) or column.null_count:
+            raise BrokenError(f"{TABLES}, column {name!r} does not hold integers only")
+
+
+def cells_of(schema: Schema, table: Any) -> Int64Array:
+    """Return the product cell of every row's values, negative for an unknown value."""
+    cell = np.zeros(table.num_rows, np.int64)
+    for name, values in schema.attributes.items():
+        code = positions(table.column(name), values)
+        cell = np.where((code < 0) | (cell < 0), -1, cell * len(values) + code)
+    return cell
+
+
+def refuse(wrong: NDArray[np.bool_], file: str, what: str, before: int = 0) -> None:
+    """Raise BrokenError, naming the first row of a file that is wrong; ``before`` rows of the file came before."""
+    if wrong.any():
+        raise BrokenError(f"{file}, row {before + first_of(wrong) + 1}: {what}")
+
+
+def all_differ(keys: Int64Array) -> bool:
+    """Return whether no key occurs twice; rising keys, as in written files, need no sorting."""
+    return bool((keys[1:] > keys[:-1]).all()) or np.unique(keys).size == keys.size

@@ -1,0 +1,244 @@
+"""Check what the files of a release of tables state about answers: invariants, constraints, estimates, intervals.
+
+Each check reads its file and raises BrokenError at the first row that does not hold, or returns how many rows do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from coco_opt.files.arrow_texts import as_arrow
+from coco_opt.files.folder import read_columns, read_parts
+from coco_opt.files.release_checks import coded, first_of, int64_column, is_safe, places
+from coco_opt.histograms.arrays import Int64Array
+from coco_opt.topdown.bounds import UNBOUNDED
+from coco_opt.topdown.constraint import row_of
+from coco_opt.topdown.kind.exact_answers import ExactAnswers, Statements
+from coco_opt.topdown.kind.files import (
+    CONSTRAINT_COLUMNS,
+    CONSTRAINTS,
+    ESTIMATE_COLUMNS,
+    ESTIMATES,
+    EXACT,
+    EXACT_COLUMNS,
+)
+from coco_opt.topdown.kind.intervals import COLUMNS as INTERVAL_COLUMNS
+from coco_opt.topdown.kind.intervals import INTERVALS
+from coco_opt.topdown.kind.raw_tables import BrokenError, RawTables, all_differ, refuse
+from coco_opt.topdown.queries import Query, parse_query
+
+
+class QueryRows(NamedTuple):
+    """The rows of a file that are about one query, and the index of the answer that each of them states."""
+
+    query: Query
+    rows: Int64Array
+    answers: Int64Array
+
+    def keys(self, region: Int64Array) -> Int64Array:
+        """Return one number for each row's region and answer; ``region`` are those of all rows of the file."""
+        return region[self.rows] * self.query.answers + self.answers
+
+
+def check_invariants(tables: RawTables) -> int:
+    """Check that the tables keep every stated answer, and that all that the manifest declares are stated."""
+    stated = read_columns(tables.folder / EXACT, EXACT_COLUMNS)
+    region, queries = _query_rows(tables, stated, EXACT)
+    _check_complete(tables, region, queries)
+    lower, upper = int64_column(stated, "lower"), _upper(stated)
+    for query, rows, answers in queries:
+        values = tables.answers(query, region[rows], answers)
+        wrong = (values < lower[rows]) | (values > upper[rows])
+        if wrong.any():
+            first = first_of(wrong)
+            path = tables.regions.names[region[rows[first]]]
+            raise BrokenError(f"{path!r}: {query.text}, {query.label(int(answers[first]))} is not as stated")
+    return int(region.size)
+
+
+def check_constraints(tables: RawTables) -> int:
+    """Check that the tables keep every stated linear constraint, and that these are the manifest's."""
+    stated = read_columns(tables.folder / CONSTRAINTS, CONSTRAINT_COLUMNS)
+    if stated.column("fact").null_count:
+        raise BrokenError(f"{CONSTRAINTS}: a row names no constraint")
+    region, constraint = tables.regions.at(stated.column("region")), int64_column(stated, "fact")
+    refuse(region < 0, CONSTRAINTS, "no such region")
+    constraints = tables.manifest["facts"]
+    if np.unique(constraint).tolist() != [number for number, entry in enumerate(constraints) if "terms" in entry]:
+        raise BrokenError(f"{CONSTRAINTS}: the constraints are not those of the manifest")
+    levels = np.array([tables.manifest["levels"].index(entry["level"]) for entry in constraints], np.int64)
+    lower, upper = _sides(stated)
+    is_empty = (lower <= -UNBOUNDED) & (upper >= UNBOUNDED)
+    if is_empty.any() or (levels[constraint] != tables.regions.level[region]).any():
+        raise BrokenError(f"{CONSTRAINTS}: a row states nothing, or of a region of another level")
+    misnamed = tables.regions.misnamed(stated, region)
+    if misnamed:
+        raise BrokenError(f"{CONSTRAINTS}, row {misnamed[0] + 1}: not the region's {misnamed[1]}")
+    for text, weights, regions, (low, high) in _linear_constraints(tables):
+        if not is_safe(np.abs(weights).max(initial=0) * tables.persons.astype(np.float64)):
+            raise BrokenError(f"{text!r} does not add up within 64 bits")
+        sums = np.zeros(len(tables.regions.names), np.int64)
+        np.add.at(sums, tables.region, tables.weighted(weights))
+        wrong = (sums[regions] < low) | (sums[regions] > high)
+        if wrong.any():
+            raise BrokenError(f"{tables.regions.names[regions[first_of(wrong)]]!r}: {text!r} does not hold")
+    return int(region.size)
+
+
+def check_estimates(tables: RawTables) -> tuple[int, ExactAnswers]:
+    """Check every estimate: of a known region and answer, once, finite, with an error of at least 0.
+
+    Return how many there are, and their comparison with what is stated as exact.
+    """
+    before = 0  # rows of the file in earlier groups
+    last: dict[str, int] = {}  # by query, the key of its last answer while keys rise, as in written files
+    unsorted: set[str] = set()
+    exact = ExactAnswers(_statements(tables), tables.regions)
+    for stated in read_parts(tables.folder / ESTIMATES, ESTIMATE_COLUMNS, coded=True):
+        region, queries = _query_rows(tables, stated, ESTIMATES, before)
+        value, error = (np.asarray(stated.column(name).to_numpy(), np.float64) for name in ESTIMATE_COLUMNS[-2:])
+        is_number = np.isfinite(value) & np.isfinite(error) & (error >= 0)
+        refuse(~is_number, ESTIMATES, "an estimate or its standard error is no number", before)
+        for each in queries:
+            keys = np.append(last.get(each.query.text, -1), each.keys(region))
+            last[each.query.text] = int(keys[-1])
+            if not (keys[1:] > keys[:-1]).all():
+                unsorted.add(each.query.text)
+            exact.look_at(each.query, region[each.rows], each.answers, value[each.rows], error[each.rows])
+        before += stated.num_rows
+    if unsorted and not _each_once(tables, unsorted):
+        raise BrokenError(f"{ESTIMATES}: an answer of a region occurs twice")
+    return before, exact
+
+
+def check_intervals(tables: RawTables) -> int:
+    """Check that intervals are of known answers, ordered, hold the released answers, and leave only zeros out."""
+    stated = tables.manifest["intervals"]
+    if not isinstance(stated["coverage"], float) or not 0.0 < stated["coverage"] < 1.0:
+        raise BrokenError("the manifest states no coverage between 0 and 1")
+    intervals = read_columns(tables.folder / INTERVALS, INTERVAL_COLUMNS)
+    region, queries = _query_rows(tables, intervals, INTERVALS)
+    lower, upper = int64_column(intervals, "lower"), int64_column(intervals, "upper")
+    refuse((lower < 0) | (lower > upper), INTERVALS, "the ends are not in order")
+    by_text = {each.query.text: each for each in queries}
+    if set(by_text) - set(stated["queries"]):
+        raise BrokenError(f"{INTERVALS} has other queries than the manifest states")
+    marked = np.unique(region[~intervals.column("converged").to_numpy()]).size
+    if marked > int(tables.manifest["posterior"]["regions_not_converged"]):
+        raise BrokenError(f"{marked:,} regions are marked as not converged, which the manifest does not state")
+    for text in stated["queries"]:
+        no_rows = np.zeros(0, np.int64)
+        query, rows, answers = by_text.get(text, (parse_query(text, tables.schema), no_rows, no_rows))
+        if not all_differ(region[rows] * query.answers + answers):
+            raise BrokenError(f"{INTERVALS}: an answer of {text!r} occurs twice")
+        released = tables.answers(query, region[rows], answers)
+        outside = (released < lower[rows]) | (released > upper[rows])
+        if outside.any():
+            row = int(rows[first_of(outside)]) + 1
+            raise BrokenError(f"{INTERVALS}, row {row}: does not hold the released answer")
+        if int(released.sum()) != int(tables.weighted(query.operator.absolute_columns.astype(np.int64)).sum()):
+            raise BrokenError(f"{INTERVALS} leaves out an answer of {text!r} that is not 0")
+    return int(region.size)
+
+
+def _query_rows(tables: RawTables, stated: Any, file: str, before: int = 0) -> tuple[Int64Array, list[QueryRows]]:
+    """Return the region of every row of answers, and the rows of each query.
+
+    ``before`` is the number of the file's rows before these. Raises BrokenError for a row of no known answer.
+    """
+    region = tables.regions.at(stated.column("region"))
+    refuse(region < 0, file, "no such region", before)
+    misnamed = tables.regions.misnamed(stated, region)
+    if misnamed:
+        raise BrokenError(f"{file}, row {before + misnamed[0] + 1}: not the region's {misnamed[1]}")
+    codes, texts = coded(stated.column("query"))
+    answer_codes, answer_texts = coded(stated.column("answer"))
+    refuse(codes == len(texts), file, "names no query", before)
+    queries = []
+    for code, text in enumerate(texts.to_pylist()):
+        rows, query = np.flatnonzero(codes == code), parse_query(text, tables.schema)
+        answers = places(answer_texts, as_arrow(query.labels()))[answer_codes[rows]]
+        if (answers < 0).any():
+            row = before + int(rows[first_of(answers < 0)]) + 1
+            raise BrokenError(f"{file}, row {row}: {text!r} has no such answer")
+        queries.append(QueryRows(query, rows, answers))
+    return region, queries
+
+
+def _check_complete(tables: RawTables, region: Int64Array, queries: Sequence[QueryRows]) -> None:
+    """Raise BrokenError for an invariant of the manifest that is not stated for every region of its level."""
+    by_text = {each.query.text: each for each in queries}
+    for entry in tables.manifest["facts"]:
+        if "query" not in entry:
+            continue
+        missing = f"{EXACT} leaves out answers of {entry['query']!r} by {entry['level']}"
+        if entry["query"] not in by_text:
+            raise BrokenError(missing)
+        query, rows, answers = by_text[entry["query"]]
+        level = tables.manifest["levels"].index(entry["level"])
+        at_level = tables.regions.level[region[rows]] == level
+        pairs = np.unique(region[rows[at_level]] * query.answers + answers[at_level])
+        if pairs.size < np.count_nonzero(tables.regions.level == level) * query.answers:
+            raise BrokenError(missing)
+
+
+def _statements(tables: RawTables) -> Statements:
+    """Return everything that the files state as exact, by region, with what follows for the regions above.
+
+    Files that do not hold what they should state nothing here: the checks of their own promises say so.
+    """
+    statements = Statements.empty(len(tables.regions.names), tables.schema.size)
+    if (tables.folder / EXACT).exists():
+        stated = read_columns(tables.folder / EXACT, EXACT_COLUMNS)
+        try:
+            region, queries = _query_rows(tables, stated, EXACT)
+        except BrokenError:
+            region, queries = np.zeros(0, np.int64), []
+        values = int64_column(stated, "lower")
+        is_exact = values == _upper(stated)
+        for query, rows, answers in queries:
+            chosen = is_exact[rows]
+            if chosen.any():
+                statements = statements.and_answers(query, region[rows[chosen]], answers[chosen], values[rows[chosen]])
+    if (tables.folder / CONSTRAINTS).exists():
+        for text, weights, region, (lower, upper) in _linear_constraints(tables):
+            chosen = lower == upper
+            statements = statements.and_row(weights, text, region[chosen], lower[chosen])
+    return statements.closed(tables.regions)
+
+
+def _linear_constraints(
+    tables: RawTables,
+) -> Iterator[tuple[str, Int64Array, Int64Array, tuple[Int64Array, Int64Array]]]:
+    """Yield each linear constraint: its text, weights on cells, regions, and sides there."""
+    stated = read_columns(tables.folder / CONSTRAINTS, CONSTRAINT_COLUMNS)
+    region, constraint = tables.regions.at(stated.column("region")), int64_column(stated, "fact")
+    lower, upper = _sides(stated)
+    for number in np.unique(constraint[region >= 0]).tolist():
+        entry, rows = tables.manifest["facts"][number], np.flatnonzero((constraint == number) & (region >= 0))
+        terms = tuple((int(weight), str(count)) for weight, count in entry["terms"])
+        yield entry["constraint"], row_of(terms, tables.schema), region[rows], (lower[rows], upper[rows])
+
+
+def _each_once(tables: RawTables, texts: set[str]) -> bool:
+    """Return whether no answer of a region occurs twice among the estimates of some queries."""
+    keys: dict[str, list[Int64Array]] = {text: [] for text in texts}
+    for stated in read_parts(tables.folder / ESTIMATES, ESTIMATE_COLUMNS, coded=True):
+        region, queries = _query_rows(tables, stated, ESTIMATES)
+        for each in queries:
+            if each.query.text in keys:
+                keys[each.query.text].append(each.keys(region))
+    return all(all_differ(np.concatenate(parts)) for parts in keys.values())
+
+
+def _sides(stated: Any) -> tuple[Int64Array, Int64Array]:
+    """Return the sides of constraints, ``UNBOUNDED`` or its negative where there is none."""
+    return np.asarray(stated.column("lower").fill_null(-UNBOUNDED).to_numpy(), np.int64), _upper(stated)
+
+
+def _upper(stated: Any) -> Int64Array:
+    """Return the upper bounds, ``UNBOUNDED`` where there is none."""
+    return np.asarray(stated.column("upper").fill_null(UNBOUNDED).to_numpy(), np.int64)
