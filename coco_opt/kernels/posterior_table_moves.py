@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from coco_opt.kernels.compile import compiled_in_place
 from coco_opt.kernels.drawing import below, uniform
 from coco_opt.kernels.posterior_table_state import (
+    BY_REGION,
     GAUSSIAN,
     GEOMETRIC,
     Answers,
@@ -92,6 +93,9 @@ def fewer(answers: Answers, state: State, k: int, region: int, by: int) -> float
     if kind == GAUSSIAN:
         # Squares of values of 64 bits could overflow as integers.
         return float(answers.weight[k] * (float(before) * float(before) - float(after) * float(after)))
+    if kind == BY_REGION:
+        weight = answers.precision[answers.side[k] + region]
+        return float(weight * (float(before) * float(before) - float(after) * float(after)))
     # Every answer changes once in a move, so this is its value afterwards.
     place -= answers.side[k]
     return 0.0 if answers.low[place] <= after <= answers.high[place] else -np.inf

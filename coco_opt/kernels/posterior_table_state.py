@@ -25,7 +25,7 @@ from coco_opt.kernels.compile import compiled_in_place
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-GEOMETRIC, GAUSSIAN, BETWEEN = 0, 1, 2
+GEOMETRIC, GAUSSIAN, BETWEEN, BY_REGION = 0, 1, 2, 3
 """The kinds of answers: -|noise| weight, -noise^2 weight, or within two sides."""
 
 
@@ -48,7 +48,7 @@ class Answers(NamedTuple):
 
     For such an entry, region r's value is at first + r * stride, and a person counts ``coefficient`` times. ``first``
     rises within a level and cell, and ``column`` numbers what is equal. Of an entry of kind BETWEEN the sides of the
-    value at k are ``low`` and ``high`` at k - side.
+    value at k are ``low`` and ``high`` at k - side; of one of kind BY_REGION region r's weight is precision[side + r].
     """
 
     start: Ints
@@ -61,6 +61,7 @@ class Answers(NamedTuple):
     column: Ints
     low: Ints
     high: Ints
+    precision: Floats
 
 
 class Prior(NamedTuple):

@@ -62,6 +62,11 @@ class RegionVariances:
         by_class = [np.inf if value is None else DiscreteGaussian(value).variance for value in self.stated[name]]
         return np.asarray(np.array(by_class, np.float64)[self.classes])
 
+    def precisions(self, name: str) -> Floats:
+        """Return 1 / (2 sigma^2) [regions of the level] of a query's noise, 0 where it was not measured."""
+        by_class = [0.0 if value is None else float(1 / (2 * value)) for value in self.stated[name]]
+        return np.asarray(np.array(by_class, np.float64)[self.classes])
+
     def plain(self) -> list[Any]:
         """Return JSON-able values of all but the regions' classes."""
         texts = {

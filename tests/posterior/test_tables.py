@@ -17,10 +17,11 @@ from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.measuring.measure import measure_tables
 from coco_opt.topdown.queries import parse_queries, parse_query
 from coco_opt.topdown.region_bounds import RegionBounds
+from coco_opt.topdown.region_variances import RegionVariances
 from coco_opt.topdown.schema import Schema
 from coco_opt.topdown.strategy import Strategy
 from tests.posterior.tiny_tables import all_leaves, chain_of, distance, log_likelihood, log_table, log_totals, model_of
-from tests.topdown.estimation import measured
+from tests.topdown.estimation import measured, with_variances
 
 TREE = Hierarchy.from_paths([("land", "north"), ("land", "south")])
 DEEP = Hierarchy.from_paths([("land", "state", "north"), ("land", "state", "south")])
@@ -50,6 +51,17 @@ def test_chains_visit_tables_as_often_as_they_are_probable(budget: Epsilon | Rho
     plan = TablePlan.product(Strategy.uniform(parse_queries(["total", "sex"], SCHEMA)), budget, levels=2)
     people = TableCounts.from_counts(TREE, SCHEMA, TRUE)
     assert _away(measure_tables(people, plan, source=SeededNoise(3)), 5_000, 6) < 0.08
+
+
+@pytest.mark.parametrize("classes", [[0, 1], [1, 2]])
+def test_chains_take_the_variance_of_each_region(classes: list[int]) -> None:
+    """One leaf may have more noise than another, or none of its answers."""
+    queries = parse_queries(["total", "sex"], SCHEMA)
+    plan = TablePlan.product(Strategy.uniform(queries), Rho(Fraction(2)), levels=2, neighbours="replace")
+    plain = measure_tables(TableCounts.from_counts(TREE, SCHEMA, TRUE), plan, source=SeededNoise(6))
+    stated = {"total": (Fraction(1, 2), Fraction(4), None), "sex": (Fraction(1), Fraction(2), None)}
+    differing = with_variances(plain, (RegionVariances(1, np.array(classes), stated),))
+    assert _away(differing, 5_000, 6) < 0.08
 
 
 @pytest.mark.parametrize(

@@ -50,8 +50,12 @@ def log_likelihood(model: Model, leaves: Ints) -> float:
         return -np.inf
     dense = [tables.dense() for tables in levels_of(model, leaves)]
     noise = [block.answers - dense[block.level] @ block.matrix.toarray().T for block in model.noisy]
-    blocks = zip(model.noisy, noise, strict=True)
-    return float(sum(block.distribution.log_weight(values).sum() for block, values in blocks))
+    log = 0.0
+    for block, values in zip(model.noisy, noise, strict=True):
+        by_region = block.precision
+        weights = block.distribution.log_weight(values) if by_region is None else -by_region[:, None] * values**2
+        log += float(weights.sum())
+    return log
 
 
 def log_table(table: Ints, share: Floats, strength: float) -> float:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Operator
-from coco_opt.privacy import Epsilon, Measurement, SeededNoise
+from coco_opt.privacy import Epsilon, Measurement, Rho, SeededNoise
 from coco_opt.topdown.budget_plan import TablePlan
 from coco_opt.topdown.constraint import LinearConstraint
 from coco_opt.topdown.estimating.estimate import TablesResult
@@ -23,8 +23,10 @@ from coco_opt.topdown.measuring.measure import measure_tables
 from coco_opt.topdown.noisy_measurements import TableMeasurements
 from coco_opt.topdown.queries import parse_query
 from coco_opt.topdown.region_bounds import RegionBounds
+from coco_opt.topdown.region_variances import RegionVariances
 from coco_opt.topdown.schema import Schema
 from coco_opt.topdown.strategy import Strategy
+from coco_opt.topdown.table_queries import TableQueries
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -134,6 +136,22 @@ def measured(
         bounds=bounds,
         linear=linear,
     )
+
+
+def with_variances(measurement: Measurement, variances: tuple[RegionVariances, ...]) -> Measurement:
+    """Return a measurement that states the same answers with variances by region."""
+    queries = TableQueries.of(measurement.measurement_plan)
+    costs = [list(level) for level in queries.plan.costs]
+    for each in variances:
+        for place, query in enumerate(queries.plan.queries):
+            if query.name in each.stated:
+                costs[each.level][place] = Rho(query.sensitivity("replace").l2_squared / (2 * each.least(query.name)))
+    plan = TablePlan(queries.plan.queries, tuple(map(tuple, costs)), "replace")
+    changed = replace(queries, plan=plan, variances=variances).measurement_plan(measurement.measurement_plan.levels)
+    answers = tuple(
+        replace(answers, query=query) for answers, query in zip(measurement.answers, changed.queries, strict=True)
+    )
+    return replace(measurement, measurement_plan=changed, answers=answers, noise="foreign")
 
 
 def with_answers(measurement: Measurement, tables: Mapping[int, Ints]) -> Measurement:

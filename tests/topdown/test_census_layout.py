@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import coco_opt as co
+from coco_opt.config import load_config
 from coco_opt.releases import verify_release
 from coco_opt.topdown.estimating.best_linear import best_linear
 from coco_opt.topdown.estimating.information import FullInformation
@@ -88,8 +89,13 @@ def test_units_of_a_state_are_those_of_dense_algebra(tmp_path: Path) -> None:
         for other, right in enumerate(matrices):
             pair = estimates.covariance((region, query.operator), (other, query.operator))
             np.testing.assert_allclose(pair, left @ covariance @ right.T, rtol=0, atol=1e-9)
-    release = co.estimate(measurement)
-    assert [check.detail for check in verify_release(release.save(tmp_path / "out")) if not check.passed] == []
+    chosen = load_config(
+        config(tmp_path, "units", more='workload = ["h1"]\nestimation = "posterior"\n'), measures=False
+    )
+    for name, settings in (("full", None), ("posterior", chosen)):
+        release = co.estimate(measurement, settings)
+        assert [check.detail for check in verify_release(release.save(tmp_path / name)) if not check.passed] == []
+    assert (tmp_path / "posterior" / "intervals.parquet").is_file()
 
 
 def test_the_made_files_are_as_the_documentation_says() -> None:

@@ -28,27 +28,11 @@ from coco_opt.topdown.queries import parse_query
 from coco_opt.topdown.region_variances import RegionVariances
 from coco_opt.topdown.schema import Schema
 from coco_opt.topdown.table_queries import TableQueries
-from tests.topdown.estimation import dense_estimates, dense_system, random_hierarchy, sums_of_leaves
+from tests.topdown.estimation import dense_estimates, dense_system, random_hierarchy, sums_of_leaves, with_variances
 
 Floats = NDArray[np.float64]
 SCHEMA = Schema({"sex": ["f", "m"], "age": ["child", "adult", "old"]}, ["sex = m & age = old"])
 QUERIES = ("total", "sex", "detail")
-
-
-def with_variances(measurement: Measurement, variances: tuple[RegionVariances, ...]) -> Measurement:
-    """Return a measurement that states the same answers with variances by region."""
-    queries = TableQueries.of(measurement.measurement_plan)
-    costs = [list(level) for level in queries.plan.costs]
-    for each in variances:
-        for place, query in enumerate(queries.plan.queries):
-            if query.name in each.stated:
-                costs[each.level][place] = Rho(query.sensitivity("replace").l2_squared / (2 * each.least(query.name)))
-    plan = TablePlan(queries.plan.queries, tuple(map(tuple, costs)), "replace")
-    changed = replace(queries, plan=plan, variances=variances).measurement_plan(measurement.measurement_plan.levels)
-    answers = tuple(
-        replace(answers, query=query) for answers, query in zip(measurement.answers, changed.queries, strict=True)
-    )
-    return replace(measurement, measurement_plan=changed, answers=answers, noise="foreign")
 
 
 def measured(seed: int, hierarchy: Hierarchy) -> Measurement:

@@ -32,12 +32,17 @@ _SMALL = 2**30  # values of at most this need 32 bits
 
 @dataclass(frozen=True, eq=False, slots=True)
 class NoisyBlock:
-    """Noisy answers int64[regions, answers] of one measurement to one query at a level; ``matrix`` (answers, cells)."""
+    """Noisy answers int64[regions, answers] of one measurement to one query at a level; ``matrix`` (answers, cells).
+
+    ``precision`` float64[regions] is 1 / (2 sigma^2) of discrete Gaussian noise where regions differ, 0 for those that
+    were not measured; ``distribution`` is then that of the least noise.
+    """
 
     level: int
     matrix: csr_array
     answers: Ints
     distribution: NoiseDistribution
+    precision: Floats | None = None
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -51,15 +56,7 @@ class Model:
 
     @classmethod
     def of(cls, measurement: Measurement, measured: TableMeasurements) -> Model:
-        """Read the answers of one measurement, or of several of the same data, each with its own distribution.
-
-        Raises ProblemError where the noise of a level's regions differs.
-        """
-        if measured.by_region:
-            raise ProblemError(
-                "the posterior of tables needs one variance for all regions of a level, and those of this measurement "
-                'differ: use estimation = "full"'
-            )
+        """Read the answers of one measurement, or of several of the same data, each with its own distribution."""
         noisy = tuple(block for each in measurement.every for block in _noisy_blocks(each))
         return cls(measured.hierarchy, measured.schema.size, noisy, measured.invariants.system)
 
@@ -93,7 +90,8 @@ class Model:
                 raise ProblemError("the tables that the posterior begins with break a constraint")
         first = np.concatenate([[0], np.cumsum([value.size for value in values])])
         sides = np.concatenate([[0], np.cumsum([part.low.size for part in parts])])
-        columns = [part.entries(first[n], first[n] - sides[n]) for n, part in enumerate(parts)]
+        ends = np.concatenate([[0], np.cumsum([part.precision.size for part in parts])])
+        columns = [part.entries(first[n], first[n] - sides[n], ends[n]) for n, part in enumerate(parts)]
         level, cell, *rest = (np.concatenate([column[k] for column in columns]) for k in range(8))
         order = np.lexsort((rest[0], cell, level))
         key = (level * (self.cells + 1) + cell)[order]
@@ -105,7 +103,8 @@ class Model:
         )
         start = start.reshape(self.hierarchy.levels, -1)
         _, column = np.unique(place, return_inverse=True)
-        answers = state.Answers(start, place, stride, coefficient, kind, weight, side, column, low, high)
+        precision = np.concatenate([np.zeros(0), *(part.precision for part in parts)])
+        answers = state.Answers(start, place, stride, coefficient, kind, weight, side, column, low, high, precision)
         flat = np.concatenate([value.reshape(-1) for value in values])
         small = int(np.abs(flat).max(initial=0)) < _SMALL and int(tables[0].counts.sum()) < _SMALL
         return answers, flat.astype(np.int32) if small else flat
@@ -122,7 +121,9 @@ class Model:
                 kind, weight = state.GAUSSIAN, 0.5 / float(distribution.squared_deviation)
             else:
                 raise ProblemError(f"the posterior does not know {distribution}")
-            yield _Part(block.level, block.matrix.tocsc(), block.answers, kind, weight, none, none)
+            kind = kind if block.precision is None else state.BY_REGION
+            precision = np.zeros(0) if block.precision is None else block.precision
+            yield _Part(block.level, block.matrix.tocsc(), block.answers, kind, weight, none, none, precision)
 
     def _constraint_parts(self) -> Iterator[_Part]:
         from scipy.sparse import csc_array
@@ -135,7 +136,7 @@ class Model:
             low, high = (np.stack([getattr(row, name) for row in rows], axis=1) for name in ("lower", "upper"))
             low, high = np.maximum(low, -UNBOUNDED), np.minimum(high, UNBOUNDED)
             # What is left of 0 is minus the answer, so the sides change places.
-            yield _Part(level, csc_array(weights), np.zeros_like(low), state.BETWEEN, 0.0, -high, -low)
+            yield _Part(level, csc_array(weights), np.zeros_like(low), state.BETWEEN, 0.0, -high, -low, np.zeros(0))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -149,9 +150,14 @@ class _Part:
     weight: float
     low: Ints
     high: Ints
+    precision: Floats
 
-    def entries(self, first: int, side: int) -> tuple[NDArray[Any], ...]:
-        """Return for each entry level, cell, first, stride, coefficient, kind, weight and side."""
+    def entries(self, first: int, side: int, precision: int) -> tuple[NDArray[Any], ...]:
+        """Return for each entry level, cell, first, stride, coefficient, kind, weight and side.
+
+        ``precision`` is where the block's precisions by region begin, which takes the place of a side.
+        """
+        side = precision if self.precision.size else side
         answer, size = self.matrix.indices.astype(np.int64), self.matrix.indices.size
         cell = np.repeat(np.arange(self.matrix.shape[1]), np.diff(self.matrix.indptr))
         return (
@@ -170,10 +176,12 @@ def _noisy_blocks(measurement: Measurement) -> Iterator[NoisyBlock]:
     """Yield the noisy answers of one measurement, a query and level at a time."""
     plan = TableQueries.of(measurement.measurement_plan)
     by_key = {(answers.query.level, answers.query.name): answers for answers in measurement.answers}
+    differ = {(each.level, name): each.precisions(name) for each in plan.variances for name in each.stated}
     for (level, query), level_query in zip(plan.plan.measured_queries, plan.noisy, strict=True):
         answers = by_key[level, level_query.name]
         matrix = plan.plan.queries[query].operator.to_sparse()
-        yield NoisyBlock(level, matrix, answers.table(), answers.query.distribution)
+        precision = differ.get((level, plan.plan.queries[query].name))
+        yield NoisyBlock(level, matrix, answers.table(), answers.query.distribution, precision)
 
 
 def _left_over(values: Ints, matrix: Any, tables: SparseTables) -> Ints:
