@@ -31,6 +31,7 @@ from coco_opt.cli import (
     export,
     import_,
     init,
+    keys,
     ledger,
     measure,
     plan,
@@ -72,6 +73,7 @@ EVERYDAY: tuple[_Row, ...] = (
         "diff releases/a releases/b --page changes.html",
     ),
     (ledger.ledger, "Show what was spent, on what, and what is kept.", "ledger coco-opt.toml"),
+    (keys.keys, "List the keys of a config: type, default, meaning.", "keys privacy"),
     (errors.errors, "Explain the code of an error.", "errors input-changed"),
 )
 METHODS: tuple[_Row, ...] = (

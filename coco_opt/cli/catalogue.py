@@ -11,12 +11,14 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import coco_opt.errors
+from coco_opt.cli.explanations import EXPLANATIONS
 from coco_opt.errors import CocoOptError
 
 _PACKAGES = ("coco_opt", "coco_solvers")
 _CODED = {"InputError": 0, "HierarchyError": 0, "FolderExistsError": 0, "RowError": 0, "Failure": 1}
 """The position of the code among the arguments; the message follows it."""
 _CODE = re.compile(r"[a-z]+(-[a-z0-9]+)*")
+_FORWARDS = re.compile(rf"({'|'.join(_CODED)})\(\s*[a-z_.]+,")
 _ELLIPSIS = "..."
 _PAIR = 2
 
@@ -36,8 +38,20 @@ class CodedError:
 @cache
 def error_codes() -> Mapping[str, CodedError]:
     """Return every code that the program can report, in alphabetical order. O(source); about a second."""
-    trees = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in _sources()}
-    forwarders = _forwarders(trees.values())
+    trees = {name: ast.parse(text) for name, text in _sources()}
+    return _coded_errors(trees, _forwarders(trees.values()))
+
+
+def error_of(code: str) -> CodedError | None:
+    """Return one code's entry, None without any; only the modules that mention it are parsed. O(source) to read."""
+    texts = dict(_sources())
+    mentioned = {name: ast.parse(text) for name, text in texts.items() if f'"{code}"' in text}
+    forwarding = [mentioned.get(name) or ast.parse(text) for name, text in texts.items() if _FORWARDS.search(text)]
+    return _coded_errors(mentioned, _forwarders(forwarding)).get(code)
+
+
+def _coded_errors(trees: Mapping[str, ast.Module], forwarders: Mapping[str, tuple[int, str]]) -> dict[str, CodedError]:
+    """Return the codes of some modules, and of the classes that have one code each."""
     entries = [(*coded, module) for module, tree in trees.items() for coded in _coded_messages(tree, forwarders)]
     exits = {code: 2 for code, _, _ in entries} | {"interrupted": 130, "unexpected": 1}
     for kind in _classes():
@@ -72,17 +86,21 @@ def as_markdown() -> str:
             f"Exit code {error.exit_code}; {', '.join(f'`{name}`' for name in error.modules)}.",
             "",
         ]
+        lines += [" ".join(EXPLANATIONS[error.code]), ""] if error.code in EXPLANATIONS else []
         lines += [f"- {' '.join(message.split())}" for message in error.messages]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _sources() -> Iterator[tuple[str, Path]]:
+def _sources() -> Iterator[tuple[str, str]]:
+    """Yield the modules that raise coded errors, with their texts."""
     for package in _PACKAGES:
         spec = find_spec(package)
         for folder in spec.submodule_search_locations or () if spec else ():
             for path in sorted(Path(folder).rglob("*.py")):
                 parts = (package, *path.relative_to(folder).with_suffix("").parts)
-                yield ".".join(part for part in parts if part != "__init__"), path
+                text = path.read_text(encoding="utf-8")
+                if "Error" in text or "Failure" in text:
+                    yield ".".join(part for part in parts if part != "__init__"), text
 
 
 def _classes() -> list[type[CocoOptError]]:

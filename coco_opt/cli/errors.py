@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from coco_opt.cli.console import write, write_json
+from coco_opt.cli.explanations import EXPLANATIONS
 from coco_opt.cli.options import Json, Version
 from coco_opt.errors import InputError
+
+if TYPE_CHECKING:
+    from coco_opt.cli.catalogue import CodedError
 
 
 def errors(
@@ -17,20 +21,29 @@ def errors(
     json: Json = False,
     version: Version = False,
 ) -> int:
-    """Say what the code of an error means, or print the catalogue of all codes."""
-    from coco_opt.cli.catalogue import as_markdown, error_codes
+    """Say what the code of an error means and what to do, or print the catalogue of all codes."""
+    from coco_opt.cli.catalogue import as_markdown, error_codes, error_of
 
-    catalogue = error_codes()
-    if code is not None and code not in catalogue:
+    if code is None:
+        if json:
+            write_json([asdict(error) for error in error_codes().values()])
+        else:
+            write(as_markdown().rstrip())
+        return 0
+    error = error_of(code)
+    if error is None:
         raise InputError("unknown-code", f"there is no error {code!r}: coco-opt errors lists them all")
     if json:
-        write_json([asdict(error) for error in catalogue.values() if code in (None, error.code)])
-    elif code is None:
-        write(as_markdown().rstrip())
+        write_json([asdict(error)])
     else:
-        write(
-            "\n".join(
-                [f"{code}: exit code {catalogue[code].exit_code}", *(f"- {text}" for text in catalogue[code].messages)]
-            )
-        )
+        write(_text_of(error))
     return 0
+
+
+def _text_of(error: CodedError) -> str:
+    """Return what a code means, what to do, and what its messages say."""
+    meaning, advice = EXPLANATIONS.get(error.code, ("", ""))
+    lines = [f"{error.code} (exit code {error.exit_code}){': ' if meaning else ''}{meaning}"]
+    lines += [f"What to do: {advice}"] if advice else []
+    lines += ["It says, with names, rows and numbers in place of the dots:"] if error.messages else []
+    return "\n".join([*lines, *(f"- {text}" for text in error.messages)])

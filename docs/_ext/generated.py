@@ -2,48 +2,27 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 import json
 import re
-import textwrap
-import types
-import typing
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from fractions import Fraction
+from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import entry_points
-from itertools import pairwise
+from itertools import groupby
 from pathlib import Path
-from typing import Annotated, Any
 
 import typer
-from pydantic import BaseModel
-from pydantic.fields import FieldInfo
 from typer.testing import CliRunner
 
 from coco_opt.cli import app
-from coco_opt.cli.catalogue import error_codes
-from coco_opt.config.sections import SOLVERS_MODEL, EngineConfig, OutputConfig, PrivacyConfig
-from coco_opt.config.values import SolverChoice
-from coco_opt.files.inputs import Frame
-from coco_opt.kinds import kind_rows
+from coco_opt.cli.catalogue import CodedError, error_codes
+from coco_opt.cli.config_keys import ConfigKey, config_keys, models
+from coco_opt.cli.explanations import EXPLANATIONS
 from coco_opt.problems import PROBLEMS
 from coco_opt.registry import backends
 
 PICTURES = Path(__file__).parents[1] / "pictures" / "gallery"
 _MARK = re.compile(r"^<!-- generated: ([a-z-]+) -->$", re.MULTILINE)
-_WORDS = {
-    bool: "true or false",
-    int: "integer",
-    float: "number",
-    str: "text",
-    Path: "path",
-    Fraction: "exact number in a text",
-    SolverChoice: 'a solver\'s name, or { name = "...", option = value }',
-}
-_PLAIN = ("integer", "number", "text", "table")
 _MESSAGES = 3  # of a code, those that need the fewest values
-_LIMITS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
 
 
 def expand(page: str) -> str:
@@ -51,109 +30,22 @@ def expand(page: str) -> str:
     return _MARK.sub(lambda mark: NAMES[mark[1]](), page)
 
 
-def models() -> Iterator[tuple[str, type[BaseModel]]]:
-    """Yield every section of a configuration and every table within one, by its dotted name, with its model."""
-    sections: list[tuple[str, type[BaseModel]]] = []
-    for row in kind_rows():
-        kind = row.load()
-        sections += [(f"data, with [{row.section}]", kind.data_model), (row.section, kind.section_model)]
-    shared = {"privacy": PrivacyConfig, "solvers": SOLVERS_MODEL, "engine": EngineConfig, "output": OutputConfig}
-    for name, model in (*sections, *shared.items()):
-        yield name, model
-        yield from _nested(name, model)
-
-
-def _nested(name: str, model: type[BaseModel]) -> Iterator[tuple[str, type[BaseModel]]]:
-    for key, field in model.model_fields.items():
-        for inner in _models_in(field.annotation):
-            yield f"{name}.{key}", inner
-            yield from _nested(f"{name}.{key}", inner)
-
-
-def _models_in(hint: Any) -> Iterator[type[BaseModel]]:
-    if inspect.isclass(hint) and issubclass(hint, BaseModel):
-        yield hint
-    for argument in typing.get_args(hint):
-        yield from _models_in(argument)
-
-
-def meanings(model: type[BaseModel]) -> dict[str, str]:
-    """Return what each key of a section means: the docstring under it in its class, or of its problem."""
-    found = {name: _summary(problem) for name, problem in PROBLEMS.items()} if model is SOLVERS_MODEL else {}
-    for owner in reversed(model.__mro__):
-        if issubclass(owner, BaseModel) and owner is not BaseModel and owner is not SOLVERS_MODEL:
-            found |= _attribute_docstrings(owner)
-    return found
-
-
-def _attribute_docstrings(owner: type) -> dict[str, str]:
-    body = ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0].body
-    return {
-        field.target.id: " ".join(text.value.value.split())
-        for field, text in pairwise(body)
-        if isinstance(field, ast.AnnAssign)
-        and isinstance(field.target, ast.Name)
-        and isinstance(text, ast.Expr)
-        and isinstance(text.value, ast.Constant)
-        and isinstance(text.value.value, str)
-    }
-
-
 def _keys() -> str:
     parts = []
-    for name, model in models():
+    by_section = groupby(config_keys(), key=lambda each: each.section)
+    for (name, model), (_, keys) in zip(models(), by_section, strict=True):
         section, _, rest = name.partition(",")
-        words = meanings(model)
         rows = [
-            (f"`{key}`", spelled(Annotated[field.annotation, field]), _default(field), words.get(key, ""))
-            for key, field in model.model_fields.items()
+            (f"`{each.key}`", each.value, _default(each), _escape(each.meaning) if name == "solvers" else each.meaning)
+            for each in keys
         ]
         parts += [f"## `[{section}]`{rest and ',' + rest.replace('[', '`[').replace(']', ']`')}", _prose(model)]
         parts.append(_table(("key", "value", "default", "meaning"), rows))
     return "\n\n".join(parts)
 
 
-def spelled(hint: Any) -> str:
-    """Return a type in the words of a TOML file."""
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if origin is Annotated:
-        rules = [rule for one in arguments[1:] if isinstance(one, FieldInfo) for rule in one.metadata]
-        return ", ".join([spelled(arguments[0]), *_limits(rules)])
-    if origin is typing.Literal:
-        return " or ".join(f'`"{name}"`' for name in arguments)
-    if origin in (typing.Union, types.UnionType):
-        shown = [spelled(one) for one in arguments if one not in (type(None), Frame)]
-        return ", or ".join(
-            "a list of them" if one in (f"list of {shown[0]}", f"list of {shown[0]}s") else one
-            for one in dict.fromkeys(shown)
-        )
-    if origin is tuple:
-        each = spelled(arguments[0])
-        return f"list of {each}s" if each in _PLAIN else f"list of {each}"
-    if origin is dict:
-        return f"table of {spelled(arguments[1])} by name"
-    if inspect.isclass(hint) and issubclass(hint, BaseModel):
-        return "table"
-    return _WORDS[hint]
-
-
-def _limits(rules: Iterable[Any]) -> list[str]:
-    return [
-        f"{words} {getattr(rule, name):,}"
-        for rule in rules
-        for name, words in _LIMITS.items()
-        if getattr(rule, name, None) is not None
-    ]
-
-
-def _default(field: FieldInfo) -> str:
-    if field.is_required():
-        return "**required**"
-    value = field.get_default(call_default_factory=True)
-    if value is None or value == () or value == {}:
-        return "none"
-    plain = {True: "true", False: "false"}.get(value) if isinstance(value, bool) else None
-    return f"`{plain or (repr(value) if not isinstance(value, str) else chr(34) + value + chr(34))}`"
+def _default(key: ConfigKey) -> str:
+    return "**required**" if key.default is None else key.default if key.default == "none" else f"`{key.default}`"
 
 
 def _command_line() -> str:
@@ -216,11 +108,18 @@ def _errors() -> str:
         (
             f"`{one.code}`",
             str(one.exit_code),
-            "; ".join(map(_escape, one.messages[:_MESSAGES])) or "depends on what was given",
+            _meaning(one),
         )
         for one in error_codes().values()
     ]
-    return _table(("code", "exit code", "what it says"), rows)
+    return _table(("code", "exit code", "what it means, or says"), rows)
+
+
+def _meaning(error: CodedError) -> str:
+    """Return what a code means and what to do, else some of its messages."""
+    explained = " ".join(EXPLANATIONS.get(error.code, ()))
+    messages = "; ".join(map(_escape, error.messages[:_MESSAGES]))
+    return _escape(explained).replace("\\`", "`") or messages or "depends on what was given"
 
 
 def _evidence() -> str:

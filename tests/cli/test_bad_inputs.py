@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from coco_opt import CountOfCounts
-from coco_opt.cli.catalogue import error_codes
+from coco_opt.cli.catalogue import error_codes, error_of
+from coco_opt.cli.explanations import EXPLANATIONS
 from coco_opt.errors import InputError
 from tests.cli.bad_inputs import CLASSES, BadInput, draws
 from tests.cli.helpers import CANARY, ENTITIES, Runner, paid, write_groups
@@ -79,4 +80,14 @@ def test_the_catalogue_holds_what_errors_say(coco: Runner) -> None:
     ran = coco("errors", "control-in-id")
     assert ran.code == 0
     assert "holds a character that nobody sees" in ran.out
+    assert "What to do: Remove it in the file" in ran.out
     assert "[unknown-code]" in coco("errors", "no-such-code").errors[0]
+
+
+def test_one_code_is_looked_up_as_in_the_catalogue() -> None:
+    """One code is found without parsing all modules; what the inputs above are refused for is explained."""
+    refused = {code for _, bad in draws(1) for code in bad.codes} & set(error_codes())
+    assert refused <= set(EXPLANATIONS) <= set(error_codes())
+    for code in ("unknown-region", "control-in-id", "budget", "unexpected", "duplicate-group", "not-a-level"):
+        assert error_of(code) == error_codes()[code]
+    assert error_of("no-such-code") is None

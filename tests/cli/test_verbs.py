@@ -32,6 +32,7 @@ VERBS = (
     "diff",
     "sign",
     "compare",
+    "keys",
     "ledger",
     "audit",
     "solvers",
@@ -144,6 +145,18 @@ def test_what_tables_of_persons_are_told_by_plan(tmp_path: Path, coco: Runner) -
     shown = coco("plan", config).out
     assert "Not determined" in shown
     assert "Held exactly" in shown
+
+
+def test_keys_are_listed_by_section_and_by_name(coco: Runner) -> None:
+    section = coco("keys", "privacy").out
+    assert section.startswith("[privacy]\n  epsilon: exact number in a text; no default\n      The whole budget")
+    assert 'split: "auto" or "uniform" or "leaves", or list of exact number' in section
+    assert coco("keys", "privacy.epsilon").out.count("\n") < 5
+    assert "[topdown.invariants]" in coco("keys", "topdown").out
+    assert "default: required" not in coco("keys").out
+    (found,) = json.loads(coco("keys", "max_size", "--json").out)
+    assert (found["section"], found["default"]) == ("groups", None)
+    assert "did you mean 'epsilon'" in coco("keys", "epsilo").err
 
 
 def test_a_missing_package_is_named(coco: Runner, monkeypatch: pytest.MonkeyPatch) -> None:

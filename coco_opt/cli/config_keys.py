@@ -1,0 +1,160 @@
+"""Every key of a configuration with its type, default and meaning, read from the models of the sections."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+import types
+import typing
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from coco_opt.config.sections import SOLVERS_MODEL, AutoSection, EngineConfig, OutputConfig, PrivacyConfig
+from coco_opt.config.values import SolverChoice
+from coco_opt.files.inputs import Frame
+from coco_opt.kinds import kind_rows
+from coco_opt.problems import PROBLEMS
+
+_SHARED: Final[dict[str, type[BaseModel]]] = {
+    "privacy": PrivacyConfig,
+    "auto": AutoSection,
+    "solvers": SOLVERS_MODEL,
+    "engine": EngineConfig,
+    "output": OutputConfig,
+}
+_WORDS = {
+    bool: "true or false",
+    int: "integer",
+    float: "number",
+    str: "text",
+    Path: "path",
+    Fraction: "exact number in a text",
+    SolverChoice: 'a solver\'s name, or { name = "...", option = value }',
+}
+_PLAIN = ("integer", "number", "text", "table")
+_LIMITS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
+
+
+def models() -> Iterator[tuple[str, type[BaseModel]]]:
+    """Yield every section of a configuration and every table within one, by its dotted name, with its model."""
+    sections: list[tuple[str, type[BaseModel]]] = []
+    for row in kind_rows():
+        kind = row.load()
+        sections += [(f"data, with [{row.section}]", kind.data_model), (row.section, kind.section_model)]
+    for name, model in (*sections, *_SHARED.items()):
+        yield name, model
+        yield from _nested(name, model)
+
+
+def _nested(name: str, model: type[BaseModel]) -> Iterator[tuple[str, type[BaseModel]]]:
+    for key, field in model.model_fields.items():
+        for inner in _models_in(field.annotation):
+            yield f"{name}.{key}", inner
+            yield from _nested(f"{name}.{key}", inner)
+
+
+def _models_in(hint: Any) -> Iterator[type[BaseModel]]:
+    if inspect.isclass(hint) and issubclass(hint, BaseModel):
+        yield hint
+    for argument in typing.get_args(hint):
+        yield from _models_in(argument)
+
+
+def meanings(model: type[BaseModel]) -> dict[str, str]:
+    """Return what each key of a section means: the docstring under it in its class, or of its problem."""
+    found = {name: _summary(problem) for name, problem in PROBLEMS.items()} if model is SOLVERS_MODEL else {}
+    for owner in reversed(model.__mro__):
+        if issubclass(owner, BaseModel) and owner is not BaseModel and owner is not SOLVERS_MODEL:
+            found |= _attribute_docstrings(owner)
+    return found
+
+
+def _attribute_docstrings(owner: type) -> dict[str, str]:
+    defined = ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0]
+    return {
+        field.target.id: " ".join(text.value.value.split())
+        for field, text in pairwise(getattr(defined, "body", ()))
+        if isinstance(field, ast.AnnAssign)
+        and isinstance(field.target, ast.Name)
+        and isinstance(text, ast.Expr)
+        and isinstance(text.value, ast.Constant)
+        and isinstance(text.value.value, str)
+    }
+
+
+def spelled(hint: Any) -> str:
+    """Return a type in the words of a TOML file."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Annotated:
+        rules = [rule for one in arguments[1:] if isinstance(one, FieldInfo) for rule in one.metadata]
+        return ", ".join([spelled(arguments[0]), *_limits(rules)])
+    if origin is typing.Literal:
+        return " or ".join(f'`"{name}"`' for name in arguments)
+    if origin in (typing.Union, types.UnionType):
+        shown = [spelled(one) for one in arguments if one not in (type(None), Frame)]
+        return ", or ".join(
+            "a list of them" if one in (f"list of {shown[0]}", f"list of {shown[0]}s") else one
+            for one in dict.fromkeys(shown)
+        )
+    if origin is tuple:
+        each = spelled(arguments[0])
+        return f"list of {each}s" if each in _PLAIN else f"list of {each}"
+    if origin is dict:
+        return f"table of {spelled(arguments[1])} by name"
+    if inspect.isclass(hint) and issubclass(hint, BaseModel):
+        return "table"
+    return _WORDS[hint]
+
+
+def _limits(rules: Iterable[Any]) -> list[str]:
+    return [
+        f"{words} {getattr(rule, name):,}"
+        for rule in rules
+        for name, words in _LIMITS.items()
+        if getattr(rule, name, None) is not None
+    ]
+
+
+def default_of(field: FieldInfo) -> str | None:
+    """Return a key's default as TOML has it, "none" where there is none, None where the key is required."""
+    if field.is_required():
+        return None
+    value = field.get_default(call_default_factory=True)
+    if value is None or value == () or value == {}:
+        return "none"
+    if isinstance(value, Fraction):
+        return f'"{value}"'
+    plain = {True: "true", False: "false"}.get(value) if isinstance(value, bool) else None
+    return plain or (repr(value) if not isinstance(value, str) else chr(34) + value + chr(34))
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigKey:
+    """A key of a section, such as ``topdown.invariants``; its type in words; ``default`` is None if it is required."""
+
+    section: str
+    key: str
+    value: str
+    default: str | None
+    meaning: str
+
+
+def config_keys() -> Iterator[ConfigKey]:
+    """Yield every key of every section, in the order of a file."""
+    for section, model in models():
+        words = meanings(model)
+        for key, field in model.model_fields.items():
+            value = spelled(Annotated[field.annotation, field])
+            yield ConfigKey(section, key, value, default_of(field), words.get(key, ""))
+
+
+def _summary(documented: type) -> str:
+    return (inspect.getdoc(documented) or "").partition("\n\n")[0].replace("\n", " ")
