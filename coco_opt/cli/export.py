@@ -1,9 +1,9 @@
-"""``coco-opt export``: the tables of a release or a measurement as CSV, for spreadsheets."""
+"""``coco-opt export``: the tables of a release or a measurement as CSV, a workbook or SDMX-CSV."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 def export(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A release folder, or a published measurement.")],
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="Where the CSV files go, a new folder; DIR-csv without.")
+        Path | None,
+        typer.Option(
+            "--out", metavar="PATH", help="The new folder, workbook or file; DIR-csv, DIR.xlsx or DIR-sdmx.csv without."
+        ),
     ] = None,
     delimiter: Annotated[
         str,
@@ -36,41 +39,96 @@ def export(
         bool,
         typer.Option("--raw", help="Write texts as they are, also those that a spreadsheet would run as formulas."),
     ] = False,
+    xlsx: Annotated[
+        bool, typer.Option("--xlsx", help="Write one Excel workbook, a sheet a table; ids and names stay texts.")
+    ] = False,
+    sdmx: Annotated[
+        str | None,
+        typer.Option("--sdmx", metavar="DATAFLOW", help="Write the main table as SDMX-CSV 2.0 of AGENCY:ID(VERSION)."),
+    ] = None,
+    period: Annotated[
+        str | None, typer.Option("--period", metavar="TIME", help="With --sdmx: the time of all counts, such as 2026.")
+    ] = None,
     json: Json = False,
     version: Version = False,
 ) -> int:
-    """Write every table of a release, or of a published measurement, as a CSV file that spreadsheets open.
+    """Write the tables of a release, or of a published measurement, as CSV files, a workbook or SDMX-CSV.
 
-    UTF-8 with a byte order mark, so that they show every letter. Texts that begin with =, +, - or @ get an apostrophe
-    before them, so that no name is run as a formula. The folder itself stays as it is: it is what
+    CSV is UTF-8 with a byte order mark, so that spreadsheets show every letter. Texts that begin with =, +, - or @ get
+    an apostrophe before them, so that no name is run as a formula. The folder itself stays as it is: it is what
     ``verify`` checks and what a manifest vouches for.
     """
-    from coco_opt.files.csv import write_csv_files
     from coco_opt.releases.measure import check_target
 
-    if delimiter not in (",", ";"):
-        raise InputError("bad-option", "--delimiter is a comma or a semicolon")
-    target = folder.with_name(f"{folder.resolve().name}-csv") if out is None else out
+    _check_options(delimiter, wide=wide, raw=raw, xlsx=xlsx, sdmx=sdmx, period=period)
+    ending = ".xlsx" if xlsx else "-csv" if sdmx is None else "-sdmx.csv"
+    target = folder.with_name(f"{folder.resolve().name}{ending}") if out is None else out
     check_target(target)
-    files = write_csv_files(folder, target, delimiter, _main_table(folder) if wide else None, raw=raw)
-    if not files:
-        raise InputError(
-            "file-not-found", "holds no table: give a release folder or a published measurement", Place(folder.name)
-        )
+    if sdmx is not None:
+        written = _write_sdmx(folder, target, sdmx, period)
+    elif xlsx:
+        written = _write_workbook(folder, target, wide)
+    else:
+        written = _write_csv(folder, target, delimiter, wide, raw)
     if json:
-        write_json({"folder": str(target), "files": [path.name for path in files]})
-        return 0
-    write(f"Wrote {', '.join(path.name for path in files)} to {target}")
+        write_json(written)
+    else:
+        names = written.get("files") or written.get("sheets") or [f"{written['observations']:,} observations"]
+        write(f"Wrote {', '.join(names)} to {target}")
     return 0
 
 
-def _main_table(folder: Path) -> Compared:
-    """Return which table of a release has a row for each region and size or cell."""
+def _check_options(delimiter: str, *, wide: bool, raw: bool, xlsx: bool, sdmx: str | None, period: str | None) -> None:
+    """Raise InputError (bad-option) for options that do not go together."""
+    if delimiter not in (",", ";"):
+        raise InputError("bad-option", "--delimiter is a comma or a semicolon")
+    if xlsx and sdmx is not None:
+        raise InputError("bad-option", "--xlsx and --sdmx are two formats: give one of them")
+    if (xlsx or sdmx is not None) and (raw or delimiter != ","):
+        raise InputError("bad-option", "--raw and --delimiter are for CSV files: leave them out")
+    if wide and sdmx is not None:
+        raise InputError("bad-option", "SDMX-CSV has a row for each count: leave out --wide")
+    if period is not None and sdmx is None:
+        raise InputError("bad-option", "--period is for --sdmx")
+
+
+def _write_csv(folder: Path, target: Path, delimiter: str, wide: bool, raw: bool) -> dict[str, Any]:
+    from coco_opt.files.csv import write_csv_files
+
+    files = write_csv_files(folder, target, delimiter, _main_table(folder, wide=True) if wide else None, raw=raw)
+    if not files:
+        raise _no_table(folder)
+    return {"folder": str(target), "files": [path.name for path in files]}
+
+
+def _write_workbook(folder: Path, target: Path, wide: bool) -> dict[str, Any]:
+    from coco_opt.files.workbook import write_workbook
+
+    sheets = write_workbook(folder, target, _main_table(folder, wide=True) if wide else None)
+    if not sheets:
+        raise _no_table(folder)
+    return {"file": str(target), "sheets": list(sheets)}
+
+
+def _write_sdmx(folder: Path, target: Path, structure: str, period: str | None) -> dict[str, Any]:
+    from coco_opt.files.sdmx import write_sdmx
+
+    rows = write_sdmx(folder, target, _main_table(folder), structure, period)
+    return {"file": str(target), "observations": rows}
+
+
+def _no_table(folder: Path) -> InputError:
+    message = "holds no table: give a release folder or a published measurement"
+    return InputError("file-not-found", message, Place(folder.name))
+
+
+def _main_table(folder: Path, *, wide: bool = False) -> Compared:
+    """Return the table by which releases of a kind are compared; ``wide`` wants one of counts by region."""
     from coco_opt.files.folder import read_manifest
     from coco_opt.kinds import kind_row
 
     kind = kind_row(str(read_manifest(folder).get("kind"))).load()
-    table: Compared | None = next((table for table in kind.compared if table.absent_is_zero), None)
+    table: Compared | None = next((table for table in kind.compared if table.absent_is_zero or not wide), None)
     if table is None:
         raise InputError("bad-option", f"--wide is for counts by region, and a release of {kind.name} has none")
     return table

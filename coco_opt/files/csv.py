@@ -38,7 +38,7 @@ def write_csv_files(
         for path in tables:
             quietly(path, lambda path=path: _write(path, building / f"{path.stem}.csv", delimiter, raw))  # type: ignore[misc]
         if wide is not None:
-            _write_wide(folder, wide, building / f"{wide.table}-wide.csv", delimiter, raw)
+            _write_wide(wide_table(folder, wide), building / f"{wide.table}-wide.csv", delimiter, raw)
         files = sorted(path.name for path in building.iterdir())
         building.rename(target)
     finally:
@@ -46,11 +46,13 @@ def write_csv_files(
     return tuple(target / name for name in files)
 
 
-def _write_wide(folder: Path, compared: Compared, out: Path, delimiter: str, raw: bool) -> None:
-    """Write a table with a row for each region and a column for each key that occurs, 0 where a region has none."""
+def wide_table(folder: Path, compared: Compared) -> Any:
+    """Return a table with a row for each region and a column for each key that occurs, 0 where a region has none.
+
+    Raises InputError: unreadable-file, too-many-cells.
+    """
     import pandas as pd
     import pyarrow as pa
-    import pyarrow.csv
 
     rows = decoded(read_columns(folder / f"{compared.table}.parquet", ()))
     regions = decoded(read_columns(folder / "hierarchy.parquet", REGION))
@@ -70,9 +72,15 @@ def _write_wide(folder: Path, compared: Compared, out: Path, delimiter: str, raw
     place = dict(zip(regions["region"], range(len(regions)), strict=True))
     counts[rows["region"].map(place).to_numpy(np.int64), column.ravel()] = rows[compared.value]
     wide = regions[list(REGION)].join(pd.DataFrame(counts, columns=names))
+    return pa.Table.from_pandas(wide, preserve_index=False)
+
+
+def _write_wide(table: Any, out: Path, delimiter: str, raw: bool) -> None:
+    import pyarrow as pa
+    import pyarrow.csv
+
     with out.open("wb") as file:
         file.write(_MARK)
-        table = pa.Table.from_pandas(wide, preserve_index=False)
         pa.csv.write_csv(table if raw else _inert(table), file, pa.csv.WriteOptions(delimiter=delimiter))
 
 
@@ -84,8 +92,7 @@ def _write(path: Path, out: Path, delimiter: str, raw: bool) -> None:
     options = pa.csv.WriteOptions(delimiter=delimiter)
     with pq.ParquetFile(path, page_checksum_verification=True) as source, out.open("wb") as file:
         file.write(_MARK)
-        names = source.schema_arrow.names
-        schema = pa.schema([(name, _plain(source.schema_arrow.field(name).type)) for name in names])
+        schema = plain_schema(source.schema_arrow)
         with pa.csv.CSVWriter(file, schema, write_options=options) as writer:
             for batch in source.iter_batches():
                 table = pa.Table.from_batches([batch]).cast(schema)
@@ -106,8 +113,10 @@ def _inert(table: Any) -> Any:
     return table
 
 
-def _plain(kind: object) -> object:
-    """Return the type that a coded column of texts has once it is written out."""
+def plain_schema(schema: Any) -> Any:
+    """Return a schema in which coded columns of texts are written out."""
+    import pyarrow as pa
     import pyarrow.types as kinds
 
-    return kind.value_type if kinds.is_dictionary(kind) else kind  # type: ignore[attr-defined]
+    plain = (field.type.value_type if kinds.is_dictionary(field.type) else field.type for field in schema)
+    return pa.schema(list(zip(schema.names, plain, strict=True)))

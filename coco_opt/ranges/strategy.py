@@ -31,6 +31,7 @@ Floats = NDArray[np.float64]
 
 _PRIMES = (2, 3, 5, 7)
 _WIDTHS = 160  # widths that are weighed at most
+_ROOT_SHARE = 2 / 3  # of an equal share
 _LEAST_SHARE = 0.002  # a level that would get less is left out; planned shares are thousandths
 
 
@@ -42,13 +43,15 @@ class OptimisedTree:
     shares: tuple[Fraction, ...]
 
 
-def optimised_tree(workload: Workload, cost: Cost) -> OptimisedTree:
+def optimised_tree(workload: Workload, cost: Cost, *, nonnegative: bool = False) -> OptimisedTree:
     """Return the tree of least expected squared error over a workload, from public numbers; O(cells) a width.
 
     The best of those considered: the shortest path over widths, and trees of a single fan-out without the levels that
-    get no budget. Exact for Gaussian noise where widths divide the domain.
+    get no budget. Exact for Gaussian noise where widths divide the domain. Where estimates will be made
+    ``nonnegative``, the count of the whole domain has two thirds of an equal share at least: where most cells are
+    empty, the bias of such estimates adds up over the domain unless that count is known.
     """
-    squares = _Squares(workload, cost.precision_power)
+    squares = _Squares(workload, cost.precision_power, nonnegative)
     trees = map(squares.thinned, _candidates(squares))
     widths, shares, _ = min(trees, key=lambda tree: tree[2])
     fan_out = tuple(above // below for above, below in pairwise(widths))
@@ -61,6 +64,7 @@ class _Squares:
 
     workload: Workload
     power: int
+    nonnegative: bool
     _known: dict[int, float] = field(default_factory=dict, init=False)
 
     @property
@@ -107,21 +111,26 @@ class _Squares:
         """Return the best shares of the levels; they sum to 1."""
         from scipy.optimize import minimize
 
-        squares, sizes = self.by_level(widths), np.array(widths, dtype=np.float64)
+        squares, sizes, power = self.by_level(widths), np.array(widths, dtype=np.float64), self.power
+        least = np.zeros(sizes.size)
+        least[0] = _ROOT_SHARE / sizes.size if self.nonnegative and sizes.size > 1 else 0.0
+
+        def shares_of(logarithms: Floats) -> Floats:
+            weights = np.exp(logarithms - logarithms.max())
+            return np.asarray(weights / weights.sum())
 
         def error(logarithms: Floats) -> tuple[float, Floats]:
-            weights = np.exp(logarithms - logarithms.max())
-            parts = weights / weights.sum()
-            precision = np.cumsum((sizes * parts**self.power)[::-1])[::-1]
-            total = (squares / precision).sum()
-            slope = -np.cumsum(squares / precision**2) * sizes * self.power * parts**self.power / total
-            return float(np.log(total)), slope - parts * slope.sum()
+            free = shares_of(logarithms)
+            parts = least + (1 - least[0]) * free
+            precision = np.cumsum((sizes * parts**power)[::-1])[::-1]
+            total = float((squares / precision).sum())
+            slope = -np.cumsum(squares / precision**2) * sizes * power * parts ** (power - 1) / total
+            return float(np.log(total)), (1 - least[0]) * free * (slope - slope @ free)
 
-        starts = [np.zeros(sizes.size), np.log(np.maximum(squares / sizes, 1e-12 * squares.max())) / (self.power + 1)]
+        starts = [np.zeros(sizes.size), np.log(np.maximum(squares / sizes, 1e-12 * squares.max())) / (power + 1)]
         solved: list[Any] = [minimize(error, start, jac=True, method="L-BFGS-B") for start in starts]
-        found = cast("Floats", min(solved, key=lambda result: result.fun).x)
-        weights = np.exp(found - found.max())
-        return np.asarray(weights / weights.sum())
+        best = min(solved, key=lambda result: result.fun)
+        return np.asarray(least + (1 - least[0]) * shares_of(cast("Floats", best.x)))
 
 
 def _candidates(squares: _Squares) -> Iterator[tuple[int, ...]]:

@@ -175,12 +175,17 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     ),
     Experiment(
         name="peers/isotonic",
-        summary="isotonic regression by coco-opt, SciPy, scikit-learn, HiGHS and Clarabel",
+        summary="isotonic regression by coco-opt, SciPy, scikit-learn, HiGHS, Clarabel and a network simplex",
         paper=PEERS,
     ),
     Experiment(
         name="peers/ranges",
         summary="ordered histograms by coco-opt and by OpenDP's consistent tree: all ranges, all prefixes",
+        paper=PEERS,
+    ),
+    Experiment(
+        name="peers/strategies",
+        summary="expected errors of ranges over the least of any strategy: coco-opt's trees, OpenDP's and cells alone",
         paper=PEERS,
     ),
     Experiment(

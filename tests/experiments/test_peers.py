@@ -6,9 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from coco_experiments.peers import isotonic, marginals, ranges, reconciliation
+from coco_experiments.peers import isotonic, marginals, ranges, reconciliation, strategies
 from coco_experiments.peers.study import OURS, Result, System, missing, peer_table
 
+from coco_opt.problems import IsotonicL1
+from coco_opt.solving import solve
 from tests.experiments.recorder import Recorder
 
 TASKS = {"isotonic": isotonic, "marginals": marginals, "ranges": ranges, "reconciliation": reconciliation}
@@ -24,6 +26,26 @@ def test_every_installed_system_answers(name: str, tmp_path: Path) -> None:
         assert len(names) > 1
         assert all(np.isfinite(float(row["seconds"])) for row in table.records())  # type: ignore[arg-type]
         assert "peer errs less" in table.notes[0]
+
+
+def test_simulated_errors_of_every_tree_are_the_expected_ones(tmp_path: Path) -> None:
+    outcome = strategies.run(small=True, out=tmp_path, reporter=Recorder())
+    assert outcome.ok
+    rows = outcome.tables[0].records()
+    over = {
+        row["strategy"]: row["expected squared error over the bound"] for row in rows if row["budget"] == "rho = 1/8"
+    }
+    assert 1.0 < over['coco-opt: fan_out = "optimised"'] < over['coco-opt: fan_out = "auto"'] <= over["cells alone"]
+
+
+def test_a_network_simplex_finds_the_certified_optimum() -> None:
+    pytest.importorskip("networkx")
+    rng = np.random.default_rng(1)
+    for size in rng.integers(1, 12, 40):
+        y = rng.integers(-5, 6, size)
+        problem, fitted = IsotonicL1(y), isotonic.network_simplex(y)
+        assert problem.violation(fitted) == 0
+        assert problem.objective(fitted) == solve(problem).objective
 
 
 def test_errors_over_all_ranges_equal_their_list() -> None:

@@ -121,6 +121,19 @@ def test_the_optimised_tree_is_the_best_of_all_trees(cost: Cost) -> None:
     assert best * (1 - 1e-6) < error
 
 
+@COSTS
+def test_a_tree_for_nonnegative_estimates_measures_the_whole_domain(cost: Cost) -> None:
+    workload = Workload.of(1_024)
+    free, bound = (optimised_tree(workload, cost, nonnegative=nonnegative) for nonnegative in (False, True))
+    share = Fraction(2, 3) / len(bound.shares)
+    assert bound.shares[0] > share - Fraction(1, 1_000)
+    assert free.shares[0] < share
+    over = [over_bound(DomainTree(1_024, tree.fan_out, shares=tree.shares), workload, cost) for tree in (free, bound)]
+    assert over[0] is not None
+    assert over[1] is not None
+    assert over[0] < over[1] < 1.2 * over[0]
+
+
 def _best_error(widths: tuple[int, ...], workload: Workload, cost: Cost) -> float:
     """Return the least error of the shares of one tree, by a general optimiser and dense matrices."""
     nodes = counted(DomainTree(12, tuple(above // below for above, below in pairwise(widths))))
@@ -230,9 +243,9 @@ GAUSSIAN = ('epsilon = "1"', 'mechanism = "discrete_gaussian"\nrho = "1/8"\nneig
     ],
 )
 def test_releases_verify_and_answer_any_range(folder: Path, keys: str, changes: tuple[tuple[str, str], ...]) -> None:
-    measured = measure(config(folder, keys, *changes)).measurement
     for estimator in ESTIMATORS:
         stated = config(folder, f'{keys}estimator = "{estimator}"\n', *changes)
+        measured = measure(stated).measurement  # an optimised tree depends on whether counts are made nonnegative
         made = release(stated)
         assert [row for row in verify_release(made.folder) if not row.passed] == []
         histogram = read_ranges_release(made.folder)
@@ -264,9 +277,9 @@ def test_estimation_refuses_another_tree(folder: Path) -> None:
 
 
 def test_a_plan_states_the_error_over_the_least_of_any_strategy(folder: Path) -> None:
-    planned = forecast(config(folder, 'fan_out = "optimised"\n')).predicted
+    planned = forecast(config(folder, 'fan_out = "optimised"\nestimator = "consistent"\n')).predicted
     own, single, best = planned.plain["workload"]
-    assert own["error"] == best["error"] < 0.9 * single["error"]
+    assert own["error"] == best["error"] < 0.95 * single["error"]
     assert 1 < best["over_bound"] < single["over_bound"]
     title, table = planned.tables[1].title, planned.tables[1].rows
     assert "all ranges" in title

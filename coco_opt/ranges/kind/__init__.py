@@ -223,7 +223,7 @@ def _chosen(section: RangesSection, cost: Cost, neighbours: NeighboursName) -> d
     """Return the keys that say which tree is measured, as a file would state them."""
     if section.fan_out == "auto":
         return {"fan_out": choose_fan_out(section.size, cost, neighbours=neighbours) or "cells"}
-    tree = optimised_tree(section.ranges, cost)
+    tree = optimised_tree(section.ranges, cost, nonnegative=section.estimator in ("nonnegative", "zeroed"))
     return {"fan_out": list(tree.fan_out), "shares": [str(share) for share in tree.shares]}
 
 

@@ -56,7 +56,7 @@ def forecast_of(
         plain.append({"fan_out": tree.fan_out, "height": tree.height, "standard_errors": of_size})
     title = f"Standard error (entities) of a range by its number of cells, {words_of(estimator)}"
     header = ("fan-out", "levels", *(f"{size:,}" for size in sizes))
-    errors_of = workload_errors(measurement_plan, domain, workload, how)
+    errors_of = workload_errors(measurement_plan, domain, workload, estimator, how)
     nodes, slow = domain.tree.nodes, slowness()
     table_rows = _ROWS * domain.cells if values is None else values
     shares = () if domain.shares is None else (("shares of the levels", shares_name(domain.shares)),)
@@ -89,7 +89,7 @@ class WorkloadError:
 
 
 def workload_errors(
-    measurement_plan: MeasurementPlan, domain: DomainTree, workload: Workload, how: str
+    measurement_plan: MeasurementPlan, domain: DomainTree, workload: Workload, estimator: Estimator, how: str
 ) -> list[WorkloadError]:
     """Return the errors of the tree that is measured, of the best single fan-out and of the optimised tree."""
     cost, neighbours = measurement_plan.cost, measurement_plan.neighbours
@@ -97,7 +97,7 @@ def workload_errors(
     if domain.cells <= _COMPARED:
         single = choose_fan_out(domain.cells, cost, neighbours=neighbours)
         trees['fan_out = "auto"'] = DomainTree(domain.cells, single)
-        best = optimised_tree(workload, cost)
+        best = optimised_tree(workload, cost, nonnegative=estimator in ("nonnegative", "zeroed"))
         trees['fan_out = "optimised"'] = DomainTree(domain.cells, best.fan_out, shares=best.shares)
     return [
         WorkloadError(name, float(np.sqrt(workload.variance(Precision(tree, noise_of(tree, cost, neighbours))))), over)

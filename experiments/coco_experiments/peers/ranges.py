@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,8 @@ from numpy.typing import NDArray
 
 from coco_experiments.outcome import Outcome, Reporter
 from coco_experiments.peers.study import OURS, Result, System, clock, finish, missing, peer_table
-from coco_opt.privacy import Epsilon, SeededNoise
-from coco_opt.ranges import UniversalHistogram, measure_ranges
+from coco_opt.privacy import Cost, Epsilon, SeededNoise
+from coco_opt.ranges import UniversalHistogram, Workload, measure_ranges, optimised_tree
 from coco_opt.ranges.estimating.universal import Estimator
 from coco_opt.ranges.fan_out import choose_fan_out
 
@@ -65,20 +66,33 @@ def errors(estimate: Floats, truth: Ints) -> dict[str, float]:
     return {ALL: float(np.sqrt(max(0.0, ranges))), PREFIXES: float(np.sqrt(squares / n))}
 
 
+@cache
+def best_tree(cells: int, cost: Cost, *, nonnegative: bool) -> tuple[tuple[int, ...], tuple[Fraction, ...]]:
+    """Return the fan-outs and the shares of the optimised tree for all ranges; it is public, so planned once."""
+    tree = optimised_tree(Workload.of(cells), cost, nonnegative=nonnegative)
+    return tree.fan_out, tree.shares
+
+
 @dataclass(frozen=True, slots=True)
 class Ours:
-    """coco-opt: the tree whose fan-out has the least predicted error, one estimator."""
+    """coco-opt: the single fan-out, or the tree with shares by level, of least predicted error, and one estimator."""
 
     estimator: Estimator
+    optimised: bool = False
 
     def __call__(self, counts: Ints, seed: int) -> Floats:
         """Return estimated cells; seeded noise, NOT PRIVATE."""
         cost = Epsilon(EPSILON)
-        measurement = measure_ranges(counts, cost, source=SeededNoise(seed), fan_out=choose_fan_out(counts.size, cost))
+        fan_out: int | tuple[int, ...] | None = choose_fan_out(counts.size, cost)
+        shares: tuple[Fraction, ...] | None = None
+        if self.optimised:
+            fan_out, shares = best_tree(counts.size, cost, nonnegative=self.estimator == "nonnegative")
+        measurement = measure_ranges(counts, cost, source=SeededNoise(seed), fan_out=fan_out, shares=shares)
         return UniversalHistogram.fit(measurement, self.estimator).cells
 
 
-def _opendp() -> Any:
+def opendp_prelude() -> Any:
+    """Import OpenDP's prelude with the features that trees need."""
     dp = import_module("opendp.prelude")
     dp.enable_features("contrib")
     return dp
@@ -86,7 +100,7 @@ def _opendp() -> Any:
 
 def opendp_cells(counts: Ints, seed: int) -> Floats:
     """Return OpenDP's noisy cells."""
-    dp = _opendp()
+    dp = opendp_prelude()
     space = dp.vector_domain(dp.atom_domain(T=int)), dp.l1_distance(T=int)
     noisy = dp.m.make_laplace(*space, scale=1.0 / float(EPSILON))
     return np.array(noisy(counts.tolist()), np.float64)
@@ -94,7 +108,7 @@ def opendp_cells(counts: Ints, seed: int) -> Floats:
 
 def opendp_tree(counts: Ints, seed: int) -> Floats:
     """Return OpenDP's consistent b-ary tree with the branching factor that it chooses."""
-    dp = _opendp()
+    dp = opendp_prelude()
     branching = dp.t.choose_branching_factor(size_guess=counts.size)
     space = dp.vector_domain(dp.atom_domain(T=int)), dp.l1_distance(T=int)
     tree = dp.t.make_b_ary_tree(*space, leaf_count=counts.size, branching_factor=branching)
@@ -110,6 +124,8 @@ def systems() -> Mapping[System, Noisy]:
     return {
         System(OURS, "best fan-out, least squares"): Ours("consistent"),
         System(OURS, "best fan-out, nonnegative"): Ours("nonnegative"),
+        System(OURS, "optimised tree, least squares"): Ours("consistent", optimised=True),
+        System(OURS, "optimised tree, nonnegative"): Ours("nonnegative", optimised=True),
         System(_OPENDP, "noisy cells"): opendp_cells,
         System(_OPENDP, "consistent b-ary tree"): opendp_tree,
     }

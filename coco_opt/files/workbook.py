@@ -1,0 +1,90 @@
+"""Tables of a folder as one Excel workbook, a sheet a table: counts are numbers, and names and ids are texts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from coco_opt.errors import InputError, MissingPackageError, Place
+from coco_opt.files.csv import plain_schema, wide_table
+from coco_opt.files.differences import Compared
+from coco_opt.files.source import quietly
+from coco_opt.privacy.private_files import temporary_name
+
+_MOST_ROWS = 1_048_575  # of a sheet, below the header
+_WIDTHS = {"string": 24}  # of a column, in characters; numbers take 14
+
+
+def write_workbook(folder: Path, target: Path, wide: Compared | None = None) -> tuple[str, ...]:
+    """Write each Parquet file of a folder as a sheet of a workbook, which appears complete or not at all.
+
+    Texts are text cells, also where they look like numbers or formulas; what is missing is an empty cell. The ``wide``
+    table also gets a sheet with a row for each region and a column for each size or cell. Returns the sheets' names;
+    none, and no file, where there is no table. Memory is a batch of rows. Raises InputError (unreadable-file,
+    too-many-cells, too-many-rows) and MissingPackageError.
+    """
+    try:
+        xlsxwriter: Any = import_module("xlsxwriter")
+    except ModuleNotFoundError:
+        raise MissingPackageError("xlsxwriter", "a workbook", "xlsx") from None
+    tables = sorted(folder.glob("*.parquet"))
+    if not tables:
+        return ()
+    building = temporary_name(target)
+    building.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with xlsxwriter.Workbook(str(building), {"constant_memory": True}) as book:
+            bold, whole = book.add_format({"bold": True}), book.add_format({"num_format": "0"})
+            for path in tables:
+                quietly(path, lambda path=path: _add(book, (bold, whole), path.stem, *_batches(path)))  # type: ignore[misc]
+            if wide is not None:
+                table = wide_table(folder, wide)
+                _add(book, (bold, whole), f"{wide.table}-wide", table.schema, iter(table.to_batches()), table.num_rows)
+            names = tuple(sheet.get_name() for sheet in book.worksheets())
+        building.rename(target)
+    finally:
+        building.unlink(missing_ok=True)
+    return names
+
+
+def _batches(path: Path) -> tuple[Any, Iterator[Any], int]:
+    """Return the schema of a file with plain texts, its batches of rows, and their number."""
+    import pyarrow.parquet as pq
+
+    source = pq.ParquetFile(path, page_checksum_verification=True)
+    schema = plain_schema(source.schema_arrow)
+    return schema, (batch.cast(schema) for batch in source.iter_batches()), source.metadata.num_rows
+
+
+def _add(book: Any, formats: tuple[Any, Any], name: str, schema: Any, batches: Iterator[Any], rows: int) -> None:
+    """Add a sheet with a bold header that stays in view; integers show all digits."""
+    if rows > _MOST_ROWS:
+        message = f"has {rows:,} rows, and a sheet takes {_MOST_ROWS:,}: leave out --xlsx, which writes CSV files"
+        raise InputError("too-many-rows", message, Place(f"{name}.parquet"))
+    sheet = book.add_worksheet(name)
+    sheet.freeze_panes(1, 0)
+    for place, field in enumerate(schema):
+        kind = str(field.type)
+        sheet.set_column(place, place, _WIDTHS.get(kind, 14), formats[1] if kind.startswith("int") else None)
+        sheet.write_string(0, place, field.name, formats[0])
+    row = 1
+    for batch in batches:
+        for values in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            for place, value in enumerate(values):
+                _write(sheet, row, place, value)
+            row += 1
+
+
+def _write(sheet: Any, row: int, place: int, value: str | float | bool | None) -> None:
+    """Write a typed cell: a text, also for a number that is not finite, a truth value, a number, or nothing."""
+    if value is None:
+        return
+    if isinstance(value, bool):
+        sheet.write_boolean(row, place, value)
+    elif isinstance(value, str) or not math.isfinite(value):
+        sheet.write_string(row, place, str(value))
+    else:
+        sheet.write_number(row, place, value)
