@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from pickle import UnpicklingError
 from types import ModuleType
 from typing import Any, ParamSpec, TypeVar, cast
 
@@ -50,6 +51,18 @@ def _forgive_io(action: Callable[..., Any]) -> Callable[..., Any]:
             return None
 
     return forgiving
+
+
+def _empty_if_outdated(load_index: Callable[[], Any]) -> Callable[[], Any]:
+    """Read an index that names what the package no longer has, or that is damaged, as an empty one."""
+
+    def load() -> Any:
+        try:
+            return load_index()
+        except (ImportError, AttributeError, EOFError, UnpicklingError):
+            return {}
+
+    return load
 
 
 def _imported(function: Callable[..., Any]) -> Iterator[Any]:
@@ -117,6 +130,7 @@ def _compiled(function: Callable[P, R], options: dict[str, Any]) -> Callable[P, 
     cache = getattr(dispatcher, "_cache", None)
     if cache is not None:
         _renew_with_imported(cache, function)
+        cache._cache_file._load_index = _empty_if_outdated(cache._cache_file._load_index)
         cache.load_overload = _forgive_io(cache.load_overload)
         cache.save_overload = _forgive_io(cache.save_overload)
         share_compiling(dispatcher, cache)

@@ -35,11 +35,11 @@ among the occupied sizes, ratio n(h) / n(h')); a shift (one group of a to a + d 
 as far back, c drawn like a); a spread of 2 m groups of size a to a - d and a + d against the opposite in another leaf;
 or either in a leaf alone. The middle of a spread is log-uniform.
 
-**Prior.** It is a product over sizes: multinomial, log P = -log h! + h log pi, or increments 0 with probability 1 - q
-and else 1 + geometric(rho). Or the size distribution is scattered (``kernels.posterior_shares``): then every group is
-of one of its size's two hats, counts above are those of a size and hat, and with the weights summed out the prior of a
-leaf is Polya's urn, prod_j Gamma(alpha_j + n_j) prod B_j(k)^c / c! for c groups of size k and hat j and n_j of hat j. A
-group's hat is drawn by the share of its size's groups, and that of its new size by the share of the hats.
+**Prior.** It is multinomial, a product over sizes with log P = -log h! + h log pi. Or the size distribution is
+scattered (``kernels.posterior_shares``): then every group is of one of its size's two hats, counts above are those of a
+size and hat, and with the weights summed out the prior of a leaf is Polya's urn, prod_j Gamma(alpha_j + n_j) prod
+B_j(k)^c / c! for c groups of size k and hat j and n_j of hat j. A group's hat is drawn by the share of its size's
+groups, and that of its new size by the share of the hats.
 
 Invariant: residual = (linear map of the state) - noisy measurement, for all blocks;
 ``occupied[leaf, :occupied_count[leaf]]`` lists the sizes with h > 0 and ``place`` is its inverse. Cost: O(levels x
@@ -69,7 +69,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 GEOMETRIC, GAUSSIAN = 0, 1
-MULTINOMIAL, INCREMENTS, SCATTERED = 0, 1, 2
+MULTINOMIAL, SCATTERED = 0, 1
 _DRAW_EVERY = 2  # sweeps
 RANKS = -1
 CELLS = 0
@@ -133,19 +133,15 @@ class Prior(NamedTuple):
     Multinomial: size k has the probability pi(k) = shape[k] ((1 - part[k]) f[left[k]] + part[k] f[left[k] + 1]) with
     the factors f of a leaf's ``State``; shape, left and part are (K + 1,). Scattered: the same with weights that are
     summed out, so the labelled groups of a leaf follow the distribution of Polya's urn; ``region`` int64[leaves] are
-    the leaves' regions. Increments, in logarithms: ``none``, ``some`` and ``more`` are log(1 - q), log(q (1 - rho)) and
-    log rho. ``log_draw`` is log g, with g in alias tables (Walker 1977; Vose 1991): size k is kept with probability
-    ``keep``, else ``alias``. These three have a row for every leaf, or one for several: ``row`` int64[leaves] is each
-    leaf's row.
+    the leaves' regions. ``log_draw`` is log g, with g in alias tables (Walker 1977; Vose 1991): size k is kept with
+    probability ``keep``, else ``alias``. These three have a row for every leaf, or one for several: ``row``
+    int64[leaves] is each leaf's row.
     """
 
     kind: int
     left: Ints
     part: Floats
     region: Ints
-    none: Floats
-    some: Floats
-    more: Floats
     row: Ints
     log_draw: Floats
     keep: Floats
@@ -312,14 +308,6 @@ def _shift(queries: Queries, state: State, leaf: int, a: int, b: int, m: int, sp
 
 
 @_inlined
-def _log_count(prior: Prior, leaf: int, size: int, count: int) -> float:
-    """Return the log prior of one count of an increment prior."""
-    if count == 0:
-        return float(prior.none[leaf, size])
-    return float(prior.some[leaf, size] + (count - 1) * prior.more[leaf, size])
-
-
-@_inlined
 def _probability(prior: Prior, state: State, leaf: int, size: int) -> float:
     """Return pi of one size of a multinomial prior."""
     left, part, factors = prior.left[size], prior.part[size], state.factors[leaf]
@@ -329,16 +317,13 @@ def _probability(prior: Prior, state: State, leaf: int, size: int) -> float:
 @_inlined
 def _log_prior_ratio(prior: Prior, state: State, leaf: int, a: int, b: int, m: int, at_a: int, at_b: int) -> float:
     """Return the change of the log prior when m of the at_a groups of size a join the at_b of size b."""
-    if prior.kind == MULTINOMIAL:
-        rate = _probability(prior, state, leaf, b) / _probability(prior, state, leaf, a)
-        if m == 1:
-            return math.log(rate * (at_a / (at_b + 1.0)))
-        # Multinomial: pi^h / h! of both sizes.
-        rates = m * math.log(rate)
-        leaving = math.lgamma(at_a + 1.0) - math.lgamma(at_a - m + 1.0)
-        return rates + leaving + math.lgamma(at_b + 1.0) - math.lgamma(at_b + m + 1.0)
-    leaving = _log_count(prior, leaf, a, at_a - m) - _log_count(prior, leaf, a, at_a)
-    return leaving + _log_count(prior, leaf, b, at_b + m) - _log_count(prior, leaf, b, at_b)
+    rate = _probability(prior, state, leaf, b) / _probability(prior, state, leaf, a)
+    if m == 1:
+        return math.log(rate * (at_a / (at_b + 1.0)))
+    # Multinomial: pi^h / h! of both sizes.
+    rates = m * math.log(rate)
+    leaving = math.lgamma(at_a + 1.0) - math.lgamma(at_a - m + 1.0)
+    return rates + leaving + math.lgamma(at_b + 1.0) - math.lgamma(at_b + m + 1.0)
 
 
 @_inlined
@@ -681,11 +666,10 @@ def advance(
     shares: Shares,
     sweeps: int,
     counts: Floats,
-    present: Floats,
 ) -> int:
     """Take ``sweeps`` sweeps; before every second one draw the unknowns of scattered size distributions.
 
-    Adds each size's counts, and whether there are any, to float64[rows, K + 1] after each (``Prior.row``).
+    Adds each size's counts to float64[rows, K + 1] after each (``Prior.row``).
     """
     accepted = 0
     for n in range(sweeps):
@@ -708,7 +692,6 @@ def advance(
             for n in range(state.occupied_count[leaf]):
                 size = state.occupied[leaf, n]
                 counts[row, size] += state.histograms[leaf, size]
-                present[row, size] += 1.0
     return accepted
 
 

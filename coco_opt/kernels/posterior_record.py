@@ -2,7 +2,7 @@
 
 The problem: quantiles of every cumulative count over many draws, without storing the draws. A draw is a table
 x int64[regions, K] of cumulative counts. Every cell has a window of values, ragged as in
-``coco_opt.kernels.posterior_region``: the place start[v, i] + x - low[v, i] counts how often x was drawn; values
+``coco_opt.kernels.posterior_weights``: the place start[v, i] + x - low[v, i] counts how often x was drawn; values
 outside are counted at the nearer end, so quantiles are right as long as they lie inside.
 
 1. ``cumulate``: sum the leaves' histograms over sizes and upwards over the tree.

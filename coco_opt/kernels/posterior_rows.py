@@ -10,7 +10,7 @@ and with noisy measurements of single cells a hidden one.
 
 1. Draw the size distributions (``kernels.posterior_shares``).
 2. Weigh the states of a row given all other rows, in windows that must stay fixed while draws are recorded, ragged
-   arrays as in ``coco_opt.kernels.posterior_region``.
+   arrays as in ``coco_opt.kernels.posterior_weights``.
 3. Filter forwards: convolve with the Poisson probabilities, leaving out increments of less than ``_LEAST`` of the
    likeliest within a window (``_filter``).
 4. Draw backwards an entire row (``_draw_row``), and update residuals and histograms.
@@ -28,8 +28,8 @@ from numpy.typing import NDArray
 
 from coco_opt.kernels.compile import compiled, compiled_in_place
 from coco_opt.kernels.drawing import uniform
-from coco_opt.kernels.posterior_region import CellAnswers, Window, weigh
 from coco_opt.kernels.posterior_shares import Basis, Shares, draw
+from coco_opt.kernels.posterior_weights import CellAnswers, Window, weigh
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -175,13 +175,11 @@ def _draw_row(
 
 
 @compiled
-def advance(
-    answers: CellAnswers, rows: CountRows, basis: Basis, shares: Shares, sweeps: int, counts: Floats, present: Floats
-) -> bool:
+def advance(answers: CellAnswers, rows: CountRows, basis: Basis, shares: Shares, sweeps: int, counts: Floats) -> bool:
     """Take ``sweeps`` sweeps: the size distribution, then every row anew given all the others; O(states x increments).
 
-    Adds each size's counts, and whether there are any, to float64[leaves, K + 1] after each. Returns False, with that
-    row unchanged, where a window has no mass.
+    Adds each size's counts to float64[leaves, K + 1] after each. Returns False, with that row unchanged, where a window
+    has no mass.
     """
     leaves, sizes = rows.histograms.shape
     largest = widest = 0
@@ -238,7 +236,6 @@ def advance(
             for n in range(rows.occupied_count[leaf]):
                 size = rows.occupied[leaf, n]
                 counts[leaf, size] += rows.histograms[leaf, size]
-                present[leaf, size] += 1.0
     return complete
 
 

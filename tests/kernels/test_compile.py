@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+import pickle
 import sys
 from pathlib import Path
 
@@ -62,6 +63,24 @@ def test_a_cache_that_fails_at_write_time_does_not_stop_the_kernel(
         assert compiled(_double)(21) == 42
     assert len(caplog.records) == 1
     assert "No space left" in caplog.text
+
+
+@pytest.mark.parametrize("index", [b"cmodule_of_a_former_version\nState\n.", b"\x80", b""])
+def test_an_index_that_this_version_cannot_read_is_written_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, index: bytes
+) -> None:
+    monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path))
+    kernel = compiled(_double)
+    assert kernel(21) == 42
+    (path,) = tmp_path.rglob("*.nbi")
+    version = pickle.dumps(kernel._cache._cache_file._version)  # type: ignore[attr-defined]
+    path.write_bytes(version + index)
+    again = compiled(_double)
+    assert again(21) == 42
+    assert again.stats.cache_hits == {}  # type: ignore[attr-defined]
+    third = compiled(_double)
+    assert third(21) == 42
+    assert sum(third.stats.cache_hits.values()) == 1  # type: ignore[attr-defined]
 
 
 def test_other_errors_of_the_decorator_are_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,6 @@ from coco_opt.groups.estimating.posterior.prior import (
     Hats,
     PriorOptions,
     SizeProbabilities,
-    increment_prior,
     only_last,
     reaching,
     smoothed,
@@ -64,7 +63,7 @@ def made(
 
 
 def test_moves_equal_the_exact_posterior_of_one_region() -> None:
-    """One region of 40 groups and 12 cells, an increment prior held fixed: marginals against forward-backward."""
+    """One region of 40 groups and 12 cells, a prior held fixed: marginals against matrices."""
     rng = np.random.default_rng(4)
     cells, groups = 12, 40
     survey = Survey(
@@ -73,9 +72,9 @@ def test_moves_equal_the_exact_posterior_of_one_region() -> None:
         cells,
         [Answers(0, Buckets.cells(cells), np.sort(rng.integers(0, groups, cells)), Geometric(Fraction(2)))],
     )
-    prior = tiny.some_prior(1, cells, increments=True)
+    prior = tiny.some_prior(1, cells)
     away = np.abs(np.arange(groups + 1) - survey.answers[0].values[:, None])
-    wanted = tiny.marginals(np.exp(-0.5 * away), prior.q[0], prior.rho[0])
+    wanted = tiny.marginals(np.exp(-0.5 * away), prior.probabilities[0])
     chain = MoveChain(survey, compiled_queries(survey), start_histograms(survey), np.uint64(9))
     chain.use(prior, MoveTables(survey, prior, MoveOptions(per_size=20.0, several=0.4)))
     seen, table, draws = np.zeros(wanted.shape), np.empty((1, cells), np.int64), 4_000
@@ -94,8 +93,7 @@ def test_moves_equal_the_exact_posterior_of_one_region() -> None:
     [
         ((0.1, 0.3, 0.5), 60, PriorOptions()),
         ((0.0, 0.0, 0.0), 150, PriorOptions()),
-        ((0.0, 0.0, 0.0), 60, PriorOptions(kind="increments", increment_reach=0.3)),
-        ((0.1, 0.0, 0.3), 60, PriorOptions(kind="increments", increment_reach=0.3)),
+        ((0.1, 0.0, 0.3), 60, PriorOptions(reach=0.3)),
     ],
 )
 def test_same_bits_for_every_number_of_threads(growths: tuple[float, ...], groups: int, prior: PriorOptions) -> None:
@@ -257,21 +255,6 @@ def test_the_prior_is_learned_until_it_stands_still_or_the_bound() -> None:
     bound = sample_posterior(survey, 1, options=replace(options, prior_moves=0.0, most_burn_in=40))
     assert bound.prior_moved > 0.0
     assert bound.sweeps == 40 + 20
-
-
-def test_increments_prior_matches_the_moments() -> None:
-    jumps = np.array([[0.5, 0.2, 0.1]] * 400)
-    q, rho = increment_prior(jumps, np.array([[2.0, 0.2, 0.1]] * 400), 0.0)
-    np.testing.assert_allclose(q, jumps, atol=1e-3)
-    np.testing.assert_allclose(q / (1.0 - rho), [[2.0, 0.2, 0.1]] * 400, atol=1e-3)
-
-
-def test_increments_that_never_occur_keep_a_chance() -> None:
-    none = np.zeros((2, 3))
-    q, _ = increment_prior(none, none, 0.0)
-    np.testing.assert_allclose(q, 1 / 12)
-    pooled, _ = increment_prior(np.array([[1.0, 0.0], [0.0, 0.0]]), none[:, :2], 0.0)
-    assert pooled[0, 0] > pooled[1, 0] > pooled[1, 1] > 0
 
 
 def test_r_hat_and_effective_sizes_know_good_chains_from_bad() -> None:

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from coco_opt.groups.buckets import Buckets
-from coco_opt.groups.estimating.posterior.chains import Learned, MoveChain, MoveOptions, MoveTables, RowChain
+from coco_opt.groups.estimating.posterior.chains import Learned, MoveChain, MoveOptions, MoveTables
 from coco_opt.groups.estimating.posterior.observations import Answers, Ranks, Survey, compiled_queries, residuals
 from coco_opt.kernels import posterior_moves
 from coco_opt.privacy import DiscreteGaussian, Geometric, NoiseDistribution
@@ -91,12 +91,11 @@ def frequencies(found: IntArray, states: list[IntArray]) -> IntArray:
     return np.bincount(drawn, minlength=keys.size)
 
 
-@pytest.mark.parametrize("increments", [False, True])
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
 @pytest.mark.parametrize("case", CASES)
-def test_moves_draw_from_the_enumerated_posterior(case: str, distribution: str, increments: bool) -> None:
+def test_moves_draw_from_the_enumerated_posterior(case: str, distribution: str) -> None:
     survey = Survey(PARENT, GROUPS, MAX_SIZE, answers(CASES[case], distribution))
-    prior = tiny.some_prior(2, MAX_SIZE, increments=increments)
+    prior = tiny.some_prior(2, MAX_SIZE)
     states, wanted = tiny.posterior(survey, prior)
     chain = MoveChain(survey, compiled_queries(survey), states[0], np.uint64(1))
     chain.use(prior, MoveTables(survey, prior, MoveOptions(several=0.5, independent=0.4, furthest=3)))
@@ -108,7 +107,7 @@ def test_moves_draw_from_the_enumerated_posterior(case: str, distribution: str, 
 @pytest.mark.parametrize(("several", "independent"), [(0.0, 0.0), (1.0, 0.0), (0.0, 1.0), (1.0, 1.0)])
 def test_each_kind_of_move_alone_keeps_the_posterior(several: float, independent: float, by_group: float) -> None:
     survey = Survey(PARENT, GROUPS, MAX_SIZE, answers(CASES["buckets by level"], "geometric"))
-    prior = tiny.some_prior(2, MAX_SIZE, increments=False)
+    prior = tiny.some_prior(2, MAX_SIZE)
     states, wanted = tiny.posterior(survey, prior)
     chain = MoveChain(survey, compiled_queries(survey), states[-1], np.uint64(2))
     options = MoveOptions(several=several, independent=independent, by_group=by_group, furthest=3, exchanges=0.0)
@@ -117,11 +116,10 @@ def test_each_kind_of_move_alone_keeps_the_posterior(several: float, independent
     assert distance(moved(chain, states, DRAWS, 6), wanted) < 5.0
 
 
-@pytest.mark.parametrize("increments", [False, True])
-def test_exchanges_keep_the_posterior(increments: bool) -> None:
+def test_exchanges_keep_the_posterior() -> None:
     """Most steps are exchanges, which alone would hold every sum; ranks are asked of a leaf, and buckets above."""
     survey = Survey(PARENT, GROUPS, MAX_SIZE, answers([EDGES, Ranks(), CELLS], "geometric"))
-    prior = tiny.some_prior(2, MAX_SIZE, increments=increments)
+    prior = tiny.some_prior(2, MAX_SIZE)
     states, wanted = tiny.posterior(survey, prior)
     chain = MoveChain(survey, compiled_queries(survey), states[-1], np.uint64(4))
     chain.use(prior, MoveTables(survey, prior, MoveOptions(exchanges=8.0, furthest=3)))
@@ -129,12 +127,11 @@ def test_exchanges_keep_the_posterior(increments: bool) -> None:
     assert distance(moved(chain, states, DRAWS, 3), wanted) < 5.0
 
 
-@pytest.mark.parametrize("increments", [False, True])
 @pytest.mark.parametrize("queries", [[EDGES, Ranks(), CELLS], [None, EDGES, EDGES]])
-def test_trades_keep_the_posterior(queries: list[Buckets | Ranks | None], increments: bool) -> None:
+def test_trades_keep_the_posterior(queries: list[Buckets | Ranks | None]) -> None:
     """Most steps are trades, of one group up to all of a leaf's."""
     survey = Survey(PARENT, GROUPS, MAX_SIZE, answers(queries, "geometric"))
-    prior = tiny.some_prior(2, MAX_SIZE, increments=increments)
+    prior = tiny.some_prior(2, MAX_SIZE)
     states, wanted = tiny.posterior(survey, prior)
     chain = MoveChain(survey, compiled_queries(survey), states[-1], np.uint64(4))
     chain.use(prior, MoveTables(survey, prior, MoveOptions(exchanges=0.0, trades=8.0, traded=1.0, furthest=2)))
@@ -155,13 +152,13 @@ def test_trades_move_what_buckets_and_sums_hold() -> None:
     found = [Answers(0, cells, table.sum(axis=0), distribution)]
     found += [Answers(leaf + 1, wide, wide.sums(table[leaf]), distribution) for leaf in (0, 1)]
     survey = Survey(PARENT, np.array([80, 40, 40]), 8, found)
-    prior = Learned(np.full((2, 9), 1 / 9), np.zeros((1, 1)), np.zeros((1, 1)), increments=False)
+    prior = Learned(np.full((2, 9), 1 / 9))
     gathered = {}
     for trades in (0.0, 4.0):
         chain = MoveChain(survey, compiled_queries(survey), start, np.uint64(3))
         chain.use(prior, MoveTables(survey, prior, MoveOptions(exchanges=1.0, trades=trades, furthest=2)))
         chain.advance(400)
-        gathered[trades] = chain.take_means()[0][0, 4]
+        gathered[trades] = chain.take_means()[0, 4]
     assert gathered[0.0] == 0.0
     assert gathered[4.0] > 1.0
 
@@ -174,13 +171,13 @@ def test_exchanges_swap_what_sums_pin() -> None:
     survey = Survey(PARENT, np.array([2, 1, 1]), 8, found)
     start = np.zeros((2, 9), np.int64)
     start[0, 1] = start[1, 5] = 1
-    prior = Learned(np.full((2, 9), 1 / 9), np.zeros((1, 1)), np.zeros((1, 1)), increments=False)
+    prior = Learned(np.full((2, 9), 1 / 9))
     first = {}
     for exchanges in (0.0, 1.0):
         chain = MoveChain(survey, compiled_queries(survey), start, np.uint64(3))
         chain.use(prior, MoveTables(survey, prior, MoveOptions(exchanges=exchanges)))
         chain.advance(400)
-        first[exchanges] = chain.take_means()[0][0]
+        first[exchanges] = chain.take_means()[0]
     assert first[0.0][1] == 1.0
     assert first[1.0][[1, 5]] == pytest.approx([0.5, 0.5], abs=0.1)
 
@@ -188,29 +185,14 @@ def test_exchanges_swap_what_sums_pin() -> None:
 def test_a_wrong_prior_is_noticed() -> None:
     """The distance used above has power: a slightly different prior is rejected."""
     survey = Survey(PARENT, GROUPS, MAX_SIZE, answers(CASES["cells"], "geometric"))
-    prior = tiny.some_prior(2, MAX_SIZE, increments=False)
+    prior = tiny.some_prior(2, MAX_SIZE)
     states, _ = tiny.posterior(survey, prior)
-    other = tiny.some_prior(2, MAX_SIZE, increments=False)
+    other = tiny.some_prior(2, MAX_SIZE)
     other.probabilities[:, 0] *= 1.25
     _, wanted = tiny.posterior(survey, other)
     chain = MoveChain(survey, compiled_queries(survey), states[0], np.uint64(1))
     chain.use(prior, MoveTables(survey, prior, MoveOptions(furthest=3)))
     assert distance(moved(chain, states, DRAWS, 3), wanted) > 10.0
-
-
-@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
-def test_rows_draw_from_the_enumerated_posterior(distribution: str) -> None:
-    survey = Survey(PARENT, GROUPS, MAX_SIZE, answers(CASES["cells"], distribution))
-    prior = tiny.some_prior(2, MAX_SIZE, increments=True)
-    states, wanted = tiny.posterior(survey, prior)
-    chain = RowChain(survey, compiled_queries(survey), states[0], np.uint64(3))
-    chain.use(prior)
-    chain.within(np.zeros((2, MAX_SIZE), np.int64), np.full((2, MAX_SIZE), 9))
-    found = np.empty((8_000, *states[0].shape), np.int64)
-    for n in range(found.shape[0]):
-        chain.advance(2)
-        found[n] = np.diff(chain.rows, axis=1, prepend=0, append=GROUPS[1:, None])
-    assert distance(frequencies(found, states), wanted) < 5.0
 
 
 def test_residuals_ranks_and_lists_stay_true() -> None:
@@ -233,7 +215,7 @@ def test_residuals_ranks_and_lists_stay_true() -> None:
     survey = Survey(parent, groups, max_size, found)
     start = np.zeros((3, max_size + 1), np.int64)
     start[:, 7] = groups[survey.leaves]
-    prior = tiny.some_prior(3, max_size, increments=False)
+    prior = tiny.some_prior(3, max_size)
     chain = MoveChain(survey, compiled_queries(survey), start, np.uint64(6))
     chain.use(prior, MoveTables(survey, prior, MoveOptions(several=0.5)))
     chain.advance(300)
@@ -249,9 +231,7 @@ def test_residuals_ranks_and_lists_stay_true() -> None:
         assert sorted(held) == np.flatnonzero(state.histograms[leaf]).tolist()
         assert (state.place[leaf, held] == np.arange(held.size)).all()
     assert chain.accepted > 1_000
-    counts, present = chain.take_means()
-    np.testing.assert_allclose(counts.sum(axis=1), groups[survey.leaves])
-    assert (present <= 1.0).all()
+    np.testing.assert_allclose(chain.take_means().sum(axis=1), groups[survey.leaves])
 
 
 def test_alias_tables_give_back_the_chances() -> None:

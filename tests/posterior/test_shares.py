@@ -107,7 +107,7 @@ def _trace(
     queries: Any, state: Any, prior: Any, plan: Any, basis: Any, shares: Any, counts: Any, thin: int, found: Any
 ) -> None:
     for n in range(found.shape[0]):
-        posterior_moves.advance(queries, state, prior, plan, basis, shares, thin, counts, counts)
+        posterior_moves.advance(queries, state, prior, plan, basis, shares, thin, counts)
         found[n] = state.histograms
 
 
@@ -116,8 +116,7 @@ def test_weights_and_groups_together_draw_from_the_enumerated_posterior(trades: 
     survey = Survey(PARENT, GROUPS, MAX_SIZE, answers([EDGES, None, EDGES], "geometric"))
     prior = scattered()
     states, wanted = enumerated(survey, prior)
-    none = np.zeros((1, 1))
-    learned = Learned(np.tile(prior.base, (2, 1)), none, none, increments=False, scattered=prior)
+    learned = Learned(np.tile(prior.base, (2, 1)), prior)
     chain = MoveChain(survey, compiled_queries(survey), states[0], np.uint64(1))
     options = MoveOptions(several=0.4, independent=0.5, furthest=3, trades=trades, traded=1.0)
     chain.use(learned, MoveTables(survey, learned, options))
@@ -140,7 +139,7 @@ def test_weights_and_groups_together_draw_from_the_enumerated_posterior(trades: 
     # The distance has power: a prior that holds the shape to its base, or the leaves to the shape, is told apart.
     _, stiff = enumerated(survey, prior, loose=False)
     assert distance(seen, stiff) > 5.0
-    _, held = tiny.posterior(survey, Learned(learned.probabilities, none, none, increments=False))
+    _, held = tiny.posterior(survey, Learned(learned.probabilities))
     assert distance(seen, held) > 20.0
 
 
@@ -149,8 +148,7 @@ def test_rows_and_weights_together_draw_from_the_enumerated_posterior(distributi
     survey = Survey(PARENT, GROUPS, MAX_SIZE, answers([CELLS, None, CELLS], distribution))
     prior = scattered()
     states, wanted = enumerated(survey, prior)
-    none = np.zeros((1, 1))
-    learned = Learned(np.tile(prior.base, (2, 1)), none, none, increments=False, scattered=prior)
+    learned = Learned(np.tile(prior.base, (2, 1)), prior)
     chain = CountRowChain(survey, compiled_queries(survey), states[0], np.uint64(1))
     chain.use(learned, MoveTables(survey, learned, MoveOptions()))
     chain.within(np.zeros((2, MAX_SIZE), np.int64), np.full((2, MAX_SIZE), 9))

@@ -65,13 +65,7 @@ def log_prior(prior: Learned, state: IntArray) -> float:
     found = 0.0
     for leaf, size in np.ndindex(state.shape):
         count = int(state[leaf, size])
-        if not prior.increments:
-            found += count * math.log(prior.probabilities[leaf, size]) - math.lgamma(count + 1)
-        elif count == 0:
-            found += math.log(1.0 - prior.q[leaf, size])
-        else:
-            q, rho = prior.q[leaf, size], prior.rho[leaf, size]
-            found += math.log(q * (1.0 - rho)) + (count - 1) * math.log(rho)
+        found += count * math.log(prior.probabilities[leaf, size]) - math.lgamma(count + 1)
     return found
 
 
@@ -83,26 +77,20 @@ def posterior(survey: Survey, prior: Learned) -> tuple[list[IntArray], FloatArra
     return found, probabilities / probabilities.sum()
 
 
-def some_prior(leaves: int, max_size: int, *, increments: bool, seed: int = 5) -> Learned:
+def some_prior(leaves: int, max_size: int, *, seed: int = 5) -> Learned:
     """Return a prior of no regularity."""
-    rng = np.random.default_rng(seed)
-    probabilities = rng.dirichlet(np.full(max_size + 1, 2.0), leaves)
-    q, rho = rng.uniform(0.2, 0.8, (2, leaves, max_size + 1))
-    return Learned(probabilities, q, rho, increments=increments)
+    return Learned(np.random.default_rng(seed).dirichlet(np.full(max_size + 1, 2.0), leaves))
 
 
-def marginals(weight: FloatArray, q: FloatArray, rho: FloatArray) -> FloatArray:
-    """Return P(x_i = n) (cells, groups + 1) of one nondecreasing row, by matrices.
+def marginals(weight: FloatArray, probabilities: FloatArray) -> FloatArray:
+    """Return P(x_i = n) (cells, groups + 1) of one row of cumulative counts under a multinomial prior, by matrices.
 
-    ``weight`` is the likelihood of every state; increments are 0 with probability 1 - q, else geometric.
+    ``weight`` is the likelihood of every state. Given their sum, multinomial counts are independent Poisson numbers.
     """
     cells, states = weight.shape
     rise = np.arange(states) - np.arange(states)[:, None]
-    further = np.maximum(rise - 1.0, 0.0)
-    steps = [
-        np.where(rise > 0, some * (1 - ratio) * ratio**further, (1 - some) * (rise == 0))
-        for some, ratio in zip(q, rho, strict=True)
-    ]
+    factorial = np.array([float(math.factorial(max(n, 0))) for n in rise.ravel().tolist()]).reshape(rise.shape)
+    steps = [np.where(rise >= 0, ((states - 1) * pi) ** np.maximum(rise, 0.0) / factorial, 0.0) for pi in probabilities]
     ahead, behind = [steps[0][0] * weight[0]], [steps[cells][:, -1]]
     for i in range(1, cells):
         ahead.append(ahead[-1] @ steps[i] * weight[i])

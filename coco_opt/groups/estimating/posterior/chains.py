@@ -1,8 +1,7 @@
 """Markov chains over the tables of a hierarchy, and the prior they share: thin shells around the compiled sweeps.
 
 ``MoveChain`` supports any queries (Metropolis moves of groups). With answers about single cells, complete rows of
-cumulative counts can be drawn, which mixes far better in dense regions: by ``CountRowChain``, or by ``RowChain`` under
-increment priors.
+cumulative counts can be drawn, which mixes far better in dense regions: by ``CountRowChain``.
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ from coco_opt.groups.estimating.posterior.prior import (
     IntArray,
     PriorOptions,
     SizeProbabilities,
-    increment_prior,
     smooth_distribution,
 )
 from coco_opt.kernels.arrays import read_only
@@ -76,16 +74,13 @@ class Scattered:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Learned:
-    """A prior of the leaves: ``probabilities`` float64[leaves, K + 1] (pi, or shares of the mean increments); q, rho.
+    """A prior of the leaves: ``probabilities`` float64[leaves, K + 1] (pi).
 
     Where pi is ``scattered``, ``probabilities`` is its expected value, and determines only the proposals. Then one row
     may serve several leaves: ``row`` int64[leaves], by default each leaf's own.
     """
 
     probabilities: FloatArray
-    q: FloatArray
-    rho: FloatArray
-    increments: bool
     scattered: Scattered | None = None
     row: IntArray | None = None
 
@@ -104,41 +99,24 @@ class SizeLearner:
         distribution = smooth_distribution(shape, hats, alone) + options.floor
         self._scattered = Scattered(distribution / distribution.sum(), hats, options.borrowed, options.root_borrowed)
 
-    def learn(self, counts: FloatArray, present: FloatArray) -> Learned:
+    def learn(self, counts: FloatArray) -> Learned:
         """Return the prior after one more step."""
         parent = self._survey.parent
         full = np.zeros((parent.size, counts.shape[1]))
         full[self._survey.leaves] = counts
         for region in range(parent.size - 1, 0, -1):
             full[parent[region]] += full[region]
-        none, probabilities = np.zeros((1, 1)), self._probabilities.learn(full)[self._survey.leaves]
-        return Learned(probabilities, none, none, increments=False, scattered=self._scattered)
-
-
-class IncrementLearner:
-    """Learns increment priors from the leaves' mean counts and shares of presence; see ``prior.increment_prior``."""
-
-    def __init__(self, reach: float) -> None:
-        self._reach = reach
-
-    def learn(self, counts: FloatArray, present: FloatArray) -> Learned:
-        """Return the prior learned from them."""
-        q, rho = increment_prior(present, counts, self._reach)
-        mean = q / (1.0 - rho)
-        return Learned(mean / mean.sum(axis=1, keepdims=True), q, rho, increments=True)
+        return Learned(self._probabilities.learn(full)[self._survey.leaves], self._scattered)
 
 
 @dataclass(eq=False, slots=True)
 class _Means:
     counts: FloatArray
-    present: FloatArray
     sweeps: int = 0
 
-    def take(self) -> tuple[FloatArray, FloatArray]:
-        n = max(self.sweeps, 1)
-        means = self.counts / n, self.present / n
+    def take(self) -> FloatArray:
+        means = self.counts / max(self.sweeps, 1)
         self.counts[:] = 0.0
-        self.present[:] = 0.0
         self.sweeps = 0
         return means
 
@@ -157,16 +135,8 @@ class MoveTables:
         keep, alias = np.empty_like(draw), np.empty(draw.shape, np.int32)
         posterior_moves.alias_tables(draw, keep, alias)
         log_draw = np.log(draw)
-        if prior.increments:
-            expected = prior.q.sum(axis=1)
-            with np.errstate(divide="ignore"):
-                tables = np.log1p(-prior.q), np.log(prior.q * (1.0 - prior.rho)), np.log(np.maximum(prior.rho, 1e-300))
-            kind = posterior_moves.INCREMENTS
-        else:
-            expected = occupied_sizes(survey, prior)
-            none = np.zeros((1, 1))
-            tables = none, none, none
-            kind = posterior_moves.MULTINOMIAL if prior.scattered is None else posterior_moves.SCATTERED
+        expected = occupied_sizes(survey, prior)
+        kind = posterior_moves.MULTINOMIAL if prior.scattered is None else posterior_moves.SCATTERED
         sizes = draw.shape[1]
         hats = Hats(np.arange(sizes), np.zeros(sizes), sizes + 1)
         shape, parent, strength, root = np.ones(sizes), np.zeros(0, np.int64), 1.0, 1.0
@@ -181,7 +151,7 @@ class MoveTables:
         spread = (np.arange(_STEPS) + 0.5) / _STEPS
         steps = np.floor(float(min(options.furthest, survey.max_size) + 1) ** spread).astype(np.int64)
         self.prior: Prior = posterior_moves.Prior(
-            kind, hats.left, hats.share, survey.leaves, *tables, prior.rows(survey.leaves.size), log_draw, keep, alias
+            kind, hats.left, hats.share, survey.leaves, prior.rows(survey.leaves.size), log_draw, keep, alias
         )
         self.shape = shape
         scales = posterior_shape.Scales(*block_scales(hats, mass))
@@ -295,7 +265,7 @@ class MoveChain:
             np.array([word], np.uint64),
         )
         posterior_moves.list_occupied(self._state)
-        self._means = _Means(np.zeros((0, shape[1])), np.zeros((0, shape[1])))
+        self._means = _Means(np.zeros((0, shape[1])))
         self._tables: MoveTables | None = None
         self._shares: Shares | None = None
         self.proposed = self.accepted = 0
@@ -306,7 +276,7 @@ class MoveChain:
 
         self._tables = tables or MoveTables(self._survey, prior, MoveOptions())
         if self._means.counts.shape != prior.probabilities.shape:
-            self._means = _Means(np.zeros(prior.probabilities.shape), np.zeros(prior.probabilities.shape))
+            self._means = _Means(np.zeros(prior.probabilities.shape))
         basis = self._tables.basis
         if basis.parent.size == 0 or self._shares is None:
             shape = self._tables.shape.copy()
@@ -352,7 +322,7 @@ class MoveChain:
         prior, plan, basis = self._tables.prior, self._tables.plan, self._tables.basis
         means = self._means
         self.accepted += posterior_moves.advance(
-            self._queries, self._state, prior, plan, basis, self._shares, sweeps, means.counts, means.present
+            self._queries, self._state, prior, plan, basis, self._shares, sweeps, means.counts
         )
         self.proposed += sweeps * int(plan.moves.sum() + plan.exchanges.sum() + plan.trades.sum())
         means.sweeps += sweeps
@@ -362,8 +332,8 @@ class MoveChain:
         """The present histograms (leaves, K + 1), the lists of their occupied sizes, and the lists' lengths."""
         return self._state.histograms, self._state.occupied, self._state.occupied_count
 
-    def take_means(self) -> tuple[FloatArray, FloatArray]:
-        """Return the mean counts and shares of draws with any (rows of the prior, K + 1) since the last call."""
+    def take_means(self) -> FloatArray:
+        """Return the mean counts (rows of the prior, K + 1) since the last call."""
         return self._means.take()
 
     def fill(self, table: IntArray) -> None:
@@ -387,12 +357,12 @@ class CountRowChain(MoveChain):
 
     def advance(self, sweeps: int) -> None:
         """Take so many sweeps, then exchanges; SolverError where a window leaves no path."""
-        from coco_opt.kernels import posterior_moves, posterior_region, posterior_rows
+        from coco_opt.kernels import posterior_moves, posterior_rows, posterior_weights
 
         assert self._tables is not None
         assert self._shares is not None
         queries, means, state = self._queries, self._means, self._state
-        answers = posterior_region.CellAnswers(
+        answers = posterior_weights.CellAnswers(
             state.residual.reshape(-1, self._survey.max_size),
             queries.distribution,
             queries.steepness,
@@ -413,7 +383,7 @@ class CountRowChain(MoveChain):
             state.words,
         )
         basis = self._tables.basis
-        if not posterior_rows.advance(answers, rows, basis, self._shares, sweeps, means.counts, means.present):
+        if not posterior_rows.advance(answers, rows, basis, self._shares, sweeps, means.counts):
             raise SolverError("a row has no state of positive weight within its window: the answers are too far apart")
         means.sweeps += sweeps
         # Where sums above are sharp no single leaf can give up a group, but two leaves can exchange groups.
@@ -434,63 +404,3 @@ def windows_within(lowest: IntArray, highest: IntArray, totals: IntArray) -> tup
 def _powers(queries: Queries, start: IntArray) -> FloatArray:
     """Return exp(-d steepness) of every block, for all distances d within the widest window."""
     return np.exp(-queries.steepness[:, None] * np.arange(float(np.diff(start, axis=1).max() + 1)))
-
-
-class RowChain:
-    """Draws complete rows in turn, from given histograms, within windows around the values seen so far."""
-
-    def __init__(self, survey: Survey, queries: Queries, histograms: NDArray[Any], word: np.uint64) -> None:
-        self._survey, self._leaves = survey, survey.leaves
-        self._queries = queries
-        self._totals = survey.groups[self._leaves]
-        self._rows = np.ascontiguousarray(np.cumsum(histograms, axis=1)[:, :-1])
-        self._residual = residuals(survey, cumulative_rows(survey, histograms))[0].reshape(-1, survey.max_size)
-        self._words = np.array([word], np.uint64)
-        self._means = _Means(np.zeros(histograms.shape), np.zeros(histograms.shape))
-        self._prior: Learned | None = None
-        self._low: NDArray[np.int64] = self._rows
-        self._start = np.zeros(histograms.shape, np.int64)
-        self._powers: FloatArray = np.ones((1, 1))
-        self.proposed = self.accepted = 0
-
-    def use(self, prior: Learned) -> None:
-        """Continue under another prior."""
-        self._prior = prior
-
-    def within(self, lowest: IntArray, highest: IntArray) -> None:
-        """Use windows lowest .. highest, int64[leaves, K], which must hold the present rows."""
-        self._low, self._start = windows_within(lowest, highest, self._totals)
-        self._powers = _powers(self._queries, self._start)
-
-    def advance(self, sweeps: int) -> None:
-        """Take so many sweeps; SolverError where a window leaves no path."""
-        from coco_opt.kernels import posterior_region
-
-        assert self._prior is not None
-        queries, means = self._queries, self._means
-        answers = posterior_region.CellAnswers(
-            self._residual, queries.distribution, queries.steepness, queries.path_start, queries.path
-        )
-        rows = posterior_region.Rows(self._rows, self._totals, self._low, self._start, self._powers, self._words)
-        prior = posterior_region.Increments(self._prior.q, self._prior.rho)
-        complete = posterior_region.advance(answers, rows, prior, sweeps, means.counts, means.present)
-        if not complete:
-            raise SolverError("a row has no state of positive weight within its window: the answers are too far apart")
-        means.sweeps += sweeps
-
-    @property
-    def rows(self) -> IntArray:
-        """The leaves' present cumulative counts, int64[leaves, K]."""
-        return self._rows
-
-    def take_means(self) -> tuple[FloatArray, FloatArray]:
-        """Return the mean counts and shares of draws with any (leaves, K + 1) since the last call."""
-        return self._means.take()
-
-    def fill(self, table: IntArray) -> None:
-        """Write the present cumulative counts int64[regions, K]."""
-        from coco_opt.kernels import posterior_record
-
-        table[:] = 0
-        table[self._leaves] = self._rows
-        posterior_record.add_up(self._survey.parent, table)

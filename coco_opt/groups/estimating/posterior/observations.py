@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 IntArray = NDArray[np.int64]
 
-# The kernels' codes of the noise distributions (``kernels.posterior_moves`` and ``kernels.posterior_region``), and the
+# The kernels' codes of the noise distributions (``kernels.posterior_moves`` and ``kernels.posterior_weights``), and the
 # steepness of their log-likelihoods: -steepness |noise|, and -steepness noise^2.
 _CODES: Mapping[type[NoiseDistribution], tuple[int, Callable[[NoiseDistribution], float]]] = {
     Geometric: (0, lambda distribution: float(1 / distribution.parameter)),

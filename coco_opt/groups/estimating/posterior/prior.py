@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +18,6 @@ from coco_opt.errors import ProblemError
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
-
-PriorKind = Literal["multinomial", "increments"]
-
-_RHO_MOST = 1.0 - 1e-9
-_Q_LEAST = 1e-9
 
 
 def smoothed(
@@ -63,54 +58,30 @@ def only_last(sizes: int) -> BoolArray:
     return alone
 
 
-def increment_prior(jumps: FloatArray, increments: FloatArray, reach: float) -> tuple[FloatArray, FloatArray]:
-    """Return q and rho (..., K + 1) from P(increment > 0) and the mean increments of every size, smoothed.
-
-    An increment above zero is 1 + geometric(rho) and has the mean 1 / (1 - rho). This is the maximisation step of Baum
-    et al. 1970 for this distribution, on sums over nearby sizes. One size with all leaves' mean is added to the sums of
-    a leaf, and half a jump and half a stay to those of all leaves (Jeffreys 1946). Otherwise q could become 0 where
-    there are few sizes, and would stay 0.
-    """
-    sizes = jumps.shape[-1]
-    width = reaching(sizes, reach)
-    first, end = _ends(width)
-    near = np.where(only_last(sizes), 1.0, np.maximum(np.minimum(end, sizes - 1) - first, 1))
-    own = smoothed(jumps, width)
-    leaves = jumps.size // sizes
-    of_all = (own.reshape(leaves, sizes).sum(axis=0) * near + 0.5) / (leaves * near + 1.0)
-    q = (own * near + of_all) / (near + 1.0)
-    mean = np.maximum(smoothed(increments, width), q)
-    rho = np.where(mean > 0.0, 1.0 - q / np.where(mean > 0.0, mean, 1.0), 0.0)
-    return np.clip(q, _Q_LEAST, 1.0 - _Q_LEAST), np.clip(rho, 0.0, _RHO_MOST)
-
-
 @dataclass(frozen=True, slots=True)
 class PriorOptions:
     """How the prior is learned.
 
-    "multinomial": each group of a leaf has size k with probability pi(k). A region's size distribution varies around
-    its parent's as if ``borrowed`` groups of the parent had been observed in it (as a first guess), in factors that
-    vary over about k +- reach k. The root's varies around a smooth distribution near the answers, plus ``floor``
+    It is multinomial: each group of a leaf has size k with probability pi(k). A region's size distribution varies
+    around its parent's as if ``borrowed`` groups of the parent had been observed in it (as a first guess), in factors
+    that vary over about k +- reach k. The root's varies around a smooth distribution near the answers, plus ``floor``
     everywhere, which counts for no more than ``root_borrowed`` groups. Single sizes deviate from the smooth
     distribution, in all regions alike. The amounts and all of these distributions are sampled too
     (``kernels.posterior_shares``, ``kernels.posterior_shape``). Moves are proposed from their expected values
     (``SizeProbabilities``), for which the root's shape is smoothed over at most k +- ``root_reach`` k (``shape``).
-    Sizes that stand out in the answers are not smoothed (``spikes``). "increments": the count of size k is 0 with
-    probability 1 - q, else 1 + geometric(rho), for each leaf separately, smoothed over ``increment_reach``. It borrows
-    nothing from parents and has larger errors, on Taxi too, but is fast where only cells were measured and leaves have
-    many groups.
+    Sizes that stand out in the answers are not smoothed (``spikes``).
     """
 
-    kind: PriorKind = "multinomial"
+    kind: ClassVar[str] = "multinomial"
+
     root_reach: float = 0.15
     reach: float = 0.6
     borrowed: float = 30.0
     root_borrowed: float = 3.0
     floor: float = 1e-6
-    increment_reach: float = 0.05
 
     def __post_init__(self) -> None:
-        if not all(0.0 <= reach < 1.0 for reach in (self.root_reach, self.reach, self.increment_reach)):
+        if not all(0.0 <= reach < 1.0 for reach in (self.root_reach, self.reach)):
             raise ProblemError("counts are smoothed over k +- reach k, with a reach from 0 to below 1")
         if not min(self.borrowed, self.root_borrowed, self.floor) > 0.0:
             raise ProblemError("'borrowed', 'root_borrowed' and 'floor' must be positive: no size may be impossible")

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from coco_opt.errors import ProblemError
 from coco_opt.groups.estimating.intervals import QUANTILES
-from coco_opt.groups.estimating.posterior.chains import MoveChain, RowChain
+from coco_opt.groups.estimating.posterior.chains import MoveChain
 from coco_opt.groups.estimating.posterior.prior import FloatArray, IntArray
 from coco_opt.problems import Marginals
 
@@ -189,7 +189,7 @@ class Recorder:
 
     def __init__(
         self,
-        chain: MoveChain | RowChain,
+        chain: MoveChain,
         table: IntArray,
         groups: IntArray,
         windows: RecordedWindows,

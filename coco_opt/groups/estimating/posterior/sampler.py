@@ -1,9 +1,9 @@
 """The posterior of all histograms of a hierarchy, from noisy answers to any queries about them.
 
 This is post-processing: answers, noise distributions, the hierarchy and the numbers of groups are public. The shape of
-the sizes, and how regions vary around it, are unknown and sampled too, so intervals account for both (an increment
-prior is learned during burn-in and then frozen). The proposals are learned during burn-in. Chains continue until all
-regions meet one criterion or a limit is reached. Every draw is a consistent integer table.
+the sizes, and how regions vary around it, are unknown and sampled too, so intervals account for both. The proposals are
+learned during burn-in. Chains continue until all regions meet one criterion or a limit is reached. Every draw is a
+consistent integer table.
 """
 
 from __future__ import annotations
@@ -24,12 +24,10 @@ from coco_opt.errors import ProblemError, SolverError
 from coco_opt.groups.buckets import Buckets
 from coco_opt.groups.estimating.posterior.chains import (
     CountRowChain,
-    IncrementLearner,
     Learned,
     MoveChain,
     MoveOptions,
     MoveTables,
-    RowChain,
     SizeLearner,
 )
 from coco_opt.groups.estimating.posterior.convergence import Criterion
@@ -145,14 +143,12 @@ def sample_posterior(
     ``start`` int64[leaves, K + 1] are histograms to begin with, by default near the leaves' fits or their size
     distribution. ``seed`` must not be that of the noise. With ``sizes`` H and the regions' summaries are counted too;
     ``progress`` is called with the sweeps done and their largest number. Complete rows are drawn where all answers are
-    about single cells and either the prior is of increments or leaves have many groups; otherwise groups are moved.
+    about single cells and leaves have many groups; otherwise groups are moved.
     Raises ProblemError for a start with other numbers of groups. Memory: chains x (counts + a table).
     """
     chosen, how = prior or PriorOptions(), options or SamplerOptions()
     dense = groups_a_leaf(survey) >= _DENSE and _margin(survey) <= _WIDEST
-    kind: type[MoveChain | RowChain] = CountRowChain if dense and survey.only_cells else MoveChain
-    if chosen.kind == "increments":
-        kind = RowChain if survey.only_cells else MoveChain
+    kind = CountRowChain if dense and survey.only_cells else MoveChain
     with ThreadPoolExecutor(how.threads or os.cpu_count()) as pool:
         try:
             return Sampler(survey, seed, chosen, how, kind, start=start, sizes=sizes, progress=progress).run(pool)
@@ -197,19 +193,18 @@ class Sampler:
         seed: int,
         prior: PriorOptions,
         options: SamplerOptions,
-        kind: type[MoveChain | RowChain],
+        kind: type[MoveChain],
         *,
         start: IntArray | None = None,
         sizes: bool = False,
         progress: Progress | None = None,
     ) -> None:
         self.survey, self.prior, self.options = survey, prior, options
-        self.learner: SizeLearner | IncrementLearner
+        self.learner: SizeLearner
         histograms = self._begin(start)
         queries = compiled_queries(survey)
         words = [np.random.SeedSequence([seed, n]).generate_state(1, np.uint64)[0] for n in range(options.chains)]
-        self.chains: Sequence[MoveChain | RowChain] = [kind(survey, queries, histograms, word) for word in words]
-        self.by_counts = issubclass(kind, MoveChain)
+        self.chains: Sequence[MoveChain] = [kind(survey, queries, histograms, word) for word in words]
         self.margin = _margin(survey)
         self.burnt, self.moved = 0, math.inf
         self.tables: list[IntArray] = []
@@ -225,18 +220,11 @@ class Sampler:
         """Return the histograms to begin with; set the learner and the mean counts it learns from first."""
         survey, prior, leaves = self.survey, self.prior, self.survey.leaves
         fits = start_histograms(survey)
-        counts = fits.astype(np.float64)
-        # Fits are flat and have too few sizes: every size's presence gets half of the leaf's mean count per size.
-        self.present = np.minimum(1.0, 0.5 * (counts > 0.0) + 0.5 * counts.mean(axis=1, keepdims=True))
-        if prior.kind == "increments":
-            self.learner, first = IncrementLearner(prior.increment_reach), fits
-        else:
-            alone = isolated_sizes(survey, 2.0 * prior.root_reach)
-            shape = root_shape(survey, counts.sum(axis=0), alone, prior.root_reach)
-            self.learner = SizeLearner(survey, shape, alone, prior)
-            first = first_histograms(survey, size_probabilities(shape), fits, np.arange(leaves.size))
-            counts = first.astype(np.float64)
-        self.counts = counts
+        alone = isolated_sizes(survey, 2.0 * prior.root_reach)
+        shape = root_shape(survey, fits.astype(np.float64).sum(axis=0), alone, prior.root_reach)
+        self.learner = SizeLearner(survey, shape, alone, prior)
+        first = first_histograms(survey, size_probabilities(shape), fits, np.arange(leaves.size))
+        self.counts = first.astype(np.float64)
         histograms = first if start is None else start
         if histograms.shape != (leaves.size, survey.max_size + 1) or (histograms < 0).any():
             raise ProblemError("a start needs one histogram of sizes 0 .. max_size for every leaf")
@@ -253,13 +241,10 @@ class Sampler:
             return self._record(pool)
 
     def _learn(self) -> None:
-        self.learned = self.learner.learn(self.counts, self.present)
-        self.shared = MoveTables(self.survey, self.learned, self.options.moves) if self.by_counts else None
+        self.learned = self.learner.learn(self.counts)
+        self.shared = MoveTables(self.survey, self.learned, self.options.moves)
         for chain in self.chains:
-            if isinstance(chain, MoveChain):
-                chain.use(self.learned, self.shared)
-            else:
-                chain.use(self.learned)
+            chain.use(self.learned, self.shared)
 
     def _distribute_moves(self, distance: FloatArray) -> None:
         """Give the leaves more or fewer moves by how far regions (regions,) are from the criterion."""
@@ -341,16 +326,14 @@ class Sampler:
 
     def _update(self, weight: float) -> None:
         """Mix the chains' mean counts since the last update into the running means, and learn the prior from them."""
-        means = [chain.take_means() for chain in self.chains]
-        counts, present = (np.mean([pair[n] for pair in means], axis=0) for n in (0, 1))
+        counts = np.mean([chain.take_means() for chain in self.chains], axis=0)
         self.counts += weight * (counts - self.counts)
-        self.present += weight * (present - self.present)
         self._learn()
 
     def _set_windows(self, margin: int) -> None:
         leaves, seen = self.survey.leaves, self.cumulative
         for chain in self.chains:
-            if isinstance(chain, RowChain | CountRowChain):
+            if isinstance(chain, CountRowChain):
                 lowest, highest = (ends[leaves].astype(np.int64) for ends in (seen.lowest, seen.highest))
                 chain.within(lowest - margin, highest + margin)
 

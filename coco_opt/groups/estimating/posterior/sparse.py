@@ -79,9 +79,9 @@ class _SharedLearner(SizeLearner):
         self.row: IntArray = np.searchsorted(inner[upper.leaves], survey.parent[survey.leaves])
         self.rows = upper.leaves.size
 
-    def learn(self, counts: FloatArray, present: FloatArray) -> Learned:
+    def learn(self, counts: FloatArray) -> Learned:
         """Return the prior one step on, by mean counts (parents of leaves, K + 1)."""
-        return replace(super().learn(counts, present), row=self.row)
+        return replace(super().learn(counts), row=self.row)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -163,8 +163,7 @@ class SparseSampler(Sampler):
         alone = isolated_sizes(survey, 2.0 * options.root_reach)
         shape = root_shape(survey, fitted, alone, options.root_reach)
         learner = _SharedLearner(survey, shape, alone, options)
-        self.learner, self.present = learner, np.zeros((learner.rows, survey.max_size + 1))
-        self.counts = np.zeros_like(self.present)
+        self.learner, self.counts = learner, np.zeros((learner.rows, survey.max_size + 1))
         histograms = np.empty((leaves.size, survey.max_size + 1), np.int32)
         for places in batches:
             if self._near:

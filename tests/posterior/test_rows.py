@@ -1,0 +1,74 @@
+"""Rows drawn given all others: weights of their states by the formula, and draws against the exact posterior."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from coco_opt.errors import SolverError
+from coco_opt.groups.buckets import Buckets
+from coco_opt.groups.estimating.posterior.chains import CountRowChain
+from coco_opt.groups.estimating.posterior.observations import Answers, Survey, compiled_queries
+from coco_opt.kernels import posterior_weights
+from coco_opt.kernels.posterior_weights import CellAnswers, Window
+from coco_opt.privacy import DiscreteGaussian, Geometric
+from tests.posterior import tiny
+
+CELLS, GROUPS = 4, 5
+
+
+@pytest.mark.parametrize("distributions", [(0,), (1,), (0, 0, 0), (0, 1)])
+@pytest.mark.parametrize("scale", [1.0, 900.0])
+def test_weights_are_the_likelihoods_up_to_a_factor_a_cell(distributions: tuple[int, ...], scale: float) -> None:
+    rng = np.random.default_rng(8)
+    window = Window(np.array([0, 0, 1, 2]), np.array([0, 3, 9, 14, 18]))
+    steepness = rng.uniform(0.2, 0.9, len(distributions))
+    row, near = np.array([0, 2, 3, 4]), rng.integers(-3, 4, (len(distributions), CELLS))
+    residual = np.rint(scale * near).astype(np.int64)
+    blocks = np.arange(len(distributions))
+    answers = CellAnswers(residual, np.array(distributions), steepness, np.array([0, len(distributions)]), blocks)
+    powers, weight = np.exp(-steepness[:, None] * np.arange(8.0)), np.empty(18)
+    posterior_weights.weigh(window, answers, 0, row, powers, weight)
+    for i in range(CELLS):
+        states = window.low[i] + np.arange(window.start[i + 1] - window.start[i])
+        away = np.abs(residual[:, i, None] + states - row[i])
+        away = np.where(np.array(distributions)[:, None] == 0, away, away**2)
+        wanted = -steepness @ away
+        found = weight[window.start[i] : window.start[i + 1]]
+        np.testing.assert_allclose(found / found.max(), np.exp(wanted - wanted.max()), atol=1e-12)
+
+
+@pytest.mark.parametrize("distributions", [(0,), (1,), (0, 1)])
+def test_rows_are_drawn_from_their_posterior(distributions: tuple[int, ...]) -> None:
+    """Several answers about one row, as of its ancestors: the draws' frequencies against the exact marginals."""
+    rng = np.random.default_rng(8)
+    noise = [(Geometric(Fraction(2)), DiscreteGaussian(Fraction(3)))[kind] for kind in distributions]
+    answers = [Answers(0, Buckets.cells(CELLS), rng.integers(-2, GROUPS + 3, CELLS), own) for own in noise]
+    survey = Survey(np.array([-1]), np.array([GROUPS]), CELLS, answers)
+    prior, states = tiny.some_prior(1, CELLS), np.arange(GROUPS + 1)
+    weight = np.exp(sum(own.distribution.log_weight(states - own.values[:, None]) for own in answers))
+    wanted = tiny.marginals(weight, prior.probabilities[0])
+    start = np.zeros((1, CELLS + 1), np.int64)
+    start[0, 2] = GROUPS
+    chain = CountRowChain(survey, compiled_queries(survey), start, np.uint64(4))
+    chain.use(prior)
+    chain.within(np.zeros((1, CELLS), np.int64), np.full((1, CELLS), GROUPS))
+    seen, table, draws = np.zeros(wanted.shape), np.empty((1, CELLS), np.int64), 10_000
+    for _ in range(draws):
+        chain.advance(1)
+        chain.fill(table)
+        seen[np.arange(CELLS), table[0]] += 1
+    error = np.sqrt(wanted * (1.0 - wanted) / draws) + 1e-9
+    assert (np.abs(seen / draws - wanted) < 4.5 * error).all()
+
+
+def test_no_path_through_the_windows_is_reported() -> None:
+    answers = Answers(0, Buckets.cells(2), np.array([3, 0]), Geometric(Fraction(1)))
+    survey = Survey(np.array([-1]), np.array([4]), 2, [answers])
+    chain = CountRowChain(survey, compiled_queries(survey), np.array([[3, 0, 1]]), np.uint64(1))
+    chain.use(tiny.some_prior(1, 2))
+    chain.within(np.array([[3, 0]]), np.array([[3, 0]]))
+    with pytest.raises(SolverError, match="within its window"):
+        chain.advance(1)
