@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -12,14 +13,19 @@ import numpy as np
 import pytest
 
 from coco_opt import Hierarchy, check, configure, estimate, measure, release
+from coco_opt.choices import SolverChoices
 from coco_opt.config import Config
 from coco_opt.errors import BudgetError, ConfigError, InputError
 from coco_opt.groups.buckets import Buckets
+from coco_opt.groups.estimating.baselines import errors_by_level
+from coco_opt.groups.estimating.estimate import estimate_groups
+from coco_opt.groups.estimating.method import Consistency, GroupsMethod
 from coco_opt.groups.look import distribution_of_look, is_look
 from coco_opt.groups.measuring import automatic
-from coco_opt.groups.measuring.automatic import QuerySearch, assumed_distributions
+from coco_opt.groups.measuring.automatic import QueryChoice, QuerySearch, assumed_distributions
 from coco_opt.groups.measuring.measure import look_of, measured, measurement_plan_of
 from coco_opt.groups.measuring.predicted import Predictor, Regions
+from coco_opt.groups.measuring.private import PrivateCounts
 from coco_opt.groups.queries import sensitivity
 from coco_opt.histograms import CountOfCounts
 from coco_opt.privacy import Epsilon, SeededNoise, planner
@@ -122,6 +128,57 @@ def test_a_look_suggests_the_distribution_of_sizes() -> None:
     expected = truth[0].to_dense(60) / 700
     assert np.abs(np.cumsum(found) - np.cumsum(expected)).max() < 0.15
     assert np.abs(np.cumsum(found) - np.cumsum(expected))[15:].max() < 0.02
+
+
+def released_aim(choice: QueryChoice, sizes: np.ndarray, method: Consistency) -> float:
+    """Return the geometric mean over the levels of a method's errors, on data of some sizes."""
+    rng = np.random.default_rng(5)
+    leaves = [CountOfCounts.from_dense(rng.multinomial(COUNTS[leaf], sizes)) for leaf in TREE.leaves]
+    truth = PrivateCounts.of_leaves(TREE, leaves).histograms()
+    plan = measurement_plan_of(
+        TREE,
+        COUNTS,
+        queries=["cumulative"] * 3,
+        costs=[Epsilon(share / 10) for share in choice.shares],
+        max_size=sizes.size - 1,
+        neighbours="add_remove",
+        buckets=[Buckets.by_growth(sizes.size - 1, growth) if growth else None for growth in choice.growths],
+    )
+    errors = [
+        errors_by_level(
+            TREE, estimate_groups(noisy, GroupsMethod(consistency=method), SolverChoices()).histograms, truth
+        )
+        for noisy in (measured(plan, truth, SeededNoise(seed)) for seed in range(3))
+    ]
+    return float(np.exp(np.log(np.mean(errors, axis=0)).mean()))
+
+
+def test_queries_are_chosen_for_the_method_that_estimates() -> None:
+    sizes = geometric(200, 4.0)
+    problem = replace(search(200), noise=NoisePlan(Epsilon(Fraction(1, 10)), search(200).noise.sensitivities))
+    of_posterior, of_fits, of_joint = (
+        replace(problem, reader=reader).choose({"true": sizes}) for reader in ("posterior", "fits", "joint")
+    )
+    assert released_aim(of_fits, sizes, "matching") < released_aim(of_posterior, sizes, "matching")
+    assert len(set(of_joint.growths)) == 1
+
+
+def test_queries_fit_the_time_before_another_method_is_taken(tmp_path: Path) -> None:
+    sizes, regions = geometric(1000, 3.0), np.diff(TREE.level_start)
+    for most in (400.0, 700.0):
+        choice = replace(search(1000), most_answers=most).choose({"true": sizes})
+        answers = regions @ [Buckets.by_growth(1000, growth).count if growth else 1000 for growth in choice.growths]
+        assert answers <= most
+    assert replace(search(1000), most_answers=1.0).choose({"true": sizes}).growths == (0.5,) * 3
+    shares = {}
+    for consistency in ("bottom_up", "matching", "auto"):
+        folder = tmp_path / consistency
+        folder.mkdir()
+        privacy: dict[str, Any] = {"auto": {"look": "0", "time": "1 second"}}
+        chosen = measure(config_of(folder, private=False, groups={"consistency": consistency}, **privacy)).config
+        shares[consistency] = chosen.privacy.split
+        assert chosen.method.consistency == ("joint" if consistency == "auto" else consistency)
+    assert shares["bottom_up"][-1] == 1
 
 
 def config_of(folder: Path, private: bool = True, groups: dict[str, Any] | None = None, **privacy: Any) -> Config:

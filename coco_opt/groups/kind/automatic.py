@@ -6,7 +6,8 @@ user wrote.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -16,9 +17,16 @@ from numpy.typing import NDArray
 
 from coco_opt.config.model import Config, digest_of
 from coco_opt.config.sections import AUTO
-from coco_opt.groups.estimating.method import Consistency, needed_levels
-from coco_opt.groups.estimating.posterior.effort import posterior_seconds
-from coco_opt.groups.measuring.automatic import QueryChoice, QuerySearch, assumed_distributions
+from coco_opt.groups.estimating.method import Consistency, joint_seconds, needed_levels
+from coco_opt.groups.estimating.posterior.effort import answers_within, posterior_seconds
+from coco_opt.groups.measuring.automatic import (
+    GROWTHS,
+    QueryChoice,
+    QuerySearch,
+    Reader,
+    assumed_distributions,
+    bucket_count,
+)
 from coco_opt.groups.measuring.predicted import Regions, range_of
 from coco_opt.groups.noisy_measurements import buckets_of, size_queries, split_of
 from coco_opt.groups.queries import plain_query, sensitivity
@@ -81,7 +89,12 @@ def resolved(
     if not search or max_size > _MOST_SIZES:
         default = (0.0,) * levels if max_size < _FEW_SIZES else (_DEFAULT_GROWTH,) * levels
         return _with_choice(config, growths or default, shares or allocation(_DEFAULT_RATIO, levels)), ()
-    problem = _search(config, tree, groups, growths, shares)
+    method = _expected_method(config, tree, groups)
+    if method == "bottom_up" and shares is None:
+        shares = (*(Fraction(0),) * (levels - 1), Fraction(1))
+        if growths is not None:
+            return _with_choice(config, growths, shares), ()
+    problem = _search(config, tree, groups, growths, shares, method)
     ranking = problem.ranked(distributions or assumed_distributions(max_size), _ALTERNATIVES)
     return _with_choice(config, ranking[0].growths, ranking[0].shares), ranking
 
@@ -140,20 +153,73 @@ def with_method(config: Config, measurement_plan: MeasurementPlan) -> Config:
 
 def _consistency(section: GroupsSection, measurement_plan: MeasurementPlan, seconds: float) -> Consistency:
     queries = {plain_query(level_query) for level_query in size_queries(measurement_plan)}
-    explicit, levels = section.model_fields_set, measurement_plan.hierarchy.levels
+    levels = range(measurement_plan.hierarchy.levels)
+    alike = len({_starts(measurement_plan, level) for level in levels}) == 1
+    answers = count_answers(measurement_plan)
+    measured = {level_query.level for level_query in measurement_plan.queries}
+    readable = [
+        name
+        for name in _methods(section, queries, answers, seconds, alike=alike)
+        if measured >= set(needed_levels(name, len(levels)))
+    ]
+    return readable[0] if readable else "none"
+
+
+def _starts(measurement_plan: MeasurementPlan, level: int) -> tuple[int, ...] | None:
+    """Return where the buckets of a level's query begin, None for single sizes."""
+    buckets = buckets_of(measurement_plan, level)
+    return None if buckets is None else tuple(buckets.begin.tolist())
+
+
+def _methods(
+    section: GroupsSection, queries: Collection[str], answers: float, seconds: float, *, alike: bool
+) -> list[Consistency]:
+    """Return the methods that read some queries and every key that is set, in their order, without those too slow.
+
+    ``alike``: whether all levels have the same buckets.
+    """
+    explicit = section.model_fields_set
     of_matching = "sizes" in queries or bool({"merge", "rounding", "variances"} & explicit)
     of_fits = bool({"loss", "ties"} & explicit) and not section.intervals
     one_loss = isinstance(section.loss, str) or len(set(section.loss)) == 1
-    quick = bool(section.intervals) or posterior_seconds(count_answers(measurement_plan)) <= seconds
+    quick = bool(section.intervals) or posterior_seconds(answers) <= seconds
+    joint = set(queries) <= {"cumulative", "buckets"} and one_loss and joint_seconds(answers, alike=alike) <= seconds
     readers: list[tuple[Consistency, bool]] = [
         ("posterior", quick and not of_matching and not of_fits),
-        ("joint", queries <= {"cumulative", "buckets"} and not of_matching and one_loss),
+        ("joint", joint and not of_matching),
         ("matching", True),
         ("bottom_up", True),
     ]
-    measured = {level_query.level for level_query in measurement_plan.queries}
-    readable = [name for name, reads in readers if reads and measured >= set(needed_levels(name, levels))]
-    return readable[0] if readable else "none"
+    return [name for name, reads in readers if reads]
+
+
+def _expected_method(config: Config, tree: Hierarchy, groups: Int64) -> Consistency:
+    """Return the method that is set, or that will be chosen for the queries of the fewest answers that are possible."""
+    section, levels = config.method, tree.levels
+    if section.consistency != AUTO:
+        method: Consistency = section.consistency
+        return method
+    counts = np.diff(tree.level_start).astype(np.float64)
+    if _growths_open(config):
+        answers, alike = float(counts.sum()) * bucket_count(section.max_size, max(GROWTHS)), True
+    else:
+        sizes = _stated_answers(config, levels)
+        ranks = any(config.per_level(section.rank_above, levels, "groups.rank_above"))
+        answers, alike = float(counts @ sizes) + float(groups.sum()) * ranks, len(set(sizes)) == 1
+    queries = {section.query} if isinstance(section.query, str) else set(section.query)
+    return _methods(section, queries, answers, config.auto.time, alike=alike)[0]
+
+
+def _stated_answers(config: Config, levels: int) -> list[int]:
+    """Return about how many noisy answers a region has at each level by the keys that are set."""
+    section = config.method
+    if section.bucket_edges is None:
+        growth = 0.0 if section.bucket_growth == AUTO else section.bucket_growth
+        growths = config.per_level(growth, levels, "groups.bucket_growth")
+        return [bucket_count(section.max_size, each) for each in growths]
+    edges = section.bucket_edges
+    lists = config.per_level(edges, levels, "groups.bucket_edges") if isinstance(edges[0], tuple) else (edges,) * levels
+    return [len(starts) or section.max_size for starts in lists]
 
 
 def with_measured_queries(config: Config, measurement_plan: MeasurementPlan) -> Config:
@@ -171,20 +237,26 @@ def with_measured_queries(config: Config, measurement_plan: MeasurementPlan) -> 
     return replace(config, method=config.method.model_copy(update=update))
 
 
-def choice_tables(levels: Sequence[str], ranking: Sequence[QueryChoice]) -> tuple[Figures, ...]:
-    """Return the choice and the next best ones as a table: the range of predicted errors by level."""
+def choice_tables(levels: Sequence[str], ranking: Sequence[QueryChoice], method: Consistency) -> tuple[Figures, ...]:
+    """Return the choice and the next best ones as a table: the range of the posterior's predicted errors by level.
+
+    Predictions of other methods rank queries, but their errors are too far off to be shown.
+    """
     if not ranking:
         return ()
+    if method != "posterior":
+        levels = ()
     rows = tuple(
         (
             " ".join(f"{growth:g}" for growth in choice.growths),
             " ".join(f"{float(share):.3f}" for share in choice.shares),
             f"{choice.regret:.2f} times the best",
-            *range_words(*range_of(choice.errors)),
+            *(range_words(*range_of(choice.errors)) if levels else ()),
         )
         for choice in ranking
     )
-    title = "Chosen queries and the next best: expected mean distance of a region (entities) by the posterior"
+    title = f"Chosen queries and the next best, for estimation by {method!r}"
+    title += ": expected mean distance of a region (entities)" if levels else ""
     return (Figures(title, ("bucket_growth", "split", "error at most", *levels), rows, numeric=2),)
 
 
@@ -219,10 +291,27 @@ def _growths_open(config: Config) -> bool:
 
 
 def _search(
-    config: Config, tree: Hierarchy, groups: Int64, growths: tuple[float, ...] | None, shares: Shares | None
+    config: Config,
+    tree: Hierarchy,
+    groups: Int64,
+    growths: tuple[float, ...] | None,
+    shares: Shares | None,
+    method: Consistency,
 ) -> QuerySearch:
     share = config.method.counts_share
     cost = config.privacy.cost if share is None else config.privacy.cost * (1 - share)
     noise = NoisePlan(cost, (sensitivity("cumulative", config.privacy.neighbours),) * tree.levels)
-    weights = np.array(config.level_weights(tree.levels))
-    return QuerySearch(Regions.of(tree, groups), config.method.max_size, noise, weights, growths, shares)
+    weights, seconds = np.array(config.level_weights(tree.levels)), config.auto.time
+    most = {"posterior": answers_within(seconds), "joint": seconds / joint_seconds(1.0, alike=True)}
+    limited = config.method.consistency == AUTO and not config.method.intervals
+    reader: Reader = "posterior" if method == "posterior" else "joint" if method in ("joint", "convex") else "fits"
+    return QuerySearch(
+        Regions.of(tree, groups),
+        config.method.max_size,
+        noise,
+        weights,
+        growths,
+        shares,
+        reader,
+        most.get(method, math.inf) if limited else math.inf,
+    )

@@ -66,7 +66,8 @@ def _planned(
     else:
         settled, ranking = with_keys(config, keys), ()
     plan = _of_resolved(settled, public)
-    plan = replace(plan, tables=choice_tables(plan.measurement_plan.levels, ranking))
+    method = plan.config.method.consistency
+    plan = replace(plan, tables=choice_tables(plan.measurement_plan.levels, ranking, method))
     if not look:
         again = partial(_planned, config, public, outline=outline)
         return replace(plan, chosen=chosen_keys(config, plan.config), choice=choice_digest(config), rechosen=again)

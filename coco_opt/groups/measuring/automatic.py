@@ -5,7 +5,8 @@ groups, and allocations of the budget over the levels: geometric ones, and large
 above share the rest evenly. ``Predictor`` gives each candidate's error by level under a size distribution. The aim is a
 weighted geometric mean of these errors over the levels. Under one distribution (an estimate, or public data) the
 candidate of least aim is chosen. Under several, the one of least worst regret: its aim over the best candidate's for
-that distribution, at worst over all distributions.
+that distribution, at worst over all distributions. Where another method estimates than the posterior,
+``FitPredictor`` takes the predictor's place.
 
 1. Find the best candidate for each distribution by coordinate descent: each level's growth in turn, then the
    allocation, until nothing improves.
@@ -26,16 +27,19 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.groups.buckets import Buckets
+from coco_opt.groups.measuring.fitted import MOST_SIZES, FitPredictor
 from coco_opt.groups.measuring.predicted import Predictor, Regions
 from coco_opt.privacy.planner import NoisePlan, Shares, allocation, allocations
 
 FloatArray = NDArray[np.float64]
+Reader = Literal["posterior", "joint", "fits"]
 Candidate = tuple[tuple[float, ...], Shares]
 """Bucket growths and shares of the budget by level, root first."""
 
@@ -66,7 +70,9 @@ class QueryChoice:
 class QuerySearch:
     """The public numbers of a choice: regions by level, the noise, the weights of the aim, and what is fixed already.
 
-    ``growths`` and ``shares`` are None where they are to be chosen. ``weights`` float64[levels] sum to 1.
+    ``growths`` and ``shares`` are None where they are to be chosen. ``weights`` float64[levels] sum to 1. ``reader`` is
+    the method that estimates, whose errors are predicted; "fits" are all that fit levels one by one. Queries with more
+    than ``most_answers`` noisy answers are passed over.
     """
 
     regions: Regions
@@ -75,6 +81,8 @@ class QuerySearch:
     weights: FloatArray
     growths: tuple[float, ...] | None = None
     shares: Shares | None = None
+    reader: Reader = "posterior"
+    most_answers: float = math.inf
 
     def choose(self, distributions: Mapping[str, FloatArray]) -> QueryChoice:
         """Return the choice of least aim, or of least worst regret where there are several distributions.
@@ -86,8 +94,8 @@ class QuerySearch:
     def ranked(self, distributions: Mapping[str, FloatArray], count: int) -> tuple[QueryChoice, ...]:
         """Return the choice and the next best candidates that the search met, at most ``count`` in all."""
         grid = _GRID_GROWTH if len(distributions) == 1 else _COARSE_GROWTH
-        evaluations = _Evaluations(self, [Predictor(self.regions, each, grid) for each in distributions.values()])
-        start = (self.growths or (0.05,) * self.levels, self.shares or allocation(1.0, self.levels))
+        evaluations = _Evaluations(self, [self._predictor(each, grid) for each in distributions.values()])
+        start = (self._start(), self.shares or allocation(1.0, self.levels))
         best = [self._descend(start, partial(evaluations.aim, place)) for place in range(len(distributions))]
         least = [evaluations.aim(place, candidate) for place, candidate in enumerate(best)]
 
@@ -96,7 +104,8 @@ class QuerySearch:
 
         if len(best) > 1:
             self._descend(min(best, key=regret), regret)
-        ranking = sorted(evaluations.complete, key=lambda candidate: (regret(candidate), candidate))
+        complete = [each for each in evaluations.complete if each == start or self.fits(each[0])]
+        ranking = sorted(complete, key=lambda candidate: (regret(candidate), candidate))
         distinct: dict[tuple[bytes, Shares], Candidate] = {}
         for candidate in ranking:
             distinct.setdefault(evaluations.measured(candidate), candidate)
@@ -109,6 +118,23 @@ class QuerySearch:
     def levels(self) -> int:
         """Return the number of levels."""
         return self.weights.size
+
+    def fits(self, growths: tuple[float, ...]) -> bool:
+        """Return whether buckets by growth have few enough noisy answers to be estimated in time."""
+        counts = {growth: bucket_count(self.max_size, growth) for growth in set(growths)}
+        return float(self.regions.count @ [counts[growth] for growth in growths]) <= self.most_answers
+
+    def _start(self) -> tuple[float, ...]:
+        """Return where the search begins: the stated growths, or the finest from 0.05 on that fit at every level."""
+        if self.growths is not None:
+            return self.growths
+        even = [(growth,) * self.levels for growth in GROWTHS[1:]]
+        return next((growths for growths in even if self.fits(growths)), even[-1])
+
+    def _predictor(self, probabilities: FloatArray, grid: float) -> Predictor | FitPredictor:
+        if self.reader == "posterior" or self.max_size > MOST_SIZES:
+            return Predictor(self.regions, probabilities, grid)
+        return FitPredictor(self.regions, probabilities)
 
     def _descend(self, start: Candidate, objective: Callable[[Candidate], float]) -> Candidate:
         """Return a candidate that no change of one level's growth or of the allocation improves."""
@@ -133,15 +159,17 @@ class QuerySearch:
                     above = tuple(min(each, growth) for each in growths[:level])
                     below = tuple(max(each, growth) for each in growths[level + 1 :])
                     changed.append(((*above, growth, *below), shares))
+            if self.reader == "joint":  # which reads different buckets of levels slowly, and gains nothing from them
+                changed = [((growth,) * self.levels, shares) for growth in GROWTHS]
         if self.shares is None:
             changed += [(growths, other) for other in allocations(self.levels)]
-        return [other for other in dict.fromkeys(changed) if other != candidate]
+        return [other for other in dict.fromkeys(changed) if other != candidate and self.fits(other[0])]
 
 
 class _Evaluations:
     """The predictions made so far, by candidate and the distribution's place."""
 
-    def __init__(self, search: QuerySearch, predictors: Sequence[Predictor]) -> None:
+    def __init__(self, search: QuerySearch, predictors: Sequence[Predictor | FitPredictor]) -> None:
         self._search, self._predictors = search, predictors
         self._buckets: dict[float, Buckets] = {}
         self._errors: dict[tuple[int, Candidate], FloatArray] = {}
@@ -156,7 +184,8 @@ class _Evaluations:
         """Return the logarithm of a candidate's aim under the distribution at a place."""
         errors = np.maximum(self._of(place, candidate), 1e-12)
         share = float(candidate[1][-1]) * len(candidate[1])
-        credit = _LEAF_CREDIT * min(max(math.log(share), 0.0), _MOST_CREDITED) if share else 0.0
+        learns = self._search.reader == "posterior"
+        credit = _LEAF_CREDIT * min(max(math.log(share), 0.0), _MOST_CREDITED) if share and learns else 0.0
         return float(np.log(errors) @ self._search.weights) - credit
 
     def measured(self, candidate: Candidate) -> tuple[bytes, Shares]:
@@ -179,6 +208,12 @@ class _Evaluations:
         if growth not in self._buckets:
             self._buckets[growth] = Buckets.by_growth(self._search.max_size, growth)
         return self._buckets[growth]
+
+
+@cache
+def bucket_count(max_size: int, growth: float) -> int:
+    """Return the number of noisy answers about one region."""
+    return Buckets.by_growth(max_size, growth).count if growth else max_size
 
 
 def assumed_distributions(max_size: int) -> dict[str, FloatArray]:

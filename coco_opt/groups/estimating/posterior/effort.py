@@ -12,15 +12,21 @@ import numpy as np
 from coco_opt.groups.estimating.posterior.observations import Survey
 from coco_opt.groups.estimating.posterior.prior import FloatArray
 
+_START, _ANSWER = 5.0, 2e-4  # seconds, as measured
 _SWEEPS = 280  # of the runs by which ``posterior_seconds`` was measured
 _LEAST, _MOST = 0.5, 32.0  # times as many moves as in the beginning
 _LESS, _MORE = 0.7, 4.0  # times as many moves as in the round before
 _MARGIN = 1.5  # distance from the criterion beyond which a leaf gets more moves, as a reciprocal
 
 
-def posterior_seconds(answers: int) -> float:
+def posterior_seconds(answers: float) -> float:
     """Return about how many seconds the posterior of so many answers takes on two cores, by the measured runs."""
-    return 5.0 + 2e-4 * answers
+    return _START + _ANSWER * answers
+
+
+def answers_within(seconds: float) -> float:
+    """Return the most noisy answers whose posterior takes so many seconds by ``posterior_seconds``."""
+    return (seconds - _START) / _ANSWER
 
 
 class Effort:
