@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from time import monotonic
 
-UNCERTAIN = "What was paid for, if anything was, stays paid: run the same again, and it goes on for free"
+PAYMENT_KEPT = "What was paid for, if anything was, stays paid: run the same again, and it goes on for free"
 """What is kept when a payment may just have been made."""
-NOTHING = "Nothing was paid, and nothing is kept: run the same again"
+NOTHING_PAID = "Nothing was paid, and nothing is kept: run the same again"
 """What is kept before a payment."""
 
 Progress = Callable[[int, int], None]
@@ -66,7 +66,7 @@ class Step:
 
 
 _steps: list[Step] = []
-_kept = UNCERTAIN
+_advice = PAYMENT_KEPT
 _stopped_at = ""
 
 
@@ -86,7 +86,7 @@ def doing(label: str, more: Callable[[], str] | None = None) -> Iterator[Progres
 
 
 def may_end_early() -> None:
-    """Say that the steps that are going on may be done before all their units: what is left is the most."""
+    """Mark the current steps as able to finish early: their remaining time is shown as an upper bound."""
     for step in _steps:
         step.may_end_early = True
 
@@ -96,23 +96,23 @@ def steps() -> tuple[Step, ...]:
     return tuple(_steps)
 
 
-def words_of(shown: Sequence[Step]) -> str:
+def described(shown: Sequence[Step]) -> str:
     """Return the words of some steps; of those that count the same (compiled kernels), only the last is named."""
     counts = [step.more for step in shown]
     return "; ".join(str(step) for n, step in enumerate(shown) if step.more is None or step.more not in counts[n + 1 :])
 
 
-def keep(words: str) -> None:
+def set_interrupt_advice(advice: str) -> None:
     """Record what an interrupt would leave, and how to go on."""
-    global _kept
-    _kept = words
+    global _advice
+    _advice = advice
 
 
-def interrupted() -> str:
-    """Return where the work was interrupted, what is kept and how to go on; the next call starts anew."""
+def take_interrupt_message() -> str:
+    """Return where the work was interrupted, what is kept and how to go on, and forget the place."""
     global _stopped_at
     place, _stopped_at = _stopped_at, ""
-    return f"interrupted{f' ({place})' if place else ''}. {_kept}"
+    return f"interrupted{f' ({place})' if place else ''}. {_advice}"
 
 
 def time_left(seconds: float, done: int, total: int) -> str:

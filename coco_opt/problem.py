@@ -26,7 +26,7 @@ DualT = TypeVar("DualT")
 MAX_INTEGER = 2**53
 """The largest magnitude of integer data: up to it a double holds every integer, so no comparison rounds."""
 
-EXTREME = 1e100
+MAX_MAGNITUDE = 1e100
 """The largest magnitude of other data: beyond it squares, inverses and sums of weights leave the range of doubles."""
 
 
@@ -63,7 +63,7 @@ class Problem(ABC, Generic[ValueT, DualT]):
     feasibility_tolerance: ClassVar[float] = 1e-9
     """The violation, relative to the problem's scale, that counts as none."""
 
-    repairable: ClassVar[float] = 1e-5
+    repair_limit: ClassVar[float] = 1e-5
     """The violation, relative to the problem's scale, up to which repair may mend a point.
 
     Repair is a projection: of a point far from feasible it would do the solver's work in the solver's name.
@@ -136,7 +136,7 @@ class Problem(ABC, Generic[ValueT, DualT]):
         A problem that computes them in one pass overrides this for points without a violation.
         """
         raw = violation = self.violation(x)
-        if 0.0 < raw < np.inf and raw <= self.repairable * self.scale:
+        if 0.0 < raw < np.inf and raw <= self.repair_limit * self.scale:
             mended = self.repair(x)
             if mended is not x:
                 x, violation = mended, self.violation(mended)

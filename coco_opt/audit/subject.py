@@ -20,7 +20,6 @@ TableT = TypeVar("TableT", covariant=True)
 
 Sources = Callable[[int], NoiseSource]
 """Makes a fresh noise source for each number; two numbers share no noise."""
-Progress = Callable[[int, int], None]
 Statistics = Mapping[str, NDArray[Any]]
 
 _DIGITS = 6

@@ -17,7 +17,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from coco_opt.activity import interrupted
+from coco_opt.activity import take_interrupt_message
 from coco_opt.cli import (
     audit,
     check,
@@ -188,7 +188,7 @@ def _run(arguments: list[str]) -> tuple[int, Failure | None]:
             raise KeyboardInterrupt
         return (result if isinstance(result, int) else 0), None
     except (KeyboardInterrupt, typer.Abort):
-        return INTERRUPTED, Failure(INTERRUPTED, "interrupted", interrupted())
+        return INTERRUPTED, Failure(INTERRUPTED, "interrupted", take_interrupt_message())
     except CocoOptError as error:
         bad_rows = error.bad_rows if isinstance(error, InputError) else []
         return error.exit_code, Failure(error.exit_code, error.code, str(error), bad_rows)

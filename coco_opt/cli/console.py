@@ -15,7 +15,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TextIO
 
-from coco_opt.activity import doing, steps, words_of
+from coco_opt.activity import described, doing, steps
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -239,7 +239,7 @@ def _bar(label: str) -> Iterator[Progress]:
 
         def render(self, _: object) -> Text:
             going = steps()
-            texts = (going[0].left, words_of(going[1:])) if going else ()
+            texts = (going[0].left, described(going[1:])) if going else ()
             return Text("; ".join(text for text in texts if text))
 
     columns = (TextColumn("{task.description}"), BarColumn(20), MofNCompleteColumn(), TimeElapsedColumn(), Now())

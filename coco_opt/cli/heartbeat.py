@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from time import monotonic
 
-from coco_opt.activity import steps, words_of
+from coco_opt.activity import described, steps
 from coco_opt.cli.console import SafeStream
 
 SILENCE = 1.75  # seconds without output, after which there is a sign of life
@@ -66,7 +66,7 @@ class Heartbeat:
             self.end_line()
             elapsed = now - (self._start if stage is None else stage.start)
             self._label, self._next, self._open = label, now + min(_LONGEST, max(self._silence, elapsed)), True
-            self._err.write_on(f"  {elapsed:.0f} s: {words_of(going) or self._verb} ")
+            self._err.write_on(f"  {elapsed:.0f} s: {described(going) or self._verb} ")
 
     def end_line(self) -> None:
         """End a line that dots may still be added to, before anything else is written."""

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.activity import Progress
 from coco_opt.errors import ProblemError
 from coco_opt.histograms.hierarchy import Hierarchy
 from coco_opt.privacy.cost import Cost, Sensitivity
@@ -20,7 +21,6 @@ from coco_opt.privacy.noise_distributions import NoiseDistribution
 from coco_opt.privacy.packed_answers import Packed, PackedAnswers
 
 Int64 = NDArray[np.int64]
-Progress = Callable[[int, int], None]
 
 DENSE = 1 << 22
 """The number of answers up to which a measurement holds them as arrays; more are packed, in memory or on disk."""

@@ -50,7 +50,7 @@ class CumulativeRounding(Problem[NDArray[Any], FloatArray]):
 
     kind: ClassVar[str] = "cumulative_rounding"
     forms: ClassVar[tuple[type[LinearProgram], ...]] = (LinearProgram, MixedIntegerProgram)
-    repairable: ClassVar[float] = np.inf  # optimal fractional points lie anywhere between integer ones
+    repair_limit: ClassVar[float] = np.inf  # optimal fractional points lie anywhere between integer ones
 
     def __init__(self, x: ArrayLike, parent: ArrayLike, groups: ArrayLike) -> None:
         rows, total, counts = np.asarray(x), np.asarray(parent), np.asarray(groups)

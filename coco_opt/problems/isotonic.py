@@ -36,7 +36,7 @@ from coco_opt.forms import (
     QuadraticProgram,
     first_differences,
 )
-from coco_opt.problem import EXTREME, MAX_INTEGER, Appraisal, Problem, checked_vector, plain_answer
+from coco_opt.problem import MAX_INTEGER, MAX_MAGNITUDE, Appraisal, Problem, checked_vector, plain_answer
 
 TieRule = Literal["upper", "lower", "midpoint"]
 TIE_RULES: tuple[TieRule, ...] = ("upper", "lower", "midpoint")
@@ -58,8 +58,8 @@ class _IsotonicRegression(Problem[NDArray[Any], FloatArray]):
         upper: float = np.inf,
     ) -> None:
         data = checked_vector(y, "y", keep_integers=True)
-        if data.size and max(data.max(), -data.min()) > EXTREME:
-            raise ProblemError(f"y must not exceed {EXTREME:g} in magnitude: rescale")
+        if data.size and max(data.max(), -data.min()) > MAX_MAGNITUDE:
+            raise ProblemError(f"y must not exceed {MAX_MAGNITUDE:g} in magnitude: rescale")
         object.__setattr__(self, "y", data)
         object.__setattr__(self, "weights", _checked_weights(weights, data.size))
         _check_bounds(lower, upper)
@@ -133,27 +133,27 @@ class _IsotonicRegression(Problem[NDArray[Any], FloatArray]):
 
         return isotonic_l2.fit(np.ascontiguousarray(x, dtype=np.float64), None, self.lower, self.upper)
 
-    def _numbers(self, multipliers: FloatArray) -> FloatArray:
+    def _nonnegative(self, multipliers: FloatArray) -> FloatArray:
         """Return lam with zero for what is negative or no number; all zero, which is admissible, for a wrong shape."""
         lam = np.asarray(multipliers, dtype=np.float64)
         if lam.shape != (self.y.size + 1,):
             return np.zeros(self.y.size + 1)
         return np.where(np.isfinite(lam), np.maximum(lam, 0.0), 0.0)
 
-    def _end_slacks(self) -> tuple[FloatArray, FloatArray]:
+    def _residual_bounds(self) -> tuple[FloatArray, FloatArray]:
         """Return bounds on the residual u = x - y: only the ends are bounded, the order does the rest."""
         lower, upper = np.full(self.y.size, -np.inf), np.full(self.y.size, np.inf)
         if self.y.size:
             lower[0], upper[-1] = self.lower - self.y[0], self.upper - self.y[-1]
         return lower, upper
 
-    def _unit(self) -> float:
+    def _residual_unit(self) -> float:
         """Return the largest fall of the data or excess over a bound, the unit programs count residuals in."""
-        lower, upper = self._end_slacks()
+        lower, upper = self._residual_bounds()
         excess = max(float(lower.max(initial=0.0)), -float(upper.min(initial=0.0)))
-        return max(float(self._falls().max(initial=0.0)), excess) or 1.0
+        return max(float(self._decreases().max(initial=0.0)), excess) or 1.0
 
-    def _falls(self) -> FloatArray:
+    def _decreases(self) -> FloatArray:
         """Return y_i - y_{i+1} (n - 1,): what neighbouring residuals must make up for."""
         falls: FloatArray = (self.y[:-1] - self.y[1:]).astype(np.float64)
         return falls
@@ -236,7 +236,7 @@ class IsotonicL2(_IsotonicRegression):
 
     def admissible(self, multipliers: FloatArray) -> FloatArray:
         """Return multipliers with negative ones, and those of infinite bounds, set to zero."""
-        lam = self._numbers(multipliers)
+        lam = self._nonnegative(multipliers)
         lam[0] = lam[0] if np.isfinite(self.lower) else 0.0
         lam[-1] = lam[-1] if np.isfinite(self.upper) else 0.0
         return lam
@@ -250,13 +250,13 @@ class IsotonicL2(_IsotonicRegression):
             raise self._no_form(form)
         from scipy.sparse import diags_array
 
-        n, unit = self.y.size, self._unit()
-        lower, upper = self._end_slacks()
+        n, unit = self.y.size, self._residual_unit()
+        lower, upper = self._residual_bounds()
         program = QuadraticProgram(
             P=diags_array([2.0 * self.dense_weights], offsets=[0], shape=(n, n), format="csc"),
             c=np.zeros(n),
             A=first_differences(n),
-            row_lower=self._falls() / unit,
+            row_lower=self._decreases() / unit,
             row_upper=np.full(max(n - 1, 0), np.inf),
             lower=lower / unit,
             upper=upper / unit,
@@ -363,7 +363,7 @@ class IsotonicL1(_IsotonicRegression):
         from coco_opt.kernels import isotonic_l1_certificate
 
         return isotonic_l1_certificate.project_multipliers(
-            self._numbers(multipliers), self.weights, self.lower, self.upper
+            self._nonnegative(multipliers), self.weights, self.lower, self.upper
         )
 
     def formulate(self, form: type[LinearProgram]) -> Formulation[NDArray[Any], FloatArray]:
@@ -372,13 +372,13 @@ class IsotonicL1(_IsotonicRegression):
             raise self._no_form(form)
         from scipy.sparse import csc_array, hstack, vstack
 
-        n, w, unit = self.y.size, self.dense_weights, self._unit()
+        n, w, unit = self.y.size, self.dense_weights, self._residual_unit()
         rows = csc_array(vstack([first_differences(n), _end_entries(n)]))
-        lower, upper = self._end_slacks()
+        lower, upper = self._residual_bounds()
         program = LinearProgram(
             c=np.concatenate([w, w]),
             A=csc_array(hstack([rows, -rows])),
-            row_lower=np.concatenate([self._falls(), lower[:1], np.full(min(n, 1), -np.inf)]) / unit,
+            row_lower=np.concatenate([self._decreases(), lower[:1], np.full(min(n, 1), -np.inf)]) / unit,
             row_upper=np.concatenate([np.full(max(n - 1, 0) + min(n, 1), np.inf), upper[-1:]]) / unit,
             lower=np.zeros(2 * n),
             upper=np.full(2 * n, np.inf),
@@ -408,8 +408,8 @@ def _checked_weights(weights: ArrayLike | None, n: int) -> FloatArray | None:
         raise ProblemError(f"weights must have one entry per value ({n}), not {checked.size}")
     if not (checked > 0).all():
         raise ProblemError("weights must be positive")
-    if not ((checked >= 1.0 / EXTREME) & (checked <= EXTREME)).all():
-        raise ProblemError(f"weights must lie between {1.0 / EXTREME:g} and {EXTREME:g}: rescale")
+    if not ((checked >= 1.0 / MAX_MAGNITUDE) & (checked <= MAX_MAGNITUDE)).all():
+        raise ProblemError(f"weights must lie between {1.0 / MAX_MAGNITUDE:g} and {MAX_MAGNITUDE:g}: rescale")
     return checked
 
 

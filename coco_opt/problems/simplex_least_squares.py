@@ -22,11 +22,11 @@ from numpy.typing import ArrayLike
 from coco_opt.errors import ProblemError
 from coco_opt.forms import FloatArray, Formulation, LinearProgram, QuadraticProgram
 from coco_opt.problem import checked_vector
-from coco_opt.problems.simplex_projection import OverSimplex
+from coco_opt.problems.simplex_projection import SimplexProblem
 
 
 @dataclass(frozen=True, eq=False, init=False)
-class SimplexLeastSquares(OverSimplex):
+class SimplexLeastSquares(SimplexProblem):
     """Least squares with nonnegative coefficients of a fixed sum: ``SimplexLeastSquares(A, y, total)``.
 
     Minimise sum_i (A x - y)_i^2 subject to x >= 0 and sum_j x_j = total.

@@ -23,8 +23,8 @@ from coco_opt.forms import FloatArray, Formulation, LinearProgram, QuadraticProg
 from coco_opt.problem import Problem, checked_vector, plain_answer
 
 
-class OverSimplex(Problem[FloatArray, float]):
-    """A problem over the simplex: what is checked and repaired alike, whatever is minimised over it.
+class SimplexProblem(Problem[FloatArray, float]):
+    """Base of the problems over the simplex: their checks and repair, whatever the objective.
 
     A subclass holds the ``total`` of its nonnegative unknowns.
     """
@@ -60,7 +60,7 @@ class OverSimplex(Problem[FloatArray, float]):
 
 
 @dataclass(frozen=True, eq=False, init=False)
-class SimplexProjection(OverSimplex):
+class SimplexProjection(SimplexProblem):
     """Euclidean projection of y (n,) onto nonnegative vectors with a fixed total (groups).
 
     Parameters

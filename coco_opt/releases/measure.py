@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from coco_opt.activity import NOTHING, UNCERTAIN, keep
+from coco_opt.activity import NOTHING_PAID, PAYMENT_KEPT, set_interrupt_advice
 from coco_opt.config.model import Config
 from coco_opt.errors import BudgetError, InputError, Place, ProblemError
 from coco_opt.files.measurement import read_measurement, write_measurement
@@ -106,7 +106,7 @@ def planned(config: Config, reporter: Reporter, *, outline: bool = False, measur
     Raises ConfigError, InputError, ProblemError, MissingPackageError.
     """
     kind = kind_of(config)
-    keep(NOTHING)
+    set_interrupt_advice(NOTHING_PAID)
     with reporter.stage("Reading the public tables"):
         read = kind.outline if outline else kind.plan
         plan = _after_known_look(_as_chosen_before(_spending_all(read(config), read)))
@@ -437,7 +437,7 @@ def _measured(
         return measured
     warm(plan.measurement_plan, source)
     fingerprint, message = paying.fingerprint(), new_account(config)
-    keep(UNCERTAIN)
+    set_interrupt_advice(PAYMENT_KEPT)
     with opened_run(config, plan.measurement_plan, fingerprint, again=paying.again, renamed=paying.renamed) as run:
         paid = not run.resumed
         if plan.chosen and plan.rechosen is not None:
@@ -446,7 +446,9 @@ def _measured(
             reporter.line(message)
         measurement = _run_measurement(run, plan, private, fingerprint, source, reporter)
         clock.lap("measure")
-        keep(f"Run {run.name} is paid, and its measurement is kept: run the same again, and it goes on for free")
+        set_interrupt_advice(
+            f"Run {run.name} is paid, and its measurement is kept: run the same again, and it goes on for free"
+        )
         return Measured(
             config, measurement, run.name, run.folder.measurement, paid, run.folder.stored_values("identity")
         )

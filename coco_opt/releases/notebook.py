@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from html import escape
 from typing import Any
 
-from coco_opt.activity import Progress, doing, interrupted, steps, words_of
+from coco_opt.activity import Progress, described, doing, steps, take_interrupt_message
 
 _PAUSE = 1.0  # seconds between two pictures
 _BAR = '<progress style="vertical-align:middle" {value}></progress> <small>{words}</small>'
@@ -43,7 +43,7 @@ class NotebookReporter:
             with doing(label) as progress, self._line_below():
                 yield progress
         except KeyboardInterrupt:
-            self.line(interrupted())
+            self.line(take_interrupt_message())
             raise
         finally:
             self._busy = False
@@ -78,7 +78,7 @@ def _picture() -> str:
     share = going[0].share if going else None
     value = "" if share is None else f'value="{share:.3f}"'
     elapsed = f" ({going[0].elapsed:.0f} s)" if going else ""
-    return _BAR.format(value=value, words=escape(words_of(going) + elapsed))
+    return _BAR.format(value=value, words=escape(described(going) + elapsed))
 
 
 def _displayed(html: str) -> Callable[[str], None]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from coco_opt.activity import NOTHING, Step, doing, keep, steps, time_left, words_of
+from coco_opt.activity import NOTHING_PAID, Step, described, doing, set_interrupt_advice, steps, time_left
 from coco_opt.cli.console import SafeStream, TerminalReporter
 from coco_opt.cli.heartbeat import Heartbeat
 from coco_opt.kernels.compile import compiled
@@ -66,7 +66,7 @@ def test_steps_within_each_other_are_named_and_counts_are_said_once() -> None:
 
     with doing("outer") as progress, doing("compiling fit", count), doing("compiling cut", count):
         progress(1, 4)
-        assert words_of(steps()) == "outer: 25 % done; compiling cut: 3 compiled"
+        assert described(steps()) == "outer: 25 % done; compiling cut: 3 compiled"
     assert steps() == ()
 
 
@@ -105,7 +105,7 @@ def test_compiling_is_announced_and_counted() -> None:
     dispatcher: Any = fresh_kernel
     dispatcher._cache.flush()  # an earlier run of this test stored it
     load = dispatcher._cache.load_overload
-    dispatcher._cache.load_overload = lambda *which: load(*which) or seen.append(words_of(steps()))
+    dispatcher._cache.load_overload = lambda *which: load(*which) or seen.append(described(steps()))
     assert fresh_kernel(1) == 2
     assert re.match(r"compiling test_progress\..*fresh_kernel: \d+ compiled, at most \d+ left$", seen[-1])
     assert steps() == ()
@@ -150,10 +150,10 @@ def test_a_notebook_shows_a_bar_that_moves_and_disappears(capsys: pytest.Capture
     assert "Sampling &lt;fast&gt;" in shown[0]
     assert shown[-1] == ""
     reporter.line("a line")
-    keep(NOTHING)
+    set_interrupt_advice(NOTHING_PAID)
     with pytest.raises(KeyboardInterrupt), reporter.stage("Sampling"):
         raise KeyboardInterrupt
-    assert capsys.readouterr().out.splitlines() == ["a line", f"interrupted (Sampling). {NOTHING}"]
+    assert capsys.readouterr().out.splitlines() == ["a line", f"interrupted (Sampling). {NOTHING_PAID}"]
 
 
 @pytest.mark.parametrize(

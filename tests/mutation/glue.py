@@ -325,8 +325,8 @@ MUTANTS = (
         "a private table is read again after the seal",
         "estimation may depend on what is private",
         "coco_opt/releases/measure.py",
-        '        clock.lap("measure")\n        keep(',
-        '        clock.lap("measure")\n        _read(plan, reporter)\n        keep(',
+        '        clock.lap("measure")\n        set_interrupt_advice(',
+        '        clock.lap("measure")\n        _read(plan, reporter)\n        set_interrupt_advice(',
         ("tests/releases/test_payment.py::test_the_private_table_is_read_once",),
     ),
 )

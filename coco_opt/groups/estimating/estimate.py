@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.activity import Progress
 from coco_opt.choices import Certificate, SolverChoices
 from coco_opt.errors import InputError, ProblemError
 from coco_opt.execution import Executor, Threads
@@ -25,8 +26,6 @@ from coco_opt.groups.noisy_measurements import GroupsMeasurements
 from coco_opt.histograms import CountOfCounts, Hierarchy
 from coco_opt.privacy import Measurement
 from coco_opt.solving import check_threads
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, eq=False, slots=True)

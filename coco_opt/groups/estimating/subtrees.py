@@ -8,12 +8,13 @@ level, and the number of subtrees in a task, do not change any bit: every step i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
+from coco_opt.activity import Progress
 from coco_opt.choices import Certificate, SolverChoices
 from coco_opt.execution import Count, Executor, Shared, even_tasks
 from coco_opt.groups.estimating.bootstrap import bootstrap_variances, public_redraws
@@ -24,7 +25,6 @@ from coco_opt.groups.estimating.method import GroupsMethod
 from coco_opt.groups.noisy_measurements import GroupsMeasurements
 from coco_opt.histograms import CountOfCounts, Hierarchy
 
-Progress = Callable[[int, int], None]
 Certificates = tuple[Certificate, ...]
 
 LEAST_SUBTREES = 32

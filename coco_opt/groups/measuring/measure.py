@@ -8,6 +8,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from coco_opt.activity import Progress
 from coco_opt.errors import InputError, ProblemError
 from coco_opt.groups.buckets import Buckets, Scheme, Split
 from coco_opt.groups.look import LOOK_GROWTH
@@ -27,7 +28,6 @@ from coco_opt.histograms import CountOfCounts, Hierarchy
 from coco_opt.histograms.arrays import as_int64
 from coco_opt.privacy import Cost, Exact, LevelQuery, Measurement, MeasurementPlan, Neighbours, NoiseSource, add_noise
 from coco_opt.privacy.noise import MAX_VALUE
-from coco_opt.privacy.queries import Progress
 
 Int64 = NDArray[np.int64]
 

@@ -53,7 +53,7 @@ class ExpectedDistance(DistanceData, Problem[NDArray[Any], FloatArray]):
 
     kind: ClassVar[str] = "expected_distance"
     forms: ClassVar[tuple[type[LinearProgram], ...]] = (LinearProgram, MixedIntegerProgram)
-    repairable: ClassVar[float] = np.inf  # optimal fractional points lie anywhere between integer ones
+    repair_limit: ClassVar[float] = np.inf  # optimal fractional points lie anywhere between integer ones
     feasibility_tolerance: ClassVar[float] = 0.0  # integers keep sums and bounds exactly or not at all
 
     @classmethod

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 
 from coco_opt.errors import ProblemError
 from coco_opt.forms import FloatArray
-from coco_opt.problem import EXTREME, MAX_INTEGER
+from coco_opt.problem import MAX_INTEGER, MAX_MAGNITUDE
 from coco_opt.problems.tree.data import IntArray, Tree
 
 
@@ -41,6 +41,8 @@ def checked_weights(weights: ArrayLike, tree: Tree) -> FloatArray:
     full = np.array(np.broadcast_to(values, (tree.nodes,)), dtype=np.float64)
     if not np.isfinite(full).all() or (full < 0).any() or not (full > 0).any():
         raise ProblemError("weights must be finite and nonnegative, and not all zero")
-    if not ((full == 0) | ((full >= 1.0 / EXTREME) & (full <= EXTREME))).all():
-        raise ProblemError(f"weights that are not zero must be between {1.0 / EXTREME:g} and {EXTREME:g}: rescale")
+    if not ((full == 0) | ((full >= 1.0 / MAX_MAGNITUDE) & (full <= MAX_MAGNITUDE))).all():
+        raise ProblemError(
+            f"weights that are not zero must be between {1.0 / MAX_MAGNITUDE:g} and {MAX_MAGNITUDE:g}: rescale"
+        )
     return full

@@ -90,7 +90,7 @@ class TableRounding(RoundingData, Problem[NDArray[Any], RoundingDual]):
 
     kind: ClassVar[str] = "table_rounding"
     forms: ClassVar[tuple[type[LinearProgram], ...]] = (MixedIntegerProgram, LinearProgram)
-    repairable: ClassVar[float] = np.inf  # optimal fractional points lie anywhere between integer ones
+    repair_limit: ClassVar[float] = np.inf  # optimal fractional points lie anywhere between integer ones
 
     @classmethod
     def examples(cls) -> Mapping[str, Self]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_opt.activity import doing
+from coco_opt.activity import Progress, doing
 from coco_opt.choices import Certificate, SolverChoices
 from coco_opt.errors import InputError, ProblemError, SolverError
 from coco_opt.execution import Executor, Shared, Threads
@@ -30,7 +30,7 @@ from coco_opt.topdown.estimating.posterior.result import (
 )
 from coco_opt.topdown.estimating.posterior.sampler import sample_tables
 from coco_opt.topdown.estimating.posterior.summaries import DrawnTables, Targets
-from coco_opt.topdown.estimating.recursion import AfterLevel, Checkpoint, Progress, bottom_up, top_down
+from coco_opt.topdown.estimating.recursion import AfterLevel, Checkpoint, bottom_up, top_down
 from coco_opt.topdown.estimating.sparse_tables import SparseTables
 from coco_opt.topdown.estimating.step import BY_BOUNDS, ImpliedRecord, split_step
 from coco_opt.topdown.estimating.tie_breaking import seed_of

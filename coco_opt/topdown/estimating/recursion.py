@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.activity import Progress
 from coco_opt.choices import Certificate
 from coco_opt.errors import ProblemError, SolverError, WorkerError
 from coco_opt.execution import Count, Executor, Shared, Threads, even_tasks
@@ -29,7 +30,6 @@ from coco_opt.topdown.estimating.uncertified_gap import ALL_CERTIFIED, Uncertifi
 from coco_opt.topdown.feasibility.cuts import Cut
 
 Ints = NDArray[np.int64]
-Progress = Callable[[int, int], None]
 
 _CHANGES = 50  # changed cells that a failsafe's record names
 

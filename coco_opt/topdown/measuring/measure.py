@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from coco_opt.activity import Progress
 from coco_opt.operators import Operator
 from coco_opt.privacy.measurement import Measurement
 from coco_opt.privacy.noise import NoiseSource
-from coco_opt.privacy.queries import Exact, LevelQuery, Progress, add_noise
+from coco_opt.privacy.queries import Exact, LevelQuery, add_noise
 from coco_opt.topdown.budget_plan import TablePlan
 from coco_opt.topdown.constraint import LinearConstraint
 from coco_opt.topdown.invariants import Invariant

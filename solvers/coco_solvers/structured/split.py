@@ -266,7 +266,7 @@ class _Search:
 
     def _nearest(self) -> Floats:
         """Return x without negative cells, its sums and, where nearly met, its constraints mended."""
-        if self.problem.broken(self.x) <= self.problem.repairable * self.problem.scale:
+        if self.problem.broken(self.x) <= self.problem.repair_limit * self.problem.scale:
             return mended(self.problem, self.x)
         near = np.maximum(self.x, 0.0)
         return near if not self.sums.size else near * (self.sums / near.sum(axis=1))[:, None]

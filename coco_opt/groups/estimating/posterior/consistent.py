@@ -9,14 +9,14 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 
-from coco_opt.activity import doing
+from coco_opt.activity import Progress, doing
 from coco_opt.choices import SolverChoices
 from coco_opt.execution import Threads
 from coco_opt.groups.estimating.intervals import SUMMARIES, Intervals, SummaryIntervals
@@ -42,8 +42,6 @@ from coco_opt.groups.noisy_measurements import GroupsMeasurements
 from coco_opt.histograms import CountOfCounts
 from coco_opt.privacy import Measurement
 from coco_opt.problems import ExpectedDistance
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
