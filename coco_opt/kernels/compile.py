@@ -66,7 +66,7 @@ def _empty_if_outdated(load_index: Callable[[], Any]) -> Callable[[], Any]:
 
 
 def _imported(function: Callable[..., Any]) -> Iterator[Any]:
-    """Yield what a kernel's file imports by name, and what the modules of its package hold that it imports whole."""
+    """Yield what a kernel's file imports by name, and all names in modules of its package that it imports."""
     package = function.__globals__.get("__package__")
     for value in function.__globals__.values():
         if isinstance(value, ModuleType) and value.__package__ == package:

@@ -57,7 +57,7 @@ def explorer_section(explored: Explored, intervals: str = "", title: str = "Ever
     if levels < explored.hierarchy.levels:
         omitted = ", ".join(explored.levels[levels:])
         note = (
-            f"<p class='note'>Too large for a page and left out: {escape(omitted)}. The files beside it hold them.</p>"
+            f"<p class='note'>Too large for a page: {escape(omitted)}. The files of the release hold these levels.</p>"
         )
     interval_note = f"<p class='note'>{escape(intervals)}</p>" if intervals else ""
     packed = base64.b64encode(gzip.compress(_payload(explored, levels, rows), _LEVEL, mtime=0)).decode("ascii")

@@ -45,7 +45,7 @@ def interval_table(
 
     The rows of regions whose chains have ``not_converged`` say so.
 
-    Left out are sizes with groups_lower = groups_upper = 0 and at_most_lower = at_most_upper = at_most.
+    Sizes with groups_lower = groups_upper = 0 and at_most_lower = at_most_upper = at_most have no row.
     """
     shown = (intervals.groups_upper > 0) | (intervals.at_most_lower < intervals.at_most_upper)
     region, size = np.nonzero(shown)

@@ -1,8 +1,8 @@
 """Choosing a method by its error on the private data, with every candidate paid for.
 
-This module runs BEFORE the wall: both rules read ``truth``, the private histograms, to score candidates, and what they
-return (sealed measurements, their estimate, which candidate won) is all that may pass. Everything is charged in pure
-epsilon, an exact fraction; noise is integers from the run's noise source, and scores are exact integers.
+PRIVATE input: both rules read ``truth``, the private histograms, to score candidates. Only what they return (sealed
+measurements, their estimate, which candidate won) may be published. Everything is charged in pure epsilon, an exact
+fraction; noise is integers from the run's noise source, and scores are exact integers.
 
 The score of a candidate is the sum over the scored levels of the earth mover's distance between its estimate and the
 truth. For a fixed estimate, one entity changes one cell of one region's Hc on a level by one, so each level's distance
@@ -13,7 +13,7 @@ by at most 1: sensitivity 1 a level, 2 where an entity is replaced. Clamping siz
   plus that of choosing. The paper's "very small" extra is the latter alone; its candidates share epsilon in parallel.
 * ``random_stopping_selection`` (Liu and Talwar 2019, random stopping): a random candidate is run again and again, a
   geometric number of times, and the best noisy score wins. Cost: three times that of one run, however many candidates
-  there are: cheaper from four equally dear ones on, where scores are cheap.
+  there are: with four or more of equal cost it is cheaper, if scores cost little.
 
 Why three times. A run is a draw y of (candidate, answer, noisy score) from a distribution p that is e1-private, the
 runs are independent, and their number K has P(K = k) = g (1 - g)^(k - 1). Let b(y) be the probability that a run scores
@@ -224,7 +224,7 @@ def expected_runs(scale: Fraction) -> float:
 
 
 def noisy_min_selection(data: PrivateGroups, candidates: Sequence[Candidate], *, epsilon: Fraction) -> Selection:
-    """Run every candidate once and release that of the least noisy score; PRIVATE input, before the wall.
+    """Run every candidate once and release that of the least noisy score; PRIVATE input, before any noise.
 
     Scores get double-geometric noise of scale 2 x sensitivity / ``epsilon``; only the winner's place is released, not
     its score. Total: ``noisy_min_epsilon``. Raises ProblemError, before any noise is drawn, where budgets do not fit
@@ -254,7 +254,7 @@ def noisy_min(scores: Sequence[int], stream: NoiseStream) -> int:
 def random_stopping_selection(
     data: PrivateGroups, candidates: Sequence[Candidate], *, epsilon: Fraction, scale: Fraction
 ) -> Selection:
-    """Run random candidates, a geometric number of times, and release the best by noisy score; before the wall.
+    """Run random candidates, a geometric number of times, and release the best by noisy score; PRIVATE input.
 
     A run picks a candidate, all equally likely, measures and estimates, and adds noise of scale sensitivity /
     ``epsilon`` to its score. The number of runs is P(k) ~ exp(-k / ``scale``), k = 1, 2, ..., with mean

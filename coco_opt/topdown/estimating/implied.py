@@ -19,9 +19,11 @@ from coco_opt.topdown.feasibility.system import ConstraintSystem
 NEARLY = 20.0
 """Seconds that another method may take where every constraint bounds single answers, so that bounds nearly suffice."""
 
-_START, _VARIABLE = 0.1, 3e-5  # of the minimal schema: at once, and a class of a region
-_PAIRS, _GROWTH = 5e-8, 1.17  # the same, of pairs of open classes of a region, and the power of their number
-_CUT, _MANY = 3e-5, 1e5  # of cuts: a class of a leaf below a region of any level above; where programs turn slow
+_START = 0.1  # seconds of the minimal schema, whatever the size
+_VARIABLE = 3e-5  # seconds of the minimal schema for each class of each region
+_PAIRS, _GROWTH = 5e-8, 1.17  # its seconds for pairs of open classes of a region, and the power of their number
+_CUT = 3e-5  # seconds of cuts for each class of a leaf and level above it
+_MANY = 1e5  # unknowns from which the programs of cuts are slow
 
 
 @dataclass(frozen=True, slots=True)

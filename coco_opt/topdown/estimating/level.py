@@ -93,7 +93,7 @@ class LevelSplit:
     part: Ints | None = None  # the connected part of each cell, where exact classes bind
 
     def __call__(self, step: SplitStep, parents: range, above: SparseTables) -> tuple[SparseTables, list[int]]:
-        """Return the children's integer tables of consecutive regions, and those of them left to be split individually.
+        """Return the integer tables of the children of ``parents``, and the parents that must be split one by one.
 
         ``above`` are the tables of these regions; how they are batched changes no table. The children of those left
         have empty tables. Where nothing binds children but sums, an only child has its parent's table, and

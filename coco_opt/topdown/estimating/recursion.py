@@ -1,9 +1,9 @@
 """The recursion from the root to the leaves: once a region has its table, what lies below it depends on nothing else.
 
-Consecutive regions of a level are the tasks of an executor, which split and round, and where their subtrees are small
-go on to the leaves. A task begins when its own regions have tables: no level waits for another. The results are
-joined level by level, in order: a checkpoint says what is done down to its level, and nothing of what is below.
-Failsafes are no tasks, for their changes meet in the regions above.
+Each task of an executor splits and rounds consecutive regions of one level; where their subtrees are small, it goes on
+to the leaves. A task begins when its own regions have tables: no level waits for another. The results are joined level
+by level, in order. A checkpoint covers all levels down to its own and nothing below. Failsafes are no tasks, because
+their changes meet in the regions above.
 """
 
 from __future__ import annotations

@@ -176,9 +176,10 @@ class SplitStep:
         return tables
 
     def _fitted(self, problem: TopdownSplit) -> Floats:
-        """Return the split; where every solver missed its tolerance, the point the first one left, and count it.
+        """Return the fitted tables.
 
-        Sums and constraints need not hold then: rounding restores them.
+        If every solver misses its tolerance, the first one's point is used and counted as uncertified. Sums and
+        constraints need not hold then: rounding restores them.
         """
         try:
             exact = self.core is not None or self.cutting is not None or self._binds_release
@@ -274,8 +275,8 @@ def split_step(
 ) -> SplitStep:
     """Prepare the splits of a run; for estimation "full" this runs the linear stage's up pass, unless it is given.
 
-    ``core_leaves`` are the classes' counts in the leaves where an interrupted run has solved them; a ``resumed``
-    run without them goes on with the method that it had taken in place of the minimal schema.
+    ``core_leaves`` are the classes' counts in the leaves where an interrupted run has solved them. If ``resumed`` is
+    set without them, the first run had given up the minimal schema, which is skipped.
     """
     if stage is None and method.estimation == "full":
         stage = linear_stage(measured)

@@ -11,8 +11,8 @@ from threading import Lock
 class UncertifiedGap:
     """How many fits and roundings were not proved nearest, and the largest relative gap known of one.
 
-    ``unknown`` of them have no known gap: every solver failed, and an answer it left, or any integer tables that hold,
-    were taken.
+    ``unknown`` of them have no known gap: every solver failed, and its last point, or any feasible integer tables, were
+    used.
     """
 
     steps: int = 0

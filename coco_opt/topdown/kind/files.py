@@ -119,7 +119,7 @@ def person_table(
 
 
 def exact_table(measurement_plan: MeasurementPlan, bounds: Sequence[RegionBounds]) -> FileTable:
-    """Return lower and upper bounds of all public answers; an upper bound of None means none."""
+    """Return lower and upper bounds of all public answers; a missing upper bound is None."""
     parts = [
         _answer_rows(measurement_plan, bound.query, bound.level, {"lower": bound.lower, "upper": bound.upper})
         for bound in bounds

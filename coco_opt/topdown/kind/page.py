@@ -208,7 +208,7 @@ def _posterior(shown: Shown) -> str:
 def _answers(shown: Shown, linear: LinearEstimates) -> str:
     parts = [_region(shown, linear, level) for level in shown_levels(shown.measurement.hierarchy.levels)]
     return (
-        "<h2>Released beside unbiased estimates</h2>\n<p>The region with the most released persons of each level, "
+        "<h2>Released counts and unbiased estimates</h2>\n<p>The region with the most released persons of each level, "
         f"queries of at most {MOST_ANSWERS} answers.</p>\n" + "\n".join(parts)
     )
 

@@ -1,4 +1,4 @@
-"""The reading of three tables of 100 million entities in 40 million groups, beside DuckDB's: see ``ingestion``.
+"""The reading of three tables of 100 million entities in 40 million groups, compared with DuckDB's: see ``ingestion``.
 
 It takes ten minutes and 15 GB of disk.
 """

@@ -1,6 +1,6 @@
 """The posterior of a nation from a measurement, tables and intervals: 3,161 regions, K = 10,000, in buckets.
 
-Households of table H13 with the tail of Kuo et al., in a process of its own; matching of the same answers beside it. It
+Households of table H13 with the tail of Kuo et al., in a process of its own; and matching of the same answers. It
 takes many minutes, so by its own name only.
 """
 

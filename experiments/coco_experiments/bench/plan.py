@@ -216,6 +216,6 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
         f"A plan is to take {PLAN_LIMIT:g} s of the cores at most; 'within' is the factor that predictions may be off.",
         "Seconds of the cores are user and system time of the whole process. Noise is seeded: NOT PRIVATE.",
     )
-    table = Table("Plans beside their releases", COLUMNS, tuple(rows), notes)
+    table = Table("Plans and their releases", COLUMNS, tuple(rows), notes)
     reporter.table(table)
     return Outcome((table,), (write_csv(out / f"{NAME}.csv", table), write_json(out / f"{NAME}.json", [table])))

@@ -68,9 +68,7 @@ def planned_table(results: Sequence[Result]) -> Table:
         "What plan --optimise chooses from public facts alone: regions, groups and K, no public data.",
         "A data set that is missing here is asked for its cells by the planner too.",
     )
-    return Table(
-        "The planner's buckets beside single cells, the posterior of both", PLANNED_COLUMNS, tuple(rows), notes
-    )
+    return Table("The planner's buckets and single cells, the posterior of both", PLANNED_COLUMNS, tuple(rows), notes)
 
 
 def with_planned(case: Case, all_queries: Sequence[QueryPlan]) -> list[QueryPlan]:

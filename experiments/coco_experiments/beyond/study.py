@@ -205,7 +205,7 @@ def reference_of(results: Sequence[Result], name: str) -> Callable[[Result], Res
 def error_table(
     title: str, results: Sequence[Result], reference: str, setting: str = "", notes: Sequence[str] = ()
 ) -> Table:
-    """Return one row a case, setting, way and level, beside the quotient and the paired difference with a reference."""
+    """Return one row a case, setting, way and level, with the quotient and the paired difference to a reference."""
     rows: list[tuple[Cell, ...]] = []
     reference_result = reference_of(results, reference)
     for result in results:

@@ -65,7 +65,7 @@ def measure(database: Database, seeds: tuple[int, ...], reporter: Reporter) -> d
 
 
 def table_of(means: dict[tuple[MechanismName, str], Mean], *, compare: bool) -> Table:
-    """Return the table, one row a figure and mechanism; ``compare`` sets the references beside."""
+    """Return the table, one row a figure and mechanism; ``compare`` adds the references."""
     rows = []
     for figure in FIGURES:
         for name in MECHANISMS:

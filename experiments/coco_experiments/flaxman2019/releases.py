@@ -1,6 +1,6 @@
 """What the paper asked for: the privacy lost by whole releases, Algorithm 1 and bottom-up on Taxi, and histograms.
 
-The less-obvious estimate from the residuals of cumulative counts, level by level, beside sound bounds for the
+The less-obvious estimate from the residuals of cumulative counts, level by level, compared with sound bounds for the
 measurements and for the release itself. Three levels, 31 regions, total epsilon 1, K = 5,000, 100 runs a side. Then
 the same for universal histograms of NetTrace and unattributed ones of Social Network (Hay et al. 2010; simulated data
 unless the data folder has the originals), fan-out 16, from the residuals of cells, of wider intervals, of ranks.

@@ -1,6 +1,6 @@
 """Figure 5: squared error of S~, S~r and S-bar on lists of counts, with Theorem 2's quantities.
 
-Each data set is measured with Laplace noise as in the paper, and S-bar with geometric noise for p = 2 and p = 1 beside
+Each data set is measured with Laplace noise as in the paper, and S-bar with geometric noise for p = 2 and p = 1 next to
 it. Whether S-bar is better by an order of magnitude is reported against S~ and against S~r, per data set and epsilon.
 """
 

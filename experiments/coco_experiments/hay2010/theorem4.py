@@ -67,7 +67,7 @@ def range_table(heights: tuple[int, ...], sizes: tuple[int, ...]) -> Table:
 
 
 def factor_table(trees: dict[int, tuple[int, ...]]) -> Table:
-    """Return Theorem 4 (iv) and (iii) beside exact values."""
+    """Return Theorem 4 (iv) and (iii) with exact values."""
     rows = tuple(_factor_row(fan_out, height) for fan_out, heights in trees.items() for height in heights)
     return Table(
         "Theorem 4 (iii) and (iv): all cells but the first and the last; the worst range looked at",
@@ -143,7 +143,7 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
 
 
 def statements(ranges: Table, factors: Table) -> tuple[Statement, ...]:
-    """Return Theorem 4 beside exact variances."""
+    """Return Theorem 4 with exact variances."""
     largest = max(float(cast("float", row[RANGE_COLUMNS[4]])) for row in ranges.records())
     claims = [
         Statement(

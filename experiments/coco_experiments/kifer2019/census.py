@@ -1,8 +1,8 @@
-"""48 census-like configurations of exact nested facts: every one is to be released, the failsafe hardly ever needed.
+"""48 census-like configurations of exact nested constraints: every one is released, the failsafe hardly ever needed.
 
-MADE blocks below tracts, counties and a state: 7 to 28 types by 100 to 1,000 blocks, two facts (which types a block
-has, beside its exact total; how many people of every type), types divided by age or not, two seeds. A method that binds
-parents by single answers only needs the failsafe at many of them; the minimal schema and cuts are to need none.
+Simulated blocks below tracts, counties and a state: 7 to 28 types by 100 to 1,000 blocks, two constraints (which types
+a block has, besides its exact total; how many people of every type), types divided by age or not, two seeds. A method
+that binds parents by single answers only needs the failsafe at many of them; the minimal schema and cuts need none.
 """
 
 from __future__ import annotations

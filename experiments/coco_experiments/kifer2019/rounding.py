@@ -1,4 +1,4 @@
-"""Rounding that sees the queries: totals of whole tables beside those of linear estimates, and of cells rounded alone.
+"""Rounding that sees the queries: totals of integer tables, of linear estimates and of cells rounded alone.
 
 Five identical children of 200 cells (MADE) get no total for their place and one about as sure as the linear estimate's.
 Hawaii's counties (made cells within real counts, see ``coco_experiments.topdown.data``) are released at two budgets,

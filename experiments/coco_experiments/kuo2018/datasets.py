@@ -96,7 +96,7 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
     notes = (
         f"Capped: Taxi at K = {TAXI_MAX_SIZE:,} (its sizes are below); Hawaii at 6 of 16 combinations; runs as "
         "each row says; joint estimation and convex programs left out on the West Coast (0.7 and 1.4 million cells).",
-        "'No consistency', naive among it, stands beside for comparison: its tables do not add up, it is never best.",
+        "'No consistency', including naive, is shown for comparison: its tables do not add up, so it is never best.",
         "Means of one or two runs are rough: a best method within a standard error of the next is no winner.",
     )
     table = table_of("Every method, data set, level and epsilon: mean earth mover's distance a region", points, notes)

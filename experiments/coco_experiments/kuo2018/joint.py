@@ -128,7 +128,7 @@ def results_of(case: Case, losses: Sequence[Loss], seeds: Sequence[int], reporte
 
 
 def table_of(results: Sequence[Result]) -> Table:
-    """Return one row a case, method and level, the prototype's figure and the aim beside."""
+    """Return one row a case, method and level, with the prototype's figure and the aim."""
     rows: list[tuple[Cell, ...]] = []
     for result in results:
         reference = result.levels_of(REFERENCES)

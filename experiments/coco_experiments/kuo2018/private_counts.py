@@ -94,7 +94,7 @@ def results_of(case: Case, seeds: Sequence[int], reporter: Reporter) -> list[Res
 
 
 def table_of(results: Sequence[Result]) -> Table:
-    """Return one row a case, method, share and level, its error as a multiple of that with public counts beside."""
+    """Return one row a case, method, share and level, and its error as a multiple of that with public counts."""
     public = {(result.case, result.method): result for result in results if result.share is None}
     rows: list[tuple[Cell, ...]] = []
     for result in results:

@@ -194,7 +194,7 @@ def table_of(results: list[tuple[DataSet, dict[str, Mean]]]) -> Table:
         tuple(rows),
         (
             "Noise is seeded: NOT PRIVATE. Published: 10 runs each. Reference: this project's own earlier means.",
-            "Both naive rows stand beside the one published number, which neither reproduces at this K.",
+            "Both naive rows are compared with the one published number, which neither reproduces at this K.",
             "Naive with the sum: integer noise leaves all fractions equal, so the rounding's tie rule (smallest "
             "sizes first) matters; its reference is a rough figure.",
         ),

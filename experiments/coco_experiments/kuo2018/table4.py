@@ -119,7 +119,7 @@ def table_of(results: Sequence[Result]) -> Table:
     rows = [_row(result, level) for result in results for level in range(len(result.means))]
     notes = (
         f"Noise is seeded: NOT PRIVATE. The reading with one seed is {LABEL}; it reproduces what was published.",
-        "Published values fit one seed for all regions; beside independent noise they are of another mechanism.",
+        "Published values fit one seed for all regions: with independent noise they are of another mechanism.",
         CAPPED,
         BARS,
     )

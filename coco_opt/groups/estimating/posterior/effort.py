@@ -16,7 +16,7 @@ _START, _ANSWER = 5.0, 2e-4  # seconds, as measured
 _SWEEPS = 280  # of the runs by which ``posterior_seconds`` was measured
 _LEAST, _MOST = 0.5, 32.0  # times as many moves as in the beginning
 _LESS, _MORE = 0.7, 4.0  # times as many moves as in the round before
-_MARGIN = 1.5  # distance from the criterion beyond which a leaf gets more moves, as a reciprocal
+_MARGIN = 1.5  # reciprocal of the distance from the criterion above which a leaf gets more moves
 
 
 def posterior_seconds(answers: float) -> float:
