@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -32,6 +33,7 @@ def import_(
     from coco_opt.releases.manifest import spent_line
     from coco_opt.releases.measure import check_target, kind_of
     from coco_opt.topdown.kind.noisy_measurement_files import read_noisy_measurements
+    from coco_opt.topdown.table_queries import TableQueries
 
     settings = load_config(config, measures=False)
     check_target(out)
@@ -40,15 +42,34 @@ def import_(
     write_measurement(out, measurement, private=False)
     spent = spent_line(kind_of(settings), settings, measurement)
     answers = sum(part.stored.size for part in measurement.answers)
+    queries = TableQueries.of(measurement.measurement_plan)
+    unmeasured = {each.level: each.unmeasured for each in queries.variances}
+    levels = [
+        {
+            "level": name,
+            "regions": len(measurement.hierarchy.level_range(level)),
+            "unmeasured": unmeasured.get(level, 0),
+        }
+        for level, name in enumerate(measurement.measurement_plan.levels)
+    ]
+    constraints = [f"{bounds.query.text} by {levels[bounds.level]['level']}" for bounds in queries.bounds]
     if json:
-        places = {"measurement": str(out), "answers": answers}
+        places = {"measurement": str(out), "answers": answers, "levels": levels, "constraints": constraints}
         write_json({"status": measurement.status, "spent": spent, **measurement.cost.as_dict(), **places})
         return 0
     write(f"{spent}.")
     write_values(
         [
+            ("Regions", ", ".join(map(_in_words, levels))),
+            ("Constraints", ", ".join(constraints) or "none"),
             ("Measurement", f"{out}, {answers:,} answers to {len(measurement.answers):,} queries"),
             ("Estimate it", f"coco-opt estimate {quoted(out)} {quoted(config)}"),
         ]
     )
     return 0
+
+
+def _in_words(level: Mapping[str, Any]) -> str:
+    """Return the number of a level's regions, and of those that have no answers."""
+    without = f" ({level['unmeasured']:,} without answers)" if level["unmeasured"] else ""
+    return f"{level['level']} {level['regions']:,}{without}"

@@ -103,7 +103,7 @@ def spent_line(kind: AnyKind, config: Config, measurement: Measurement) -> str:
         foreign = "" if not measurement.also else ": at least one of the measurements was"
         return (
             f"NOT MEASURED HERE{foreign or ':'} published by others, and private {AS_STATED}. Noise of these variances "
-            f"would cost {measurement.cost} ({shares}); no ledger was touched, and nothing is vouched for"
+            f"would cost at most {measurement.cost} ({shares}); no ledger was touched, and nothing is vouched for"
         )
     if not measurement.protects:
         return (

@@ -57,6 +57,12 @@ class RegionVariances:
         """Return the least sigma^2 of a query's noise."""
         return min(variance for variance in self.stated[name] if variance is not None)
 
+    @property
+    def unmeasured(self) -> int:
+        """Return how many regions have no answers to any query."""
+        empty = np.all([[value is None for value in variances] for variances in self.stated.values()], axis=0)
+        return int(np.count_nonzero(empty[self.classes]))
+
     def of(self, name: str) -> Floats:
         """Return the exact variances [regions of the level] of a query's noise, infinite where it was not measured."""
         by_class = [np.inf if value is None else DiscreteGaussian(value).variance for value in self.stated[name]]

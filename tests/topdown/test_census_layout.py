@@ -36,6 +36,10 @@ def test_persons_of_a_state_are_imported_estimated_and_verified(
     coco, out = Runner(capsys), tmp_path / "theirs"
     ran = coco("import", toml, tmp_path / PERSONS.product, "--out", out)
     assert (ran.code, ran.errors) == (0, [])
+    assert (
+        "US 1, State 2, County 3, Tract 4, Block_Group 7 (2 without answers), Block 13 (3 without answers)" in ran.out
+    )
+    assert "hhgq by County" in ran.out
     measurement, _ = co.read_measurement(out)
     measured = TableMeasurements.of(measurement)
     assert measurement.measurement_plan.levels == tuple(LEVELS.values())
