@@ -6,24 +6,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coco_opt.cli.console import TerminalReporter, write, write_json, write_table, write_values
-from coco_opt.cli.options import ConfigFile, Json, Version
+from coco_opt.cli.options import Again, ConfigFile, Json, Renamed, Version
 from coco_opt.errors import BudgetError
 
 if TYPE_CHECKING:
     from coco_opt.config import Config
 
 
-def check(config: ConfigFile, json: Json = False, version: Version = False) -> int:
+def check(
+    config: ConfigFile, again: Again = False, renamed: Renamed = False, json: Json = False, version: Version = False
+) -> int:
     """Read and check all input, the private tables too, and try the solvers; draws no noise and pays nothing.
 
-    Refuses the data that measure would refuse. Exit 3 if the remaining budget of the dataset does not allow the
-    measurement.
+    Refuses the data that measure would refuse with the same options. Exit 3 if the remaining budget of the dataset
+    does not allow the measurement.
     """
     from coco_opt.config import load_config
     from coco_opt.releases import check as check_release
 
     settings = load_config(config)
-    result = check_release(settings, reporter=TerminalReporter(lines=not json))
+    result = check_release(settings, again=again, renamed=renamed, reporter=TerminalReporter(lines=not json))
     measurement_plan, status = result.plan.measurement_plan, result.payment_status
     # Counts of rows are private: the reader of this output may not be the holder of the data.
     files = _files(settings)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from coco_opt.cli.console import TerminalReporter, quoted, write, write_json, write_values
-from coco_opt.cli.options import ConfigFile, Json, Version
+from coco_opt.cli.options import Again, ConfigFile, Json, Renamed, Version
 
 if TYPE_CHECKING:
     from coco_opt.releases import Measured
@@ -19,13 +19,8 @@ def measure(
     publish: Annotated[
         Path | None, typer.Option("--publish", metavar="DIR", help="Write the measurement to a new folder too.")
     ] = None,
-    again: Annotated[
-        bool, typer.Option("--again", help="Pay and draw anew, though these queries were measured already.")
-    ] = False,
-    renamed: Annotated[
-        bool,
-        typer.Option("--renamed", help="Pay for data that the ledger knows as another dataset."),
-    ] = False,
+    again: Again = False,
+    renamed: Renamed = False,
     json: Json = False,
     version: Version = False,
 ) -> int:

@@ -36,6 +36,8 @@ Address = Annotated[
     str | None,
     typer.Option("--address", metavar="ADDRESS", help='Scheduler of a running Dask cluster: "tcp://...".'),
 ]
+Again = Annotated[bool, typer.Option("--again", help="Pay and draw anew, though these queries were measured already.")]
+Renamed = Annotated[bool, typer.Option("--renamed", help="Pay for data that the ledger knows as another dataset.")]
 ConfigFile = Annotated[Path, typer.Argument(metavar="CONFIG", help="The configuration, a TOML file.")]
 
 

@@ -206,13 +206,15 @@ def with_bought(config: Config, measurement_plan: MeasurementPlan) -> Config:
     return replace(config, privacy=config.privacy.buying(bought(*pair, shares_of(measurement_plan.queries))))
 
 
-def check(config: Config, *, reporter: Reporter | None = None) -> Checked:
+def check(config: Config, *, again: bool = False, renamed: bool = False, reporter: Reporter | None = None) -> Checked:
     """Read and check all input, the private tables too, and try the solvers; draw no noise and pay nothing.
 
     Parameters
     ----------
     config : Config
         What to check.
+    again, renamed : bool, default False
+        Check what ``measure`` would do with these options.
     reporter : Reporter, optional
         Receives the progress.
 
@@ -244,11 +246,12 @@ def check(config: Config, *, reporter: Reporter | None = None) -> Checked:
     kind_of(config).method(config, plan.measurement_plan)
     private = _read(plan, reporter)
     check_memory(plan.measurement_plan)
-    fingerprint = _checked_fingerprint(plan, private)
-    return Checked(plan, private.identity(), payment_status_of(config, plan.measurement_plan, fingerprint))
+    fingerprint = _checked_fingerprint(plan, private, again=again, renamed=renamed)
+    status = payment_status_of(config, plan.measurement_plan, "" if again else fingerprint)  # no run has the data ""
+    return Checked(plan, private.identity(), status)
 
 
-def _checked_fingerprint(plan: Plan, private: Private) -> str | None:
+def _checked_fingerprint(plan: Plan, private: Private, *, again: bool, renamed: bool) -> str | None:
     """Return the fingerprint of a private table that a payment would accept; None where nothing was paid before.
 
     Raises InputError and BudgetError where ``measure`` would refuse the data.
@@ -258,9 +261,9 @@ def _checked_fingerprint(plan: Plan, private: Private) -> str | None:
         return None
     fingerprint, start = fingerprint_of(config, private.arrays), plan.before or plan
     if start.look is not None:
-        refuse_other_data(config, start.look, fingerprint)
+        refuse_other_data(config, start.look, fingerprint, again=again, renamed=renamed)
     if plan.look is None:
-        refuse_other_data(config, plan.measurement_plan, fingerprint)
+        refuse_other_data(config, plan.measurement_plan, fingerprint, again=again, renamed=renamed)
     return fingerprint
 
 

@@ -189,15 +189,17 @@ def _earlier_run(ledger: Ledger, root: Path, charge: Charge, *, again: bool) -> 
     return None
 
 
-def refuse_other_data(config: Config, measurement_plan: MeasurementPlan, fingerprint: str) -> None:
-    """Raise what ``opened_run`` would raise about the data, without ``again`` or ``renamed``; the ledger is only read.
+def refuse_other_data(
+    config: Config, measurement_plan: MeasurementPlan, fingerprint: str, *, again: bool = False, renamed: bool = False
+) -> None:
+    """Raise what ``opened_run`` would raise about the data; the ledger is only read.
 
     Raises InputError (input-changed, measurement-gone), and BudgetError where the ledger knows the data by another
     name.
     """
     books, charge = ledger_of(config).books(), charge_for(config, measurement_plan, fingerprint)
     root, changed = config.output.private / RUNS, ""
-    for run in books.runs.values():
+    for run in () if again else books.runs.values():
         folder = RunFolder(root, run.name)
         if (run.charge.dataset, run.charge.digest) != (charge.dataset, charge.digest) or not run.counts:
             continue
@@ -209,7 +211,8 @@ def refuse_other_data(config: Config, measurement_plan: MeasurementPlan, fingerp
             changed = run.name
     if changed:
         raise _input_changed(changed, charge.dataset)
-    check_name(charge, books)
+    if not renamed:
+        check_name(charge, books)
 
 
 def _files_gone(run: Run) -> InputError:

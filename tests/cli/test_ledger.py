@@ -114,6 +114,8 @@ def test_changed_data_are_refused_with_the_ways_on(tmp_path: Path, coco: Runner)
     assert refused.code == 2
     for words in ("[input-changed]", "--again", "privacy.dataset"):
         assert words in refused.errors[0]
+    assert "[input-changed]" in coco("check", config).errors[0]
+    assert "fits: 2 of epsilon = 3" in coco("check", config, "--again").out
     assert paid(tmp_path) == ONCE
     assert "paid now" in coco("measure", config, "--again").out
     assert paid(tmp_path) == [*ONCE, "RESERVED", "MEASURED"]
@@ -121,6 +123,8 @@ def test_changed_data_are_refused_with_the_ways_on(tmp_path: Path, coco: Runner)
     renamed = coco("release", config)
     assert renamed.code == 3
     assert "knows these data as dataset 'land'" in renamed.errors[0]
+    assert coco("check", config).code == 3
+    assert "has no account yet" in coco("check", config, "--renamed").out
     assert "paid now" in coco("measure", config, "--renamed").out
     assert coco("release", config).code == 0
 
