@@ -88,6 +88,12 @@ def stacked(operators: Sequence[Operator], cells: Ints) -> SparseRows:
     return _from_entries(np.concatenate(rows), np.concatenate(columns), np.concatenate(values), (offset, cells.size))
 
 
+def runs_from(starts: Ints, sizes: Ints) -> Ints:
+    """Return the integers ``starts[k] .. starts[k] + sizes[k] - 1`` of every k, one run after the other."""
+    before = np.cumsum(sizes) - sizes
+    return np.asarray(np.arange(int(sizes.sum())) + np.repeat(starts - before, sizes), np.int64)
+
+
 def _from_entries(row: Ints, cell: Ints, value: Floats, shape: tuple[int, int]) -> SparseRows:
     from coco_opt.kernels import split_certificate
 

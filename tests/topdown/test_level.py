@@ -18,6 +18,7 @@ from coco_opt.problems.topdown_split import LinearRows, SplitTerm, TopdownSplit
 from coco_opt.problems.topdown_split.level import Prices, SplitLevel
 from coco_opt.problems.topdown_split.prices import best_parent, caps, gradient
 from coco_opt.solving import solve
+from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.budget_plan import TablePlan
 from coco_opt.topdown.estimating import batches as batching
 from coco_opt.topdown.estimating import level as levels
@@ -226,8 +227,8 @@ def test_parents_of_many_connected_cells_are_split_individually(monkeypatch: pyt
     assert len(split(step.fresh(), parents, above)[1]) < len(parents) // 2
     monkeypatch.setattr(levels, "_MOST_TOGETHER", 5)
     alone, left = split(step.fresh(), parents, above)
-    assert left == list(parents)
-    assert not alone.counts.size
+    assert left == [region for region in parents if len(tree.children(region)) > 1]
+    assert alone.counts.sum() == sum(above.dense()[k].sum() for k in range(len(parents)) if parents[k] not in left)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -241,7 +242,7 @@ def test_batches_keep_what_was_published_as_single_problems_do(monkeypatch: pyte
     measurement = measure_tables(counts, plan, source=SeededNoise(seed), bounds=[bounds])
     at_once = estimate_tables(measurement)
     check_tables(measurement, at_once)
-    monkeypatch.setattr(levels.ExactClasses, "of", lambda _: None)
+    monkeypatch.setattr(levels.BoundedClasses, "of", lambda _: None)
     singly = estimate_tables(measurement)
     for level in range(4):
         assert (at_once.answers(query.operator, level) == singly.answers(query.operator, level)).all()
@@ -249,6 +250,51 @@ def test_batches_keep_what_was_published_as_single_problems_do(monkeypatch: pyte
             np.abs(result.level(level) - tree_tables(tree, tables, level)).sum() for result in (at_once, singly)
         ]
         assert abs(distance[0] - distance[1]) <= 0.2 * max(distance) + 8
+
+
+@pytest.mark.usefixtures("batches")
+@pytest.mark.parametrize("seed", range(3))
+def test_what_one_child_alone_may_hold_is_placed_there(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    tree, tables = ragged(rng)
+    kinds = parse_query("race[a, b]", SCHEMA)
+    facilities = rng.random((len(tables), 2)) < 0.25  # many parents have one child with each kind, or none
+    tables = tables * (kinds.operator.adjoint(1 * ~facilities) == 0)
+    facilities &= kinds.operator.apply(tables) > 0
+    bounds = RegionBounds(kinds, 3, facilities.astype(np.int64), np.where(facilities, UNBOUNDED, 0))
+    measurement = measured(seed, tree, SCHEMA, tables, QUERIES, 3, bounds=[bounds])
+    method, choices = TopdownMethod(implied="bounds", seed=3), SolverChoices()
+    step = split_step(TableMeasurements.of(measurement), method, choices)
+    split, parents, splits = (
+        level_split(step, 2),
+        tree.level_range(2),
+        list[tuple[SplitLevel, np.ndarray, np.ndarray]](),
+    )
+    assert split is not None
+    split_rest = LevelSplit._split_rest
+
+    def watched(self: LevelSplit, own: SplitStep, problem: SplitLevel, child: np.ndarray) -> object:
+        out = split_rest(self, own, problem, child)
+        splits.append((problem, out[0], child))
+        return out
+
+    monkeypatch.setattr(LevelSplit, "_split_rest", watched)
+    above = SparseTables.of(tree.aggregate(tables)[parents.start : parents.stop])
+    _, left = split(step, parents, above)
+    ((problem, found, child),) = splits
+    assert (child >= 0).any()
+    persons = above.dense()
+    chosen = [v for v in parents if v not in left and len(tree.children(v)) > 1 and persons[v - parents.start].any()]
+    assert chosen
+    for number, parent in enumerate(chosen):
+        cells = problem.cells[problem.starts[number] : problem.starts[number + 1]]
+        own = found[problem.places[number] : problem.places[number + 1]].reshape(cells.size, -1)
+        alone = step.fractional(tree.children(parent), persons[parent - parents.start])
+        np.testing.assert_allclose(own, alone[:, cells].T, atol=1e-3 * max(1, persons.max()))
+    result = estimate_tables(measurement, method, choices)
+    check_tables(measurement, result)
+    assert not result.relaxed
+    assert all(row.relative_gap <= 1e-6 for row in choices.certificates)
 
 
 def tree_tables(tree: Hierarchy, tables: np.ndarray, level: int) -> np.ndarray:

@@ -5,7 +5,7 @@ Those sums are the parents' cells and, if there are any, the children's exact co
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple, Protocol, Self, runtime_checkable
 
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.kernels.arrays import read_only
-from coco_opt.problems.sparse_rows import Floats, Ints, SparseRows
+from coco_opt.problems.sparse_rows import Floats, Ints, SparseRows, runs_from
 
 
 class Judged(NamedTuple):
@@ -89,6 +89,42 @@ class SplitLevel:
             arguments = self.columns, self.arrays, self.places, read_only(self.classes), self.exact
             return Judged(*split_exact.judge(*arguments, tables, priced.cells, priced.classes))
         return Judged(*split_level.judge(self.columns, self.arrays, self.places, tables))
+
+    @cached_property
+    def parent(self) -> Ints:
+        """Return the parent of each of ``cells``."""
+        return np.repeat(np.arange(self.starts.size - 1), np.diff(self.starts))
+
+    @property
+    def table_rows(self) -> Ints:
+        """Return where the children's numbers of each of ``cells`` begin in the vector of tables."""
+        place = np.arange(self.cells.size) - self.starts[self.parent]
+        return np.asarray(self.places[self.parent] + place * np.diff(self.children)[self.parent], np.int64)
+
+    def rest(self, child: Ints) -> tuple[SplitLevel, Ints]:
+        """Return what is left once the persons of some ``cells`` are in a ``child`` (-1: in any), and its parents.
+
+        Parents of which nothing is left are left out. Answers are less what the placed cells have of them.
+        """
+        answers, placed, free = self.answers.copy(), np.flatnonzero(child >= 0), np.flatnonzero(child < 0)
+        start = self.rows.column_start
+        widths = (start[1:] - start[:-1])[self.cells[placed]]
+        entries = runs_from(start[self.cells[placed]], widths)
+        values = self.rows.column_value[entries] * np.repeat(self.counts[placed], widths)
+        np.subtract.at(answers, (np.repeat(child[placed], widths), self.rows.row[entries]), values)
+        parents, first = np.unique(self.parent[free], return_index=True)
+        sizes = np.diff(self.children)[parents]
+        children = runs_from(self.children[parents], sizes)
+        rest = replace(
+            self,
+            starts=np.append(first, free.size).astype(np.int64),
+            cells=self.cells[free],
+            counts=self.counts[free],
+            children=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+            answers=answers[children],
+            weights=self.weights[children],
+        )
+        return rest, parents
 
     @property
     def columns(self) -> tuple[Ints, Ints, Floats, Ints]:

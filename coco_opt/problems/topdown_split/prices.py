@@ -167,23 +167,28 @@ def _weighted_prices(
     """Solve ``A diag(measure) A' (lambda, nu) = (sums, right)``, A being the parent sums and the active rows of C.
 
     lambda is eliminated cell by cell; what is left is one system of all children's active rows, dense, O(size^3), up to
-    a thousand of them and by conjugate gradients beyond.
+    a thousand of them and by conjugate gradients beyond. Rows without weight, such as those of facilities that are not
+    there, have the price 0.
     """
+    from coco_opt.kernels import split_certificate
+
     form, summed = data.rows, data.sums is not None
+    weight = split_certificate.products(form.start, form.cell, form.value**2, measure)
+    active = active & (weight > 0.0)
     total = measure.sum(axis=1)
     inverse = np.divide(1.0, total, out=np.zeros(total.size), where=total > 0.0)
     if summed:
         right = right - form.apply((inverse * sums)[:, None] * measure)
     if active.sum() <= _DENSE:
-        nu = _by_inverse(data, measure, right, active)
+        nu = _by_inverse(data, measure, right, active, weight)
     else:
-        nu = _by_gradients(data, measure, inverse, np.where(active, right, 0.0), active)
+        nu = _by_gradients(data, measure, inverse, np.where(active, right, 0.0), active, weight)
     if not summed:
         return np.zeros(total.size), nu
     return inverse * (sums - np.einsum("cj,cj->c", measure, form.adjoint(nu))), nu
 
 
-def _by_inverse(data: SplitData, measure: Floats, right: Floats, active: Any) -> Floats:
+def _by_inverse(data: SplitData, measure: Floats, right: Floats, active: Any, weight: Floats) -> Floats:
     from coco_opt.kernels import split_certificate
 
     form, nu = data.rows, np.zeros(active.shape)
@@ -192,16 +197,15 @@ def _by_inverse(data: SplitData, measure: Floats, right: Floats, active: Any) ->
         form.column_start, form.row, form.column_value, number, int(active.sum()), measure, summed
     )
     # A row whose cells belong to one child alone has no weight once the sums have theirs: only rounding is left.
-    rounding = _LAST * split_certificate.products(form.start, form.cell, form.value**2, measure)[active]
-    nu[active] = _solve_with_ridge(system, right[active], rounding)
+    nu[active] = _solve_with_ridge(system, right[active], _LAST * weight[active])
     return nu
 
 
-def _by_gradients(data: SplitData, measure: Floats, inverse: Floats, right: Floats, active: Any) -> Floats:
+def _by_gradients(
+    data: SplitData, measure: Floats, inverse: Floats, right: Floats, active: Any, weight: Floats
+) -> Floats:
     """Solve the system by conjugate gradients over its diagonal without the sums; O(entries x children) a step."""
     from scipy.sparse.linalg import LinearOperator, cg
-
-    from coco_opt.kernels import split_certificate
 
     form, size = data.rows, active.size
 
@@ -211,11 +215,12 @@ def _by_gradients(data: SplitData, measure: Floats, inverse: Floats, right: Floa
             priced -= (inverse * np.einsum("cj,cj->c", measure, priced))[:, None]
         return np.where(active, form.apply(measure * priced), 0.0).ravel()
 
-    diagonal = split_certificate.products(form.start, form.cell, form.value**2, measure).ravel()
+    diagonal = weight.ravel()
     scale = np.divide(1.0, diagonal, out=np.zeros(size), where=diagonal > 0.0)
     system, preconditioner = (LinearOperator((size, size), matvec=image) for image in (product, lambda r: scale * r))
-    nu, _ = cg(system, right.ravel(), rtol=_RIDGE, maxiter=_STEPS, M=preconditioner)
-    return np.asarray(nu.reshape(active.shape))
+    with np.errstate(over="ignore", invalid="ignore"):  # of a nearly singular system
+        nu, _ = cg(system, right.ravel(), rtol=_RIDGE, maxiter=_STEPS, M=preconditioner)
+    return np.where(np.isfinite(nu), nu, 0.0).reshape(active.shape)
 
 
 def _solve_with_ridge(system: Floats, vector: Floats, rounding: Floats) -> Floats:

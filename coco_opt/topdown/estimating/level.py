@@ -1,7 +1,8 @@
 """A level's splits and roundings in a few compiled calls, where nothing but the parents' tables binds the children.
 
-Exact counts of classes of cells may bind the children too, such as all that an earlier release has published of every
-region. They are the first pass of the rounding, which keeps them.
+Bounds on classes of cells may bind the children too, where they decide in which child a class is (``bounded_classes``):
+its cells are placed there, and sums alone bind the others. So may exact counts of classes, such as all that an earlier
+release has published of every region. Classes are the first pass of the rounding, which keeps them.
 
 Building a problem object for each of thousands of small regions costs more than solving them. Here the level's rows are
 built once, and parents go to the solvers in batches; the split is judged by ``SplitLevel``. Regions that a batch does
@@ -11,23 +12,23 @@ not settle to its tolerance are split individually, one after the other; both wa
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.operators import Operator
-from coco_opt.problems.sparse_rows import SparseRows, stacked
+from coco_opt.problems.sparse_rows import SparseRows, runs_from, stacked
 from coco_opt.problems.table_rounding import TableRounding
 from coco_opt.problems.table_rounding.level import LevelRounder, RoundingLevel
 from coco_opt.problems.topdown_split import TopdownSplit
 from coco_opt.problems.topdown_split.level import LevelSplitter, SplitLevel
 from coco_opt.topdown.bounds import refinement
+from coco_opt.topdown.estimating.bounded_classes import FREE, BoundedClasses
 from coco_opt.topdown.estimating.rounding import nested
 from coco_opt.topdown.estimating.sparse_tables import SparseTables
 from coco_opt.topdown.estimating.step import SplitStep
-from coco_opt.topdown.invariants import Constraints
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -43,40 +44,6 @@ _MOST_TOGETHER = (
 )
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class ExactClasses:
-    """Exact counts int64[regions, classes] of classes of cells in the regions of a level; ``labels`` int64[cells].
-
-    ``labels`` are -1 for cells of no class. ``fully_known`` bool[regions] says of which regions all counts are exact.
-    """
-
-    operator: Operator
-    labels: Ints
-    counts: Ints
-    fully_known: NDArray[np.bool_]
-
-    @classmethod
-    def of(cls, constraints: Constraints) -> ExactClasses | None:
-        """Return the classes of constraints that count cells with weight 1 and no cell twice, None for others."""
-        matrix = constraints.operator.to_sparse().tocsc()
-        if (np.diff(matrix.indptr) > 1).any() or (matrix.data != 1.0).any():
-            return None
-        labels = np.full(matrix.shape[1], -1, np.int64)
-        labels[np.diff(matrix.indptr) > 0] = matrix.indices
-        exact = (constraints.lower == constraints.upper).all(axis=1)
-        return cls(constraints.operator, labels, constraints.lower, exact) if exact.any() else None
-
-    def of_parents(self, bounds: Ints) -> NDArray[np.bool_]:
-        """Return which parents, whose children lie between consecutive bounds in their level, have exact children."""
-        return np.asarray(np.logical_and.reduceat(self.fully_known[: bounds[-1]], bounds[:-1]))
-
-    def holds(self, cells: Ints, tables: Ints, regions: Ints) -> bool:
-        """Return whether integer tables int64[cells, regions] keep the counts."""
-        sums, label = np.zeros((self.counts.shape[1], regions.size), np.int64), self.labels[cells]
-        np.add.at(sums, label[label >= 0], tables[label >= 0])
-        return bool((self.counts[regions] == sums.T).all())
-
-
 @dataclass(frozen=True, eq=False)
 class LevelSplit:
     """Splits many regions of one level together, by any step of the run; build it with ``level_split``."""
@@ -89,7 +56,7 @@ class LevelSplit:
     query_of: Ints
     passes: SparseRows
     turn: Ints
-    exact_classes: ExactClasses | None = None
+    classes: BoundedClasses | None = None
     part: Ints | None = None  # the connected part of each cell, where exact classes bind
 
     def __call__(self, step: SplitStep, parents: range, above: SparseTables) -> tuple[SparseTables, list[int]]:
@@ -102,18 +69,20 @@ class LevelSplit:
         hierarchy = step.measured.hierarchy
         bounds = hierarchy.first_child[parents.start : parents.stop + 1]
         people, only = np.diff(above.offsets) > 0, np.diff(bounds) == 1
-        open_parents, forced = people & ~only, people & only
-        left = np.zeros(len(parents), bool)
-        if self.exact_classes is not None:
-            exact = self.exact_classes.of_parents(bounds - hierarchy.level_range(self.level + 1).start)
-            exact &= self._small(above)
-            open_parents, forced, left = open_parents & exact, np.zeros_like(only), ~(open_parents & exact)
-        runs = [_only_children(above, np.flatnonzero(forced), bounds)]
-        chosen = np.flatnonzero(open_parents)
-        if chosen.size:
-            batch_runs, done = self._split_batch(step, above, chosen, bounds)
-            runs.append(batch_runs)
-            left[chosen[~done]] = True
+        settled, holder = np.ones(len(parents), bool), None
+        exact = np.zeros(len(parents), bool)
+        if self.classes is not None:
+            places = bounds - hierarchy.level_range(self.level + 1).start
+            settled, holder = self.classes.decided(above, places)
+            holder = np.where(holder < 0, FREE, holder - places[0])
+            exact = ~settled & people & ~only & self.classes.exact_below(places) & self._small(above)
+        left = ~(settled | exact)
+        runs = [_only_children(above, np.flatnonzero(settled & people & only), bounds)]
+        for chosen, placed in ((settled & people & ~only, holder), (exact, None)):
+            if chosen.any():
+                batch_runs, done = self._split_batch(step, above, np.flatnonzero(chosen), bounds, placed)
+                runs.append(batch_runs)
+                left[np.flatnonzero(chosen)[~done]] = True
         region, cells, counts = (np.concatenate(arrays) for arrays in zip(*runs, strict=True))
         tables = SparseTables.of_runs(region, cells, counts, (int(bounds[-1] - bounds[0]), above.size))
         return tables, [parents[place] for place in np.flatnonzero(left).tolist()]
@@ -128,16 +97,26 @@ class LevelSplit:
         return np.array(sizes) <= _MOST_TOGETHER
 
     def _split_batch(
-        self, step: SplitStep, above: SparseTables, chosen: Ints, bounds: Ints
+        self, step: SplitStep, above: SparseTables, chosen: Ints, bounds: Ints, holder: Ints | None
     ) -> tuple[Runs, NDArray[np.bool_]]:
-        """Return the children's tables of the parents ``chosen`` from consecutive ones, and for which there are any."""
+        """Return the children's tables of the parents ``chosen`` from consecutive ones, and for which there are any.
+
+        ``holder`` is the child of each entry of ``above``, from the first child on, ``FREE`` for any; without it, exact
+        counts bind the children if there are classes.
+        """
         offsets = above.offsets
         cells = np.concatenate([np.arange(offsets[at], offsets[at + 1]) for at in chosen])
         starts = np.concatenate([[0], np.cumsum(np.diff(offsets)[chosen])]).astype(np.int64)
         regions = np.concatenate([np.arange(bounds[at], bounds[at + 1]) for at in chosen])
         children = np.concatenate([[0], np.cumsum(np.diff(bounds)[chosen])]).astype(np.int64)
         problem = self._problem(step, starts, above.cells[cells], above.counts[cells], children, regions)
-        tables, settled = self._split(step, problem) if step.targets is None else self._aimed(step, problem, regions)
+        if step.targets is not None:
+            tables, settled = self._aimed(step, problem, regions)
+        elif holder is None:
+            tables, settled = self._split(step, self._with_exact(step, problem, regions))
+        else:
+            child = np.where(holder[cells] < 0, FREE, np.searchsorted(regions, bounds[0] + holder[cells]))
+            tables, settled = self._split_rest(step, problem, child)
         level = RoundingLevel(
             self.passes,
             self.turn,
@@ -156,17 +135,32 @@ class LevelSplit:
         seconds = perf_counter() - start
         step.solvers.count(TableRounding, rounded.solves, rounded.gap, rounded.relative_gap, 0.0, seconds)
         done = settled & rounded.done
-        if self.exact_classes is not None:
+        if self.classes is not None:
             first = step.measured.hierarchy.level_range(self.level + 1).start
             for number in np.flatnonzero(done).tolist():
                 parent_cells = problem.cells[starts[number] : starts[number + 1]]
                 integer_tables = rounded.tables[problem.places[number] : problem.places[number + 1]].reshape(
                     parent_cells.size, -1
                 )
-                done[number] = self.exact_classes.holds(
+                done[number] = self.classes.holds(
                     parent_cells, integer_tables, regions[children[number] : children[number + 1]] - first
                 )
         return _runs(problem, rounded.tables, done, regions - bounds[0]), done
+
+    def _split_rest(self, step: SplitStep, problem: SplitLevel, child: Ints) -> tuple[Floats, NDArray[np.bool_]]:
+        """Return the tables with the cells of a ``child`` placed there, and the others split; and which are certified.
+
+        Children are numbered from 0; the answers that are split are what the placed cells leave of them.
+        """
+        tables, settled = np.zeros(int(problem.places[-1])), np.ones(problem.starts.size - 1, np.bool_)
+        start, free = problem.table_rows, np.flatnonzero(child < 0)
+        placed = np.flatnonzero(child >= 0)
+        tables[start[placed] + child[placed] - problem.children[problem.parent[placed]]] = problem.counts[placed]
+        if free.size:
+            rest, parents = problem.rest(child)
+            rest_tables, settled[parents] = self._split(step, rest)
+            tables[runs_from(start[free], np.diff(problem.children)[problem.parent[free]])] = rest_tables
+        return tables, settled
 
     def _aimed(self, step: SplitStep, problem: SplitLevel, regions: Ints) -> tuple[Floats, NDArray[np.bool_]]:
         """Return the targets of the children of every parent, and that they need no solver."""
@@ -195,18 +189,15 @@ class LevelSplit:
             column += level_answers.shape[1]
             weights[:, number] = 1.0 / variances[rows] if step.method.weighting == "variance" else 1.0
         people = counts.astype(np.float64)
-        labels, exact = (
-            (None, None)
-            if self.exact_classes is None
-            else (self.exact_classes.labels, self._exact_counts(step, regions))
-        )
-        return SplitLevel(self.rows, self.query_of, starts, cells, people, children, answers, weights, labels, exact)
+        return SplitLevel(self.rows, self.query_of, starts, cells, people, children, answers, weights)
 
-    def _exact_counts(self, step: SplitStep, regions: Ints) -> Floats:
-        """Return the exact counts of classes of some regions of the level below."""
-        assert self.exact_classes is not None
+    def _with_exact(self, step: SplitStep, problem: SplitLevel, regions: Ints) -> SplitLevel:
+        """Return the problem with the exact counts of classes in the children, where there are classes."""
+        if self.classes is None:
+            return problem
         first = step.measured.hierarchy.level_range(self.level + 1).start
-        return np.asarray(self.exact_classes.counts[regions - first], np.float64)
+        exact = np.asarray(self.classes.lower[regions - first], np.float64)
+        return replace(problem, classes=self.classes.labels, exact=exact)
 
     def _split(self, step: SplitStep, problem: SplitLevel) -> tuple[Floats, NDArray[np.bool_]]:
         """Return the tables, and which are certified."""
@@ -253,8 +244,8 @@ def level_split(step: SplitStep, level: int) -> LevelSplit | None:
     hierarchy, method = step.measured.hierarchy, step.method
     below = hierarchy.level_range(level + 1)
     constraints = step.constraints(below)
-    classes = None if constraints is None else ExactClasses.of(constraints)
-    if len(hierarchy.level_range(level)) < (LEAST_PARENTS if classes is None else 1):
+    classes = None if constraints is None else BoundedClasses.of(constraints)
+    if len(hierarchy.level_range(level)) < (LEAST_PARENTS if classes is None or not classes.exact.any() else 1):
         return None
     splitter, rounder = step.solvers.solver(TopdownSplit), step.solvers.solver(TableRounding)
     free = (constraints is None or classes is not None) and step.cutting is None  # cuts are found as regions are split
@@ -274,7 +265,7 @@ def level_split(step: SplitStep, level: int) -> LevelSplit | None:
     return LevelSplit(level, splitter, rounder, queries, rows, query_of, passes, turn.astype(np.int64), classes, part)
 
 
-def _parts(classes: ExactClasses, operators: Sequence[Operator]) -> Ints:
+def _parts(classes: BoundedClasses, operators: Sequence[Operator]) -> Ints:
     """Return the part of each cell: cells of one class are connected, and those of an answer that no classes decide."""
     from scipy.sparse import block_array, vstack
     from scipy.sparse.csgraph import connected_components
