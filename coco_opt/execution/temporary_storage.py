@@ -6,7 +6,9 @@ computed from noisy answers or public numbers is stored there.
 
 from __future__ import annotations
 
+import math
 import mmap
+import os
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
@@ -34,6 +36,19 @@ def stored_array(parts: Sequence[NDArray[ScalarT]]) -> NDArray[ScalarT]:
     joined = np.concatenate(parts)
     joined.setflags(write=False)
     return joined
+
+
+def stored_empty(shape: tuple[int, ...], dtype: np.dtype[ScalarT]) -> NDArray[ScalarT]:
+    """Return a writable array, its entries still to be set, that lies in a file unless it is small.
+
+    The whole file is reserved now: a full disk is no surprise later, when a page is written.
+    """
+    size = math.prod(shape) * dtype.itemsize
+    if size >= LEAST and hasattr(os, "posix_fallocate"):
+        with suppress(OSError), tempfile.TemporaryFile(buffering=0) as file:
+            os.posix_fallocate(file.fileno(), 0, size)
+            return np.frombuffer(mmap.mmap(file.fileno(), size), dtype).reshape(shape)
+    return np.empty(shape, dtype)
 
 
 def _mapped_array(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:

@@ -29,7 +29,8 @@ Refinement = tuple[int, int, Int64Array]
 def close(hierarchy: Hierarchy, queries: Sequence[Query], own: Mapping[tuple[int, str], Sides]) -> Levels:
     """Return [levels][queries] (lower, upper) int64[regions, answers] implied by a level's own bounds and those below.
 
-    ``own`` holds bounds by (level, text of the query). Raises InputError (inconsistent-bounds) naming region and query.
+    ``own`` holds bounds by (level, text of the query), from 0 to ``UNBOUNDED``. Raises InputError (inconsistent-bounds)
+    naming region and query.
     """
     refinements = _refinements(queries)
     levels: list[tuple[Sides, ...]] = []
@@ -37,13 +38,14 @@ def close(hierarchy: Hierarchy, queries: Sequence[Query], own: Mapping[tuple[int
         regions = len(hierarchy.level_range(level))
         sides = []
         for index, query in enumerate(queries):
-            lower, upper = _free((regions, query.answers))
+            own_sides = own.get((level, query.text))
             if levels:
                 lower, upper = _sums(hierarchy, level, levels[-1][index])
-            own_sides = own.get((level, query.text))
-            if own_sides is not None:
-                lower, upper = np.maximum(lower, own_sides[0]), np.minimum(upper, own_sides[1])
-            sides.append((lower, upper))
+                if own_sides is not None:
+                    lower, upper = np.maximum(lower, own_sides[0]), np.minimum(upper, own_sides[1])
+                sides.append((lower, upper))
+            else:
+                sides.append(_free((regions, query.answers)) if own_sides is None else own_sides)
         _tighten(sides, refinements)
         _check(hierarchy, level, queries, sides)
         levels.append(tuple(_read_only(pair) for pair in sides))

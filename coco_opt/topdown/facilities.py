@@ -66,8 +66,11 @@ class Facilities:
         query = parse_query(f"{self.attribute}[{', '.join(names)}]", schema)
         least = np.array([facility.least for facility in self.types.values()])
         most = np.array([LARGEST if facility.most is None else facility.most for facility in self.types.values()])
-        upper = np.where(self.counts > 0, np.minimum(self.counts * most, UNBOUNDED), 0)
-        bounds = [RegionBounds(query, leaf_level, self.counts * least, upper, self.source)]
+        lower, upper = np.zeros_like(self.counts), np.zeros_like(self.counts)
+        some = np.flatnonzero(self.counts.any(axis=1))  # few regions have any
+        counts = self.counts[some]
+        lower[some], upper[some] = counts * least, np.where(counts > 0, np.minimum(counts * most, UNBOUNDED), 0)
+        bounds = [RegionBounds(query, leaf_level, lower, upper, self.source)]
         return bounds, list(self._musts(schema, leaf_level))
 
     def _musts(self, schema: Schema, leaf_level: int) -> Iterator[LinearConstraint]:
@@ -94,7 +97,7 @@ def _negated(condition: str) -> str:
     return f"{name.strip()} {sign} {right.strip()}"
 
 
-def by_leaf(leaves: int, places: Sequence[int], counts: Int64Array) -> Int64Array:
+def by_leaf(leaves: int, places: Sequence[int] | Int64Array, counts: Int64Array) -> Int64Array:
     """Return rows of counts [rows, types] added up by leaf, int64[leaves, types]."""
     sums = np.zeros((leaves, counts.shape[1]), np.int64)
     np.add.at(sums, np.asarray(places, np.int64), counts)

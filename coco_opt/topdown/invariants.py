@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from coco_opt.errors import InputError, ProblemError
+from coco_opt.execution.temporary_storage import stored_array
 from coco_opt.histograms.arrays import Int64Array
 from coco_opt.histograms.hierarchy import Hierarchy
 from coco_opt.operators import Grouping, Operator, stack
@@ -110,14 +111,16 @@ class Invariants:
         own: dict[tuple[int, str], tuple[Int64Array, Int64Array]] = {}
         for bound in bounds:
             key = (bound.level, bound.query.text)
-            lower, upper = own.get(key, (bound.lower, bound.upper))
-            own[key] = (np.maximum(lower, bound.lower), np.minimum(upper, bound.upper))
+            earlier = own.get(key)
+            own[key] = bound.lower, bound.upper
+            if earlier is not None:
+                own[key] = np.maximum(earlier[0], bound.lower), np.minimum(earlier[1], bound.upper)
         oriented = tuple(constraint.oriented for constraint in linear)
         linear_rows, counts = _closed_linear(self.hierarchy, self.schema, oriented), _counts(oriented, self.schema)
         for constraint, count in counts:
             lower, upper = np.maximum(constraint.lower, 0)[:, None], constraint.upper[:, None]
-            earlier = own.get((constraint.level, count.text), (lower, upper))
-            own[constraint.level, count.text] = np.maximum(earlier[0], lower), np.minimum(earlier[1], upper)
+            stated = own.get((constraint.level, count.text), (lower, upper))
+            own[constraint.level, count.text] = np.maximum(stated[0], lower), np.minimum(stated[1], upper)
         single = list({count.text: count for _, count in counts}.values())
         try:
             closed = close(self.hierarchy, (*queries.values(), *single), own)
@@ -275,13 +278,14 @@ def _tightened(rows: Sequence[_LinearRow], counts: Sequence[Query], sides: Seque
 
 def _constraints(queries: Sequence[Query], sides: Sequence[Sides], linear: Sequence[_LinearRow]) -> Constraints | None:
     """Return the rows of a level that bind some region, for all its regions."""
-    operators, lowers, uppers, labels = [], [], [], []
+    operators, labels = list[Operator](), list[str]()
+    lowers, uppers = list[Int64Array](), list[Int64Array]()
     for query, (lower, upper) in zip(queries, sides, strict=True):
         operator, rows = selected(query.operator, np.flatnonzero((lower > 0).any(0) | (upper < UNBOUNDED).any(0)))
         if rows.size:
             operators.append(operator)
-            lowers.append(lower[:, rows])
-            uppers.append(upper[:, rows])
+            for sides_of, side in ((lowers, lower), (uppers, upper)):
+                sides_of.append(side if rows.size == query.answers else side[:, rows])
             named = query.labels()
             labels += [f"{query.name}: {named[row]}" for row in rows.tolist()]
     rows_of = [
@@ -296,10 +300,8 @@ def _constraints(queries: Sequence[Query], sides: Sequence[Sides], linear: Seque
         labels += [linear_row.label for linear_row in rows_of]
     if not operators:
         return None
-    constraints = Constraints(stack(operators), np.hstack(lowers), np.hstack(uppers), tuple(labels))
-    constraints.lower.setflags(write=False)
-    constraints.upper.setflags(write=False)
-    return constraints
+    lower, upper = (stored_array([side[0] if len(side) == 1 else np.hstack(side)]) for side in (lowers, uppers))
+    return Constraints(stack(operators), lower, upper, tuple(labels))
 
 
 def _check_sides(constraint: LinearConstraint, hierarchy: Hierarchy) -> None:

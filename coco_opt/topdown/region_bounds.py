@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from coco_opt.errors import InputError
+from coco_opt.execution.temporary_storage import stored_array
 from coco_opt.histograms.arrays import Int64Array, as_int64
 from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.constraint import Source
@@ -24,8 +25,8 @@ class RegionBounds:
     """Public bounds lower <= answers <= upper of a query in every region of a level, int64[regions, answers].
 
     ``UNBOUNDED`` (or anything from 2^40 on) is no upper bound, 0 no lower one, for counts are nonnegative. ``source``
-    says where the bounds come from. Raises InputError (bad-shape, not-integer, too-large) and where a lower bound is
-    above its upper (inconsistent-bounds).
+    says where the bounds come from. Large arrays lie in a file. Raises InputError (bad-shape, not-integer, too-large)
+    and where a lower bound is above its upper (inconsistent-bounds).
     """
 
     query: Query
@@ -35,16 +36,16 @@ class RegionBounds:
     source: Source = "public"
 
     def __post_init__(self) -> None:
-        lower = np.maximum(as_int64(self.lower, "lower bounds", ndim=2), 0)
+        lower = as_int64(self.lower, "lower bounds", ndim=2)
         upper = as_int64(self.upper, "upper bounds", ndim=2)
         if lower.shape != upper.shape or lower.shape[1] != self.query.answers:
             raise InputError("bad-shape", f"bounds of {self.query.name!r} are regions x {self.query.answers} answers")
         if lower.size and int(lower.max()) >= LARGEST:
             raise InputError("too-large", f"a lower bound of {self.query.name!r} is not below 2^40")
-        upper = np.where(upper >= LARGEST, UNBOUNDED, upper)
+        lower = lower if not lower.size or lower.min() >= 0 else np.maximum(lower, 0)
+        upper = upper if not upper.size or upper.max() < LARGEST else np.where(upper >= LARGEST, UNBOUNDED, upper)
         for name, array in (("lower", lower), ("upper", upper)):
-            array.setflags(write=False)
-            object.__setattr__(self, name, array)
+            object.__setattr__(self, name, stored_array([array]))
 
     def __reduce__(self) -> tuple[Callable[..., RegionBounds], tuple[Any, ...]]:
         # Unpickled arrays are writable: going through the constructor makes them read-only again.

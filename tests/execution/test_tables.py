@@ -18,7 +18,7 @@ from coco_opt.histograms import Hierarchy
 from coco_opt.privacy import Measurement
 from coco_opt.topdown import TopdownMethod, estimate_tables
 from coco_opt.topdown.estimating.estimate import TablesResult
-from coco_opt.topdown.estimating.linear import UpwardPass
+from coco_opt.topdown.estimating.linear import SubtreeSums, UpwardPass
 from coco_opt.topdown.estimating.recursion import Checkpoint
 from coco_opt.topdown.noisy_measurements import TableMeasurements
 from coco_opt.topdown.queries import parse_query
@@ -157,7 +157,12 @@ def test_the_linear_stage_is_the_same_however_subtrees_are_cut(seed: int) -> Non
     cuts = {tuple(passed.subtrees(workers)) for workers in (1, 2, 50)}
     cuts |= {tuple(range(v, v + 1) for v in answers.hierarchy.level_range(level)) for level in range(3)}
     assert len(cuts) >= 3
-    stages = [passed.stage(tops, [passed.below(one) for one in tops]) for tops in cuts]
+    stages = []
+    for tops in cuts:
+        sums = SubtreeSums(passed, tops)
+        for place in reversed(range(len(tops))):  # tasks end in any order
+            sums.take(place, passed.below(tops[place]))
+        stages.append(sums.stage())
     for trees in zip(*(stage.trees for stage in stages), strict=True):
         for level in range(4):
             z = [tree.z[level] for tree in trees]

@@ -13,7 +13,7 @@ import pytest
 
 from coco_opt.execution import temporary_storage as module
 from coco_opt.execution.shared_values import read_value, write_value
-from coco_opt.execution.temporary_storage import stored_array
+from coco_opt.execution.temporary_storage import LEAST, stored_array, stored_empty
 
 LARGE = 1 << 16
 
@@ -61,3 +61,18 @@ def test_they_are_handed_on_as_bytes_beside_what_is_pickled(tmp_path: Path) -> N
     write_value(tmp_path / "value", {"whole": whole})
     np.testing.assert_array_equal(read_value(tmp_path / "value")["whole"], whole)
     assert len(pickle.dumps(whole, protocol=5, buffer_callback=lambda _: None)) < 1000
+
+
+@pytest.mark.parametrize("rows", [3, LEAST])
+def test_an_array_is_filled_in_its_file(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    array = stored_empty((rows, 2), np.dtype(np.float64))
+    for start in range(0, rows, 1 << 17):
+        stop = min(rows, start + (1 << 17))
+        array[start:stop] = np.arange(start, stop)[:, None]
+    np.testing.assert_array_equal(array, np.arange(rows)[:, None] * np.ones(2))
+
+    def full(*_: object) -> None:
+        raise OSError
+
+    monkeypatch.setattr("os.posix_fallocate", full)
+    assert stored_empty((rows, 2), np.dtype(np.int64)).shape == (rows, 2)

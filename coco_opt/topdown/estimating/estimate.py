@@ -18,7 +18,7 @@ from coco_opt.privacy.measurement import Measurement
 from coco_opt.solving import check_threads
 from coco_opt.topdown.estimating.best_linear import LinearEstimates, best_linear
 from coco_opt.topdown.estimating.failsafe import Relaxation
-from coco_opt.topdown.estimating.linear import LinearStage, Summed, UpwardPass
+from coco_opt.topdown.estimating.linear import LinearStage, SubtreeSums, Summed, UpwardPass
 from coco_opt.topdown.estimating.method import TopdownMethod, misfit
 from coco_opt.topdown.estimating.minimal_schema import core_fits
 from coco_opt.topdown.estimating.posterior.model import Model
@@ -256,9 +256,10 @@ class Reading:
 def _stage(measured: TableMeasurements, executor: Executor) -> LinearStage:
     """Return the linear stage, for which all answers are read."""
     upward_pass = UpwardPass.of(measured)
-    tops = upward_pass.subtrees(executor.workers)
+    sums = SubtreeSums(upward_pass, upward_pass.subtrees(executor.workers))
     with executor.share(upward_pass) as shared:
-        return upward_pass.stage(tops, executor.map(Reading(shared), tops))
+        executor.map(Reading(shared), sums.tops, sums.take)
+    return sums.stage()
 
 
 def _check_method(measured: TableMeasurements, method: TopdownMethod) -> None:

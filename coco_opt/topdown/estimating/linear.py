@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.errors import ProblemError
-from coco_opt.execution.temporary_storage import stored_array
+from coco_opt.execution.temporary_storage import stored_array, stored_empty
 from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Operator, blocks_of_rows
 from coco_opt.topdown.estimating.batches import at_and_below, batch_size, batches
@@ -335,14 +335,13 @@ class UpwardPass:
         query_sums = [self._sums(query, levels, None) for query in range(len(self.measured.queries))]
         return [list(level_sums) for level_sums in zip(*query_sums, strict=True)]
 
-    def stage(self, tops: Sequence[range], parts: Sequence[Summed]) -> LinearStage:
-        """Return the linear stage from the sums of all subtrees: what lies above them is done here."""
+    def stage(self, cut: int, parts: Summed) -> LinearStage:
+        """Return the linear stage from the sums of all subtrees, ``cut`` their level: what is above is done here."""
         hierarchy = self.measured.hierarchy
-        cut = int(hierarchy.level[tops[0].start])
         above = [hierarchy.level_range(level) for level in range(cut)]
         trees = []
         for query in range(len(self.measured.queries)):
-            lower = [_concatenated([part[level][query] for part in parts]) for level in range(hierarchy.levels - cut)]
+            lower = [level_sums[query] for level_sums in parts]
             below = self.measured.answers[cut][query] if lower[0] is None else lower[0]
             upper = self._sums(query, above, None if below is None else below[:])
             answers = [each[query] for each in self.measured.answers]
@@ -383,14 +382,44 @@ class UpwardPass:
         return np.divide(s2, s2 + below, out=np.ones_like(below), where=np.isfinite(s2))
 
 
+class SubtreeSums:
+    """The sums of all subtrees, as their tasks end: whole levels of them lie in files, not in memory."""
+
+    def __init__(self, passed: UpwardPass, tops: Sequence[range]) -> None:
+        self.tops, self._passed, self._hierarchy = tops, passed, passed.measured.hierarchy
+        self._cut = int(self._hierarchy.level[tops[0].start])
+        queries = len(passed.measured.queries)
+        self._parts: Summed = [[None] * queries for _ in range(self._cut, self._hierarchy.levels)]
+
+    def take(self, place: int, part: Summed) -> None:
+        """Move the sums of one task to their level's; ``part`` is empty afterwards."""
+        for regions, level_sums, all_sums in zip(
+            self._hierarchy.levels_below(self.tops[place]), part, self._parts, strict=True
+        ):
+            level = self._hierarchy.level_range(int(self._hierarchy.level[regions.start]))
+            for query, sums in enumerate(level_sums):
+                if sums is not None:
+                    filled = all_sums[query]
+                    if filled is None:
+                        filled = all_sums[query] = stored_empty((len(level), sums.shape[1]), sums.dtype)
+                    filled[regions.start - level.start : regions.stop - level.start] = sums
+                    level_sums[query] = None
+
+    def stage(self) -> LinearStage:
+        """Return the linear stage, once all tasks have ended."""
+        return self._passed.stage(self._cut, self._parts)
+
+
 def linear_stage(measured: TableMeasurements) -> LinearStage:
     """Run the up pass on every answer of every query, subtree by subtree; O(answers).
 
     Raises ProblemError for a variance that is not positive: exact answers are invariants, not measurements.
     """
     passed = UpwardPass.of(measured)
-    tops = passed.subtrees()
-    return passed.stage(tops, [passed.below(regions) for regions in tops])
+    sums = SubtreeSums(passed, passed.subtrees())
+    for place, regions in enumerate(sums.tops):
+        sums.take(place, passed.below(regions))
+    return sums.stage()
 
 
 def rows_of(hierarchy: Hierarchy, answers: RegionMeasurements | None, regions: range) -> NDArray[Any] | None:
@@ -399,11 +428,6 @@ def rows_of(hierarchy: Hierarchy, answers: RegionMeasurements | None, regions: r
         return None
     first = hierarchy.level_range(int(hierarchy.level[regions.start])).start
     return np.asarray(answers[regions.start - first : regions.stop - first])
-
-
-def _concatenated(parts: Sequence[NDArray[Any] | None]) -> NDArray[Any] | None:
-    present = [part for part in parts if part is not None]
-    return np.concatenate(present) if present else None
 
 
 def _own_variance(measured: TableMeasurements, level: int, query: int) -> float:

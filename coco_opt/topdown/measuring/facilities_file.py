@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from coco_opt.errors import InputError
 from coco_opt.files import column_checks
+from coco_opt.files.arrow_texts import as_arrow
 from coco_opt.files.columns import Columns
 from coco_opt.files.faults import Faults, RowError, RowFaults
 from coco_opt.files.inputs import Input, InputLike
@@ -32,37 +33,64 @@ def read_facilities(facilities: InputLike, public: PublicRegions, types: Sequenc
         column_checks.check_rows(table)
         columns = list(table.names[1:])
         _check_types(table, columns, types)
-        faults, row_faults = Faults(), RowFaults(table)
-        with faults:
-            column_checks.check_present(table, 0)
-        rows = table.fetch(f"SELECT {', '.join(f'c{k}' for k in range(len(columns) + 1))} FROM {{t}} ORDER BY rowid")
-        order = [types.index(name) for name in columns]
-        leaf_of, numbers = public.leaf_of, dict[int, list[int]]()
-        for row, (region, *texts) in enumerate(rows):
-            if not region:
-                continue
-            with row_faults.row(row):
-                leaf = _new_leaf(leaf_of, region, numbers)
-                numbers[leaf] = [0] * len(types)
-                for column, text in enumerate(texts):
-                    numbers[leaf][order[column]] = _number(column + 1, text)
-        row_faults.check(faults)
-    counts = np.array(list(numbers.values()), np.int64).reshape(-1, len(types))
-    return by_leaf(len(public.hierarchy.leaves), list(numbers), counts)
+        leaf = _leaves(table, public)
+        counts = np.empty((leaf.size, len(types)), np.int64)
+        for column, name in enumerate(columns):
+            counts[:, types.index(name)] = _numbers(table, column + 1)
+        if (leaf < 0).any() or (counts < 0).any():
+            _check_by_row(table, public, len(columns))
+    return by_leaf(len(public.hierarchy.leaves), leaf, counts)
 
 
-def _new_leaf(leaf_of: Mapping[str, int], region: str, seen: Collection[int]) -> int:
-    if region not in leaf_of:
-        raise RowError("unknown-region", "this region is not in the hierarchy", 0)
-    if leaf_of[region] in seen:
-        raise RowError("duplicate-region", "this region occurs twice", 0)
-    return leaf_of[region]
+def _leaves(table: Loaded, public: PublicRegions) -> Int64Array:
+    """Return the leaf of every row, -1 where the region is unknown or an earlier row has it."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    regions = pa.chunked_array(table.texts(0), pa.string())
+    leaf = np.full(len(regions), -1, np.int64)
+    row = pc.index_in(as_arrow(public.ids), value_set=regions.combine_chunks())  # the first row of each id
+    row = np.asarray(row.fill_null(-1).to_numpy(zero_copy_only=False), np.int64)
+    present = np.flatnonzero(row >= 0)
+    leaf[row[present]] = public.leaf[present]
+    return leaf
 
 
-def _number(column: int, text: str | None) -> int:
+def _numbers(table: Loaded, column: int) -> Int64Array:
+    """Return a column of integers of at least 0; -1 for what is none."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    texts = pa.chunked_array(table.texts(column), pa.string())
+    digits = pc.match_substring_regex(texts, f"^[0-9]{{1,{column_checks.MAX_DIGITS}}}$")
+    numbers = pc.if_else(digits.fill_null(fill_value=False), texts, pa.scalar("-1")).cast(pa.int64())
+    return np.asarray(numbers.to_numpy(), np.int64)
+
+
+def _check_by_row(table: Loaded, public: PublicRegions, columns: int) -> None:
+    """Raise InputError with what is wrong in every row of a table that has such rows."""
+    faults, row_faults = Faults(), RowFaults(table)
+    with faults:
+        column_checks.check_present(table, 0)
+    rows = table.fetch(f"SELECT {', '.join(f'c{k}' for k in range(columns + 1))} FROM {{t}} ORDER BY rowid")
+    known, seen = set(public.ids), set[str]()
+    for row, (region, *texts) in enumerate(rows):
+        if not region:
+            continue
+        with row_faults.row(row):
+            if region not in known:
+                raise RowError("unknown-region", "this region is not in the hierarchy", 0)
+            if region in seen:
+                raise RowError("duplicate-region", "this region occurs twice", 0)
+            seen.add(region)
+            for column, text in enumerate(texts):
+                _check_number(column + 1, text)
+    row_faults.check(faults)
+
+
+def _check_number(column: int, text: str | None) -> None:
     if not (text and text.isascii() and text.isdigit() and len(text) <= column_checks.MAX_DIGITS):
         raise RowError("not-an-integer", "must be an integer of at least 0", column)
-    return int(text)
 
 
 def _check_types(table: Loaded, columns: Sequence[str], types: Sequence[str]) -> None:
