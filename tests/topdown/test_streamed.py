@@ -27,6 +27,7 @@ from coco_opt.topdown.estimating.best_linear import best_linear
 from coco_opt.topdown.estimating.estimate import estimate_tables
 from coco_opt.topdown.estimating.linear import linear_stage
 from coco_opt.topdown.kind import files, verify
+from coco_opt.topdown.measuring import batched_records
 from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.measuring.records import read_records
 from coco_opt.topdown.noisy_measurements import TableMeasurements
@@ -190,6 +191,26 @@ def test_what_is_wrong_in_a_batch_is_told_as_of_texts(
     assert [error.place is None or error.place.column for error in errors[:1]] == [
         error.place is None or error.place.column for error in errors[1:]
     ]
+
+
+def test_small_batches_are_joined_before_they_are_compared_with_all_regions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source, "_BATCH", 1)
+    sizes, cell_keys = list[int](), batched_records._cell_keys
+
+    def watched(batch: tuple[Any, ...], *rest: Any) -> Any:
+        sizes.append(len(batch[0]))
+        return cell_keys(batch, *rest)
+
+    monkeypatch.setattr(batched_records, "_cell_keys", watched)
+    rows = [(str(1 + k % 3), "male", ("child", "é")[k % 2], k) for k in range(10)]
+    counts = _read(tmp_path, rows, "parquet")
+    assert sizes == [3, 3, 3, 1]  # as many rows as regions
+    monkeypatch.setattr(batched_records, "_MOST_ROWS", 1)
+    apart = _read(tmp_path, rows, "parquet")
+    assert counts.identity() == apart.identity()
+    assert sizes[4:] == [1] * 10
 
 
 def test_good_batches_need_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

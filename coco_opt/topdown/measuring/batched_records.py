@@ -5,7 +5,7 @@ Tables with errors are left to the reader of texts (``records``), which reports 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 from typing import Any
@@ -26,6 +26,7 @@ from coco_opt.topdown.schema import Schema
 Keys = tuple[Int64Array, Int64Array]
 """Keys of cells, leaf by leaf, strictly rising, and the people in each."""
 
+_MOST_ROWS = 1 << 20  # that are joined to one batch
 _INTEGER = "^-?[0-9]{1,18}$"
 
 
@@ -51,7 +52,7 @@ def _table_counts(
     if any(opened.is_integer(k) is False for k in range(len(dictionaries), len(opened.columns))):
         return None
     rows, keys, people = 0, [], []
-    for batch in opened:
+    for batch in _joined(opened, min(len(public.ids), _MOST_ROWS)):
         cell_keys = _cell_keys(batch, dictionaries, public.leaf, schema)
         if cell_keys is None:
             return None
@@ -62,6 +63,29 @@ def _table_counts(
         return None
     counts = TableCounts.from_keys(public.hierarchy, schema, _concatenate(keys), _concatenate(people))
     return replace(counts, rows_read=rows)
+
+
+def _joined(batches: Iterable[tuple[Any, ...]], least: int) -> Iterator[tuple[Any, ...]]:
+    """Yield batches of at least so many rows, but for the last.
+
+    Each is compared with all regions: many small row groups would cost rows times regions.
+    """
+    waiting, rows = list[tuple[Any, ...]](), 0
+    for batch in batches:
+        waiting.append(batch)
+        rows += len(batch[0])
+        if rows >= least:
+            yield tuple(map(_one, zip(*waiting, strict=True)))
+            waiting, rows = [], 0
+    if waiting:
+        yield tuple(map(_one, zip(*waiting, strict=True)))
+
+
+def _one(arrays: Sequence[Any]) -> Any:
+    """Return Arrow arrays of one type as one."""
+    import pyarrow as pa
+
+    return arrays[0] if len(arrays) == 1 else pa.chunked_array(arrays).unify_dictionaries().combine_chunks()
 
 
 def _concatenate(parts: list[Int64Array]) -> Int64Array:
