@@ -194,6 +194,16 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         paper=PEERS,
     ),
     Experiment(
+        name="peers/planner",
+        summary="planned strategies for marginals against the optimum of ResidualPlanner, by formula",
+        paper=PEERS,
+    ),
+    Experiment(
+        name="peers/anonymised",
+        summary="sizes of groups by the number of entities, next to the best possible rates of anonymised histograms",
+        paper=PEERS,
+    ),
+    Experiment(
         name="peers/reconciliation",
         summary="forecasts of a hierarchy made to add up by coco-opt, hierarchicalforecast and Clarabel",
         paper=PEERS,

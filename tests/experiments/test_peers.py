@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pytest
-from coco_experiments.peers import isotonic, marginals, ranges, reconciliation, strategies
+from coco_experiments.peers import anonymised, isotonic, marginals, planner, ranges, reconciliation, strategies
 from coco_experiments.peers.study import OURS, Result, System, missing, peer_table
 
 from coco_opt.problems import IsotonicL1
@@ -36,6 +37,35 @@ def test_simulated_errors_of_every_tree_are_the_expected_ones(tmp_path: Path) ->
         row["strategy"]: row["expected squared error over the bound"] for row in rows if row["budget"] == "rho = 1/8"
     }
     assert 1.0 < over['coco-opt: fan_out = "optimised"'] < over['coco-opt: fan_out = "auto"'] <= over["cells alone"]
+
+
+@pytest.mark.parametrize("objective", planner.OBJECTIVES)
+def test_the_closed_form_is_the_bound_from_singular_values(objective: planner.Objective) -> None:
+    shape, sets = (2, 3, 4), [(0,), (0, 1), (1, 2)]
+    cells = np.indices(shape).reshape(3, -1).T
+    rows = []
+    for chosen in sets:
+        keys = cells[:, list(chosen)]
+        marginal = (keys[None] == np.unique(keys, axis=0)[:, None]).all(axis=2).astype(float)
+        rows.append(marginal if objective == "total" else marginal / np.sqrt(len(marginal) * len(sets)))
+    values = np.linalg.svd(np.concatenate(rows), compute_uv=False)
+    assert planner.closed_form(shape, sets, objective) == pytest.approx(values.sum() ** 2 / 24)
+
+
+def test_planned_strategies_are_near_the_optimum(tmp_path: Path) -> None:
+    outcome = planner.run(small=True, out=tmp_path, reporter=Recorder())
+    assert outcome.ok
+    assert len(outcome.tables[0].rows) == 24
+
+
+def test_sizes_of_groups_err_by_the_order_of_the_best_possible_rate(tmp_path: Path) -> None:
+    outcome = anonymised.run(small=True, out=tmp_path, reporter=Recorder())
+    assert outcome.ok
+    for row in outcome.tables[0].records():
+        assert 0.01 < float(row["error over the rate"] or 0) < 5
+    sizes = np.array([1, 2, 2, 7])
+    for method in anonymised.METHODS.values():
+        assert method(sizes, Fraction(100), 1).tolist() == sizes.tolist()
 
 
 def test_a_network_simplex_finds_the_certified_optimum() -> None:
