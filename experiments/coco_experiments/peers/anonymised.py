@@ -41,14 +41,14 @@ def staircase(entities: int) -> Ints:
 
 
 def heavy_tail(entities: int) -> Ints:
-    """Return sizes of a power law, which add up to about so many entities."""
+    """Return sizes that fall with their rank, and add up to about so many entities."""
     groups = np.arange(1, entities + 1, dtype=np.float64)
     sizes = np.floor(sqrt(entities) / groups).astype(np.int64)
     scale = max(1, entities // max(1, int(sizes.sum())))
     return np.sort(sizes[sizes > 0] * scale)
 
 
-DATA: Mapping[str, Sizes] = {"one group of each size": staircase, "power law": heavy_tail}
+DATA: Mapping[str, Sizes] = {"one group of each size": staircase, "heavy tail": heavy_tail}
 
 
 def sorted_counts(sizes: Ints, epsilon: Fraction, seed: int) -> Ints:
