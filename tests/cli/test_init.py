@@ -119,7 +119,7 @@ def test_records_by_name_run_once_values_are_listed(coco: Runner, files: tuple[s
     found = fill_in(CONFIG, sex='["f", "m"]', age_group='["0-17", "18+"]')
     assert (found.data.records, found.data.hierarchy) == (Path("persons.csv"), Path("areas.csv"))
     assert found.method.attributes == {"sex": ("f", "m"), "age group": ("0-17", "18+")}
-    assert found.method.workload == ("total", "sex", "age group")
+    assert found.method.workload == ("total", "sex", "age group", "detail")
     assert coco("check", CONFIG).code == 0
 
 

@@ -114,6 +114,14 @@ def test_a_mistake_is_found_where_it_is(
     assert (place.file, place.row, place.column) == ("bounds.csv", row, column)
 
 
+def test_ranges_are_named_as_in_the_configuration_or_as_released(tmp_path: Path) -> None:
+    schema = Schema({"sex": ("female", "male"), "age": ("0-17", "18+")})
+    rows = '"sex = male, age = 0..17",3,\nland,sex * age,"sex = male, age = 18+",4,\n'
+    (tmp_path / "bounds.csv").write_text(HEADER + f"land,sex * age,{rows}")
+    (bound,) = read_bounds(tmp_path / "bounds.csv", TREE, schema)
+    assert bound.lower.tolist() == [[0, 0, 3, 4]]
+
+
 def test_all_bad_rows_are_named_at_once(tmp_path: Path) -> None:
     """A row for each kind of error, its first ten rows and their number; rows without one are not named."""
     rows = ["land/b,total,total,1,2"]

@@ -346,6 +346,20 @@ def test_public_records_rehearse_whole_releases(tmp_path: Path) -> None:
     assert dict(prediction.predicted.notes)["Rehearsed on"].startswith("the public records public.csv")
 
 
+def test_cells_that_no_query_measures_are_called_guesses(tmp_path: Path) -> None:
+    """Two marginals leave the cells open, unless one of them has an answer for each cell that can occur."""
+    attributes = TOPDOWN.splitlines()[0]
+    notes = TABLES.plan(write(tmp_path, topdown=f'{attributes}\nworkload = ["sex", "age"]\n')).notes
+    assert any("the counts of sex * age in the released tables are guesses" in note for note in notes)
+    for workload, more in (
+        ('["sex", "detail"]', ""),
+        ('["sex * age"]', ""),
+        ('["sex", "age"]', 'structural_zeros = ["sex = male & age = adult | old", "sex = female & age = child"]'),
+    ):
+        plan = TABLES.plan(write(tmp_path, topdown=f"{attributes}\nworkload = {workload}\n{more}\n"))
+        assert not any("guesses" in note for note in plan.notes)
+
+
 def test_simulated_persons_rehearse_what_no_public_records_do(tmp_path: Path) -> None:
     """The released tables of a large budget are nearly those of the simulated persons, of a small one far from them."""
     errors = []

@@ -84,7 +84,7 @@ def plan_tables(config: Config) -> Plan:
             config,
             measurement_plan,
             detail,
-            (*notes, *_undecided(proof)),
+            (*notes, *_unmeasured_cells(table_queries), *_undecided(proof)),
             partial(planned, proof=proof),
             chosen=chosen_keys(written, config),
             choice=choice_digest(written),
@@ -100,6 +100,19 @@ def _earlier(config: Config, public: PublicRegions, schema: Schema) -> Earlier:
     earlier = blamed(config, AGREES, lambda: earlier_of(releases, public.hierarchy, public.levels, schema, counts))
     check_account(config, earlier.said)
     return earlier
+
+
+def _unmeasured_cells(table_queries: TableQueries) -> Iterator[str]:
+    """Say where no query measures the cells: then they are guesses, though tables.parquet holds them."""
+    schema, marginals = table_queries.schema, [query.marginal for query in table_queries.plan.queries]
+    each_cell = any(query.answers == schema.size for query in table_queries.plan.queries)
+    if each_cell or None in marginals:  # other queries may determine the cells together
+        return
+    attributes = " * ".join(name for name, values in schema.attributes.items() if len(values) > 1)
+    yield (
+        f"Cells are not measured: the counts of {attributes} in the released tables are guesses that add up to what "
+        'is. If you will look at them, add "detail" to topdown.workload'
+    )
 
 
 def _undecided(proof: Proof) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 
@@ -24,11 +25,12 @@ _LINKED = {
 _KEYS = ("region_id", "group_id", "person_id", "count")
 _BOUNDS_NOTE = "region, query, answer, lower, upper: public"
 _BOUNDS = f'# bounds = "bounds.csv"       # {_BOUNDS_NOTE}'
+_MOST_CROSSED, _MOST_CELLS = 4, 2_000  # attributes and cells of a first workload's "detail"
 _SHARED_NOTE = "of the groups: an attribute of every member, unless it counts or adds up the members"
 _SECTION = """\
 [topdown]
 workload = {workload}
-# what you will look at; {crossed} crosses attributes, "detail" is every cell
+# what you will look at; {crossed} crosses attributes; "detail" is every cell: without it the cells are guesses
 # strategy = "workload"       # left out, it is chosen: or workload | identity | optimised, or a list of queries
 # shares = ["1/2", "1/2"]     # the queries' parts of a level's budget: a list for all levels, or a list of lists
 # structural_zeros = ["age = child & work = yes"]            # what cannot be
@@ -72,7 +74,7 @@ def draft_of(files: Mapping[str, Sequence[str]], notes: ColumnNotes) -> Draft:
     lines += [f"{f'# {_key(name)} = []':<30}# left out: {reason}\n" for name, reason in left_out.items()]
     lines += [f"{f'# {_key(name)} = []':<30}# {_SHARED_NOTE}\n" for name in offered]
     section = _SECTION.format(
-        workload=_text(["total", *names]),
+        workload=_text(["total", *names, *_detail(names, notes)]),
         crossed=_text(" * ".join(names[:2]) if len(names) > 1 else "sex * age"),
         level=_text(levels[0]),
         attributes="".join(lines),
@@ -92,6 +94,12 @@ def draft_of(files: Mapping[str, Sequence[str]], notes: ColumnNotes) -> Draft:
 def _unfit(name: str) -> str:
     reason = unfit_reason(name)
     return f"by its name {reason}" if reason else ""
+
+
+def _detail(names: Sequence[str], notes: ColumnNotes) -> tuple[str, ...]:
+    """Return the query of every cell where several attributes have few cells together, as far as values are known."""
+    cells = math.prod(max(len(notes.values.get(name, ())), 1) for name in names)
+    return ("detail",) if 1 < len(names) <= _MOST_CROSSED and cells <= _MOST_CELLS else ()
 
 
 def _attribute_line(name: str, values: Sequence[str] | None) -> str:

@@ -15,6 +15,7 @@ from coco_opt.files.inputs import Input, InputLike
 from coco_opt.files.source import isolated, load
 from coco_opt.histograms import Hierarchy
 from coco_opt.histograms.arrays import Int64Array
+from coco_opt.topdown.bins import label_of
 from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.constraint import Source
 from coco_opt.topdown.queries import Query, parse_query
@@ -103,12 +104,21 @@ def _query(text: str, schema: Schema) -> Query:
 
 
 def _answer(sides: _Sides, answer: str) -> int:
+    released = _with_released_ranges(answer)
+    if answer not in sides.places and released in sides.places:
+        return sides.places[released]
     if answer not in sides.places:
         labels = list(sides.places)
         shown = "; ".join(labels[:6]) + ("; ..." if len(labels) > 6 else "")
         message = f"is no answer of {sides.query.text!r}, which are {shown}"
         raise RowError("unknown-answer", message, 2)
     return sides.places[answer]
+
+
+def _with_released_ranges(answer: str) -> str:
+    """Return an answer's name with ranges as they are released: "age = 0..17" as "age = 0-17"."""
+    parts = [part.partition(" = ") for part in answer.split(", ")]
+    return ", ".join(f"{name}{equals}{label_of(value)}" for name, equals, value in parts)
 
 
 def _number(column: int, text: str | None, missing: int) -> int:

@@ -206,7 +206,7 @@ def _relate_places(table: Loaded, groups: Loaded | None, public: PublicRegions) 
     if groups is None:
         con.execute("CREATE VIEW places AS SELECT region AS id, leaf FROM leaves")
         return
-    check_groups(groups, f"{groups.shown[1]!r} of the hierarchy")
+    check_groups(groups, "the ids of the hierarchy")
     shared = "".join(f", c{k} AS shared{k}" for k in range(2, len(groups.names)))
     con.execute(f"CREATE VIEW places AS SELECT c0 AS id, leaf{shared} FROM groups JOIN leaves ON c1 = region")
 
@@ -214,7 +214,7 @@ def _relate_places(table: Loaded, groups: Loaded | None, public: PublicRegions) 
 def _check_places(table: Loaded, column: int, homes: Loaded | None) -> None:
     listed = "the hierarchy" if homes is None else homes.source.name
     code, message = UNKNOWN_REGION if homes is None else UNKNOWN_GROUP
-    _check_known(table, column, "places.id", code, message, f"{table.shown[column]!r} of {listed}")
+    _check_known(table, column, "places.id", code, message, f"the ids of {listed}")
 
 
 def _relate_values(table: Loaded, column: int, name: str, values: Sequence[str], bins: Bins | None) -> None:
