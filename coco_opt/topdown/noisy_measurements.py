@@ -40,8 +40,8 @@ class TableMeasurements:
     several measurements of the same query were pooled; None where nothing was measured. Those of large
     measurements stay in their file, and a slice of regions reads theirs. ``variances`` float64[levels, queries] are
     those of an answer's noise, infinite where nothing was measured; where regions differ, ``by_region`` has theirs
-    (float64[regions of the level], by level and query, infinite where a region was not measured: its answers mean
-    nothing), and ``variances`` their harmonic mean. ``invariants`` are all exact answers and bounds,
+    (float64[regions of the level], by level and query, infinite where a region was not measured: its answers are
+    0), and ``variances`` their harmonic mean. ``invariants`` are all exact answers and bounds,
     closed under sums; ``rows`` the public maximum of rows a person, ``earlier`` what is said of the releases that they
     agree with. Raises ProblemError where the parts do not fit together.
     """
@@ -155,9 +155,13 @@ class TableMeasurements:
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Stored:
-    """Answers of one measurement that are not in memory, the same number in every region."""
+    """Answers of one measurement that are not in memory, the same number in every region.
+
+    Those of regions that were not measured, bool[regions], are read as 0.
+    """
 
     sealed: Answers
+    unmeasured: NDArray[np.bool_] | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -168,7 +172,8 @@ class Stored:
         """Return the answers of consecutive regions, counted in their level."""
         begin, end, _ = regions.indices(self.sealed.regions)
         size = self.shape[1]
-        return self.sealed.read(begin * size, end * size).reshape(-1, size)
+        answers = self.sealed.read(begin * size, end * size).reshape(-1, size)
+        return answers if self.unmeasured is None else np.where(self.unmeasured[begin:end, None], 0, answers)
 
 
 def _noisy(measurement: Measurement, table_queries: TableQueries) -> dict[tuple[int, int], Noisy]:
@@ -181,7 +186,9 @@ def _noisy(measurement: Measurement, table_queries: TableQueries) -> dict[tuple[
         in_memory = isinstance(answers.stored, np.ndarray)
         key = pair[0], table_queries.plan.queries[pair[1]].name
         variance = differ.get(key, answers.query.distribution.variance)
-        noisy[pair] = Noisy(answers.table() if in_memory else Stored(answers), variance)
+        unmeasured = np.isinf(differ[key]) if key in differ else None
+        stored = Stored(answers, unmeasured)
+        noisy[pair] = Noisy(stored[:] if in_memory else stored, variance)
     return noisy
 
 

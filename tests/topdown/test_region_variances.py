@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+import coco_opt as co
 from coco_opt.errors import ProblemError
 from coco_opt.files.measurement import read_measurement, write_measurement
 from coco_opt.histograms import Hierarchy
 from coco_opt.privacy import Measurement, Rho, SeededNoise
+from coco_opt.releases.estimate import config_of
 from coco_opt.topdown.budget_plan import TablePlan
 from coco_opt.topdown.estimating.best_linear import best_linear, is_full, trees_are_best
 from coco_opt.topdown.estimating.estimate import linear_estimates
@@ -137,6 +139,59 @@ def test_few_directions_are_dense_algebra_where_levels_ask_in_other_proportions(
     assert estimates is not None
     assert estimates.directions.count <= 1
     check_against_dense(measurement, estimates)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_trees_share_what_they_do_not_know(seed: int) -> None:
+    """Children that were not measured get equal parts of what is left of their parent; all estimates add up."""
+    rng = np.random.default_rng([seed, 4])
+    hierarchy = random_hierarchy(rng, 4)
+    variances = tuple(random_variances(rng, hierarchy, level, 0.5) for level in (2, 3))
+    tables = TableMeasurements.of(with_variances(measured(seed, hierarchy), variances))
+    for query, tree in enumerate(linear_stage(tables).trees):
+        above = tree.estimates(2)
+        below, first = tree.estimates(3), int(hierarchy.level_start[3])
+        assert above is not None
+        assert below is not None
+        for number, region in enumerate(hierarchy.level_range(2)):
+            children = hierarchy.children(region)
+            inside = slice(children.start - first, children.stop - first)
+            np.testing.assert_allclose(below[inside].sum(axis=0), above[number], rtol=1e-9, atol=1e-9)
+            missing = below[inside][np.isinf(tables.region_variances(3, query)[inside])]
+            np.testing.assert_allclose(missing, np.broadcast_to(missing[:1], missing.shape), rtol=1e-9, atol=1e-9)
+        some = tree.estimates(3, slice(1, 2))
+        assert some is not None
+        np.testing.assert_allclose(some, below[1:2], rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_measurements_with_and_without_variances_by_region_are_pooled(seed: int) -> None:
+    rng = np.random.default_rng([seed, 5])
+    hierarchy = random_hierarchy(rng, 3)
+    first = with_variances(measured(seed, hierarchy), (random_variances(rng, hierarchy, 2, 0.4),))
+    second = measured(seed + 10, hierarchy)
+    both = TableMeasurements.of(replace(first, also=(second,)))
+    parts = [dense_system(TableMeasurements.of(each)) for each in (first, second)]
+    rows, answers, variances = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    covariance = np.linalg.pinv(rows.T @ (rows / variances[:, None]), rcond=1e-11, hermitian=True)
+    estimate, detail = covariance @ (rows.T @ (answers / variances)), parse_query("detail", SCHEMA).operator
+    result = full_information(both)
+    np.testing.assert_allclose(result.answers(detail, 2).reshape(-1), estimate, rtol=0, atol=1e-9)
+    errors = result.standard_errors(detail, 2).reshape(-1)
+    np.testing.assert_allclose(errors, np.sqrt(np.diag(covariance)), rtol=1e-9)
+
+
+@pytest.mark.parametrize("estimation", ["full", "classic", "bottom_up"])
+def test_every_estimation_takes_them(estimation: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng(6)
+    hierarchy = random_hierarchy(rng, 3)
+    missing = 0.0 if estimation == "bottom_up" else 0.4
+    variances = tuple(random_variances(rng, hierarchy, level, missing) for level in (1, 2))
+    measurement = with_variances(measured(6, hierarchy), variances)
+    keys = {"estimation": estimation, "workload": ["sex", "detail"]}
+    config = co.parse_config({"topdown": keys}, tmp_path, like=config_of(measurement))
+    folder = co.estimate(measurement, config).save(tmp_path / "out")
+    assert [check.detail for check in co.verify_release(folder) if not check.passed] == []
 
 
 @pytest.mark.parametrize("seed", range(2))

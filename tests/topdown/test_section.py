@@ -135,3 +135,60 @@ def test_a_range_stands_for_its_whole_numbers_in_attributes_and_groupings() -> N
 def test_what_is_no_range_is_refused_by_name(span: str) -> None:
     with pytest.raises(ConfigError, match=r"\[topdown.attributes\] .*'age' must"):
         parse(MINIMAL.replace('["child", "adult", "old"]', span))
+
+
+SCHEMA = """
+structural_zeros = ["sex = male & age = old"]
+[attributes]
+sex = ["female", "male"]
+age = ["child", "adult", "old"]
+[groupings.voting]
+of = "age"
+groups = { minor = ["child"], voter = ["adult", "old"] }
+"""
+NAMED = """
+[data]
+records = "persons.parquet"
+hierarchy = "hierarchy.csv"
+[privacy]
+epsilon = "1"
+dataset = "persons"
+[topdown]
+attributes = "theirs.toml"
+groupings = { old = { of = "age", groups = { old = ["old"] } } }
+workload = ["total", "voting"]
+"""
+
+
+def test_a_schema_by_its_name_stands_for_its_keys(tmp_path: Path) -> None:
+    (tmp_path / "theirs.toml").write_text(SCHEMA)
+    config = parse_config(NAMED, tmp_path)
+    assert list(config.method.attributes) == ["sex", "age"]
+    assert list(config.method.groupings) == ["voting", "old"]
+    assert config.method.structural_zeros == ("sex = male & age = old",)
+    own = parse_config(NAMED + "structural_zeros = ['sex = female & age = old']\n", tmp_path)
+    assert own.method.structural_zeros == ("sex = female & age = old",)
+    published = parse_config(
+        NAMED.replace("theirs.toml", "census2020-pl94-persons").replace("groupings", "#"), tmp_path
+    )
+    assert [len(values) for values in published.method.attributes.values()] == [8, 2, 2, 63]
+    persons = {text for groups in published.method.groupings["race_count"].groups.values() for text in groups}
+    assert persons == set(published.method.attributes["cenrace"])
+    assert all(text.count("-") == 1 for text in published.method.groupings["race_count"].groups["two"])
+
+
+@pytest.mark.parametrize(
+    ("schema", "words"),
+    [
+        (None, "'theirs.toml' is neither a file nor one of the published schemas, census2020-pl94-persons, "),
+        ("attributes = [", "'theirs.toml' is no TOML file"),
+        ("structural_zeros = []", "the schema 'theirs.toml' lacks the key 'attributes'; its keys are attributes, "),
+        (SCHEMA + "[workload]\n", "the schema 'theirs.toml' has the key 'workload'"),
+    ],
+)
+def test_a_schema_that_is_none_is_refused(schema: str | None, words: str, tmp_path: Path) -> None:
+    if schema is not None:
+        (tmp_path / "theirs.toml").write_text(schema)
+    with pytest.raises(ConfigError, match=r"\[topdown.attributes\]") as refused:
+        parse_config(NAMED, tmp_path)
+    assert words in str(refused.value)
