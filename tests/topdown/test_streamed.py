@@ -27,6 +27,7 @@ from coco_opt.topdown.estimating.best_linear import best_linear
 from coco_opt.topdown.estimating.estimate import estimate_tables
 from coco_opt.topdown.estimating.linear import linear_stage
 from coco_opt.topdown.kind import files, verify
+from coco_opt.topdown.kind.raw_tables import RawTables
 from coco_opt.topdown.measuring import batched_records
 from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.measuring.records import read_records
@@ -252,7 +253,7 @@ def test_sums_are_checked_family_by_family_as_all_at_once(seed: int, block: int,
     region, cell = np.nonzero(tables)
     persons = tables[region, cell]
     order = rng.permutation(region.size) if shuffled else np.arange(region.size)
-    content = verify._Content(
+    content = RawTables(
         Path(),
         {},
         SCHEMA,
@@ -285,7 +286,7 @@ def test_an_answer_is_estimated_once_in_whatever_order(
     table_rows = arrow_table(table)
     tree = measurement.hierarchy
     none, regions = np.zeros(0, np.int64), Regions(list(tree.paths), tree.parent, tree.level, {})
-    content = verify._Content(tmp_path, {}, SCHEMA, regions, none.astype(np.int32), none.astype(np.int32), none, "", 9)
+    content = RawTables(tmp_path, {}, SCHEMA, regions, none.astype(np.int32), none.astype(np.int32), none, "", 9)
     path, order = tmp_path / files.ESTIMATES, np.arange(table_rows.num_rows)
     pq.write_table(table_rows.take(pa.array(order[::-1] if turned else order)), path, row_group_size=rows)
     assert all(check.passed for check in verify._estimates(content))
