@@ -25,6 +25,8 @@ PAGES = sorted(
     for path in ROOT.glob(pattern)
     if "_build" not in path.parts
 )
+KEYS = {"unproved"}  # of files, which the experiments read
+EXPERIMENTS = sorted((ROOT / "experiments").rglob("*.py"))
 SOURCES = sorted(path for folder in ("coco_opt", "solvers") for path in (ROOT / folder).rglob("*.py"))
 
 
@@ -56,6 +58,14 @@ def test_pages_use_the_terms_of_the_field(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     prose = re.sub(r"^```.*?^```|`[^`\n]*`|\]\([^)]*\)|<!--.*?-->", " ", text, flags=re.MULTILINE | re.DOTALL)
     assert PROSE.findall(prose) == []
+
+
+@pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_texts_of_the_experiments_use_the_terms_of_the_field(path: Path) -> None:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    texts = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    prose = [re.sub(r"``[^`]*``", " ", text) for text in texts if text not in KEYS]
+    assert [word for text in prose for word in PROSE.findall(text)] == []
 
 
 def test_help_texts_use_the_terms_of_the_field(capsys: pytest.CaptureFixture[str]) -> None:

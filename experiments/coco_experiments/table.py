@@ -78,8 +78,8 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         name="kuo2018/mean_consistency",
         summary="mean-consistency shown failing: negative, fractional, wrong totals",
         paper=f"{KUO2018}; section 5",
-        shows="Mean-consistency of noisy histograms is two orders worse than matching; of whole estimates it is "
-        "close, but its tables are neither whole nor nonnegative.",
+        shows="Mean-consistency of noisy histograms is two orders worse than matching; of integer estimates it is "
+        "close, but its tables are neither integer nor nonnegative.",
     ),
     Experiment(
         name="kuo2018/variances",
@@ -101,7 +101,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     ),
     Experiment(
         name="kuo2018/l1_l2",
-        summary="absolute values against squares on the same noise: error, time, objective, whole values",
+        summary="absolute values against squares on the same noise: error, time, objective, integer values",
         paper=f"{KUO2018}; beyond it",
         shows="Error of squares over that of absolute values on the same noise: below one squares win, which they "
         "mostly do with discrete Gaussian noise.",
@@ -352,7 +352,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     ),
     Experiment(
         name="kifer2019/integrality",
-        summary="rounding with totally unimodular rows and without: whole vertices, distance, time",
+        summary="rounding with totally unimodular rows and without: integer vertices, distance, time",
         paper=f"{KIFER2019}; TopDown with invariants",
     ),
     Experiment(

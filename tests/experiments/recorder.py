@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from coco_experiments.outcome import Table
+from pathlib import Path
+from types import ModuleType
+
+from coco_experiments.outcome import Outcome, Table
 
 
 class Recorder:
@@ -21,3 +24,10 @@ class Recorder:
 
     def note(self, text: str) -> None:
         self.notes.append(text)
+
+
+def small_run(experiment: ModuleType, out: Path) -> Outcome:
+    """Run an experiment's small form and return its outcome, in which every check must hold."""
+    outcome: Outcome = experiment.run(small=True, out=out, reporter=Recorder())
+    assert outcome.ok, outcome.failures
+    return outcome

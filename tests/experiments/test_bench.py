@@ -20,7 +20,7 @@ from coco_experiments.made import generated_counts
 
 from coco_opt.files.release_checks import Check
 from coco_opt.groups.measuring.sizes import read_sizes
-from tests.experiments.recorder import Recorder
+from tests.experiments.recorder import Recorder, small_run
 
 
 def test_timing_warms_up_and_alternates() -> None:
@@ -161,8 +161,7 @@ def test_small_bench_writes_csv_and_json(tmp_path: Path) -> None:
 
 
 def test_ingestion_reads_what_duckdb_counts(tmp_path: Path) -> None:
-    outcome = ingestion.run(small=True, out=tmp_path, reporter=Recorder())
-    assert outcome.ok
+    small_run(ingestion, tmp_path)
     (read,) = json.loads((tmp_path / "bench" / "ingestion.json").read_text())
     assert [row["what"] for row in read["rows"]] == 2 * [ingestion.READ, ingestion.DUCKDB]
     assert all(row["peak MB"] > 10 and row["cores' seconds"] > 0 for row in read["rows"])

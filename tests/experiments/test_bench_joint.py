@@ -16,12 +16,11 @@ from coco_solvers.structured.joint import AlternatingDirections
 from coco_opt.histograms import CountOfCounts
 from coco_opt.problems.joint import JointL1, JointL2
 from coco_opt.solving import solve
-from tests.experiments.recorder import Recorder
+from tests.experiments.recorder import Recorder, small_run
 
 
 def test_small_joint_rows_are_right_and_written(tmp_path: Path) -> None:
-    outcome = joint.run(small=True, out=tmp_path, reporter=Recorder())
-    assert outcome.ok
+    outcome = small_run(joint, tmp_path)
     assert [file.suffix for file in outcome.files] == [".csv", ".json"]
     (read,) = json.loads((tmp_path / "bench" / "joint.json").read_text())
     what = [row["what"] for row in read["rows"]]

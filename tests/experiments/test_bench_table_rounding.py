@@ -9,12 +9,11 @@ import numpy as np
 from coco_experiments.bench import table_rounding
 
 from coco_opt.solving import solve
-from tests.experiments.recorder import Recorder
+from tests.experiments.recorder import small_run
 
 
 def test_small_rows_are_right_and_written(tmp_path: Path) -> None:
-    outcome = table_rounding.run(small=True, out=tmp_path, reporter=Recorder())
-    assert outcome.ok
+    outcome = small_run(table_rounding, tmp_path)
     what = [row[1] for row in outcome.tables[0].rows]
     assert what.count(table_rounding.SOLVE) == 3
     assert what.count(table_rounding.LINEAR) == what.count(table_rounding.WHOLE) == 2

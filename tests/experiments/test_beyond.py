@@ -18,7 +18,7 @@ from coco_opt.choices import SolverChoices
 from coco_opt.groups.estimating.posterior.consistent import posterior_estimate
 from coco_opt.groups.estimating.posterior.sampler import SamplerOptions
 from coco_opt.histograms import CountOfCounts
-from tests.experiments.recorder import Recorder
+from tests.experiments.recorder import Recorder, small_run
 
 
 def rows_of(file: Path) -> list[dict[str, str]]:
@@ -27,8 +27,7 @@ def rows_of(file: Path) -> list[dict[str, str]]:
 
 
 def test_a_small_run_writes_errors_of_all_methods(tmp_path: Path) -> None:
-    outcome = posterior.run(small=True, out=tmp_path, reporter=Recorder())
-    assert outcome.ok
+    small_run(posterior, tmp_path)
     rows = rows_of(tmp_path / "beyond" / "posterior.csv")
     methods = {row["method"] for row in rows}
     assert {"joint, cells", "bottom-up", "posterior, cells", "posterior, buckets", PLANNED} <= methods
@@ -84,8 +83,7 @@ def test_made_data_are_what_their_names_say() -> None:
 
 
 def test_the_small_bench_is_right_and_written(tmp_path: Path) -> None:
-    outcome = bench.run(small=True, out=tmp_path, reporter=Recorder())
-    assert outcome.ok
+    outcome = small_run(bench, tmp_path)
     assert [file.suffix for file in outcome.files] == [".csv", ".json"]
 
 

@@ -1,4 +1,4 @@
-"""Look-alikes meet the published totals exactly; loaders accept one integer a line and nothing else."""
+"""Simulated data meet the published totals exactly; loaders accept one integer a line and nothing else."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_look_alikes_have_the_published_totals(source: data._Source) -> None:
     counts = data.simulated_data(source)
     assert source.totals.agrees(Totals.of(counts.values))
     assert np.array_equal(counts.values, data.simulated_data(source).values)
-    assert counts.label == f"{source.name} (look-alike)"
+    assert counts.label == f"{source.name} (simulated)"
     assert np.array_equal(counts.ranks, np.sort(counts.values))
 
 
@@ -75,7 +75,7 @@ def test_own_copies_are_read(tmp_path: Path) -> None:
     assert own.label == "NetTrace (original)"
     (tmp_path / data.KEYWORDS_FILE).write_text("5\n6")
     names = [counts.label for counts in data.unattributed(tmp_path)]
-    assert names == ["NetTrace (original)", "Social Network (look-alike)", "Search Logs keywords (original)"]
+    assert names == ["NetTrace (original)", "Social Network (simulated)", "Search Logs keywords (original)"]
 
 
 @pytest.mark.parametrize("line", ["-777", "77.5", "7e77", " ", "seven", "7,7", "7" * 19])

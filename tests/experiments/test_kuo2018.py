@@ -72,7 +72,7 @@ def test_table3_has_a_reference_for_each_isotonic_estimator(shared_data: Path) -
     isotonic = {variant.name for variant in table3.VARIANTS if variant.query != "sizes"}
     sets = table3.data_sets(shared_data)
     assert [set(data.references) for data in sets] == [isotonic, isotonic, set(), set()]
-    assert [data.name for data in sets[2:]] == ["Synthetic (made anew)", "White look-alike"]
+    assert [data.name for data in sets[2:]] == ["Synthetic (made anew)", "White (simulated)"]
     for data in sets:
         assert data.truth.max_size < data.max_size == 100_000
         assert set(data.published) == {variant.name for variant in table3.VARIANTS} - {"Hc L2"} | {table3.CLIPPED}

@@ -66,8 +66,8 @@ def test_small_run_writes_its_files_and_shows_its_tables(small_run: tuple[Path, 
 
 def test_small_run_finds_p1_whole_and_p2_fractional(small_run: tuple[Path, Outcome, Recorder]) -> None:
     rows = [row for row in small_run[1].tables[0].records() if row["step"] == ALONE]
-    assert {row["% whole, p = 1"] for row in rows} == {100.0}
-    assert all(0.0 < float(row["% whole, p = 2"] or 0) < 90.0 for row in rows)
+    assert {row["% integer, p = 1"] for row in rows} == {100.0}
+    assert all(0.0 < float(row["% integer, p = 2"] or 0) < 90.0 for row in rows)
     # Rounding costs p = 1 nothing, for nothing is rounded.
     assert all(row["error before rounding, p = 1"] == pytest.approx(row[P1]) for row in rows)
 

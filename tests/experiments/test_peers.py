@@ -12,7 +12,7 @@ from coco_experiments.peers.study import OURS, Result, System, missing, peer_tab
 
 from coco_opt.problems import IsotonicL1
 from coco_opt.solving import solve
-from tests.experiments.recorder import Recorder
+from tests.experiments.recorder import Recorder, small_run
 
 TASKS = {"isotonic": isotonic, "marginals": marginals, "ranges": ranges, "reconciliation": reconciliation}
 
@@ -30,8 +30,7 @@ def test_every_installed_system_answers(name: str, tmp_path: Path) -> None:
 
 
 def test_simulated_errors_of_every_tree_are_the_expected_ones(tmp_path: Path) -> None:
-    outcome = strategies.run(small=True, out=tmp_path, reporter=Recorder())
-    assert outcome.ok
+    outcome = small_run(strategies, tmp_path)
     rows = outcome.tables[0].records()
     over = {
         row["strategy"]: row["expected squared error over the bound"] for row in rows if row["budget"] == "rho = 1/8"

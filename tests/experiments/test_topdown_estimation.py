@@ -12,7 +12,7 @@ from coco_experiments.topdown.data import hawaii as read_hawaii
 from coco_experiments.topdown.study import CLASSIC, EQUAL, FULL, LINEAR, bias_by_size, make, mean_absolute
 
 from coco_opt.topdown.queries import parse_queries
-from tests.experiments.recorder import Recorder
+from tests.experiments.recorder import Recorder, small_run
 
 
 def test_hawaii_small_run_writes_its_tables(tmp_path: Path) -> None:
@@ -33,8 +33,7 @@ def test_large_small_run_tells_seconds_by_level(tmp_path: Path) -> None:
 
 
 def test_backends_agree_on_splits_of_a_release(tmp_path: Path) -> None:
-    outcome = backends.run(small=True, out=tmp_path, reporter=Recorder())
-    assert outcome.ok, outcome.failures
+    outcome = small_run(backends, tmp_path)
     solved = [record for record in outcome.tables[0].records() if record["status"] == "OPTIMAL"]
     assert {"piqp", "clarabel"} <= {record["backend"] for record in solved}
 

@@ -1,8 +1,8 @@
 """Constraints that always hold: tables of Hawaii's blocks with totals and facilities, 28 types in 1,000 blocks, proofs.
 
 Hawaii's tables have 224 cells (made within the real counts of its blocks), every block's total is exact, and public
-facts say which types of residence a block has. Proofs are of that whole tree, before any payment: that some whole table
-exists, and that none does where one block or one tract contradicts the rest.
+constraints say which types of residence a block has. Proofs are of the entire tree, before any payment: that some
+integer table exists, and that none does where one block or one tract contradicts the rest.
 """
 
 from __future__ import annotations
@@ -151,4 +151,4 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
                 f"{name}: {len(result.relaxed)} regions relaxed, {result.uncertified_gap.steps} steps not proved"
             )
     notes.append("two threads; one run each after one of a small instance that compiles")
-    return finish(NAME, "Facts that always hold: releases and proofs", rows, notes, wrong, out, reporter)
+    return finish(NAME, "Constraints that always hold: releases and proofs", rows, notes, wrong, out, reporter)

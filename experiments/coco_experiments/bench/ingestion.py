@@ -41,7 +41,7 @@ class Case:
     @property
     def name(self) -> str:
         """Return how the table calls it."""
-        return "made data, ids as text" if self.texts else "made data, whole ids"
+        return "simulated data, ids as text" if self.texts else "simulated data, integer ids"
 
 
 CASES = (Case(20_000_000, texts=False, repeats=3), Case(20_000_000, texts=True, repeats=1))
@@ -173,5 +173,5 @@ def measured(name: str, cases: tuple[Case, ...], leaves: int, out: Path, reporte
 
 
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Time the reading of made tables of 20 million entities, whole ids and texts (small: 20,000)."""
+    """Time the reading of simulated tables of 20 million entities, integer ids and texts (small: 20,000)."""
     return measured(NAME, SMALL if small else CASES, SMALL_LEAVES if small else LEAVES, out, reporter)

@@ -15,5 +15,5 @@ LARGE = (Case(100_000_000, texts=False, repeats=1), Case(100_000_000, texts=True
 
 
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Time the reading of made tables of 100 million entities, whole ids and texts (small: 20,000)."""
+    """Time the reading of simulated tables of 100 million entities, integer ids and texts (small: 20,000)."""
     return measured(NAME, SMALL if small else LARGE, SMALL_LEAVES if small else LEAVES, out, reporter)

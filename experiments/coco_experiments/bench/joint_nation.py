@@ -80,6 +80,6 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
             f"relative gap {report['gap']:.2g}, of the loosest level {report['level_gap']:.2g}"
         )
         reporter.progress(NAME, done, len(GROWTHS))
-    notes.append("one element is one size of one region; fit, certificate and whole tables are in the seconds")
+    notes.append("one element is one size of one region; fit, certificate and integer tables are in the seconds")
     title = f"Joint estimation of a nation of {regions:,} regions, K = {max_size:,}: one run each"
     return finish(NAME, title, rows, notes, wrong, out, reporter)

@@ -197,7 +197,7 @@ def cases(*, small: bool, data: Path | None) -> list[Case]:
     return [
         Case("3,100 leaves, sizes up to 1,000", _sizes(lambda: nation, 1_000, "matching")),
         Case("one region, sizes up to 1,000,000", _sizes(lambda: region, 10**6, "none")),
-        Case("20 million entities, whole ids", _tables(20_000_000, 3_100), 20_000_000),
+        Case("20 million entities, integer ids", _tables(20_000_000, 3_100), 20_000_000),
         Case("Hawaii's blocks, joint", _sizes(blocks, HAWAII_MAX_SIZE, "joint"), None, JOINT_FACTOR),
         Case("25,016 blocks by race", _persons(lambda: hawaii(data))),
         Case("3,100 leaves, sizes up to 100,000", _sizes(lambda: nation, 100_000, "matching")),

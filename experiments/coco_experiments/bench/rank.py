@@ -114,7 +114,7 @@ def _key(histogram: CountOfCounts) -> tuple[int, ...]:
 
 
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Time 240.9 million made groups (small: 30,000); wrong is a shortcut whose outcomes are of another law."""
+    """Time 240.9 million made groups (small: 30,000); wrong is a shortcut whose outcomes have another distribution."""
     groups, draws = (SMALL_GROUPS, SMALL_DRAWS) if small else (GROUPS, DRAWS)
     module = "coco_experiments.bench.rank"
     rows: list[Row] = []

@@ -48,7 +48,7 @@ SMALL = Sizes(((4, 30),), ((6, 50),), 20)
 def drawn(seed: int, children: int, cells: int, *, nested: bool = False) -> TableRounding:
     """Return tables that are fractional nearly everywhere, with exact totals and, nested, bounds on groups of cells.
 
-    They are a mean of tables that spread the same skewed parent differently; totals are the nearest whole ones.
+    They are a mean of tables that spread the same skewed parent differently; totals are the nearest integers.
     """
     rng = np.random.default_rng([SEED, seed, children, cells])
     parent = rng.geometric(0.02, cells)

@@ -51,6 +51,6 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
     for case, growth in settings:
         results += study(NAME, case, ways_of(case, growth), SEEDS[:1] if small else SEEDS, reporter, stored)
     notes = (f"Buckets of max(1, c x size) sizes, c = {GROWTH[:3]} on Hawaii and {TAXI_GROWTH} on Taxi, root first.",)
-    table = error_table("Questions and prior", results, MATCHING, notes=notes)
+    table = error_table("Queries and prior", results, MATCHING, notes=notes)
     figure = comparison(out / NAME, panels(results), "mean distance (entities) a region", log=True)
     return finish(NAME, out, {"": table}, results, figure, reporter)

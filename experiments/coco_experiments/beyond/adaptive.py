@@ -109,13 +109,13 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
     stored = stored_results_of(out)
     for case, growth in settings:
         fixed, _ = grown(case, growth)
-        ways = [Way(BUCKETS, "posterior", fixed), Way("posterior, planner's questions", "posterior", planned(case))]
+        ways = [Way(BUCKETS, "posterior", fixed), Way("posterior, planner's queries", "posterior", planned(case))]
         results += study(NAME, case, ways if any(growth) else ways[1:], seeds, reporter, stored)
         results.append(adaptively(case, Way(ADAPTIVE, "posterior", fixed), seeds, reporter))
     notes = (
-        "NOT A RELEASE: the lower levels' questions depend on the root's answer. Even split, total epsilon 1.",
-        f"Fixed buckets grow by {GROWTH[:3]} on Hawaii, root first; Taxi's fixed questions are the planner's cells.",
+        "NOT A RELEASE: the lower levels' queries depend on the root's answer. Even split, total epsilon 1.",
+        f"Fixed buckets grow by {GROWTH[:3]} on Hawaii, root first; Taxi's fixed queries are the planner's cells.",
     )
-    table = error_table("Adaptive questions", results, "posterior, planner's questions", notes=notes)
+    table = error_table("Adaptive queries", results, "posterior, planner's queries", notes=notes)
     figure = comparison(out / NAME, panels(results), "mean distance (entities) a region", log=True)
     return finish(NAME, out, {"": table}, results, figure, reporter)

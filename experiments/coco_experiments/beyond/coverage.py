@@ -153,8 +153,8 @@ def table_of(settings: Sequence[tuple[Case, QueryPlan]], coverages: Sequence[Seq
         SEEDED,
         f"Seeds from {SEEDS[0]} on, fixed beforehand; even split, total epsilon 1.",
         "Over the intervals that are wider than one number (% uncertain of all); both ends included.",
-        "Counts are whole and intervals hold at least their share, so narrow ones hold more: with ties split, a count",
-        "at an interval's end is inside in part (mid-p), and 90 % is what a right posterior gives.",
+        "Counts are integers and intervals hold at least their share, so narrow ones hold more: with ties split, a",
+        "count at an interval's end is inside in part (mid-p), and 90 % is what a right posterior gives.",
     )
     title = f"Intervals of {100 * COVERAGE:g} %: how often they hold the true count"
     return Table(title, COLUMNS, tuple(rows), notes)

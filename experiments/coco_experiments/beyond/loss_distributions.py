@@ -20,7 +20,7 @@ from coco_opt.privacy.loss_distributions import composed
 NAME = "beyond/loss_distributions"
 Allocation = tuple[tuple[Fraction, Sensitivity], ...]
 PAIRS = tuple((Fraction(epsilon), Fraction(1, 10**power)) for epsilon in ("1/2", "1", "4", "16") for power in (6, 10))
-COLUMNS = ("allocation", "questions", "epsilon", "delta", "rho by zCDP", "rho", "variance saved", "delta reached")
+COLUMNS = ("allocation", "queries", "epsilon", "delta", "rho by zCDP", "rho", "variance saved", "delta reached")
 
 
 def allocations() -> dict[str, Allocation]:

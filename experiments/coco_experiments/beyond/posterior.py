@@ -65,7 +65,7 @@ def planned_table(results: Sequence[Result]) -> Table:
                 (planned_result.case.name, level, growth, mean_cells, mean, quotient, differences[level].signed)
             )
     notes = (
-        "What plan --optimise chooses from public facts alone: regions, groups and K, no public data.",
+        "What plan --optimise chooses from public numbers alone: regions, groups and K, no public data.",
         "A data set that is missing here is asked for its cells by the planner too.",
     )
     return Table("The planner's buckets and single cells, the posterior of both", PLANNED_COLUMNS, tuple(rows), notes)

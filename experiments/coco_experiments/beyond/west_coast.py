@@ -1,7 +1,7 @@
 """The posterior against all methods on housing made from the 2010 census, and on simulated versions of race by blocks.
 
 California, Oregon and Washington, three levels, 137 regions; total epsilon 1, even split but for bottom-up, and the
-questions that the planner chooses from public facts. Housing follows the paper's recipe from table H13; how blocks lie
+queries that the planner chooses from public numbers. Housing follows the paper's recipe from table H13; how blocks lie
 in counties is made.
 """
 

@@ -58,8 +58,8 @@ def ways_of(case: Case, epsilon: Fraction) -> list[Way]:
     setting, queries = f"{float(epsilon):g}", planned(case, epsilon)
     return [
         *usual_ways(case, epsilon, setting),
-        Way("matching, planner's questions", "matching", queries, epsilon, setting),
-        Way("posterior, planner's questions", "posterior", queries, epsilon, setting),
+        Way("matching, planner's queries", "matching", queries, epsilon, setting),
+        Way("posterior, planner's queries", "posterior", queries, epsilon, setting),
     ]
 
 

@@ -126,7 +126,7 @@ def table_of(results: list[SettingResult], databases: int) -> Table:
     notes = (
         f"The loss is {CAVEAT}; the maximum grows with the noise of the tails.",
         "Exact sampler. RDPC splits its budget over J + 1 levels; its cells' own share is 1 / (J + 1).",
-        "At 40 times the figure's epsilon a unit bin spans much of the law: the plateau falls short of the budget.",
+        "At 40 times the figure's epsilon a unit bin spans much of the noise: the plateau falls short of the budget.",
         "RDPC at mu = 10: noise makes sums of siblings nearly zero, and raking divides by them. The tails are so heavy "
         "that a bandwidth in standard deviations smooths everything away; an estimate near zero is no privacy.",
         TAILS,

@@ -1,4 +1,4 @@
-"""The lists of counts: the user's own copies of the originals, look-alikes of them, and degree sequences of graphs.
+"""The lists of counts: the user's own copies of the originals, simulated ones, and degree sequences of graphs.
 
 Originals are read from ``hay2010/`` in the data folder: ``net_trace.txt`` (connections of each external address, in
 address order), ``social_network.txt`` (degrees), ``search_logs.txt`` (searches in each time slot) and
@@ -30,7 +30,7 @@ from coco_opt.errors import InputError, Place
 
 Ints = NDArray[np.int64]
 
-ORIGINAL, SIMULATED_DATA, SNAP, MADE = "original", "look-alike", "SNAP", "made"
+ORIGINAL, SIMULATED_DATA, SNAP, MADE = "original", "simulated", "SNAP", "made"
 _COUNT = re.compile(rb"[0-9]{1,18}")
 
 DEGREES = {

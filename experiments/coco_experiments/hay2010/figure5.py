@@ -114,7 +114,7 @@ def table_of(results: list[Measured], samples: int) -> Table:
         f"Figure 5: mean squared error of unattributed histograms, {samples} samples",
         COLUMNS,
         tuple(_row(result) for result in results),
-        ("Noise is seeded: NOT PRIVATE. A look-alike shares the original's published totals, nothing else.",),
+        ("Noise is seeded: NOT PRIVATE. Simulated data share the original's published totals, nothing else.",),
     )
 
 
@@ -186,7 +186,7 @@ def statements(results: list[Measured]) -> list[Statement]:
     """Return section 5.1's statements next to what was measured."""
     kinds = {
         "SNAP degree sequences": [result for result in results if result.data.origin == SNAP],
-        "the paper's data sets or look-alikes": [result for result in results if result.data.origin != SNAP],
+        "the paper's data sets or simulated ones": [result for result in results if result.data.origin != SNAP],
     }
     return [
         *(_order_of_magnitude(group, worse, kind) for worse in (RAW, SORTED) for kind, group in kinds.items() if group),

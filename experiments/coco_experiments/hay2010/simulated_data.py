@@ -1,6 +1,6 @@
 """Simulated versions of the data sets of Hay et al. 2010, which may not be redistributed: same totals, other data.
 
-A look-alike has the published number of values, of nonzero values, the sum, the maximum and, where known, the number
+Simulated data have the published number of values, of nonzero values, the sum, the maximum and, where known, the number
 of distinct values, all exactly. Everything else (which values repeat, where counts lie in the domain) follows from the
 simple rules below and a fixed seed; nothing was adjusted to an experiment's outcome.
 """

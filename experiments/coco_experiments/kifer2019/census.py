@@ -29,13 +29,13 @@ COLUMNS = (
     "method",
     "types",
     "blocks",
-    "facts",
+    "constraints",
     "releases",
     "released",
     "parents",
     "failsafes",
     "cuts",
-    "unproved",
+    "uncertified",
     "seconds",
     "CPU seconds",
 )
@@ -55,7 +55,7 @@ def released(config: Config, method: str) -> tuple[dict[str, int], str]:
     types, count, ages, exact, seed = config
     measurement, _ = blocks(types, count, seed, ages=ages, exact=exact)
     tree = measurement.hierarchy
-    counts = {"parents": tree.regions - len(tree.leaves), "released": 0, "failsafes": 0, "cuts": 0, "unproved": 0}
+    counts = {"parents": tree.regions - len(tree.leaves), "released": 0, "failsafes": 0, "cuts": 0, "uncertified": 0}
     try:
         result = estimate_tables(
             measurement,
@@ -66,13 +66,13 @@ def released(config: Config, method: str) -> tuple[dict[str, int], str]:
     except (ProblemError, SolverError) as error:
         return counts, f"not released: {error}"
     counts["failsafes"], counts["cuts"] = len(result.relaxed), result.implied.cuts
-    counts["unproved"] = result.uncertified_gap.steps
+    counts["uncertified"] = result.uncertified_gap.steps
     constraints, above = TableMeasurements.of(measurement), result.level(0)
     for level in range(tree.levels):
         regions, tables = tree.level_range(level), result.level(level)
         bound = constraints.constraints_of(regions)
         if (tables < 0).any() or (bound is not None and bound.broken_by(tables).any()):
-            return counts, f"a table of level {level} breaks a fact"
+            return counts, f"a table of level {level} breaks a constraint"
         if level:
             starts = tree.first_child[tree.level_range(level - 1).start : regions.start] - regions.start
             if not np.array_equal(np.add.reduceat(tables, starts), above):
@@ -116,5 +116,5 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
         )
         if share > MOST_FAILSAFES:
             failures.append(f"{method}: the failsafe at {share:.1%} of parents")
-    table = Table("census-like facts by type and block", COLUMNS, tuple(rows), tuple(notes))
+    table = Table("census-like constraints by type and block", COLUMNS, tuple(rows), tuple(notes))
     return publish(NAME, {"": table}, out, reporter, failures=failures)

@@ -1,7 +1,7 @@
 """Constraints with known answers: every feasible set is released, every contradiction refused before payment.
 
-Instances are MADE from a random table, so that facts hold by construction, in named classes; half of each class is then
-perturbed to a contradiction that holds by construction too. What is counted is what ``measure_tables`` and
+Instances are MADE from a random table, so that constraints hold by construction, in named classes; half of each class
+is then perturbed to a contradiction that holds by construction too. What is counted is what ``measure_tables`` and
 ``estimate_tables`` do with them: a release is checked against every constraint in integers.
 """
 
@@ -203,7 +203,7 @@ def outcome_of(instance: Instance, seed: int) -> tuple[str, int]:
     for level in range(instance.tree.levels):
         constraints, tables = measurements.constraints_of(instance.tree.level_range(level)), result.level(level)
         if (tables < 0).any() or (constraints is not None and constraints.broken_by(tables).any()):
-            return "wrong: a released table breaks a fact", 0
+            return "wrong: a released table breaks a constraint", 0
     return "released", len(result.relaxed)
 
 
@@ -227,7 +227,7 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
         if outcomes["undecided"] > 0.01 * each:
             failures.append(f"{name}: {outcomes['undecided']} of {each} undecided")
     notes = ("Half of the instances of a class are contradictions; undecided ones are said to be, before payment.",)
-    table = Table("facts with known answers", COLUMNS, tuple(rows), notes)
+    table = Table("constraints with known answers", COLUMNS, tuple(rows), notes)
     return publish(NAME, {"": table}, out, reporter, failures=failures)
 
 

@@ -42,8 +42,9 @@ COLUMNS = ("types", "blocks", "method", "parents", "failsafes", "persons moved",
 def blocks(types: int, count: int, seed: int, *, ages: int = 1, exact: bool = False) -> tuple[Measurement, np.ndarray]:
     """Return a seeded measurement of made blocks, epsilon 1 over four levels, and the true table.
 
-    ``ages`` divide every type into cells that no fact tells apart. With ``exact`` the facts are the people of every
-    type in every block, else which types are there (at least one person for each facility, nobody without any).
+    ``ages`` divide every type into cells that no constraint distinguishes. With ``exact`` the constraints are the
+    people of every type in every block, else which types are there (at least one person for each facility, nobody
+    without any).
     """
     rng = np.random.default_rng([seed, types, count])
     tree = Hierarchy.from_paths(

@@ -1,10 +1,10 @@
 """Implied constraints by every method against enumeration, on random small instances.
 
-Two leaves of at most three persons a cell, facts that a random table meets, and towns near those that can be split. A
-town is accepted where no implied constraint refuses it. Every method must accept what some leaves, enumerated, add up
-to; with known totals and bounds on single types nothing else, for whole numbers are claimed there. For facts that cross
-and for rules with coefficients fractional leaves are claimed: what elimination refuses in exact rationals must be
-refused. The proof before payment claims integers everywhere.
+Two leaves of at most three persons a cell, constraints that a random table meets, and towns near those that can be
+split. A town is accepted where no implied constraint refuses it. Every method must accept what some leaves, enumerated,
+add up to; with known totals and bounds on single types nothing else, for integers are claimed there. For constraints
+that cross and for rules with coefficients fractional leaves are claimed: what elimination refuses in exact rationals
+must be refused. The proof before payment claims integers everywhere.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ COLUMNS = (
     "instances",
     "towns",
     "accepted",
-    "of them without whole leaves",
+    "of them without integer leaves",
     "wrongly refused",
     "wrongly accepted",
 )
@@ -145,7 +145,7 @@ def towns(rng: np.random.Generator, integer_towns: set[tuple[int, ...]]) -> Ints
     """Return towns to try, near those that can be split."""
     good = np.array(sorted(integer_towns), np.int64)
     near = good[rng.integers(len(good), size=TRIED)]
-    # People moved between cells keep the total, which is a fact of its own; people added do not.
+    # People moved between cells keep the total, which is a constraint of its own; people added do not.
     moved = rng.integers(-1, 2, near.shape)
     moved[::2, -1] -= moved[::2].sum(axis=1)
     tried: Ints = np.unique(np.maximum(near + moved * rng.integers(0, 3, (TRIED, 1)), 0), axis=0)
@@ -175,14 +175,14 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
                     said = said and int(town.sum()) == sum(next(iter(integer_towns)))
                 row["towns"] += 1
                 row["accepted"] += said
-                row["of them without whole leaves"] += said and not exists
+                row["of them without integer leaves"] += said and not exists
                 row["wrongly refused"] += exists and not said
                 row["wrongly accepted"] += said and not (exists if claims_integer else fraction)
         reporter.progress(NAME, seed + 1, instances)
     rows: list[tuple[Cell, ...]] = []
     failures = []
     for (name, method), row in sorted(tallies.items(), key=lambda item: CLASSES.index(item[0][0])):
-        claims = "whole numbers" if name == NESTED or method == "proof before payment" else "fractions"
+        claims = "integers" if name == NESTED or method == "proof before payment" else "fractions"
         rows.append((name, method, claims, *(row[column] for column in COLUMNS[3:])))
         if row["wrongly refused"] or row["wrongly accepted"]:
             failures.append(

@@ -1,7 +1,7 @@
 """Rounding with totally unimodular rows and without: what changes.
 
 A region's children are rounded within their floors and ceilings so that cells keep the parent's sums and some rows keep
-whole values. Totals, or one marginal, are a network: the linear relaxation has whole vertices, and its optimum is the
+whole values. Totals, or one marginal, are a network: the linear relaxation has integer vertices, and its optimum is the
 integer one. Two marginals at once with the parent's sums are a three-way transport, which is not totally unimodular:
 vertices may be fractional, the relaxation may promise less than any integer table has, and a mixed-integer program is
 needed ("solve is slow"). Instances are MADE: random integer tables blurred by moves that keep all sums.
@@ -34,7 +34,7 @@ COLUMNS = (
     "largest share fractional %",
     "integer above linear",
     "ms linear",
-    "ms whole",
+    "ms integer",
 )
 
 
@@ -92,16 +92,16 @@ def row_of(shape: tuple[int, int, int], name: str, seeds: range) -> tuple[tuple[
         linear.append(milliseconds)
         above.append(solution.objective - objective)
         if network and (solution.gap > 1e-9 or above[-1] > WHOLE):
-            wrong.append(f"{name}, seed {seed}: a network's relaxation is not whole")
+            wrong.append(f"{name}, seed {seed}: a network's relaxation is not an integer table")
         if solution.violation > 0.0:
-            wrong.append(f"{name}, seed {seed}: the whole tables do not keep what is exact")
+            wrong.append(f"{name}, seed {seed}: the integer tables do not keep what is exact")
     some = 100.0 * float(np.mean(np.array(shares) > 0))
     figures = (some, 100.0 * max(shares), max(above), float(np.median(linear)), float(np.median(integer)))
     return (shape[0], shape[1] * shape[2], name, network, *figures), wrong
 
 
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Round instances of growing size; fails where a network's relaxation is not whole, or a row is missed."""
+    """Round instances of growing size; fails where a network's relaxation is not integer, or a row is missed."""
     shapes, seeds = (SHAPES[:1], SMALL_SEEDS) if small else (SHAPES, SEEDS)
     rows, failures = [], []
     for shape in shapes:
@@ -112,7 +112,7 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
             reporter.progress(NAME, len(rows), 3 * len(shapes))
     notes = (
         f"{len(seeds)} instances a row; distances in people. Vertices are those that HiGHS' simplex ends at.",
-        "integer above linear: the largest distance that no whole table can save.",
+        "integer above linear: the largest distance that no integer table can save.",
     )
-    table = Table("linear relaxation and whole optimum of rounding", COLUMNS, tuple(rows), notes)
+    table = Table("linear relaxation and integer optimum of rounding", COLUMNS, tuple(rows), notes)
     return publish(NAME, {"": table}, out, reporter, failures=failures)

@@ -1,8 +1,8 @@
 """Laplace against Gaussian noise through the whole pipeline, with and without invariants.
 
 The slides expect Gaussian noise to have more variance but lighter tails, which "may affect postprocessing steps". Both
-laws here give the same (epsilon, delta): the geometric law by pure epsilon, the discrete Gaussian by the largest rho of
-the tight conversion. Errors are those of integer tables after fit, split and rounding.
+distributions here give the same (epsilon, delta): the geometric one by pure epsilon, the discrete Gaussian by the
+largest rho of the tight conversion. Errors are those of integer tables after fit, split and rounding.
 """
 
 from __future__ import annotations

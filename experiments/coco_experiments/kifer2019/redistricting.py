@@ -1,9 +1,9 @@
 """An acceptance test like the 2020 redistricting data on Hawaii, through files, configuration and the whole engine.
 
 Eleven queries with the shares by level and query of the 2020 production run (Abowd et al. 2022; the levels below the
-nation, their shares scaled to 1), discrete Gaussian noise, the state's total exact, and, as public facts, which types
-of group quarters a block has: at least one person lives in each that is there, nobody in others. The tables are MADE
-within the real counts of Hawaii's blocks (see ``coco_experiments.topdown.data``), races of several kinds as one.
+nation, their shares scaled to 1), discrete Gaussian noise, the state's total exact, and, as public constraints, which
+types of group quarters a block has: at least one person lives in each that is there, nobody in others. The tables are
+MADE within the real counts of Hawaii's blocks (see ``coco_experiments.topdown.data``), races of several kinds as one.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A person replaced changes an identity query's answers by 2 in all (L1) and by the root of 2 (L2). Laplace noise has
 variance 2 (2 levels / epsilon)^2; Gaussian noise levels / rho, rho being what the standard conversion gives for epsilon
-and delta. Beside them what this program would draw: the geometric law, and rho by the tight conversion (Canonne, Kamath
+and delta. Next to them what this program would draw: geometric noise, and rho by the tight conversion (Canonne, Kamath
 and Steinke 2020), which buys the same epsilon and delta with less noise.
 """
 
@@ -27,7 +27,7 @@ PUBLISHED: dict[Fraction, tuple[float, ...]] = {
 }
 """Variances for epsilon = 1 to 5, by delta."""
 HALF_A_DIGIT = 0.05 + 1e-9
-COLUMNS = ("delta", "epsilon", "law", "published", "formula", "drawn here", "tight conversion")
+COLUMNS = ("delta", "epsilon", "noise", "published", "formula", "drawn here", "tight conversion")
 
 
 def laplace_variance(epsilon: int) -> float:

@@ -25,10 +25,10 @@ Int64 = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Margin:
-    """The totals of a look-alike: groups, people, distinct sizes (0 included), empty blocks and the largest size.
+    """The totals of simulated data: groups, people, distinct sizes (0 included), empty blocks and the largest size.
 
-    ``decay`` (people) is where the sizes' power law is cut off exponentially; ``concentration`` the standard deviation
-    of the logarithm of a county's share beyond its size.
+    ``decay`` (people) is where the sizes' Pareto tail is cut off exponentially; ``concentration`` the standard
+    deviation of the logarithm of a county's share beyond its size.
     """
 
     name: str
@@ -42,8 +42,8 @@ class Margin:
 
 
 # The paper's totals; White's empty blocks (45 %), largest sizes and shapes are assumed.
-WHITE = Margin("White look-alike", 11_155_486, 226_378_365, 1_916, 5_020_000, 5_000, 150.0, 0.3)
-HAWAIIAN = Margin("Hawaiian look-alike", 11_155_486, 540_383, 224, 11_011_898, 908, 60.0, 1.5)
+WHITE = Margin("White (simulated)", 11_155_486, 226_378_365, 1_916, 5_020_000, 5_000, 150.0, 0.3)
+HAWAIIAN = Margin("Hawaiian (simulated)", 11_155_486, 540_383, 224, 11_011_898, 908, 60.0, 1.5)
 
 
 def simulated_data(margin: Margin) -> CountOfCounts:

@@ -1,4 +1,4 @@
-"""The data sets of the experiments: real where the user has them, made look-alikes otherwise, tiny ones for small runs.
+"""The data sets of the experiments: real where the user has them, simulated otherwise, tiny ones for small runs.
 
 Every case says in its name what it is. The paper's own White and synthetic housing files are read where the user has
 them (``kuo2018/white_blocks.csv``, ``kuo2018/housing.csv``: level columns root first, then size and groups).
@@ -94,7 +94,7 @@ def not_comparable(name: str) -> str:
     """Return why published values do not compare with ours on a case, "" where its data are the paper's."""
     if name in {"Taxi", "Hawaiian"} or name.endswith("(the paper's)"):
         return ""
-    return "the paper's data are not public: a look-alike stands in"
+    return "the paper's data are not public: simulated data stand in"
 
 
 def small_cases(max_size: int = 400) -> list[Case]:

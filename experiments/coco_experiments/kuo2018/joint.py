@@ -59,14 +59,14 @@ COLUMNS = (
     "prototype",
     "aim",
     "reached",
-    "% whole before rounding",
+    "% integer before rounding",
 )
 ROUNDED = "joint p = 1, rounded"
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A method's mean errors by level on one case, and the share of fitted cells that were whole (joint only)."""
+    """A method's mean errors by level on one case, and the share of fitted cells that were integers (joint only)."""
 
     case: str
     max_size: int

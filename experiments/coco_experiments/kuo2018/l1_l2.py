@@ -159,11 +159,11 @@ def _fitted(fits: Iterable[Fit | None]) -> tuple[Fit, ...]:
 
 
 def failures_in(duels: Sequence[Duel]) -> tuple[str, ...]:
-    """Return one line for every mean too far from its reference and every fit of p = 1 alone that is not whole."""
+    """Return one line for every mean too far from its reference and every fit of p = 1 alone that is not integer."""
     lines = []
     for item in duels:
         if item.step == ALONE and item.fits is not None and min(fit.integer_share for fit in item.fits[0]) < 100.0:
-            lines.append(f"{item.case}, {item.estimator}, level {item.level}: a fit with p = 1 is not whole")
+            lines.append(f"{item.case}, {item.estimator}, level {item.level}: a fit with p = 1 is not integer")
         references = REFERENCES.get(item.case, {}) if item.epsilon == 1 and item.noise == GEOMETRIC else {}
         for loss, reference in references.items():
             apart = reference.standard_errors_from(item.means[LOSSES.index(loss)])

@@ -17,8 +17,8 @@ CONFIDENCE = 0.95
 _KEY = ("data", "estimator", "noise")
 _PAIRS = (
     "error before rounding",
-    "% whole",
-    "% near whole",
+    "% integer",
+    "% near integer",
     "different values",
     "objective",
     "kernel seconds",
@@ -97,7 +97,7 @@ class Duel:
 
     @property
     def winner(self) -> str:
-        """The loss with the smaller error where the margin is beyond chance, else undecided."""
+        """The loss with the smaller error where the margin is beyond random variation, else undecided."""
         margin = self.margin
         if margin is None or abs(margin) <= critical_margin(len(self.errors[0])):
             return UNDECIDED
@@ -175,10 +175,10 @@ def fit_table(duels: Sequence[Duel]) -> Table:
                 for side in (0, 1)
             ]
             rows.append((*key, *cells, *(_rounding_cost(rounded, side) for side in (0, 1))))
-    names = ("% whole", "% near whole", "different values", "rounding %")
+    names = ("% integer", "% near integer", "different values", "rounding %")
     columns = (*_KEY, "step", "total epsilon", *(f"{name}, {loss}" for name in names for loss in (P1, P2)))
     notes = (
-        "Before rounding: % within 1e-6 and within 1e-2 of whole numbers, different values a region. Rounding %: error "
+        "Before rounding: % within 1e-6 and within 1e-2 of integers, different values a region. Rounding %: error "
         "after rounding over error before, less 1; joint estimation's rounding also makes the regions add up.",
     )
     return Table("What the fits look like before rounding", columns, tuple(rows), notes)

@@ -25,7 +25,7 @@ from coco_opt.groups.estimating.baselines import MeanConsistency, mean_consisten
 
 NAME = "kuo2018/mean_consistency"
 EPSILON = Fraction(1)
-NOISY, ESTIMATED = "mean-consistency of noisy H", "mean-consistency of whole, nonnegative estimates"
+NOISY, ESTIMATED = "mean-consistency of noisy H", "mean-consistency of integer, nonnegative estimates"
 COLUMNS = (
     "data",
     "method",
@@ -55,7 +55,7 @@ def tables_of(draws: Draws) -> dict[str, MeanConsistency]:
 
 
 def distances(case: Case, consistent: MeanConsistency) -> Levels:
-    """Return sum_i |Hc[i] - Hc'[i]| (entities) a region, by level; Hc' need not be whole, nor end at G."""
+    """Return sum_i |Hc[i] - Hc'[i]| (entities) a region, by level; Hc' need not be integers, nor end at G."""
     errors = [
         float(np.abs(np.cumsum(row) - truth.cumulative(case.max_size)).sum())
         for row, truth in zip(consistent.table, case.truth, strict=True)
@@ -111,7 +111,7 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
     notes = (
         SEEDED,
         BARS,
-        "Total epsilon 1, split evenly. Algorithm 1's cells are whole and nonnegative by construction.",
+        "Total epsilon 1, split evenly. Algorithm 1's cells are nonnegative integers by construction.",
     )
     table = Table(f"Mean-consistency, {len(seeds)} runs", COLUMNS, tuple(rows), notes)
     return publish(NAME, {"": table}, out, reporter, files=_plots(out, table), failures=failures_in(table))

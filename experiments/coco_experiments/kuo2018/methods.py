@@ -71,7 +71,7 @@ def leaves_only(estimator: str) -> Method:
 
 
 def jointly(loss: Loss, most_runs: int | None = None) -> Method:
-    """Return joint estimation of all regions from cumulative counts, rounded to whole consistent tables."""
+    """Return joint estimation of all regions from cumulative counts, rounded to integer consistent tables."""
 
     def run(draws: Draws, epsilon: Fraction) -> Histograms:
         noisy = draws.measurement("cumulative", split_evenly(epsilon, draws.case.levels))

@@ -119,7 +119,7 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
         )
         reporter.progress(NAME, done, len(sets))
     notes = (
-        "Noise is seeded: NOT PRIVATE. Published belongs to the paper's data; look-alikes say what they are.",
+        "Noise is seeded: NOT PRIVATE. Published belongs to the paper's data; simulated data say what they are.",
         BARS,
     )
     table = Table(f"Naive estimation, one region, epsilon 1, {len(seeds)} runs (entities)", COLUMNS, tuple(rows), notes)
