@@ -20,6 +20,7 @@ from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 import coco_opt as co
+from coco_opt.ranges import Workload, optimised_tree
 from coco_opt.report.style import COLOURS, PAGE, plain, styled
 
 FOLDER = Path(__file__).parent / "pictures" / "guide"
@@ -157,17 +158,20 @@ def tables() -> None:
 def ranges() -> None:
     """Draw the standard error of a range by its length, with and without a tree."""
     lengths = np.unique(np.geomspace(1, 1024, 60).astype(np.int64))
+    cost = co.Epsilon(Fraction(1))
+    best = optimised_tree(Workload.of(1024), cost, nonnegative=True)
     with _saved("ranges") as (axis,):
-        for fan_out, label, colour in (
-            (None, "cells alone", _ORANGE),
-            (2, "binary tree", _GREEN),
-            (16, "tree of fan-out 16", _BLUE),
+        for fan_out, shares, label, style in (
+            (None, None, "cells alone", {"color": _ORANGE}),
+            (2, None, "binary tree", {"color": _GREEN}),
+            (16, None, "tree of fan-out 16", {"color": _BLUE}),
+            (best.fan_out, best.shares, "optimised tree", {"color": _PINK, "linestyle": "--"}),
         ):
-            noisy = co.measure_ranges([3] * 1024, co.Epsilon(Fraction(1)), fan_out=fan_out, source=co.SeededNoise(1))
+            noisy = co.measure_ranges([3] * 1024, cost, fan_out=fan_out, shares=shares, source=co.SeededNoise(1))
             histogram = co.UniversalHistogram.fit(noisy, "consistent")
             starts = (1024 - lengths) // 2
             answers = histogram.ranges(starts, starts + lengths)
-            axis.plot(lengths, answers.standard_error, color=colour, label=label)
+            axis.plot(lengths, answers.standard_error, label=label, **style)
         axis.set(xscale="log", xlabel="length of the range, of 1,024 cells", ylabel="standard error, entities", ylim=0)
         plain(axis.xaxis)
         axis.legend()

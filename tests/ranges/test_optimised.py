@@ -267,6 +267,16 @@ def test_what_was_chosen_can_be_written_into_the_configuration(folder: Path) -> 
     assert equal.measurement_plan.digest != plan.measurement_plan.digest
 
 
+def test_a_tree_that_was_paid_for_is_kept_under_another_estimator(folder: Path) -> None:
+    private = ('noise = "seeded"\nseed = 5', 'dataset = "visits"\ntotal = "1"')
+    keys = 'fan_out = "optimised"\nestimator = '
+    first, second = (release(config(folder, f'{keys}"{name}"\n', private)) for name in ("nonnegative", "consistent"))
+    assert first.manifest["ranges"]["shares"] == second.manifest["ranges"]["shares"]  # and nothing more was left to pay
+    assert all(row.passed for row in verify_release(second.folder))
+    afresh = RANGES.plan(config(folder, f'{keys}"consistent"\n', private))
+    assert afresh.chosen["shares"] != first.manifest["ranges"]["shares"]
+
+
 def test_estimation_refuses_another_tree(folder: Path) -> None:
     measured = measure(config(folder, GIVEN)).measurement
     estimate(measured, config(folder, 'fan_out = "optimised"\n'))
