@@ -25,6 +25,14 @@ def diff(
         str | None,
         typer.Option("--table", help="Which table: histograms, tables, estimates or ranges; default: the main one."),
     ] = None,
+    renamed: Annotated[
+        Path | None,
+        typer.Option(
+            "--renamed",
+            metavar="FILE",
+            help="Regions whose name or id changed: a CSV with the columns earlier and later, paths or ids.",
+        ),
+    ] = None,
     csv_file: Annotated[Path | None, typer.Option("--csv", help="Also write all rows to this file.")] = None,
     page: Annotated[Path | None, typer.Option("--page", help="Also write one HTML page with all tables.")] = None,
     json: Json = False,
@@ -32,16 +40,23 @@ def diff(
 ) -> int:
     """Subtract release A from release B: differences by region and size or cell, and which are beyond noise."""
     from coco_opt.files.differences import most_certain
-    from coco_opt.releases.differences import differences, different_regions, regions_words, render_differences
+    from coco_opt.releases.differences import (
+        differences,
+        different_regions,
+        regions_words,
+        render_differences,
+        with_renamed,
+    )
 
-    frame = differences(later, earlier, table)
+    first = earlier if renamed is None else with_renamed(earlier, later, renamed)
+    frame = differences(later, first, table)
     if csv_file is not None:
         _write_file(csv_file, frame.to_csv(index=False).encode("utf-8-sig"))
     if page is not None:
         names = earlier.resolve().name, later.resolve().name
-        _write_file(page, render_differences(later, earlier, names).encode("utf-8"))
+        _write_file(page, render_differences(later, first, names).encode("utf-8"))
     shown = most_certain(frame[frame["difference"] != 0], _MOST)
-    apart = different_regions(later, earlier)
+    apart = different_regions(later, first)
     marked = int(frame["beyond_noise"].sum()) if "beyond_noise" in frame else None
     if json:
         clearest = loads(shown.to_json(orient="records"))

@@ -19,6 +19,7 @@ from coco_opt.files.differences import (
     regions_apart,
 )
 from coco_opt.files.folder import read_columns, read_manifest
+from coco_opt.files.renamed_regions import Renamed, renamed_release
 from coco_opt.kinds import kind_row
 from coco_opt.releases.kind import AnyKind
 from coco_opt.report.html import counted, document
@@ -35,7 +36,14 @@ _MOST_NAMES = 20  # of regions that one release lacks
 NO_ERRORS = "The releases do not both state the errors of these counts: differences may be noise alone."
 
 
-def differences(later: Any, earlier: Any, table: str | None = None, *, frame: FrameKind = "pandas") -> Any:
+def differences(
+    later: Any,
+    earlier: Any,
+    table: str | None = None,
+    *,
+    frame: FrameKind = "pandas",
+    renamed: str | Path | None = None,
+) -> Any:
     """Return what changed between two releases of one kind and hierarchy.
 
     ``later - earlier`` is the same for releases that were read or estimated.
@@ -49,6 +57,9 @@ def differences(later: Any, earlier: Any, table: str | None = None, *, frame: Fr
         of these that the kind has.
     frame : {"pandas", "polars", "arrow"}, default "pandas"
         What is returned.
+    renamed : str or Path, optional
+        A file with the columns ``earlier`` and ``later``: regions whose name or id has changed, each by its path from
+        the root or by its id. The regions below them follow.
 
     Returns
     -------
@@ -62,7 +73,8 @@ def differences(later: Any, earlier: Any, table: str | None = None, *, frame: Fr
     Raises
     ------
     InputError
-        not-comparable (another kind, schema or largest size, no common region), unknown-table, file-not-found.
+        not-comparable (another kind, schema or largest size, no common region), unknown-table, file-not-found;
+        unknown-region, duplicate-region (a row of ``renamed``).
 
     Notes
     -----
@@ -84,6 +96,8 @@ def differences(later: Any, earlier: Any, table: str | None = None, *, frame: Fr
     >>> bool(changes["beyond_noise"].iloc[0])
     True
     """
+    if renamed is not None:
+        earlier = with_renamed(earlier, later, Path(renamed))
     compared, coverage = _compared(later, earlier, table)
     result = difference_frame(compared, _reader(later, compared), _reader(earlier, compared), coverage)
     if frame == "pandas":
@@ -91,6 +105,11 @@ def differences(later: Any, earlier: Any, table: str | None = None, *, frame: Fr
     import pyarrow as pa
 
     return as_frame(pa.Table.from_pandas(result, preserve_index=False), frame)
+
+
+def with_renamed(earlier: Any, later: Any, file: Path) -> Renamed:
+    """Return an earlier release whose regions have the names of the later one, as a file says. Raises InputError."""
+    return renamed_release(earlier, file, lambda release: _plain_reader(release)("hierarchy"), later)
 
 
 def render_differences(later: Any, earlier: Any, names: tuple[str, str] = ("earlier", "later")) -> str:
@@ -151,6 +170,8 @@ def _kind(release: Any) -> AnyKind:
 
 
 def _manifest(release: Any) -> Mapping[str, Any]:
+    if isinstance(release, Renamed):
+        return _manifest(release.release)
     if isinstance(release, str | Path):
         return read_manifest(Path(release))
     manifest = getattr(release, "manifest", None)
@@ -176,6 +197,9 @@ def _reader(release: Any, compared: Compared | None = None) -> Reader:
 
 
 def _plain_reader(release: Any) -> Reader:
+    if isinstance(release, Renamed):
+        read = _plain_reader(release.release)
+        return lambda name: release.table(read(name))
     if hasattr(release, "to_arrow"):
         return lambda name: release.to_arrow(name) if name in release.tables else None
     folder = Path(release) if isinstance(release, str | Path) else getattr(release, "folder", None)

@@ -14,6 +14,7 @@ import pytest
 from coco_opt.config import load_config
 from coco_opt.errors import InputError
 from coco_opt.files.differences import Compared, difference_frame
+from coco_opt.files.renamed_regions import later_path
 from coco_opt.releases import differences, read_release, release, render_differences
 from coco_opt.releases.differences import short_figure
 from tests.cli.helpers import KINDS, Runner
@@ -153,3 +154,40 @@ def test_a_wide_table_has_a_row_a_region_and_keeps_every_count(
     sums = wide.set_index("region").filter(like="=").sum(axis=1)
     for region, count in long.groupby("region")[value].sum().items():
         assert sums[region] == count
+
+
+def test_regions_that_were_renamed_are_compared_under_their_later_names(tmp_path: Path, coco: Runner) -> None:
+    """By id or path, the regions below follow; nothing else changes, and wrong rows are named."""
+    folders = []
+    for year, (part, town) in enumerate((("p", "r1"), ("q", "x9"))):
+        folder = tmp_path / str(year)
+        folder.mkdir()
+        (folder / "areas.csv").write_text(f"region_id,land,part\n{town},all,{part}\nr2,all,s\n")
+        (folder / "sizes.csv").write_text(f"land,part,size,groups\nall,{part},1,{5 + year}\nall,s,2,{7 + 4 * year}\n")
+        (folder / "run.toml").write_text(
+            '[data]\nsizes = "sizes.csv"\n[privacy]\nepsilon = "50"\nnoise = "seeded"\nseed = 1\n'
+            '[groups]\nmax_size = 3\nconsistency = "matching"\n'
+        )
+        folders.append(release(load_config(folder / "run.toml"), folder / "out").folder)
+    names = tmp_path / "renamed.csv"
+    names.write_text("\ufeffearlier;later\nall/p;all/q\n", encoding="utf-8")
+    plain = differences(folders[1], folders[0])
+    assert set(plain["region"]) == {"all", "all/s"}
+    frame = differences(folders[1], folders[0], renamed=names).set_index(["region", "size"])
+    assert frame.loc[("all/q", 1), "difference"] == 1
+    assert frame.loc[("all/s", 2), "difference"] == 4
+    shown = coco("diff", folders[0], folders[1], "--renamed", names, "--page", tmp_path / "page.html")
+    assert "all/q" in shown.out
+    assert "Left out" not in shown.out
+    assert "all/p" not in (tmp_path / "page.html").read_text(encoding="utf-8")
+    names.write_text("earlier,later\nall/p,all/z\nall/s,all/s\nall/p,all/s\n")
+    refused = coco("diff", folders[0], folders[1], "--renamed", names)
+    assert refused.code == 2
+    assert "row 2, column 'later': is no region of the later release" in refused.err
+    assert "row 4, column 'later': another region got this name" in refused.err
+
+
+def test_the_regions_below_a_renamed_one_follow_it() -> None:
+    paths = {"land/a": "land/b", "land/a/t": "land/c/t"}
+    expected = {"land/a": "land/b", "land/a/u/v": "land/b/u/v", "land/a/t/w": "land/c/t/w", "land/ab": "land/ab"}
+    assert {path: later_path(path, paths) for path in expected} == expected

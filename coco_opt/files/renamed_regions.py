@@ -1,0 +1,106 @@
+"""Regions that two releases call differently: the file of their names, and tables under the later names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from coco_opt.errors import InputError
+from coco_opt.files import column_checks
+from coco_opt.files.columns import Columns
+from coco_opt.files.faults import Faults, RowError, RowFaults
+from coco_opt.files.inputs import Input
+from coco_opt.files.source import isolated, load
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+RENAMED = Columns(first=("earlier", "later"), others=True, private=False)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Renamed:
+    """An earlier release whose regions have other paths in the later one: ``paths``, by the earlier ones."""
+
+    release: Any
+    paths: Mapping[str, str]
+
+    def table(self, table: pa.Table | None) -> pa.Table | None:
+        """Return a table of the release under the later names."""
+        import pyarrow as pa
+
+        if table is None or "region" not in table.column_names:
+            return table
+        place = table.column_names.index("region")
+        coded = table.column("region").combine_chunks()
+        coded = coded if pa.types.is_dictionary(coded.type) else coded.dictionary_encode()
+        texts = pa.array([later_path(path, self.paths) for path in coded.dictionary.to_pylist()], pa.string())
+        column = pa.DictionaryArray.from_arrays(coded.indices, texts).cast(pa.string())
+        return table.set_column(place, "region", column)
+
+
+def later_path(path: str, paths: Mapping[str, str]) -> str:
+    """Return the later path of a region: its own, or below the later path of the nearest region above that has one."""
+    above = path
+    while above:
+        if above in paths:
+            return paths[above] + path[len(above) :]
+        above = above.rpartition("/")[0]
+    return path
+
+
+def read_renamed(file: Path, earlier: pa.Table, later: pa.Table) -> dict[str, str]:
+    """Return the later paths by the earlier ones, from a file of ``earlier`` and ``later`` paths or ids.
+
+    ``earlier`` and ``later`` are the releases' tables of regions. Raises InputError with all bad rows: unknown-region,
+    duplicate-region (a region that has two rows, or two regions that became one: their counts would have to be added),
+    and the codes of ``source.load``.
+    """
+    source, sides = Input(file), (_paths_of(earlier), _paths_of(later))
+    with isolated([source]) as con:
+        table = load(con, "renamed", source, RENAMED)
+        column_checks.check_rows(table)
+        faults, row_faults = Faults(), RowFaults(table)
+        for column in range(2):
+            with faults:
+                column_checks.check_present(table, column)
+        paths: dict[str, str] = {}
+        for row, names in enumerate(table.fetch("SELECT c0, c1 FROM {t} ORDER BY rowid")):
+            if all(names):
+                with row_faults.row(row):
+                    _add(paths, names, sides)
+        row_faults.check(faults)
+    return paths
+
+
+def _add(paths: dict[str, str], names: Sequence[str], sides: Sequence[Callable[[str], str | None]]) -> None:
+    found = [side(name) for side, name in zip(sides, names, strict=True)]
+    for column, (path, side) in enumerate(zip(found, ("earlier", "later"), strict=True)):
+        if path is None:
+            message = f"is no region of the {side} release: give its path from the root, or its id"
+            raise RowError("unknown-region", message, column)
+    before, after = (path for path in found if path is not None)
+    if before in paths:
+        raise RowError("duplicate-region", "this region has an earlier row", 0)
+    if after in paths.values():
+        message = "another region got this name: regions that were merged are not added up, so leave them out"
+        raise RowError("duplicate-region", message, 1)
+    paths[before] = after
+
+
+def _paths_of(regions: pa.Table) -> Callable[[str], str | None]:
+    """Return what gives the path of a region by its path or its id."""
+    names = regions.column("region").to_pylist()
+    ids = regions.column("region_id").to_pylist() if "region_id" in regions.column_names else [None] * len(names)
+    by_id = {each: path for each, path in zip(ids, names, strict=True) if each is not None}
+    return {**by_id, **{path: path for path in names}}.get
+
+
+def renamed_release(earlier: Any, file: Path, read: Callable[[Any], pa.Table | None], later: Any) -> Renamed:
+    """Return the earlier release under the later names; ``read`` returns a release's table of regions."""
+    tables = [read(release) for release in (earlier, later)]
+    if tables[0] is None or tables[1] is None:
+        raise InputError("not-comparable", "a release without regions has none that were renamed")
+    return Renamed(earlier, read_renamed(file, tables[0], tables[1]))
