@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -55,6 +56,7 @@ from coco_opt.releases.solvers import rehearse
 from coco_opt.releases.stored_runs import CHOSEN, LOOK, SEEDED, read_stored, runs_of_ledger
 
 _BYTES = 8
+_PACKED = 1  # bytes of an answer in its file, at usual budgets at most
 _LOOK = 1  # of seeded noise: a look's is drawn from another seed than what is measured after it
 _WARMING = 4  # draws that load the samplers' tables and packages
 
@@ -245,7 +247,7 @@ def check(config: Config, *, again: bool = False, renamed: bool = False, reporte
     plan = planned(config, reporter)
     kind_of(config).method(config, plan.measurement_plan)
     private = _read(plan, reporter)
-    check_memory(plan.measurement_plan)
+    check_room(plan)
     fingerprint = _checked_fingerprint(plan, private, again=again, renamed=renamed)
     status = payment_status_of(config, plan.measurement_plan, "" if again else fingerprint)  # no run has the data ""
     return Checked(plan, private.identity(), status)
@@ -433,7 +435,7 @@ def _measured(
 ) -> Measured:
     """Return the measurement of one plan on a private table that was read."""
     config, source = plan.config, source_of(plan.config)
-    check_memory(plan.measurement_plan)
+    check_room(plan)
     if not source.private:
         measured = _measure_seeded(plan, private, source, reporter, scratch)
         clock.lap("measure")
@@ -544,17 +546,36 @@ def answers_to(measurement_plan: MeasurementPlan) -> int:
     )
 
 
-def check_memory(measurement_plan: MeasurementPlan) -> None:
-    """Raise InputError (out-of-memory) where the answers do not fit into memory, before anything is paid."""
-    answers = answers_to(measurement_plan)
+def check_room(plan: Plan) -> None:
+    """Raise InputError (out-of-memory) where the answers fit neither in memory nor on disk, before anything is paid.
+
+    In memory are all of them where they are few, and else those of one region to one query; the others are packed into
+    the private folder as they are drawn.
+    """
+    measurement_plan = plan.measurement_plan
+    offsets = [
+        offsets_of(query, measurement_plan.hierarchy, measurement_plan.per_region) for query in measurement_plan.queries
+    ]
+    answers = sum(int(each[-1]) for each in offsets)
+    at_once = max([min(answers, DENSE), *(int(np.diff(each).max(initial=0)) for each in offsets)])
     short = False
     try:
-        np.empty(2 * answers, np.int64)
+        np.empty(2 * at_once, np.int64)
     except MemoryError:
         short = True
     if short:
-        size = 2 * answers * _BYTES / 1e9
-        raise InputError("out-of-memory", f"{answers:,} answers need about {size:.1f} GB: lower the domain's bound")
+        size = 2 * at_once * _BYTES / 1e9
+        raise InputError("out-of-memory", f"{at_once:,} answers need about {size:.1f} GB: lower the domain's bound")
+    free, size = _free_bytes(plan.config.output.private), _PACKED * max(0, answers - DENSE)
+    if size > free:
+        message = f"{answers:,} answers need about {size / 1e9:.1f} GB on the disk of the private folder, which has"
+        raise InputError("out-of-memory", f"{message} {free / 1e9:.1f}: free some, or move the folder (output.private)")
+
+
+def _free_bytes(folder: Path) -> int:
+    """Return the free bytes of the disk of a folder that may not exist yet."""
+    there = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
+    return shutil.disk_usage(there).free
 
 
 def check_target(folder: Path) -> None:

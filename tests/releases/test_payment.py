@@ -10,7 +10,9 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from coco_opt.config import load_config
@@ -21,6 +23,7 @@ from coco_opt.privacy.run_folder import RunFolder
 from coco_opt.privacy.run_key import RunKey
 from coco_opt.releases import check, estimate, measure, release, render_report, verify_release
 from coco_opt.releases import runs as runs_module
+from coco_opt.releases.measure import answers_to, check_room
 from coco_opt.releases.stored_runs import abandon_run, forget_run
 from coco_opt.releases.verify import verify_paid
 from tests.cli.helpers import KINDS, SECURE
@@ -60,6 +63,19 @@ def test_checking_reads_everything_and_pays_nothing(tmp_path: Path) -> None:
     (tmp_path / "entities.csv").write_text(ENTITIES + "x,g99\n")
     with pytest.raises(InputError, match="unknown-group"):
         check(config_in_place(tmp_path))
+
+
+def test_answers_need_memory_for_a_region_and_disk_for_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config, held, empty = config_in(tmp_path), list[int](), np.empty
+    plan = check(config).plan
+    answers = answers_to(plan.measurement_plan)
+    monkeypatch.setattr(sys.modules["coco_opt.releases.measure"], "DENSE", 0)
+    monkeypatch.setattr(np, "empty", lambda size, kind: held.append(size) or empty(1, kind))
+    check_room(plan)
+    assert 0 < held[0] <= 2 * answers // len(plan.measurement_plan.queries)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=answers - 1))
+    with pytest.raises(InputError, match=rf"{answers:,} answers need .* on the disk of the private folder"):
+        check_room(plan)
 
 
 def config_in_place(folder: Path):  # type: ignore[no-untyped-def]
@@ -483,6 +499,7 @@ def test_opendp_pays_and_goes_on_too(tmp_path: Path) -> None:
 WALL = """
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from coco_opt.config import load_config
 from coco_opt.releases import release, render_report
 opened, sealed, paid = [], [], []
@@ -512,6 +529,7 @@ STARTS = 50
 MANY = """
 import os, sys
 from pathlib import Path
+from types import SimpleNamespace
 from coco_opt.config import load_config
 from coco_opt.errors import BudgetError
 from coco_opt.releases import release
