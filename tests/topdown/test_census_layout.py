@@ -11,6 +11,7 @@ import pytest
 import coco_opt as co
 from coco_opt.config import load_config
 from coco_opt.releases import verify_release
+from coco_opt.releases.verify import verify_folder
 from coco_opt.topdown.estimating.best_linear import best_linear
 from coco_opt.topdown.estimating.information import FullInformation
 from coco_opt.topdown.noisy_measurements import TableMeasurements
@@ -40,6 +41,7 @@ def test_persons_of_a_state_are_imported_estimated_and_verified(
         "US 1, State 2, County 3, Tract 4, Block_Group 7 (2 without answers), Block 13 (3 without answers)" in ran.out
     )
     assert "hhgq by County" in ran.out
+    assert [check.detail for check in verify_folder(out) if not check.passed] == []
     measurement, _ = co.read_measurement(out)
     measured = TableMeasurements.of(measurement)
     assert measurement.measurement_plan.levels == tuple(LEVELS.values())
@@ -100,6 +102,18 @@ def test_units_of_a_state_are_those_of_dense_algebra(tmp_path: Path) -> None:
         release = co.estimate(measurement, settings)
         assert [check.detail for check in verify_release(release.save(tmp_path / name)) if not check.passed] == []
     assert (tmp_path / "posterior" / "intervals.parquet").is_file()
+
+
+def test_the_parts_of_a_state_without_the_nation_get_a_region_above_them(tmp_path: Path) -> None:
+    exact = write(tmp_path, UNITS, np.random.default_rng(3))
+    parts = sorted((tmp_path / UNITS.product).glob("*.parquet/*/State=*"))
+    measurement = co.read_noisy_measurements(parts, config(tmp_path, "units"))
+    tree = measurement.hierarchy
+    assert measurement.measurement_plan.levels == ("root", *list(LEVELS.values())[1:])
+    assert sorted(tree.names) == sorted(["all", *(code for code in exact if code != "0")])
+    release = co.estimate(measurement)
+    total = sum(int(exact[code].sum()) for code in ("050", "150"))
+    assert int(release["all"].sum()) == total  # the numbers of units are exact
 
 
 def test_the_made_files_are_as_the_documentation_says() -> None:

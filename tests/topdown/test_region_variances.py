@@ -20,7 +20,7 @@ from coco_opt.releases.estimate import config_of
 from coco_opt.topdown.budget_plan import TablePlan
 from coco_opt.topdown.estimating.best_linear import best_linear, is_full, trees_are_best
 from coco_opt.topdown.estimating.estimate import linear_estimates
-from coco_opt.topdown.estimating.information import full_information
+from coco_opt.topdown.estimating.information import full, full_information
 from coco_opt.topdown.estimating.linear import LinearStage, linear_stage
 from coco_opt.topdown.estimating.low_rank import low_rank_information
 from coco_opt.topdown.measuring.counts import TableCounts
@@ -96,6 +96,17 @@ def test_full_information_is_dense_algebra_with_random_variances(seed: int, miss
     estimates = best_linear(TableMeasurements.of(measurement))
     assert is_full(estimates)
     check_against_dense(measurement, estimates)
+
+
+def test_too_many_different_variances_fall_back_to_trees(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(7)
+    hierarchy = random_hierarchy(rng, 3)
+    variances = (random_variances(rng, hierarchy, 2, 0.0),)
+    tables = TableMeasurements.of(with_variances(measured(7, hierarchy), variances))
+    monkeypatch.setattr(full, "MOST_ENTRIES", 1)
+    with pytest.raises(MemoryError):
+        full_information(tables)
+    assert not is_full(best_linear(tables))
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -1,11 +1,11 @@
 """The linear stage: generalised least squares over the whole hierarchy, one tree per query, by two passes.
 
-Every region v has noisy answers y_vq = Q_q x_v + noise of variance s2_lq, l its level. The up pass of
+Every region v has noisy answers y_vq = Q_q x_v + noise of variance s2_vq, mostly one for all of a level. The up pass of
 ``coco_opt.kernels.tree_passes``, run on every answer of a query, gives z_vq and one variance V_vq: what the answers
 at v and below it say about Q_q x_v. The down pass gives x^_vq, what all answers of that query say, of variance P_vq.
 
-**When this is everything.** Let all measured levels have the same queries in the same proportions: 1/s2_lq = a_l w_q,
-a_l = 0 for a level without budget. Then the precision of what is known about a table is a multiple of one matrix
+**When this is everything.** Let all measured regions have the same queries in the same proportions: 1/s2_vq = a_v w_q,
+a_v = 0 for a region without budget. Then the precision of what is known about a table is a multiple of one matrix
 N = sum_q w_q Q_q' Q_q in every region, sums over children keep it so, and
 
     min { sum of all squared standardised residuals at v and below : the tables below v add up to x_v }
@@ -13,9 +13,9 @@ N = sum_q w_q Q_q' Q_q in every region, sums over children keep it so, and
 
 so (z_v, V_v) is the exact full-information sufficient statistic of the subtree, also where the tables are bound by
 exact answers that hold at the level of v and above. The tables x_v = N^+ sum_q w_q Q_q' x^_vq are then the best linear
-unbiased estimates of generalised least squares over all cells of all regions. Where proportions differ between levels
-both are still unbiased and their standard errors exact, but a query no longer learns from the others' answers at other
-levels: valid, not fully efficient. Constraints do not enter. ``coco_opt.topdown.estimating.information`` does both.
+unbiased estimates of generalised least squares over all cells of all regions. Where proportions differ between regions
+both are still unbiased and their standard errors exact, but a query no longer learns from the others' answers in other
+regions: valid, not fully efficient. Constraints do not enter. ``coco_opt.topdown.estimating.information`` does both.
 """
 
 from __future__ import annotations

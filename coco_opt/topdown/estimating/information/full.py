@@ -395,13 +395,16 @@ def full_information(measured: TableMeasurements, coordinates: Coordinates | Non
 
     ``coordinates`` are the functionals of a table that are estimated, by default the atoms of all queries and
     constraints. O(different subtrees x atoms^3 + regions x atoms^2). Raises ProblemError for a variance that is not
-    positive, and MemoryError where the tree has too many different subtrees for ``MOST_ENTRIES``.
+    positive, and MemoryError where the tree has too many different subtrees, or variances, for ``MOST_ENTRIES``.
     """
     hierarchy, levels = measured.hierarchy, range(measured.hierarchy.levels)
     exact_rows = tuple(ExactRows.of(measured, level) for level in levels)
     atoms = _atoms(measured, exact_rows) if coordinates is None else coordinates
     matrices = tuple(atoms.matrix(query.operator) for query in measured.queries)
     weights, kind_of = kinds_of(measured)
+    most = MOST_ENTRIES // max(1, atoms.count) ** 2
+    if len(weights) > most:
+        raise MemoryError
     shapes = Shapes(
         [sum_of_squares(matrices, each, atoms.count) for each in weights],
         [
@@ -409,7 +412,7 @@ def full_information(measured: TableMeasurements, coordinates: Coordinates | Non
             for each in weights
         ],
         [atoms.matrix(rows.operator) for rows in exact_rows],
-        MOST_ENTRIES // max(1, atoms.count) ** 2,
+        most,
     )
     shape_of = np.zeros(hierarchy.regions, np.int64)
     for level in reversed(levels):
