@@ -70,11 +70,11 @@ def _models_in(hint: Any) -> Iterator[type[BaseModel]]:
 
 def meanings(model: type[BaseModel]) -> dict[str, str]:
     """Return what each key of a section means: the docstring under it in its class, or of its problem."""
-    found = {name: _summary(problem) for name, problem in PROBLEMS.items()} if model is SOLVERS_MODEL else {}
+    by_key = {name: _summary(problem) for name, problem in PROBLEMS.items()} if model is SOLVERS_MODEL else {}
     for owner in reversed(model.__mro__):
         if issubclass(owner, BaseModel) and owner is not BaseModel and owner is not SOLVERS_MODEL:
-            found |= _attribute_docstrings(owner)
-    return found
+            by_key |= _attribute_docstrings(owner)
+    return by_key
 
 
 def _attribute_docstrings(owner: type) -> dict[str, str]:
@@ -94,15 +94,15 @@ def spelled(hint: Any) -> str:
     """Return a type in the words of a TOML file."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is Annotated:
-        rules = [rule for one in arguments[1:] if isinstance(one, FieldInfo) for rule in one.metadata]
+        rules = [rule for part in arguments[1:] if isinstance(part, FieldInfo) for rule in part.metadata]
         return ", ".join([spelled(arguments[0]), *_limits(rules)])
     if origin is typing.Literal:
         return " or ".join(f'`"{name}"`' for name in arguments)
     if origin in (typing.Union, types.UnionType):
-        shown = [spelled(one) for one in arguments if one not in (type(None), Frame)]
+        shown = [spelled(part) for part in arguments if part not in (type(None), Frame)]
         return ", or ".join(
-            "a list of them" if one in (f"list of {shown[0]}", f"list of {shown[0]}s") else one
-            for one in dict.fromkeys(shown)
+            "a list of them" if part in (f"list of {shown[0]}", f"list of {shown[0]}s") else part
+            for part in dict.fromkeys(shown)
         )
     if origin is tuple:
         each = spelled(arguments[0])

@@ -84,11 +84,11 @@ def propose_levels(source: Input, names: Sequence[str], region_id: str) -> Level
     if rows <= 1:
         return LevelProposal(others or (region_id,))
     left_out = {column.name: column.reason for column in columns if column.reason}
-    kept = [column for column in columns if not column.reason]
-    for column in [column for column in kept if column.is_numeric and not _groups_regions(column, kept)]:
+    levels = [column for column in columns if not column.reason]
+    for column in [column for column in levels if column.is_numeric and not _groups_regions(column, levels)]:
         left_out[column.name] = "it holds numbers that do not group regions"
-        kept.remove(column)
-    return _chain(_root_first(kept), rows, region_id, left_out)
+        levels.remove(column)
+    return _chain(_root_first(levels), rows, region_id, left_out)
 
 
 def repeats_in(source: Input, column: str) -> bool:

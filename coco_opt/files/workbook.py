@@ -37,12 +37,12 @@ def write_workbook(folder: Path, target: Path, wide: Compared | None = None) -> 
     building.parent.mkdir(parents=True, exist_ok=True)
     try:
         with xlsxwriter.Workbook(str(building), {"constant_memory": True}) as book:
-            bold, whole = book.add_format({"bold": True}), book.add_format({"num_format": "0"})
+            formats = book.add_format({"bold": True}), book.add_format({"num_format": "0"})
             for path in tables:
-                quietly(path, lambda path=path: _add(book, (bold, whole), path.stem, *_batches(path)))  # type: ignore[misc]
+                quietly(path, lambda path=path: _add(book, formats, path.stem, *_batches(path)))  # type: ignore[misc]
             if wide is not None:
                 table = wide_table(folder, wide)
-                _add(book, (bold, whole), f"{wide.table}-wide", table.schema, iter(table.to_batches()), table.num_rows)
+                _add(book, formats, f"{wide.table}-wide", table.schema, iter(table.to_batches()), table.num_rows)
             names = tuple(sheet.get_name() for sheet in book.worksheets())
         building.rename(target)
     finally:

@@ -290,7 +290,7 @@ def _table(frame: pd.DataFrame) -> str:
 
 
 def short_figure(value: float, *, sign: bool = False) -> str:
-    """Return a figure for reading: whole ones in full, others to four digits and three places."""
-    whole = abs(value) >= 1000 or float(value).is_integer()
-    text = f"{round(value):{'+' if sign else ''},}" if whole else f"{round(value, 3):{'+' if sign else ''}.4g}"
+    """Return a figure for reading: integers and large ones in full, others to four digits and three places."""
+    in_full = abs(value) >= 1000 or float(value).is_integer()
+    text = f"{round(value):{'+' if sign else ''},}" if in_full else f"{round(value, 3):{'+' if sign else ''}.4g}"
     return text if float(text.replace(",", "")) else "0"  # no sign of a zero

@@ -75,11 +75,11 @@ def distributions_of(plan: Plan) -> tuple[dict[str, FloatArray], str]:
 def predicted_errors(plan: Plan) -> ExpectedErrors:
     """Return the range of the posterior's errors, from the formula; ``is_predictable`` must hold."""
     measurement_plan, queries = plan.measurement_plan, rehearsed_queries(plan)
-    whole = cost_of_sizes(plan)
-    part = whole.amount / measurement_plan.cost.amount
+    cost = cost_of_sizes(plan)
+    part = cost.amount / measurement_plan.cost.amount
     neighbours = measurement_plan.neighbours
-    noise = NoisePlan(whole, (sensitivity("cumulative", neighbours),) * measurement_plan.hierarchy.levels)
-    variances = noise.variances(tuple(cost.amount * part / whole.amount for cost in queries.costs))
+    noise = NoisePlan(cost, (sensitivity("cumulative", neighbours),) * measurement_plan.hierarchy.levels)
+    variances = noise.variances(tuple(level.amount * part / cost.amount for level in queries.costs))
     regions = Regions.of(measurement_plan.hierarchy, assumed_groups(plan))
     cells = Buckets.cells(max_size_of(measurement_plan))
     buckets = [each if isinstance(each, Buckets) else cells for each in queries.buckets]

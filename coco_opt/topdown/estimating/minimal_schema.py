@@ -175,8 +175,8 @@ def _fit(
     from scipy.sparse import csr_array, eye_array, vstack
 
     regions = RegionVariables(system)
-    base, whole = regions.sums(lower.astype(np.float64)), regions.sums(infinite(upper))
-    most = whole - base
+    base, ceiling = regions.sums(lower.astype(np.float64)), regions.sums(infinite(upper))
+    most = ceiling - base
     free, leaves = np.flatnonzero(most > 0), lower.size
     out = base[:leaves].copy()
     if not free.size:

@@ -76,8 +76,8 @@ def _chosen(config: Config, hierarchy: Hierarchy, schema: Schema, workload: Sequ
         keys["shares"] = [str(share) for share in strategy.shares]
     if config.privacy.split == AUTO:
         widths, levels = np.diff(hierarchy.level_start).tolist(), hierarchy.levels
-        whole = config.method.estimation in ("full", "posterior")
+        reads_all_levels = config.method.estimation in ("full", "posterior")
         weights = config.level_weights(levels)
-        shares = chosen_allocation(widths, config.privacy.cost, weights) if whole else uniform_shares(levels)
+        shares = chosen_allocation(widths, config.privacy.cost, weights) if reads_all_levels else uniform_shares(levels)
         keys["split"] = [str(share) for share in shares]
     return keys

@@ -217,9 +217,9 @@ def _weights(matrix: Any, rows: Any) -> Any:
         first = np.where(sizes > 0, matrix.indices[np.minimum(matrix.indptr[:-1], matrix.nnz - 1)], 0)
         weights = csr_array(rows[:, first].multiply(csr_array((sizes > 0)[None, :].astype(np.int64)))).tocsr()
         differs = np.asarray(abs(csr_array(weights @ matrix) - rows).sum(axis=1)).reshape(-1) > 0
-        kept = csr_array(weights.multiply(csr_array((~differs)[:, None].astype(np.int64)))).tocsr()
-        kept.eliminate_zeros()
-        return kept
+        exact = csr_array(weights.multiply(csr_array((~differs)[:, None].astype(np.int64)))).tocsr()
+        exact.eliminate_zeros()
+        return exact
     answers = {_bytes(matrix, answer): answer for answer in range(matrix.shape[0])}
     same = [(row, answers[_bytes(rows, row)]) for row in range(rows.shape[0]) if _bytes(rows, row) in answers]
     at = np.array(same, np.int64).reshape(-1, 2).T

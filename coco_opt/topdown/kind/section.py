@@ -310,8 +310,8 @@ class TopdownSection(Section):
     @property
     def bins(self) -> dict[str, Bins]:
         """Return the ranges of each attribute whose values are ranges of integers."""
-        found = {name: Bins.of(values) for name, values in self.attributes.items()}
-        return {name: bins for name, bins in found.items() if bins is not None}
+        ranges = {name: Bins.of(values) for name, values in self.attributes.items()}
+        return {name: bins for name, bins in ranges.items() if bins is not None}
 
     @model_validator(mode="after")
     def _person_is_no_attribute(self) -> TopdownSection:

@@ -75,13 +75,13 @@ def _joined(batches: Iterable[tuple[Any, ...]], least: int) -> Iterator[tuple[An
         waiting.append(batch)
         rows += len(batch[0])
         if rows >= least:
-            yield tuple(map(_one, zip(*waiting, strict=True)))
+            yield tuple(map(_unified, zip(*waiting, strict=True)))
             waiting, rows = [], 0
     if waiting:
-        yield tuple(map(_one, zip(*waiting, strict=True)))
+        yield tuple(map(_unified, zip(*waiting, strict=True)))
 
 
-def _one(arrays: Sequence[Any]) -> Any:
+def _unified(arrays: Sequence[Any]) -> Any:
     """Return Arrow arrays of one type as one."""
     import pyarrow as pa
 
@@ -128,8 +128,8 @@ def _places(array: Any, texts: Any) -> Int64Array | None:
     if isinstance(texts, Bins):
         text_places = bin_codes(texts, plain)
     else:
-        found = pc.index_in(plain, value_set=texts).fill_null(-1)
-        text_places = np.asarray(found.to_numpy(zero_copy_only=False), np.int64)
+        position = pc.index_in(plain, value_set=texts).fill_null(-1)
+        text_places = np.asarray(position.to_numpy(zero_copy_only=False), np.int64)
     if not text_places.size:
         return np.zeros(0, np.int64)
     places = text_places[np.asarray(coded.indices.to_numpy(zero_copy_only=False), np.int64)]

@@ -48,8 +48,8 @@ def timed(measurement: Measurement, threads: int) -> tuple[GroupsResult, float, 
     """Return the estimate with its intervals, the seconds it took, and the processor's seconds."""
     losses: list[Loss] = ["l1"] * measurement.hierarchy.levels
     method = GroupsMethod(tuple(losses), consistency="posterior", intervals=0.9)
-    seconds, used, found = clocked(lambda: estimate_groups(measurement, method, SolverChoices(), threads=threads))
-    return found, seconds, used
+    seconds, used, result = clocked(lambda: estimate_groups(measurement, method, SolverChoices(), threads=threads))
+    return result, seconds, used
 
 
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:

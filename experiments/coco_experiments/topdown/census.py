@@ -268,10 +268,10 @@ shares = {json.dumps(listed if len(listed) > 1 else listed[0])}
 """
 
 
-def _shared_out(whole: int, parts: int, spread: float, rng: np.random.Generator) -> Int64:
-    """Return int64[parts], each at least 1, that sum to ``whole``: the rest falls by log-normal weights."""
+def _shared_out(total: int, parts: int, spread: float, rng: np.random.Generator) -> Int64:
+    """Return int64[parts], each at least 1, that sum to ``total``: the rest falls by log-normal weights."""
     weights = rng.lognormal(0.0, spread, parts)
-    return 1 + rng.multinomial(whole - parts, weights / weights.sum()).astype(np.int64)
+    return 1 + rng.multinomial(total - parts, weights / weights.sum()).astype(np.int64)
 
 
 def _owners(counts: Int64) -> Int64:
