@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Progress = Callable[[int, int], None]
-Kept = tuple[Ints, NDArray[Any], NDArray[Any]]
-"""A draw: offsets of the leaves, cells and counts."""
+Kept = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
+"""A draw: how many cells each leaf occupies, the cells and the counts, as narrow as they fit."""
 
 _SCALARS = 4096  # whose draws are compared together
 _OWN_SEED = 0x7461626C  # chains of tables have a seed of their own, whatever else a release draws
@@ -171,7 +171,7 @@ class _Run:
             self.progress(self.most, self.most)
         tried = np.sum([chain.state.tried for chain in self.chains], axis=0)
         return Sampled(
-            _joined([draw for recorder in self.recorders for draw in recorder.kept]),
+            _joined([draw for recorder in self.recorders for draw in recorder.hand_over()]),
             self.sweeps,
             burn_in,
             *judged,
@@ -192,7 +192,7 @@ class _Run:
         r_hat, effective = np.empty((2, scalars))
         for begin in range(0, scalars, _SCALARS):
             some = slice(begin, begin + _SCALARS)
-            traces = np.stack([np.stack([row[some] for row in recorder.trace]) for recorder in self.recorders])
+            traces = np.array([[row[some] for row in recorder.trace] for recorder in self.recorders], np.float64)
             r_hat[some], effective[some] = split_r_hat(traces), effective_size(traces)
         r_hat, effective = r_hat.reshape(-1, 2), effective.reshape(-1, 2)
         met = all(
@@ -209,14 +209,14 @@ class _Recorder:
     def __init__(self, layout: Layout, chain: TableChain, largest: int) -> None:
         self.layout, self.chain, self.largest = layout, chain, largest
         self.kept: list[Kept] = []
-        self.trace: list[Floats] = []
+        self.trace: list[NDArray[Any]] = []
         self.strengths, self.taken = np.zeros_like(chain.prior.strength), 0
 
     def take(self) -> None:
         """Keep the present tables."""
         leaves = self.chain.leaves()
-        narrow = np.uint16 if leaves.size <= np.iinfo(np.uint16).max else np.int32
-        self.kept.append((leaves.offsets, leaves.cells.astype(narrow), leaves.counts.astype(np.int32)))
+        used = np.diff(leaves.offsets)
+        self.kept.append((_narrow(used), _narrow(leaves.cells), _narrow(leaves.counts)))
         chosen = leaves.cells == self.largest
         owner = np.repeat(np.arange(leaves.regions), np.diff(leaves.offsets))
         own = np.bincount(owner[chosen], leaves.counts[chosen], leaves.regions)
@@ -226,20 +226,40 @@ class _Recorder:
         parts = [
             np.add.reduceat(scalars, tree.start[tree.place[level] : ends[level] - 1], axis=0) for level in range(levels)
         ]
-        self.trace.append(np.concatenate(parts).reshape(-1).astype(np.float64))
+        self.trace.append(_narrow(np.concatenate(parts).reshape(-1)))
         self.strengths += self.chain.prior.strength
         self.taken += 1
+
+    def hand_over(self) -> list[Kept]:
+        """Return all draws, and keep none."""
+        kept, self.kept = self.kept, []
+        return kept
 
     def halve(self) -> None:
         """Drop every second draw."""
         self.kept, self.trace = self.kept[1::2], self.trace[1::2]
 
 
-def _joined(kept: Sequence[Kept]) -> Draws:
-    """Return draws one after the other."""
+def _narrow(numbers: Ints) -> NDArray[Any]:
+    """Return nonnegative numbers of 16 bits where they fit, and else of 32."""
+    narrow = np.uint16 if int(numbers.max(initial=0)) <= np.iinfo(np.uint16).max else np.int32
+    return numbers.astype(narrow)
+
+
+def _joined(kept: list[Kept]) -> Draws:
+    """Return draws one after the other; ``kept`` is emptied, so that no draw is in memory twice."""
     from coco_opt.kernels import posterior_table_summaries as summaries
 
-    entries = np.concatenate([[0], np.cumsum([cells.size for _, cells, _ in kept])])
-    offset = np.stack([offsets + entry for (offsets, _, _), entry in zip(kept, entries, strict=False)])
-    cell, number = (np.concatenate([draw[part] for draw in kept]) for part in (1, 2))
-    return summaries.Draws(offset.astype(np.int64), cell, number)
+    sizes = [cells.size for _, cells, _ in kept]
+    ends = np.cumsum(sizes)
+    offset = np.zeros((len(kept), kept[0][0].size + 1), np.int64)
+    cell = np.empty(int(ends[-1]), max((draw[1].dtype for draw in kept), key=lambda width: width.itemsize))
+    number = np.empty(int(ends[-1]), max((draw[2].dtype for draw in kept), key=lambda width: width.itemsize))
+    for place in range(len(kept) - 1, -1, -1):
+        used, cells, numbers = kept.pop()
+        begin, end = int(ends[place]) - sizes[place], int(ends[place])
+        offset[place, 0] = begin
+        np.cumsum(used, out=offset[place, 1:], dtype=np.int64)
+        offset[place, 1:] += begin
+        cell[begin:end], number[begin:end] = cells, numbers
+    return summaries.Draws(offset, cell, number)

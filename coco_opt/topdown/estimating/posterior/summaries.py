@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
+_ROUNDED = 1e-9  # more than the rounding of floating point takes off a number of draws
 _MOST = 100_000_000  # numbers of a region's children that are sorted together; more children use fewer draws
 
 
@@ -71,7 +72,8 @@ class DrawnTables:
     def interval(self, operator: Operator, regions: range, coverage: float) -> tuple[Ints, Ints]:
         """Return the ends, both included, of the draws' central intervals int64[regions, answers]."""
         size = int(self.draws.offset.shape[0])
-        outside = int(np.floor(0.5 * (1.0 - coverage) * size))
+        # As likely as one more draw, the true answer has any rank among the draws, from 0 to their number.
+        outside = max(int(np.floor(0.5 * (1.0 - coverage) * (size + 1) + _ROUNDED)) - 1, 0)
         values = self.sorted_answers(regions, Counting.of(operator))
         shape = (len(regions), operator.answers)
         lower, upper = values[:, outside].reshape(shape), values[:, size - 1 - outside].reshape(shape)
