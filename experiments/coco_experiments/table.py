@@ -169,6 +169,11 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         paper=BEYOND,
     ),
     Experiment(
+        name="beyond/tables_posterior",
+        summary="the posterior of tables of persons on Hawaii's blocks: errors, bias of cells and coverage, two splits",
+        paper=BEYOND,
+    ),
+    Experiment(
         name="beyond/wrong_priors",
         summary="the posterior against joint estimation where a smooth prior is wrong",
         paper=BEYOND,

@@ -18,7 +18,7 @@ from coco_opt.topdown.noisy_measurements import TableMeasurements
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-MOVES = MoveOptions(least=4, per_cell=0, single=0.5, furthest=1.0)
+MOVES = MoveOptions(least=4, per_cell=0, shares=(0.35, 0.15, 0.25, 0.1, 0.15), near=0.4, single=0.5, furthest=1.0)
 
 
 def model_of(measurement: Measurement) -> Model:

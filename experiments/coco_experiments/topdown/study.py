@@ -37,17 +37,20 @@ VARIANTS: dict[str, TopdownMethod] = {
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What is measured: query texts with their shares of a level's budget, and epsilon in all."""
+    """What is measured: query texts with their shares of a level's budget, epsilon in all, and its shares by level."""
 
     queries: tuple[str, ...]
     shares: tuple[str, ...]
     epsilon: Fraction = Fraction(1)
+    level_shares: tuple[str, ...] = ()
 
     def plan(self, tables: Tables, leaves_only: bool = False) -> TablePlan:
-        """Return the plan: even over the levels, or all on the leaves."""
+        """Return the plan: as the levels' shares say, even over the levels without any, or all on the leaves."""
         levels = tables.hierarchy.levels
         strategy = Strategy(parse_queries(self.queries, tables.schema), tuple(map(Fraction, self.shares)))
-        shares = [*[Fraction(0)] * (levels - 1), Fraction(1)] if leaves_only else None
+        shares = [*map(Fraction, self.level_shares)] or None
+        if leaves_only:
+            shares = [*[Fraction(0)] * (levels - 1), Fraction(1)]
         return TablePlan.product(strategy, Epsilon(self.epsilon), levels, level_shares=shares)
 
     def measure(self, tables: Tables, seed: int, leaves_only: bool = False) -> Measurement:

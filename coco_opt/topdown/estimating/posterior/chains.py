@@ -38,10 +38,10 @@ class MoveOptions:
     ``furthest`` times the noise of a leaf's answers; tables are poured of up to ``poured`` times it.
     """
 
-    least: int = 12
-    per_cell: int = 2
-    shares: tuple[float, ...] = (0.35, 0.15, 0.25, 0.1, 0.15)
-    near: float = 0.4
+    least: int = 10
+    per_cell: int = 3
+    shares: tuple[float, ...] = (0.22, 0.08, 0.15, 0.1, 0.45)
+    near: float = 0.6
     single: float = 0.1
     furthest: float = 1.5
     poured: float = 4.0
