@@ -33,8 +33,11 @@ Larger ones leave the levels above so little that the posterior's chains mix slo
 .04, .15, .8 did not converge in three minutes, and erred by a fifth more on the mean of levels.
 """
 
-LEAF_SHARES = (0.5, 0.7, 0.85)
-"""Shares of the budget of the leaf level, where the levels above share the rest evenly."""
+LEAF_SHARES = (0.5, 0.7, 0.85, 0.95)
+"""Shares of the budget of the leaf level, where the levels above share the rest evenly.
+
+The posterior reads the levels above from the leaves' answers as well. On Manhattan's taxis and on households by county
+the largest share errs least at every level, on Hawaii's blocks about as little as the best."""
 
 
 @dataclass(frozen=True, slots=True)

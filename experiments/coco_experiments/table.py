@@ -117,6 +117,11 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         paper=BEYOND,
     ),
     Experiment(
+        name="beyond/auto_tables",
+        summary="tables and ranges: what is chosen automatically against plans written by hand and every fan-out",
+        paper=BEYOND,
+    ),
+    Experiment(
         name="beyond/which_method",
         summary="which method errs least, from sparse to dense regions, shallow to deep, at two epsilons",
         paper=BEYOND,

@@ -14,6 +14,7 @@ from coco_experiments.beyond import (
     ablation,
     adaptive,
     auto,
+    auto_tables,
     budgets,
     convex_relative,
     frontier,
@@ -188,3 +189,14 @@ def test_the_automatic_choice_is_compared_with_a_grid_of_forty_and_found_again_b
     assert ways[3].name == auto.NO_LOOK
     assert changed != keys[auto.NO_LOOK]
     auto._chosen.cache_clear()
+
+
+def test_the_automatic_plan_of_tables_and_of_ranges_stands_beside_others(tmp_path: Path) -> None:
+    outcome = auto_tables.run(small=True, out=tmp_path, reporter=Recorder())
+    of_ranges, of_tables = (table.records() for table in outcome.tables)
+    assert [row["auto"] for row in of_ranges].count("chosen") == 1
+    assert [row["chosen / it"] for row in of_ranges if row["auto"]] == [1.0]
+    assert of_tables[0]["plan"] == auto_tables.AUTO
+    assert float(str(of_tables[0]["auto / it"])) == 1.0
+    assert all(float(str(row["auto / it"])) < 1.0 for row in of_tables[1:])
+    assert sorted(outcome.files) == sorted(tmp_path.glob("beyond/*"))

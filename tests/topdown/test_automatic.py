@@ -15,6 +15,7 @@ from coco_opt.privacy.cost import Cost
 from coco_opt.privacy.planner import linear_errors, uniform_shares
 from coco_opt.ranges import kind as ranges_kind
 from coco_opt.topdown.kind import automatic
+from coco_opt.topdown.kind.plan import plan_tables
 from coco_opt.topdown.measuring.automatic import chosen_allocation, chosen_strategy, tree_errors
 from coco_opt.topdown.measuring.predicted import predicted_variance
 from coco_opt.topdown.queries import parse_queries
@@ -90,6 +91,22 @@ def test_keys_that_are_set_stay(keys: dict[str, Any], strategy: object, shares: 
     config = configure(folder=tmp_path, **sections(tmp_path, **keys))
     measured = measure(configure(config, privacy={"noise": "seeded", "seed": 1}))
     assert (measured.config.method.strategy, measured.config.method.shares) == (strategy, shares)
+
+
+def test_a_plan_shows_the_choice_and_the_next_best(tmp_path: Path) -> None:
+    config = configure(folder=tmp_path, **sections(tmp_path))
+    planned = plan_tables(config)
+    (table,) = planned.detail.choices()
+    assert len(table.rows) == 4
+    assert len(set(table.rows)) == 4
+    assert table.rows[0][0] == "; ".join(planned.config.method.strategy)
+    assert table.rows[0][2] == " ".join(f"{float(share):.3g}" for share in planned.config.privacy.split)
+    times = [float(row[3]) for row in table.rows]
+    assert times[0] == 1
+    assert times == sorted(times)
+    stated = sections(tmp_path, strategy="workload")
+    stated["privacy"]["split"] = "uniform"
+    assert plan_tables(configure(folder=tmp_path, **stated)).detail.choices() == ()
 
 
 def test_another_version_of_the_choice_takes_up_what_was_measured(

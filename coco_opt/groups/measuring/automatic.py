@@ -43,9 +43,10 @@ Reader = Literal["posterior", "joint", "fits"]
 Candidate = tuple[tuple[float, ...], Shares]
 """Bucket growths and shares of the budget by level, root first."""
 
-GROWTHS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.5)
+GROWTHS = (0.0, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5)
 _GRID_GROWTH = 0.03  # of the predictor's grid: no coarser than the finest buckets
-_COARSE_GROWTH = 0.1  # of its grid where several distributions are weighed, which differ by more than the grid errs
+_COARSE_GROWTH = 0.07  # of its grid where several distributions are weighed; coarser ones flatter buckets of 0.05
+_FIRST_GROWTH = 0.05  # of the search
 _LEAF_CREDIT = 0.2
 _MOST_CREDITED = math.log(2.8)  # 0.7 of four levels: beyond, predicted and released errors move alike
 _ROUNDS = 6
@@ -125,10 +126,10 @@ class QuerySearch:
         return float(self.regions.count @ [counts[growth] for growth in growths]) <= self.most_answers
 
     def _start(self) -> tuple[float, ...]:
-        """Return where the search begins: the stated growths, or the finest from 0.05 on that fit at every level."""
+        """Return where the search begins: the stated growths, or the finest that fit at every level."""
         if self.growths is not None:
             return self.growths
-        even = [(growth,) * self.levels for growth in GROWTHS[1:]]
+        even = [(growth,) * self.levels for growth in GROWTHS if growth >= _FIRST_GROWTH]
         return next((growths for growths in even if self.fits(growths)), even[-1])
 
     def _predictor(self, probabilities: FloatArray, grid: float) -> Predictor | FitPredictor:

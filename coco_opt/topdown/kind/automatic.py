@@ -6,9 +6,11 @@ user wrote.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -16,10 +18,20 @@ import numpy as np
 from coco_opt.config.model import Config, digest_of
 from coco_opt.config.sections import AUTO
 from coco_opt.histograms import Hierarchy
-from coco_opt.privacy.planner import uniform_shares
-from coco_opt.topdown.measuring.automatic import chosen_allocation, chosen_strategy
+from coco_opt.privacy.planner import Shares, uniform_shares
+from coco_opt.releases.kind import Figures
+from coco_opt.topdown.measuring.automatic import (
+    Ranked,
+    chosen_allocation,
+    chosen_strategy,
+    ranked_allocations,
+    ranked_strategies,
+)
 from coco_opt.topdown.queries import Query
 from coco_opt.topdown.schema import Schema
+from coco_opt.topdown.strategy import Strategy
+
+_SHOWN = 4  # of the choice and the next best
 
 
 def resolved(
@@ -76,8 +88,65 @@ def _chosen(config: Config, hierarchy: Hierarchy, schema: Schema, workload: Sequ
         keys["shares"] = [str(share) for share in strategy.shares]
     if config.privacy.split == AUTO:
         widths, levels = np.diff(hierarchy.level_start).tolist(), hierarchy.levels
-        reads_all_levels = config.method.estimation in ("full", "posterior")
         weights = config.level_weights(levels)
-        shares = chosen_allocation(widths, config.privacy.cost, weights) if reads_all_levels else uniform_shares(levels)
+        weighed = _reads_all_levels(config)
+        shares = chosen_allocation(widths, config.privacy.cost, weights) if weighed else uniform_shares(levels)
         keys["split"] = [str(share) for share in shares]
     return keys
+
+
+def choice_tables(
+    config: Config, settled: Config, hierarchy: Hierarchy, schema: Schema, workload: Sequence[Query]
+) -> tuple[Figures, ...]:
+    """Return what was chosen and the next best as a table: queries, allocations, and predicted errors over the best's.
+
+    An error is the geometric mean of the standard errors of linear estimates over the queries of the workload and, as
+    [auto] aim weighs them, the levels. ``settled`` is the configuration with the choice.
+    """
+    cost, levels = config.privacy.cost, hierarchy.levels
+    strategies, allocations = [Ranked(_stated(settled), 0.0)], [Ranked(_shares_of(settled, levels), 0.0)]
+    if _queries_open(config):
+        ranked = ranked_strategies(workload, schema, cost)
+        strategies = [Ranked((_texts(each.value), each.value.shares), each.aim) for each in ranked]
+    if config.privacy.split == AUTO and _reads_all_levels(config):
+        widths = np.diff(hierarchy.level_start).tolist()
+        allocations = ranked_allocations(widths, cost, config.level_weights(levels))
+    pairs = sorted(product(strategies, allocations), key=lambda pair: pair[0].aim + pair[1].aim)
+    # Equal ones but for rounding errors: the chosen pair is the first.
+    pairs = list(dict.fromkeys([(strategies[0], allocations[0]), *pairs]))[:_SHOWN]
+    if len(pairs) < 2:
+        return ()
+    least = strategies[0].aim + allocations[0].aim
+    rows = tuple(
+        (
+            "; ".join(strategy.value[0]),
+            " ".join(f"{float(share):.3g}" for share in strategy.value[1]),
+            " ".join(f"{float(share):.3g}" for share in allocation.value),
+            f"{math.exp(max(strategy.aim + allocation.aim - least, 0.0)):.3g}",
+        )
+        for strategy, allocation in pairs
+    )
+    title = "Chosen queries and the next best: predicted error, in the geometric mean, over the best's"
+    return (Figures(title, ("strategy", "shares", "split", "times the best"), rows, numeric=3),)
+
+
+def _texts(strategy: Strategy) -> tuple[str, ...]:
+    return tuple(query.text for query in strategy.queries)
+
+
+def _stated(config: Config) -> tuple[tuple[str, ...], tuple[Fraction, ...]]:
+    """Return the queries and shares of a configuration in its own words."""
+    method = config.method
+    queries = (method.strategy,) if isinstance(method.strategy, str) else tuple(method.strategy)
+    plain = not isinstance(method.shares, str) and not isinstance(method.shares[0], tuple)
+    return queries, tuple(method.shares) if plain else ()
+
+
+def _shares_of(config: Config, levels: int) -> Shares:
+    whole = config.privacy.cost
+    return tuple(Fraction(cost.amount) / whole.amount for cost in config.levels_cost(levels))
+
+
+def _reads_all_levels(config: Config) -> bool:
+    """Return whether the estimation reads all levels' answers together, so that an allocation can be weighed."""
+    return config.method.estimation in ("full", "posterior")

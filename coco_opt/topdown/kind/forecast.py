@@ -80,11 +80,13 @@ def forecast_tables(plan: Plan, options: ForecastOptions, reporter: Reporter) ->
         rehearsal = _on_simulated_persons(plan, options, method, predictions, reporter)
     else:
         rehearsal = _on_public_records(plan, options.public, options.runs, method, reporter)
-    tables = (_linear_figures(plan, predictions), _released_figures(plan, rehearsal))
+    choices = () if detail.choices is None else detail.choices()
+    tables = (*choices, _linear_figures(plan, predictions), _released_figures(plan, rehearsal))
     plain: dict[str, object] = {
         "predictions": [_plain(plan, prediction) for prediction in predictions],
         "rehearsed": _plain_errors(plan, rehearsal.errors),
         "look_alike": rehearsal.words,
+        "choices": [dict(zip(table.header, row, strict=True)) for table in choices for row in table.rows],
     }
     notes = (*_notes(plan, predictions, method), ("Rehearsed on", rehearsal.words))
     rows = _ROWS * len(detail.table_queries.hierarchy.leaves) if options.rows is None else options.rows

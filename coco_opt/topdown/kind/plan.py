@@ -14,13 +14,13 @@ from coco_opt.files.inputs import InputLike
 from coco_opt.files.regions import PublicRegions, read_regions
 from coco_opt.histograms import Hierarchy
 from coco_opt.privacy.cost import Cost
-from coco_opt.releases.kind import Plan
+from coco_opt.releases.kind import Figures, Plan
 from coco_opt.topdown.budget_plan import TablePlan
 from coco_opt.topdown.constraint import LinearConstraint
 from coco_opt.topdown.facilities import Facilities, FacilityType, zeros_of
 from coco_opt.topdown.feasibility.proof import Proof
 from coco_opt.topdown.invariants import Invariant, Stated
-from coco_opt.topdown.kind.automatic import choice_digest, chosen_keys, resolved
+from coco_opt.topdown.kind.automatic import choice_digest, choice_tables, chosen_keys, resolved
 from coco_opt.topdown.kind.earlier_releases import Earlier, account_line, check_account, earlier_of
 from coco_opt.topdown.kind.files import RESERVED
 from coco_opt.topdown.measuring.bounds_file import read_bounds
@@ -43,12 +43,15 @@ class TablesDetail:
     """The planned queries and constraints, the workload, and the public regions (None for simulated data).
 
     ``proof`` states whether some integer table meets all public constraints, None where that was not checked.
+    ``choices`` returns what was chosen automatically and the next best, for ``plan`` to show; None where an earlier run
+    chose.
     """
 
     table_queries: TableQueries
     workload: tuple[Query, ...]
     public: PublicRegions | None = None
     proof: Proof | None = None
+    choices: Callable[[], tuple[Figures, ...]] | None = None
 
 
 def plan_tables(config: Config) -> Plan:
@@ -79,7 +82,8 @@ def plan_tables(config: Config) -> Plan:
         notes = (
             [] if not earlier.said else [account_line(measurement_plan.cost, measurement_plan.neighbours, earlier.said)]
         )
-        detail = TablesDetail(table_queries, workload, public, proof)
+        choices = None if keys else partial(choice_tables, written, config, public.hierarchy, schema, workload)
+        detail = TablesDetail(table_queries, workload, public, proof, choices)
         return Plan(
             config,
             measurement_plan,

@@ -12,7 +12,9 @@ All levels measure the same queries, so the linear estimates' covariance is a pr
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,26 +29,35 @@ from coco_opt.topdown.schema import Schema
 from coco_opt.topdown.strategy import Strategy
 
 FloatArray = NDArray[np.float64]
+Value = TypeVar("Value")
 
 _OBJECTIVES: tuple[Objective, ...] = ("mean", "max")
 _SMALL = Fraction(1, 1000)  # a budget under which integer noise has the variance of continuous noise
 _LEAST_GAIN = 1e-6  # of the logarithm of an aim: of equal candidates the first is taken, on every machine
 
 
-def chosen_strategy(workload: Sequence[Query], schema: Schema, cost: Cost) -> Strategy:
-    """Return the measured queries and their shares; the workload evenly where nothing else can be predicted."""
+@dataclass(frozen=True, slots=True)
+class Ranked(Generic[Value]):
+    """A candidate and the logarithm of its aim: of errors whose least weighted geometric mean wins."""
+
+    value: Value
+    aim: float
+
+
+def ranked_strategies(workload: Sequence[Query], schema: Schema, cost: Cost) -> list[Ranked[Strategy]]:
+    """Return measured queries and their shares, best first; the workload evenly where nothing else can be predicted."""
     even = Strategy.uniform(workload)
     unit = type(cost)(Fraction(1))
     try:
         candidates = [even, *(optimised_strategy(workload, schema, cost=unit, objective=each) for each in _OBJECTIVES)]
-        aims = [_mean_log_variance(each, workload, schema, unit) for each in candidates]
+        aims = [0.5 * _mean_log_variance(each, workload, schema, unit) for each in candidates]
     except ProblemError:  # too many cells to predict
-        return even
-    return candidates[_least(aims)]
+        return [Ranked(even, 0.0)]
+    return _ranked(candidates, aims)
 
 
-def chosen_allocation(widths: Sequence[int], cost: Cost, weights: Sequence[float]) -> Shares:
-    """Return the levels' shares of the budget, from the numbers of regions by level and the weights of the aim.
+def ranked_allocations(widths: Sequence[int], cost: Cost, weights: Sequence[float]) -> list[Ranked[Shares]]:
+    """Return shares of the levels, best first, from the numbers of regions by level and the weights of the aim.
 
     Only the unit of the cost matters. A level shares its budget among queries, so that noise is wide even where the
     budget is not, and its variance is a power of the share; integer noise of a large budget would fall faster.
@@ -55,7 +66,17 @@ def chosen_allocation(widths: Sequence[int], cost: Cost, weights: Sequence[float
     candidates = allocations(len(widths))
     candidates.sort(key=lambda shares: len(set(shares)) > 1)  # the even one is the first
     errors = [tree_errors(widths, noise.variances(shares)) for shares in candidates]
-    return candidates[_least([float(np.log(each) @ np.asarray(weights)) for each in errors])]
+    return _ranked(candidates, [float(np.log(each) @ np.asarray(weights)) for each in errors])
+
+
+def chosen_strategy(workload: Sequence[Query], schema: Schema, cost: Cost) -> Strategy:
+    """Return the best of ``ranked_strategies``."""
+    return ranked_strategies(workload, schema, cost)[0].value
+
+
+def chosen_allocation(widths: Sequence[int], cost: Cost, weights: Sequence[float]) -> Shares:
+    """Return the best of ``ranked_allocations``."""
+    return ranked_allocations(widths, cost, weights)[0].value
 
 
 def tree_errors(widths: Sequence[int], variances: FloatArray) -> FloatArray:
@@ -79,6 +100,8 @@ def _mean_log_variance(strategy: Strategy, workload: Sequence[Query], schema: Sc
     return float(np.mean(np.log(variances)))
 
 
-def _least(aims: Sequence[float]) -> int:
-    """Return the place of the first aim that no other is below by more than rounding errors."""
-    return next(place for place, aim in enumerate(aims) if aim <= min(aims) + _LEAST_GAIN)
+def _ranked(candidates: Sequence[Value], aims: Sequence[float]) -> list[Ranked[Value]]:
+    """Return candidates by their aims; of those equal but for rounding errors the first given is the first."""
+    least = next(place for place, aim in enumerate(aims) if aim <= min(aims) + _LEAST_GAIN)
+    rest = sorted((place for place in range(len(aims)) if place != least), key=lambda place: (aims[place], place))
+    return [Ranked(candidates[place], aims[place]) for place in (least, *rest)]
