@@ -23,7 +23,10 @@ def diff(
     later: Annotated[Path, typer.Argument(metavar="B", help="The later release, of the same kind and hierarchy.")],
     table: Annotated[
         str | None,
-        typer.Option("--table", help="Which table: histograms, tables, estimates or ranges; default: the main one."),
+        typer.Option(
+            "--table",
+            help="Which table: histograms, tables, estimates or ranges; default: the first whose noise both state.",
+        ),
     ] = None,
     renamed: Annotated[
         Path | None,
@@ -45,10 +48,12 @@ def diff(
         different_regions,
         regions_words,
         render_differences,
+        table_of_known_noise,
         with_renamed,
     )
 
     first = earlier if renamed is None else with_renamed(earlier, later, renamed)
+    table = table or table_of_known_noise(later, first)
     frame = differences(later, first, table)
     if csv_file is not None:
         _write_file(csv_file, frame.to_csv(index=False).encode("utf-8-sig"))
@@ -61,10 +66,12 @@ def diff(
     if json:
         clearest = loads(shown.to_json(orient="records"))
         regions = {"only_later": apart[0], "only_earlier": apart[1]}
-        write_json({"rows": len(frame), "beyond_noise": marked, "clearest": clearest, **regions})
+        write_json({"table": table, "rows": len(frame), "beyond_noise": marked, "clearest": clearest, **regions})
         return 0
     _write_rows(frame, shown)
     write(_noise_words(frame, earlier, later))
+    if table is not None:
+        write(f"Compared: the table {table!r} of both releases; --table names another.")
     if any(apart):
         write(regions_words(*apart, ("the later release", "the earlier release"), most=5))
     for name, path in (("Rows", csv_file), ("Page", page)):

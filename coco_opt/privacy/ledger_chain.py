@@ -117,7 +117,8 @@ class Account:
         if charge.neighbours != self.neighbours:
             raise BudgetError(
                 f"the ledger counts dataset {self.dataset!r} for neighbours {self.neighbours!r}, "
-                f"this run spends for {charge.neighbours!r}: sums would mean neither"
+                f"this run spends for {charge.neighbours!r}, and the two do not add up: set privacy.neighbours = "
+                f"{self.neighbours!r} as before, or name another privacy.dataset, which is counted on its own"
             )
         if charge.unit == self.unit:
             return charge.amount

@@ -54,7 +54,7 @@ def differences(
         The releases: folders, or values in memory.
     table : str, optional
         Which table: "histograms" (groups), "tables" or "estimates" (tables of persons), "ranges"; by default the first
-        of these that the kind has.
+        of these whose noise both releases state, else the first that the kind has.
     frame : {"pandas", "polars", "arrow"}, default "pandas"
         What is returned.
     renamed : str or Path, optional
@@ -98,7 +98,7 @@ def differences(
     """
     if renamed is not None:
         earlier = with_renamed(earlier, later, Path(renamed))
-    compared, coverage = _compared(later, earlier, table)
+    compared, coverage = _compared(later, earlier, table or table_of_known_noise(later, earlier))
     result = difference_frame(compared, _reader(later, compared), _reader(earlier, compared), coverage)
     if frame == "pandas":
         return result
@@ -142,6 +142,16 @@ def stated_errors(later: Any, earlier: Any) -> list[str]:
     readers = _reader(later), _reader(earlier)
     rows = [compared for compared in _kind(later).compared if compared.error]
     return [row.table for row in rows if all(read(row.table) is not None for read in readers)]
+
+
+def table_of_known_noise(later: Any, earlier: Any) -> str | None:
+    """Return the first table whose differences have intervals or standard errors; None without any. InputError."""
+    _compared(later, earlier, None)
+    for compared in _kind(later).compared:
+        present = all(_reader(release)(compared.table) is not None for release in (later, earlier))
+        if present and (compared.error or _compared(later, earlier, compared.table)[1]):
+            return compared.table
+    return None
 
 
 def _compared(later: Any, earlier: Any, table: str | None) -> tuple[Compared, float | None]:

@@ -90,6 +90,9 @@ def test_releases_of_every_kind_are_compared(two: tuple[str, Path, Path], coco: 
     ran = coco("diff", earlier, later, "--page", page, "--csv", tmp_path / "rows.csv")
     assert ran.code == 0, ran.err
     assert "NOT PRIVATE" in page.read_text()
+    compared = {"groups": "histograms", "tables": "estimates", "ranges": "ranges"}[kind]
+    assert ("beyond_noise" in frame) == (f"Compared: the table {compared!r}" in ran.out)
+    assert (kind == "tables") <= ("beyond_noise" in frame)
     assert render_differences(later, earlier, (earlier.name, later.name)) == page.read_text()
     assert len(pd.read_csv(tmp_path / "rows.csv")) == len(frame)
     assert json.loads(coco("diff", earlier, later, "--json").out)["rows"] == len(frame)
