@@ -53,8 +53,10 @@ def import_(
         for level, name in enumerate(measurement.measurement_plan.levels)
     ]
     constraints = [f"{bounds.query.text} by {levels[bounds.level]['level']}" for bounds in queries.bounds]
+    unit, largest = measurement.cost.unit, queries.largest_path_cost
     if json:
         places = {"measurement": str(out), "answers": answers, "levels": levels, "constraints": constraints}
+        places["largest_path_cost"] = largest
         write_json({"status": measurement.status, "spent": spent, **measurement.cost.as_dict(), **places})
         return 0
     write(f"{spent}.")
@@ -62,6 +64,7 @@ def import_(
         [
             ("Regions", ", ".join(map(_in_words, levels))),
             ("Constraints", ", ".join(constraints) or "none"),
+            ("Largest cost", f"{unit} {largest:.6g}, of all answers of a leaf and of the regions above it"),
             ("Measurement", f"{out}, {answers:,} answers to {len(measurement.answers):,} queries"),
             ("Estimate it", f"coco-opt estimate {quoted(out)} {quoted(config)}"),
         ]

@@ -193,6 +193,26 @@ class TableQueries:
         )
 
     @property
+    def largest_path_cost(self) -> float:
+        """Return the largest cost of all answers of a leaf and of the regions above it.
+
+        Where regions of a level differ it can be less than the cost of the plan, which takes the most of each level.
+        """
+        tree, by_level = self.hierarchy, {each.level: each for each in self.variances}
+        above = np.zeros(1)
+        for level in range(tree.levels):
+            regions = tree.level_range(level)
+            parent = tree.parent[regions.start : regions.stop] - (tree.level_range(level - 1).start if level else -1)
+            above = above[parent]
+            for place, cost in enumerate(self.plan.costs[level]):
+                differing, name = by_level.get(level), self.plan.queries[place].name
+                if differing is not None and name in differing.stated:
+                    above = above + self.plan.sensitivity(place).l2_squared * differing.precisions(name)
+                else:
+                    above = above + float(cost.amount)
+        return float(above.max())
+
+    @property
     def exact(self) -> tuple[LevelQuery, ...]:
         """Return the queries whose answers are declared public, in the order of ``invariants``."""
         return tuple(

@@ -41,6 +41,7 @@ def test_persons_of_a_state_are_imported_estimated_and_verified(
         "US 1, State 2, County 3, Tract 4, Block_Group 7 (2 without answers), Block 13 (3 without answers)" in ran.out
     )
     assert "hhgq by County" in ran.out
+    assert f"rho {sum(RHO.values()):g}, of all answers of a leaf" in ran.out
     assert [check.detail for check in verify_folder(out) if not check.passed] == []
     measurement, _ = co.read_measurement(out)
     measured = TableMeasurements.of(measurement)
