@@ -435,3 +435,11 @@ def test_other_open_keys_after_the_same_look_are_chosen_anew(
 def test_several_losses_are_read_by_matching(tmp_path: Path) -> None:
     config = config_of(tmp_path, private=False, groups={"bucket_growth": 0.0, "loss": ["l1", "l2"]}, split="uniform")
     assert measure(config).config.method.consistency == "matching"
+
+
+def test_the_leaves_share_is_credited_up_to_a_point_and_never_for_two_or_three_levels_debited() -> None:
+    credit_of = {levels: [automatic._leaf_credit(shares) for shares in allocations(levels)] for levels in (1, 2, 3, 4)}
+    assert all(credit >= 0 for levels in (1, 2, 3) for credit in credit_of[levels])
+    of_four = {float(shares[-1]): automatic._leaf_credit(shares) for shares in allocations(4)}
+    assert of_four[0.25] == 0
+    assert of_four[0.5] < of_four[0.7] > of_four[0.85] > of_four[0.95]

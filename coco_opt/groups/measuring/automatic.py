@@ -17,8 +17,9 @@ distribution, each O(levels x grid cells^3).
 
 The predictor leaves out that the posterior learns the shape of regions from one another, so that the levels above gain
 more from the leaves' answers than it says. ``_LEAF_CREDIT`` lowers an aim's logarithm in proportion to that of the
-leaves' share over an even one, up to ``_MOST_CREDITED``. Both were set by releases of Hawaii's blocks (native
-Hawaiians, White, Black) and Manhattan's taxis at epsilon 1.
+leaves' share over an even one, up to ``_MOST_CREDITED``; beyond three even shares, which only four levels or more can
+have, ``_LEAF_DEBT`` raises it again. They were set by releases of Hawaii's blocks (native Hawaiians, White, Black),
+Manhattan's taxis and households by county at epsilon 1.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ _COARSE_GROWTH = 0.07  # of its grid where several distributions are weighed; co
 _FIRST_GROWTH = 0.05  # of the search
 _LEAF_CREDIT = 0.2
 _MOST_CREDITED = math.log(2.8)  # 0.7 of four levels: beyond, predicted and released errors move alike
+_LEAF_DEBT, _FIRST_DEBT = 0.5, math.log(3.0)  # beyond three even shares, with little left for many levels above
 _ROUNDS = 6
 _LEAST_GAIN = 1e-3  # of the logarithm of the aim
 
@@ -167,6 +169,15 @@ class QuerySearch:
         return [other for other in dict.fromkeys(changed) if other != candidate and self.fits(other[0])]
 
 
+def _leaf_credit(shares: Shares) -> float:
+    """Return by how much the logarithm of the posterior's aim is lower than predicted, for the share of the leaves."""
+    share = float(shares[-1]) * len(shares)
+    if share <= 1.0:
+        return 0.0
+    logarithm = math.log(share)
+    return _LEAF_CREDIT * min(logarithm, _MOST_CREDITED) - _LEAF_DEBT * max(logarithm - _FIRST_DEBT, 0.0)
+
+
 class _Evaluations:
     """The predictions made so far, by candidate and the distribution's place."""
 
@@ -184,9 +195,7 @@ class _Evaluations:
     def aim(self, place: int, candidate: Candidate) -> float:
         """Return the logarithm of a candidate's aim under the distribution at a place."""
         errors = np.maximum(self._of(place, candidate), 1e-12)
-        share = float(candidate[1][-1]) * len(candidate[1])
-        learns = self._search.reader == "posterior"
-        credit = _LEAF_CREDIT * min(max(math.log(share), 0.0), _MOST_CREDITED) if share and learns else 0.0
+        credit = _leaf_credit(candidate[1]) if self._search.reader == "posterior" else 0.0
         return float(np.log(errors) @ self._search.weights) - credit
 
     def measured(self, candidate: Candidate) -> tuple[bytes, Shares]:

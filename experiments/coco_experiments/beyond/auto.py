@@ -25,6 +25,7 @@ from itertools import product
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from coco_experiments.beyond.queries import EPSILON, GROWTH, NEIGHBOURS, QueryPlan, search_of
 from coco_experiments.beyond.study import (
@@ -54,11 +55,13 @@ from coco_opt.groups.estimating.method import Consistency
 from coco_opt.groups.look import distribution_of_look
 from coco_opt.groups.measuring.automatic import Candidate, assumed_distributions
 from coco_opt.groups.measuring.measure import look_of, measured, measurement_plan_of
-from coco_opt.groups.measuring.predicted import Predictor
+from coco_opt.groups.measuring.predicted import Predictor, range_of
 from coco_opt.groups.queries import Query
 from coco_opt.privacy import Epsilon, Measurement, SeededNoise
 from coco_opt.privacy.combined_measurements import together
 from coco_opt.privacy.planner import LEAF_SHARES, Shares, allocation, leaf_allocation
+
+Floats = NDArray[np.float64]
 
 NAME = "beyond/auto"
 SEEDS = (2018, 2019, 2020, 2021, 2022)
@@ -245,6 +248,34 @@ def hindsight_table(results: Sequence[Result]) -> Table:
     return Table(title, columns, tuple(rows), ())
 
 
+def ranges_table(results: Sequence[Result]) -> Table:
+    """Return how many levels of the posterior's results lie in the range that ``plan`` would state before the look."""
+    inside: dict[tuple[str, str, int], list[int]] = {}
+    for result in results:
+        if result.way.consistency != "posterior" or isinstance(result.way.queries, Automatic):
+            continue
+        low, high = _stated_range(result.case, result.way.queries, result.way.epsilon)
+        for level, mean in enumerate(result.means):
+            place = 0 if mean.value < low[level] else 2 if mean.value > high[level] else 1
+            inside.setdefault((result.case.name, result.way.setting, level), [0, 0, 0])[place] += 1
+    rows: list[tuple[Cell, ...]] = [(*key, *counts, counts[1] / sum(counts)) for key, counts in inside.items()]
+    below, within, above = (sum(counts[place] for counts in inside.values()) for place in range(3))
+    if inside:
+        rows.append(("all", "all", "all", below, within, above, within / (below + within + above)))
+    columns = "data", "total epsilon", "level", "below the range", "inside", "above", "share inside"
+    return Table("Errors of the posterior and the ranges that are predicted for them", columns, tuple(rows), ())
+
+
+@cache
+def _stated_range(case: Case, queries: QueryPlan, epsilon: Fraction) -> tuple[Floats, Floats]:
+    """Return the least and the largest error to expect by level, as ``coco_opt.groups.kind.expected`` does."""
+    search = search_of(case, epsilon)
+    buckets = [Buckets.by_growth(case.max_size, each) for each in queries.growth]
+    variances = search.noise.variances(queries.split)
+    family = assumed_distributions(case.max_size).values()
+    return range_of(np.array([Predictor(search.regions, each, 0.1).errors(buckets, variances) for each in family]))
+
+
 def _beside(result: Result, results: Sequence[Result]) -> list[Result]:
     """Return the other results of the same data at the same epsilon."""
     return [
@@ -302,6 +333,7 @@ def tables_of(results: Sequence[Result]) -> dict[str, Table]:
         "": error_table("Automatic choice", results, BY_HAND, "total epsilon", notes),
         "_hindsight": hindsight_table(results),
         "_aims": aims_table(results),
+        "_ranges": ranges_table(results),
         "_seconds": seconds_table(results, "total epsilon"),
     }
 
