@@ -95,6 +95,16 @@ class TableQueries:
                 raise ProblemError(f"{name!r} at level {level} does not cost what its least variance does")
 
     @property
+    def leaves_cells_open(self) -> bool:
+        """Return whether marginals alone are measured, none of which has an answer for each cell.
+
+        Then many tables have the same answers, and the cells of released tables are guesses.
+        """
+        queries = self.plan.queries
+        each_cell = any(query.answers == self.schema.size for query in queries)
+        return not each_cell and all(query.marginal is not None for query in queries)
+
+    @property
     def constraints(self) -> tuple[Stated, ...]:
         """Return all constraints as they were stated, before exact answers are known."""
         return (*self.bounds, *self.linear)

@@ -351,6 +351,9 @@ def test_cells_that_no_query_measures_are_called_guesses(tmp_path: Path) -> None
     attributes = TOPDOWN.splitlines()[0]
     notes = TABLES.plan(write(tmp_path, topdown=f'{attributes}\nworkload = ["sex", "age"]\n')).notes
     assert any("the counts of sex * age in the released tables are guesses" in note for note in notes)
+    config = write(tmp_path, topdown=f'{attributes}\nworkload = ["sex", "age"]\n')
+    outcome = release(config, tmp_path / "out", page=render_report)
+    assert "No query measured the cells" in (outcome.folder / "report.html").read_text(encoding="utf-8")
     for workload, more in (
         ('["sex", "detail"]', ""),
         ('["sex * age"]', ""),

@@ -61,6 +61,7 @@ def sections_of(shown: Shown, errors: Mapping[str, Sequence[float]]) -> list[str
     linear = best_linear(TableMeasurements.of(shown.measurement).own) if shown.for_page is None else shown.for_page
     return [
         _summary(table_queries),
+        _open_cells(shown),
         _method(shown),
         _constraints(shown),
         _earlier_releases(shown, table_queries.earlier),
@@ -87,6 +88,17 @@ def _summary(table_queries: TableQueries) -> str:
     return (
         f"<p>Tables of persons by {escape(attributes)}: {schema.size:,} cells, for "
         f"{counted(tree.regions, 'region')} on {counted(tree.levels, 'level')} below {escape(tree.names[0])}.</p>"
+    )
+
+
+def _open_cells(shown: Shown) -> str:
+    """Say that the cells are guesses where no measurement determines them."""
+    plans = [each.measurement_plan for each in shown.measurement.every]
+    if not all(TableQueries.of(plan).leaves_cells_open for plan in plans):
+        return ""
+    return (
+        "<p class='note'>No query measured the cells: where attributes are crossed further than in the queries below, "
+        "released counts are guesses that add up to what was measured.</p>"
     )
 
 

@@ -108,10 +108,9 @@ def _earlier(config: Config, public: PublicRegions, schema: Schema) -> Earlier:
 
 def _unmeasured_cells(table_queries: TableQueries) -> Iterator[str]:
     """Say where no query measures the cells: then they are guesses, though tables.parquet holds them."""
-    schema, marginals = table_queries.schema, [query.marginal for query in table_queries.plan.queries]
-    each_cell = any(query.answers == schema.size for query in table_queries.plan.queries)
-    if each_cell or None in marginals:  # other queries may determine the cells together
+    if not table_queries.leaves_cells_open:
         return
+    schema = table_queries.schema
     attributes = " * ".join(name for name, values in schema.attributes.items() if len(values) > 1)
     yield (
         f"Cells are not measured: the counts of {attributes} in the released tables are guesses that add up to what "
