@@ -72,6 +72,30 @@ def check_listed(
     faults.check()
 
 
+def check_known(table: Loaded, column: int, listed: str, code: str, message: str, where: str) -> None:
+    """Raise InputError for the rows of a column that are empty, and for those that are not listed."""
+    faults = Faults()
+    with faults:
+        check_present(table, column)
+    with faults:
+        check_listed(table, column, listed, code, message, where)
+    faults.check()
+
+
+def check_members(table: Loaded) -> Faults:
+    """Return what is wrong with the ids of rows (column 0) and with missing entries of what they lie in (column 1).
+
+    Raises InputError empty-file where there is no row.
+    """
+    check_rows(table)
+    faults = Faults()
+    with faults:
+        check_present(table, 1)
+    with faults:
+        check_ids(table, (0,))
+    return faults
+
+
 def _zeros_note(table: Loaded, column: int, row: int, listed: str, where: str) -> str:
     """Return what to add about an entry that is listed with other leading zeros."""
     same = f"ltrim({listed}, '0') = ltrim(c{column}, '0')"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from coco_opt.errors import InputError
 from coco_opt.files import column_checks
-from coco_opt.files.faults import Faults
 from coco_opt.files.source import Loaded
 
 UNKNOWN_REGION = ("unknown-region", "this region is not in the hierarchy")
@@ -17,12 +16,7 @@ def check_groups(table: Loaded, where: str) -> None:
     ``where`` says in words where regions are listed. Codes: empty-file, null-id, space-in-id, control-in-id,
     unknown-region, group-in-two-leaves, duplicate-group.
     """
-    column_checks.check_rows(table)
-    faults = Faults()
-    with faults:
-        column_checks.check_present(table, 1)
-    with faults:
-        column_checks.check_ids(table, (0,))
+    faults = column_checks.check_members(table)
     with faults:
         column_checks.check_listed(table, 1, "leaves.region", *UNKNOWN_REGION, where)
     if column_checks.repeats(table, "c0"):

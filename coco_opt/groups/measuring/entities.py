@@ -15,7 +15,6 @@ import numpy as np
 from coco_opt.errors import InputError
 from coco_opt.files import column_checks
 from coco_opt.files.columns import ENTITIES, GROUPS, hierarchy_columns
-from coco_opt.files.faults import Faults
 from coco_opt.files.group_rows import UNKNOWN_GROUP, UNKNOWN_REGION, check_groups
 from coco_opt.files.inputs import Input, InputLike
 from coco_opt.files.regions import PublicRegions, read_tree, register_leaves
@@ -104,12 +103,7 @@ def read_group_counts(groups: InputLike, hierarchy: InputLike) -> PublicGroups:
         register_leaves(table, regions)
         loaded = load(con, "groups", listed, GROUPS, only=("region_id",))
         column_checks.check_rows(loaded)
-        faults = Faults()
-        with faults:
-            column_checks.check_present(loaded, 0)
-        with faults:
-            column_checks.check_listed(loaded, 0, "leaves.region", *UNKNOWN_REGION, _listed_in(table))
-        faults.check()
+        column_checks.check_known(loaded, 0, "leaves.region", *UNKNOWN_REGION, _listed_in(table))
         counts = _groups_of_leaves(loaded, 0, len(tree.leaves))
     return PublicGroups(regions, tree.aggregate(counts))
 
@@ -132,12 +126,7 @@ def read_private(public: PublicGroups, entities: InputLike, spill: Path | None =
     read = [source, groups] if isinstance(groups, Input) else [source]
     with spilling(spill, read) as folder, isolated(read, folder) as con:
         table = load(con, "entities", source, ENTITIES)
-        column_checks.check_rows(table)
-        faults = Faults()
-        with faults:
-            column_checks.check_present(table, 1)
-        with faults:
-            column_checks.check_ids(table, (0,))
+        faults = column_checks.check_members(table)
         with faults:
             column_checks.check_unique(table, (0,), *REPEATED, 0)
         _relate_groups(con, public)

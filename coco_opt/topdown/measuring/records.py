@@ -214,7 +214,7 @@ def _relate_places(table: Loaded, groups: Loaded | None, public: PublicRegions) 
 def _check_places(table: Loaded, column: int, homes: Loaded | None) -> None:
     listed = "the hierarchy" if homes is None else homes.source.name
     code, message = UNKNOWN_REGION if homes is None else UNKNOWN_GROUP
-    _check_known(table, column, "places.id", code, message, f"the ids of {listed}")
+    column_checks.check_known(table, column, "places.id", code, message, f"the ids of {listed}")
 
 
 def _relate_values(table: Loaded, column: int, name: str, values: Sequence[str], bins: Bins | None) -> None:
@@ -234,17 +234,7 @@ def _relate_values(table: Loaded, column: int, name: str, values: Sequence[str],
 def _check_values(table: Loaded, column: int, name: str, values: Sequence[str]) -> None:
     shown = ", ".join(values[:6]) + (", ..." if len(values) > 6 else "")
     message = f"is not a value of this attribute, whose values are {shown}"
-    _check_known(table, column, f"{name}.value", "unknown-value", message, "the values listed")
-
-
-def _check_known(table: Loaded, column: int, listed: str, code: str, message: str, where: str) -> None:
-    """Raise InputError for the rows of a column that are empty, and for those that are not listed."""
-    faults = Faults()
-    with faults:
-        column_checks.check_present(table, column)
-    with faults:
-        column_checks.check_listed(table, column, listed, code, message, where)
-    faults.check()
+    column_checks.check_known(table, column, f"{name}.value", "unknown-value", message, "the values listed")
 
 
 def _check_zeros(table: Loaded, schema: Schema, cells: str) -> None:
