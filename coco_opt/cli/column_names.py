@@ -17,6 +17,7 @@ _ID_WORDS |= {"nummer", "kennung", "kennziffer", "schlussel", "schluessel", "sle
 _ID_WORDS |= {"codigo", "cod", "clave", "numero", "identificador", "identifiant", "cle"}
 _PLURAL = 2  # letters that a plural adds at most: municipio, municipios; Gemeinde, Gemeinden; hogar, hogares
 _SHORTEST = 3
+_SEVERAL = 2
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -61,10 +62,11 @@ def with_shared_names(headers: Sequence[Header]) -> list[Header]:
     """Return headers in which a key has one name, where a file shares no column and one pair of names shows its key.
 
     A name shows a key without its words for an id: ``hogar`` is the key of a table that begins with ``id_hogar``, and
-    ``cod_municipio`` of a table municipios.csv that begins with ``codigo``.
+    ``cod_municipio`` of a table municipios.csv that begins with ``codigo``. A bare ``id`` with which several tables
+    begin is the own id of each.
     """
-    renamed = list(headers)
-    for place, header in enumerate(headers):
+    renamed = [_with_own_id(header, headers) for header in headers]
+    for place, header in enumerate(renamed):
         others = [each for each in renamed if each.path.resolve() != header.path.resolve()]
         if any(set(header.columns) & set(other.columns) for other in others):
             continue
@@ -74,12 +76,20 @@ def with_shared_names(headers: Sequence[Header]) -> list[Header]:
     return renamed
 
 
+def _with_own_id(header: Header, headers: Sequence[Header]) -> Header:
+    """Return a header whose first column, a bare id that other tables begin with too, has a name of its own."""
+    first = header.columns[0] if header.columns else ""
+    begins = [other for other in headers if other.columns[:1] == (first,)]
+    alone = len({other.path.resolve() for other in begins}) < _SEVERAL
+    return header if alone or _key_words(first) else header.renamed(first, f"{header.path.name}: {first}")
+
+
 def _same_keys(header: Header, other: Header) -> Iterator[tuple[str, str]]:
     """Yield the columns of two tables that seem to be one key: the first one of one of the tables, which it begins."""
     pairs = [(header.columns[0], name) for name in other.columns] if header.columns else []
     pairs += [(name, other.columns[0]) for name in header.columns[1:]] if other.columns else []
     for column, name in pairs:
-        words, other_words = _key_words(column), _key_words(name)
+        words, other_words = _key_words(header.there(column)), _key_words(other.there(name))
         named = _names_file(words, other) or _names_file(other_words, header)
         if (words and words == other_words) or (named and not (words and other_words)):
             yield column, name
@@ -87,7 +97,7 @@ def _same_keys(header: Header, other: Header) -> Iterator[tuple[str, str]]:
 
 def _names_file(words: frozenset[str], header: Header) -> bool:
     """Return whether words, and no others, name the rows of a file that begins with a bare id."""
-    if len(words) != 1 or _key_words(header.columns[0]):
+    if len(words) != 1 or _key_words(header.there(header.columns[0])):
         return False
     (word,) = words
     stems = _plain_words(header.path.stem)

@@ -120,6 +120,8 @@ def init(
     _say_taken(chosen, draft, proposal)
     _say_unlinked(chosen, [*named.values(), *headers])
     _say_other(chosen, [] if kind else kinds, headers)
+    if chosen.missing and not files and len(headers) > 1:
+        write("The files in this folder fit in no single way: name those to use, as in  coco-opt init FILE FILE FILE")
     _say_next(chosen, draft, out)
     return 0
 

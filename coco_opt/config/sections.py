@@ -100,9 +100,8 @@ class DataSection(Section):
                 near = difflib.get_close_matches(name, names, n=1)
                 hint = f"; did you mean {near[0]!r}?" if near else f": they are {', '.join(names)}"
                 raise KeyedError(f"columns.{name}", f"is not a column of these tables{hint}")
-        several = [(there,) if isinstance(there, str) else there for there in self.columns.values()]
-        every = [name for each in several for name in each]
-        if len(set(every)) < len(every):
+        first = [there if isinstance(there, str) else there[0] for there in self.columns.values()]
+        if len(set(first)) < len(first):
             raise KeyedError("columns", "two columns cannot have one name in your files")
         return self
 

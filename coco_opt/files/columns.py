@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from coco_opt.errors import InputError, Place
+from coco_opt.files.inputs import Input
 
 _SHOWN = 12  # names of columns in a message
 
@@ -45,6 +46,20 @@ class Columns:
             tuple(names.get(name, name) for name in group) for group in (self.first, self.last, self.optional)
         )
         return replace(self, first=first, last=last, optional=optional)
+
+    def called(self, source: Input, names: Collection[str], row: int | None = None) -> dict[str, str]:
+        """Return what the columns of this table are called there, by their names here. Raises InputError.
+
+        Two of them cannot be one column: then one of them is missing.
+        """
+        called = source.called(names)
+        own = {name: called[name] for name in (*self.required, *self.optional) if name in called}
+        for there in set(own.values()) & set(names):
+            same = [name for name, each in own.items() if each == there]
+            if len(same) > 1:
+                message = f"{' and '.join(same)} would both be this column: it has no other of their names"
+                raise InputError("missing-column", message, Place(source.name, row, there))
+        return own
 
     def selected(self, names: Sequence[str]) -> list[int]:
         """Return the places of the columns that are read, in the order in which they are named here."""

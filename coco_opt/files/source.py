@@ -11,7 +11,7 @@ import csv
 import os
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -166,11 +166,11 @@ def load(
     delimiter = ","
 
     def ours(names: Sequence[str]) -> dict[str, str]:
-        return {user: own for own, user in source.called(names).items()}
+        return {user: own for own, user in columns.called(source, names, 1).items()}
 
     def selection(names: Sequence[str]) -> list[int]:
         own = ours(names)
-        selected = columns.renamed(source.called(names)).selected(names)
+        selected = columns.renamed(columns.called(source, names, 1)).selected(names)
         return [k for k in selected if not only or own.get(names[k], names[k]) in only]
 
     opened = batches_of(source, columns)
@@ -178,7 +178,7 @@ def load(
         where = cast("Path", source.where)
         _check_file(where)
         names, delimiter = _csv_header(where, columns.renamed(source.called()).required)
-        columns.renamed(source.called(names)).check(names, source.name, 1)
+        columns.renamed(columns.called(source, names, 1)).check(names, source.name, 1)
         selected = selection(names)
         _naming_rows(
             where, delimiter, len(names), lambda: _load_csv(con, table, where, delimiter, len(names), selected)
@@ -200,6 +200,7 @@ class Batches:
     source: Input
     schema: Any
     columns: tuple[int, ...]
+    own: Mapping[str, str]
 
     def is_integer(self, column: int) -> bool:
         """Return whether a column holds integers of at most 63 bits and a sign."""
@@ -221,8 +222,7 @@ class Batches:
     @property
     def names(self) -> tuple[str, ...]:
         """Return what the columns are called here."""
-        ours = {user: own for own, user in self.source.called(self.schema.names).items()}
-        return tuple(ours.get(name, name) for name in self._names)
+        return tuple(self.own.get(name, name) for name in self._names)
 
     @property
     def _names(self) -> list[str]:
@@ -275,10 +275,12 @@ def batches_of(source: Input, columns: Columns) -> Batches | None:
     else:
         _check_file(where)
         schema = quietly(source, lambda: pq.read_schema(where))
-    called = columns.renamed(source.called(schema.names))
+    own = columns.called(source, schema.names)
+    called = columns.renamed(own)
     called.check(list(schema.names), source.name, None)
     _check_types(schema, source.name, called)
-    return Batches(source, schema, tuple(called.selected(schema.names)))
+    selected = tuple(called.selected(schema.names))
+    return Batches(source, schema, selected, {there: name for name, there in own.items()})
 
 
 def header(path: Path) -> tuple[str, ...]:

@@ -233,7 +233,7 @@ def test_tables_of_other_column_names_are_told_by_the_columns_they_share(coco: R
 
 def test_files_that_could_be_linked_in_two_ways_are_not_guessed_at(coco: Runner) -> None:
     write(a="x,y\n1,1\n", b="y,z\n1,1\n", c="z,w\n1,1\n", d="w,v\n1,1\n")
-    assert coco("init").code == 0
+    assert "name those to use, as in  coco-opt init FILE FILE FILE" in coco("init").out
     assert CONFIG.read_text().count("NOT FOUND") == 3
 
 
@@ -423,6 +423,21 @@ def test_keys_of_several_names_are_linked_by_their_words(coco: Runner) -> None:
     assert load_config(Path("homes.toml")).method.attributes["tenencia"] == ("x",)
     assert coco("check", "homes.toml").code == 0
     assert coco("init", "--kind", "groups", "--out", "groups.toml").code == 0
+    Path("groups.toml").write_text(Path("groups.toml").read_text().replace("max_size = 1000", "max_size = 9"))
+    assert coco("check", "groups.toml").code == 0
+
+
+def test_tables_that_begin_with_an_id_of_their_own_are_linked_by_the_names_of_files(coco: Runner) -> None:
+    write(persons="id,household_id,sex\n" + "".join(f"{k},{k % 9},{'fm'[k % 2]}\n" for k in range(40)))
+    write(households="id,town_id\n" + "".join(f"{k},{k % 3}\n" for k in range(9)))
+    write(towns="id,country,town\n0,E,a\n1,E,b\n2,E,c\n")
+    assert coco("init", "--values", "sex").code == 0
+    data = load_config(CONFIG).data
+    assert (data.records.name, data.groups.name, data.hierarchy.name) == ("persons.csv", "households.csv", "towns.csv")
+    assert data.columns == {"group_id": ("household_id", "id"), "region_id": ("town_id", "id")}
+    assert coco("check", CONFIG).code == 0
+    assert coco("init", "--kind", "groups", "--out", "groups.toml").code == 0
+    assert load_config(Path("groups.toml")).data.columns["entity_id"] == "id"
     Path("groups.toml").write_text(Path("groups.toml").read_text().replace("max_size = 1000", "max_size = 9"))
     assert coco("check", "groups.toml").code == 0
 

@@ -153,7 +153,7 @@ def test_a_configuration_takes_frames_and_shows_none_of_them() -> None:
         ({"entities": 5}, "must be a path in a string, or in Python a frame"),
         ({"columns": {"entity": "pid"}}, "did you mean 'entity_id'"),
         ({"columns": {"entity_id": "id", "group_id": "id"}}, "two columns cannot have one name"),
-        ({"columns": {"entity_id": "id", "group_id": ["hh", "id"]}}, "two columns cannot have one name"),
+        ({"columns": {"entity_id": "id", "group_id": ["id", "hh"]}}, "two columns cannot have one name"),
         ({"columns": {"entity_id": []}}, "'entity_id' must be the name of a column, or a list of names"),
         ({"columns": ["id"]}, "must be a table such as"),
     ],
@@ -171,6 +171,12 @@ def test_a_column_with_several_names_has_the_first_that_a_table_has(tmp_path: Pa
     names = {"group_id": ("hh", "hh_id")}
     read = read_tables(Input(tmp_path / "people.csv", names), Input(Frame.of("groups", renamed), names), areas)
     assert all(np.array_equal(one, other) for one, other in zip(read.arrays, _expected(), strict=True))
+    own_ids = {"entity_id": "id", "group_id": ("hh", "id"), "region_id": ("area", "id")}  # each table has its own id
+    tables = (people, ["id", "hh"]), (homes, ["id", "area"]), (areas, ["id", *areas.column_names[1:]])
+    frames = [Input(Frame.of("table", table.rename_columns(columns)), own_ids) for table, columns in tables]
+    assert all(np.array_equal(one, other) for one, other in zip(read_tables(*frames).arrays, _expected(), strict=True))
+    with pytest.raises(InputError, match=r"column 'id': group_id and region_id would both be this column"):
+        read_tables(frames[0], Input(Frame.of("groups", homes.rename_columns(["id", "zone"])), own_ids), frames[2])
     with pytest.raises(InputError, match=r"the entities frame, column 'hh'"):  # neither name occurs
         read_tables(Input(Frame.of("entities", people), names), homes, areas)
 

@@ -62,7 +62,7 @@ def test_the_data_of_a_page_are_those_of_the_release_and_no_name_escapes() -> No
 def test_levels_that_make_a_page_too_large_are_left_out_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(explorer, "MOST_ROWS", 12)
     page = explorer_section(example())
-    assert "left out: &lt;/script&gt;" in page
+    assert "Too large for a page: &lt;/script&gt;" in page
     data = embedded(page)
     assert (len(data["names"]), data["rows"], data["levels"]) == (3, [2] * 3, ["nation", "state"])
 
