@@ -25,6 +25,8 @@ from numpy.typing import NDArray
 
 from coco_opt.privacy import Cost
 from coco_opt.privacy.planner import rounded_shares
+from coco_opt.ranges.domain import DomainTree
+from coco_opt.ranges.precision import Precision, noise_of
 from coco_opt.ranges.workload import Workload
 
 Floats = NDArray[np.float64]
@@ -32,6 +34,9 @@ Floats = NDArray[np.float64]
 _PRIMES = (2, 3, 5, 7)
 _WIDTHS = 160  # widths that are weighed at most
 _ROOT_SHARE = 2 / 3  # of an equal share
+_LOWEST = -25.0  # logarithm of a share over the largest while searching: variances stay finite
+_EXACT = 2_048  # cells up to which every tree's exact error is computed
+_UNMEASURED = 7.0  # of logarithms: a thousandth
 _LEAST_SHARE = 0.002  # a level that would get less is left out; planned shares are thousandths
 
 
@@ -52,10 +57,19 @@ def optimised_tree(workload: Workload, cost: Cost, *, nonnegative: bool = False)
     empty, the bias of such estimates adds up over the domain unless that count is known.
     """
     squares = _Squares(workload, cost.precision_power, nonnegative)
-    trees = map(squares.thinned, _candidates(squares))
-    widths, shares, _ = min(trees, key=lambda tree: tree[2])
-    fan_out = tuple(above // below for above, below in pairwise(widths))
-    return OptimisedTree(fan_out, rounded_shares(shares))
+    trees = [(_tree(widths, shares), error) for widths, shares, error in map(squares.thinned, _candidates(squares))]
+    if workload.cells <= _EXACT:  # where padding weighs most, errors are those of the trees themselves
+        trees = [(tree, _expected_error(tree, workload, cost)) for tree, _ in trees]
+    return min(trees, key=lambda tree: tree[1])[0]
+
+
+def _tree(widths: Sequence[int], shares: Floats) -> OptimisedTree:
+    return OptimisedTree(tuple(above // below for above, below in pairwise(widths)), rounded_shares(shares))
+
+
+def _expected_error(tree: OptimisedTree, workload: Workload, cost: Cost) -> float:
+    domain = DomainTree(workload.cells, tree.fan_out, shares=tree.shares)
+    return workload.variance(Precision(domain, noise_of(domain, cost)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +130,7 @@ class _Squares:
         least[0] = _ROOT_SHARE / sizes.size if self.nonnegative and sizes.size > 1 else 0.0
 
         def shares_of(logarithms: Floats) -> Floats:
-            weights = np.exp(logarithms - logarithms.max())
+            weights = np.exp(np.maximum(logarithms - logarithms.max(), _LOWEST))
             return np.asarray(weights / weights.sum())
 
         def error(logarithms: Floats) -> tuple[float, Floats]:
@@ -127,7 +141,9 @@ class _Squares:
             slope = -np.cumsum(squares / precision**2) * sizes * power * parts ** (power - 1) / total
             return float(np.log(total)), (1 - least[0]) * free * (slope - slope @ free)
 
-        starts = [np.zeros(sizes.size), np.log(np.maximum(squares / sizes, 1e-12 * squares.max())) / (power + 1)]
+        rule = np.log(np.maximum(squares / sizes, 1e-12 * squares.max())) / (power + 1)
+        rootless = np.concatenate([[rule.max() - _UNMEASURED], rule[1:]])  # with epsilon a minimum of its own
+        starts = [np.zeros(sizes.size), rule, rootless]
         solved: list[Any] = [minimize(error, start, jac=True, method="L-BFGS-B") for start in starts]
         best = min(solved, key=lambda result: result.fun)
         return np.asarray(least + (1 - least[0]) * shares_of(cast("Floats", best.x)))
@@ -143,7 +159,8 @@ def _candidates(squares: _Squares) -> Iterator[tuple[int, ...]]:
     # The smallest fan-out of every number of levels: with Laplace noise, few levels of one fan-out are near the best.
     for levels in range(1, (cells - 1).bit_length() + 1):
         fan_out = next(k for k in count(max(2, round(cells ** (1 / levels)) - 1)) if k**levels >= cells)
-        yield tuple(fan_out**level for level in reversed(range(levels + 1)))
+        if fan_out ** (levels - 1) < cells:  # else fewer levels have the same fan-out
+            yield tuple(fan_out**level for level in reversed(range(levels + 1)))
 
 
 def _widths(cells: int) -> list[int]:

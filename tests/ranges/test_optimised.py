@@ -151,14 +151,14 @@ def _best_error(widths: tuple[int, ...], workload: Workload, cost: Cost) -> floa
 
 
 @COSTS
-@pytest.mark.parametrize("cells", [1, 2, 3, 37, 365, 1_024])
+@pytest.mark.parametrize("cells", [1, 2, 3, 32, 51, 365, 1_024])
 def test_the_optimised_tree_errs_less_than_the_best_fan_out(cells: int, cost: Cost) -> None:
     for workload in (Workload.of(cells), Workload.of(cells, "prefixes"), Workload.of(cells, ([0], [1]))):
         tree = optimised_tree(workload, cost)
         own = DomainTree(cells, tree.fan_out, shares=tree.shares)
-        single = DomainTree(cells, choose_fan_out(cells, cost))
-        errors = [workload.variance(Precision(domain, noise_of(domain, cost))) for domain in (own, single)]
-        assert errors[0] <= errors[1] * 1.01
+        others = [DomainTree(cells, fan_out) for fan_out in (choose_fan_out(cells, cost), None)]
+        errors = [workload.variance(Precision(domain, noise_of(domain, cost))) for domain in (own, *others)]
+        assert errors[0] <= min(errors) * 1.02
         assert cells < 100 or errors[0] < 0.93 * errors[1]
 
 
