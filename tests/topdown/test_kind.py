@@ -537,4 +537,4 @@ def test_a_draft_is_a_configuration_once_values_are_filled_in(tmp_path: Path) ->
     assert '"age group" = ["a", "b"]' in section
     config = write(tmp_path, topdown=section.split("[solvers]")[0])
     assert list(config.method.attributes) == ["sex", "age group"]
-    assert config.method.workload == ("total", "sex", "age group")
+    assert config.method.workload == ("total", "sex", "age group", "detail")
