@@ -139,7 +139,7 @@ MUTANTS = (
         "of two facts the later one holds",
         "a public fact is forgotten",
         "coco_opt/topdown/invariants.py",
-        "own[key] = (np.maximum(lower, bound.lower), np.minimum(upper, bound.upper))",
+        "own[key] = np.maximum(earlier[0], bound.lower), np.minimum(earlier[1], bound.upper)",
         "own[key] = (bound.lower, bound.upper)",
         (f"{_INVARIANTS}test_two_facts_about_one_query_and_level_are_both_kept",),
     ),
