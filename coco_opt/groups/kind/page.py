@@ -119,22 +119,22 @@ def _summary(measurements: GroupsMeasurements) -> str:
 
 
 def _method(measurements: GroupsMeasurements, method: GroupsMethod) -> str:
-    rows = []
+    rows, by_posterior = [], method.consistency == "posterior"
     for level, name in enumerate(measurements.measurement.measurement_plan.levels):
         measured = level in measurements.measured_levels
         query, noise = (
             (_query(measurements, level), str(measurements.distribution(level))) if measured else ("not measured", "-")
         )
-        rows.append((name, query, noise, "-" if method.consistency == "posterior" else method.loss(level)))
+        rows.append((name, query, noise, *(() if by_posterior else (method.loss(level),))))
     matched = f", merging {method.merge}, variances by {method.variances}"
+    rounded = "" if by_posterior else f", rounding {method.rounding}, ties {method.ties}"
     how = (
-        f"Consistency: {method.consistency}{matched if method.consistency == 'matching' else ''}, "
-        f"rounding {method.rounding}, ties {method.ties}. "
+        f"Consistency: {method.consistency}{matched if method.consistency == 'matching' else ''}{rounded}. "
         f"Sizes above {measurements.max_size:,} count as {measurements.max_size:,}."
     )
     if method.unbiased:
         how += " Counts that are right on average, signed, with exact variances, lie in unbiased.parquet: add those up."
-    shown = table(("level", "query", "noise", "loss"), rows, numeric=4)
+    shown = table(("level", "query", "noise", *(() if by_posterior else ("loss",))), rows, numeric=4)
     return f"<h2>Queries and method</h2>\n{shown}\n<p class='note'>{escape(how)}</p>"
 
 
@@ -165,25 +165,27 @@ def _posterior(shown: Shown) -> str:
     convergence, intervals = shown.result.convergence, shown.result.intervals
     if convergence is None:
         return ""
-    lines = [
-        f"The table has the least expected error under the posterior of a prior ({convergence.prior}) learned from "
-        f"the noisy answers. {convergence} In the last update the prior's expected counts changed by "
-        f"{100 * convergence.prior_moved:.2g} % of all groups."
+    paragraphs = [
+        f"The table has the least expected error under a model of the data whose prior ({convergence.prior}) was "
+        "learned from the noisy answers.",
+        f"{convergence} In the last update the prior's expected counts changed by "
+        f"{100 * convergence.prior_moved:.2g} % of all groups.",
     ]
     if shown.result.uncertified_gap:
-        lines.append(
-            "It was not certified as the best for these draws: a relative gap of "
+        paragraphs[0] += (
+            " It was not certified as the best for these draws: a relative gap of "
             f"{shown.result.uncertified_gap:.2g} is left."
         )
     if intervals is not None:
-        lines.append(
-            f"Intervals of {100 * intervals.coverage:g} % lie in intervals.parquet: for each region and size alone, "
-            "the true count is inside with at least that probability under the posterior. They contain the released "
-            "counts. The privacy guarantee does not depend on this model. The coverage holds for each interval on its "
-            "own, not for many at the same time. The intervals of each region's mean, quantiles, share of groups of "
-            "one and largest size lie in summaries.parquet."
-        )
-    return f"<h2>Posterior</h2>\n<p>{escape(' '.join(lines))}</p>{_not_converged(shown)}"
+        paragraphs += [
+            f"Intervals of {100 * intervals.coverage:g} % are in intervals.parquet. For each region and size alone, "
+            "the true count is inside with at least that probability under the model; many intervals do not hold at "
+            "the same time. They contain the released counts. The privacy guarantee does not depend on the model.",
+            "Intervals of each region's mean, quantiles, share of groups of one and largest size are in "
+            "summaries.parquet.",
+        ]
+    text = "".join(f"<p>{escape(paragraph)}</p>" for paragraph in paragraphs)
+    return f"<h2>Posterior</h2>\n{text}{_not_converged(shown)}"
 
 
 def _not_converged(shown: Shown) -> str:
