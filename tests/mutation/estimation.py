@@ -210,14 +210,6 @@ MUTANTS = (
         (f"{_MODEL}test_r_hat_and_effective_sizes_know_good_chains_from_bad",),
     ),
     Mutant(
-        "a prior gives a size no chance",
-        "groups of that size can never be in the posterior",
-        "coco_opt/groups/estimating/posterior/prior.py",
-        "return np.clip(q, _Q_LEAST, 1.0 - _Q_LEAST), np.clip(rho, 0.0, _RHO_MOST)",
-        "return q * (q > 0.1), np.clip(rho, 0.0, _RHO_MOST)",
-        (f"{_MODEL}test_increments_that_never_occur_keep_a_chance",),
-    ),
-    Mutant(
         "children need not sum to their parent",
         "verify passes a release of tables that do not add up",
         "coco_opt/groups/kind/verify.py",
