@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from json import loads
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from coco_opt.cli.console import write, write_json, write_table
-from coco_opt.cli.options import Json, Version
+from coco_opt.cli.options import Delimiter, Json, Raw, Version
 from coco_opt.errors import InputError, Place
 
 if TYPE_CHECKING:
@@ -37,26 +37,33 @@ def diff(
         ),
     ] = None,
     csv_file: Annotated[Path | None, typer.Option("--csv", help="Also write all rows to this file.")] = None,
+    delimiter: Delimiter = ",",
+    raw: Raw = False,
     page: Annotated[Path | None, typer.Option("--page", help="Also write one HTML page with all tables.")] = None,
     json: Json = False,
     version: Version = False,
 ) -> int:
     """Subtract release A from release B: differences by region and size or cell, and which are beyond noise."""
+    from coco_opt.files.csv import check_delimiter, csv_bytes
     from coco_opt.files.differences import most_certain
     from coco_opt.releases.differences import (
         differences,
         different_regions,
+        noise_words,
         regions_words,
         render_differences,
         table_of_known_noise,
         with_renamed,
     )
 
+    check_delimiter(delimiter)
+    if csv_file is None and (raw or delimiter != ","):
+        raise InputError("bad-option", "--raw and --delimiter are for --csv")
     first = earlier if renamed is None else with_renamed(earlier, later, renamed)
     table = table or table_of_known_noise(later, first)
     frame = differences(later, first, table)
     if csv_file is not None:
-        _write_file(csv_file, frame.to_csv(index=False).encode("utf-8-sig"))
+        _write_file(csv_file, csv_bytes(frame, delimiter, raw=raw))
     if page is not None:
         names = earlier.resolve().name, later.resolve().name
         _write_file(page, render_differences(later, first, names).encode("utf-8"))
@@ -69,7 +76,7 @@ def diff(
         write_json({"table": table, "rows": len(frame), "beyond_noise": marked, "clearest": clearest, **regions})
         return 0
     _write_rows(frame, shown)
-    write(_noise_words(frame, earlier, later))
+    write(noise_words(later, first, table, frame) or _without_noise(first, later))
     if table is not None:
         write(f"Compared: the table {table!r} of both releases; --table names another.")
     if any(apart):
@@ -82,16 +89,17 @@ def diff(
 
 def _write_rows(frame: pd.DataFrame, shown: pd.DataFrame) -> None:
     from coco_opt.files.differences import key_columns
-    from coco_opt.releases.differences import short_figure
+    from coco_opt.releases.differences import has_unsettled, short_figure
 
     keys, noise = key_columns(frame), [name for name in ("lower", "upper") if name in frame]
-    header = (*keys, "earlier", "later", "difference", *noise, *(["beyond noise"] if noise else []))
+    marks = [*(["beyond_noise"] if noise else []), *(["converged"] if has_unsettled(frame) else [])]
+    header = (*keys, "earlier", "later", "difference", *noise, *(mark.replace("_", " ") for mark in marks))
     rows = [
         (
             *(str(row[key]) for key in keys),
             *(short_figure(row[name]) for name in ("earlier", "later")),
             *(short_figure(row[name], sign=True) for name in ("difference", *noise)),
-            *([("yes" if row["beyond_noise"] else "no")] if noise else []),
+            *("yes" if row[mark] else "no" for mark in marks),
         )
         for row in shown.to_dict("records")
     ]
@@ -99,14 +107,9 @@ def _write_rows(frame: pd.DataFrame, shown: pd.DataFrame) -> None:
     write_table(f"The {len(rows)} clearest of {changed:,} differences", header, rows, numeric=len(keys))
 
 
-def _noise_words(frame: pd.DataFrame, earlier: Path, later: Path) -> str:
+def _without_noise(earlier: Any, later: Path) -> str:
     from coco_opt.releases.differences import NO_ERRORS, stated_errors
 
-    if "beyond_noise" in frame:
-        marked = int(frame["beyond_noise"].sum())
-        return (
-            f"{marked:,} of {len(frame):,} rows differ by more than noise: the interval of the difference excludes 0."
-        )
     others = stated_errors(later, earlier)
     return NO_ERRORS + "".join(f" --table {name} compares unbiased estimates, with standard errors." for name in others)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from coco_opt.cli.console import write, write_json
-from coco_opt.cli.options import Json, Version
+from coco_opt.cli.options import Delimiter, Json, Raw, Version
 from coco_opt.errors import InputError, Place
 
 if TYPE_CHECKING:
@@ -23,22 +23,12 @@ def export(
             "--out", metavar="PATH", help="The new folder, workbook or file; DIR-csv, DIR.xlsx or DIR-sdmx.csv without."
         ),
     ] = None,
-    delimiter: Annotated[
-        str,
-        typer.Option(
-            "--delimiter",
-            metavar="CHARACTER",
-            help="What separates fields: a comma, or a semicolon as many spreadsheets want.",
-        ),
-    ] = ",",
+    delimiter: Delimiter = ",",
     wide: Annotated[
         bool,
         typer.Option("--wide", help="Also write the main table with a row a region and a column a size or cell."),
     ] = False,
-    raw: Annotated[
-        bool,
-        typer.Option("--raw", help="Write texts as they are, also those that a spreadsheet would run as formulas."),
-    ] = False,
+    raw: Raw = False,
     xlsx: Annotated[
         bool, typer.Option("--xlsx", help="Write one Excel workbook, a sheet a table; ids and names stay texts.")
     ] = False,
@@ -63,7 +53,7 @@ def export(
     _check_options(delimiter, wide=wide, raw=raw, xlsx=xlsx, sdmx=sdmx, period=period)
     ending = ".xlsx" if xlsx else "-csv" if sdmx is None else "-sdmx.csv"
     target = folder.with_name(f"{folder.resolve().name}{ending}") if out is None else out
-    check_target(target)
+    check_target(target, "name another with --out")
     if sdmx is not None:
         written = _write_sdmx(folder, target, sdmx, period)
     elif xlsx:
@@ -80,8 +70,9 @@ def export(
 
 def _check_options(delimiter: str, *, wide: bool, raw: bool, xlsx: bool, sdmx: str | None, period: str | None) -> None:
     """Raise InputError (bad-option) for options that do not go together."""
-    if delimiter not in (",", ";"):
-        raise InputError("bad-option", "--delimiter is a comma or a semicolon")
+    from coco_opt.files.csv import check_delimiter
+
+    check_delimiter(delimiter)
     if xlsx and sdmx is not None:
         raise InputError("bad-option", "--xlsx and --sdmx are two formats: give one of them")
     if (xlsx or sdmx is not None) and (raw or delimiter != ","):

@@ -38,6 +38,17 @@ Address = Annotated[
 ]
 Again = Annotated[bool, typer.Option("--again", help="Pay and draw anew, though these queries were measured already.")]
 Renamed = Annotated[bool, typer.Option("--renamed", help="Pay for data that the ledger knows as another dataset.")]
+Delimiter = Annotated[
+    str,
+    typer.Option(
+        "--delimiter",
+        metavar="CHARACTER",
+        help="What separates fields: a comma, or a semicolon as many spreadsheets want.",
+    ),
+]
+Raw = Annotated[
+    bool, typer.Option("--raw", help="Write texts as they are, also those that a spreadsheet would run as formulas.")
+]
 ConfigFile = Annotated[Path, typer.Argument(metavar="CONFIG", help="The configuration, a TOML file.")]
 
 

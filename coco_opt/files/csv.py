@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import io
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
 from coco_opt.errors import InputError, Place
 from coco_opt.files.differences import REGION, Compared, decoded
-from coco_opt.files.folder import read_columns
+from coco_opt.files.folder import read_columns, read_manifest
 from coco_opt.files.source import quietly
 from coco_opt.privacy.private_files import temporary_name
 
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
 _MOST_COLUMNS = 16_000  # of the 16,384 that spreadsheets have
+_MOST_EVERY = 501  # sizes or cells that all get a column, so that those of two years are the same
 _FORMULA = r"^[=+\-@\t\r]"  # how a text begins that a spreadsheet would run
 _MARK = b"\xef\xbb\xbf"  # without it spreadsheets take UTF-8 for another encoding
 
@@ -38,7 +44,8 @@ def write_csv_files(
         for path in tables:
             quietly(path, lambda path=path: _write(path, building / f"{path.stem}.csv", delimiter, raw))  # type: ignore[misc]
         if wide is not None:
-            _write_wide(wide_table(folder, wide), building / f"{wide.table}-wide.csv", delimiter, raw)
+            with (building / f"{wide.table}-wide.csv").open("wb") as file:
+                _write_table(wide_table(folder, wide), file, delimiter, raw)
         files = sorted(path.name for path in building.iterdir())
         building.rename(target)
     finally:
@@ -47,8 +54,9 @@ def write_csv_files(
 
 
 def wide_table(folder: Path, compared: Compared) -> Any:
-    """Return a table with a row for each region and a column for each key that occurs, 0 where a region has none.
+    """Return a table with a row for each region and a column for each size or cell, 0 where a region has none.
 
+    Where a release could have at most ``_MOST_EVERY``, all have a column; else those that occur in it.
     Raises InputError: unreadable-file, too-many-cells.
     """
     import pandas as pd
@@ -57,31 +65,48 @@ def wide_table(folder: Path, compared: Compared) -> Any:
     rows = decoded(read_columns(folder / f"{compared.table}.parquet", ()))
     regions = decoded(read_columns(folder / "hierarchy.parquet", REGION))
     keys = compared.keys or tuple(str(name) for name in rows if name not in (*REGION, compared.value))
+    every = None if compared.every is None else compared.every(read_manifest(folder), _MOST_EVERY)
+    occurring = pd.concat([rows[list(keys)], pd.DataFrame(every or {}, columns=list(keys))], ignore_index=True)
     cells, column = np.unique(
-        np.stack([rows[key].factorize(sort=True)[0] for key in keys], axis=1), axis=0, return_inverse=True
+        np.stack([occurring[key].factorize(sort=True)[0] for key in keys], axis=1), axis=0, return_inverse=True
     )
     if len(cells) > _MOST_COLUMNS:
         message = (
             f"has {len(cells):,} sizes or cells, and a spreadsheet takes {_MOST_COLUMNS:,} columns: leave out --wide"
         )
         raise InputError("too-many-cells", message, Place(f"{compared.table}.parquet"))
-    values = [np.sort(rows[key].unique()) for key in keys]
+    values = [np.sort(occurring[key].unique()) for key in keys]
     named = [[f"{key}={value}" for value in each] for key, each in zip(keys, values, strict=True)]
     names = [" & ".join(each[n] for each, n in zip(named, cell, strict=True)) for cell in cells]
     counts = np.zeros((len(regions), len(cells)), np.int64)
     place = dict(zip(regions["region"], range(len(regions)), strict=True))
-    counts[rows["region"].map(place).to_numpy(np.int64), column.ravel()] = rows[compared.value]
+    counts[rows["region"].map(place).to_numpy(np.int64), column.ravel()[: len(rows)]] = rows[compared.value]
     wide = regions[list(REGION)].join(pd.DataFrame(counts, columns=names))
     return pa.Table.from_pandas(wide, preserve_index=False)
 
 
-def _write_wide(table: Any, out: Path, delimiter: str, raw: bool) -> None:
+def csv_bytes(frame: pd.DataFrame, delimiter: str = ",", *, raw: bool = False) -> bytes:
+    """Return a frame as a CSV file, as ``write_csv_files`` writes tables."""
+    import pyarrow as pa
+
+    content = io.BytesIO()
+    table = pa.Table.from_pandas(frame, preserve_index=False)
+    _write_table(table.cast(plain_schema(table.schema)), content, delimiter, raw)
+    return content.getvalue()
+
+
+def _write_table(table: pa.Table, file: IO[bytes], delimiter: str, raw: bool) -> None:
     import pyarrow as pa
     import pyarrow.csv
 
-    with out.open("wb") as file:
-        file.write(_MARK)
-        pa.csv.write_csv(table if raw else _inert(table), file, pa.csv.WriteOptions(delimiter=delimiter))
+    file.write(_MARK)
+    pa.csv.write_csv(table if raw else _inert(table), file, pa.csv.WriteOptions(delimiter=delimiter))
+
+
+def check_delimiter(delimiter: str) -> None:
+    """Raise InputError (bad-option) for what cannot separate fields."""
+    if delimiter not in (",", ";"):
+        raise InputError("bad-option", "--delimiter is a comma or a semicolon")
 
 
 def _write(path: Path, out: Path, delimiter: str, raw: bool) -> None:
@@ -114,9 +139,10 @@ def _inert(table: Any) -> Any:
 
 
 def plain_schema(schema: Any) -> Any:
-    """Return a schema in which coded columns of texts are written out."""
+    """Return a schema in which columns of texts are neither coded nor of the type for long ones."""
     import pyarrow as pa
     import pyarrow.types as kinds
 
     plain = (field.type.value_type if kinds.is_dictionary(field.type) else field.type for field in schema)
-    return pa.schema(list(zip(schema.names, plain, strict=True)))
+    texts = (pa.string() if kinds.is_large_string(kind) else kind for kind in plain)
+    return pa.schema(list(zip(schema.names, texts, strict=True)))

@@ -43,7 +43,8 @@ class Compared:
     ``keys``: () for all other columns. ``error`` is the column of standard errors; or the table ``bounds`` has the
     intervals of the same rows, in the columns ``lower`` and ``upper``; where its keys are others, ``keyed`` returns its
     rows with these keys, from the table and the release's manifest. A row that one release lacks is a count of 0 if
-    ``absent_is_zero``; else it is left out.
+    ``absent_is_zero``; else it is left out. ``every`` returns the columns of all keys that a release with this manifest
+    could have, None where they are more than a number.
     """
 
     table: str
@@ -55,6 +56,7 @@ class Compared:
     upper: str = ""
     absent_is_zero: bool = True
     keyed: Callable[[pa.Table, Mapping[str, Any]], pa.Table] | None = None
+    every: Callable[[Mapping[str, Any], int], Mapping[str, Any] | None] | None = None
 
 
 Reader = Callable[[str], "pa.Table | None"]

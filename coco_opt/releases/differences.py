@@ -137,6 +137,12 @@ def different_regions(later: Any, earlier: Any) -> tuple[list[str], list[str]]:
     return regions_apart(_reader(later), _reader(earlier))
 
 
+def noise_words(later: Any, earlier: Any, table: str | None, frame: pd.DataFrame) -> str:
+    """Return how many of a table's differences are beyond noise and how many by chance; "" without their noise."""
+    compared, coverage = _compared(later, earlier, table)
+    return _noise_words(compared, frame, coverage) if "beyond_noise" in frame else ""
+
+
 def stated_errors(later: Any, earlier: Any) -> list[str]:
     """Return which tables of both releases have standard errors."""
     readers = _reader(later), _reader(earlier)
@@ -247,8 +253,9 @@ def _section(compared: Compared, frame: pd.DataFrame, coverage: float | None, ot
     levels = list(dict.fromkeys(frame["level_name"])) if "level_name" in frame else [""]
     words = _words(compared, frame, coverage, others)
     parts = [f"<h2>{escape(compared.table.capitalize())}</h2>", f"<p>{escape(words)}</p>"]
+    shown = frame if has_unsettled(frame) else frame.drop(columns="converged", errors="ignore")
     for level in levels:
-        rows = frame[frame["level_name"] == level] if level else frame
+        rows = shown[shown["level_name"] == level] if level else shown
         parts.append(_level(level, rows))
     return "\n".join(parts)
 
@@ -256,13 +263,33 @@ def _section(compared: Compared, frame: pd.DataFrame, coverage: float | None, ot
 def _words(compared: Compared, frame: pd.DataFrame, coverage: float | None, others: Sequence[str]) -> str:
     if "beyond_noise" not in frame:
         return NO_ERRORS + "".join(f" The section {name.capitalize()} has standard errors." for name in others)
+    return _noise_words(compared, frame, coverage)
+
+
+def _noise_words(compared: Compared, frame: pd.DataFrame, coverage: float | None) -> str:
     share = COVERAGE if compared.error else coverage
     assert share is not None
     return (
         f"{int(frame['beyond_noise'].sum()):,} of {len(frame):,} differences are beyond noise: their interval of "
         f"{100 * share:g} % excludes 0. Each interval holds on its own: of counts that did not change, up to "
-        f"{100 * (1 - share):.3g} % are marked by chance."
+        f"{100 * (1 - share):.3g} % are marked by chance.{_unsettled_words(frame)}"
     )
+
+
+def _unsettled_words(frame: pd.DataFrame) -> str:
+    """Return a sentence about regions whose chains have not converged, "" where all have."""
+    if not has_unsettled(frame):
+        return ""
+    regions = frame.loc[~frame["converged"], "region"].nunique()
+    return (
+        f" The chains of {counted(regions, 'region')} have not converged in one of the releases: do not rely on the "
+        'intervals of rows with "no" under "converged".'
+    )
+
+
+def has_unsettled(frame: pd.DataFrame) -> bool:
+    """Return whether some rows are of regions whose chains have not converged."""
+    return "converged" in frame and not bool(frame["converged"].all())
 
 
 def _level(level: str, rows: pd.DataFrame) -> str:
@@ -276,8 +303,10 @@ def _level(level: str, rows: pd.DataFrame) -> str:
 def _table(frame: pd.DataFrame) -> str:
     """Return the rows as an HTML table; those beyond noise are marked by a sign and by their colour."""
     keys, noise = list(key_columns(frame)), "beyond_noise" in frame
-    header = [*keys, "earlier", "later", "difference", *(["interval", "beyond noise"] if noise else [])]
-    marks = ["" if name in (*keys, "beyond noise") else " class='n'" for name in header]
+    converged = ["converged"] if "converged" in frame else []
+    header = [*keys, "earlier", "later", "difference", *(["interval", "beyond noise", *converged] if noise else [])]
+    texts_only = (*keys, "beyond noise", "converged")
+    marks = ["" if name in texts_only else " class='n'" for name in header]
     lines = []
     for row in frame.to_dict("records"):
         texts = [escape(str(row[key])) for key in keys]
@@ -285,7 +314,7 @@ def _table(frame: pd.DataFrame) -> str:
         texts.append(short_figure(row["difference"], sign=True))
         if noise:
             ends = f"{short_figure(row['lower'], sign=True)} to {short_figure(row['upper'], sign=True)}"
-            texts += [ends, "yes" if row["beyond_noise"] else "no"]
+            texts += [ends, *("yes" if row[name] else "no" for name in ("beyond_noise", *converged))]
         cells = [
             f"<td{mark} data-name='{escape(name)}'>{text}</td>"
             for name, mark, text in zip(header, marks, texts, strict=True)

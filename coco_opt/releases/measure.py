@@ -578,10 +578,10 @@ def _free_bytes(folder: Path) -> int:
     return shutil.disk_usage(there).free
 
 
-def check_target(folder: Path) -> None:
+def check_target(folder: Path, advice: str = "give another name") -> None:
     """Raise InputError where a folder cannot be made: it exists, its name is too long or its parent is not writable."""
     if os.path.lexists(folder):
-        message = "exists already: a folder is never overwritten, give another name"
+        message = f"exists already and is never overwritten: {advice}"
         raise InputError("folder-exists", message, Place(folder.name))
     reason = ""
     try:

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 import math
+from html import unescape
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
 
+from coco_opt.cli.diff import _write_rows
 from coco_opt.config import load_config
 from coco_opt.errors import InputError
 from coco_opt.files.differences import Compared, difference_frame
 from coco_opt.files.renamed_regions import later_path
 from coco_opt.releases import differences, read_release, release, render_differences
-from coco_opt.releases.differences import short_figure
+from coco_opt.releases.differences import noise_words, short_figure
 from tests.cli.helpers import KINDS, Runner
 
 GROUPS = Compared("h", "groups", ("size",), bounds="i", lower="low", upper="high")
@@ -44,6 +47,29 @@ def test_differences_hold_every_row_and_their_intervals_are_those_of_independent
     without = difference_frame(GROUPS, later.get, earlier.get, None)
     assert without.columns.tolist() == ["region", "size", "earlier", "later", "difference"]
     assert len(without) == 3
+
+
+def test_rows_of_regions_that_have_not_converged_are_marked(capsys: pytest.CaptureFixture[str]) -> None:
+    def release_of(*rows: tuple[str, int, int, int, int]) -> SimpleNamespace:
+        tables = _tables(*rows)
+        intervals = tables["i"].rename_columns({"low": "groups_lower", "high": "groups_upper"})
+        named = {"histograms": tables["h"], "intervals": intervals}
+        manifest = {"kind": "groups", "status": "private", "max_size": 3, "intervals": {"coverage": 0.95}}
+        return SimpleNamespace(manifest=manifest, tables=tuple(named), to_arrow=named.get)
+
+    later, earlier = release_of(("a", 1, 9, 8, 9), ("b", 1, 5, 4, 6)), release_of(("a", 1, 2, 1, 3), ("b", 1, 4, 3, 5))
+    frame = differences(later, earlier)
+    words = noise_words(later, earlier, None, frame)
+    assert words.startswith("1 of 2 differences are beyond noise: their interval of 95 % excludes 0.")
+    assert "up to 5 % are marked by chance. The chains of 1 region have not converged" in words
+    page = render_differences(later, earlier)
+    assert words in unescape(page)
+    assert page.count("data-name='converged'>no<") == 1
+    _write_rows(frame, frame)
+    last = [line.split()[-1] for line in capsys.readouterr().out.splitlines() if " 1 " in line or "converged" in line]
+    assert last == ["converged", "yes", "no"]
+    settled = release_of(("a", 1, 9, 8, 9))
+    assert "converge" not in render_differences(settled, settled)
 
 
 def test_standard_errors_add_up_as_variances() -> None:
@@ -95,6 +121,11 @@ def test_releases_of_every_kind_are_compared(two: tuple[str, Path, Path], coco: 
     assert (kind == "tables") <= ("beyond_noise" in frame)
     assert render_differences(later, earlier, (earlier.name, later.name)) == page.read_text()
     assert len(pd.read_csv(tmp_path / "rows.csv")) == len(frame)
+    assert coco("diff", earlier, later, "--delimiter", ";").code == 2
+    assert coco("diff", earlier, later, "--csv", tmp_path / "rows.csv", "--delimiter", ";").code == 0
+    header, first = (tmp_path / "rows.csv").read_text(encoding="utf-8-sig").splitlines()[:2]
+    assert header.split(";") == [f'"{name}"' for name in frame]
+    assert "False" not in first  # truth values and texts are written as export writes them
     assert json.loads(coco("diff", earlier, later, "--json").out)["rows"] == len(frame)
     if kind != "ranges":
         pd.testing.assert_frame_equal(read_release(later) - read_release(earlier), frame)
@@ -154,6 +185,9 @@ def test_a_wide_table_has_a_row_a_region_and_keeps_every_count(
     wide = pd.read_csv(tmp_path / "wide" / f"{name}-wide.csv", dtype={"region_id": str})
     long = pd.read_csv(tmp_path / "wide" / f"{name}.csv")
     assert wide["region"].tolist() == pd.read_csv(tmp_path / "wide" / "hierarchy.csv")["region"].tolist()
+    read = read_release(folder)
+    possible = read.manifest["max_size"] + 1 if kind == "groups" else read.schema.size
+    assert len(wide.columns) == 4 + possible  # also sizes and cells that nobody has
     sums = wide.set_index("region").filter(like="=").sum(axis=1)
     for region, count in long.groupby("region")[value].sum().items():
         assert sums[region] == count

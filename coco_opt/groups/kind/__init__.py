@@ -42,6 +42,11 @@ from coco_opt.releases.kind import (
 from coco_opt.releases.reporter import Reporter
 
 
+def _every_size(manifest: Mapping[str, Any], most: int) -> Mapping[str, Any] | None:
+    largest = manifest.get("max_size")
+    return {"size": range(largest + 1)} if isinstance(largest, int) and largest < most else None
+
+
 class GroupsKind:
     """Histograms of groups by size for every region of a hierarchy; see ``coco_opt.releases.kind.ReleaseKind``."""
 
@@ -54,7 +59,15 @@ class GroupsKind:
     least: ClassVar[tuple[str, ...]] = TABLE_PROMISES[:-1]
     takes_several: ClassVar[bool] = True
     compared: ClassVar[tuple[Compared, ...]] = (
-        Compared("histograms", "groups", ("size",), bounds="intervals", lower="groups_lower", upper="groups_upper"),
+        Compared(
+            "histograms",
+            "groups",
+            ("size",),
+            bounds="intervals",
+            lower="groups_lower",
+            upper="groups_upper",
+            every=_every_size,
+        ),
     )
 
     def file_key(self, columns: Sequence[str]) -> str | None:

@@ -52,6 +52,16 @@ def _intervals_of_cells(rows: Any, manifest: Mapping[str, Any]) -> Any:
     return intervals_of_cells(rows, manifest)
 
 
+def _every_cell(manifest: Mapping[str, Any], most: int) -> Mapping[str, Any] | None:
+    from coco_opt.topdown.schema_json import schema_of
+
+    schema = schema_of(manifest.get("schema", {}))
+    if schema.size > most:
+        return None
+    codes = schema.decode(np.arange(schema.size))
+    return {name: np.array(values, object)[codes[name]] for name, values in schema.attributes.items()}
+
+
 class TablesKind:
     """Tables of persons for every region of a hierarchy; see ``coco_opt.releases.kind.ReleaseKind``."""
 
@@ -64,7 +74,15 @@ class TablesKind:
     least: ClassVar[tuple[str, ...]] = ALWAYS
     takes_several: ClassVar[bool] = True
     compared: ClassVar[tuple[Compared, ...]] = (
-        Compared("tables", "persons", bounds="intervals", lower="lower", upper="upper", keyed=_intervals_of_cells),
+        Compared(
+            "tables",
+            "persons",
+            bounds="intervals",
+            lower="lower",
+            upper="upper",
+            keyed=_intervals_of_cells,
+            every=_every_cell,
+        ),
         Compared("estimates", "estimate", ("query", "answer"), error="standard_error", absent_is_zero=False),
     )
 
