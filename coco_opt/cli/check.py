@@ -36,8 +36,7 @@ def check(
             "measurement": measurement_plan.digest,
             "levels": measurement_plan.levels,
         }
-        budget = {"fits": status.fits, "unit": status.unit, "left": status.left, "total": status.total}
-        write_json({"fine": True, "files": files, **entries, "budget": {**budget, "words": status.words}})
+        write_json({"fine": True, "files": files, **entries, "budget": status.as_dict()})
         return 0 if status.fits else BudgetError.exit_code
     rows = [(row["key"], row["file"], "private" if row["private"] else "public", "every row is fine") for row in files]
     write_table("Read and checked", ("data", "file", "", "result"), rows, numeric=4)

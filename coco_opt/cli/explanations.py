@@ -26,7 +26,8 @@ EXPLANATIONS: Final[dict[str, tuple[str, str]]] = {
     ),
     "budget": (
         "The dataset's account does not allow what the measurement would cost. Nothing was paid.",
-        "Lower epsilon or rho, or see with `coco-opt ledger CONFIG` what was spent on what.",
+        "Lower epsilon or rho, or see with `coco-opt ledger CONFIG` what was spent on what. An account counts for "
+        "one kind of neighbours: keep privacy.neighbours, and leave out exact answers if that is add_remove.",
     ),
     "check-failed": (
         "A release folder does not hold what its manifest promises: a file was changed, or is missing.",

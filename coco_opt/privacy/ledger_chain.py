@@ -115,11 +115,7 @@ class Account:
         Raises BudgetError where no conversion is sound: rho in an account of pure epsilon, other neighbours.
         """
         if charge.neighbours != self.neighbours:
-            raise BudgetError(
-                f"the ledger counts dataset {self.dataset!r} for neighbours {self.neighbours!r}, "
-                f"this run spends for {charge.neighbours!r}, and the two do not add up: set privacy.neighbours = "
-                f"{self.neighbours!r} as before, or name another privacy.dataset, which is counted on its own"
-            )
+            raise BudgetError(_other_neighbours(self, charge))
         if charge.unit == self.unit:
             return charge.amount
         if self.unit == "epsilon":
@@ -128,6 +124,19 @@ class Account:
                 "use a pure mechanism, or a dataset whose total is a rho"
             )
         return rho_of_epsilon(charge.amount)
+
+
+def _other_neighbours(account: Account, charge: Charge) -> str:
+    """Return why a charge for other neighbours than an account's is refused, and what can be done."""
+    exact = ', and leave out what is exact (topdown.invariants, constraints of source = "data")'
+    later = 'Where exact totals are to be published, state neighbours = "replace" from the first release on'
+    replace = charge.neighbours == "replace"
+    return (
+        f"the ledger counts dataset {account.dataset!r} for neighbours {account.neighbours!r}, this run spends for "
+        f"{charge.neighbours!r}, and the two do not add up. Set privacy.neighbours = {account.neighbours!r} as before"
+        f"{exact if replace else ''}; or name another privacy.dataset, which is counted on its own, so that no account "
+        f"says what both cost together{f'. {later}' if replace else ''}"
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from coco_opt.privacy.cost import Cost
 from coco_opt.privacy.queries import offsets_of
 from coco_opt.releases.kind import Forecast, ForecastOptions, Plan, ResourceCost
 from coco_opt.releases.measure import kind_of, planned
-from coco_opt.releases.payment_status import payment_status_of
+from coco_opt.releases.payment_status import PaymentStatus, payment_status_of
 from coco_opt.releases.reporter import Reporter, default_reporter
 from coco_opt.releases.resource_cost import BYTES, stages_of
 
@@ -48,7 +48,7 @@ class PlanForecast:
     """A plan, what each query costs, and what its kind predicts; ``sealed`` are bytes before compression.
 
     ``stages`` are the resources that a release takes, by stage, None where its kind does not predict them. Memory is
-    that of the whole process during the stage. ``paid_by`` is a run that was paid to measure the same, None without.
+    that of the whole process during the stage. ``payment`` says whether the dataset's account allows the measurement.
     """
 
     plan: Plan
@@ -56,12 +56,17 @@ class PlanForecast:
     predicted: Forecast
     sealed: int
     stages: Mapping[str, ResourceCost] | None
-    paid_by: str | None = None
+    payment: PaymentStatus
 
     @property
     def cost(self) -> Cost:
         """Return what measuring costs."""
         return self.plan.measurement_plan.cost
+
+    @property
+    def paid_by(self) -> str | None:
+        """Return a run that was paid to measure the same, None without."""
+        return self.payment.run
 
     @property
     def meaning(self) -> str:
@@ -92,6 +97,7 @@ class PlanForecast:
             "stages": stages,
             "sealed_bytes": self.sealed,
             "paid_by": self.paid_by,
+            "budget": self.payment.as_dict(),
         }
 
 
@@ -139,8 +145,8 @@ def forecast(
     predicted = kind.forecast(plan, ForecastOptions(public, runs, rows), reporter)
     queries = tuple(_query_costs(plan))
     sealed = BYTES * sum(level_query.answers for level_query in queries)
-    paid_by = payment_status_of(plan.config, plan.measurement_plan).run
-    return PlanForecast(plan, queries, predicted, sealed, stages_of(plan, predicted, reading), paid_by)
+    payment = payment_status_of(plan.config, plan.measurement_plan)
+    return PlanForecast(plan, queries, predicted, sealed, stages_of(plan, predicted, reading), payment)
 
 
 def _query_costs(plan: Plan) -> list[QueryCost]:

@@ -25,6 +25,10 @@ class PaymentStatus:
     total: str | None = None
     run: str | None = None
 
+    def as_dict(self) -> dict[str, bool | str | None]:
+        """Return plain values, without the run."""
+        return {"fits": self.fits, "unit": self.unit, "left": self.left, "total": self.total, "words": self.words}
+
 
 def payment_status_of(
     config: Config, measurement_plan: MeasurementPlan, fingerprint: str | None = None
@@ -53,10 +57,9 @@ def payment_status_of(
     try:
         cost = account.cost(charge)
     except BudgetError as error:
-        return PaymentStatus(fits=False, words=f"DOES NOT FIT: {error}", **amounts)
+        return PaymentStatus(fits=False, words=f"DOES NOT FIT: {error} [{BudgetError.code}]", **amounts)
     if cost <= account.remaining:
         return PaymentStatus(fits=True, words=f"fits: {left}", **amounts)
     advice = "measure less, or allow more with  coco-opt ledger CONFIG --grant AMOUNT"
-    return PaymentStatus(
-        fits=False, words=f"DOES NOT FIT: {left}, a spent budget does not come back: {advice}", **amounts
-    )
+    words = f"DOES NOT FIT: {left}, a spent budget does not come back: {advice} [{BudgetError.code}]"
+    return PaymentStatus(fits=False, words=words, **amounts)

@@ -269,6 +269,9 @@ def test_check_says_what_is_left_and_whether_it_fits(data: Data, tmp_path: Path,
     assert ran.code == 3
     assert "DOES NOT FIT: 1/2 of epsilon = 3/2 is left" in ran.out
     assert "--grant" in ran.out
+    planned = coco("plan", config, "--runs", "1")
+    assert "would be refused. It DOES NOT FIT: 1/2 of epsilon = 3/2 is left" in " ".join(planned.out.split())
+    assert "makes the release" not in planned.out
     found = coco("check", config, "--json")
     assert found.code == 3
     assert json.loads(found.out)["budget"]["left"] == "1/2"
