@@ -34,7 +34,11 @@ def plan(
     config: ConfigFile,
     like: Annotated[
         Path | None,
-        typer.Option("--like", metavar="FILE", help="Public data in the form of the private table, to rehearse on."),
+        typer.Option(
+            "--like",
+            metavar="FILE",
+            help="Public data in the form of the private table, its groups next to it, to rehearse on.",
+        ),
     ] = None,
     runs: Annotated[
         int, typer.Option("--runs", metavar="N", min=1, help="Simulated releases for each predicted error.")

@@ -92,6 +92,17 @@ class DataSection(Section):
         levels, root = getattr(self, "levels", None), getattr(self, "root", None)
         return Input(self.hierarchy, self.columns, levels or (), root)  # type: ignore[attr-defined]
 
+    def neighbour_of(self, path: Path, key: str) -> Input | None:
+        """Return the file that is called like the table of a key and lies next to ``path``, None where there is none.
+
+        The table itself is not returned: it may be private, and ``path`` is public.
+        """
+        table = getattr(self, key, None)
+        if not isinstance(table, Path):
+            return None
+        found = path.parent / table.name
+        return Input(found, self.columns) if found.is_file() and found.resolve() != table.resolve() else None
+
     @model_validator(mode="after")
     def _columns_known(self) -> DataSection:
         names = list(dict.fromkeys(name for table in self.tables for name in (*table.required, *table.optional)))

@@ -8,8 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.errors import InputError, Place
+from coco_opt.files.inputs import Input
 from coco_opt.groups.kind.automatic import ASSUMED, assumed_counts
 from coco_opt.groups.kind.plan import buckets_of, queries_of
+from coco_opt.groups.measuring.entities import read_tables
 from coco_opt.groups.measuring.measure import measurement_plan_of
 from coco_opt.groups.measuring.private import PrivateCounts
 from coco_opt.groups.measuring.sizes import read_sizes
@@ -61,10 +63,18 @@ def simulated_data_of(
 
 
 def read_simulated_data(plan: Plan, path: Path) -> SimulatedData:
-    """Read public data like the private: a table of sizes with as many levels. Raises InputError."""
-    levels = plan.measurement_plan.hierarchy.levels
-    root = (plan.config.data.root or plan.measurement_plan.hierarchy.names[0]) if levels == 1 else None
-    counts = read_sizes(path, root, plan.config.output.private)
+    """Read public data like the private: a table of sizes with as many levels, or entities and their groups.
+
+    The groups lie next to the entities, in a file with the name of the configured one. Columns have the names that
+    [data] states. Raises InputError.
+    """
+    data, levels, spill = plan.config.data, plan.measurement_plan.hierarchy.levels, plan.config.output.private
+    groups = None if data.sizes is not None else data.neighbour_of(path, "groups")
+    if groups is not None:
+        counts = read_tables(Input(path, data.columns), groups, data.table_of("hierarchy"), spill)
+    else:
+        root = (data.root or plan.measurement_plan.hierarchy.names[0]) if levels == 1 else None
+        counts = read_sizes(Input(path, data.columns), root, spill)
     if counts.hierarchy.levels != levels:
         message = f"has {counts.hierarchy.levels} levels, but the data to release have {levels}"
         raise InputError("other-levels", message, Place(path.name))

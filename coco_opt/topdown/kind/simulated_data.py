@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from coco_opt.files.inputs import Input
 from coco_opt.histograms import Hierarchy
 from coco_opt.releases.kind import Plan, SimulatedData
 from coco_opt.topdown.kind.plan import TablesDetail, count_records
@@ -46,15 +47,19 @@ def simulated_data_of(plan: Plan, branches: int | Sequence[int] | None = None) -
 def read_simulated_data(plan: Plan, path: Path) -> SimulatedData:
     """Read public records similar to the private ones, in the same regions and cells. Raises InputError.
 
-    Bounds and constraints are not used: they describe other people.
+    Columns have the names that [data] states. Where the private records have groups, a file of their name next to
+    ``path`` says where these records lie, else the records' own region_id. The private groups are not opened. Bounds
+    and constraints are not used: they describe other people.
     """
     detail: TablesDetail = plan.detail
     table_queries = replace(detail.table_queries, bounds=(), linear=(), earlier=())
     measurement_plan = table_queries.measurement_plan(plan.measurement_plan.levels, plan.measurement_plan.region_ids)
     simulated_plan = plan.on(measurement_plan, TablesDetail(table_queries, detail.workload, detail.public))
+    data = plan.config.data
+    counts = count_records(simulated_plan, Input(path, data.columns), data.neighbour_of(path, "groups"))
     return SimulatedData(
         simulated_plan,
-        count_records(simulated_plan, path),
+        counts,
         f"the public records {path.name}{_omission_note(detail.table_queries)}",
     )
 
