@@ -176,6 +176,16 @@ REFUSED: dict[str, tuple[Callable[[list[dict[str, Any]]], None], str, str]] = {
     "infinite variance": (changed(2, variance=float("inf")), "bad-variance", "must be a positive"),
     "no variance": (changed(2, variance=None), "null-value", "column 'variance'"),
     "no value": (changed(2, value=None), "null-value", "column 'value'"),
+    "empty entry": (changed(3, value=[1, 2, 3, 4, 5, None]), "null-value", "row 4, column 'value': the list"),
+    "too large": (changed(3, value=[2**62] * 6), "too-large", "row 4, column 'value'"),
+    "too large variance": (changed(3, variance=1e300), "bad-variance", "row 4, column 'variance'"),
+    "empty side": (changed(3, query_shape=[2, None]), "bad-shape", "row 4, column 'query_shape'"),
+    "negative sides": (changed(3, query_shape=[-2, -3]), "bad-shape", "row 4, column 'query_shape'"),
+    "constraint without values": (
+        lambda listed: listed.append({**listed[0], "value": None, "variance": None, "sign": "="}),
+        "null-value",
+        "row 25, column 'value'",
+    ),
     "missing region": (
         lambda listed: listed.pop(13),
         "missing-region",
@@ -209,6 +219,16 @@ def test_what_is_wrong_is_refused_with_its_place(what: str, tmp_path: Path) -> N
     assert refused.value.code == code
 
 
+def test_values_may_be_unsigned(tmp_path: Path) -> None:
+    listed = [{**row, "value": [abs(value) for value in row["value"]]} for row in rows()]
+    schema = SCHEMA.set(3, pa.field("value", pa.list_(pa.uint64())))
+    settings = config(tmp_path)
+    signed = co.read_noisy_measurements(publish(tmp_path / "signed.parquet", listed), settings)
+    unsigned = co.read_noisy_measurements(publish(tmp_path / "unsigned.parquet", listed, schema), settings)
+    for first, second in zip(signed.answers, unsigned.answers, strict=True):
+        np.testing.assert_array_equal(first.values, second.values)
+
+
 def test_columns_and_files_are_checked(tmp_path: Path) -> None:
     settings = config(tmp_path)
     for column, kind, code in (
@@ -222,6 +242,14 @@ def test_columns_and_files_are_checked(tmp_path: Path) -> None:
         schema = schema.remove(schema.get_field_index("sign"))
         with pytest.raises(InputError, match=f"column '{column}'") as refused:
             co.read_noisy_measurements(publish(tmp_path / "wrong.parquet", [], schema), settings)
+        assert refused.value.code == code
+    texts = SCHEMA.set(0, pa.field("geocode", pa.binary()))
+    no_text = publish(tmp_path / "bytes.parquet", [{**rows()[0], "geocode": b"\xff"}], texts)
+    twice = tmp_path / "twice.parquet"
+    pq.write_table(pa.Table.from_arrays([pa.array(["0"])] * 2, names=["geocode", "geocode"]), twice)
+    for path, code in ((no_text, "unreadable-file"), (twice, "duplicate-column")):
+        with pytest.raises(InputError, match="column 'geocode'") as refused:
+            co.read_noisy_measurements(path, settings)
         assert refused.value.code == code
     for path in (tmp_path / "nowhere.parquet", tmp_path / "folder"):
         (tmp_path / "folder").mkdir(exist_ok=True)

@@ -19,6 +19,7 @@ from coco_opt.privacy import Measurement, Rho, SeededNoise
 from coco_opt.releases.estimate import config_of
 from coco_opt.topdown.budget_plan import TablePlan
 from coco_opt.topdown.estimating.best_linear import best_linear, is_full, trees_are_best
+from coco_opt.topdown.estimating.constrained_trees import constrained_trees
 from coco_opt.topdown.estimating.estimate import linear_estimates
 from coco_opt.topdown.estimating.information import full, full_information
 from coco_opt.topdown.estimating.linear import LinearStage, linear_stage
@@ -27,6 +28,7 @@ from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.measuring.measure import measure_tables
 from coco_opt.topdown.noisy_measurements import TableMeasurements
 from coco_opt.topdown.queries import parse_query
+from coco_opt.topdown.region_bounds import RegionBounds
 from coco_opt.topdown.region_variances import RegionVariances
 from coco_opt.topdown.schema import Schema
 from coco_opt.topdown.table_queries import TableQueries
@@ -132,6 +134,46 @@ def test_trees_are_dense_algebra_where_regions_differ_by_a_factor(seed: int) -> 
     assert isinstance(stage, LinearStage)
     check_against_dense(measurement, stage)
     check_against_dense(measurement, full_information(tables))
+
+
+def beside_unmeasured(seed: int) -> Measurement:
+    """Return a measurement in which two of three siblings have no answers: theirs are undetermined, others are not."""
+    hierarchy = Hierarchy.from_parents([-1, 0, 0, 1, 1, 1, 2, 2], [f"r{v}" for v in range(8)])
+    factors = [Fraction(2), None, None, Fraction(1), Fraction(3)]
+    shares = {"total": 4, "sex": 9, "detail": 25}
+    stated = {name: tuple(None if f is None else share * f for f in factors) for name, share in shares.items()}
+    above = [
+        RegionVariances(level, np.zeros(1 + level, np.int64), {name: (Fraction(v),) for name, v in shares.items()})
+        for level in (0, 1)
+    ]
+    return with_variances(measured(seed, hierarchy), (*above, RegionVariances(2, np.arange(5), stated)))
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_regions_that_stay_unknown_leave_the_others_of_their_level_known(seed: int) -> None:
+    measurement = beside_unmeasured(seed)
+    stage = best_linear(TableMeasurements.of(measurement))
+    assert isinstance(stage, LinearStage)
+    check_against_dense(measurement, stage)
+    assert not stage.determines(parse_query("sex", SCHEMA).operator, 2).any()
+
+
+def test_constraints_say_what_is_known_of_regions_without_answers() -> None:
+    measurement, total = beside_unmeasured(0), parse_query("total", SCHEMA)
+    values = np.array([[7], [8], [9], [10], [11]])
+    queries = replace(
+        TableQueries.of(measurement.measurement_plan), bounds=(RegionBounds(total, 2, values, values, "public"),)
+    )
+    plan = queries.measurement_plan(measurement.measurement_plan.levels)
+    estimates = constrained_trees(TableMeasurements.of(replace(measurement, measurement_plan=plan)))
+    np.testing.assert_allclose(estimates.answers(total.operator, 2), values, rtol=1e-12)
+    np.testing.assert_array_equal(estimates.standard_errors(total.operator, 2), 0.0)
+    sex = parse_query("sex", SCHEMA).operator
+    known = np.array([True, False, False, True, True])
+    np.testing.assert_array_equal(np.isfinite(estimates.answers(sex, 2)).all(axis=1), known)
+    np.testing.assert_array_equal(np.isfinite(estimates.standard_errors(sex, 2)).all(axis=1), known)
+    assert estimates.determines(total.operator, 2).all()
+    assert not estimates.determines(sex, 2).any()
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -140,23 +140,27 @@ class ConstrainedTrees:
         out = np.full((len(self.hierarchy.level_range(level)[regions]), operator.answers), np.inf)
         for correction, at in self._corrections(level, regions):
             lengths, known = spreads.left_by(correction)
-            parts = zip(own, lengths, strict=True)
-            variances = sum((np.multiply.outer(variance[at], length) for variance, length in parts), np.zeros(1))
+            variances = np.zeros((at.size, operator.answers))
+            for variance, length in zip(own, lengths, strict=True):
+                variances[:, length > 0.0] += np.multiply.outer(variance[at], length[length > 0.0])
             out[at] = np.where(known, np.sqrt(variances), np.inf)
         return out
 
     def determines(self, operator: Operator, level: int) -> Flags:
         """Return which answers (answers,) of a query are determined in every region of a level."""
+        reached, spreads = self.stage.reached[level], self._spreads_of(operator, level)
         known = [
-            self._spreads_of(operator, level).left_by(each)[1] for each, _ in self._corrections(level, slice(None))
+            spreads.known(each, trees=bool(reached[at].all())) for each, at in self._corrections(level, slice(None))
         ]
         return np.asarray(np.all(known, axis=0))
 
     def known(self, operator: Operator, level: int, regions: slice = slice(None)) -> Flags:
         """Return which answers of a query are determined in some regions of a level, bool[regions, answers]."""
         out = np.zeros((len(self.hierarchy.level_range(level)[regions]), operator.answers), np.bool_)
+        reached, spreads = self.stage.reached[level][regions], self._spreads_of(operator, level)
         for correction, at in self._corrections(level, regions):
-            out[at] = self._spreads_of(operator, level).left_by(correction)[1]
+            out[at[reached[at]]] = spreads.known(correction, trees=True)
+            out[at[~reached[at]]] = spreads.known(correction, trees=False)
         return out
 
     def _of(self, level: int) -> LevelConstraints:
@@ -227,6 +231,11 @@ class _Spreads:
         if key not in self._left:
             self._left[key] = self._left_by(correction)
         return self._left[key]
+
+    def known(self, correction: Correction, *, trees: bool) -> Flags:
+        """Return which answers are determined: with the trees' tables, or by what is exact alone."""
+        lengths, known = self.left_by(correction)
+        return known if trees else known & (np.sum(lengths, axis=0) == 0.0)
 
     def _left_by(self, correction: Correction) -> tuple[list[Floats], Flags]:
         rows = correction.rows

@@ -124,15 +124,26 @@ class LinearStage:
     trees: tuple[QueryTree, ...]
 
     @cached_property
+    def reached(self) -> tuple[NDArray[np.bool_], ...]:
+        """Return for each level which of its regions [regions of level] some query knows something of."""
+        queries = range(len(self.trees))
+        return tuple(
+            np.asarray(np.isfinite([self.variances(query, level) for query in queries]).any(axis=0))
+            for level in range(self.hierarchy.levels)
+        )
+
+    @cached_property
     def weights(self) -> tuple[Floats, ...]:
         """Return for each level the queries' weights in the tables' least squares: 1 / mean variance, largest 1.
 
         Where every region's variances are in one proportion this is the best choice, else an unbiased one. A query
-        that leaves a region of the level unknown has weight 0.
+        that leaves a region unknown of which another one knows something has weight 0.
         """
         level_weights = []
-        for level in range(self.hierarchy.levels):
-            spreads = np.array([self.variances(query, level).mean() for query in range(len(self.trees))])
+        for level, reached in enumerate(self.reached):
+            spreads = np.full(len(self.trees), np.inf)
+            if reached.any():
+                spreads = np.array([self.variances(query, level)[reached].mean() for query in range(len(self.trees))])
             precision = np.divide(1.0, spreads, out=np.zeros(spreads.size), where=np.isfinite(spreads))
             level_weights.append(precision / max(float(precision.max(initial=0.0)), np.finfo(np.float64).tiny))
         return tuple(level_weights)
@@ -182,12 +193,12 @@ class LinearStage:
         return LevelAnswers.of(self, level)
 
     def known(self, operator: Operator, level: int, regions: slice = slice(None)) -> NDArray[np.bool_]:
-        """Return which answers (answers,) of a query are determined; the same in every region of a level."""
-        return self.determines(operator, level)
+        """Return which answers of a query are determined in some regions of a level, bool[regions, answers]."""
+        return self.reached[level][regions][:, None] & self.normal[level].determines(operator)
 
     def determines(self, operator: Operator, level: int) -> NDArray[np.bool_]:
         """Return which answers (answers,) of a query are determined in every region of a level."""
-        return self.normal[level].determines(operator)
+        return self.normal[level].determines(operator) & self.reached[level].all()
 
     def standard_errors(self, operator: Operator, level: int, regions: slice = slice(None)) -> Floats:
         """Return the exact standard errors [regions of level, answers] in people, infinite where undetermined.
@@ -198,12 +209,13 @@ class LinearStage:
         depends on the budget, the strategy and the hierarchy alone, not on any answer: it can be planned with and
         published. O(answers x cells^2) once for all levels of the same weights, and O(regions x answers x queries).
         """
-        determined = self.normal[level].determines(operator)
+        determined = self.known(operator, level, regions)
         spreads = self._spreads_of(operator, level)
         variances = np.zeros((len(self.hierarchy.level_range(level)[regions]), operator.answers))
         for query, (weight, spread) in enumerate(zip(self.weights[level], spreads, strict=True)):
             if weight > 0:
-                variances += np.multiply.outer(self.variances(query, level)[regions], weight**2 * spread)
+                own = np.where(self.reached[level], self.variances(query, level), 0.0)[regions]
+                variances += np.multiply.outer(own, weight**2 * spread)
         return np.where(determined, np.sqrt(variances), np.inf)
 
     def _spreads_of(self, operator: Operator, level: int) -> Floats:

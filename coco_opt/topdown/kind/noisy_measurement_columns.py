@@ -7,6 +7,7 @@ of 32 or 64 bits, which stand for the shortest decimal that is read as the same 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from fractions import Fraction
 from typing import Any
 
@@ -21,15 +22,19 @@ Flags = NDArray[np.bool_]
 
 GEOCODE, QUERY, VALUE, VARIANCE = COLUMNS = ("geocode", "query_name", "value", "variance")
 SHAPE, SIGN = "query_shape", "sign"
+_LARGEST_VARIANCE = 2**80  # of noise that a measurement may state
 
 
 def check_columns(schema: Any, file: str, attributes: Sequence[str] = ()) -> None:
-    """Raise InputError (missing-column, wrong-type) unless a file has the columns; only constraints need no variance.
+    """Raise InputError (missing-column, duplicate-column, wrong-type) unless a file has the columns.
 
-    Columns named like the ``attributes`` may be missing.
+    Only constraints need no variance. Columns named like the ``attributes`` may be missing.
     """
     import pyarrow.types as kinds
 
+    for name in (*COLUMNS, SHAPE, SIGN, *attributes):
+        if schema.names.count(name) > 1:
+            raise InputError("duplicate-column", "two columns have this name", Place(file, None, name))
     for name in COLUMNS:
         if name not in schema.names and not (name == VARIANCE and SIGN in schema.names):
             raise InputError("missing-column", f"the columns must be {', '.join(COLUMNS)}", Place(file, None, name))
@@ -62,21 +67,32 @@ def _is_list(kind: Any) -> bool:
     return bool(kinds.is_list(kind) or kinds.is_large_list(kind) or kinds.is_fixed_size_list(kind))
 
 
-def coded(column: Any) -> tuple[list[str], Int64]:
-    """Return the distinct texts of a column, and each row's position among them, -1 for an empty cell."""
+def coded(column: Any, place: Place) -> tuple[list[str], Int64]:
+    """Return the distinct texts of a column, and each row's position among them, -1 for an empty cell.
+
+    Raises InputError (unreadable-file) at ``place`` for bytes that are no UTF-8 text.
+    """
+    import pyarrow as pa
     import pyarrow.types as kinds
 
     encoded = column if kinds.is_dictionary(column.type) else column.dictionary_encode()
     places = np.asarray(encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False), np.int64)
-    return encoded.dictionary.cast("string").to_pylist(), places
+    texts: list[str] | None = None
+    with suppress(pa.ArrowInvalid):
+        texts = encoded.dictionary.cast("string").to_pylist()
+    if texts is None:
+        raise InputError("unreadable-file", "is not UTF-8 text: convert it", place)
+    return texts, places
 
 
 def unmeasured(batch: Any) -> Flags:
-    """Return which rows state that nothing was measured: no values, and no variance or an infinite one."""
+    """Return which rows state that nothing was measured: no sign, no values, and no variance or an infinite one."""
     import pyarrow.compute as pc
     import pyarrow.types as kinds
 
     empty = np.asarray(batch.column(VALUE).is_null())
+    if SIGN in batch.schema.names:  # a constraint without values is no constraint
+        empty = empty & np.asarray(batch.column(SIGN).is_null())
     if VARIANCE not in batch.schema.names or not empty.any():
         return np.zeros(batch.num_rows, np.bool_)
     variance = batch.column(VARIANCE)
@@ -87,18 +103,25 @@ def unmeasured(batch: Any) -> Flags:
 
 
 def read_fraction(text: str) -> Fraction | None:
-    """Return a positive number exactly as written, None for anything else."""
+    """Return a variance of noise exactly as written, None for anything else."""
     value = stated_fraction(text)
-    return value if value is not None and value > 0 else None
+    return value if value is not None and 0 < value <= _LARGEST_VARIANCE else None
 
 
-def lists_of(column: Any, positions: Int64, size: int) -> Int64:
-    """Return the values int64[rows, size] of rows whose lists all have that length."""
-    flat = column.take(positions).flatten()
+def lists_of(batch: Any, positions: Int64, size: int, file: str, rows: Int64) -> Int64:
+    """Return the values int64[rows, size] of rows whose lists all have that length; what is larger is the largest.
+
+    Raises InputError (null-value) for a list with an empty entry.
+    """
+    flat = batch.column(VALUE).take(positions).flatten()
     if flat.null_count:
-        raise InputError("null-value", "a list of values has an empty entry")
-    values = np.asarray(flat.to_numpy(zero_copy_only=False)).astype(np.int64, casting="safe")
-    return values.reshape(positions.size, size)
+        wrong = np.asarray(np.asarray(flat.is_null()).reshape(positions.size, size).any(axis=1))
+        message = "the list of values has an empty entry"
+        raise InputError("null-value", message, place_of(file, rows[positions], wrong, VALUE))
+    values = np.asarray(flat.to_numpy(zero_copy_only=False))
+    if values.dtype == np.uint64:
+        values = np.minimum(values, np.uint64(np.iinfo(np.int64).max))
+    return values.astype(np.int64).reshape(positions.size, size)
 
 
 def check_shapes(
@@ -118,7 +141,7 @@ def check_shapes(
         return
     stated = batch.column(SHAPE).take(positions)
     count = np.asarray(pc.list_value_length(stated).fill_null(0).to_numpy(zero_copy_only=False), np.int64)
-    sides = np.asarray(stated.flatten().to_numpy(zero_copy_only=False), np.int64)
+    sides = np.maximum(np.asarray(stated.flatten().fill_null(0).to_numpy(zero_copy_only=False), np.int64), 0)
     sizes, filled = np.where(np.asarray(stated.is_null()), size, 1), count > 0
     if filled.any():
         sizes[filled] = np.multiply.reduceat(sides, (np.cumsum(count) - count)[filled])

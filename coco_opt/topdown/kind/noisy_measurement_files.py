@@ -59,9 +59,9 @@ def read_noisy_measurements(files: Path | str | Sequence[Path | str], config: Co
     ConfigError
         The config is of another kind.
     HierarchyError, InputError
-        file-not-found, unreadable-file, missing-column, wrong-type, null-value, unknown-query, unknown-region,
-        bad-geocode, bad-shape, bad-sign, bad-variance, duplicate-answer, missing-region, inconsistent-bounds,
-        empty-file.
+        file-not-found, unreadable-file, missing-column, duplicate-column, wrong-type, null-value, unknown-query,
+        unknown-region, bad-geocode, bad-shape, bad-sign, bad-variance, too-large, duplicate-answer, missing-region,
+        inconsistent-bounds, empty-file.
 
     Notes
     -----
@@ -89,7 +89,8 @@ def _regions(config: Config, files: Sequence[Path | str]) -> tuple[PublicRegions
     for path in _parquet_files(files):
         level = _level_of(path)
         for _, batch in _batches(path, only=(GEOCODE,)):
-            levels.update(dict.fromkeys(filter(None, coded(batch.column(GEOCODE))[0]), level))
+            texts, _ = coded(batch.column(GEOCODE), Place(path.name, None, GEOCODE))
+            levels.update(dict.fromkeys(filter(None, texts), level))
     if not levels:
         raise InputError("empty-file", "holds no noisy answer")
     public = regions_of(levels)

@@ -14,6 +14,7 @@ from coco_opt.errors import InputError, Place
 from coco_opt.files.arrow_texts import as_arrow
 from coco_opt.files.regions import PublicRegions
 from coco_opt.histograms.texts import Texts
+from coco_opt.problem import MAX_INTEGER
 from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.kind.noisy_measurement_columns import (
     COLUMNS,
@@ -116,10 +117,12 @@ class GatheredRows:
         if nothing.any():
             measured = np.flatnonzero(~nothing)
             batch, numbers = batch.take(measured), numbers[measured]
-        signs = coded(batch.column(SIGN)) if SIGN in batch.schema.names else ([], np.full(batch.num_rows, -1))
+        signs: tuple[list[str], Int64] = [], np.full(batch.num_rows, -1)
+        if SIGN in batch.schema.names:
+            signs = coded(batch.column(SIGN), Place(file, None, SIGN))
         self._refuse_empty(batch, signs[1], file, numbers)
         regions = self._regions(batch.column(GEOCODE), file, numbers)
-        texts, codes = coded(batch.column(QUERY))
+        texts, codes = coded(batch.column(QUERY), Place(file, None, QUERY))
         tree = self.public.hierarchy
         keys = (codes * (len(signs[0]) + 1) + signs[1] + 1) * tree.levels + tree.level[regions]
         for key in np.unique(keys).tolist():
@@ -148,7 +151,7 @@ class GatheredRows:
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        texts, codes = coded(geocode)
+        texts, codes = coded(geocode, Place(file, None, GEOCODE))
         places = pc.index_in(pa.array(texts, pa.string()), value_set=self._geocodes)
         known_regions = np.asarray(places.fill_null(-1 - self._first).to_numpy(zero_copy_only=False), np.int64)
         regions: Int64 = known_regions[codes] + self._first
@@ -167,7 +170,7 @@ class GatheredRows:
         stated = []
         if all(name in rows.batch.schema.names for name in self.schema.names):
             for name in self.schema.names:
-                texts, codes = coded(rows.batch.column(name))
+                texts, codes = coded(rows.batch.column(name), Place(rows.file, None, name))
                 different = codes[rows.positions] != codes[rows.positions[0]]
                 if different.any() or codes[rows.positions[0]] < 0:
                     message = f"rows of {rows.name!r} count {name!r} in different ways, or say nothing about it"
@@ -177,12 +180,15 @@ class GatheredRows:
 
     def _values(self, rows: _Rows, published: PublishedQuery) -> Int64:
         check_shapes(rows.batch, rows.positions, published.size, published.shape, rows.name, rows.file, rows.numbers)
-        return lists_of(rows.batch.column(VALUE), rows.positions, published.size)
+        return lists_of(rows.batch, rows.positions, published.size, rows.file, rows.numbers)
 
     def _answer(self, rows: _Rows) -> None:
         """Add noisy answers; no region may have those to one query twice."""
         published, (variances, codes) = self._query(rows), self._variances(rows)
         values = self._values(rows, published)[:, published.combinations]
+        too_large = np.asarray(((values > MAX_INTEGER) | (values < -MAX_INTEGER)).any(axis=1))
+        if too_large.any():
+            raise InputError("too-large", "a noisy answer is beyond 2^53", rows.place(VALUE, too_large))
         if published.query is None:
             return
         query, count = published.query, len(self.public.hierarchy.level_range(rows.level))
@@ -204,12 +210,12 @@ class GatheredRows:
 
     def _variances(self, rows: _Rows) -> tuple[list[Fraction], Int64]:
         """Return the different variances of some rows, positive numbers, and each row's place among them."""
-        texts, codes = coded(rows.batch.column(VARIANCE).take(rows.positions))
+        texts, codes = coded(rows.batch.column(VARIANCE).take(rows.positions), Place(rows.file, None, VARIANCE))
         variances = []
         for code, text in enumerate(texts):
             value = read_fraction(text)
             if value is None:
-                message = "must be a positive, finite number: what is exact is an invariant, not a noisy answer"
+                message = "must be a positive number up to 2^80: what is exact is an invariant, not a noisy answer"
                 raise InputError("bad-variance", message, rows.place(VARIANCE, codes == code))
             variances.append(value)
         return variances, codes
