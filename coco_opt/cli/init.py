@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from coco_opt.releases.kind import AnyKind, ColumnNotes, Draft
 
 _CONFIG = """\
-# A coco-opt release. Check it, then run:  coco-opt plan {name}  and  coco-opt release {name}
+# A coco-opt release. Next:  coco-opt check {name},  coco-opt plan {name}  and  coco-opt release {name}
 [data]
 {data}
 
@@ -175,9 +175,8 @@ def _say_other(chosen: Candidate, kinds: Sequence[AnyKind], headers: Sequence[He
 def _say_next(chosen: Candidate, draft: Draft, out: Path) -> None:
     missing = [key for key in draft.files if key not in chosen.files]
     first = f"fill in the tables not found ({', '.join(missing)}), " if missing else ""
-    write(
-        f"Wrote {out}: {first}{draft.left}, then run  coco-opt plan {quoted(out)}  and  coco-opt release {quoted(out)}"
-    )
+    *others, last = (f"coco-opt {verb} {quoted(out)}" for verb in ("check", "plan", "release"))
+    write(f"Wrote {out}: {first}{draft.left}, then run  {',  '.join(others)}  and  {last}")
 
 
 def _named_file(entry: str) -> tuple[str, Header]:

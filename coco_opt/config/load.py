@@ -28,6 +28,8 @@ _SHARED: dict[str, type[BaseModel]] = {
     "output": OutputConfig,
 }
 _REQUIRED = ("data", "privacy")
+_QUOTED = re.compile(r"""\"[^"]*\"|'[^']*'""")
+_SPAN = re.compile(r"\d+\.\.\d*|\.\.\d+")
 _DEEP_KEY = re.compile(r"""^[ \t\[]*(?:[\w"'-]+[ \t]*\.[ \t]*){40}""", re.MULTILINE)
 """A key of so many parts that the parser would take minutes: its time grows with the square of their number."""
 
@@ -272,10 +274,21 @@ def _parse_toml(text: str, file: str | None) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except ValueError as error:  # tomllib's own errors, and numbers with thousands of digits
-        reason = str(error)
+        reason = f"{error}{_unquoted(text, str(error))}"
     except RecursionError:
         reason = "it is nested too deeply"
     raise ConfigError("", f"is not valid TOML: {reason}", file)
+
+
+def _unquoted(text: str, reason: str) -> str:
+    """Return what to quote on the line that a parser stopped at, "" where nothing there looks unquoted."""
+    stopped = re.search(r"at line (\d+)", reason)
+    line = text.splitlines()[int(stopped[1]) - 1] if stopped else ""
+    plain = _QUOTED.sub("", line).partition("#")[0]
+    if span := _SPAN.search(plain):
+        return f': write ranges in quotes, such as "{span[0]}"'
+    key = plain.partition("=")[0].strip()
+    return f': write a name of other letters than a to z in quotes, such as "{key}"' if not key.isascii() else ""
 
 
 def _joined_error(mistakes: Mistakes, file: str | None) -> ConfigError:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _WORDS = re.compile(r"[^\W\d_]+")
 _ID = re.compile(
     r"^(id|ident)[_ .-]|(^|[_ .-])(id|nr|no|num|number|nummer|key|uuid|guid)$|^(pid|hid|hhid|ssn|nin|bsn|serial)$|"
-    r"[^\W\d_]{3}(nr|nummer)$|"
+    r"[^\W\d_]{3}(nr|nummer)$|^codice[_ .-]?fiscale$|^(dni|nif|cpf)$|"
     r"(person|pers|household|house|home|record|case|respondent|member|individual|serial|haushalts?|fall)(id|no|num)$",
     re.IGNORECASE,
 )
@@ -16,14 +17,26 @@ _CAMEL_ID = re.compile(r"[a-z](Id|ID|Nr|No)$")
 
 
 def _listed(words: str) -> frozenset[str]:
-    return frozenset(words.split())
+    return frozenset(map(_plain, words.split()))
+
+
+def _plain(word: str) -> str:
+    """Return a word in lower case and without accents, which are often left out of names of columns."""
+    letters = unicodedata.normalize("NFKD", word.lower())
+    return "".join(letter for letter in letters if not unicodedata.combining(letter))
+
+
+def _words(name: str) -> set[str]:
+    return {_plain(word) for word in _WORDS.findall(_CAMEL.sub(" ", unicodedata.normalize("NFC", name)))}
 
 
 _GROUPED = _listed(
     """
     group grouped class band bracket range category cat code type status level decile quintile
     gruppe klasse kategorie art stufe groep categorie soort groupe catégorie classe tranche grupo clase categoría
-    categoria tramo
+    categoria tramo nivel tipo estado niveau typ
+    gruppo fascia fasce scaglione livello codice stato grado
+    faixa escalao grau codigo
     """
 )
 _TEXT = _listed(
@@ -36,7 +49,12 @@ _TEXT = _listed(
     telefoon omschrijving
     nom noms prenom prénom prenoms prénoms rue commentaire commentaires remarque remarques
     nombre nombres apellido apellidos direccion dirección comentario comentarios observacion observación
-    observaciones nota notas calle
+    observaciones nota notas calle descripción correo
+    nome nomi cognome cognomi indirizzo telefono cellulare commento commenti osservazione osservazioni annotazione
+    annotazioni descrizione
+    nomes apelido apelidos sobrenome morada endereço rua telefone telemóvel comentários observação observações
+    anotação anotações descrição obs
+    téléphone courriel observations beschreibung freitext freetext beschrijving tekst
     """
 )
 _NUMBER = _listed(
@@ -46,8 +64,19 @@ _NUMBER = _listed(
     einkommen nettoeinkommen bruttoeinkommen lohn gehalt miete betrag gewicht datum geburtsdatum geburtstag gebdat
     inkomen jaarinkomen loon salaris huur bedrag geboortedatum geboortedag
     revenu revenus salaire loyer montant poids naissance ingreso ingresos renta salario sueldo fecha nacimiento
+    alquiler importe precio peso altura valor sueldos salarios
+    nascita compleanno reddito redditi stipendio stipendi retribuzione affitto importo prezzo altezza valore fatturato
+    nascimento rendimento rendimentos ordenado ordenados renda rendas montante preço
+    prix jahreseinkommen haushaltseinkommen monatseinkommen verdienst einkünfte preis preise
+    geboorte inkomens maandinkomen lonen salarissen prijs
     """
 )
+_PLACE = _listed(
+    """
+    place country region city land ort plaats paese luogo comune provincia país lugar local concelho lieu pays commune
+    """
+)
+_DATE = re.compile(r"^data([_ .-]|$)", re.IGNORECASE)  # Italian and Portuguese for a date
 
 
 def unfit_reason(name: str) -> str:
@@ -57,15 +86,16 @@ def unfit_reason(name: str) -> str:
     """
     if _ID.search(name) or _CAMEL_ID.search(name):
         return "an id"
-    words = {word.lower() for word in _WORDS.findall(_CAMEL.sub(" ", name))}
+    words = _words(name)
     if words & _GROUPED:
         return ""
     if words & _TEXT:
         return "a free text"
-    return "a number or date of many values" if words & _NUMBER else ""
+    counted = (words & _NUMBER or _DATE.search(name)) and not words & _PLACE
+    return "a number or date of many values" if counted else ""
 
 
 def is_age(name: str) -> bool:
     """Return whether a column holds ages by its name."""
-    words = {word.lower() for word in _WORDS.findall(_CAMEL.sub(" ", name))}
-    return bool(words & {"age", "ages", "alter", "leeftijd", "âge", "edad"}) and not words & _GROUPED
+    words = _words(name)
+    return bool(words & {"age", "ages", "alter", "leeftijd", "edad", "eta", "idade"}) and not words & _GROUPED

@@ -122,7 +122,7 @@ def planned(config: Config, reporter: Reporter, *, outline: bool = False, measur
 def _choice_words(plan: Plan) -> Iterator[str]:
     """Yield the keys that were chosen from public numbers, as a configuration would state them."""
     if plan.chosen and plan.look is None and plan.rechosen is not None:
-        keys = ", ".join(f"{name} = {json.dumps(value)}" for name, value in plan.chosen.items())
+        keys = ", ".join(f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in plan.chosen.items())
         yield f"Chosen from public numbers: {keys}"
 
 

@@ -31,12 +31,12 @@ def nearest(name: str, valid: Iterable[str]) -> str:
     return f"use one of {shown}"
 
 
-def find(name: str, valid: Sequence[str], what: str, text: str) -> int:
+def find(name: str, valid: Sequence[str], what: str, text: str, note: str = "") -> int:
     """Return the place of a name; raise InputError (unknown-attribute or unknown-value) naming the nearest."""
     if name in valid:
         return valid.index(name)
     code = "unknown-attribute" if what == "attribute" else "unknown-value"
-    raise InputError(code, f"{text!r}: no {what} {name!r}; {nearest(name, valid)}")
+    raise InputError(code, f"{text!r}: no {what} {name!r}{note}; {nearest(name, valid)}")
 
 
 def read_values(text: str, attribute: str, values: Sequence[str], context: str) -> list[int]:
@@ -55,8 +55,9 @@ def read_values(text: str, attribute: str, values: Sequence[str], context: str) 
             places.append(find(name, values, f"value of {attribute!r}", context))
             continue
         ends = [span["first"].strip(), span["last"].strip()]
-        first = find(ends[0], values, f"value of {attribute!r}", context) if ends[0] else 0
-        last = find(ends[1], values, f"value of {attribute!r}", context) if ends[1] else len(values) - 1
+        what, note = f"value of {attribute!r}", f", which is an end of {name!r}"
+        first = find(ends[0], values, what, context, note) if ends[0] else 0
+        last = find(ends[1], values, what, context, note) if ends[1] else len(values) - 1
         if first > last:
             raise InputError("bad-range", f"{context!r}: {name!r} ends before it begins in the order of {attribute!r}")
         places.extend(range(first, last + 1))

@@ -176,7 +176,7 @@ OUT_OF_RANGE = [
     ("groups", "max_size = 20", 'max_size = 20\nquery = ["ranks"]', "groups.query"),
     ("groups", "max_size = 20", 'max_size = 20\nloss = ["l1", "l1", "l1"]', "groups.loss"),
     ("groups", "max_size = 20", 'max_size = 20\nconsistensy = "none"', "groups.consistensy"),
-    ("tables", '"total"', '"totl"', "topdown.workload"),
+    ("tables", '"total"', '"totl"', "topdown.workload] 'totl': no attribute 'totl'"),
     ("tables", "workload", "worklaod", "topdown.worklaod"),
     ("ranges", "cells = 9", "cells = 0", "ranges.cells"),
     ("ranges", "fan_out = 3", "fan_out = 1", "ranges.fan_out"),

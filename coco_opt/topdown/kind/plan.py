@@ -300,4 +300,6 @@ def blamed(config: Config, key: str, make: Callable[..., T]) -> T:
         return make()
     except (InputError, ProblemError, HierarchyError) as error:
         message = str(error)
+        if isinstance(error, InputError) and error.code == "unknown-attribute" and key in ("workload", "strategy"):
+            message += f": if you took it out of [topdown.attributes], delete it from {key}, too"
     raise config.error(f"topdown.{key}", message)

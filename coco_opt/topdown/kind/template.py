@@ -123,7 +123,12 @@ def _left(names: Sequence[str], notes: ColumnNotes) -> str:
     if not names:
         return "list every attribute with its values, check epsilon"
     open_lists = [repr(name) for name in names if not notes.values.get(name)]
-    return f"list every value of {', '.join(open_lists)}, check epsilon" if open_lists else "check epsilon"
+    if not open_lists:
+        return "check epsilon"
+    return (
+        f"list every value of {', '.join(open_lists)} (or delete the line of a column that you do not count, and its "
+        "name in workload), check epsilon"
+    )
 
 
 def _column_roles(names: Sequence[str], left_out: Mapping[str, str]) -> tuple[str, ...]:
