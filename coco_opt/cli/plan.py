@@ -105,8 +105,14 @@ def _write_tables(result: PlanForecast) -> None:
 
 def _time(seconds: float, stages: Mapping[str, ResourceCost]) -> str:
     """Return the seconds of a release, stage by stage."""
-    each = ", ".join(f"{name} {figure(stage.seconds)}" for name, stage in stages.items())
-    return f"about {figure(seconds)} s of this machine's cores ({os.cpu_count()}, idle), once compiled: {each}"
+    each = ", ".join(f"{name} {_range(stage.seconds, stage.most)}" for name, stage in stages.items())
+    most = seconds + sum(stage.most - stage.seconds for stage in stages.values())
+    return f"about {_range(seconds, most)} s of this machine's cores ({os.cpu_count()}, idle), once compiled: {each}"
+
+
+def _range(low: float, high: float) -> str:
+    """Return one number, or two where they differ."""
+    return figure(low) if low == high else f"{figure(low)} to {figure(high)}"
 
 
 def _cost(cost: Cost | None) -> str:

@@ -214,10 +214,19 @@ class ForecastOptions:
 
 @dataclass(frozen=True, slots=True)
 class ResourceCost:
-    """What a stage takes: seconds of this machine's cores, and its peak memory in bytes besides the answers."""
+    """What a stage takes: seconds of this machine's cores, and its peak memory in bytes besides the answers.
+
+    ``longest`` are the seconds that it takes at most, where public numbers do not determine them; None elsewhere.
+    """
 
     seconds: float
     memory: int = 0
+    longest: float | None = None
+
+    @property
+    def most(self) -> float:
+        """Return the seconds that the stage takes at most."""
+        return self.seconds if self.longest is None else self.longest
 
 
 @dataclass(frozen=True, eq=False, slots=True)

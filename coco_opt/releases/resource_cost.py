@@ -8,6 +8,7 @@ predicts is timed by constants, which were measured once and are scaled by how s
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from coco_opt.privacy.measurement import MeasurementPlan
 from coco_opt.privacy.noise_distributions import DiscreteGaussian, Geometric, NoiseDistribution
@@ -42,6 +43,7 @@ def stages_of(plan: Plan, predicted: Forecast, public: float) -> dict[str, Resou
         predicted.querying or _NOTHING,
     )
     writing, slow = predicted.writing or _NOTHING, slowness()
+    estimating = predicted.estimating
     measuring = slow * (_MEASURE + _SEAL * answers) + querying.seconds + slow * _noise_seconds(plan)
     sealing = _PART_BYTES * min(answers, _PART) + querying.memory
     answer_bytes = BYTES * min(answers, DENSE) + round(_PACKED * max(answers - DENSE, 0))
@@ -49,7 +51,7 @@ def stages_of(plan: Plan, predicted: Forecast, public: float) -> dict[str, Resou
         "start": ResourceCost(slow * _START, _BASE),
         "read": ResourceCost(public + reading.seconds, _BASE + reading.memory),
         "measure": ResourceCost(measuring, _BASE + answer_bytes + sealing),
-        "estimate": ResourceCost(predicted.estimating.seconds, _BASE + answer_bytes + predicted.estimating.memory),
+        "estimate": replace(estimating, memory=_BASE + answer_bytes + estimating.memory),
         "write": ResourceCost(writing.seconds, _BASE + answer_bytes + writing.memory),
     }
 

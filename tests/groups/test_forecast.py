@@ -15,6 +15,7 @@ from coco_opt.errors import InputError
 from coco_opt.groups.estimating.baselines import errors_by_level
 from coco_opt.groups.estimating.estimate import estimate_groups
 from coco_opt.groups.estimating.method import Consistency, GroupsMethod
+from coco_opt.groups.estimating.posterior.effort import longest_posterior_seconds, posterior_seconds
 from coco_opt.groups.kind import GROUPS
 from coco_opt.groups.kind.forecast import Rehearsed, memory_of_tables, rehearsed
 from coco_opt.groups.kind.plan import buckets_of, queries_of
@@ -28,7 +29,10 @@ from coco_opt.groups.kind.rehearsal import (
     rehearsed_queries,
 )
 from coco_opt.groups.kind.simulated_data import read_simulated_data, simulated_data_of
+from coco_opt.groups.measuring.measure import look_of
+from coco_opt.groups.measuring.measure import measured as noisy
 from coco_opt.histograms import Hierarchy
+from coco_opt.privacy import Epsilon, SeededNoise
 from coco_opt.releases import forecast as plan_forecast
 from coco_opt.releases.kind import ForecastOptions, Plan
 from coco_opt.releases.reporter import Silent
@@ -150,6 +154,26 @@ def test_made_data_have_the_public_shape(tmp_path: Path) -> None:
     cut = simulated_data_of(plan, branches=2)
     assert cut.plan.measurement_plan.hierarchy.paths == plan.measurement_plan.hierarchy.paths[:3]
     assert cut.private.group_counts.tolist()[1:] == plan.measurement_plan.per_region["groups"].tolist()[1:3]
+
+
+def test_sizes_are_simulated_as_the_look_suggests(tmp_path: Path) -> None:
+    plan = GROUPS.plan(config_of(tmp_path))
+    truth = simulated_data_of(plan, None, np.eye(13)[9]).private.histograms()  # nearly all groups have size 9
+    look = look_of(plan.measurement_plan, Epsilon(Fraction(50)))
+    after = replace(plan, also=(noisy(look, truth, SeededNoise(1)),))
+    before, looked = part_of(plan, None, 1), part_of(after, None, 1)
+    assert "proportion to 1/s^2, an assumption" in before.words
+    assert "as the look suggests" in looked.words
+    assert looked.private.sizes.mean() > 6 > 4 > before.private.sizes.mean()
+
+
+def test_the_time_of_the_posterior_is_a_range(tmp_path: Path) -> None:
+    stages = plan_forecast(config_of(tmp_path, consistency="posterior")).stages
+    assert stages is not None
+    assert stages["estimate"].most == pytest.approx(10 * stages["estimate"].seconds)
+    assert stages["read"].most == stages["read"].seconds
+    assert longest_posterior_seconds(1e6, 300) == 300
+    assert longest_posterior_seconds(1e6, 10) == posterior_seconds(1e6)
 
 
 def test_cells_are_what_is_measured(tmp_path: Path) -> None:

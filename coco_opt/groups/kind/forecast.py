@@ -17,7 +17,7 @@ from coco_opt.activity import doing
 from coco_opt.choices import SolverChoices
 from coco_opt.errors import ConfigError
 from coco_opt.groups.estimating.method import SLOW, Consistency, GroupsMethod
-from coco_opt.groups.estimating.posterior.effort import posterior_seconds
+from coco_opt.groups.estimating.posterior.effort import longest_posterior_seconds, posterior_seconds
 from coco_opt.groups.estimating.posterior.sparse import MANY_CELLS
 from coco_opt.groups.kind.automatic import range_words
 from coco_opt.groups.kind.expected import ExpectedErrors, is_predictable, predicted_errors, rehearsed_errors
@@ -119,20 +119,24 @@ def forecast_groups(plan: Plan, options: ForecastOptions, reporter: Reporter) ->
         notes=tuple(notes),
         reading=_reading(plan, options, errors.part),
         querying=_querying_cost(plan),
-        estimating=ResourceCost(errors.seconds, _memory(plan, method)),
+        estimating=ResourceCost(errors.seconds, _memory(plan, method), errors.longest),
         writing=ResourceCost(slowness() * (_PAGE + _LEVEL * plan.measurement_plan.hierarchy.levels)),
     )
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Errors:
-    """Predicted errors as a table and as plain values, what they rest on, and the seconds of the estimation."""
+    """Predicted errors as a table and as plain values, what they rest on, and the seconds of the estimation.
+
+    ``longest`` are the seconds where the posterior converges slowly, which public numbers do not determine.
+    """
 
     table: Figures
     plain: list[dict[str, Any]]
     words: str
     seconds: float
     part: SimulatedData | None = None
+    longest: float | None = None
 
 
 def _of_rehearsals(plan: Plan, options: ForecastOptions, reporter: Reporter) -> _Errors:
@@ -146,7 +150,9 @@ def _of_rehearsals(plan: Plan, options: ForecastOptions, reporter: Reporter) -> 
 
 def _of_formula(plan: Plan) -> _Errors:
     answers = _answers(plan, plan.measurement_plan)
-    return _of_range(plan, predicted_errors(plan), slowness() * posterior_seconds(answers), None)
+    longest = slowness() * longest_posterior_seconds(answers, plan.config.auto.time)
+    errors = _of_range(plan, predicted_errors(plan), slowness() * posterior_seconds(answers), None)
+    return replace(errors, longest=longest)
 
 
 def _of_family(plan: Plan, reporter: Reporter) -> _Errors:
@@ -206,11 +212,15 @@ def _rehearsal_words(part: SimulatedData, methods: Mapping[Consistency, GroupsMe
     counts: PrivateCounts = part.private
     answers = _answers(part.plan, part.plan.measurement_plan)
     seconds = sum(_SECONDS * answers / _ANSWERS.get(name, _MOST_ANSWERS) for name in methods)
-    if "posterior" in methods:
-        seconds += _CORES * posterior_seconds(answers)
-    total, regions = slowness() * runs * seconds, counts.hierarchy.regions
+    low = high = seconds
+    if "posterior" in methods:  # the seconds of the Time line, of both cores
+        low += _CORES * posterior_seconds(answers)
+        high += _CORES * longest_posterior_seconds(answers, part.plan.config.auto.time)
+    each, regions = slowness() * runs, counts.hierarchy.regions
+    least, most = (max(1, round(each * total)) for total in (low, high))
+    words = f"{least:,} s" if least == most else f"{least:,} to {most:,} s"
     releases = f"{runs} release(s) of {regions:,} regions by each of {', '.join(methods)}"
-    return f"Rehearsing {releases}: about {max(1, round(total)):,} s of a core, if it is idle"
+    return f"Rehearsing {releases}: about {words} of a core, if it is idle"
 
 
 def _within_seconds(

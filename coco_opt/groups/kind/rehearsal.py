@@ -22,6 +22,7 @@ from coco_opt.groups.estimating.estimate import estimate_groups
 from coco_opt.groups.estimating.method import GroupsMethod
 from coco_opt.groups.kind.plan import buckets_of, queries_of
 from coco_opt.groups.kind.simulated_data import SEED, queries_like, simulated_data_of
+from coco_opt.groups.look import distribution_of_look
 from coco_opt.groups.measuring.measure import measured, measurement_plan_of
 from coco_opt.groups.measuring.private import PrivateCounts
 from coco_opt.groups.noisy_measurements import counts_share_of, has_private_counts, max_size_of
@@ -150,7 +151,13 @@ def branches_within(plan: Plan, answers: int) -> int | None:
 
 
 def part_of(plan: Plan, public: SimulatedData | None, branches: int | None) -> SimulatedData:
-    """Return the first ``branches`` children of every region (None: all) of ``public``, or of simulated data."""
+    """Return the first ``branches`` children of every region (None: all) of ``public``, or of simulated data.
+
+    Simulated sizes have the distribution that the plan's look suggests, where it was paid.
+    """
+    if public is None and plan.also:
+        words = "sizes distributed as the look suggests"
+        return simulated_data_of(plan, branches, distribution_of_look(plan.also[0]), words)
     if public is None:
         return simulated_data_of(plan, branches)
     if branches is None:

@@ -38,12 +38,15 @@ def numbers_words(plan: Plan) -> str:
 
 
 def simulated_data_of(
-    plan: Plan, branches: int | None = None, probabilities: NDArray[np.float64] | None = None
+    plan: Plan,
+    branches: int | None = None,
+    probabilities: NDArray[np.float64] | None = None,
+    distribution: str = "sizes s with probability in proportion to 1/s^2, an assumption",
 ) -> SimulatedData:
     """Simulate data of the public shape: the true numbers of groups, sizes s with probability in proportion to 1/s^2.
 
     ``branches`` keeps the first so many children of each region. ``probabilities`` float64[max_size + 1] are those of
-    the sizes from 0 on, where they are others.
+    the sizes from 0 on, where they are others, which ``distribution`` says in words.
     """
     measurement_plan = plan.measurement_plan
     tree, where = measurement_plan.hierarchy, np.arange(measurement_plan.hierarchy.regions)
@@ -57,7 +60,7 @@ def simulated_data_of(
     rng = np.random.default_rng(SEED)
     draws = (rng.multinomial(int(groups[leaf]), probabilities) for leaf in tree.leaves)
     leaves = [CountOfCounts.from_dense(counts.astype(np.int64)) for counts in draws]
-    words = f"simulated data: {numbers_words(plan)}, sizes s with probability in proportion to 1/s^2"
+    words = f"simulated data: {numbers_words(plan)}, {distribution}"
     ids = tuple(measurement_plan.region_ids[region] for region in where.tolist())
     return queries_like(plan, PrivateCounts.of_leaves(tree, leaves), ids, words)
 

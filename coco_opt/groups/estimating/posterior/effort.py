@@ -13,6 +13,7 @@ from coco_opt.groups.estimating.posterior.observations import Survey
 from coco_opt.groups.estimating.posterior.prior import FloatArray
 
 _START, _ANSWER = 5.0, 2e-4  # seconds, as measured
+_SLOWEST = 10.0  # times these seconds, where regions mix slowly: 7.4 times were measured
 _SWEEPS = 280  # of the runs by which ``posterior_seconds`` was measured
 _LEAST, _MOST = 0.5, 32.0  # times as many moves as in the beginning
 _LESS, _MORE = 0.7, 4.0  # times as many moves as in the round before
@@ -22,6 +23,12 @@ _MARGIN = 1.5  # reciprocal of the distance from the criterion above which a lea
 def posterior_seconds(answers: float) -> float:
     """Return about how many seconds the posterior of so many answers takes on two cores, by the measured runs."""
     return _START + _ANSWER * answers
+
+
+def longest_posterior_seconds(answers: float, limit: float) -> float:
+    """Return how many seconds it can take where regions converge slowly; ``limit`` are the seconds that it may take."""
+    seconds = posterior_seconds(answers)
+    return min(_SLOWEST * seconds, max(limit, seconds))
 
 
 def answers_within(seconds: float) -> float:
