@@ -75,6 +75,10 @@ EXPLANATIONS: Final[dict[str, tuple[str, str]]] = {
         "Restore the table and go on for free. If it was meant to change, `coco-opt measure CONFIG --again` pays for "
         "the new data; other data, such as another year, get another privacy.dataset.",
     ),
+    "interrupted": (
+        "The command was stopped, by Ctrl-C or by a signal.",
+        "Give the same command again: what was paid for is kept, and goes on for free.",
+    ),
     "malformed-row": (
         "A row has more or fewer fields than the header, or a quote that is not closed.",
         f"Look for a separator or a quote inside a text, and quote that text. {_ROWS}",
@@ -158,6 +162,10 @@ EXPLANATIONS: Final[dict[str, tuple[str, str]]] = {
     "uneven-depth": (
         "A row does not name a region at every level.",
         "Fill in the region in which it lies; a region that has no deeper ones repeats its name below.",
+    ),
+    "unexpected": (
+        "A fault of coco-opt itself. Its text is withheld, because it may hold private values.",
+        "Set COCO_OPT_DEBUG=1 to see it, and report it without your data. What was paid for is kept.",
     ),
     "unknown-answer": (
         "A bound names an answer that its query does not have.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,7 +73,22 @@ def read_renamed(file: Path, earlier: pa.Table, later: pa.Table) -> dict[str, st
                 with row_faults.row(row):
                     _add(paths, names, sides)
         row_faults.check(faults)
+        _check_apart(paths, earlier.column("region").to_pylist(), row_faults)
     return paths
+
+
+def _check_apart(paths: Mapping[str, str], names: Sequence[str], row_faults: RowFaults) -> None:
+    """Raise InputError (duplicate-region) where a row gives a region the name that another one has afterwards."""
+    afterwards = Counter(later_path(name, paths) for name in names)
+    for row, after in enumerate(paths.values()):  # every row has added its own, in order
+        with row_faults.row(row):
+            if afterwards[after] > 1:
+                message = (
+                    "another region of the earlier release would have the same name: give that one its later name in a "
+                    "row of its own, or leave this row out"
+                )
+                raise RowError("duplicate-region", message, 1)
+    row_faults.check()
 
 
 def _add(paths: dict[str, str], names: Sequence[str], sides: Sequence[Callable[[str], str | None]]) -> None:

@@ -8,6 +8,8 @@ STANDARD_ERROR. Source: SDMX-CSV field guide of the SDMX technical working group
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,8 @@ _STRUCTURE = re.compile(rf"{_ID}(\.{_ID})*:[A-Za-z0-9_@$-]+\([0-9]+(\.[0-9]+)*\)
 _PERIOD = re.compile(r"[0-9]{4}[0-9A-Za-z:/-]*")
 _ACTION = "R"  # replace: what a receiving system knows of the same keys
 _STATUS = "E"  # estimated value, in the cross-domain code list of observation status
+_IDENTITY = ("STRUCTURE", "STRUCTURE_ID", "ACTION")
+_FIXED = (*_IDENTITY, "REF_AREA", "TIME_PERIOD", "OBS_VALUE", "OBS_STATUS", "STANDARD_ERROR")
 
 
 def write_sdmx(folder: Path, target: Path, compared: Compared, structure: str, period: str | None = None) -> int:
@@ -77,7 +81,7 @@ def _observations(table: Any, compared: Compared, structure: str, period: str | 
     columns: dict[str, Any] = {name: pa.repeat(value, table.num_rows) for name, value in fixed.items()}
     if "region" in table.column_names:
         columns["REF_AREA"] = pc.coalesce(table["region_id"], table["region"])
-    columns |= {component(key): table[key] for key in keys}
+    columns |= {name: table[key] for name, key in zip(components(keys), keys, strict=True)}
     if period is not None:
         columns["TIME_PERIOD"] = pa.repeat(period, table.num_rows)
     columns["OBS_VALUE"] = table[compared.value]
@@ -85,6 +89,15 @@ def _observations(table: Any, compared: Compared, structure: str, period: str | 
     if compared.error:
         columns["STANDARD_ERROR"] = table[compared.error]
     return pa.table(columns)
+
+
+def components(keys: Iterable[str]) -> list[str]:
+    """Return an id for each key that no other component has: where its own is taken, D_ and a number mark it."""
+    names: list[str] = []
+    for plain in map(component, keys):
+        marked = chain((plain, f"D_{plain}"), (f"D_{plain}{number}" for number in count(2)))
+        names.append(next(name for name in marked if name not in (*_FIXED, *names)))
+    return names
 
 
 def component(name: str) -> str:

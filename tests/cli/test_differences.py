@@ -17,7 +17,7 @@ from coco_opt.cli.diff import _write_rows
 from coco_opt.config import load_config
 from coco_opt.errors import InputError
 from coco_opt.files.differences import Compared, difference_frame
-from coco_opt.files.renamed_regions import later_path
+from coco_opt.files.renamed_regions import later_path, read_renamed
 from coco_opt.releases import differences, read_release, release, render_differences
 from coco_opt.releases.differences import noise_words, short_figure
 from tests.cli.helpers import KINDS, Runner
@@ -222,6 +222,18 @@ def test_regions_that_were_renamed_are_compared_under_their_later_names(tmp_path
     assert refused.code == 2
     assert "row 2, column 'later': is no region of the later release" in refused.err
     assert "row 4, column 'later': another region got this name" in refused.err
+
+
+@pytest.mark.parametrize("later", ["all/s", "all"])
+def test_a_renamed_region_takes_no_name_that_another_one_keeps(later: str, tmp_path: Path) -> None:
+    """Else two earlier regions would stand beside one later region, and what they count would be compared twice."""
+    regions = pa.table({"region": ["all", "all/p", "all/s"]})
+    names = tmp_path / "renamed.csv"
+    names.write_text(f"earlier,later\nall/p,{later}\n")
+    with pytest.raises(InputError, match=r"row 2, column 'later': another region of the earlier release would"):
+        read_renamed(names, regions, regions)
+    names.write_text("earlier,later\nall/p,all/s\nall/s,all/p\n")
+    assert read_renamed(names, regions, regions) == {"all/p": "all/s", "all/s": "all/p"}
 
 
 def test_the_regions_below_a_renamed_one_follow_it() -> None:

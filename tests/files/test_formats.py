@@ -16,7 +16,7 @@ import pytest
 from coco_opt.errors import InputError, MissingPackageError
 from coco_opt.files import workbook
 from coco_opt.files.differences import Compared
-from coco_opt.files.sdmx import component, write_sdmx
+from coco_opt.files.sdmx import component, components, write_sdmx
 from coco_opt.files.workbook import write_workbook
 
 NAMES = ["=1+1", "+x", "@z", "Köln", None]
@@ -144,4 +144,10 @@ def test_components_have_ids_that_sdmx_allows() -> None:
         "H_HE_M_",
         "D_2ND",
         "TREE_LEVEL",
+    ]
+
+
+def test_no_component_takes_the_place_of_another() -> None:
+    assert components(["ref area", "age", "年齢", "性別", "国", "obs_value"]) == [
+        *("D_REF_AREA", "AGE", "D__", "D_D__", "D_D__2", "D_OBS_VALUE"),
     ]
