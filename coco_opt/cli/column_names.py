@@ -15,6 +15,8 @@ _WORDS = re.compile(r"[^\W\d_]+")
 _ID_WORDS = {"id", "ident", "identifier", "nr", "no", "num", "number", "key", "code", "uuid", "ref"}
 _ID_WORDS |= {"nummer", "kennung", "kennziffer", "schlussel", "schluessel", "sleutel"}
 _ID_WORDS |= {"codigo", "cod", "clave", "numero", "identificador", "identifiant", "cle"}
+_PERSON_IDS = {"pid", "ssn", "bsn", "nin"}
+_PERSONS = ("pers", "pess", "indiv", "respond", "einwohner", "inwoner", "resident", "habitant", "abitant")
 _PLURAL = 2  # letters that a plural adds at most: municipio, municipios; Gemeinde, Gemeinden; hogar, hogares
 _SHORTEST = 3
 _SEVERAL = 2
@@ -93,6 +95,22 @@ def _same_keys(header: Header, other: Header) -> Iterator[tuple[str, str]]:
         named = _names_file(words, other) or _names_file(other_words, header)
         if (words and words == other_words) or (named and not (words and other_words)):
             yield column, name
+
+
+def identifies_a_row(header: Header) -> bool:
+    """Return whether a table of persons begins with the person's own id, by its name: id, pid, PersNr, patient_id.
+
+    A name with other words, such as dwelling_id, identifies a row where the file has its name.
+    """
+    from coco_opt.files.column_roles import unfit_reason
+
+    name = header.there(header.columns[0])
+    words = _key_words(name)
+    if any(word in _PERSON_IDS or word.startswith(_PERSONS) for word in words):
+        return unfit_reason(name) == "an id" or bool(_ID_WORDS & set(_plain_words(name)))
+    stems = _plain_words(header.path.stem)
+    named = any(stem.startswith(word) and len(stem) - len(word) <= _PLURAL for word in words for stem in stems)
+    return unfit_reason(name) == "an id" and (not words or named)
 
 
 def _names_file(words: frozenset[str], header: Header) -> bool:

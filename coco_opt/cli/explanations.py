@@ -131,6 +131,10 @@ EXPLANATIONS: Final[dict[str, tuple[str, str]]] = {
         "A value lies outside the public domain.",
         'Correct it, widen the domain, or set outside = "clamp". The domain must not be read from the private table.',
     ),
+    "region-differs": (
+        "A person's row states another region than the row of the person's group, such as the household.",
+        "The group's region counts. Correct one of them; rename the person's column if it means another region.",
+    ),
     "several-roots": (
         "The first level has several names, so that no region is above all others.",
         'Name that region: root = "country" in [data]; or correct the rows whose first name is misspelt.',

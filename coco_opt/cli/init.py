@@ -12,7 +12,7 @@ import typer
 
 from coco_opt.cli.column_names import Header, with_shared_names, with_stated_names
 from coco_opt.cli.console import quoted, write
-from coco_opt.cli.matching import Candidate, best_candidate, other_kinds, shares_no_column
+from coco_opt.cli.matching import Candidate, best_candidate, other_kinds, shares_no_column, with_person_id
 from coco_opt.cli.options import Version
 from coco_opt.errors import InputError, Place
 
@@ -110,7 +110,7 @@ def init(
         stated = _value_column([*named.values(), *headers], stated, stated_ranges)
     every = with_shared_names(with_stated_names([*named.values(), *headers], stated))
     named, headers = dict(zip(named, every, strict=False)), every[len(named) :]
-    chosen = best_candidate(kinds, headers, named)
+    chosen = with_person_id(best_candidate(kinds, headers, named))
     if not named:
         _check_left(chosen, kinds, headers, strict=bool(files))
     proposal = _levels(chosen)
@@ -119,6 +119,7 @@ def init(
     draft = chosen.draft(notes, levels)
     _write_new(out, _text_of(chosen, draft, [] if proposal is None else _level_lines(proposal), out))
     _say_taken(chosen, draft, proposal)
+    _say_whose(chosen)
     _say_unlinked(chosen, [*named.values(), *headers])
     _say_other(chosen, [] if kind else kinds, headers)
     if chosen.missing and not files and len(headers) > 1:
@@ -149,6 +150,25 @@ def _say_taken(chosen: Candidate, draft: Draft, proposal: LevelProposal | None) 
             write(f"Left out of the levels: {name!r}, because {reason}")
     for line in draft.taken:
         write(line)
+
+
+def _say_whose(chosen: Candidate) -> None:
+    """Say what tells persons apart, and which region counts where records and groups both state one."""
+    records, groups = chosen.files.get("records"), chosen.files.get("groups")
+    if "person_id" in chosen.names:
+        write("A person_id that occurs twice is refused; delete it from columns if it does not identify persons")
+    region = chosen.columns.get("region_id", "region_id")
+    if (
+        records is None
+        or groups is None
+        or region not in records.columns
+        or records.there(region) != groups.there(region)
+    ):
+        return
+    write(
+        f"Both {records.path.name} and {groups.path.name} state a region: that of {groups.path.name} counts, and rows "
+        "that state another one are refused"
+    )
 
 
 def _own_id(chosen: Candidate) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import pairwise, permutations
 from typing import TYPE_CHECKING
 
-from coco_opt.cli.column_names import Header
+from coco_opt.cli.column_names import Header, identifies_a_row
 from coco_opt.errors import InputError, Place
 
 if TYPE_CHECKING:
@@ -103,6 +103,19 @@ def _best_linked(
         if len(candidate.files) > files and (len(kinds) == 1 or attributes[candidate] != ())
     ]
     return sorted(useful, key=lambda candidate: not attributes[candidate])[:1]
+
+
+def with_person_id(chosen: Candidate) -> Candidate:
+    """Return a candidate whose records name their person_id, where the name of their first column shows it."""
+    header = chosen.files.get("records")
+    known = {name for table in chosen.kind.data_model.tables for name in table.required}
+    if header is None or "person_id" not in known or {"person_id", "count"} & set(header.columns):
+        return chosen
+    keys = {"region_id", "group_id", *chosen.columns.values()}
+    first = header.columns[0]
+    if first in keys or not identifies_a_row(header):
+        return chosen
+    return replace(chosen, columns={**chosen.columns, "person_id": first})
 
 
 def other_kinds(chosen: Candidate, kinds: Sequence[AnyKind], headers: Sequence[Header]) -> list[str]:

@@ -316,7 +316,7 @@ def test_persons_are_joined_through_households_to_regions(coco: Runner) -> None:
     config = load_config(CONFIG)
     data = config.data
     assert (data.records.name, data.groups.name, data.hierarchy.name) == ("persons.csv", "homes.csv", "areas.csv")
-    assert data.columns == {"group_id": "hh", "region_id": "area"}
+    assert data.columns == {"group_id": "hh", "region_id": "area", "person_id": "person_nr"}
     assert data.levels == ("nation", "part", "town", "area")
     assert "Left out of the levels: 'km2', because it holds decimal numbers" in ran.out
     assert config.method.attributes == {"sex": ("f", "m"), "age": ("0..17", "18..64", "65.."), "status": ("a", "b")}
@@ -426,9 +426,10 @@ def test_keys_of_several_names_are_linked_by_their_words(coco: Runner) -> None:
     write(municipios="codigo;pais;municipio\n00;E;a\n01;E;b\n02;E;c\n")
     ran = coco("init", "--ranges", "edad=0..17,18..", "--values", "sexo")
     assert (ran.code, ran.err) == (0, "")
-    assert "Left out of the attributes: 'id_persona' (by its name an id)" in ran.out
+    assert "Taken as person_id: column 'id_persona' of personas.csv" in ran.out
     data = load_config(CONFIG).data
-    assert data.columns == {"group_id": ("hogar", "id_hogar"), "region_id": ("cod_municipio", "codigo")}
+    names = {"group_id": ("hogar", "id_hogar"), "region_id": ("cod_municipio", "codigo")}
+    assert data.columns == {**names, "person_id": "id_persona"}
     assert data.levels == ("pais", "municipio")
     assert coco("check", CONFIG).code == 0
     assert "Left as comments: 'tenencia' of the groups" in ran.out
@@ -447,7 +448,8 @@ def test_tables_that_begin_with_an_id_of_their_own_are_linked_by_the_names_of_fi
     assert coco("init", "--values", "sex").code == 0
     data = load_config(CONFIG).data
     assert (data.records.name, data.groups.name, data.hierarchy.name) == ("persons.csv", "households.csv", "towns.csv")
-    assert data.columns == {"group_id": ("household_id", "id"), "region_id": ("town_id", "id")}
+    names = {"group_id": ("household_id", "id"), "region_id": ("town_id", "id"), "person_id": "id"}
+    assert data.columns == names
     assert coco("check", CONFIG).code == 0
     assert coco("init", "--kind", "groups", "--out", "groups.toml").code == 0
     assert load_config(Path("groups.toml")).data.columns["entity_id"] == "id"
@@ -492,3 +494,45 @@ def test_wrong_columns_and_domains(coco: Runner, options: tuple[str, ...], words
 def test_an_id_that_becomes_a_level_is_said(coco: Runner) -> None:
     write_office()
     assert "The last level is the id 'area'" in coco("init").out
+
+
+def test_persons_that_occur_twice_or_state_another_region_than_their_home_are_named(coco: Runner) -> None:
+    write_office()
+    homes = dict(line.split(";")[1::-1] for line in Path("homes.csv").read_text().splitlines()[1:])
+    Path("homes.csv").write_text("hh;area\n" + "".join(f"{home};{area}\n" for home, area in homes.items()))
+    head, *rows = Path("persons.csv").read_text(encoding="utf-8-sig").splitlines()
+    rows = [f"{row};{homes[row.split(';')[1]]}" for row in rows]
+    Path("persons.csv").write_text("\n".join([f"{head};area", *rows, ""]))
+    ran = coco("init", "--ranges", "age=0..17,18..64,65..", "--values", "sex,status")
+    assert "Both persons.csv and homes.csv state a region: that of homes.csv counts" in ran.out
+    assert "Taken as person_id: column 'person_nr' of persons.csv" in ran.out
+    assert "A person_id that occurs twice is refused" in ran.out
+    assert coco("check", CONFIG).code == 0
+    rows[4] = f"{rows[4][:-2]}ZZ"
+    Path("persons.csv").write_text("\n".join([f"{head};area", *rows, rows[0], ""]))
+    ran = coco("check", CONFIG)
+    assert ran.code == 2
+    assert "[region-differs]" in ran.err
+    assert "row 6, column 'area'" in ran.err
+    assert "[duplicate-entity]" in ran.err
+    assert "row 302, column 'person_nr'" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("file", "column", "found"),
+    [
+        ("persons", "id", True),
+        ("people", "PersNr", True),
+        ("patients", "patient_id", True),
+        ("people", "household_id", False),
+        ("people", "sex", False),
+        ("people", "person", False),
+    ],
+)
+def test_the_first_column_identifies_persons_where_its_name_says_so(
+    coco: Runner, file: str, column: str, found: bool
+) -> None:
+    write(**{file: f"{column},region_id,age,work\n1,r1,3,x\n", "areas": HIERARCHY})
+    ran = coco("init")
+    assert ran.code == 0
+    assert (f"Taken as person_id: column '{column}' of {file}.csv" in ran.out) is found

@@ -136,7 +136,7 @@ CASES = (
         {
             "unknown-value": ("sex", "sex", {LAST: f"{CANARY}-sex"}),
             "unknown-region": ("region_id", "region_id", {LAST: f"{CANARY}-region"}),
-            "too-many-rows": ("person_id", "person_id", {0: f"{CANARY}-twice", LAST: f"{CANARY}-twice"}),
+            "duplicate-entity": ("person_id", "person_id", {0: f"{CANARY}-twice", LAST: f"{CANARY}-twice"}),
         },
     ),
     Case(

@@ -6,8 +6,11 @@ from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from coco_opt.config import load_config
 from coco_opt.errors import ConfigError, InputError
 from coco_opt.privacy import NEIGHBOURS, Epsilon, Neighbours, Rho
 from coco_opt.releases import check, release, render_report, verify_release
@@ -96,3 +99,26 @@ def test_a_person_id_is_no_attribute(tmp_path: Path) -> None:
     topdown = persons.TOPDOWN.replace("age =", "person_id =") + "rows_a_person = 2\n"
     with pytest.raises(ConfigError, match="identifies persons"):
         persons.write(tmp_path, topdown=topdown)
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+@pytest.mark.parametrize("rows", ["", "rows_a_person = 1\n"])
+def test_a_person_occurs_once_unless_several_rows_are_stated(form: str, rows: str, tmp_path: Path) -> None:
+    """A row copied whole and an id on another row are named; without ids nothing can be said."""
+    lines = table(1, 2, 3).splitlines()
+    twice = "\n".join([*lines, lines[1], lines[2].replace("p2", "p3")]).replace("person_id", "pid") + "\n"
+    persons.write(tmp_path, topdown=persons.TOPDOWN + rows, persons=twice)
+    columns = [line.split(",") for line in twice.splitlines()]
+    table_of = pa.table({name: list(column) for name, *column in zip(*columns, strict=True)})
+    pq.write_table(table_of, tmp_path / "persons.parquet")
+    text = (tmp_path / "run.toml").read_text().replace("persons.csv", f"persons.{form}")
+    (tmp_path / "run.toml").write_text(text.replace("[data]\n", '[data]\ncolumns = { person_id = "pid" }\n'))
+    with pytest.raises(InputError) as refused:
+        check(load_config(tmp_path / "run.toml"))
+    shift = 0 if form == "csv" else 1
+    (entry,) = refused.value.bad_rows
+    assert (entry["code"], entry["column"], entry["count"]) == ("duplicate-entity", "pid", 2)
+    assert entry["rows"] == [5 - shift, 6 - shift]
+    (tmp_path / "run.toml").write_text(text)
+    if not rows:
+        check(load_config(tmp_path / "run.toml"))

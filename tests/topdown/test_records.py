@@ -297,6 +297,20 @@ def test_mistakes_in_groups_are_placed(
     assert (caught.value.place.file, caught.value.place.row) == (file, row)
 
 
+def test_a_record_that_states_another_region_than_its_group_is_named(tmp_path: Path) -> None:
+    """An empty region states none; the group's region counts."""
+    rows = ["7,e,male,old", "7,w,male,old", "7,,male,old", "007,w,male,old", "007,ZZZZ,male,old"]
+    with pytest.raises(InputError) as caught:
+        housed(tmp_path, "\n".join(["group_id,region_id,sex,age", *rows, ""]))
+    (entry,) = caught.value.bad_rows
+    assert (entry["code"], entry["file"], entry["column"]) == ("region-differs", "persons.csv", "region_id")
+    assert (entry["rows"], entry["count"]) == ([3, 6], 2)
+    right = "\n".join(["group_id,region_id,sex,age", rows[0], *rows[2:4], ""])
+    assert triples(housed(tmp_path, right)) == triples(
+        housed(tmp_path, right.replace(",w,", ",,").replace(",e,", ",,"))
+    )
+
+
 def faulty(rows: int) -> tuple[list[str], dict[str, list[int]]]:
     """Return rows of which every third has one of five faults, and the row numbers of each fault."""
     faults = {

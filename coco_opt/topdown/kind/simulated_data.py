@@ -13,6 +13,7 @@ from coco_opt.histograms import Hierarchy
 from coco_opt.releases.kind import Plan, SimulatedData
 from coco_opt.topdown.kind.plan import TablesDetail, count_records
 from coco_opt.topdown.measuring.counts import TableCounts
+from coco_opt.topdown.measuring.records import PERSON
 from coco_opt.topdown.schema import Schema
 from coco_opt.topdown.table_queries import TableQueries
 
@@ -55,8 +56,10 @@ def read_simulated_data(plan: Plan, path: Path) -> SimulatedData:
     table_queries = replace(detail.table_queries, bounds=(), linear=(), earlier=())
     measurement_plan = table_queries.measurement_plan(plan.measurement_plan.levels, plan.measurement_plan.region_ids)
     simulated_plan = plan.on(measurement_plan, TablesDetail(table_queries, detail.workload, detail.public))
-    data = plan.config.data
-    counts = count_records(simulated_plan, Input(path, data.columns), data.neighbour_of(path, "groups"))
+    data, rows = plan.config.data, plan.config.method.rows_a_person
+    # Public data need no ids of persons, unless these have several rows.
+    columns = {own: there for own, there in data.columns.items() if own != PERSON or rows is not None}
+    counts = count_records(simulated_plan, Input(path, columns), data.neighbour_of(path, "groups"))
     return SimulatedData(
         simulated_plan,
         counts,

@@ -6,7 +6,7 @@ Ambiguous input raises a typed error with file, row and column that shows no pri
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
@@ -30,7 +30,8 @@ from coco_opt.topdown.schema import Schema
 
 COUNT = "count"
 PERSON = "person_id"
-RECORDS = Columns(first=("region_id", PERSON), optional=(COUNT,), others=True)
+REGION = "region_id"
+RECORDS = Columns(first=(REGION, PERSON), optional=(COUNT,), others=True)
 """All columns that may have other names; the configuration determines which of them a table must have."""
 
 
@@ -48,28 +49,39 @@ def read_records(
 
     The file has the columns region_id, one for each attribute and perhaps count, in any order; others are ignored. With
     ``rows_a_person`` it has a column person_id too, no count, and at most so many rows of one person: too-many-rows.
+    Without, a person_id that it has, or is said to have, must not occur twice: duplicate-entity.
     An attribute with ``bins`` has integers there. With ``groups`` (group_id, region_id) it has group_id, not region_id,
-    and attributes that it lacks are columns of the groups: every member has them.
+    and attributes that it lacks are columns of the groups: every member has them. A region_id that it has all the same
+    must be that of the row's group: region-differs.
 
     Raises InputError: empty-file (no record), unknown-region, unknown-value (a value that the attribute does not have),
     structural-zero, null-id, space-in-id, missing-column, not-an-integer, negative-count, too-large, too-many-rows;
     unknown-group, duplicate-group, group-in-two-leaves; and the codes of ``source.load``.
 
-    O(rows). Parquet files and frames are counted batch by batch unless there are person ids or groups; else DuckDB
-    holds all rows, and ``spill``, a private folder, is temporary storage for rows that do not fit in memory.
+    O(rows). Parquet files and frames are counted batch by batch unless there are groups or persons of several rows.
+    Else DuckDB holds all rows, and ``spill``, a private folder, is temporary storage for those that do not fit in
+    memory.
     """
     source, bins = Input.of(records, "records"), bins or {}
     homes = None if groups is None else Input.of(groups, "groups")
-    place = "region_id" if homes is None else "group_id"
+    place = REGION if homes is None else "group_id"
     shared = () if homes is None else _shared_attributes(source, homes, schema)
     own = [name for name in schema.attributes if name not in shared]
-    columns = _columns(place, own, schema.attributes, persons=rows_a_person is not None)
+    further = (
+        *_person_column(source, schema.attributes, always=rows_a_person is not None),
+        *(() if homes is None else _region_column(source, homes, schema.attributes)),
+    )
     by_batches = rows_a_person is None and homes is None
-    counts = count_batches(public, source, schema, columns, bins) if by_batches else None
-    if counts is not None:
+    counts = count_batches(public, source, schema, _columns(place, own, schema), bins) if by_batches else None
+    if counts is not None and not further:
         return counts
+    columns = _columns(place, own, schema, further)
     inputs = [source] if homes is None else [source, homes]
     with spilling(spill, inputs) as folder, isolated(inputs, folder) as con:
+        if counts is not None:
+            ids = load(con, "ids", source, columns, (PERSON,))
+            _check_persons(ids, 0, 1)
+            return counts
         table = load(con, "records", source, columns)
         column_checks.check_rows(table)
         groups_table = None if homes is None else load(con, "groups", homes, replace(GROUPS, last=shared))
@@ -128,12 +140,15 @@ class _Records:
         if self.counted:
             with faults:
                 column_checks.check_count(table, self.column(COUNT), "negative-count")
-        if self.rows_a_person is not None:
+        if PERSON in table.names and PERSON not in self.schema.attributes:
             with faults:
-                _check_persons(table, self.column(PERSON), self.rows_a_person)
+                _check_persons(table, self.column(PERSON), self.rows_a_person or 1)
         if placed:
             with faults:
                 _check_places(table, self.place, self.homes)
+        if placed and self.homes is not None and REGION in table.names and REGION not in self.schema.attributes:
+            with faults:
+                _check_region(table, self.column(REGION), self.place, self.homes)
         for k, (name, values) in enumerate(self.schema.attributes.items()):
             holder, column = self.holder(name)
             _relate_values(holder, column, f"values{k}", values, self.bins.get(name))
@@ -179,10 +194,28 @@ def _shared_attributes(source: Input, homes: Input, schema: Schema) -> tuple[str
     return tuple(name for name in schema.attributes if name not in own and name in shared)
 
 
-def _columns(place: str, own: Sequence[str], attributes: Mapping[str, Sequence[str]], *, persons: bool) -> Columns:
-    optional = () if COUNT in attributes else (COUNT,)
-    first = (place, PERSON, *own) if persons else (place, *own)
-    return Columns(first=first, optional=optional, others=True)
+def _person_column(source: Input, attributes: Collection[str], *, always: bool) -> tuple[str, ...]:
+    """Return the column that identifies persons: ``always``, or if the table has it, or is said to have it.
+
+    Rows that are counts of several persons have none.
+    """
+    names = names_of(source)
+    called = source.called(names)
+    counted = COUNT not in attributes and called.get(COUNT, COUNT) in names
+    stated = PERSON in source.columns or PERSON in names
+    return (PERSON,) if always or (stated and not counted and PERSON not in attributes) else ()
+
+
+def _region_column(source: Input, homes: Input, attributes: Collection[str]) -> tuple[str, ...]:
+    """Return the column of the records' own regions, if they have it and the groups call it by the same name."""
+    names, listed = names_of(source), names_of(homes)
+    own, shared = source.called(names).get(REGION, REGION), homes.called(listed).get(REGION, REGION)
+    return (REGION,) if own in names and own == shared and REGION not in attributes else ()
+
+
+def _columns(place: str, own: Sequence[str], schema: Schema, further: Sequence[str] = ()) -> Columns:
+    optional = () if COUNT in schema.attributes else (COUNT,)
+    return Columns(first=(place, *further, *own), optional=optional, others=True)
 
 
 def _check_persons(table: Loaded, column: int, most: int) -> None:
@@ -190,6 +223,12 @@ def _check_persons(table: Loaded, column: int, most: int) -> None:
     column_checks.check_ids(table, (column,))
     if table.value(f"SELECT coalesce(max(n), 0) FROM (SELECT count(*) AS n FROM {{t}} GROUP BY c{column})") > most:
         rows = column_checks.repeated_rows(table, f"c{column}", times=most)
+        if most == 1:
+            message = (
+                "this person occurs in an earlier row, and one row is one person: remove the row, or correct its id. "
+                f"A column that does not identify persons is not {PERSON}: see columns in [data]"
+            )
+            raise InputError("duplicate-entity", message, table.place(rows, column))
         message = f"this person has more than {most} rows, the public maximum (topdown.rows_a_person)"
         raise InputError("too-many-rows", message, table.place(rows, column))
 
@@ -215,6 +254,18 @@ def _check_places(table: Loaded, column: int, homes: Loaded | None) -> None:
     listed = "the hierarchy" if homes is None else homes.source.name
     code, message = UNKNOWN_REGION if homes is None else UNKNOWN_GROUP
     column_checks.check_known(table, column, "places.id", code, message, f"the ids of {listed}")
+
+
+def _check_region(table: Loaded, column: int, group: int, groups: Loaded) -> None:
+    """Raise InputError for the rows that state another region than that of their group; an empty one states none."""
+    source = f"{{t}} JOIN {groups.table} AS home ON {{t}}.c{group} = home.c0"
+    stated = f"{{t}}.c{column}"
+    if rows := table.rows_where(f"{stated} <> '' AND {stated} <> home.c1", source):
+        message = (
+            f"this region is not that of the row's group in {groups.source.name}, which counts: correct one of them. A "
+            "column that means another region needs another name"
+        )
+        raise InputError("region-differs", message, table.place(rows, column))
 
 
 def _relate_values(table: Loaded, column: int, name: str, values: Sequence[str], bins: Bins | None) -> None:
