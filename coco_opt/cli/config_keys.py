@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from coco_opt.config.sections import SOLVERS_MODEL, AutoSection, EngineConfig, OutputConfig, PrivacyConfig
-from coco_opt.config.values import SolverChoice
+from coco_opt.config.values import SolverChoice, duration, duration_text
 from coco_opt.files.inputs import Frame
 from coco_opt.kinds import kind_rows
 from coco_opt.problems import PROBLEMS
@@ -130,10 +130,16 @@ def default_of(field: FieldInfo) -> str | None:
     value = field.get_default(call_default_factory=True)
     if value is None or value == () or value == {}:
         return "none"
+    if _is_time(field):
+        return f'"{duration_text(value)}"'
     if isinstance(value, Fraction):
         return f'"{value}"'
     plain = {True: "true", False: "false"}.get(value) if isinstance(value, bool) else None
     return plain or (repr(value) if not isinstance(value, str) else chr(34) + value + chr(34))
+
+
+def _is_time(field: FieldInfo) -> bool:
+    return any(getattr(rule, "func", None) is duration for rule in field.metadata)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +158,7 @@ def config_keys() -> Iterator[ConfigKey]:
     for section, model in models():
         words = meanings(model)
         for key, field in model.model_fields.items():
-            value = spelled(Annotated[field.annotation, field])
+            value = "time in a text" if _is_time(field) else spelled(Annotated[field.annotation, field])
             yield ConfigKey(section, key, value, default_of(field), words.get(key, ""))
 
 

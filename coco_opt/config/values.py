@@ -134,6 +134,13 @@ def duration(value: object) -> float:
     return seconds
 
 
+def duration_text(seconds: float) -> str:
+    """Return seconds as ``duration`` reads them, in the largest unit of which they are a whole number."""
+    unit = next((name for name in ("hour", "minute") if seconds % _SECONDS[name] == 0), "second")
+    number = seconds / _SECONDS[unit]
+    return f"{number:g} {unit}{'' if number == 1 else 's'}"
+
+
 def _choose(value: object, names: tuple[str, ...]) -> str:
     if isinstance(value, str) and value in names:
         return value

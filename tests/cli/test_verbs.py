@@ -152,6 +152,7 @@ def test_keys_are_listed_by_section_and_by_name(coco: Runner) -> None:
     assert section.startswith("[privacy]\n  epsilon: exact number in a text; no default\n      The whole budget")
     assert 'split: "auto" or "uniform" or "leaves", or list of exact number' in section
     assert coco("keys", "privacy.epsilon").out.count("\n") < 5
+    assert 'time: time in a text; default: "10 minutes"' in coco("keys", "auto.time").out
     assert "[topdown.invariants]" in coco("keys", "topdown").out
     assert "default: required" not in coco("keys").out
     (found,) = json.loads(coco("keys", "max_size", "--json").out)

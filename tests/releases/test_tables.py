@@ -86,7 +86,9 @@ def test_groups_of_values_keep_their_order_through_the_seal(tmp_path: Path) -> N
     )
     outcome = release(write(tmp_path, SECURE.replace("2", "300"), grouped), tmp_path / "out")
     lines = records().splitlines()[1:]
-    table = read_tables_release(outcome.folder).table("land")
+    read = read_tables_release(outcome.folder)
+    table = read["land"]
+    assert table.tolist() == read.table("land").tolist() == read.to_pandas(region="land")["persons"].tolist()
     assert table[3:].sum() == sum(",male," in line for line in lines)
     assert table[[0, 3]].sum() == sum(line.endswith("child") for line in lines)
 

@@ -256,7 +256,7 @@ def choice_tables(levels: Sequence[str], ranking: Sequence[QueryChoice], method:
         for choice in ranking
     )
     title = f"Chosen queries and the next best, for estimation by {method!r}"
-    title += ": expected mean distance of a region (entities)" if levels else ""
+    title += ": expected mean earth mover's distance of a region (entities)" if levels else ""
     return (Figures(title, ("bucket_growth", "split", "error at most", *levels), rows, numeric=2),)
 
 

@@ -71,6 +71,10 @@ _SPILLED = 1_600_000_000  # bytes in memory at most of tables of texts, which li
 _ENTITIES = 2.5  # a group, unless declared
 _LOADING = 1.0  # seconds of loading compiled kernels, at most
 _REGION, _CELL = 2.2e-4, 1.6e-8  # seconds of querying
+_DISTANCE = (
+    "the earth mover's: entities to add to or remove from groups until the released histogram is the true one, on "
+    "average over a level's regions"
+)
 _PAGE, _LEVEL = 0.7, 0.27  # seconds of a page and of a level's figure
 
 
@@ -103,7 +107,7 @@ def forecast_groups(plan: Plan, options: ForecastOptions, reporter: Reporter) ->
     if exact:
         title = "Noise left in a cell after a linear stage, root mean square: exact"
         tables.insert(len(plan.tables), figures(title, exact, plan))
-    notes = [("Errors", errors.words), ("Rows", _rows_words(plan, options))]
+    notes = [("Distance", _DISTANCE), ("Errors", errors.words), ("Rows", _rows_words(plan, options))]
     if plan.look is not None:
         words = (
             f"{plan.look.cost} of the budget is spent first, and its answers choose the queries: those above stand in"
@@ -171,7 +175,7 @@ def _of_family(plan: Plan, reporter: Reporter) -> _Errors:
 def _of_range(plan: Plan, errors: ExpectedErrors, seconds: float, part: SimulatedData | None) -> _Errors:
     method, levels = plan.config.method.consistency, plan.measurement_plan.levels
     row = method, *range_words(errors.low, errors.high)
-    table = Figures("Expected mean distance of a region (entities)", ("method", *levels), (row,))
+    table = Figures("Expected mean earth mover's distance of a region (entities)", ("method", *levels), (row,))
     plain = {"method": method, "low": errors.low.tolist(), "high": errors.high.tolist(), "exact": False}
     return _Errors(table, [plain], errors.words, seconds, part)
 

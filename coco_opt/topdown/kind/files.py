@@ -341,11 +341,18 @@ class TablesRelease:
         table[self.runs.cells[start:stop]] = self.runs.counts[start:stop]
         return table
 
-    def to_pandas(self, table: str | None = None) -> pd.DataFrame:
+    def __getitem__(self, region: str) -> Int64Array:
+        """Return a region's table, as ``table`` does."""
+        return self.table(region)
+
+    def to_pandas(self, table: str | None = None, *, region: str | None = None) -> pd.DataFrame:
         """Return a frame with the regions' columns, the attributes and persons; or another table of the folder.
 
-        Raises InputError (unknown-table).
+        With a ``region``, by its path from the root, return its table with labels: a row for each cell, also those
+        without persons, with the attributes and persons. Raises InputError (unknown-table, bad-option), HierarchyError.
         """
+        if region is not None:
+            return self._labelled(region, table)
         if table is not None:
             return stored_frame(self.folder, table)
         import pandas as pd
@@ -366,6 +373,15 @@ class TablesRelease:
             if isinstance(column, Coded)
         }
         return pd.DataFrame({**columns, **texts})
+
+    def _labelled(self, region: str, table: str | None) -> pd.DataFrame:
+        import pandas as pd
+
+        if table is not None:
+            raise InputError("bad-option", "give a table of the folder or a region, not both")
+        columns = _values(self.schema, np.arange(self.schema.size))
+        texts = {name: np.array(column.texts, object)[column.codes] for name, column in columns.items()}
+        return pd.DataFrame({**texts, PERSONS: self.table(region)})
 
     def __repr__(self) -> str:
         return f"TablesRelease({self.hierarchy!r}, {self.schema!r})"
