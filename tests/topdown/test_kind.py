@@ -371,7 +371,8 @@ def test_simulated_persons_rehearse_what_no_public_records_do(tmp_path: Path) ->
         prediction = forecast(write(tmp_path, SEEDED.replace('"2"', f'"{epsilon}"')), runs=2, rows=6_000)
         rows = {(row["level"], row["query"]): row["mean_error"] for row in prediction.as_dict()["rehearsed"]}
         errors.append(rows["county", "sex"])
-        assert ", 1,000 a leaf, in all regions, 2 run(s)" in dict(prediction.predicted.notes)["Rehearsed on"]
+        assert "1,000 a leaf (as --rows states)" in dict(prediction.predicted.notes)["Rehearsed on"]
+        assert prediction.predicted.tables[-1].title.endswith("rehearsed, 1,000 persons a leaf")
     assert errors[0] > 10 * errors[1]
 
 

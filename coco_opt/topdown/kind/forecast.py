@@ -28,7 +28,7 @@ from coco_opt.topdown.kind.files import MOST_CELLS
 from coco_opt.topdown.kind.method import TablesMethod, method_of
 from coco_opt.topdown.kind.plan import TablesDetail
 from coco_opt.topdown.kind.rehearsal import generated_invariants, public_choice, rehearsed, simulated_releases
-from coco_opt.topdown.kind.simulated_data import SIMULATED_PERSONS, read_simulated_data
+from coco_opt.topdown.kind.simulated_data import SIMULATED_PERSONS, SKEW, read_simulated_data
 from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.noisy_measurements import TableMeasurements
 from coco_opt.topdown.region_bounds import RegionBounds
@@ -107,11 +107,12 @@ def forecast_tables(plan: Plan, options: ForecastOptions, reporter: Reporter) ->
 class _Rehearsal:
     """The mean absolute errors of released answers, float64[levels, workload], on what, and an estimation's seconds.
 
-    ``digits`` are those that are shown.
+    ``short`` says on what in a few words, and ``digits`` are those that are shown.
     """
 
     errors: Floats
     words: str
+    short: str
     seconds: float
     digits: int = _DIGITS
 
@@ -129,7 +130,7 @@ def _on_public_records(plan: Plan, public: Path, runs: int, method: TablesMethod
             progress(run + 1, runs)
     errors = _mean_errors(simulated.private, detail, [result for result, _ in rehearsals])
     seconds = float(np.median([time for _, time in rehearsals]))
-    return _Rehearsal(errors, f"{simulated.words}, {runs} run(s)", seconds)
+    return _Rehearsal(errors, f"{simulated.words}, {runs} run(s)", f"on {public.name}", seconds)
 
 
 def _on_simulated_persons(
@@ -153,9 +154,13 @@ def _on_simulated_persons(
         of_part, _ = predicted(TablesDetail(part, detail.workload))
         errors *= np.reshape(_growth(predictions, of_part), errors.shape)
         where = f"{part.hierarchy.regions:,} of {tree.regions:,} regions, extrapolated"
-    stated = "" if options.rows is not None else " (--rows states how many)"
-    words = f"simulated persons, {persons:,} a leaf{stated}, in {where}, {runs} run(s); --like takes public records"
-    return _Rehearsal(errors, words, releases.seconds, _FEW_DIGITS)
+    assumed = "as --rows states" if options.rows is not None else "assumed: --rows states how many"
+    words = (
+        f"simulated persons, {persons:,} a leaf ({assumed}), {SKEW} (assumed), in {where}, {runs} run(s); errors of "
+        "small counts grow with the persons a leaf and with even cells; --like takes public records"
+    )
+    short = f"{'assumed ' if options.rows is None else ''}{persons:,} persons a leaf"
+    return _Rehearsal(errors, words, short, releases.seconds, _FEW_DIGITS)
 
 
 def _growth(of_all: Sequence[Predicted], of_part: Sequence[Predicted]) -> list[float]:
@@ -314,7 +319,7 @@ def _released_figures(plan: Plan, rehearsal: _Rehearsal) -> Figures:
         for level in range(len(rehearsal.errors))
         for index, query in enumerate(detail.workload)
     )
-    title = "Mean absolute error of a released answer (persons): rehearsed"
+    title = f"Mean absolute error of a released answer (persons): rehearsed, {rehearsal.short}"
     return Figures(title, ("level", "query", "error"), rows, 2)
 
 
