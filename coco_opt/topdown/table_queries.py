@@ -77,6 +77,8 @@ class TableQueries:
             )
         if self.plan.neighbours != "replace" and any(constraint.source == "data" for constraint in self.constraints):
             raise ProblemError('constraints taken from the data hold for neighbours = "replace" only')
+        if len({by_region.level for by_region in self.variances}) < len(self.variances):
+            raise ProblemError("a level has variances by region at most once, for all its queries")
         for by_region in self.variances:
             self._check_variances(by_region)
         Invariants(self.hierarchy, self.schema, self.bounds, linear=self.linear)

@@ -289,6 +289,9 @@ def test_variances_by_region_are_stored_and_checked(tmp_path: Path) -> None:
     for wrong in (replace(variances, level=1), replace(variances, stated={"other": variances.stated["total"]})):
         with pytest.raises(ProblemError):
             replace(queries, variances=(wrong,))
+    parts = [replace(variances, stated={name: variances.stated[name]}) for name in ("total", "sex")]
+    with pytest.raises(ProblemError, match="at most once"):
+        replace(queries, variances=tuple(parts))
     cheaper = {**variances.stated, "total": tuple(v and v / 2 for v in variances.stated["total"])}
     with pytest.raises(ProblemError, match="does not cost"):
         replace(queries, variances=(replace(variances, stated=cheaper),))
