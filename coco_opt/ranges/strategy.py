@@ -23,9 +23,10 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_opt.privacy import Cost
+from coco_opt.privacy import Cost, Neighbours
 from coco_opt.privacy.planner import rounded_shares
 from coco_opt.ranges.domain import DomainTree
+from coco_opt.ranges.fan_out import FAN_OUTS, choose_fan_out
 from coco_opt.ranges.precision import Precision, noise_of
 from coco_opt.ranges.workload import Workload
 
@@ -36,40 +37,61 @@ _WIDTHS = 160  # widths that are weighed at most
 _ROOT_SHARE = 2 / 3  # of an equal share
 _LOWEST = -25.0  # logarithm of a share over the largest while searching: variances stay finite
 _EXACT = 2_048  # cells up to which every tree's exact error is computed
+_COMPARED = 1 << 17  # cells up to which the best tree is compared with the best of a single fan-out
 _UNMEASURED = 7.0  # of logarithms: a thousandth
 _LEAST_SHARE = 0.002  # a level that would get less is left out; planned shares are thousandths
 
 
 @dataclass(frozen=True, slots=True)
 class OptimisedTree:
-    """A fan-out for each level above the cells and a share of the budget for each level, the root first."""
+    """A fan-out for each level above the cells and a share of the budget for each level, the root first.
 
-    fan_out: tuple[int, ...]
-    shares: tuple[Fraction, ...]
+    ``shares`` are None for a tree of one fan-out (None: cells alone) whose counts are one query.
+    """
+
+    fan_out: int | tuple[int, ...] | None
+    shares: tuple[Fraction, ...] | None
 
 
-def optimised_tree(workload: Workload, cost: Cost, *, nonnegative: bool = False) -> OptimisedTree:
+def optimised_tree(
+    workload: Workload, cost: Cost, *, neighbours: Neighbours = "add_remove", nonnegative: bool = False
+) -> OptimisedTree:
     """Return the tree of least expected squared error over a workload, from public numbers; O(cells) a width.
 
     The best of those considered: the shortest path over widths, and trees of a single fan-out without the levels that
     get no budget. Exact for Gaussian noise where widths divide the domain. Where estimates will be made
     ``nonnegative``, the count of the whole domain has two thirds of an equal share at least: where most cells are
     empty, the bias of such estimates adds up over the domain unless that count is known.
+
+    Trees without shares are better where entities are replaced and levels are few, as the count of the whole domain
+    costs nothing in them, and where integer noise nearly vanishes.
     """
-    squares = _Squares(workload, cost.precision_power, nonnegative)
-    trees = [(_tree(widths, shares), error) for widths, shares, error in map(squares.thinned, _candidates(squares))]
-    if workload.cells <= _EXACT:  # where padding weighs most, errors are those of the trees themselves
-        trees = [(tree, _expected_error(tree, workload, cost)) for tree, _ in trees]
-    return min(trees, key=lambda tree: tree[1])[0]
+    power = cost.precision_power
+    # A replaced entity changes two counts of a level, and one at most at the root.
+    squares = _Squares(workload, power, nonnegative, 2.0**power if neighbours == "replace" else 1.0)
+    found = [(_tree(widths, shares), error) for widths, shares, error in map(squares.thinned, _candidates(squares))]
+    best = min(found, key=lambda tree: tree[1])[0]
+    if workload.cells > _COMPARED:
+        return best
+    if workload.cells <= _EXACT:  # where padding weighs most, errors of all are those of the trees themselves
+        trees, fan_outs = [tree for tree, _ in found], [k for k in FAN_OUTS if k < workload.cells]
+        fan_outs.append(max(2, workload.cells))
+    else:
+        trees, single = [best], choose_fan_out(workload.cells, cost, neighbours=neighbours)
+        fan_outs = [] if single is None else [single]
+    trees += [OptimisedTree(fan_out, None) for fan_out in fan_outs]
+    if not nonnegative:  # else the count of the whole domain is needed
+        trees.append(OptimisedTree(None, None))
+    return min(trees, key=lambda tree: _expected_error(tree, workload, cost, neighbours))
 
 
 def _tree(widths: Sequence[int], shares: Floats) -> OptimisedTree:
     return OptimisedTree(tuple(above // below for above, below in pairwise(widths)), rounded_shares(shares))
 
 
-def _expected_error(tree: OptimisedTree, workload: Workload, cost: Cost) -> float:
+def _expected_error(tree: OptimisedTree, workload: Workload, cost: Cost, neighbours: Neighbours) -> float:
     domain = DomainTree(workload.cells, tree.fan_out, shares=tree.shares)
-    return workload.variance(Precision(domain, noise_of(domain, cost)))
+    return workload.variance(Precision(domain, noise_of(domain, cost, neighbours)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +101,7 @@ class _Squares:
     workload: Workload
     power: int
     nonnegative: bool
+    root: float = 1.0  # the precision of the root's count over that of another with the same share
     _known: dict[int, float] = field(default_factory=dict, init=False)
 
     @property
@@ -104,8 +127,12 @@ class _Squares:
 
     def error(self, widths: Sequence[int], shares: Floats) -> float:
         """Return the sum of squared errors where a share of 1 buys a precision of 1."""
-        precision = np.cumsum((np.array(widths) * shares**self.power)[::-1])[::-1]
+        precision = np.cumsum((self._sizes(widths) * shares**self.power)[::-1])[::-1]
         return float((self.by_level(widths) / precision).sum())
+
+    def _sizes(self, widths: Sequence[int]) -> Floats:
+        """Return what a share of 1 for each level adds to the precision of sums of its blocks."""
+        return np.array([widths[0] * self.root, *widths[1:]], np.float64)
 
     def thinned(self, widths: Sequence[int]) -> tuple[tuple[int, ...], Floats, float]:
         """Return the widths without levels that get almost no budget, the best shares of the others, and the error.
@@ -125,7 +152,7 @@ class _Squares:
         """Return the best shares of the levels; they sum to 1."""
         from scipy.optimize import minimize
 
-        squares, sizes, power = self.by_level(widths), np.array(widths, dtype=np.float64), self.power
+        squares, sizes, power = self.by_level(widths), self._sizes(widths), self.power
         least = np.zeros(sizes.size)
         least[0] = _ROOT_SHARE / sizes.size if self.nonnegative and sizes.size > 1 else 0.0
 

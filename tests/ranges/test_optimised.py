@@ -118,15 +118,17 @@ def test_the_optimised_tree_is_the_best_of_all_trees(cost: Cost) -> None:
     error = workload.variance(Precision(own := DomainTree(12, tree.fan_out, shares=tree.shares), noise_of(own, cost)))
     best = min(_best_error(widths, workload, cost) for widths in chains(12))
     assert error < 1.02 * best  # shares are thousandths, and the root and the cells are always measured
-    assert best * (1 - 1e-6) < error
+    assert best * (1 - 1e-3) < error  # the variance of integer noise is a little less
 
 
 @COSTS
 def test_a_tree_for_nonnegative_estimates_measures_the_whole_domain(cost: Cost) -> None:
     workload = Workload.of(1_024)
     free, bound = (optimised_tree(workload, cost, nonnegative=nonnegative) for nonnegative in (False, True))
+    assert bound.shares is not None
     share = Fraction(2, 3) / len(bound.shares)
     assert bound.shares[0] > share - Fraction(1, 1_000)
+    assert free.shares is not None
     assert free.shares[0] < share
     over = [over_bound(DomainTree(1_024, tree.fan_out, shares=tree.shares), workload, cost) for tree in (free, bound)]
     assert over[0] is not None
@@ -148,6 +150,18 @@ def _best_error(widths: tuple[int, ...], workload: Workload, cost: Cost) -> floa
 
     starts = (np.zeros(len(widths)), np.arange(len(widths)) / 2.0)
     return min(minimize(error, start, method="L-BFGS-B").fun for start in starts)
+
+
+@pytest.mark.parametrize("cost", [EPSILON, RHO, Epsilon(Fraction(20))], ids=str)
+@pytest.mark.parametrize("cells", [2, 7, 97, 365])
+@pytest.mark.parametrize("neighbours", NEIGHBOURS)
+def test_no_single_fan_out_that_is_weighed_errs_less(neighbours: Neighbours, cells: int, cost: Cost) -> None:
+    for workload in (Workload.of(cells), Workload.of(cells, "prefixes")):
+        tree = optimised_tree(workload, cost, neighbours=neighbours)
+        own = DomainTree(cells, tree.fan_out, shares=tree.shares)
+        others = [DomainTree(cells, fan_out) for fan_out in (choose_fan_out(cells, cost, neighbours=neighbours), None)]
+        errors = [workload.variance(Precision(domain, noise_of(domain, cost, neighbours))) for domain in (own, *others)]
+        assert errors[0] <= min(errors[1:])
 
 
 @COSTS

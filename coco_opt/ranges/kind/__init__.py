@@ -223,8 +223,12 @@ def _chosen(section: RangesSection, cost: Cost, neighbours: NeighboursName) -> d
     """Return the keys that say which tree is measured, as a file would state them."""
     if section.fan_out == "auto":
         return {"fan_out": choose_fan_out(section.size, cost, neighbours=neighbours) or "cells"}
-    tree = optimised_tree(section.ranges, cost, nonnegative=section.estimator in ("nonnegative", "zeroed"))
-    return {"fan_out": list(tree.fan_out), "shares": [str(share) for share in tree.shares]}
+    nonnegative = section.estimator in ("nonnegative", "zeroed")
+    tree = optimised_tree(section.ranges, cost, neighbours=neighbours, nonnegative=nonnegative)
+    if tree.shares is None:
+        return {"fan_out": tree.fan_out or "cells"}
+    fan_out = list(tree.fan_out) if isinstance(tree.fan_out, tuple) else tree.fan_out
+    return {"fan_out": fan_out, "shares": [str(share) for share in tree.shares]}
 
 
 _READ: Mapping[str, Callable[[Any], Any]] = {

@@ -97,7 +97,8 @@ def workload_errors(
     if domain.cells <= _COMPARED:
         single = choose_fan_out(domain.cells, cost, neighbours=neighbours)
         trees['fan_out = "auto"'] = DomainTree(domain.cells, single)
-        best = optimised_tree(workload, cost, nonnegative=estimator in ("nonnegative", "zeroed"))
+        nonnegative = estimator in ("nonnegative", "zeroed")
+        best = optimised_tree(workload, cost, neighbours=neighbours, nonnegative=nonnegative)
         trees['fan_out = "optimised"'] = DomainTree(domain.cells, best.fan_out, shares=best.shares)
     return [
         WorkloadError(name, float(np.sqrt(workload.variance(Precision(tree, noise_of(tree, cost, neighbours))))), over)

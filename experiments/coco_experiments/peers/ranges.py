@@ -67,7 +67,9 @@ def errors(estimate: Floats, truth: Ints) -> dict[str, float]:
 
 
 @cache
-def best_tree(cells: int, cost: Cost, *, nonnegative: bool) -> tuple[tuple[int, ...], tuple[Fraction, ...]]:
+def best_tree(
+    cells: int, cost: Cost, *, nonnegative: bool
+) -> tuple[int | tuple[int, ...] | None, tuple[Fraction, ...] | None]:
     """Return the fan-outs and the shares of the optimised tree for all ranges; it is public, so planned once."""
     tree = optimised_tree(Workload.of(cells), cost, nonnegative=nonnegative)
     return tree.fan_out, tree.shares
