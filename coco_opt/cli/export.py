@@ -54,6 +54,7 @@ def export(
     ending = ".xlsx" if xlsx else "-csv" if sdmx is None else "-sdmx.csv"
     target = folder.with_name(f"{folder.resolve().name}{ending}") if out is None else out
     check_target(target, "name another with --out")
+    _check_published(folder)
     if sdmx is not None:
         written = _write_sdmx(folder, target, sdmx, period)
     elif xlsx:
@@ -81,6 +82,15 @@ def _check_options(delimiter: str, *, wide: bool, raw: bool, xlsx: bool, sdmx: s
         raise InputError("bad-option", "SDMX-CSV has a row for each count: leave out --wide")
     if period is not None and sdmx is None:
         raise InputError("bad-option", "--period is for --sdmx")
+
+
+def _check_published(folder: Path) -> None:
+    """Raise InputError (file-not-found) for a measurement of the private folder, whose answers are packed."""
+    from coco_opt.files.measurement import PACKED
+
+    if (folder / PACKED).exists():
+        message = "is a measurement in the private folder: coco-opt measure CONFIG --publish DIR publishes it for free"
+        raise InputError("file-not-found", message, Place(folder.name))
 
 
 def _write_csv(folder: Path, target: Path, delimiter: str, wide: bool, raw: bool) -> dict[str, Any]:

@@ -99,6 +99,8 @@ def test_measured_once_estimated_in_every_way(data: Data, tmp_path: Path, coco: 
     again = json.loads(coco("measure", config, "--json").out)
     assert (again["paid"], again["epsilon"], again["status"]) == (False, "1", "private")
     assert paid(tmp_path) == ["GRANTED", "RESERVED", "MEASURED"]
+    (stored,) = tmp_path.glob("private/runs/*/measurement")
+    assert "--publish DIR publishes it for free [file-not-found]" in coco("export", stored).errors[0]
     (tmp_path / f"{next(iter(data.files))}.csv").unlink()
 
     by_folder, by_run, by_default = (tmp_path / name for name in ("folder", "run", "default"))
