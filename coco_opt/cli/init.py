@@ -293,6 +293,8 @@ def _check_column(name: str, header: Header | None, attributes: Sequence[str] | 
         raise InputError("bad-option", message)
     if header is None or (name != _ALL and name not in header.columns):
         raise InputError("bad-option", f"--ranges and --values: the table has no column {name!r}")
+    if name not in attributes and name in chosen.keys:
+        raise InputError("bad-option", f"--ranges and --values: {name!r} is an id or links the tables")
 
 
 def _read_values(

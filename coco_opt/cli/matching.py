@@ -59,6 +59,12 @@ class Candidate:
         }
         return {own: there for own, there in names.items() if set(there.values()) - {own}}
 
+    @property
+    def keys(self) -> set[str]:
+        """Return the columns of ids and references, as they are called here or in the files."""
+        named = (name for table in self.kind.data_model.tables for name in (*table.required, *table.optional))
+        return {name for name in named if name.endswith("_id")} | set(self.columns.values())
+
     def uses(self, header: Header) -> bool:
         """Return whether the configuration names a file."""
         return any(self.files.get(key) is header for key in self.draft().files)

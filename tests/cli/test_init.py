@@ -347,6 +347,7 @@ def test_all_values_are_read_on_request_and_long_lists_are_no_attributes(coco: R
         (("--ranges", "age=0..17,10..20"), "ranges must rise and not overlap"),
         (("--ranges", "ages=0..17,18.."), "no column 'ages'"),
         (("--values", "surname"), "column 'surname': is a column of more than 100 values"),
+        (("--values", "hh"), "'hh' is an id or links the tables"),
         (("--values", "sex", "--kind", "groups"), "--values is for --kind tables"),
     ],
 )
