@@ -30,4 +30,6 @@ def test_runs_and_is_stored_executed(path: Path, tmp_path: Path) -> None:
 
 
 def _texts(cell: nbformat.NotebookNode) -> list[str]:
-    return [output["data"].get("text/plain", "") for output in cell.outputs if "data" in output]
+    """Return the texts of a cell's results; a line of progress, which stays empty, is only there after a slow stage."""
+    results = [output["data"] for output in cell.outputs if "data" in output]
+    return [data.get("text/plain", "") for data in results if data.get("text/html") != ""]
