@@ -158,6 +158,14 @@ def test_regions_that_stay_unknown_leave_the_others_of_their_level_known(seed: i
     assert not stage.determines(parse_query("sex", SCHEMA).operator, 2).any()
 
 
+def test_bottom_up_needs_answers_of_every_leaf(tmp_path: Path) -> None:
+    measurement = beside_unmeasured(0)
+    keys = {"estimation": "bottom_up", "workload": ["sex"]}
+    config = co.parse_config({"topdown": keys}, tmp_path, like=config_of(measurement))
+    with pytest.raises(ProblemError, match="2 of them have no answers, first 'r0/r1/r4'"):
+        co.estimate(measurement, config)
+
+
 def test_constraints_say_what_is_known_of_regions_without_answers() -> None:
     measurement, total = beside_unmeasured(0), parse_query("total", SCHEMA)
     values = np.array([[7], [8], [9], [10], [11]])

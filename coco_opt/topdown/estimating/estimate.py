@@ -270,6 +270,14 @@ def _check_method(measured: TableMeasurements, method: TopdownMethod) -> None:
     )
     if unfit is not None:
         raise ProblemError(unfit[1])
+    if method.estimation == "bottom_up" and measured.by_region:
+        leaves = measured.hierarchy.levels - 1
+        of_queries = [measured.region_variances(leaves, query) for query in range(len(measured.queries))]
+        unknown = np.flatnonzero(np.isinf(of_queries).all(axis=0))
+        if unknown.size:
+            path = measured.hierarchy.paths[measured.hierarchy.leaves[int(unknown[0])]]
+            message = f"bottom_up sums the leaves, and {unknown.size:,} of them have no answers, first {path!r}"
+            raise ProblemError(f"{message}: use 'full' or 'posterior'")
 
 
 def linear_estimates(measurement: Measurement, *, full: bool | None = None) -> LinearEstimates:
