@@ -41,8 +41,9 @@ def check(
     rows = [(row["key"], row["file"], "private" if row["private"] else "public", "every row is fine") for row in files]
     write_table("Read and checked", ("data", "file", "", "result"), rows, numeric=4)
     values: list[tuple[str, object]] = [
-        ("Would cost", measurement_plan.cost),
+        ("Would cost", f"{measurement_plan.cost}{result.plan.after_look}"),
         ("Would pay", status.words),
+        *result.plan.promised,
         ("Levels", ", ".join(measurement_plan.levels)),
     ]
     write_values(values)

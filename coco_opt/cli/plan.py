@@ -94,7 +94,7 @@ def _write_tables(result: PlanForecast) -> None:
     memory = "" if result.memory is None else f"about {size(result.memory)}; "
     write_values(
         [
-            ("Cost", f"{_cost(result.cost)}; {result.meaning}"),
+            ("Cost", f"{_cost(result.cost)}{result.plan.after_look}; {result.meaning}"),
             *predicted.notes,
             *([("Time", _time(result.seconds, result.stages))] if result.seconds is not None and result.stages else []),
             ("Memory", f"{memory}the measurement, before compression, {size(result.sealed)}"),

@@ -62,7 +62,7 @@ class Plan:
     noisy answers lead to. Given ``chosen`` keys, which a plan that was resolved before states, it takes these instead
     of choosing. ``also`` are measurements to estimate together with this plan's. ``tables`` are for ``plan`` to show.
     ``choice`` tells apart what several configurations with the same look leave to be chosen, and ``before`` is the plan
-    with the look that this one was resolved from.
+    with the look that this one was resolved from. ``promised`` says by name, for ``check``, what holds without noise.
 
     Without a look, ``rechosen(keys=...)`` plans again with the keys that an earlier run of the same ``choice`` took.
     """
@@ -80,6 +80,13 @@ class Plan:
     also: tuple[Measurement, ...] = ()
     tables: tuple[Figures, ...] = ()
     rechosen: Callable[..., Plan] | None = field(default=None, repr=False)
+    promised: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def after_look(self) -> str:
+        """Return in words that the cost is that of the main measurement alone, empty where no look was paid."""
+        looks = ", ".join(str(measurement.measurement_plan.cost) for measurement in self.also)
+        return f", the main measurement alone: the look for {looks} was paid before" if looks else ""
 
     @property
     def identity(self) -> str:

@@ -355,6 +355,7 @@ def test_a_check_refuses_other_data_under_the_look_of_these(tmp_path: Path) -> N
     config = config_of(tmp_path, total="3")
     measure(config)
     assert "Would pay: nothing: run" in repr(check(config))
+    assert check(config).plan.after_look == ", the main measurement alone: the look for epsilon = 1/50 was paid before"
     with pytest.raises(InputError, match="on other data"):
         check(_changed(tmp_path))
 

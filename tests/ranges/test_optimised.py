@@ -270,6 +270,15 @@ def test_releases_verify_and_answer_any_range(folder: Path, keys: str, changes: 
     assert all(row.passed for row in verify_release(estimate(measured).save(folder / "own")))
 
 
+@pytest.mark.parametrize(("cells", "words"), [(5, "larger unbiased error"), (111, "would err 18 % less")])
+def test_a_plan_says_why_the_optimised_tree_is_not_taken(folder: Path, cells: int, words: str) -> None:
+    stated = config(folder, "", ("cells = 90", f"cells = {cells}"))
+    notes = dict(forecast(stated).predicted.notes)
+    assert words in notes["optimised"]
+    best = config(folder, 'fan_out = "optimised"\n', ("cells = 90", "cells = 111"))
+    assert "optimised" not in dict(forecast(best).predicted.notes)
+
+
 def test_what_was_chosen_can_be_written_into_the_configuration(folder: Path) -> None:
     plan = RANGES.plan(config(folder, 'fan_out = "optimised"\n'))
     written = f"fan_out = {plan.chosen['fan_out']}\nshares = {plan.chosen['shares']}\n"

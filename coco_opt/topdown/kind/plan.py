@@ -91,6 +91,7 @@ def plan_tables(config: Config) -> Plan:
             (*notes, *_unmeasured_cells(table_queries), *_undecided(proof)),
             partial(planned, proof=proof),
             chosen=chosen_keys(written, config),
+            promised=tuple(_promised(table_queries, public.levels, proof)),
             choice=choice_digest(written),
             rechosen=partial(planned, written, proof),
         )
@@ -116,6 +117,17 @@ def _unmeasured_cells(table_queries: TableQueries) -> Iterator[str]:
         f"Cells are not measured: the counts of {attributes} in the released tables are guesses that add up to what "
         'is. If you will look at them, add "detail" to topdown.workload'
     )
+
+
+def _promised(table_queries: TableQueries, levels: Sequence[str], proof: Proof) -> Iterator[tuple[str, str]]:
+    """Yield what holds in the released tables without noise: exact answers, and public constraints."""
+    exact = ", ".join(f"{each.query.text} by {levels[each.level]}" for each in table_queries.invariants)
+    if exact:
+        yield "Published exactly", f"{exact}, without noise"
+    number = len(table_queries.constraints)
+    if number:
+        verdict = "proved that integer tables meet" if proof.verdict == "holds" else "UNDECIDED whether any tables meet"
+        yield "Public constraints", f"{number} stated; {verdict} them all ({proof.how})"
 
 
 def _undecided(proof: Proof) -> Iterator[str]:
