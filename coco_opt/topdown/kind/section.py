@@ -216,7 +216,7 @@ class TablesData(DataSection):
     )
 
     records: TableInput
-    """One row a person: region_id (with `groups`: group_id), one column an attribute, perhaps count. Private."""
+    """One row a person: region_id (with `groups`: group_id), attributes, perhaps person_id or count. Private."""
     groups: TableInput | None = None
     """One row a group, such as a household: group_id, region_id, perhaps attributes of all its members. Private."""
     hierarchy: TableInput
@@ -242,7 +242,8 @@ class TopdownSection(Section):
     ``workload`` is measured if the strategy derives from it; with a list of queries as strategy it is only shown.
     ``shares`` are the queries' parts of each level's budget: one list for all levels, or a list a level, root first.
     Where one of the two is set, the other's "auto" is the workload, or even shares.
-    With ``rows_a_person`` the records name a person_id, and noise hides a person with so many rows; without it, one.
+    With ``rows_a_person`` the records name a person_id, and noise hides a person with so many rows; without it, one,
+    and a person_id that repeats is refused.
     """
 
     unmeasured: ClassVar[Mapping[str, Any]] = {"workload": ["total"]}
@@ -290,7 +291,7 @@ class TopdownSection(Section):
     microdata: bool = False
     """Whether to write one row a person too."""
     rows_a_person: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
-    """Measured: a public maximum of rows a person, identified by the column person_id; unset: one row is one person."""
+    """Measured: a public maximum of rows a person, identified by person_id; unset: one, a repeated id is refused."""
 
     @model_validator(mode="before")
     @classmethod
