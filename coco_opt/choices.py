@@ -125,7 +125,7 @@ class SolverChoices:
         return self._fallback
 
     def solver(self, problem: type[Problem[Any, Any]]) -> Solver:
-        """Return the solver chosen for a type of problem, made once; ``limit`` applies if none was chosen."""
+        """Return the solver chosen for a type of problem, made once; ``limited`` applies if none was chosen."""
         kind = problem.kind
         with self._lock:
             if kind not in self._solvers:
@@ -221,11 +221,14 @@ class SolverChoices:
         name = self.solver(problem).name
         self.merge([Certificate(problem.kind, name, solves, gap, relative_gap, violation, seconds)])
 
-    def limit(self, problem: type[Problem[Any, Any]], seconds: float) -> None:
-        """Give the solver of a type of problem, unless it was chosen, at most so many seconds where it has limits."""
-        with self._lock:
-            self._limits[problem.kind] = seconds
-            self._solvers.pop(problem.kind, None)
+    def limited(self, problem: type[Problem[Any, Any]], seconds: float) -> Self:
+        """Return the same choices, with the same certificates, whose solver of a type of problem has so many seconds.
+
+        A solver that was chosen keeps its own limits, as one without limits does.
+        """
+        choices = copy(self)
+        choices._limits, choices._solvers = {**self._limits, problem.kind: seconds}, {}
+        return choices
 
     def fresh(self) -> Self:
         """Return the same choices without certificates, for one task; ``merge`` takes its certificates back."""

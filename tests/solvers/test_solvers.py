@@ -295,14 +295,18 @@ def test_choices_keep_the_worst_certificate() -> None:
 def test_a_time_limit_lowers_that_of_the_automatic_solver_and_of_no_other() -> None:
     choices = SolverChoices()
     usual = choices.solver(TableRounding)
-    for seconds in (4.0, 2.0, 1e9):
-        choices.limit(TableRounding, seconds)
-        limited = choices.solver(TableRounding)
+    for seconds in (4.0, 2.0):
+        limited = choices.limited(TableRounding, seconds).solver(TableRounding)
         assert limited.time_limit + limited.sweep_limit <= seconds
-    assert limited == usual
-    chosen = SolverChoices({"table_rounding": "highs"})
-    chosen.limit(TableRounding, 1.0)
+    assert choices.solver(TableRounding) == choices.limited(TableRounding, 1e9).solver(TableRounding) == usual
+    chosen = SolverChoices({"table_rounding": "highs"}).limited(TableRounding, 1.0)
     assert chosen.solver(TableRounding) == make_solver("highs")
+
+
+def test_limited_choices_count_into_the_same_certificates() -> None:
+    choices = SolverChoices()
+    choices.limited(TableRounding, 1.0).solve(IsotonicL2([2, 1]))
+    assert [certificate.problem for certificate in choices.certificates] == ["isotonic_l2"]
 
 
 def test_unknown_names_and_options_name_the_nearest() -> None:

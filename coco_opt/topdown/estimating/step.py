@@ -304,7 +304,7 @@ def split_step(
     rounded = _rounding_queries(measured, method, core)
     levels = measured.hierarchy.levels - 1
     problems = sum(len(measured.hierarchy.level_range(at)) * (len(rounded[at + 1]) + 1) for at in range(levels))
-    solvers.limit(TableRounding, max(_LEAST_SECONDS, method.time / max(1, problems)))
+    solvers = solvers.limited(TableRounding, max(_LEAST_SECONDS, method.time / max(1, problems)))
     why = choice.reason, "; ".join(given_up), start + method.time
     return SplitStep(measured, method, solvers, stage, groups, rounded, uncertified_gap, core, cutting, *why)
 
