@@ -46,6 +46,13 @@ HEAVY = {
 }
 
 
+def test_the_paper_cites_what_its_bibliography_holds() -> None:
+    paper, bibliography = (ROOT.joinpath("paper", name).read_text("utf-8") for name in ("paper.md", "paper.bib"))
+    cited = set(re.findall(r"@([a-z]+\d*)", paper))
+    assert cited == set(re.findall(r"^@\w+\{(\w+),", bibliography, flags=re.MULTILINE))
+    assert all((ROOT / "paper" / picture).is_file() for picture in re.findall(r"\]\((\S+\.png)\)", paper))
+
+
 def text_files() -> Iterator[tuple[Path, str]]:
     """Yield every text file of the project with its content; no git needed."""
     for folder, folders, files in os.walk(ROOT):
