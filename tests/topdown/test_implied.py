@@ -80,15 +80,16 @@ def test_rounding_and_failsafe_share_the_time() -> None:
     measured, solvers = TableMeasurements.of(facilities(1, rules=True)), SolverChoices()
     step = split_step(measured, TopdownMethod(seed=1, time=1200.0), solvers)
     assert 1190 < step.seconds_left <= 1200
-    shared: Any = solvers.fresh().solver(TableRounding)
+    shared: Any = step.solvers.fresh().solver(TableRounding)
     assert shared.time_limit == shared.sweep_limit == 30.0  # twelve problems may take longer
-    chosen, hurried = SolverChoices({"table_rounding": "highs"}), SolverChoices()
-    for choices in (chosen, hurried):
-        step = split_step(measured, TopdownMethod(seed=1, time=24.0), choices)
-    limited: Any = pickle.loads(pickle.dumps(hurried)).solver(TableRounding)
+    chosen, hurried = (
+        split_step(measured, TopdownMethod(seed=1, time=24.0), choices)
+        for choices in (SolverChoices({"table_rounding": "highs"}), solvers)
+    )
+    limited: Any = pickle.loads(pickle.dumps(hurried.solvers)).solver(TableRounding)
     assert 0.5 <= limited.time_limit == limited.sweep_limit < 6.0
-    assert chosen.solver(TableRounding).name == "highs"
-    assert replace(step, ends=0.0).seconds_left == 1.0
+    assert chosen.solvers.solver(TableRounding).name == "highs"
+    assert replace(hurried, deadline=0.0).seconds_left == 1.0
 
 
 def test_a_constraint_on_one_count_is_a_bound() -> None:
@@ -122,8 +123,8 @@ def test_no_cut_is_looked_for_after_the_time() -> None:
     town = measured.hierarchy.level_range(1)
     tables = np.full((len(town), SCHEMA.size), 10**6)
     assert Cutting(oracle).cut(town, tables)
-    late = Cutting(oracle, ends=0.0)
+    late = Cutting(oracle, deadline=0.0)
     assert not late.cut(town, tables)
     step = split_step(measured, TopdownMethod(implied="cuts", seed=1, time=7.0), SolverChoices())
     assert not step.implied.slow
-    assert replace(step, cutting=late).implied.slow == "no cuts were looked for after 7 s"
+    assert replace(step, cutting=late).implied.slow == "after 7 s no cuts were looked for, in 3 regions"
