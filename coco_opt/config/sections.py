@@ -100,8 +100,9 @@ class DataSection(Section):
         table = getattr(self, key, None)
         if not isinstance(table, Path):
             return None
-        found = path.parent / table.name
-        return Input(found, self.columns) if found.is_file() and found.resolve() != table.resolve() else None
+        neighbour = path.parent / table.name
+        is_another = neighbour.is_file() and neighbour.resolve() != table.resolve()
+        return Input(neighbour, self.columns) if is_another else None
 
     @model_validator(mode="after")
     def _columns_known(self) -> DataSection:

@@ -43,6 +43,16 @@ def check_present(table: Loaded, column: int) -> None:
         raise InputError("null-id", "is empty", table.place(rows, column))
 
 
+def absent_entries(table: Loaded, columns: Iterable[int]) -> Faults:
+    """Return the missing and empty entries of some columns. Raises InputError empty-file where there is no row."""
+    check_rows(table)
+    faults = Faults()
+    for column in columns:
+        with faults:
+            check_present(table, column)
+    return faults
+
+
 def check_spaces(table: Loaded, column: int) -> None:
     """Raise InputError where ids would only look equal: space-in-id (at an end), control-in-id (seen by nobody)."""
     _check_plain(table, column, _unplain(f"c{column}"))
@@ -87,10 +97,7 @@ def check_members(table: Loaded) -> Faults:
 
     Raises InputError empty-file where there is no row.
     """
-    check_rows(table)
-    faults = Faults()
-    with faults:
-        check_present(table, 1)
+    faults = absent_entries(table, (1,))
     with faults:
         check_ids(table, (0,))
     return faults

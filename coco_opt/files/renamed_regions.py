@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from coco_opt.errors import InputError
 from coco_opt.files import column_checks
 from coco_opt.files.columns import Columns
-from coco_opt.files.faults import Faults, RowError, RowFaults
+from coco_opt.files.faults import RowError, RowFaults
 from coco_opt.files.inputs import Input
 from coco_opt.files.source import isolated, load
 
@@ -62,11 +62,7 @@ def read_renamed(file: Path, earlier: pa.Table, later: pa.Table) -> dict[str, st
     source, sides = Input(file), (_paths_of(earlier), _paths_of(later))
     with isolated([source]) as con:
         table = load(con, "renamed", source, RENAMED)
-        column_checks.check_rows(table)
-        faults, row_faults = Faults(), RowFaults(table)
-        for column in range(2):
-            with faults:
-                column_checks.check_present(table, column)
+        faults, row_faults = column_checks.absent_entries(table, range(2)), RowFaults(table)
         paths: dict[str, str] = {}
         for row, names in enumerate(table.fetch("SELECT c0, c1 FROM {t} ORDER BY rowid")):
             if all(names):
@@ -92,12 +88,12 @@ def _check_apart(paths: Mapping[str, str], names: Sequence[str], row_faults: Row
 
 
 def _add(paths: dict[str, str], names: Sequence[str], sides: Sequence[Callable[[str], str | None]]) -> None:
-    found = [side(name) for side, name in zip(sides, names, strict=True)]
-    for column, (path, side) in enumerate(zip(found, ("earlier", "later"), strict=True)):
+    matches = [side(name) for side, name in zip(sides, names, strict=True)]
+    for column, (path, side) in enumerate(zip(matches, ("earlier", "later"), strict=True)):
         if path is None:
             message = f"is no region of the {side} release: give its path from the root, or its id"
             raise RowError("unknown-region", message, column)
-    before, after = (path for path in found if path is not None)
+    before, after = (path for path in matches if path is not None)
     if before in paths:
         raise RowError("duplicate-region", "this region has an earlier row", 0)
     if after in paths.values():

@@ -69,12 +69,12 @@ def optimised_tree(
     power = cost.precision_power
     # A replaced entity changes two counts of a level, and one at most at the root.
     squares = _Squares(workload, power, nonnegative, 2.0**power if neighbours == "replace" else 1.0)
-    found = [(_tree(widths, shares), error) for widths, shares, error in map(squares.thinned, _candidates(squares))]
-    best = min(found, key=lambda tree: tree[1])[0]
+    evaluated = [(_tree(widths, shares), error) for widths, shares, error in map(squares.thinned, _candidates(squares))]
+    best = min(evaluated, key=lambda tree: tree[1])[0]
     if workload.cells > _COMPARED:
         return best
     if workload.cells <= _EXACT:  # where padding weighs most, errors of all are those of the trees themselves
-        trees, fan_outs = [tree for tree, _ in found], [k for k in FAN_OUTS if k < workload.cells]
+        trees, fan_outs = [tree for tree, _ in evaluated], [k for k in FAN_OUTS if k < workload.cells]
         fan_outs.append(max(2, workload.cells))
     else:
         trees, single = [best], choose_fan_out(workload.cells, cost, neighbours=neighbours)
@@ -141,11 +141,11 @@ class _Squares:
         """
         while True:
             shares = self.shares(widths)
-            kept = (shares >= _LEAST_SHARE) | (np.arange(len(widths)) == 0) | (np.array(widths) == 1)
-            if kept.all():
+            is_measured = (shares >= _LEAST_SHARE) | (np.arange(len(widths)) == 0) | (np.array(widths) == 1)
+            if is_measured.all():
                 shares = np.array([float(share) for share in rounded_shares(shares)])
                 return tuple(widths), shares, self.error(widths, shares)
-            widths = [width for width, keep in zip(widths, kept, strict=True) if keep]
+            widths = [width for width, measured in zip(widths, is_measured, strict=True) if measured]
             widths[0] = -(-self.cells // widths[1]) * widths[1]
 
     def shares(self, widths: Sequence[int]) -> Floats:
@@ -192,7 +192,7 @@ def _candidates(squares: _Squares) -> Iterator[tuple[int, ...]]:
 
 def _widths(cells: int) -> list[int]:
     """Return widths below the domain whose prime factors are small, rising; the first primes alone where many are."""
-    for primes in (_PRIMES[:kept] for kept in range(len(_PRIMES), 0, -1)):
+    for primes in (_PRIMES[:length] for length in range(len(_PRIMES), 0, -1)):
         widths = {1}
         for prime in primes:
             widths |= {width * prime**power for width in widths for power in range(cells.bit_length())}

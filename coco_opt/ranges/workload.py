@@ -40,15 +40,15 @@ class Workload:
     end: Ints
 
     @classmethod
-    def of(cls, cells: int, asked: Named | tuple[ArrayLike, ArrayLike] = "ranges") -> Workload:
+    def of(cls, cells: int, ranges: Named | tuple[ArrayLike, ArrayLike] = "ranges") -> Workload:
         """Return a workload by name or from a list of ranges begin:end of cells; ProblemError without any."""
         none = np.empty(0, np.int64)
-        if isinstance(asked, str):
-            if asked not in NAMED:
-                raise ProblemError(f"a workload is {', '.join(NAMED)} or a list of ranges, not {asked!r}")
-            ends = np.arange(1, cells + 1) if asked == "prefixes" else none
-            return cls(asked, cells, np.zeros_like(ends), ends)
-        begin, end = (np.atleast_1d(np.asarray(side, np.int64)) for side in asked)
+        if isinstance(ranges, str):
+            if ranges not in NAMED:
+                raise ProblemError(f"a workload is {', '.join(NAMED)} or a list of ranges, not {ranges!r}")
+            ends = np.arange(1, cells + 1) if ranges == "prefixes" else none
+            return cls(ranges, cells, np.zeros_like(ends), ends)
+        begin, end = (np.atleast_1d(np.asarray(side, np.int64)) for side in ranges)
         if begin.size == 0 or begin.shape != end.shape or (begin < 0).any() or (begin >= end).any():
             raise ProblemError("give at least one range, each begin below its end")
         if (end > cells).any():

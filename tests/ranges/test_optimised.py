@@ -21,6 +21,7 @@ from coco_opt.ranges.kind.files import read_ranges_release
 from coco_opt.ranges.precision import Precision, noise_of
 from coco_opt.ranges.workload import Workload, over_bound, unit_variance
 from coco_opt.releases import estimate, forecast, measure, release, verify_release
+from tests.ranges.test_kind import TEXT
 
 EPSILON, RHO = Epsilon(Fraction(1, 10)), Rho(Fraction(1, 100))
 COSTS = pytest.mark.parametrize("cost", [EPSILON, RHO], ids=str)
@@ -214,18 +215,6 @@ def test_trees_that_cannot_be_are_refused(fan_out: Any, shares: Any, words: str)
 def test_workloads_that_cannot_be_are_refused(asked: Any) -> None:
     with pytest.raises(ProblemError):
         Workload.of(8, asked)
-
-
-TEXT = """
-[data]
-values = "visits.csv"
-[privacy]
-epsilon = "1"
-noise = "seeded"
-seed = 5
-[ranges]
-cells = 90
-"""
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from coco_opt.errors import HierarchyError, InputError
 from coco_opt.files import column_checks
 from coco_opt.files.columns import Columns
-from coco_opt.files.faults import Faults, RowError, RowFaults
+from coco_opt.files.faults import RowError, RowFaults
 from coco_opt.files.inputs import Input, InputLike
 from coco_opt.files.source import isolated, load
 from coco_opt.histograms import Hierarchy
@@ -36,11 +36,7 @@ def read_bounds(
     source = Input.of(bounds, "bounds")
     with isolated([source]) as con:
         table = load(con, "bounds", source, BOUNDS)
-        column_checks.check_rows(table)
-        faults, row_faults = Faults(), RowFaults(table)
-        for column in range(3):
-            with faults:
-                column_checks.check_present(table, column)
+        faults, row_faults = column_checks.absent_entries(table, range(3)), RowFaults(table)
         rows = table.fetch("SELECT c0, c1, c2, c3, c4 FROM {t} ORDER BY rowid")
         sides_by_query: dict[tuple[str, int], _Sides] = {}
         for row, (region, text, answer, *numbers) in enumerate(rows):
