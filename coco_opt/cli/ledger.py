@@ -138,20 +138,19 @@ def _together_dict(guarantee: Together | None) -> dict[str, Any] | None:
 
 def _together_line(guarantee: Together) -> str:
     """Return the same as one line."""
-    from coco_opt.privacy.cost import DELTA
-    from coco_opt.privacy.directed_rounding import round_above
+    from coco_opt.privacy.cost import DELTA, pair_words
 
     account = guarantee.account
     compositions = (guarantee.guaranteed, guarantee.by_sum)
-    epsilon, by_sum = (f"{float(round_above(composition.epsilon(DELTA), _SHOWN)):g}" for composition in compositions)
-    start = f"All that was spent on {account.dataset!r} keeps epsilon <= {epsilon} at delta = {DELTA}"
+    pair, by_sum = (pair_words(composition.epsilon(DELTA), DELTA, _SHOWN) for composition in compositions)
+    start = f"All that was spent on {account.dataset!r} is (epsilon, delta)-differentially private, with {pair}"
     if guarantee.unknown:
         return f"{start}, by the sum alone: the queries of run {guarantee.unknown[0]} are not stored"
     if guarantee.guaranteed.loss is None:
         return f"{start}, by the sum alone: its queries are too many to compose"
     return (
-        f"{start} where no query was chosen by earlier answers: their privacy loss distributions composed. "
-        f"The sum says {by_sum}, also where some were"
+        f"{start}, if no query was chosen by earlier answers: their privacy loss distributions composed. "
+        f"The sum of the payments gives {by_sum}, also if some were"
     )
 
 

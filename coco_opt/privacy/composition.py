@@ -15,7 +15,7 @@ from typing import Any
 
 from coco_opt.errors import ProblemError
 from coco_opt.privacy.accounting import delta_of_rho, rho_of_epsilon_delta
-from coco_opt.privacy.cost import DELTA, Cost, Epsilon, Rho, Sensitivity, cost_together, total
+from coco_opt.privacy.cost import DELTA, Cost, Epsilon, Rho, Sensitivity, cost_together, pair_words, total
 from coco_opt.privacy.directed_rounding import round_above, round_below
 from coco_opt.privacy.loss_distributions import LossDistribution, UncountableError, composed
 from coco_opt.privacy.queries import LevelQuery
@@ -97,11 +97,15 @@ class Composition:
         if isinstance(self.cost, Epsilon):
             return self.cost.meaning()
         epsilon, stated_delta = self.guarantee(delta)
-        return f"zCDP: epsilon at most {float(round_above(epsilon, _DIGITS)):g} at delta = {stated_delta}"
+        return f"zCDP: {pair_words(epsilon, stated_delta, _DIGITS)}"
 
     def curve(self, deltas: Sequence[Fraction] = DELTAS) -> tuple[tuple[Fraction, Fraction], ...]:
         """Return (delta, epsilon) pairs that all hold."""
         return tuple((delta, self.epsilon(delta)) for delta in deltas)
+
+    def pure(self) -> tuple[tuple[Fraction, Fraction], ...]:
+        """Return the pair of delta 0 where the cost is a pure epsilon, else none."""
+        return ((Fraction(0), self.cost.amount),) if isinstance(self.cost, Epsilon) else ()
 
 
 def _noisy(queries: Iterable[LevelQuery]) -> Iterator[tuple[Cost, Sensitivity]]:

@@ -17,6 +17,7 @@ from coco_opt.privacy.noise_distributions import DiscreteGaussian, Geometric, No
 DELTA = Fraction(1, 10**6)
 """The delta at which a rho is stated as an epsilon where the user names none."""
 _SHOWN_DIGITS = 6
+_READABLE = 10**6  # the largest denominator of a delta that is shown as a fraction
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,11 +229,16 @@ class Rho(Cost):
     def meaning(self, delta: Fraction | None = None) -> str:
         """Return the epsilon at a delta, rounded up."""
         stated_delta = delta or DELTA
-        epsilon = float(round_above(self.epsilon(stated_delta), _SHOWN_DIGITS))
-        return f"zCDP: epsilon at most {epsilon:g} at delta = {stated_delta}"
+        return f"zCDP: {pair_words(self.epsilon(stated_delta), stated_delta)}"
 
 
 COSTS: Mapping[str, type[Epsilon] | type[Rho]] = {cost.unit: cost for cost in (Epsilon, Rho)}
+
+
+def pair_words(epsilon: Fraction, delta: Fraction, digits: int = _SHOWN_DIGITS) -> str:
+    """Return the words for a pair that holds, its epsilon rounded up."""
+    shown = str(delta) if delta.denominator <= _READABLE else f"{float(delta):g}"
+    return f"epsilon at most {float(round_above(epsilon, digits)):g} at delta = {shown}"
 
 
 def cost_of(plain: Mapping[str, Any]) -> Cost:

@@ -323,7 +323,7 @@ def _table(frame: pd.DataFrame) -> str:
     head = "".join(f"<th{mark}>{escape(name)}</th>" for name, mark in zip(header, marks, strict=True))
     label = escape(f"Table of {', '.join(header)}")
     return (
-        f'<div class="wide" tabindex="0" role="group" aria-label="{label}"><table class="changes">\n'
+        f'<div class="wide" tabindex="0" role="group" aria-label="{label}"><table class="stacked">\n'
         f"<thead><tr>{head}</tr></thead>\n<tbody>\n{chr(10).join(lines)}\n</tbody>\n</table></div>"
     )
 

@@ -8,8 +8,7 @@ from importlib.resources import files
 from typing import Any
 
 from coco_opt.privacy.composition import Composition
-from coco_opt.privacy.cost import Cost
-from coco_opt.privacy.directed_rounding import round_above
+from coco_opt.privacy.cost import Cost, pair_words
 from coco_opt.privacy.measurement import Measurement
 
 _DIGITS = 4  # of an epsilon, rounded up
@@ -42,19 +41,24 @@ def _style() -> str:
     return (files("coco_opt.report") / "page.css").read_text(encoding="utf-8")
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[object]], numeric: int = 1) -> str:
-    """Return an HTML table, every cell escaped; columns from ``numeric`` on are right-aligned."""
+def table(header: Sequence[str], rows: Iterable[Sequence[object]], numeric: int = 1, *, stacked: bool = False) -> str:
+    """Return an HTML table, every cell escaped; columns from ``numeric`` on are right-aligned.
 
-    def line(cells: Sequence[object], tag: str) -> str:
-        marks = ("" if k < numeric else ' class="n"' for k in range(len(cells)))
+    On a narrow screen every cell of a ``stacked`` table is a line with its column's name; other tables scroll sideways.
+    """
+    aligned = ["" if k < numeric else ' class="n"' for k in range(len(header))]
+    named = [mark + f' data-name="{escape(name)}"' for mark, name in zip(aligned, header, strict=True)]
+
+    def line(cells: Sequence[object], tag: str, marks: Sequence[str]) -> str:
         return "".join(f"<{tag}{m}>{escape(str(cell))}</{tag}>" for m, cell in zip(marks, cells, strict=True))
 
-    body = "\n".join(f"<tr>{line(row, 'td')}</tr>" for row in rows)
-    head = f"<thead><tr>{line(header, 'th')}</tr></thead>"
+    body = "\n".join(f"<tr>{line(row, 'td', named if stacked else aligned)}</tr>" for row in rows)
+    head = f"<thead><tr>{line(header, 'th', aligned)}</tr></thead>"
     # A table that scrolls sideways on a narrow screen must be reachable by keyboard and have a label.
     label = escape(f"Table of {', '.join(header)}")
     opened = f'<div class="wide" tabindex="0" role="group" aria-label="{label}">'
-    return f"{opened}<table>\n{head}\n<tbody>\n{body}\n</tbody>\n</table></div>"
+    kind = ' class="stacked"' if stacked else ""
+    return f"{opened}<table{kind}>\n{head}\n<tbody>\n{body}\n</tbody>\n</table></div>"
 
 
 def solvers_section(manifest: Mapping[str, Any]) -> str:
@@ -71,7 +75,7 @@ def solvers_section(manifest: Mapping[str, Any]) -> str:
         for kind, row in manifest["solvers"].items()
     ]
     header = ("problem", "solver", "solved", "worst gap", "relative", "worst violation")
-    return f"<h2>Solvers and certificates</h2>\n{table(header, rows, numeric=2)}"
+    return f"<h2>Solvers and certificates</h2>\n{table(header, rows, numeric=2, stacked=True)}"
 
 
 def fallbacks_section(manifest: Mapping[str, Any]) -> str:
@@ -90,7 +94,7 @@ def fallbacks_section(manifest: Mapping[str, Any]) -> str:
     if not rows:
         return ""
     header = ("problem", "solver", "failed with", "answered by", "times")
-    return f"<h2>Answers of other solvers</h2>\n{table(header, rows, numeric=4)}"
+    return f"<h2>Answers of other solvers</h2>\n{table(header, rows, numeric=4, stacked=True)}"
 
 
 def shown_levels(levels: int) -> list[int]:
@@ -112,13 +116,16 @@ def unit_note(cost: Cost, unit: str) -> tuple[str, str]:
 
 def guarantee_note(measurement: Measurement) -> tuple[str, str]:
     """Return the note on what all noisy answers guarantee together: epsilon by delta, and their meaning."""
-    pairs = Composition.of(measurement.queries, adaptive=bool(measurement.also)).curve()
-    listed = ", ".join(f"{float(round_above(epsilon, _DIGITS)):g} at {float(delta):g}" for delta, epsilon in pairs)
-    verb = "keep" if measurement.protects else "would keep, if their noise were private,"
+    composition = Composition.of(measurement.queries, adaptive=bool(measurement.also))
+    # Of several deltas at one epsilon the least, which comes last, says the most.
+    pairs = {epsilon: delta for delta, epsilon in (*composition.curve(), *composition.pure())}
+    listed = "; ".join(pair_words(epsilon, delta, _DIGITS) for epsilon, delta in pairs.items())
+    verb = "are" if measurement.protects else "would be, if their noise were private,"
+    changed = "missing" if measurement.measurement_plan.neighbours == "add_remove" else "replaced by another"
     text = (
-        "Whatever is concluded from this release, the presence of one of them makes it at most e^epsilon times as "
-        f"probable, except with probability delta. All noisy answers together {verb} these epsilons: {listed}. These "
-        "are readings of one guarantee at several deltas; nothing is spent several times."
+        f"The noisy answers together {verb} (epsilon, delta)-differentially private, with {listed}. That is: any "
+        "result computed from them is at most e^epsilon times as probable as it would be if one of those protected "
+        f"were {changed}, plus delta. All these pairs hold for the same noise; the budget is spent once."
     )
     return "What the budget means", text
 

@@ -89,7 +89,7 @@ def test_what_all_runs_keep_together_is_less_than_their_sum_says(tmp_path: Path,
     for delta, epsilon in together["curve"].items():
         assert known.delta(Fraction(epsilon)) == pytest.approx(float(Fraction(delta)), rel=1e-3)
         assert Fraction(epsilon) < Fraction(95, 100) * epsilon_of_rho(spent, Fraction(delta))
-    assert "where no query was chosen by earlier answers" in coco("ledger", config).out
+    assert "if no query was chosen by earlier answers" in coco("ledger", config).out
     coco("ledger", config, "--forget", runs[1]["run"])
     together = json.loads(coco("ledger", config, "--json").out)["accounts"][0]["together"]
     assert (together["composition"], together["unknown_runs"]) == ("sum", [runs[1]["run"]])

@@ -76,6 +76,14 @@ def test_a_table_escapes_its_cells() -> None:
     assert "<thead><tr><th>&lt;a&gt;</th></tr></thead>\n<tbody>\n<tr><td>&amp;</td></tr>\n</tbody>" in text
 
 
+def test_a_stacked_table_names_the_column_in_every_cell() -> None:
+    text = html.table(("level", "noise"), [("nation", "scale 2")], numeric=2, stacked=True)
+    assert '<table class="stacked">' in text
+    assert '<td data-name="level">nation</td><td data-name="noise">scale 2</td>' in text
+    assert ".stacked td::before { content: attr(data-name)" in page()
+    assert "data-name" not in html.table(("level", "noise"), [("nation", "scale 2")])
+
+
 def test_terms_are_explained() -> None:
     text = html.reading_section((html.GAP_NOTE, ("a <b>", "c & d")))
     assert "<dt>a &lt;b&gt;</dt><dd>c &amp; d</dd>" in text

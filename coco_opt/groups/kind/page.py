@@ -134,7 +134,7 @@ def _method(measurements: GroupsMeasurements, method: GroupsMethod) -> str:
     )
     if method.unbiased:
         how += " Counts that are right on average, signed, with exact variances, lie in unbiased.parquet: add those up."
-    shown = table(("level", "query", "noise", *(() if by_posterior else ("loss",))), rows, numeric=4)
+    shown = table(("level", "query", "noise", *(() if by_posterior else ("loss",))), rows, numeric=4, stacked=True)
     return f"<h2>Queries and method</h2>\n{shown}\n<p class='note'>{escape(how)}</p>"
 
 

@@ -128,7 +128,7 @@ def _method(shown: Shown) -> str:
     order = ", ".join(query.text for query in method.rounding_order)
     how = f"Estimation: {method.estimation}, rounding: {method.rounding}{f' ({order}, cells)' if order else ''}."
     header = (*(["measured by"] if measurement.also else []), "level", "query", "cost", "noise")
-    query_table = table(header, rows, numeric=len(header))
+    query_table = table(header, rows, numeric=len(header), stacked=True)
     return f"<h2>Queries and method</h2>\n{query_table}\n<p class='note'>{escape(how)}</p>"
 
 
@@ -147,7 +147,7 @@ def _constraints(shown: Shown) -> str:
     implied = shown.manifest["implied"]
     how = _IMPLIED[implied["method"]].format(**implied)
     how += "".join(f" {text[:1].upper()}{text[1:]}." for text in (implied.get("reason"), implied.get("slow")) if text)
-    constraint_table = table(("level", "constraint", "where it comes from"), rows, numeric=3)
+    constraint_table = table(("level", "constraint", "where it comes from"), rows, numeric=3, stacked=True)
     return f"<h2>What holds exactly</h2>\n{constraint_table}\n<p class='note'>{escape(how)}</p>"
 
 
@@ -168,8 +168,9 @@ def _earlier_releases(shown: Shown, earlier: Sequence[Mapping[str, Any]]) -> str
     header = ("release", "exact in every region of", "on", "cost", "SHA-256 of its manifest")
     measurement_plan = shown.measurement.measurement_plan
     line = account_line(measurement_plan.cost, measurement_plan.neighbours, earlier)
+    listed = table(header, rows, numeric=5, stacked=True)
     return (
-        f"<h2>Earlier releases</h2>\n<p>{escape(line)}.</p>\n{table(header, rows, numeric=5)}\n<p class='note'>These "
+        f"<h2>Earlier releases</h2>\n<p>{escape(line)}.</p>\n{listed}\n<p class='note'>These "
         "tables repeat what was published there, errors and all, in these regions and above.</p>"
     )
 
@@ -277,7 +278,7 @@ def _relaxed_regions(shown: Shown) -> str:
         for region in shown.manifest["relaxed"]
     ]
     header = ("region", "cells", "why", "persons moved")
-    return f"<h2>Relaxed regions</h2>\n{table(header, rows, numeric=3)}" if rows else ""
+    return f"<h2>Relaxed regions</h2>\n{table(header, rows, numeric=3, stacked=True)}" if rows else ""
 
 
 def _changes(cells: Sequence[Mapping[str, Any]]) -> str:
