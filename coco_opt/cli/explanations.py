@@ -112,6 +112,15 @@ EXPLANATIONS: Final[dict[str, tuple[str, str]]] = {
         "A column has too many values for a closed list of an attribute.",
         "Count integers by ranges (--ranges age=0..17,18..64,65..), or leave the column out.",
     ),
+    "not-degrees": (
+        "A file of outlines holds positions that are no longitudes and latitudes: it is projected, such as in metres.",
+        "Convert it to degrees: `mapshaper areas.geojson -proj wgs84 -o degrees.geojson`, or in QGIS export it in "
+        "EPSG:4326.",
+    ),
+    "not-geojson": (
+        "A file of outlines must be GeoJSON: a FeatureCollection whose features are Polygons or MultiPolygons.",
+        "Convert shapefiles and TopoJSON first: `mapshaper areas.shp -o areas.geojson`.",
+    ),
     "not-an-integer": (
         "A number must be written plainly, such as 0 or 12: no decimal point, spaces, signs or separators.",
         "Save the column as integers. 1.234 for a thousand is a number with a point here.",

@@ -300,9 +300,12 @@ class AutoSection(Section):
 
 
 class OutputConfig(Section):
-    """Where public results and private run records go; both default to folders next to the config."""
+    """Where public results and private run records go, by default to folders next to the config; the report's map."""
 
     directory: FilePath = Field(default="releases", validate_default=True)
     """Where release folders go; relative to the config."""
     private: FilePath = Field(default="private", validate_default=True)
     """Where the ledger, sealed measurements and records go: a folder for its owner only."""
+    geometry: FilePath | None = None
+    """A public GeoJSON file of the regions' outlines in degrees, with `region_id` in each feature's properties: the
+    report then has a map."""

@@ -27,6 +27,7 @@ from coco_opt.privacy.measurement import Measurement
 from coco_opt.releases.kind import AnyKind, Shown, Truth, Work
 from coco_opt.releases.manifest import manifest_of, noise_of, spent_line
 from coco_opt.releases.measure import Measured, with_bought
+from coco_opt.releases.outlines import outlines_of
 from coco_opt.releases.release_in_memory import Estimated
 from coco_opt.releases.reporter import Reporter, default_reporter
 from coco_opt.releases.solvers import choices_of, compiling_late, warm_worker
@@ -216,6 +217,7 @@ def estimated(
     if truth is not None and any(part.private for part in measurement.every):
         raise ProblemError("the truth next to a private release would undo its privacy: give none")
     method, solvers = method_for(kind, config, measurement), choices_of(config)
+    outlines = outlines_of(config, measurement.measurement_plan)
     spent = spent_line(kind, config, measurement)
     reporter.line(spent)
     partial_results = None if scratch is None else scratch / f"method-{method_digest(config)}"
@@ -225,8 +227,8 @@ def estimated(
     released = kind.release(measurement, method, result, config)
     for note in released.notes:
         reporter.line(note)
-    manifest = manifest_of(config, measurement, solvers.certificates, released)
-    shown = Shown(manifest, spent, measurement, method, result, truth, released.for_page)
+    manifest = manifest_of(config, measurement, solvers.certificates, released, outlines)
+    shown = Shown(manifest, spent, measurement, method, result, truth, released.for_page, outlines)
     return Estimated(
         kind, shown, released.files, config.output.directory / name, partial_results, numbers=released.numbers
     )

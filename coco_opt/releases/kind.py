@@ -20,6 +20,7 @@ from coco_opt.config.sections import DataSection, Section
 from coco_opt.execution import Executor, Threads
 from coco_opt.files.differences import Compared
 from coco_opt.files.folder import FileTable
+from coco_opt.files.geometry import Outlines
 from coco_opt.files.release_checks import Check, Regions
 from coco_opt.privacy.measurement import Measurement, MeasurementPlan, identity_of
 from coco_opt.privacy.queries import Exact
@@ -171,7 +172,8 @@ class Truth:
 class Shown:
     """All that the report of a release may show; ``truth`` is None wherever noise protects somebody.
 
-    ``for_page`` is what the kind made for its page when it made the release, None where there is nothing.
+    ``for_page`` is what the kind made for its page when it made the release, None where there is nothing. ``outlines``
+    are those of the regions, to draw a map, where the configuration names a file of them.
     """
 
     manifest: Mapping[str, Any]
@@ -181,6 +183,7 @@ class Shown:
     result: Any
     truth: Truth | None = None
     for_page: Any = None
+    outlines: Outlines | None = None
 
 
 @dataclass(frozen=True, eq=False, slots=True)

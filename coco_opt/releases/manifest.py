@@ -7,6 +7,7 @@ from typing import Any
 
 from coco_opt.choices import Certificate
 from coco_opt.config.model import Config
+from coco_opt.files.geometry import Outlines
 from coco_opt.files.versions import versions
 from coco_opt.privacy.composition import Composition
 from coco_opt.privacy.measurement import AS_STATED, Measurement, query_dict
@@ -23,7 +24,11 @@ WORDS = {"add_remove": "one {unit} added or removed", "replace": "one {unit} rep
 
 
 def manifest_of(
-    config: Config, measurement: Measurement, certificates: tuple[Certificate, ...], released: Released
+    config: Config,
+    measurement: Measurement,
+    certificates: tuple[Certificate, ...],
+    released: Released,
+    outlines: Outlines | None = None,
 ) -> dict[str, Any]:
     """Return the manifest without the digests of files: public parameters, figures of the noisy result; no time."""
     return {
@@ -40,6 +45,7 @@ def manifest_of(
         **({"measurements": [_measurement_entry(part) for part in measurement.every]} if measurement.also else {}),
         "config": config.as_dict(),
         "versions": versions(),
+        **({} if outlines is None else {"geometry": {"file": outlines.file, "sha256": outlines.digest}}),
         "promises": ["integers", *released.promises],
         "solvers": {row.problem: _solver_row(row) for row in certificates},
     }

@@ -20,6 +20,7 @@ import numpy as np
 from coco_opt.activity import NOTHING_PAID, PAYMENT_KEPT, set_interrupt_advice
 from coco_opt.config.model import Config
 from coco_opt.errors import BudgetError, InputError, Place, ProblemError
+from coco_opt.files.geometry import without_outline
 from coco_opt.files.measurement import read_measurement, write_measurement
 from coco_opt.files.scratch import Scratch
 from coco_opt.kinds import kind_row
@@ -38,6 +39,7 @@ from coco_opt.privacy.seeded import SeededNoise, derived_seed
 from coco_opt.privacy.sources import resolve_noise
 from coco_opt.releases.clock import Clock
 from coco_opt.releases.kind import AnyKind, Plan, Private
+from coco_opt.releases.outlines import outlines_of
 from coco_opt.releases.payment_status import PaymentStatus, payment_status_of
 from coco_opt.releases.records import new_run_id, open_private_folder
 from coco_opt.releases.reporter import Reporter, default_reporter
@@ -113,7 +115,8 @@ def planned(config: Config, reporter: Reporter, *, outline: bool = False, measur
         read = kind.outline if outline else kind.plan
         plan = _after_known_look(_as_chosen_before(_spending_all(read(config), read)))
     notes = () if measuring and plan.before is not None else plan.notes
-    for note in (*notes, *_choice_words(plan), *_repeated_levels(plan.measurement_plan)):
+    unmapped = () if outline else _unmapped_regions(config, plan.measurement_plan)
+    for note in (*notes, *_choice_words(plan), *_repeated_levels(plan.measurement_plan), *unmapped):
         reporter.line(note)
     check_noise(plan.measurement_plan, source_of(config))
     return plan
@@ -124,6 +127,14 @@ def _choice_words(plan: Plan) -> Iterator[str]:
     if plan.chosen and plan.look is None and plan.rechosen is not None:
         keys = ", ".join(f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in plan.chosen.items())
         yield f"Chosen from public numbers: {keys}"
+
+
+def _unmapped_regions(config: Config, measurement_plan: MeasurementPlan) -> Iterator[str]:
+    """Check the file of outlines, and yield a note about regions that it lacks."""
+    outlines = outlines_of(config, measurement_plan)
+    note = "" if outlines is None else without_outline(outlines, measurement_plan.hierarchy)
+    if note:
+        yield note
 
 
 def _repeated_levels(measurement_plan: MeasurementPlan) -> Iterator[str]:

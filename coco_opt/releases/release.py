@@ -208,7 +208,9 @@ def _probe(config: Config) -> Path:
 
 
 def _note_path(folder: Path, config: Config) -> Path:
-    return folder / f"released-{method_digest(config)}.json"
+    geometry = config.output.geometry
+    mapped = "" if geometry is None else f"-{file_digest(geometry)[:16]}"
+    return folder / f"released-{method_digest(config)}{mapped}.json"
 
 
 def _write_note(scratch: Path, config: Config, folder: Path, digest: str) -> None:

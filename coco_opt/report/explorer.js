@@ -80,8 +80,9 @@
   );
   const heading = node("h3", "", { tabindex: "-1" });
   const trail = node("nav", null, { "aria-label": "Regions above" });
-  const summary = node("p"), picture = node("div"), parts = node("div"), listing = node("div");
-  home.replaceChildren(finders, trail, heading, summary, picture, listing, parts);
+  const summary = node("p"), picture = node("div"), parts = node("div"), listing = node("div"), place = node("div", null, { class: "place" });
+  home.replaceChildren(finders, trail, heading, summary, picture, listing, place, parts);
+  const map = data.map ? choropleth(place, { data, paths, children, starts, label, figure, node, drawn, room, go: region => { current = region; all = false; show(); } }) : null;
 
   // --- one region ---
   function show() {
@@ -94,6 +95,7 @@
     summary.textContent = `${figure(weight[current])} ${words.weight}${rest}; ${figure(rows[current])} ${words.rows}.`;
     picture.replaceChildren(labels ? bars() : histogram());
     tables();
+    if (map) map(current);
     tiles();
   }
   const rowsOf = region => Array.from({ length: rows[region] }, (_, k) => starts[region] + k);

@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.files.geometry import Outlines
 from coco_opt.histograms import Hierarchy
+from coco_opt.report.choropleth import map_data
 
 Int64 = NDArray[np.int64]
 Numbers = NDArray[np.int64] | NDArray[np.float64]
@@ -33,7 +35,9 @@ class Explored:
     ``weight`` int64[regions] is a region's size (its groups, its persons). ``keys`` are integers, or positions in
     ``labels``; unless ``from_zero``, the axis begins at a region's first key. ``lower`` and ``upper`` are the ends of
     the values' intervals, where there are any. ``words`` name the weight, the key, the value and the rows, in the
-    plural where there are many, and the ``places`` if they are not regions.
+    plural where there are many, and the ``places`` if they are not regions. With ``outlines`` there is a map.
+    ``attributes`` have, for each of the ``labels``, the place of its value in a list of values: the map counts the keys
+    of one value together. ``widths`` float64[regions] are those of the intervals of weights, where there are any.
     """
 
     hierarchy: Hierarchy
@@ -48,6 +52,9 @@ class Explored:
     lower: Numbers | None = None
     upper: Numbers | None = None
     from_zero: bool = True
+    outlines: Outlines | None = None
+    attributes: Mapping[str, tuple[Sequence[str], Int64]] | None = None
+    widths: NDArray[np.float64] | None = None
 
 
 def explorer_section(explored: Explored, intervals: str = "", title: str = "Every region") -> str:
@@ -61,7 +68,8 @@ def explorer_section(explored: Explored, intervals: str = "", title: str = "Ever
         )
     interval_note = f"<p class='note'>{escape(intervals)}</p>" if intervals else ""
     packed = base64.b64encode(gzip.compress(_payload(explored, levels, rows), _LEVEL, mtime=0)).decode("ascii")
-    program = (files("coco_opt.report") / "explorer.js").read_text(encoding="utf-8")
+    programs = ("explorer.js",) if explored.outlines is None else ("choropleth.js", "explorer.js")
+    program = "\n".join((files("coco_opt.report") / name).read_text(encoding="utf-8") for name in programs)
     return (
         f"<h2>{title}</h2>\n{interval_note}{note}"
         f'<section class="explorer" id="explorer" aria-label="{title}">'
@@ -82,6 +90,7 @@ def _fitting_levels(explored: Explored) -> tuple[int, int]:
 def _payload(explored: Explored, levels: int, rows: int) -> bytes:
     tree = explored.hierarchy
     regions = tree.level_range(levels - 1).stop
+    drawn = None if explored.outlines is None else map_data(explored.outlines, tree, levels)
     data: dict[str, Any] = {
         "levels": list(explored.levels[:levels]),
         "words": dict(explored.words),
@@ -97,5 +106,16 @@ def _payload(explored: Explored, levels: int, rows: int) -> bytes:
         "labels": None if explored.labels is None else list(explored.labels),
         "lower": None if explored.lower is None else explored.lower[:rows].tolist(),
         "upper": None if explored.upper is None else explored.upper[:rows].tolist(),
+        **({} if drawn is None else {"map": {**drawn, **_for_map(explored, regions)}}),
     }
     return json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
+
+
+def _for_map(explored: Explored, regions: int) -> dict[str, Any]:
+    """Return what the map shows besides the rows: the attributes of keys, and widths of intervals, -1 for none."""
+    attributes = explored.attributes or {}
+    known = None if explored.widths is None else np.where(np.isfinite(explored.widths), explored.widths, -1.0)
+    return {
+        "attributes": [[name, list(values), codes.tolist()] for name, (values, codes) in attributes.items()],
+        "widths": None if known is None else known[:regions].round(1).tolist(),
+    }

@@ -239,6 +239,7 @@ def _explored(shown: Shown, measurements: GroupsMeasurements) -> Explored:
         words,
         lower=lower,
         upper=upper,
+        outlines=shown.outlines,
     )
 
 

@@ -1,0 +1,130 @@
+"""Outlines as arcs that neighbours share, so that they can be united and simplified without gaps between them.
+
+Outlines are cut where three of them meet (Bostock's TopoJSON); an arc is stored once, whoever it bounds. The outline of
+several regions together consists of the arcs that bound an odd number of them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+Int64 = NDArray[np.int64]
+Points = NDArray[np.int64]
+"""Places on a grid, int64[n, 2]."""
+
+_CORNERS = 3  # of a ring at least
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Topology:
+    """Arcs, each as its places from end to end, and the arcs that bound each region; a closed arc repeats its first."""
+
+    arcs: Sequence[Points]
+    bounds: Mapping[int, frozenset[int]]
+
+    def rings(self, region: int) -> list[list[int]]:
+        """Return closed lines that bound a region, as arcs in their order; ``~arc`` is one that runs backwards."""
+        return joined(self.bounds[region], self.arcs)
+
+    def corners(self, ring: Sequence[int]) -> Points:
+        """Return the places on a ring, the first not repeated."""
+        runs = [self.arcs[arc] if arc >= 0 else self.arcs[~arc][::-1] for arc in ring]
+        return np.concatenate([run[:-1] for run in runs])
+
+
+def topology(outlines: Mapping[int, Sequence[Points]]) -> Topology:
+    """Return the arcs of outlines, rings on a grid by region. O(places log places)."""
+    owners = [region for region, rings in outlines.items() for _ in rings]
+    rings = [_without_repeats(ring) for rings in outlines.values() for ring in rings]
+    kept = [(owner, ring) for owner, ring in zip(owners, rings, strict=True) if len(ring) >= _CORNERS]
+    if not kept:
+        return Topology((), {region: frozenset() for region in outlines})
+    places, vertices = np.unique(np.concatenate([ring for _, ring in kept]), axis=0, return_inverse=True)
+    starts = np.cumsum([0, *(len(ring) for _, ring in kept)])
+    ends = _meeting(vertices, starts)
+    numbers: dict[bytes, int] = {}
+    arcs: list[Points] = []
+    bounds: dict[int, set[int]] = {region: set() for region in outlines}
+    for (owner, _), start, stop in zip(kept, starts[:-1], starts[1:], strict=True):
+        for run in _cut(vertices[start:stop], ends[start:stop]):
+            arc = numbers.setdefault(run.tobytes(), len(arcs))
+            if arc == len(arcs):
+                arcs.append(places[run])
+            bounds[owner] ^= {arc}
+    return Topology(arcs, {region: frozenset(bound) for region, bound in bounds.items()})
+
+
+def _without_repeats(ring: Points) -> Points:
+    """Return a ring without corners at the place of the one before, and without spikes of no width."""
+    while True:
+        ring = ring[(ring != np.roll(ring, 1, axis=0)).any(axis=1)]
+        spikes = (np.roll(ring, 1, axis=0) == np.roll(ring, -1, axis=0)).all(axis=1)
+        if len(ring) < _CORNERS or not spikes.any():
+            return ring
+        ring = ring[~(spikes & ~np.roll(spikes, 1))] if not spikes.all() else ring[:0]
+
+
+def _meeting(vertices: Int64, starts: Int64) -> NDArray[np.bool_]:
+    """Return where outlines meet or part: places whose neighbours are not the same in every ring through them."""
+    before, after = np.roll(vertices, 1), np.roll(vertices, -1)
+    before[starts[:-1]], after[starts[1:] - 1] = vertices[starts[1:] - 1], vertices[starts[:-1]]
+    count = int(vertices.max()) + 1
+    pair = np.minimum(before, after) * count + np.maximum(before, after)
+    least, most = np.full(count, np.iinfo(np.int64).max), np.full(count, -1, np.int64)
+    np.minimum.at(least, vertices, pair)
+    np.maximum.at(most, vertices, pair)
+    meets: NDArray[np.bool_] = (least != most)[vertices]
+    return meets
+
+
+def _cut(ring: Int64, ends: NDArray[np.bool_]) -> Iterable[Int64]:
+    """Yield the runs of a ring between its ends, in a direction and, where it has no end, from a place of its own."""
+    cuts = np.flatnonzero(ends)
+    if not cuts.size:
+        cuts = np.array([int(ring.argmin())])
+    ring, cuts = np.append(np.roll(ring, -cuts[0]), ring[cuts[0]]), np.append(cuts - cuts[0], ring.size)
+    for start, stop in pairwise(cuts.tolist()):
+        run = ring[start : stop + 1]
+        backwards = (run[-1], run[-2]) < (run[0], run[1])
+        yield np.ascontiguousarray(run[::-1] if backwards else run)
+
+
+def joined(arcs: Iterable[int], places: Sequence[Points]) -> list[list[int]]:
+    """Return arcs joined into closed lines, each as arcs in their order; ``~arc`` is one that runs backwards."""
+    ways: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
+    for arc in sorted(arcs, reverse=True):
+        ways[_place(places[arc], 0)].append(arc)
+        ways[_place(places[arc], -1)].append(~arc)
+    used: set[int] = set()
+    return [_walk(arc, places, ways, used) for arc in sorted(arcs) if arc not in used]
+
+
+def _walk(first: int, places: Sequence[Points], ways: Mapping[tuple[int, int], list[int]], used: set[int]) -> list[int]:
+    """Return a closed line that begins with an arc; every place is left as often as it is reached."""
+    ring, way, home = [], first, _place(places[first], 0)
+    while True:
+        arc = max(way, ~way)
+        used.add(arc)
+        ring.append(way)
+        here = _place(places[arc], -1 if way >= 0 else 0)
+        if here == home:
+            return ring
+        way = next(way for way in ways[here] if max(way, ~way) not in used)
+
+
+def _place(points: Points, end: int) -> tuple[int, int]:
+    return int(points[end, 0]), int(points[end, 1])
+
+
+def united(bounds: Iterable[frozenset[int]]) -> frozenset[int]:
+    """Return the arcs that bound some regions together."""
+    together: frozenset[int] = frozenset()
+    for bound in bounds:
+        together ^= bound
+    return together
