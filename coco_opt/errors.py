@@ -32,11 +32,16 @@ def _put_together(kind: type[CocoOptError], arguments: tuple[Any, ...], state: d
     return error
 
 
+_SHOWN_FILES = 9
+"""The further files with one error that a message lists."""
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where in the user's input an error lies; rows count from 1 and include the header line of a CSV.
 
     ``rows`` are the first of several rows with the same error, ``row`` among them, and ``count`` is the number of all.
+    Where a table is a folder, ``further`` are the places in its next files.
     """
 
     file: str
@@ -44,8 +49,14 @@ class Place:
     column: str | None = None
     rows: tuple[int, ...] = ()
     count: int = 1
+    further: tuple[Place, ...] = ()
 
     def __str__(self) -> str:
+        shown = "; ".join(place._alone() for place in (self, *self.further[:_SHOWN_FILES]))
+        unseen = len(self.further) - _SHOWN_FILES
+        return f"{shown}; and {unseen} more files" if unseen > 0 else shown
+
+    def _alone(self) -> str:
         parts = [self.file]
         if self.count > 1:
             listed = ", ".join(map(str, self.rows)) + (", ..." if self.count > len(self.rows) else "")
@@ -75,7 +86,8 @@ class InputError(CocoOptError):
     @property
     def bad_rows(self) -> list[dict[str, Any]]:
         """Return of each error that lies in rows its code, message, file, column, first rows and number of rows."""
-        errors = [(error, error.place) for error in (self, *self.more)]
+        places = [(error, error.place) for error in (self, *self.more) if error.place is not None]
+        errors = [(error, place) for error, first in places for place in (first, *first.further)]
         return [
             {
                 "code": error.code,
@@ -86,7 +98,7 @@ class InputError(CocoOptError):
                 "count": place.count,
             }
             for error, place in errors
-            if place is not None and place.row is not None
+            if place.row is not None
         ]
 
 

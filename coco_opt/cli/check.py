@@ -38,7 +38,7 @@ def check(
         }
         write_json({"fine": True, "files": files, **entries, "budget": status.as_dict()})
         return 0 if status.fits else BudgetError.exit_code
-    rows = [(row["key"], row["file"], "private" if row["private"] else "public", "every row is fine") for row in files]
+    rows = [(row["key"], _shown(row, settings), _whose(row), "every row is fine") for row in files]
     write_table("Read and checked", ("data", "file", "", "result"), rows, numeric=4)
     values: list[tuple[str, object]] = [
         ("Would cost", f"{measurement_plan.cost}{result.plan.after_look}"),
@@ -49,6 +49,22 @@ def check(
     write_values(values)
     write("No noise was drawn and nothing was paid. The result of a check depends on private rows: keep it with them.")
     return 0 if status.fits else BudgetError.exit_code
+
+
+def _whose(row: dict[str, Any]) -> str:
+    return "private" if row["private"] else "public"
+
+
+def _shown(row: dict[str, Any], config: Config) -> str:
+    """Return the name of a file, or that of a folder with what was read and passed over in it."""
+    from coco_opt.files.parts import parts_of, passed_over
+
+    source = config.data.table_of(row["key"])
+    if source.path is None or not source.path.is_dir():
+        return str(row["file"])
+    hidden = passed_over(source.path)
+    note = f", {hidden} hidden names passed over" if hidden else ""
+    return f"{row['file']} ({len(parts_of(source))} files{note})"
 
 
 def _files(config: Config) -> list[dict[str, Any]]:

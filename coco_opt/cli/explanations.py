@@ -190,7 +190,8 @@ EXPLANATIONS: Final[dict[str, tuple[str, str]]] = {
     ),
     "unknown-format": (
         "A file has none of the formats that are read.",
-        "Tables are .csv, .tsv, .tab or .parquet files; save an Excel workbook as CSV.",
+        "Tables are .csv, .tsv, .tab or .parquet files, or folders of such files of one format and nothing else; save "
+        "an Excel workbook as CSV.",
     ),
     "unknown-group": (
         "A person names a group, such as a household, that the groups table does not list.",
@@ -208,6 +209,11 @@ EXPLANATIONS: Final[dict[str, tuple[str, str]]] = {
     "unknown-value": (
         "A row has a value that is not in the attribute's list under [topdown.attributes], or in none of its ranges.",
         f"Correct the row, or add the value if it can occur; upper and lower case count. {_ROWS}",
+    ),
+    "unlike-parts": (
+        "The files of a folder that is one table differ in their columns, or in what a column holds.",
+        "Give all files of the folder the same columns, ids as texts in all of them or as integers in all, and "
+        "sub-folders of the same column names. A file that is no part of the table belongs elsewhere.",
     ),
     "unreadable-file": (
         "A file is damaged, not of the format that its name says, or not UTF-8.",

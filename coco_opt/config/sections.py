@@ -70,7 +70,7 @@ class Section(BaseModel):
 
 
 class DataSection(Section):
-    """Where the input lies: each table a file by its path or, in Python, a frame.
+    """Where the input lies: each table a file or a folder of files by its path or, in Python, a frame.
 
     ``columns`` maps names of columns here to their names in the files: { entity_id = "pid" }; a list where files call a
     column differently. A kind lists the
@@ -93,7 +93,7 @@ class DataSection(Section):
         return Input(self.hierarchy, self.columns, levels or (), root)  # type: ignore[attr-defined]
 
     def neighbour_of(self, path: Path, key: str) -> Input | None:
-        """Return the file that is called like the table of a key and lies next to ``path``, None where there is none.
+        """Return the file or folder next to ``path`` that is called like the table of a key; None where there is none.
 
         The table itself is not returned: it may be private, and ``path`` is public.
         """
@@ -101,7 +101,7 @@ class DataSection(Section):
         if not isinstance(table, Path):
             return None
         neighbour = path.parent / table.name
-        is_another = neighbour.is_file() and neighbour.resolve() != table.resolve()
+        is_another = neighbour.exists() and neighbour.resolve() != table.resolve()
         return Input(neighbour, self.columns) if is_another else None
 
     @model_validator(mode="after")

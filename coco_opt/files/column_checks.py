@@ -7,7 +7,8 @@ from typing import Any
 
 from coco_opt.errors import HierarchyError, InputError
 from coco_opt.files.faults import Faults
-from coco_opt.files.source import Loaded, Rows
+from coco_opt.files.rows import Rows
+from coco_opt.files.source import Loaded
 
 MAX_DIGITS = 18
 MAX_TOTAL = 4 * 10**18

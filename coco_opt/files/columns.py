@@ -106,6 +106,10 @@ class Columns:
             place = Place(file, header_row, missing[0])
             raise InputError("missing-column", f"the columns must be {self.describe()}; {self._listed(names)}", place)
 
+    def shown(self, name: str) -> str | None:
+        """Return the name of a column for a message; None for one that a private table alone knows."""
+        return None if self.private and name not in (*self.required, *self.optional) else name
+
     def _shown(self, names: Sequence[str], position: int) -> str:
         hidden = self.private and names[position] not in self.required
         return f"#{position + 1}" if hidden else names[position]

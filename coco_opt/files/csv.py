@@ -12,7 +12,7 @@ import numpy as np
 from coco_opt.errors import InputError, Place
 from coco_opt.files.differences import REGION, Compared, decoded
 from coco_opt.files.folder import read_columns, read_manifest
-from coco_opt.files.source import quietly
+from coco_opt.files.foreign_errors import quietly
 from coco_opt.privacy.private_files import temporary_name
 
 if TYPE_CHECKING:

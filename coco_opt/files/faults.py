@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from types import TracebackType
 
 from coco_opt.errors import InputError
-from coco_opt.files.source import SHOWN_ROWS, Loaded, Rows
+from coco_opt.files.source import Loaded
 
 
 class Faults:
@@ -68,6 +68,6 @@ class RowFaults:
         faults = Faults() if faults is None else faults
         for (code, message, column), rows in self._rows.items():
             with faults:
-                place = self._table.place(Rows(tuple(rows[:SHOWN_ROWS]), len(rows)), column)
+                place = self._table.place(self._table.rows_at(rows), column)
                 raise InputError(code, message, place)
         faults.check()

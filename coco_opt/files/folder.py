@@ -22,8 +22,8 @@ import numpy as np
 
 from coco_opt.errors import InputError, Place
 from coco_opt.files.arrow_texts import as_arrow
+from coco_opt.files.foreign_errors import quietly
 from coco_opt.files.read_ahead import ahead
-from coco_opt.files.source import quietly
 from coco_opt.histograms.arrays import Int64Array
 from coco_opt.histograms.texts import Listed, Texts
 from coco_opt.privacy.private_files import remove_leftovers, sync_folder, temporary_name

@@ -1,4 +1,4 @@
-"""A table as its owner has it: a file by its path or a frame in memory, and what its columns are called there."""
+"""A table as its owner has it, a file or folder by its path or a frame, and what its columns are called there."""
 
 from __future__ import annotations
 
@@ -57,13 +57,16 @@ class Input:
 
     A column with several names has the first of them that occurs: tables that share keys may call them differently.
     ``levels`` name the columns of a hierarchy that are levels, root first, by their names there; none: all columns.
-    ``root`` is the name of the region above them all, where no column has it.
+    ``root`` is the name of the region above them all, where no column has it. A file of a folder (``files.parts``) is
+    ``shown`` with the folder's name, and ``partition`` has the columns that the names of its sub-folders give it.
     """
 
     where: Path | Frame
     columns: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
     levels: tuple[str, ...] = ()
     root: str | None = None
+    shown: str = ""
+    partition: Mapping[str, str | None] = field(default_factory=dict)
 
     @classmethod
     def of(cls, table: InputLike, key: str = "table") -> Input:
@@ -76,13 +79,19 @@ class Input:
 
     @property
     def name(self) -> str:
-        """Return what errors call it: the file's name without its folder, or the frame's."""
-        return self.where.name
+        """Return what errors call it: the file's name without the folder where it lies, or the frame's."""
+        return self.shown or self.where.name
 
     @property
     def path(self) -> Path | None:
-        """Return the file, None for a frame."""
+        """Return the file or the folder, None for a frame."""
         return self.where if isinstance(self.where, Path) else None
+
+    @property
+    def file(self) -> Path:
+        """Return the path of a table that is no frame."""
+        assert isinstance(self.where, Path)
+        return self.where
 
     def called(self, names: Collection[str] = ()) -> dict[str, str]:
         """Return what columns are called in a table with these ``names``, by the name that they have here."""

@@ -36,9 +36,9 @@ from coco_opt.files.folder import (
     sealed,
     write_folder,
 )
+from coco_opt.files.foreign_errors import quietly
 from coco_opt.files.read_ahead import ahead
 from coco_opt.files.regions import REGIONS, region_table, stored_regions
-from coco_opt.files.source import quietly
 from coco_opt.files.versions import versions
 from coco_opt.histograms.arrays import Int64Array
 from coco_opt.privacy.cost import Sensitivity, cost_of

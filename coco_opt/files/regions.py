@@ -16,12 +16,14 @@ from numpy.typing import NDArray
 from coco_opt.errors import HierarchyError, InputError, Place
 from coco_opt.files import column_checks
 from coco_opt.files.arrow_texts import as_arrow, from_arrow
+from coco_opt.files.batches import Batches, batches_of
 from coco_opt.files.columns import hierarchy_columns
 from coco_opt.files.faults import Faults
 from coco_opt.files.folder import Coded, FileTable, read_columns
+from coco_opt.files.foreign_errors import quietly
 from coco_opt.files.inputs import Input, InputLike
 from coco_opt.files.release_checks import Check, Regions, coded, int64_column, positions, tree_check
-from coco_opt.files.source import Batches, Loaded, batches_of, isolated, load, quietly
+from coco_opt.files.source import Loaded, isolated, load
 from coco_opt.histograms import Hierarchy
 from coco_opt.histograms.arrays import Int64Array
 from coco_opt.histograms.hierarchy_build import unescaped

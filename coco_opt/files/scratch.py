@@ -15,6 +15,7 @@ from pathlib import Path
 
 from coco_opt.errors import InputError, Place
 from coco_opt.files.inputs import Frame, Input
+from coco_opt.files.parts import parts_of
 from coco_opt.privacy.private_files import FileLock, make_private_folder
 
 LARGE = 1 << 26
@@ -120,9 +121,10 @@ def _bytes_of(source: Input) -> int:
     if isinstance(where, Frame):
         return max(int(where.table.nbytes), _ENTRY * int(where.table.num_rows * where.table.num_columns))
     size = 0
-    with suppress(OSError, pa.ArrowException):  # not there, no name a file can have, or damaged: who reads it says so
-        size = where.stat().st_size
-        if not source.is_csv:
-            metadata = pq.read_metadata(where)
-            return max(size, _ENTRY * int(metadata.num_rows * metadata.num_columns))
+    # Not there, no name a file can have, or damaged: who reads it says so.
+    with suppress(OSError, pa.ArrowException, InputError):
+        for part in parts_of(source):
+            metadata = None if part.is_csv else pq.read_metadata(part.file)
+            texts = 0 if metadata is None else _ENTRY * int(metadata.num_rows * metadata.num_columns)
+            size += max(part.file.stat().st_size, texts)
     return size

@@ -16,7 +16,7 @@ from typing import Any
 from coco_opt.errors import InputError, Place
 from coco_opt.files.csv import plain_schema
 from coco_opt.files.differences import REGION, Compared
-from coco_opt.files.source import quietly
+from coco_opt.files.foreign_errors import quietly
 from coco_opt.privacy.private_files import temporary_name
 
 _ID = r"[A-Za-z][A-Za-z0-9_-]*"

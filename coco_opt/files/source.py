@@ -1,43 +1,27 @@
-"""Bring CSV and Parquet files and frames into an isolated DuckDB as text, column by column, and find bad rows in them.
-
-DuckDB and Arrow put rows of the file into their messages. So their errors are classified where they are
-caught and a clean one is raised after the handler has ended: nothing of the original is left, not even in
-``__context__``.
-"""
+"""Bring CSV and Parquet files and frames into an isolated DuckDB as text, column by column, and find bad rows there."""
 
 from __future__ import annotations
 
-import csv
-import os
-import re
-import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from coco_opt.errors import InputError, Place
+from coco_opt.errors import Place
+from coco_opt.files.batches import Batches, batches_of, column_types, is_id
 from coco_opt.files.columns import Columns
-from coco_opt.files.inputs import SUFFIXES, Frame, Input
-from coco_opt.histograms.arrays import Int64Array
+from coco_opt.files.csv_text import check_file, csv_header, csv_rows, literal, load_csv, quoted
+from coco_opt.files.foreign_errors import quietly
+from coco_opt.files.inputs import Input
+from coco_opt.files.parts import all_columns, check_columns, parts_of
+from coco_opt.files.rows import SHOWN_ROWS, Rows
 
 if TYPE_CHECKING:
     import duckdb
 
-T = TypeVar("T")
-
-SHOWN_ROWS = 10
-"""The rows with one error that a message lists."""
-_HEADER_LIMIT = 1 << 20
-_START = 1 << 12  # bytes that tell what a file is
-_WORKBOOKS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1")  # .xlsx and .ods are zip archives; .xls
-_BATCH = 1 << 20  # rows
-_BUFFER = 1 << 20  # bytes of a file
-# Python's own limit of 131,072 characters a field would refuse what DuckDB reads: lines of up to 2 MB.
-csv.field_size_limit(max(csv.field_size_limit(), 1 << 21))
 _SETTINGS = (
     "SET autoinstall_known_extensions = false",
     "SET autoload_known_extensions = false",
@@ -46,27 +30,22 @@ _SETTINGS = (
     "SET threads = 2",
 )
 _MEMORY = "1GB"  # where DuckDB may write to disk: a process then stays below 2 GB
-_DISK_FULL = "the table does not fit in memory, nor on the disk of the private folder: free some of it"
-_MISQUOTED = 'has an unclosed or misplaced quote (")'
-_UNEVEN = "has more or fewer fields than the header"
-_DELIMITERS = (",", ";", "\t")
-_ENDS = {"\n": "LF (Unix)", "\r\n": "CRLF (Windows)", "\r": "CR (old Mac)"}
-_CSV_OPTIONS = (
-    "header = true, quote = '\"', escape = '\"', comment = '', nullstr = '', "
-    "null_padding = false, ignore_errors = false, auto_detect = false, strict_mode = true, "
-    "encoding = 'utf-8', compression = 'none'"
-)
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
-    """Some rows of a table: the first of them by rowid, at most ``SHOWN_ROWS``, and how many there are."""
+class LoadedPart:
+    """A file, or a frame, of a loaded table: the rowid of its first row, and what separates its columns."""
 
-    first: tuple[int, ...]
-    count: int
+    source: Input
+    start: int
+    delimiter: str = ","
 
-    def __bool__(self) -> bool:
-        return self.count > 0
+    def numbers(self, rowids: Sequence[int]) -> tuple[int, ...]:
+        """Return the numbers of rows, given by rising rowids, as its user counts them; O(rows)."""
+        inside = [rowid - self.start for rowid in rowids]
+        if self.source.is_csv:
+            return csv_rows(self.source.file, inside, self.delimiter)
+        return tuple(rowid + 1 for rowid in inside)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +53,7 @@ class Loaded:
     """A table of the user's in DuckDB: text columns c0, c1, ... in its own order, and where its rows came from.
 
     ``names`` are what the columns are called here, in the order of c0, c1, ...; ``shown`` what they are called there.
+    ``parts`` are its files, in the order of their rows.
     """
 
     con: duckdb.DuckDBPyConnection
@@ -81,7 +61,7 @@ class Loaded:
     source: Input
     names: tuple[str, ...]
     shown: tuple[str, ...]
-    delimiter: str = ","
+    parts: tuple[LoadedPart, ...]
 
     def value(self, query: str) -> Any:
         """Return the single value of a query, in which {t} stands for the table."""
@@ -106,20 +86,39 @@ class Loaded:
         return self.listed_rows(f"SELECT {{t}}.rowid AS row FROM {source} WHERE {condition}")
 
     def listed_rows(self, query: str) -> Rows:
-        """Return the rows whose rowids a query returns as ``row``."""
-        count, first = self.fetch(f"SELECT count(*), min(row, {SHOWN_ROWS}) FROM ({query})")[0]
-        return Rows(tuple(map(int, first or ())), int(count))
+        """Return the rows whose rowids a query returns as ``row``, those of each file by themselves."""
+        starts = ", ".join(f"({part.start})" for part in self.parts[1:])
+        # An empty file begins where the next one does: its place is passed over.
+        part = f"(SELECT count(*) FROM (VALUES {starts}) AS parts(first) WHERE first <= row)" if starts else "0"
+        grouped = f"SELECT {part} AS part, count(*), min(row, {SHOWN_ROWS}) FROM ({query}) GROUP BY part ORDER BY part"
+        rows = [Rows(tuple(map(int, first)), int(count), int(part)) for part, count, first in self.fetch(grouped)]
+        return replace(rows[0], further=tuple(rows[1:])) if rows else Rows((), 0)
+
+    def rows_at(self, rowids: Sequence[int]) -> Rows:
+        """Return rows by their rising rowids, at least one; those of each file by themselves."""
+        by_part: dict[int, list[int]] = {}
+        for rowid in rowids:
+            by_part.setdefault(self._part_of(rowid), []).append(rowid)
+        first, *further = (Rows(tuple(each[:SHOWN_ROWS]), len(each), part) for part, each in by_part.items())
+        return replace(first, further=tuple(further))
+
+    def _part_of(self, rowid: int) -> int:
+        return bisect_right([part.start for part in self.parts], rowid) - 1
 
     def place(self, rows: int | Rows | None = None, column: int | None = None) -> Place:
-        """Return the place of one row, by its rowid, or of some in the user's file; O(rows), for errors only."""
+        """Return the place of one row, by its rowid, or of some in the user's files; O(rows), for errors only."""
         shown = None if column is None else self.shown[column]
         if rows is None:
             return Place(self.source.name, None, shown)
-        bad = rows if isinstance(rows, Rows) else Rows((rows,), 1)
-        numbers = tuple(rowid + 1 for rowid in bad.first)
-        if self.source.path is not None and self.source.is_csv:
-            numbers = _csv_rows(self.source.path, bad.first, self.delimiter)
-        return Place(self.source.name, numbers[0], shown, numbers if bad.count > 1 else (), bad.count)
+        first, *further = (
+            self._place_in(each, shown) for each in (rows if isinstance(rows, Rows) else self.rows_at((rows,)))
+        )
+        return replace(first, further=tuple(further))
+
+    def _place_in(self, rows: Rows, shown: str | None) -> Place:
+        part = self.parts[rows.part]
+        numbers = part.numbers(rows.first)
+        return Place(part.source.name, numbers[0], shown, numbers if rows.count > 1 else (), rows.count)
 
 
 @contextmanager
@@ -138,12 +137,12 @@ def isolated(inputs: Sequence[Input], spill: Path | None = None) -> Iterator[duc
             con.execute("SET enable_progress_bar = false")
         for setting in _SETTINGS:
             con.execute(setting)
-        con.execute(f"SET temp_directory = {_quoted('' if spill is None else str(spill))}")
+        con.execute(f"SET temp_directory = {quoted('' if spill is None else str(spill))}")
         if spill is not None:
             con.execute(f"SET memory_limit = '{_MEMORY}'")
         # A name with * ? or [ is looked up by its escaped form first, then opened by its own.
-        files = [source.path for source in inputs if source.path is not None]
-        allowed = ", ".join(_quoted(name) for path in files for name in (str(path), _literal(path)))
+        files = [part.path for source in inputs for part in parts_of(source) if part.path is not None]
+        allowed = ", ".join(quoted(name) for path in files for name in (str(path), literal(path)))
         con.execute(f"SET allowed_paths = [{allowed}]")
         con.execute("SET enable_external_access = false")
         con.execute("SET lock_configuration = true")
@@ -161,142 +160,79 @@ def load(
     Texts are brought into one Unicode normal form (NFC), so that what looks the same is the same.
 
     Raises InputError: file-not-found, unknown-format, empty-file, unreadable-file, malformed-row,
-    out-of-memory and the codes of ``Columns.check``.
+    out-of-memory, unlike-parts and the codes of ``parts_of`` and ``Columns.check``.
     """
-    delimiter = ","
-
-    def ours(names: Sequence[str]) -> dict[str, str]:
-        return {user: own for own, user in columns.called(source, names, 1).items()}
-
-    def selection(names: Sequence[str]) -> list[int]:
-        own = ours(names)
-        selected = columns.renamed(columns.called(source, names, 1)).selected(names)
-        return [k for k in selected if not only or own.get(names[k], names[k]) in only]
-
     opened = batches_of(source, columns)
     if opened is None:
-        where = cast("Path", source.where)
-        _check_file(where)
-        names, delimiter = _csv_header(where, columns.renamed(source.called()).required)
-        columns.renamed(columns.called(source, names, 1)).check(names, source.name, 1)
-        selected = selection(names)
-        _naming_rows(
-            where, delimiter, len(names), lambda: _load_csv(con, table, where, delimiter, len(names), selected)
-        )
+        headers = [_csv_columns(part, columns) for part in parts_of(source)]
+        names, expected = headers[0].names, columns.renamed(columns.called(source, headers[0].names, 1))
+        for header in headers:
+            expected.check(header.names, header.part.name, 1)
+            check_columns(expected, header.names, header.part.name, names, headers[0].part.name)
     else:
         names = list(opened.schema.names)
-        selected = selection(names)
-        some = replace(opened, columns=tuple(selected))
-        quietly(source, lambda: load_texts(con, table, some.texts(), len(selected)))
-    shown = tuple(names[k] for k in selected)
-    own = ours(names)
-    return Loaded(con, table, source, tuple(own.get(name, name) for name in shown), shown, delimiter)
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Batches:
-    """A Parquet file or a frame with the columns it must have, in batches of their own types; see ``batches_of``."""
-
-    source: Input
-    schema: Any
-    columns: tuple[int, ...]
-    own: Mapping[str, str]
-
-    def is_integer(self, column: int) -> bool:
-        """Return whether a column holds integers of at most 63 bits and a sign."""
-        import pyarrow.types as kinds
-
-        kind = self.schema.types[self.columns[column]]
-        return bool(kinds.is_integer(kind) and not kinds.is_uint64(kind))
-
-    def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        """Yield the Arrow arrays of the columns, a million rows at a time; any number of times. Texts are coded."""
-        return self._read([self._names[k] for k in range(len(self.columns)) if not self.is_integer(k)])
-
-    def texts(self) -> Iterator[tuple[Any, ...]]:
-        """Yield the same as Arrow arrays of strings."""
-        import pyarrow as pa
-
-        return (tuple(array.cast(pa.string()) for array in arrays) for arrays in self._read())
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Return what the columns are called here."""
-        return tuple(self.own.get(name, name) for name in self._names)
-
-    @property
-    def _names(self) -> list[str]:
-        return [self.schema.names[k] for k in self.columns]
-
-    def _read(self, coded: Sequence[str] = ()) -> Iterator[tuple[Any, ...]]:
-        import pyarrow.parquet as pq
-
-        names, where = self._names, self.source.where
-        if isinstance(where, Frame):
-            for batch in where.table.select(list(self.columns)).to_batches(max_chunksize=_BATCH):
-                yield tuple(batch.columns)
-            return
-        # By default Arrow reads a whole file ahead, and a whole column of a row group in one piece.
-        options = {"page_checksum_verification": True, "pre_buffer": False, "buffer_size": _BUFFER}
-        with pq.ParquetFile(where, read_dictionary=list(coded), **options) as file:
-            for batch in file.iter_batches(batch_size=_BATCH, columns=list(dict.fromkeys(names))):
-                # By name: for a column x, Arrow's reader also returns one called "x.y".
-                yield tuple(batch.column(batch.schema.get_field_index(name)) for name in names)
-
-    def integers(self, array: Any) -> Any:
-        """Return a column of integers as one of int64."""
-        import pyarrow as pa
-
-        return array.cast(pa.int64())
-
-    def numbers(self, array: Any) -> Int64Array:
-        """Return a column of integers without empty entries as int64."""
-        return np.asarray(self.integers(array).to_numpy(zero_copy_only=False), np.int64)
-
-    def place(self, row: int | None = None, column: int | None = None) -> Place:
-        """Return the place of a row, from 0, in the user's table."""
-        name = None if column is None else self.schema.names[self.columns[column]]
-        return Place(self.source.name, None if row is None else row + 1, name)
-
-
-def batches_of(source: Input, columns: Columns) -> Batches | None:
-    """Check the columns of a Parquet file or a frame as ``load`` does; None for a CSV file, whose columns have no type.
-
-    Raises InputError: file-not-found, unknown-format, empty-file, unreadable-file, wrong-type and the codes of
-    ``Columns.check``.
-    """
-    import pyarrow.parquet as pq
-
-    if source.is_csv:
-        return None
-    where = source.where
-    if isinstance(where, Frame):
-        schema = where.table.schema
+        expected = columns.renamed(columns.called(source, names, 1))
+    own = {there: name for name, there in columns.called(source, names, 1).items()}
+    shown = [names[k] for k in expected.selected(names)]
+    shown = [name for name in shown if not only or own.get(name, name) in only]
+    _create(con, table, len(shown))
+    if opened is None:
+        parts = tuple(_append_csv(con, table, headers, shown))
     else:
-        _check_file(where)
-        schema = quietly(source, lambda: pq.read_schema(where))
-    own = columns.called(source, schema.names)
-    called = columns.renamed(own)
-    called.check(list(schema.names), source.name, None)
-    _check_types(schema, source.name, called)
-    selected = tuple(called.selected(schema.names))
-    return Batches(source, schema, selected, {there: name for name, there in own.items()})
+        some = replace(opened, columns=tuple(names.index(name) for name in shown))
+        parts = tuple(_append_batches(con, table, some))
+    return Loaded(con, table, source, tuple(own.get(name, name) for name in shown), tuple(shown), parts)
+
+
+@dataclass(frozen=True, slots=True)
+class _CsvColumns:
+    """A CSV file, its columns and those of its sub-folders behind them, and what separates them in the file."""
+
+    part: Input
+    names: list[str]
+    delimiter: str
+
+
+def _csv_columns(part: Input, columns: Columns) -> _CsvColumns:
+    check_file(part)
+    required = [name for name in columns.renamed(part.called()).required if name not in part.partition]
+    names, delimiter = csv_header(part, required)
+    return _CsvColumns(part, all_columns(part, names), delimiter)
+
+
+def _append_csv(
+    con: duckdb.DuckDBPyConnection, table: str, headers: Sequence[_CsvColumns], shown: Sequence[str]
+) -> Iterator[LoadedPart]:
+    """Append columns of CSV files to a table; yield the files with the rowids of their first rows."""
+    start = 0
+    for header in headers:
+        yield LoadedPart(header.part, start, header.delimiter)
+        start += load_csv(con, table, header.part, header.delimiter, header.names, shown)
+
+
+def _append_batches(con: duckdb.DuckDBPyConnection, table: str, opened: Batches) -> Iterator[LoadedPart]:
+    """Append columns of Parquet files or a frame to a table; yield them with the rowids of their first rows."""
+    start = 0
+    for part in opened.by_part():
+        yield LoadedPart(part.parts[0], start)
+        start += quietly(part.parts[0], partial(_append_texts, con, table, part.texts(), len(part.columns)))
 
 
 def header(path: Path) -> tuple[str, ...]:
-    """Return a file's column names; nothing below its header is read.
+    """Return the column names of a file, or of the first one of a folder; nothing below its header is read.
 
     Raises InputError: file-not-found, unknown-format, empty-file, unreadable-file, no-header.
     """
-    _check_file(path)
-    source = Input(path)
-    names = _csv_header(path)[0] if source.is_csv else quietly(source, lambda: _parquet_names(path))
-    return tuple(names)
+    return names_of(Input(path))
 
 
 def names_of(source: Input) -> tuple[str, ...]:
-    """Return the column names of a file or a frame; raises InputError as ``header`` does."""
-    return tuple(source.where.table.schema.names) if isinstance(source.where, Frame) else header(source.where)
+    """Return the column names of a file, a folder or a frame; raises InputError as ``header`` does."""
+    part = parts_of(source)[0]
+    if not part.is_csv:
+        return tuple(column_types(part))
+    check_file(part)
+    return tuple(all_columns(part, csv_header(part)[0]))
 
 
 def unfit_columns(path: Path) -> dict[str, str]:
@@ -304,200 +240,9 @@ def unfit_columns(path: Path) -> dict[str, str]:
 
     Raises InputError as ``header`` does.
     """
-    import pyarrow.parquet as pq
-
-    if Input(path).is_csv:
-        return {}
-    _check_file(path)
-    schema = quietly(path, lambda: pq.read_schema(path))
-    types = zip(schema.names, schema.types, strict=True)
-    return {name: f"of the type {kind}" for name, kind in types if not _is_id(kind)}
-
-
-def quietly(source: Path | Input, action: Callable[[], T]) -> T:
-    """Run ``action``; turn any error of DuckDB, Arrow or the file system into one that shows no data.
-
-    DuckDB answers Ctrl-C by a RuntimeError: it becomes the KeyboardInterrupt it was.
-    """
-    failure: BaseException
-    try:
-        return action()
-    except _foreign_errors() as error:
-        failure = _classified(source.name, type(error).__name__, str(error))
-    except RuntimeError as error:
-        if str(error) != "Query interrupted":
-            raise
-        failure = KeyboardInterrupt()
-    raise failure
-
-
-def _foreign_errors() -> tuple[type[Exception], ...]:
-    """Return what ``quietly`` turns into errors of its own; their packages are loaded where something failed."""
-    import duckdb
-    import pyarrow as pa
-
-    return (duckdb.Error, pa.ArrowException, OSError, UnicodeError, MemoryError, ValueError)
-
-
-def _classified(name: str, kind: str, text: str) -> InputError:
-    """Choose a code and a row number from a foreign error; nothing else of its text is used."""
-    if kind in ("OutOfMemoryException", "ArrowMemoryError", "MemoryError"):
-        full = "max_temp_directory_size" in text
-        return InputError("out-of-memory", _DISK_FULL if full else "the table does not fit in memory", Place(name))
-    if "No space left" in text:
-        return InputError("out-of-memory", _DISK_FULL, Place(name))
-    if kind in ("BinderException", "CatalogException", "ParserException", "ResourceInUseException"):
-        return InputError("internal", f"could not be read, a bug here ({kind}): please report it", Place(name))
-    line = re.search(r"CSV Error on Line: (\d+)", text)
-    place = Place(name, int(line.group(1)) if line else None)
-    if "not utf-8 encoded" in text or kind == "UnicodeDecodeError":
-        return InputError("unreadable-file", "is not UTF-8 text: convert it", place)
-    if "Expected Number of Columns" in text:
-        return InputError("malformed-row", _UNEVEN, place)
-    if "Maximum line size" in text:
-        return InputError("malformed-row", "is longer than 2 MB: is a quote or a line end missing?", place)
-    if "unterminated quote" in text:
-        return InputError("malformed-row", _MISQUOTED, place)
-    if "reached an invalid state" in text:
-        return InputError("malformed-row", "mixes kinds of line ends, or has a misplaced quote", place)
-    return InputError("unreadable-file", "is damaged, truncated or not of its format", place)
-
-
-def _naming_rows(path: Path, delimiter: str, width: int, action: Callable[[], None]) -> None:
-    """Run ``action`` quietly; where it failed, name the rows of a CSV file that do not fit, or another line end."""
-    failure: InputError
-    try:
-        quietly(path, action)
-        return
-    except InputError as error:
-        failure = error
-    malformed = failure.code == "malformed-row"
-    unclosed = quietly(path, lambda: _misquoted_row(path, delimiter)) if malformed else None
-    changed = quietly(path, lambda: _changed_line_end(path)) if malformed and unclosed is None else None
-    if unclosed is not None:
-        failure = InputError("malformed-row", _MISQUOTED, Place(path.name, unclosed))
-    elif changed is not None:
-        row, before, after = changed
-        message = f"ends in {after}, and the rows before it in {before}: save the file with one kind of line ends"
-        failure = InputError("malformed-row", message, Place(path.name, row))
-    elif failure.message == _UNEVEN:
-        rows, count = quietly(path, lambda: _uneven_rows(path, delimiter, width))
-        if count > 1:
-            failure = InputError("malformed-row", _UNEVEN, Place(path.name, rows[0], None, rows, count))
-    raise failure
-
-
-def _uneven_rows(path: Path, delimiter: str, width: int) -> tuple[tuple[int, ...], int]:
-    """Return the first rows with fewer or more fields than the header, and the number of all; none if it is unclear.
-
-    Empty fields after the last column do no harm.
-    """
-    rows: list[int] = []
-    count = 0
-    with path.open(encoding="utf-8-sig", newline="") as file, suppress(csv.Error):
-        for row, record in enumerate(csv.reader(file, delimiter=delimiter), start=1):
-            if record and (len(record) < width or any(record[width:])):
-                count += 1
-                rows += [row] if count <= SHOWN_ROWS else []
-        return tuple(rows), count
-    return (), 0
-
-
-def _misquoted_row(path: Path, delimiter: str) -> int | None:
-    """Return the row in which a quote opens a text that is not closed, or closes one amid it; None without any.
-
-    After such a quote, what is text and what is not are exchanged, line ends too: it is looked for first.
-    """
-    row = 0
-    with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
-        try:
-            for _ in csv.reader(file, delimiter=delimiter, strict=True):
-                row += 1
-        except csv.Error as error:
-            return None if "limit" in str(error) else row + 1  # a text beyond the limit may be as it should be
-    return None
-
-
-def _changed_line_end(path: Path) -> tuple[int, str, str] | None:
-    """Return the first row that ends otherwise than the first one, and both ends in words; quoted ones are text."""
-    with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
-        ends, quoted_now, row = "", False, 0
-        for line in file:  # at \n, \r and \r\n, which stay as they are
-            quoted_now ^= line.count('"') % 2 == 1
-            end = line[len(line.rstrip("\r\n")) :]
-            if quoted_now or not end:
-                continue
-            row += 1
-            if ends and end != ends and end in _ENDS:
-                return row, _ENDS[ends], _ENDS[end]
-            ends = ends or end
-    return None
-
-
-def _check_file(path: Path) -> None:
-    if path.suffix.lower() not in SUFFIXES:
-        raise InputError("unknown-format", "must be a .csv, .tsv or .parquet file", Place(path.name))
-    if not os.path.exists(path):  # noqa: PTH110 - False too for a name that no file system takes
-        raise InputError("file-not-found", f"no such file in {path.parent}", Place(path.name))
-    if not path.is_file():
-        raise InputError("unreadable-file", "is not a file", Place(path.name))
-    start = quietly(path, lambda: _start(path))
-    if not start.removeprefix(b"\xef\xbb\xbf").strip():
-        raise InputError("empty-file", "is empty", Place(path.name))
-    if start.startswith(_WORKBOOKS):
-        message = "is an Excel workbook or a zip archive, whatever its name says: save the table as CSV"
-        raise InputError("unreadable-file", message, Place(path.name))
-
-
-def _start(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.read(_START)
-
-
-def _csv_header(path: Path, required: Sequence[str] = ()) -> tuple[list[str], str]:
-    """Return the names in the first row and what separates them: what gives the required ones, or else most names."""
-
-    def names(line: str, delimiter: str) -> list[str] | None:
-        try:
-            return next(csv.reader([line], strict=True, delimiter=delimiter), [])
-        except csv.Error:  # quoted names end at another delimiter
-            return None
-
-    def read() -> list[tuple[list[str], str]]:
-        with path.open("rb") as file:
-            line = file.readline(_HEADER_LIMIT).decode("utf-8-sig")
-        line = unicodedata.normalize("NFC", line)
-        headers = [(names(line, mark), mark) for mark in _DELIMITERS]
-        return [(header, mark) for header, mark in headers if header is not None]
-
-    bad = Place(path.name, 1)
-    try:
-        headers = quietly(path, read)
-    except InputError as error:
-        failure = InputError(error.code, "is not UTF-8 text: convert it", bad)
-    else:
-        if headers:
-            # max returns the first of equals: the comma, where nothing else decides.
-            return max(headers, key=lambda header: (sum(name in header[0] for name in required), len(header[0])))
-        failure = InputError("no-header", "the first row is not a row of column names", bad)
-    raise failure
-
-
-def _load_csv(
-    con: duckdb.DuckDBPyConnection, table: str, path: Path, delimiter: str, width: int, selected: Sequence[int]
-) -> None:
-    columns = ", ".join(f"'f{k}': 'VARCHAR'" for k in range(width))
-    options = f"delim = {_quoted(delimiter)}, {_CSV_OPTIONS}"
-    source = f"read_csv({_quoted(_literal(path))}, columns = {{{columns}}}, {options})"
-    chosen = ", ".join(f"nfc_normalize(f{k}) AS c{place}" for place, k in enumerate(selected))
-    con.execute(f"CREATE TABLE {table} AS SELECT {chosen} FROM {source}")
-
-
-def _parquet_names(path: Path) -> list[str]:
-    import pyarrow.parquet as pq
-
-    with pq.ParquetFile(path) as file:
-        return list(file.schema_arrow.names)
+    part = parts_of(Input(path))[0]
+    types = {} if part.is_csv else column_types(part)
+    return {name: f"of the type {kind}" for name, kind in types.items() if not is_id(kind)}
 
 
 def load_texts(con: duckdb.DuckDBPyConnection, table: str, arrays: Iterable[tuple[Any, ...]], columns: int) -> None:
@@ -505,11 +250,22 @@ def load_texts(con: duckdb.DuckDBPyConnection, table: str, arrays: Iterable[tupl
 
     What stops the batches, Ctrl-C too, is raised as it is; DuckDB would wrap it.
     """
+    _create(con, table, columns)
+    _append_texts(con, table, arrays, columns)
+
+
+def _create(con: duckdb.DuckDBPyConnection, table: str, columns: int) -> None:
+    con.execute(f"CREATE TABLE {table} ({', '.join(f'c{k} VARCHAR' for k in range(columns))})")
+
+
+def _append_texts(con: duckdb.DuckDBPyConnection, table: str, arrays: Iterable[tuple[Any, ...]], columns: int) -> int:
+    """Append batches to a table as ``load_texts`` does; return the number of rows."""
     import duckdb
     import pyarrow as pa
 
     schema = pa.schema([(f"c{k}", pa.string()) for k in range(columns)])
     stopped: list[BaseException] = []
+    rows = 0
 
     def batches() -> Iterator[Any]:
         try:
@@ -520,9 +276,9 @@ def load_texts(con: duckdb.DuckDBPyConnection, table: str, arrays: Iterable[tupl
             raise
 
     con.register("arrow_source", pa.RecordBatchReader.from_batches(schema, batches()))
-    chosen = ", ".join(f"nfc_normalize({name}) AS {name}" for name in schema.names)
+    chosen = ", ".join(f"nfc_normalize({name})" for name in schema.names)
     try:
-        con.execute(f"CREATE TABLE {table} AS SELECT {chosen} FROM arrow_source")
+        rows = con.execute(f"INSERT INTO {table} SELECT {chosen} FROM arrow_source").fetchall()[0][0]
     except duckdb.Error:
         if not stopped:
             raise
@@ -530,51 +286,4 @@ def load_texts(con: duckdb.DuckDBPyConnection, table: str, arrays: Iterable[tupl
         con.unregister("arrow_source")
     if stopped:
         raise stopped[0]
-
-
-def _check_types(schema: Any, name: str, columns: Columns) -> None:
-    """Raise InputError unless counts are integers and ids are strings or integers."""
-    import pyarrow.types as kinds
-
-    for k in columns.selected(schema.names):
-        column, kind = schema.names[k], schema.types[k]
-        kind = kind.value_type if kinds.is_dictionary(kind) else kind
-        place = Place(name, None, column if column in columns.required or not columns.private else None)
-        if column in columns.counts:
-            if not kinds.is_integer(kind):
-                raise InputError("not-an-integer", f"must have an integer type, and has {kind}", place)
-        elif not _is_id(kind):
-            message = f"names and ids must be strings or integers, and this column has the type {kind}"
-            raise InputError("wrong-type", message, place)
-
-
-def _is_id(kind: Any) -> bool:
-    """Return whether a type of Arrow's can hold names and ids: integers or strings, coded or not."""
-    import pyarrow.types as kinds
-
-    kind = kind.value_type if kinds.is_dictionary(kind) else kind
-    return bool(
-        kinds.is_integer(kind) or kinds.is_string(kind) or kinds.is_large_string(kind) or kinds.is_string_view(kind)
-    )
-
-
-def _csv_rows(path: Path, rowids: Sequence[int], delimiter: str) -> tuple[int, ...]:
-    """Return the rows in the file of records, in rising order: DuckDB skips blank lines, people count them."""
-    rows, seen = {rowid: rowid + 2 for rowid in rowids}, -2
-    with path.open(encoding="utf-8", newline="") as file:
-        for row, record in enumerate(csv.reader(file, delimiter=delimiter), start=1):
-            seen += bool(record)
-            if record and seen in rows:
-                rows[seen] = row
-            if seen >= rowids[-1]:
-                break
-    return tuple(rows.values())
-
-
-def _literal(path: Path) -> str:
-    """Return a DuckDB pattern that matches this path only."""
-    return re.sub(r"([*?\[])", r"[\1]", str(path))
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
+    return int(rows)

@@ -11,7 +11,7 @@ from typing import Any
 from coco_opt.errors import InputError, MissingPackageError, Place
 from coco_opt.files.csv import plain_schema, wide_table
 from coco_opt.files.differences import Compared
-from coco_opt.files.source import quietly
+from coco_opt.files.foreign_errors import quietly
 from coco_opt.privacy.private_files import temporary_name
 
 _MOST_ROWS = 1_048_575  # of a sheet, below the header

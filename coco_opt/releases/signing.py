@@ -15,9 +15,9 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key, l
 
 from coco_opt.errors import InputError, Place
 from coco_opt.files.folder import MANIFEST, SIGNATURE, as_json, file_digest, parsed_json, write_file
+from coco_opt.files.foreign_errors import quietly
 from coco_opt.files.measurement import INDEX, is_measurement
 from coco_opt.files.release_checks import Check
-from coco_opt.files.source import quietly
 
 FORMAT = "coco-opt signature 1"
 

@@ -328,6 +328,27 @@ def test_persons_are_joined_through_households_to_regions(coco: Runner) -> None:
     assert load_config(Path("groups.toml")).data.columns["entity_id"] == "person_nr"
 
 
+def test_a_folder_of_files_stands_for_a_table(coco: Runner) -> None:
+    """The column of its sub-folders is one of the table's."""
+    write(areas="region_id,nation\nr1,land\nr2,land\n")
+    for region in ("r1", "r2"):
+        part = Path("people") / f"region_id={region}"
+        part.mkdir(parents=True)
+        (part / "part-0.csv").write_text("sex,age group\nf,0-17\nm,18+\n")
+        (part / ".part-0.csv.crc").write_text("")
+    assert coco("init", "people/", "areas.csv", "--values", "all").code == 0
+    config = load_config(CONFIG)
+    assert (config.data.records, config.privacy.dataset) == (Path("people"), "people")
+    assert config.method.attributes == {"sex": ("f", "m"), "age group": ("0-17", "18+")}
+    ran = coco("check", CONFIG)
+    assert ran.code == 0
+    assert "people (2 files, 2 hidden names passed over)" in ran.out
+    (Path("people") / "readme.txt").write_text(CANARY)
+    ran = coco("check", CONFIG)
+    assert ran.code == 2
+    assert "people/readme.txt: is not part of a table" in ran.err
+
+
 def test_all_values_are_read_on_request_and_long_lists_are_no_attributes(coco: Runner) -> None:
     write_office()
     Path("persons.csv").write_text(Path("persons.csv").read_text().replace("surname", CANARY).replace("income", "gain"))

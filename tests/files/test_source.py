@@ -10,8 +10,9 @@ import pytest
 
 from coco_opt.errors import InputError
 from coco_opt.files.columns import Columns
+from coco_opt.files.foreign_errors import quietly
 from coco_opt.files.inputs import Input
-from coco_opt.files.source import isolated, load, quietly
+from coco_opt.files.source import isolated, load
 from tests.files.helpers import Write
 
 

@@ -18,11 +18,11 @@ import pytest
 
 from coco_opt import configure
 from coco_opt.errors import InputError
-from coco_opt.files import scratch, source
+from coco_opt.files import batches, scratch, source
+from coco_opt.files.batches import batches_of
 from coco_opt.files.columns import ENTITIES
 from coco_opt.files.inputs import Input
 from coco_opt.files.scratch import remove_spilled, spilling
-from coco_opt.files.source import batches_of
 from coco_opt.groups.measuring import entities as reader
 from coco_opt.groups.measuring.entities import read_private, read_public, read_tables
 from coco_opt.releases import check
@@ -210,7 +210,7 @@ def test_batches_are_read_one_at_a_time(tmp_path: Path, monkeypatch: pytest.Monk
     rng = np.random.default_rng(1)
     columns = {name: rng.integers(0, 2**60, 400_000) for name in ("entity_id", "group_id")}
     pq.write_table(pa.table(columns), tmp_path / "e.parquet", row_group_size=10_000)
-    monkeypatch.setattr(source, "_BATCH", 10_000)
+    monkeypatch.setattr(batches, "_BATCH", 10_000)
     opened = batches_of(Input(tmp_path / "e.parquet"), ENTITIES)
     assert opened is not None
     before, most = pa.total_allocated_bytes(), 0

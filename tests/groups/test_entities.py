@@ -275,7 +275,7 @@ def test_files_that_are_not_there(write: Write, tmp_path: Path) -> None:
     assert at(refused(lambda: read_private(public, tmp_path / "no.csv")))[:2] == ("file-not-found", "no.csv")
     assert refused(lambda: read_private(public, write("e.xlsx", "x"))).code == "unknown-format"
     (tmp_path / "folder.csv").mkdir()
-    assert refused(lambda: read_private(public, tmp_path / "folder.csv")).code == "unreadable-file"
+    assert refused(lambda: read_private(public, tmp_path / "folder.csv")).code == "empty-file"
 
 
 def test_public_tables_are_checked_before_the_private_one_is_opened(write: Write, tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def test_whole_ids_count_as_their_texts_do(
     kind: type, write: Write, parquet: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hierarchy = write("h.csv", HIERARCHY)
-    monkeypatch.setattr("coco_opt.files.source._BATCH", 64)
+    monkeypatch.setattr("coco_opt.files.batches._BATCH", 64)
     monkeypatch.setattr(integer_ids, "_SMALL", 4)
     monkeypatch.setattr(integer_ids, "_CHUNK", 50)
     for seed in range(3):
@@ -109,7 +109,7 @@ def test_entities_are_refused_in_the_same_words(
     parquet: Write,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("coco_opt.files.source._BATCH", 64)
+    monkeypatch.setattr("coco_opt.files.batches._BATCH", 64)
     groups, entities = tables(7)
     for change in changes:
         entities = change(entities)  # type: ignore[assignment]

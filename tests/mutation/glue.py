@@ -212,9 +212,9 @@ MUTANTS = (
     Mutant(
         "ids that look alike are two persons",
         "one person written in two ways counts twice",
-        "coco_opt/files/source.py",
-        'chosen = ", ".join(f"nfc_normalize(f{k}) AS c{place}"',
-        'chosen = ", ".join(f"f{k} AS c{place}"',
+        "coco_opt/files/csv_text.py",
+        'normal = ", ".join(f"nfc_normalize({texts[names.index(name)]})"',
+        'normal = ", ".join(f"{texts[names.index(name)]}"',
         ("tests/topdown/test_persons.py::test_who_a_row_is_of_is_checked",),
     ),
     Mutant(
@@ -268,7 +268,7 @@ MUTANTS = (
     Mutant(
         "a foreign error is passed on",
         "DuckDB's message holds the private row",
-        "coco_opt/files/source.py",
+        "coco_opt/files/foreign_errors.py",
         "        failure = _classified(source.name, type(error).__name__, str(error))\n",
         '        failure = InputError("unreadable-file", str(error), Place(source.name))\n',
         ("tests/releases/test_payment.py::test_a_mistake_costs_nothing_and_the_mended_run_pays_once",),
@@ -276,7 +276,7 @@ MUTANTS = (
     Mutant(
         "a foreign error stays in the context",
         "a traceback holds the private row",
-        "coco_opt/files/source.py",
+        "coco_opt/files/foreign_errors.py",
         "        failure = _classified(source.name, type(error).__name__, str(error))\n",
         "        raise _classified(source.name, type(error).__name__, str(error))\n",
         ("tests/groups/test_entities.py::test_bad_entities",),
@@ -284,7 +284,7 @@ MUTANTS = (
     Mutant(
         "a flipped bit in a private file",
         "another table is measured in silence",
-        "coco_opt/files/source.py",
+        "coco_opt/files/batches.py",
         '{"page_checksum_verification": True, "pre_buffer"',
         '{"page_checksum_verification": False, "pre_buffer"',
         (f"{_ENTITIES}test_a_flipped_bit_in_a_data_page_is_caught",),

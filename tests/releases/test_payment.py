@@ -225,6 +225,38 @@ def test_rows_in_another_order_are_the_same_data(tmp_path: Path) -> None:
     assert not release(config).paid
 
 
+def parts(folder: Path, sizes: tuple[int, ...], seed: int) -> None:
+    """Write the entities in a random order into a new folder of so many rows a file."""
+    head, *rows = ENTITIES.splitlines()
+    order = np.random.default_rng(seed).permutation(len(rows)).tolist()
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    for place, size in enumerate(sizes):
+        lines = [head, *(rows[order.pop()] for _ in range(size))]
+        (folder / f"part-{place}.csv").write_text("\n".join(lines) + "\n")
+    assert not order
+
+
+def test_the_same_rows_in_other_files_are_the_same_data(tmp_path: Path) -> None:
+    """A run that is killed goes on with the noise of its key, whatever files the rows lie in, and pays once."""
+    path = write(tmp_path, 'noise = "seeded"\nseed = 3')
+    one = np.concatenate([answers.values for answers in measure(load_config(path)).measurement.answers])
+    path.write_text(path.read_text().replace('"entities.csv"', '"entities/"'))
+    for seed, sizes in enumerate([(30,), (7, 0, 23), (*[1] * 10, *[0] * 3, *[5] * 4)]):
+        parts(tmp_path / "entities", sizes, seed)
+        measurement = measure(load_config(path)).measurement
+        assert np.array_equal(one, np.concatenate([answers.values for answers in measurement.answers]))
+    secure = write(tmp_path)
+    secure.write_text(secure.read_text().replace('"entities.csv"', '"entities/"'))
+    with pytest.raises(StoppedError):
+        release(load_config(secure), reporter=Watch("Measuring"))
+    parts(tmp_path / "entities", (1, 29), 8)
+    first = release(load_config(secure))
+    parts(tmp_path / "entities", (10, 10, 10), 9)
+    assert release(load_config(secure)).folder == first.folder
+    assert entries(tmp_path) == ALL
+
+
 def test_a_total_allows_more_measurements_of_one_dataset(tmp_path: Path) -> None:
     text = 'total = "1"\nledger = "elsewhere.sqlite"'
     for query in ("ranks", "cumulative", "sizes"):

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from coco_opt.errors import InputError
-from coco_opt.files import source
+from coco_opt.files import batches
 from coco_opt.files.folder import Coded, FileTable, arrow_table, parquet
 from coco_opt.files.regions import read_regions
 from coco_opt.files.release_checks import Regions
@@ -170,7 +170,7 @@ def _read(folder: Path, rows: list[tuple[Any, ...]], form: str, *, integer_ids: 
 def test_batches_are_counted_as_texts_are(
     rows: list[tuple[Any, ...]], at_once: int, integer_ids: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(source, "_BATCH", at_once)
+    monkeypatch.setattr(batches, "_BATCH", at_once)
     counts, texts = _read(tmp_path, rows, "parquet", integer_ids=integer_ids), _read(tmp_path, rows, "csv")
     for left, right in zip(counts.arrays, texts.arrays, strict=True):
         np.testing.assert_array_equal(left, right)
@@ -181,7 +181,7 @@ def test_batches_are_counted_as_texts_are(
 def test_what_is_wrong_in_a_batch_is_told_as_of_texts(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(source, "_BATCH", 2)
+    monkeypatch.setattr(batches, "_BATCH", 2)
     rows = [("1", "male", "child", 1), ("2", "female", "é", 2), ("3", "male", "child", 1), WRONG[name]]
     errors = []
     for form in ("parquet", "csv"):
@@ -197,7 +197,7 @@ def test_what_is_wrong_in_a_batch_is_told_as_of_texts(
 def test_small_batches_are_joined_before_they_are_compared_with_all_regions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(source, "_BATCH", 1)
+    monkeypatch.setattr(batches, "_BATCH", 1)
     sizes, cell_keys = list[int](), batched_records._cell_keys
 
     def watched(batch: tuple[Any, ...], *rest: Any) -> Any:

@@ -14,12 +14,14 @@ import numpy as np
 
 from coco_opt.errors import InputError
 from coco_opt.files import column_checks
+from coco_opt.files.batches import batches_of
 from coco_opt.files.columns import ENTITIES, GROUPS, hierarchy_columns
+from coco_opt.files.foreign_errors import quietly
 from coco_opt.files.group_rows import UNKNOWN_GROUP, UNKNOWN_REGION, check_groups
 from coco_opt.files.inputs import Input, InputLike
 from coco_opt.files.regions import PublicRegions, read_tree, register_leaves
 from coco_opt.files.scratch import spilling
-from coco_opt.files.source import Loaded, batches_of, isolated, load, load_texts, quietly
+from coco_opt.files.source import Loaded, isolated, load, load_texts
 from coco_opt.groups.measuring.integer_ids import REPEATED, GroupTable, count_entities, read_group_table
 from coco_opt.groups.measuring.private import PrivateCounts
 from coco_opt.histograms import Hierarchy

@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.errors import InputError
+from coco_opt.files.batches import Batches, batches_of
 from coco_opt.files.columns import ENTITIES, GROUPS
+from coco_opt.files.foreign_errors import quietly
 from coco_opt.files.inputs import Input
-from coco_opt.files.source import Batches, batches_of, quietly
 from coco_opt.histograms.arrays import Int64Array
 
 REPEATED = ("duplicate-entity", "this entity occurs in an earlier row: one entity belongs to one group, once")

@@ -16,9 +16,10 @@ from coco_opt.errors import InputError, Place
 from coco_opt.files import column_checks
 from coco_opt.files.columns import Columns
 from coco_opt.files.faults import Faults
+from coco_opt.files.foreign_errors import quietly
 from coco_opt.files.inputs import Input, InputLike
 from coco_opt.files.scratch import spilling
-from coco_opt.files.source import Loaded, isolated, load, quietly
+from coco_opt.files.source import Loaded, isolated, load
 from coco_opt.problem import MAX_INTEGER
 from coco_opt.ranges.domain import DomainTree
 from coco_opt.ranges.interval_counts import Outside

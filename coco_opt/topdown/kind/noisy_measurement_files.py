@@ -20,8 +20,8 @@ from typing import Any
 from coco_opt.config.load import load_config
 from coco_opt.config.model import Config
 from coco_opt.errors import ConfigError, InputError, Place
+from coco_opt.files.foreign_errors import quietly
 from coco_opt.files.regions import PublicRegions, read_regions
-from coco_opt.files.source import quietly
 from coco_opt.privacy.budget import Neighbours
 from coco_opt.privacy.cost import Cost, Rho
 from coco_opt.privacy.measurement import FOREIGN, Measurement

@@ -14,10 +14,11 @@ import numpy as np
 
 from coco_opt.files import column_checks
 from coco_opt.files.arrow_texts import as_arrow
+from coco_opt.files.batches import Batches, batches_of, is_int64
 from coco_opt.files.columns import Columns
+from coco_opt.files.foreign_errors import quietly
 from coco_opt.files.inputs import Input
 from coco_opt.files.regions import PublicRegions
-from coco_opt.files.source import Batches, batches_of, quietly
 from coco_opt.histograms.arrays import Int64Array
 from coco_opt.topdown.bins import Bins
 from coco_opt.topdown.measuring.counts import MAX_PEOPLE, TableCounts, summed
@@ -82,10 +83,18 @@ def _joined(batches: Iterable[tuple[Any, ...]], least: int) -> Iterator[tuple[An
 
 
 def _unified(arrays: Sequence[Any]) -> Any:
-    """Return Arrow arrays of one type as one."""
+    """Return Arrow arrays as one: integers, or texts, which files may hold in several types."""
     import pyarrow as pa
 
-    return arrays[0] if len(arrays) == 1 else pa.chunked_array(arrays).unify_dictionaries().combine_chunks()
+    if len(arrays) == 1:
+        return arrays[0]
+    if len({array.type for array in arrays}) > 1:
+        kind = pa.int64() if all(is_int64(array.type) for array in arrays) else pa.string()
+        arrays = [array.cast(kind) for array in arrays]
+    joined = pa.chunked_array(arrays)
+    return (
+        joined.unify_dictionaries().combine_chunks() if pa.types.is_dictionary(joined.type) else joined.combine_chunks()
+    )
 
 
 def _concatenate(parts: list[Int64Array]) -> Int64Array:

@@ -18,11 +18,12 @@ from coco_opt.errors import InputError
 from coco_opt.files import column_checks
 from coco_opt.files.columns import GROUPS, Columns
 from coco_opt.files.faults import Faults
+from coco_opt.files.foreign_errors import quietly
 from coco_opt.files.group_rows import UNKNOWN_GROUP, UNKNOWN_REGION, check_groups
 from coco_opt.files.inputs import Input, InputLike
 from coco_opt.files.regions import PublicRegions, register_leaves
 from coco_opt.files.scratch import spilling
-from coco_opt.files.source import Loaded, isolated, load, names_of, quietly
+from coco_opt.files.source import Loaded, isolated, load, names_of
 from coco_opt.topdown.bins import Bins
 from coco_opt.topdown.measuring.batched_records import bin_codes, count_batches
 from coco_opt.topdown.measuring.counts import TableCounts

@@ -1,0 +1,215 @@
+"""Parquet files and frames in batches of their own types, and the check of these types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from coco_opt.errors import InputError, Place
+from coco_opt.files.columns import Columns
+from coco_opt.files.csv_text import check_file
+from coco_opt.files.foreign_errors import quietly
+from coco_opt.files.inputs import Frame, Input
+from coco_opt.files.parts import all_columns, check_columns, parts_of
+from coco_opt.histograms.arrays import Int64Array
+
+_BATCH = 1 << 20  # rows
+_BUFFER = 1 << 20  # bytes of a file
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Batches:
+    """Parquet files or a frame with the columns they must have, in batches of their own types; see ``batches_of``.
+
+    ``parts`` are the files of a folder; a file and a frame are their own only part. ``schema`` is that of the first
+    part, with a column of texts for each column of its sub-folders; ``integers_in`` names the columns of it that hold
+    integers of at most 63 bits and a sign in every part.
+    """
+
+    source: Input
+    parts: tuple[Input, ...]
+    schema: Any
+    columns: tuple[int, ...]
+    own: Mapping[str, str]
+    integers_in: frozenset[str]
+
+    def is_integer(self, column: int) -> bool:
+        """Return whether a column holds integers of at most 63 bits and a sign."""
+        return self._names[column] in self.integers_in
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        """Yield the Arrow arrays of the columns, a million rows at a time; any number of times. Texts are coded.
+
+        A batch lies in one part, and parts may have columns of texts, and of integers, of several widths.
+        """
+        return self._read([self._names[k] for k in range(len(self.columns)) if not self.is_integer(k)])
+
+    def texts(self) -> Iterator[tuple[Any, ...]]:
+        """Yield the same as Arrow arrays of strings."""
+        import pyarrow as pa
+
+        return (tuple(array.cast(pa.string()) for array in arrays) for arrays in self._read())
+
+    def by_part(self) -> tuple[Batches, ...]:
+        """Return the batches of each part."""
+        return tuple(replace(self, parts=(part,)) for part in self.parts)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return what the columns are called here."""
+        return tuple(self.own.get(name, name) for name in self._names)
+
+    @property
+    def _names(self) -> list[str]:
+        return [self.schema.names[k] for k in self.columns]
+
+    def _read(self, coded: Sequence[str] = ()) -> Iterator[tuple[Any, ...]]:
+        for part in self.parts:
+            batches = self._read_part(part, coded)
+            while (batch := quietly(part, partial(next, batches, None))) is not None:
+                yield batch
+
+    def _read_part(self, part: Input, coded: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+        import pyarrow.parquet as pq
+
+        if isinstance(part.where, Frame):
+            for batch in part.where.table.select(list(self.columns)).to_batches(max_chunksize=_BATCH):
+                yield tuple(batch.columns)
+            return
+        names = [name for name in self._names if name not in part.partition]
+        coded = [name for name in coded if name in names]
+        # By default Arrow reads a whole file ahead, and a whole column of a row group in one piece.
+        options = {"page_checksum_verification": True, "pre_buffer": False, "buffer_size": _BUFFER}
+        with pq.ParquetFile(part.where, read_dictionary=coded, **options) as file:
+            for batch in file.iter_batches(batch_size=_BATCH, columns=list(dict.fromkeys(names))):
+                # By name: for a column x, Arrow's reader also returns one called "x.y".
+                columns = {name: batch.column(batch.schema.get_field_index(name)) for name in names}
+                fixed = {name: _repeated(value, batch.num_rows) for name, value in part.partition.items()}
+                yield tuple((columns | fixed)[name] for name in self._names)
+
+    def integers(self, array: Any) -> Any:
+        """Return a column of integers as one of int64."""
+        import pyarrow as pa
+
+        return array.cast(pa.int64())
+
+    def numbers(self, array: Any) -> Int64Array:
+        """Return a column of integers without empty entries as int64."""
+        return np.asarray(self.integers(array).to_numpy(zero_copy_only=False), np.int64)
+
+    def place(self, row: int | None = None, column: int | None = None) -> Place:
+        """Return the place of a row, from 0, in the user's table."""
+        import pyarrow.parquet as pq
+
+        name = None if column is None else self.schema.names[self.columns[column]]
+        part = self.source if row is None else self.parts[0]
+        for earlier, later in zip(self.parts, self.parts[1:], strict=False):
+            rows = pq.read_metadata(earlier.file).num_rows
+            if row is None or row < rows:
+                break
+            row, part = row - rows, later
+        return Place(part.name, None if row is None else row + 1, name)
+
+
+def batches_of(source: Input, columns: Columns) -> Batches | None:
+    """Check the columns of Parquet files or a frame as ``load`` does; None for CSV files, whose columns have no type.
+
+    Raises InputError: file-not-found, unknown-format, empty-file, unreadable-file, wrong-type, the codes of
+    ``parts_of`` and ``Columns.check``, and unlike-parts where files of a folder have other columns or other types.
+    """
+    parts = parts_of(source)
+    if parts[0].is_csv:
+        return None
+    schemas = [_schema_of(part) for part in parts]
+    first = schemas[0]
+    own = columns.called(source, first.names)
+    called = columns.renamed(own)
+    for part, schema in zip(parts, schemas, strict=True):
+        called.check(list(schema.names), part.name, None)
+        check_columns(called, schema.names, part.name, first.names, parts[0].name)
+        _check_types(schema, part.name, called)
+    selected = tuple(called.selected(first.names))
+    names = [first.names[k] for k in selected]
+    _check_kinds(schemas, parts, names)
+    integers = frozenset(name for name in names if all(is_int64(schema.field(name).type) for schema in schemas))
+    return Batches(source, parts, first, selected, {there: name for name, there in own.items()}, integers)
+
+
+def column_types(part: Input) -> dict[str, Any]:
+    """Return the types of a Parquet file's columns by name; raises InputError as ``batches_of`` does."""
+    schema = _schema_of(part)
+    return dict(zip(schema.names, schema.types, strict=True))
+
+
+def _schema_of(part: Input) -> Any:
+    """Return the columns of a Parquet file or a frame, and those that the names of sub-folders give it."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if isinstance(part.where, Frame):
+        return part.where.table.schema
+    check_file(part)
+    schema = quietly(part, lambda: pq.read_schema(part.file))
+    fixed = all_columns(part, schema.names)[len(schema.names) :]
+    return pa.schema([*schema, *((name, pa.string()) for name in fixed)])
+
+
+def _repeated(value: str | None, rows: int) -> Any:
+    """Return a column of one text, coded."""
+    import pyarrow as pa
+
+    codes = pa.array(np.zeros(rows, np.int32), mask=np.full(rows, value is None))
+    return pa.DictionaryArray.from_arrays(codes, pa.array([value or ""], pa.string()))
+
+
+def _check_types(schema: Any, name: str, columns: Columns) -> None:
+    """Raise InputError unless counts are integers and ids are strings or integers."""
+    import pyarrow.types as kinds
+
+    for k in columns.selected(schema.names):
+        column, kind = schema.names[k], schema.types[k]
+        kind = kind.value_type if kinds.is_dictionary(kind) else kind
+        place = Place(name, None, column if column in columns.required or not columns.private else None)
+        if column in columns.counts:
+            if not kinds.is_integer(kind):
+                raise InputError("not-an-integer", f"must have an integer type, and has {kind}", place)
+        elif not is_id(kind):
+            message = f"names and ids must be strings or integers, and this column has the type {kind}"
+            raise InputError("wrong-type", message, place)
+
+
+def _check_kinds(schemas: Sequence[Any], parts: Sequence[Input], names: Sequence[str]) -> None:
+    """Raise InputError (unlike-parts) where a column holds texts in one file and integers in another: 06 is not 6."""
+    for name in names:
+        is_text = [_is_text(schema.field(name).type) for schema in schemas]
+        if (other := is_text.index(not is_text[0]) if not all(is_text) and any(is_text) else None) is not None:
+            ours, theirs = ("texts", "integers") if is_text[other] else ("integers", "texts")
+            message = f"holds {ours}, and this column of {parts[0].name} {theirs}: write it as one of them in all files"
+            raise InputError("unlike-parts", message, Place(parts[other].name, None, name))
+
+
+def _is_text(kind: Any) -> bool:
+    import pyarrow.types as kinds
+
+    return not kinds.is_integer(kind.value_type if kinds.is_dictionary(kind) else kind)
+
+
+def is_int64(kind: Any) -> bool:
+    """Return whether a type of Arrow's holds integers of at most 63 bits and a sign."""
+    import pyarrow.types as kinds
+
+    return bool(kinds.is_integer(kind) and not kinds.is_uint64(kind))
+
+
+def is_id(kind: Any) -> bool:
+    """Return whether a type of Arrow's can hold names and ids: integers or strings, coded or not."""
+    import pyarrow.types as kinds
+
+    kind = kind.value_type if kinds.is_dictionary(kind) else kind
+    return bool(
+        kinds.is_integer(kind) or kinds.is_string(kind) or kinds.is_large_string(kind) or kinds.is_string_view(kind)
+    )
