@@ -92,4 +92,8 @@ def test_a_peer_that_errs_less_is_named_first_and_one_that_is_absent_with_its_in
     better = peer_table("t", [*results, Result("d", peer, {"error": (1.0, 1.5)}, (3.0, 3.0))])
     assert better.notes[0] == "A peer errs less: numpy: theirs on d, error: 1.25 against 2"
     assert better.records()[1]["times coco-opt's"] == 3.0
+    level = Result("d", peer, {"error": (2.0, 2.02)}, (0.5, 0.5))
+    faster = "A peer is faster at the same errors: numpy: theirs on d, 2 times as fast as coco-opt: ours"
+    assert peer_table("t", [*results, level]).notes[1] == faster
+    assert faster not in peer_table("t", [*results, Result("d", peer, {"error": (2.5, 2.5)}, (0.5, 0.5))]).notes
     assert missing([peer, absent]) == ["no-such-package is not installed and was left out: pip install no-such-package"]

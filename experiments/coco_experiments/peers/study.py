@@ -16,6 +16,7 @@ from coco_experiments.statistics import Mean
 OURS = "coco-opt"
 _ROUNDING = 1e-9
 _LEVEL = 1.02  # what counts as better: errors differ by more than 2 %
+_FASTER = 1.2  # what counts as faster: seconds vary from run to run
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,7 @@ def missing(systems: Sequence[System]) -> list[str]:
 def peer_table(title: str, results: Sequence[Result], notes: Sequence[str] = ()) -> Table:
     """Return a row an instance and system: mean errors with standard errors, and seconds over those of coco-opt.
 
-    Where a peer errs less than every setting of coco-opt, the first notes say so.
+    Where a peer errs less than every setting of coco-opt, the first notes say so, and then where one is faster.
     """
     measures = tuple(dict.fromkeys(measure for result in results for measure in result.errors))
     rows = []
@@ -97,7 +98,7 @@ def peer_table(title: str, results: Sequence[Result], notes: Sequence[str] = ())
     for measure in measures:
         columns += [measure, "standard error" if len(measures) == 1 else f"its standard error: {measure}"]
     columns += ["seconds", "times coco-opt's"]
-    return Table(title, tuple(columns), tuple(rows), (*wins(results, measures), *notes))
+    return Table(title, tuple(columns), tuple(rows), (*wins(results, measures), *faster(results), *notes))
 
 
 def wins(results: Sequence[Result], measures: Sequence[str]) -> list[str]:
@@ -120,6 +121,24 @@ def wins(results: Sequence[Result], measures: Sequence[str]) -> list[str]:
                 if not system.ours and error * _LEVEL + _ROUNDING < min(own)
             ]
     return lines or ["No peer errs less than coco-opt by more than 2 % in any row."]
+
+
+def faster(results: Sequence[Result]) -> list[str]:
+    """Return one line for each instance and peer that errs as little as a setting of coco-opt in less time."""
+    lines = []
+    for own in (result for result in results if result.system.ours):
+        for peer in results:
+            ratio = median(own.seconds) / median(peer.seconds)
+            if peer.instance == own.instance and not peer.system.ours and ratio > _FASTER and _is_level(peer, own):
+                pace = f"{ratio:.2g} times as fast as {own.system.name}"
+                lines.append(f"A peer is faster at the same errors: {peer.system.name} on {own.instance}, {pace}")
+    return lines
+
+
+def _is_level(peer: Result, own: Result) -> bool:
+    """Return whether a peer errs as little as coco-opt, by all measures."""
+    pairs = ((Mean.of(peer.errors[name]).value, Mean.of(values).value) for name, values in own.errors.items())
+    return all(error <= own_error * _LEVEL + _ROUNDING for error, own_error in pairs)
 
 
 def finish(name: str, tables: Sequence[Table], failures: Sequence[str], out: Path, reporter: Reporter) -> Outcome:
