@@ -27,7 +27,7 @@ def check(
     settings = load_config(config)
     result = check_release(settings, again=again, renamed=renamed, reporter=TerminalReporter(lines=not json))
     measurement_plan, status = result.plan.measurement_plan, result.payment_status
-    # Counts of rows are private: the reader of this output may not be the holder of the data.
+    # Counts of rows are private. Only the text for the holder of the data has any, and only where something is amiss.
     files = _files(settings)
     if json:
         entries = {
@@ -47,6 +47,8 @@ def check(
         ("Levels", ", ".join(measurement_plan.levels)),
     ]
     write_values(values)
+    for remark in result.remarks:
+        write(f"Note: {remark}.")
     write("No noise was drawn and nothing was paid. The result of a check depends on private rows: keep it with them.")
     return 0 if status.fits else BudgetError.exit_code
 

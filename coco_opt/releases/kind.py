@@ -306,6 +306,14 @@ class Compiling(Protocol):
         """Return the names in ``coco_opt.compiling.LAST`` that an estimation calls late, in the order to compile."""
 
 
+@runtime_checkable
+class Remarking(Protocol):
+    """A kind of release that accepts private rows which it does not release as they are, and can say so."""
+
+    def remarks(self, plan: Plan, private: Any) -> tuple[str, ...]:
+        """Return sentences for the holder of the data, with private counts: ``check`` shows them and nothing else."""
+
+
 class ReleaseKind(Protocol[PrivateT, MethodT, ResultT]):
     """A kind of release; one immutable value fulfils it.
 

@@ -38,7 +38,7 @@ from coco_opt.privacy.secure import SecureNoise
 from coco_opt.privacy.seeded import SeededNoise, derived_seed
 from coco_opt.privacy.sources import resolve_noise
 from coco_opt.releases.clock import Clock
-from coco_opt.releases.kind import AnyKind, Plan, Private
+from coco_opt.releases.kind import AnyKind, Plan, Private, Remarking
 from coco_opt.releases.outlines import outlines_of
 from coco_opt.releases.payment_status import PaymentStatus, payment_status_of
 from coco_opt.releases.records import new_run_id, open_private_folder
@@ -67,12 +67,14 @@ _WARMING = 4  # draws that load the samplers' tables and packages
 class Checked:
     """What a check read: the public plan, and the counts of private rows, for their owner's eyes only.
 
-    ``payment_status`` says what would be paid, and whether the dataset's account allows it.
+    ``payment_status`` says what would be paid, and whether the dataset's account allows it. ``remarks`` are sentences
+    on rows that are fine and yet not released as they are, such as groups above the bound; they hold private counts.
     """
 
     plan: Plan
     identity: Mapping[str, int]
     payment_status: PaymentStatus
+    remarks: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         plan = self.plan.measurement_plan
@@ -261,7 +263,9 @@ def check(config: Config, *, again: bool = False, renamed: bool = False, reporte
     check_room(plan)
     fingerprint = _checked_fingerprint(plan, private, again=again, renamed=renamed)
     status = payment_status_of(config, plan.measurement_plan, "" if again else fingerprint)  # no run has the data ""
-    return Checked(plan, private.identity(), status)
+    kind = kind_of(config)
+    remarks = kind.remarks(plan, private) if isinstance(kind, Remarking) else ()
+    return Checked(plan, private.identity(), status, remarks)
 
 
 def _checked_fingerprint(plan: Plan, private: Private, *, again: bool, renamed: bool) -> str | None:

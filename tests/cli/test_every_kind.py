@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from coco_opt.privacy.accounting import rho_of_epsilon_delta
-from tests.cli.helpers import KINDS, SECURE, Data, Runner, paid
+from tests.cli.helpers import KINDS, SECURE, Data, Runner, paid, write_sizes
 
 GAUSSIAN = 'mechanism = "discrete_gaussian"\n'
 LONG = GAUSSIAN + 'rho = "123456789/9876543210"\n' + SECURE
@@ -37,6 +37,16 @@ def test_check_reads_everything_pays_nothing_and_says_no_count(data: Data, tmp_p
     assert [row["key"] for row in found["files"]] == list(data.files)
     assert [row["private"] for row in found["files"]].count(True) == 1
     assert found["cost"] == {"epsilon": "1"}
+
+
+def test_check_counts_groups_above_the_bound_for_the_holder_alone(tmp_path: Path, coco: Runner) -> None:
+    sizes = "nation,size,groups\nland,3,4\nland,20,7\nland,21,2\nland,30,1\n"
+    config = write_sizes(tmp_path, sizes)
+    found = coco("check", config)
+    assert "Groups larger than max_size = 20: 3. Each counts as a group of 20, which leaves out 12 of" in found.out
+    assert "larger" not in coco("check", config, "--json").out + coco("measure", config).out
+    config = write_sizes(tmp_path, sizes.replace("land,21,2\nland,30,1\n", ""))
+    assert "larger" not in coco("check", config).out
 
 
 def test_check_tries_the_solvers_and_the_method(data: Data, tmp_path: Path, coco: Runner) -> None:

@@ -21,7 +21,7 @@ from coco_opt.groups.kind.section import GroupsData, GroupsSection
 from coco_opt.groups.kind.template import draft_of, file_key_of, query_keys
 from coco_opt.groups.measuring.measure import exact_parts
 from coco_opt.groups.measuring.private import PrivateCounts
-from coco_opt.groups.noisy_measurements import KIND
+from coco_opt.groups.noisy_measurements import KIND, max_size_of
 from coco_opt.privacy import Exact, Measurement, MeasurementPlan
 from coco_opt.releases.instances import Instance
 from coco_opt.releases.kind import (
@@ -99,6 +99,18 @@ class GroupsKind:
         from coco_opt.groups.kind.plan import read_counts
 
         return read_counts(plan)
+
+    def remarks(self, plan: Plan, private: PrivateCounts) -> tuple[str, ...]:
+        """Say how many groups are larger than the public bound, and what becomes of them."""
+        bound = max_size_of(plan.measurement_plan)
+        groups, entities = private.above(bound)
+        if not groups:
+            return ()
+        return (
+            f"Groups larger than max_size = {bound:,}: {groups:,}. Each counts as a group of {bound:,}, which leaves "
+            f"out {entities:,} of their entities. These two counts are private: do not choose max_size by them, "
+            "because it is published",
+        )
 
     def exact_answers(self, plan: Plan, private: PrivateCounts) -> Iterable[Exact]:
         """Return the exact answers, one part per region."""

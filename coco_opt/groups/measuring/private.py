@@ -95,6 +95,11 @@ class PrivateCounts:
         start, stop = self.leaf_offsets[leaves.start - first], self.leaf_offsets[leaves.stop - first]
         return CountOfCounts.from_runs(self.sizes[start:stop], self.counts[start:stop])
 
+    def above(self, size: int) -> tuple[int, int]:
+        """Return how many groups are larger than ``size``, and how many entities they have beyond it in all."""
+        larger = self.sizes > size
+        return int(self.counts[larger].sum()), int((self.sizes[larger] - size) @ self.counts[larger])
+
     def histograms(self) -> list[CountOfCounts]:
         """Return the histogram of every region, in the hierarchy's order; O(levels x runs log runs)."""
         owner = self._leaf_of_run() + self.hierarchy.leaves.start
