@@ -13,7 +13,7 @@ from coco_opt.histograms import Hierarchy
 from coco_opt.kernels import posterior_table_shares, posterior_table_summaries
 from coco_opt.privacy import Epsilon, Measurement, Rho, SeededNoise
 from coco_opt.topdown.budget_plan import TablePlan
-from coco_opt.topdown.estimating.posterior.summaries import DrawnTables
+from coco_opt.topdown.estimating.posterior.drawn_tables import Counting, DrawnTables, central
 from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.measuring.measure import measure_tables
 from coco_opt.topdown.queries import parse_queries, parse_query
@@ -157,6 +157,7 @@ def test_intervals_leave_out_ranks_as_if_the_truth_were_one_more_draw() -> None:
     offset = np.stack([np.arange(99), np.arange(99) + 1], axis=1)
     draws = posterior_table_summaries.Draws(offset, np.zeros(99, np.uint16), numbers.astype(np.uint16))
     drawn = DrawnTables(Hierarchy.from_paths([("land",)]), draws, 2)
-    lower, upper = drawn.interval(parse_query("sex", SCHEMA).operator, range(1), 0.9)
+    values = drawn.sorted_answers(range(1), Counting.of(parse_query("sex", SCHEMA).operator))
+    lower, upper = central(values, 0.9)
     # Of the 100 ranks of one more draw, those below 5 and above 95 are outside.
-    assert (lower.tolist(), upper.tolist()) == ([[5, 0]], [[95, 0]])
+    assert (lower.tolist(), upper.tolist()) == ([5, 0], [95, 0])

@@ -21,6 +21,8 @@ from coco_opt.topdown.estimating.failsafe import Relaxation
 from coco_opt.topdown.estimating.linear import LinearStage, SubtreeSums, Summed, UpwardPass
 from coco_opt.topdown.estimating.method import TopdownMethod, misfit
 from coco_opt.topdown.estimating.minimal_schema import core_fits
+from coco_opt.topdown.estimating.posterior.correction import Correction
+from coco_opt.topdown.estimating.posterior.drawn_tables import DrawnTables
 from coco_opt.topdown.estimating.posterior.model import Model
 from coco_opt.topdown.estimating.posterior.result import (
     NO_INTERVALS,
@@ -29,7 +31,7 @@ from coco_opt.topdown.estimating.posterior.result import (
     interval_queries,
 )
 from coco_opt.topdown.estimating.posterior.sampler import sample_tables
-from coco_opt.topdown.estimating.posterior.summaries import DrawnTables, Targets
+from coco_opt.topdown.estimating.posterior.summaries import Targets
 from coco_opt.topdown.estimating.recursion import AfterLevel, Checkpoint, bottom_up, top_down
 from coco_opt.topdown.estimating.sparse_tables import SparseTables
 from coco_opt.topdown.estimating.step import BY_BOUNDS, ImpliedRecord, split_step
@@ -227,10 +229,14 @@ def _least_expected(
         sampled = sample_tables(model, start.tables, method.seed, progress=progress)
     drawn = DrawnTables(measured.hierarchy, sampled.draws, measured.schema.size)
     step = split_step(measured, replace(method, implied=start.implied.method), solvers)
-    step = replace(step, targets=Targets.of(drawn, step.rounded))
+    queries = interval_queries(parse_query("detail", measured.schema), method.workload or measured.queries)
+    with doing("comparing with linear estimates"):
+        linear = best_linear(measured.own, full=False)
+        step = replace(step, targets=Targets.of(drawn, linear, step.rounded))
+        of_level = tuple(query.operator for query in queries)
+        correction = Correction.of(drawn, linear, (of_level,) * measured.hierarchy.levels)
     with doing("rounding the tables of least expected error"):
         checkpoint = top_down(step, executor=executor)
-    queries = interval_queries(parse_query("detail", measured.schema), method.workload or measured.queries)
     return replace(
         start,
         tables=checkpoint.tables,
@@ -238,7 +244,7 @@ def _least_expected(
         certificates=solvers.certificates,
         uncertified_gap=checkpoint.uncertified_gap,
         implied=step.implied,
-        posterior=TablesPosterior(drawn, sampled, queries, method.intervals),
+        posterior=TablesPosterior(drawn, sampled, queries, method.intervals, correction),
     )
 
 

@@ -32,7 +32,8 @@ COLUMNS = ("level", "level_name", "region", "region_id", "query", "answer", "low
 CELLS = "detail"
 WORDS = (
     "central intervals of each answer alone under the posterior of all tables, whose prior is learned from the same "
-    "noisy answers; each holds its released answer; answers without a row are 0, and so are both ends of their interval"
+    "noisy answers, moved towards linear estimates where that is stated; each holds its released answer; answers "
+    "without a row are 0, and so are both ends of their interval"
 )
 
 _TYPES = {"level": "int32", "lower": "int64", "upper": "int64", "converged": "bool"}

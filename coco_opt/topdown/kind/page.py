@@ -213,6 +213,13 @@ def _posterior(shown: Shown) -> str:
         f"{sampled.r_hat.max():.3g}, least effective sample size {sampled.effective.min():,.0f}). The others are less "
         "certain."
     ]
+    if posterior.corrected:
+        levels = shown.measurement.measurement_plan.levels
+        of_levels = (f"{levels[level]}, {query.text} ({weight:.2g})" for level, query, weight in posterior.corrected)
+        lines.append(
+            "Where the posterior's sums differed from the unbiased linear estimates by more than both variances allow, "
+            f"its answers were moved towards these, by the share of the difference in brackets: {'; '.join(of_levels)}."
+        )
     if posterior.has_intervals:
         lines.append(
             f"Intervals of {100 * posterior.coverage:g} % of every cell and query lie in {INTERVALS}: the true answer "

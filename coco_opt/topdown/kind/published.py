@@ -84,7 +84,7 @@ def _manifest(
             "rounding_order": [query.text for query in chosen.rounding_order],
             "passes": passes,
         },
-        **_posterior_account(result),
+        **_posterior_account(measurement_plan, result),
         "exact": exact,
         "facts": list(_constraint_entries(measurement_plan, measured)),
         **(_agreement(measurement_plan, measured) if measured.earlier else {}),
@@ -106,7 +106,7 @@ def _manifest(
     }
 
 
-def _posterior_account(result: TablesResult) -> dict[str, Any]:
+def _posterior_account(measurement_plan: MeasurementPlan, result: TablesResult) -> dict[str, Any]:
     """Return the manifest's account of the chains and intervals of estimation "posterior", empty for others."""
     posterior = result.posterior
     if posterior is None:
@@ -129,6 +129,10 @@ def _posterior_account(result: TablesResult) -> dict[str, Any]:
             "worst_r_hat": worst if math.isfinite(worst) else None,
             "least_effective_size": float(sampled.effective.min()),
             "concentrations": [float(strength) for strength in sampled.strengths],
+            "corrected": [
+                {"level": measurement_plan.levels[level], "query": query.text, "weight": weight}
+                for level, query, weight in posterior.corrected
+            ],
         }
     }
     if posterior.has_intervals:

@@ -23,8 +23,8 @@ from coco_experiments.topdown.study import Estimates, Setting, bias_by_size, mea
 from coco_opt.choices import SolverChoices
 from coco_opt.topdown.estimating.estimate import estimate_tables
 from coco_opt.topdown.estimating.method import TopdownMethod
+from coco_opt.topdown.estimating.posterior.drawn_tables import central
 from coco_opt.topdown.estimating.posterior.result import TablesPosterior
-from coco_opt.topdown.estimating.posterior.summaries import Counting
 from coco_opt.topdown.queries import Query, parse_queries
 
 NAME = "beyond/tables_posterior"
@@ -111,18 +111,17 @@ def covered(tables: Tables, posterior: TablesPosterior, query: Query, level: int
     theirs: it is inside by the share of its ranks that lie in the middle (mid-p). If it were a draw, the mean would be
     the coverage.
     """
-    assert posterior.drawn is not None
     regions = tables.hierarchy.level_range(level)
-    values = posterior.drawn.sorted_answers(regions, Counting.of(query.operator))
-    lower, upper = posterior.drawn.interval(query.operator, regions, COVERAGE)
+    values = posterior.sorted_answers(query, level, regions)
+    lower, upper = central(values, COVERAGE)
     true = tables.counts.answers_to(query.operator, regions).reshape(-1, 1)
-    wide = (lower < upper).reshape(-1)
+    wide = lower < upper
     if not wide.any():
         return float("nan"), 0.0
     ranks, tail = values.shape[1] + 1, 0.5 * (1.0 - COVERAGE)
     first, end = (values < true).sum(axis=1) / ranks, ((values <= true).sum(axis=1) + 1) / ranks
     inside = (np.clip(end, tail, 1.0 - tail) - np.clip(first, tail, 1.0 - tail)) / (end - first)
-    return float(inside[wide].mean()), float((upper - lower).reshape(-1)[wide].mean())
+    return float(inside[wide].mean()), float((upper - lower)[wide].mean())
 
 
 def error_table(queries: Sequence[Query], findings: Findings) -> Table:

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.topdown.estimating.posterior.correction import Correction
+from coco_opt.topdown.estimating.posterior.drawn_tables import Counting, DrawnTables, central
 from coco_opt.topdown.estimating.posterior.sampler import Sampled
-from coco_opt.topdown.estimating.posterior.summaries import DrawnTables
 from coco_opt.topdown.estimating.sparse_tables import SparseTables
 from coco_opt.topdown.queries import Query
 
@@ -40,18 +41,38 @@ class TableIntervals:
 class TablesPosterior:
     """Draws of all tables, None where moves may not connect all tables that meet the constraints.
 
-    ``queries`` are those with intervals: the cells' first, then the workload's. ``coverage`` is 0 for no intervals.
+    ``queries`` are those with intervals: the cells' first, then the workload's; the ``correction`` is of their answers.
+    ``coverage`` is 0 for no intervals.
     """
 
     drawn: DrawnTables | None
     sampled: Sampled | None
     queries: tuple[Query, ...]
     coverage: float
+    correction: Correction | None = None
 
     @property
     def has_intervals(self) -> bool:
         """Return whether there are any intervals."""
         return self.drawn is not None and self.coverage > 0.0
+
+    @property
+    def corrected(self) -> list[tuple[int, Query, float]]:
+        """Return the levels and queries whose answers were moved towards the linear estimates, and how far: 0 to 1."""
+        if self.correction is None:
+            return []
+        of_level = enumerate(self.correction.weights)
+        every = [(level, *pair) for level, own in of_level for pair in zip(self.queries, own, strict=True)]
+        return [each for each in every if each[2] > 0.0]
+
+    def sorted_answers(self, query: Query, level: int, regions: range) -> NDArray[np.int32]:
+        """Return the draws of answers of consecutive regions of a level, corrected, int32[regions x answers, draws]."""
+        assert self.drawn is not None
+        texts = [each.text for each in self.queries]
+        # The workload can name the cells in other ways.
+        place = texts.index(query.text) if query.text in texts else 0
+        corrected = None if self.correction is None else self.correction.sorted_answers(level, regions, place)
+        return self.drawn.sorted_answers(regions, Counting.of(query.operator)) if corrected is None else corrected
 
     def interval(self, query: Query, level: int, regions: slice, tables: SparseTables) -> tuple[Ints, Ints]:
         """Return the ends, both included, of intervals [regions, answers] of consecutive regions of a level.
@@ -60,10 +81,11 @@ class TablesPosterior:
         """
         assert self.drawn is not None
         chosen = self.drawn.hierarchy.level_range(level)[regions]
-        lower, upper = self.drawn.interval(query.operator, chosen, self.coverage)
+        lower, upper = central(self.sorted_answers(query, level, chosen), self.coverage)
         first = self.drawn.hierarchy.level_range(level).start
         released = query.operator.apply(tables.dense(chosen.start - first, chosen.stop - first))
-        return np.minimum(lower, released), np.maximum(upper, released)
+        shape = released.shape
+        return np.minimum(lower.reshape(shape), released), np.maximum(upper.reshape(shape), released)
 
     def of(self, region: int, level: int, tables: SparseTables) -> TableIntervals:
         """Return the intervals of a region, counted in its ``level``."""
