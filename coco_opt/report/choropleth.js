@@ -153,8 +153,12 @@ function choropleth(home, about) {
     regions = below(base, depth);
     const missing = countBelow(base, depth) - regions.length;
     title.textContent = `Map of ${names[base]} by ${levels[depth]}`;
-    note.textContent = missing ? `${figure(missing)} of ${figure(missing + regions.length)} regions have no outline and are not drawn.` : "";
-    note.hidden = !missing;
+    const within = one => one >= 0 && (one === base || within(parent[one])), apart = map.apart.filter(within).map(one => names[one]);
+    note.textContent = [
+      missing ? `${figure(missing)} of ${figure(missing + regions.length)} regions have no outline and are not drawn.` : "",
+      apart.length && !map.apart.includes(base) ? `Below the rest, each at a scale of its own: ${apart.join(", ")}.` : "",
+    ].join(" ").trim();
+    note.hidden = !note.textContent;
     up.hidden = above() < 0;
     up.textContent = up.hidden ? "" : `Up to ${names[above()]}`;
     picture();

@@ -9,7 +9,7 @@ import numpy as np
 
 from coco_opt.files.geometry import Outlines
 from coco_opt.histograms import Hierarchy
-from coco_opt.report.projection import projected
+from coco_opt.report.insets import laid_out, units_of
 from coco_opt.report.simplified import simplified
 from coco_opt.report.topology import Points, Topology, topology, united
 
@@ -23,9 +23,9 @@ def map_data(outlines: Outlines, tree: Hierarchy, levels: int) -> dict[str, Any]
 
     A region without an outline of its own has that of its children together. ``steps`` are the places of all arcs as
     differences (x, y) from the place before, ``lengths`` the number of places of each arc; ``rings`` are, by region,
-    lists of arcs, ``~arc`` for one that runs backwards. ``size`` is that of the grid.
+    lists of arcs, ``~arc`` for one that runs backwards. ``apart`` are the regions in insets.
     """
-    size, on_grid = _on_grid(outlines)
+    on_grid, apart = _on_grid(outlines, tree)
     cut = topology(on_grid)
     drawn = _of_levels(Topology(cut.arcs, _with_unions(cut, tree)), tree, levels)
     if not drawn.bounds:
@@ -41,24 +41,24 @@ def map_data(outlines: Outlines, tree: Hierarchy, levels: int) -> dict[str, Any]
     ]
     steps = [np.diff(arc, axis=0, prepend=np.zeros((1, 2), np.int64)) for arc in arcs]
     return {
-        "size": size,
+        "apart": apart,
         "lengths": [len(arc) for arc in arcs],
         "steps": np.concatenate(steps).ravel().tolist(),
         "rings": rings,
     }
 
 
-def _on_grid(outlines: Outlines) -> tuple[tuple[int, int], dict[int, Sequence[Points]]]:
-    """Return the size of the grid, and the rings by region on it, y downwards; a region of no size gets a square."""
+def _on_grid(outlines: Outlines, tree: Hierarchy) -> tuple[dict[int, Sequence[Points]], list[int]]:
+    """Return the rings by region on a grid, y downwards, and the regions in insets; one of no size gets a square."""
     rings = [ring for each in outlines.rings.values() for ring in each]
-    plane = projected(np.concatenate(rings)) * (1.0, -1.0)
+    lengths = [len(ring) for ring in rings]
+    owners = [region for region, each in outlines.rings.items() for _ in each]
+    plane, apart = laid_out(np.concatenate(rings), np.repeat(units_of(owners, tree.level, tree.parent), lengths))
     low, high = plane.min(axis=0), plane.max(axis=0)
     unit = max(float((high - low).max()), 1e-12) / _GRID
-    split = np.split(np.rint((plane - low) / unit).astype(np.int64), np.cumsum([len(ring) for ring in rings])[:-1])
-    placed = iter(split)
+    placed = iter(np.split(np.rint((plane - low) / unit).astype(np.int64), np.cumsum(lengths)[:-1]))
     by_region = {region: [next(placed) for _ in each] for region, each in outlines.rings.items()}
-    width, height = (int(side) for side in np.rint((high - low) / unit))
-    return (width, height), {region: _visible(each) for region, each in by_region.items()}
+    return {region: _visible(each) for region, each in by_region.items()}, apart
 
 
 def _visible(rings: Sequence[Points]) -> Sequence[Points]:

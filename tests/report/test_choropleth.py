@@ -6,6 +6,8 @@ import base64
 import gzip
 import json
 import re
+import shutil
+import subprocess
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -82,7 +84,8 @@ def test_areas_keep_their_proportion_on_the_plane() -> None:
 
 
 def test_every_inner_arc_bounds_two_regions_and_unions_are_what_is_left(outlines: Outlines) -> None:
-    _, on_grid = choropleth._on_grid(outlines)
+    on_grid, apart = choropleth._on_grid(outlines, TREE)
+    assert apart == []
     cut = topology(on_grid)
     times = Counter(arc for bound in cut.bounds.values() for arc in bound)
     assert set(times.values()) == {1, 2}
@@ -113,6 +116,38 @@ def test_simplified_neighbours_still_share_their_arcs(outlines: Outlines, monkey
 
 def oriented(ring: np.ndarray) -> np.ndarray:
     return ring if area(ring) > 0 else ring[::-1]
+
+
+def block(west: float, south: float, width: float, height: float) -> np.ndarray:
+    """Return a rectangle in degrees with corners along its sides."""
+    side = np.linspace(0, 1, 9)[:-1, None] * (1, 0)
+    unit = np.concatenate([side, side[:, ::-1] + (1, 0), (1, 1) - side, (0, 1) - side[:, ::-1]])
+    return np.mod(unit * (width, height) + (west, south) + (180, 0), 360) - (180, 0)
+
+
+def test_far_regions_lie_in_insets_and_near_islands_do_not() -> None:
+    """Six states and an island near them stay; one across the 180th meridian and one far south lie below, undivided."""
+    tree = Hierarchy.from_paths([("n", str(k), f"{k}{part}") for k in range(9) for part in "ab"])
+    corners = [(-120 + 10 * (k % 3), 30 + 8 * (k // 3), 10, 8) for k in range(6)]
+    corners += [(-89, 37, 1.5, 1.5), (170, 55, 30, 14), (-158, 19, 4, 3)]
+    halves = [
+        (west + part * width / 2, south, width / 2, height) for west, south, width, height in corners for part in (0, 1)
+    ]
+    rings = {leaf: [block(*half)] for leaf, half in zip(tree.leaves, halves, strict=True)}
+    data = map_data(Outlines("f", "", rings), tree, 3)
+    assert data is not None
+    assert [tree.names[region] for region in data["apart"]] == ["7", "8"]
+    boxes = []
+    for state in tree.level_range(1):
+        [ring] = drawn_rings(data, state)
+        boxes.append((ring.min(axis=0), ring.max(axis=0)))
+    bottom = max(high[1] for _, high in boxes[:7])
+    assert all(low[1] > bottom for low, _ in boxes[7:])
+    assert boxes[7][1][0] < boxes[8][0][0]
+    assert max(high[0] for _, high in boxes) == max(high[0] for _, high in boxes[:7])
+    plain = map_data(Outlines("f", "", {leaf: rings[leaf] for leaf in list(tree.leaves)[:14]}), tree, 3)
+    assert plain is not None
+    assert plain["apart"] == []
 
 
 def test_an_island_stays_open_and_twin_arcs_stay_apart() -> None:
@@ -243,6 +278,20 @@ def test_a_page_has_the_map_and_a_release_without_outlines_is_as_before(
     assert [bool(rings) for rings in data["map"]["rings"]] == [True] * TREE.regions
     assert made.manifest["geometry"]["file"] == "counties.geojson"
     assert "geometry" not in plain.manifest
+
+
+def test_a_browser_draws_every_county(file: Path, sizes: pd.DataFrame, tmp_path: Path) -> None:
+    browser = shutil.which("chromium") or shutil.which("google-chrome")
+    if browser is None:
+        pytest.skip("no Chromium is installed")
+    folder = co.estimate(co.measure(config_of(tmp_path, sizes, file))).save(tmp_path / "out", page=co.render_report)
+    options = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=5000", "--dump-dom"]
+    page = (folder / "report.html").as_uri()
+    shown = subprocess.run([browser, *options, page], capture_output=True, text=True, timeout=120, check=True).stdout
+    assert len(re.findall(r'<path d="M[^"]+" class="m[0-5]">', shown)) == len(IDS)
+    assert re.search(r'aria-label="Map of 60 regions of land \(county\): mean size, from [0-9.]+ in c', shown)
+    assert "Map of land by county</h3>" in shown
+    assert shown.count('<li><svg class="swatch"') in (5, 6)
 
 
 def test_outlines_are_checked_before_anything_is_read(file: Path, sizes: pd.DataFrame, tmp_path: Path) -> None:

@@ -1,0 +1,96 @@
+"""Where outlines go on a map: far regions, such as Alaska or overseas departments, lie in insets below the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.report.projection import projected
+
+Float64 = NDArray[np.float64]
+Int64 = NDArray[np.int64]
+
+_CELLS = 40  # along the longer side: what is one empty cell or more away is apart
+_GAIN = 1.5  # insets are worth it if the rest then takes this much less area
+_GROWTH = 1.1  # of the main map for a cluster that stays on it
+_WIDEST, _HIGHEST, _LEAST = 0.28, 0.25, 0.05  # of an inset, relative to the main map
+_MARGIN = 0.02
+
+
+def laid_out(degrees: Float64, units: Int64) -> tuple[Float64, list[int]]:
+    """Return places (longitude, latitude) on a plane, y downwards, and the units that lie in insets.
+
+    ``units`` number the region of each place; a region is never divided. The main map has the cluster of most regions
+    and what lies within or close to its box. Every inset is projected on its own, and has a scale of its own.
+    """
+    plane = projected(degrees)
+    clusters = _clusters(plane, units)
+    main = _main(plane, units, clusters)
+    if main.all():
+        return plane * (1.0, -1.0), []
+    plane = np.empty_like(plane)
+    plane[main] = _from_corner(projected(degrees[main]))
+    width, height = plane[main].max(axis=0)
+    left, top = 0.0, height * (1 + _MARGIN)
+    for cluster in np.unique(clusters[~main]):
+        inset = clusters == cluster
+        corner = _from_corner(projected(degrees[inset]))
+        sides = corner.max(axis=0)
+        scale = min(_WIDEST * width / sides[0], _HIGHEST * height / sides[1], max(1.0, _LEAST * width / sides.max()))
+        plane[inset] = corner * scale + (left, top)
+        left += sides[0] * scale + 2 * _MARGIN * width
+    return plane, np.unique(units[~main]).tolist()
+
+
+def _from_corner(plane: Float64) -> Float64:
+    """Return places with y downwards, counted from the upper left corner of their box."""
+    turned = plane * (1.0, -1.0)
+    corner: Float64 = turned - turned.min(axis=0)
+    return corner
+
+
+def _clusters(plane: Float64, units: Int64) -> Int64:
+    """Return the cluster of each place: what touches on a coarse grid, or belongs to one region, is together."""
+    from scipy.ndimage import label
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    low, high = plane.min(axis=0), plane.max(axis=0)
+    cells = ((plane - low) / max(float((high - low).max()), 1e-12) * (_CELLS - 1)).astype(np.int64)
+    grid = np.zeros((_CELLS, _CELLS), np.bool_)
+    grid[cells[:, 0], cells[:, 1]] = True
+    spots = np.asarray(label(grid, np.ones((3, 3)))[0])[cells[:, 0], cells[:, 1]]
+    numbers = units - units.min() + spots.max() + 1
+    links = coo_array((np.ones(len(units)), (spots, numbers)), shape=(numbers.max() + 1,) * 2)
+    together: Int64 = connected_components(links, directed=False)[1][spots].astype(np.int64)
+    return together
+
+
+def _main(plane: Float64, units: Int64, clusters: Int64) -> NDArray[np.bool_]:
+    """Return the places on the main map; all of them where insets would gain little."""
+    count = {int(cluster): len(np.unique(units[clusters == cluster])) for cluster in np.unique(clusters)}
+    order = sorted(count, key=lambda cluster: (-count[cluster], cluster))
+    main = clusters == order[0]
+    for cluster in order[1:]:
+        joined = main | (clusters == cluster)
+        if _area(plane[joined]) <= _GROWTH * _area(plane[main]):
+            main = joined
+    everything = np.ones(len(units), np.bool_)
+    return main if _area(plane) > _GAIN * _area(plane[main]) else everything
+
+
+def _area(plane: Float64) -> float:
+    """Return the area of the box around places."""
+    width, height = np.ptp(plane, axis=0)
+    return float(width * height)
+
+
+def units_of(regions: Sequence[int], level: Int64, parent: Int64) -> Int64:
+    """Return for each region the one above it on the first level that divides the land; itself where it lies higher."""
+    first = next((depth for depth in range(int(level.max()) + 1) if np.count_nonzero(level == depth) > 1), 0)
+    above = np.array(regions, np.int64)
+    while (level[above] > first).any():
+        above = np.where(level[above] > first, parent[above], above)
+    return above
