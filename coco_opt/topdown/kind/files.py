@@ -119,39 +119,86 @@ def person_table(
 
 
 def exact_table(measurement_plan: MeasurementPlan, bounds: Sequence[RegionBounds]) -> FileTable:
-    """Return lower and upper bounds of all public answers; a missing upper bound is None."""
-    parts = [
-        _answer_rows(measurement_plan, bound.query, bound.level, {"lower": bound.lower, "upper": bound.upper})
-        for bound in bounds
-    ]
-    columns = _concatenate(parts)
-    upper = columns["upper"].astype(object)
-    upper[columns["upper"] >= UNBOUNDED] = None
-    return FileTable.of(_with_regions(measurement_plan, {**columns, "upper": upper}), _EXACT_TYPES)
+    """Return lower and upper bounds of all public answers; a missing upper bound is null."""
+    return FileTable(_Bounds(measurement_plan, tuple(bounds)), _EXACT_TYPES)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Bounds:
+    """The rows of the bounds on answers, a group of the file at a time."""
+
+    measurement_plan: MeasurementPlan
+    bounds: tuple[RegionBounds, ...]
+
+    def __iter__(self) -> Iterator[Columns]:
+        texts = [bound.query.text for bound in self.bounds]
+        labels = [label for bound in self.bounds for label in bound.query.labels()]
+        query_of = np.repeat(np.arange(len(texts)), [bound.query.answers for bound in self.bounds])
+        for rows in _row_groups(self._parts(), ROWS_PER_GROUP):
+            yield {
+                **region_columns(self.measurement_plan, rows["region"]),
+                "query": Coded(texts, query_of[rows["answer"]]),
+                "answer": Coded(labels, rows["answer"]),
+                "lower": rows["lower"],
+                "upper": np.ma.masked_greater_equal(rows["upper"], UNBOUNDED),
+            }
+
+    def _parts(self) -> Iterator[Columns]:
+        """Yield the bounds of some regions: region, index of the answer among all bounds' answers, and the sides."""
+        first = 0
+        for bound in self.bounds:
+            answers = bound.query.answers
+            level_regions = self.measurement_plan.hierarchy.level_range(bound.level)
+            step = max(1, ROWS_PER_GROUP // answers)
+            for start in range(0, len(level_regions), step):
+                some = slice(start, min(start + step, len(level_regions)))
+                regions = np.asarray(level_regions[some], np.int64)
+                yield {
+                    "region": np.repeat(regions, answers),
+                    "answer": np.tile(np.arange(first, first + answers), regions.size),
+                    "lower": bound.lower[some].reshape(-1),
+                    "upper": bound.upper[some].reshape(-1),
+                }
+            first += answers
 
 
 def constraint_table(measurement_plan: MeasurementPlan, linear: Sequence[LinearConstraint], first: int) -> FileTable:
-    """Return the bounds of every constraint in each of its regions (None: no bound); numbers begin at ``first``.
+    """Return the bounds of every constraint in each of its regions (null: no bound); numbers begin at ``first``.
 
     The manifest's ``facts`` describe, by that number, the cells a constraint counts and its source.
     """
-    parts = []
-    for number, constraint in enumerate(linear):
-        bound = np.flatnonzero((constraint.lower > -UNBOUNDED) | (constraint.upper < UNBOUNDED))
-        parts.append(
-            {
-                "region": np.asarray(measurement_plan.hierarchy.level_range(constraint.level))[bound],
-                "fact": np.full(bound.size, first + number, np.int64),
-                "constraint": np.full(bound.size, constraint.text, dtype=object),
+    return FileTable(_LinearBounds(measurement_plan, tuple(linear), first), _CONSTRAINT_TYPES)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _LinearBounds:
+    """The rows of the linear constraints, a group of the file at a time."""
+
+    measurement_plan: MeasurementPlan
+    linear: tuple[LinearConstraint, ...]
+    first: int
+
+    def __iter__(self) -> Iterator[Columns]:
+        texts = [constraint.text for constraint in self.linear]
+        for rows in _row_groups(self._parts(), ROWS_PER_GROUP):
+            yield {
+                **region_columns(self.measurement_plan, rows["region"]),
+                "fact": self.first + rows["number"],
+                "constraint": Coded(texts, rows["number"]),
+                "lower": np.ma.masked_less_equal(rows["lower"], -UNBOUNDED),
+                "upper": np.ma.masked_greater_equal(rows["upper"], UNBOUNDED),
+            }
+
+    def _parts(self) -> Iterator[Columns]:
+        """Yield each constraint's regions that it binds, its number among these, and the sides."""
+        for number, constraint in enumerate(self.linear):
+            bound = np.flatnonzero((constraint.lower > -UNBOUNDED) | (constraint.upper < UNBOUNDED))
+            yield {
+                "region": self.measurement_plan.hierarchy.level_range(constraint.level).start + bound,
+                "number": np.full(bound.size, number, np.int64),
                 "lower": constraint.lower[bound],
                 "upper": constraint.upper[bound],
             }
-        )
-    columns = _concatenate(parts)
-    sides = {name: columns[name].astype(object) for name in ("lower", "upper")}
-    for name, side in sides.items():
-        side[np.abs(columns[name]) >= UNBOUNDED] = None
-    return FileTable.of(_with_regions(measurement_plan, {**columns, **sides}), _CONSTRAINT_TYPES)
 
 
 def estimate_table(
@@ -248,26 +295,8 @@ def _row_groups(parts: Iterable[Columns], size: int) -> Iterator[Columns]:
     yield _concatenate(waiting)
 
 
-def _answer_rows(
-    measurement_plan: MeasurementPlan, query: Query, level: int, values: dict[str, NDArray[Any]]
-) -> dict[str, NDArray[Any]]:
-    """Return one row for each region and answer of a level; regions are numbers."""
-    regions = np.asarray(measurement_plan.hierarchy.level_range(level))
-    return {
-        "region": np.repeat(regions, query.answers),
-        "query": np.full(regions.size * query.answers, query.text, dtype=object),
-        "answer": np.tile(np.array(query.labels(), dtype=object), regions.size),
-        **{name: column.reshape(-1) for name, column in values.items()},
-    }
-
-
 def _concatenate(parts: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-
-
-def _with_regions(measurement_plan: MeasurementPlan, columns: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
-    rest = {name: column for name, column in columns.items() if name != "region"}
-    return {**region_columns(measurement_plan, columns["region"]), **rest}
 
 
 def _values(schema: Schema, cells: Int64Array) -> dict[str, Coded]:
