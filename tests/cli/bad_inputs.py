@@ -423,7 +423,7 @@ def structural_zero(rng: Rng) -> BadInput:
 @bad
 def a_folder_in_the_place_of_a_file(rng: Rng) -> BadInput:
     kind, key, _ = any_table(rng)
-    return BadInput(kind, ("unreadable-file",), {key: None})
+    return BadInput(kind, ("empty-file",), {key: None})
 
 
 def renamed(rng: Rng, suffix: str, codes: tuple[str, ...]) -> BadInput:
