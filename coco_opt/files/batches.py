@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -19,19 +20,28 @@ from coco_opt.histograms.arrays import Int64Array
 
 _BATCH = 1 << 20  # rows
 _BUFFER = 1 << 20  # bytes of a file
+_NONE_YET = 2**62  # beyond all ids
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Span:
+    """A part, or some row groups of a Parquet file that is a part; None: all."""
+
+    part: Input
+    groups: range | None = None
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Batches:
     """Parquet files or a frame with the columns they must have, in batches of their own types; see ``batches_of``.
 
-    ``parts`` are the files of a folder; a file and a frame are their own only part. ``schema`` is that of the first
-    part, with a column of texts for each column of its sub-folders; ``integers_in`` names the columns of it that hold
-    integers of at most 63 bits and a sign in every part.
+    ``spans`` are what is read: the files of a folder, or a file or a frame. ``schema`` is that of the first part, with
+    a column of texts for each column of its sub-folders; ``integers_in`` names the columns that hold integers of at
+    most 63 bits and a sign in every part.
     """
 
     source: Input
-    parts: tuple[Input, ...]
+    spans: tuple[Span, ...]
     schema: Any
     columns: tuple[int, ...]
     own: Mapping[str, str]
@@ -44,7 +54,7 @@ class Batches:
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         """Yield the Arrow arrays of the columns, a million rows at a time; any number of times. Texts are coded.
 
-        A batch lies in one part, and parts may have columns of texts, and of integers, of several widths.
+        A batch lies in one part, and parts may have columns of texts, and of integers, of several types.
         """
         return self._read([self._names[k] for k in range(len(self.columns)) if not self.is_integer(k)])
 
@@ -56,7 +66,32 @@ class Batches:
 
     def by_part(self) -> tuple[Batches, ...]:
         """Return the batches of each part."""
-        return tuple(replace(self, parts=(part,)) for part in self.parts)
+        return tuple(replace(self, spans=(span,)) for span in self.spans)
+
+    def pieces(self) -> Iterator[Batches]:
+        """Yield the table in pieces of at least a million rows, but for the last: row groups of files that follow."""
+        spans, waiting, rows = list[Span](), 0, _BATCH
+        for span in self.spans:
+            for each, size in quietly(span.part, partial(_cut, span.part, rows)):
+                spans.append(each)
+                waiting += size
+                if waiting >= rows:
+                    yield replace(self, spans=tuple(spans))
+                    spans, waiting = [], 0
+        if spans:
+            yield replace(self, spans=tuple(spans))
+
+    def extremes(self, column: int) -> tuple[int, int, int] | None:
+        """Return the number of rows and the least and the largest integer of a column, as files state them.
+
+        None where a file or a frame does not. Who reads the column must check it.
+        """
+        parts = [quietly(span.part, partial(_extremes, span.part, self._names[column])) for span in self.spans]
+        stated = [part for part in parts if part is not None]
+        if len(stated) < len(parts):
+            return None
+        rows, least, largest = zip(*stated, strict=True)
+        return sum(rows), min(least), max(largest)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -68,14 +103,15 @@ class Batches:
         return [self.schema.names[k] for k in self.columns]
 
     def _read(self, coded: Sequence[str] = ()) -> Iterator[tuple[Any, ...]]:
-        for part in self.parts:
-            batches = self._read_part(part, coded)
-            while (batch := quietly(part, partial(next, batches, None))) is not None:
+        for span in self.spans:
+            batches = self._read_span(span, coded)
+            while (batch := quietly(span.part, partial(next, batches, None))) is not None:
                 yield batch
 
-    def _read_part(self, part: Input, coded: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    def _read_span(self, span: Span, coded: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         import pyarrow.parquet as pq
 
+        part = span.part
         if isinstance(part.where, Frame):
             for batch in part.where.table.select(list(self.columns)).to_batches(max_chunksize=_BATCH):
                 yield tuple(batch.columns)
@@ -85,7 +121,8 @@ class Batches:
         # By default Arrow reads a whole file ahead, and a whole column of a row group in one piece.
         options = {"page_checksum_verification": True, "pre_buffer": False, "buffer_size": _BUFFER}
         with pq.ParquetFile(part.where, read_dictionary=coded, **options) as file:
-            for batch in file.iter_batches(batch_size=_BATCH, columns=list(dict.fromkeys(names))):
+            groups = range(file.num_row_groups) if span.groups is None else span.groups
+            for batch in file.iter_batches(_BATCH, row_groups=groups, columns=list(dict.fromkeys(names))):
                 # By name: for a column x, Arrow's reader also returns one called "x.y".
                 columns = {name: batch.column(batch.schema.get_field_index(name)) for name in names}
                 fixed = {name: _repeated(value, batch.num_rows) for name, value in part.partition.items()}
@@ -106,8 +143,8 @@ class Batches:
         import pyarrow.parquet as pq
 
         name = None if column is None else self.schema.names[self.columns[column]]
-        part = self.source if row is None else self.parts[0]
-        for earlier, later in zip(self.parts, self.parts[1:], strict=False):
+        part = self.source if row is None else self.spans[0].part
+        for earlier, later in pairwise(span.part for span in self.spans):
             rows = pq.read_metadata(earlier.file).num_rows
             if row is None or row < rows:
                 break
@@ -136,7 +173,8 @@ def batches_of(source: Input, columns: Columns) -> Batches | None:
     names = [first.names[k] for k in selected]
     _check_kinds(schemas, parts, names)
     integers = frozenset(name for name in names if all(is_int64(schema.field(name).type) for schema in schemas))
-    return Batches(source, parts, first, selected, {there: name for name, there in own.items()}, integers)
+    spans = tuple(map(Span, parts))
+    return Batches(source, spans, first, selected, {there: name for name, there in own.items()}, integers)
 
 
 def column_types(part: Input) -> dict[str, Any]:
@@ -156,6 +194,39 @@ def _schema_of(part: Input) -> Any:
     schema = quietly(part, lambda: pq.read_schema(part.file))
     fixed = all_columns(part, schema.names)[len(schema.names) :]
     return pa.schema([*schema, *((name, pa.string()) for name in fixed)])
+
+
+def _cut(part: Input, rows: int) -> list[tuple[Span, int]]:
+    """Return a part in spans of some rows, each with its number of rows: row groups of a file, slices of a frame."""
+    import pyarrow.parquet as pq
+
+    if isinstance(part.where, Frame):
+        table = part.where.table
+        slices = (table.slice(begin, rows) for begin in range(0, table.num_rows, rows))
+        return [(Span(replace(part, where=Frame(part.name, each))), each.num_rows) for each in slices]
+    metadata = pq.read_metadata(part.file)
+    groups = range(metadata.num_row_groups)
+    return [(Span(part, groups[k : k + 1]), metadata.row_group(k).num_rows) for k in groups]
+
+
+def _extremes(part: Input, name: str) -> tuple[int, int, int] | None:
+    """Return the rows, the least and the largest integer of a column by a file's metadata; None where it lacks them."""
+    import pyarrow.parquet as pq
+
+    if isinstance(part.where, Frame) or name in part.partition:
+        return None
+    metadata = pq.read_metadata(part.file)
+    paths = [metadata.schema.column(k).path for k in range(metadata.num_columns)]
+    least, largest = [_NONE_YET], [-_NONE_YET]
+    for k in range(metadata.num_row_groups):
+        group = metadata.row_group(k)
+        statistics = group.column(paths.index(name)).statistics if group.num_rows else None
+        if group.num_rows and (statistics is None or not statistics.has_min_max):
+            return None
+        if statistics is not None:
+            least.append(int(statistics.min))
+            largest.append(int(statistics.max))
+    return metadata.num_rows, min(least), max(largest)
 
 
 def _repeated(value: str | None, rows: int) -> Any:

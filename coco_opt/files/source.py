@@ -214,8 +214,9 @@ def _append_batches(con: duckdb.DuckDBPyConnection, table: str, opened: Batches)
     """Append columns of Parquet files or a frame to a table; yield them with the rowids of their first rows."""
     start = 0
     for part in opened.by_part():
-        yield LoadedPart(part.parts[0], start)
-        start += quietly(part.parts[0], partial(_append_texts, con, table, part.texts(), len(part.columns)))
+        source = part.spans[0].part
+        yield LoadedPart(source, start)
+        start += quietly(source, partial(_append_texts, con, table, part.texts(), len(part.columns)))
 
 
 def header(path: Path) -> tuple[str, ...]:

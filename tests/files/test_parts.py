@@ -14,6 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from coco_opt.errors import InputError
+from coco_opt.files import batches, in_threads
+from coco_opt.files.batches import batches_of
+from coco_opt.files.columns import ENTITIES
 from coco_opt.files.inputs import Input
 from coco_opt.files.parts import parts_of
 from coco_opt.files.regions import read_regions
@@ -71,8 +74,17 @@ def same(first: PrivateCounts | TableCounts, second: PrivateCounts | TableCounts
     return all(np.array_equal(a, b) for a, b in arrays) and first.identity() == second.identity()
 
 
+@pytest.fixture
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let three threads read pieces of some forty rows."""
+    monkeypatch.setattr(batches, "_BATCH", 40)
+    monkeypatch.setattr(in_threads, "cores", lambda: 3)
+
+
 @pytest.mark.parametrize(("texts", "form"), [(True, "csv"), (True, "parquet"), (False, "parquet")])
-def test_groups_count_alike_in_any_number_of_parts(texts: bool, form: str, tmp_path: Path, write: Write) -> None:
+def test_groups_count_alike_in_any_number_of_parts(
+    texts: bool, form: str, tmp_path: Path, write: Write, small_pieces: None
+) -> None:
     hierarchy, table, listed = write("h.csv", HIERARCHY), persons(texts=texts), groups(texts=texts)
     whole = read_tables(table, listed, hierarchy)
     for parts in (1, 3, 17):
@@ -82,7 +94,9 @@ def test_groups_count_alike_in_any_number_of_parts(texts: bool, form: str, tmp_p
 
 
 @pytest.mark.parametrize("form", ["csv", "parquet"])
-def test_records_and_values_count_alike_in_any_number_of_parts(form: str, tmp_path: Path, write: Write) -> None:
+def test_records_and_values_count_alike_in_any_number_of_parts(
+    form: str, tmp_path: Path, write: Write, small_pieces: None
+) -> None:
     rng, regions = np.random.default_rng(4), read_regions(write("h.csv", HIERARCHY))
     columns: dict[str, Any] = {
         "region_id": [f"r{k}" for k in rng.integers(0, 5, 400)],
@@ -97,6 +111,36 @@ def test_records_and_values_count_alike_in_any_number_of_parts(form: str, tmp_pa
         folder = folder_of(tmp_path / f"r{parts}", split(table, parts, parts), form)
         assert same(counts, read_records(regions, folder, SCHEMA))
         assert np.array_equal(values.cells, read_values(folder, domain).cells)
+
+
+def test_a_range_of_ids_that_a_file_states_wrongly_is_no_harm(tmp_path: Path, write: Write) -> None:
+    """The metadata of a file may lie: then the reader of texts counts."""
+    public, table = read_public(groups(texts=False), write("h.csv", HIERARCHY)), persons(texts=False)
+    folder, opened = folder_of(tmp_path / "p", split(table, 3, 0)), batches_of(Input(tmp_path / "p"), ENTITIES)
+    assert opened is not None
+    assert opened.extremes(0) == (300, 0, 299)
+    whole = read_private(public, table)
+    for stated in ((300, 0, 200), (300, 5, 400), None):
+        with pytest.MonkeyPatch.context() as lying:
+            lying.setattr(batches.Batches, "extremes", lambda self, column, stated=stated: stated)
+            assert same(whole, read_private(public, folder))
+
+
+def test_what_threads_read_comes_in_order_and_so_do_errors() -> None:
+    def halved(number: int) -> int:
+        if number % 2:
+            raise ValueError(number)
+        return number // 2
+
+    assert list(in_threads.in_threads(halved, range(0, 100, 2), threads=3)) == list(range(50))
+    assert list(in_threads.in_threads(halved, ())) == []
+    begun: list[int] = []
+    with pytest.raises(ValueError, match="7"):
+        for _ in in_threads.in_threads(
+            halved, (begun.append(k) or k for k in [*range(0, 8, 2), 7, *range(1, 99, 2)]), 2
+        ):
+            pass
+    assert len(begun) <= 4 + 1 + 3  # nothing is begun once one has failed
 
 
 @pytest.mark.parametrize("form", ["csv", "parquet"])

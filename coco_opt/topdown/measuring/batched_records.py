@@ -17,6 +17,7 @@ from coco_opt.files.arrow_texts import as_arrow
 from coco_opt.files.batches import Batches, batches_of, is_int64
 from coco_opt.files.columns import Columns
 from coco_opt.files.foreign_errors import quietly
+from coco_opt.files.in_threads import in_threads
 from coco_opt.files.inputs import Input
 from coco_opt.files.regions import PublicRegions
 from coco_opt.histograms.arrays import Int64Array
@@ -37,7 +38,7 @@ def count_batches(
     """Return the counts; None for a CSV file, and for a table with any error.
 
     ``columns`` are region_id, one for each attribute (with ``bins`` of integers), and perhaps one of counts. O(rows);
-    memory is that of the occupied cells and a batch.
+    memory is that of the occupied cells and a batch a thread. Counts are the same in any order.
     """
     opened = batches_of(source, columns)
     return None if opened is None else quietly(source, lambda: _table_counts(public, opened, schema, bins))
@@ -52,18 +53,54 @@ def _table_counts(
     dictionaries = [as_arrow(public.ids), *values]
     if any(opened.is_integer(k) is False for k in range(len(dictionaries), len(opened.columns))):
         return None
-    rows, keys, people = 0, [], []
-    for batch in _joined(opened, min(len(public.ids), _MOST_ROWS)):
-        cell_keys = _cell_keys(batch, dictionaries, public.leaf, schema)
-        if cell_keys is None:
+
+    def counted(piece: Batches) -> tuple[int, Keys] | None:
+        rows, sums = 0, _Sums()
+        for batch in _joined(piece, min(len(public.ids), _MOST_ROWS)):
+            keys = _cell_keys(batch, dictionaries, public.leaf, schema)
+            if keys is None or not sums.add(keys):
+                return None
+            rows += len(batch[0])
+        return rows, sums.all()
+
+    rows, sums = 0, _Sums()
+    for piece in in_threads(counted, opened.pieces()):
+        if piece is None or not sums.add(piece[1]):
             return None
-        rows += len(batch[0])
-        keys.append(cell_keys[0])
-        people.append(cell_keys[1])
+        rows += piece[0]
     if not rows:
         return None
-    counts = TableCounts.from_keys(public.hierarchy, schema, _concatenate(keys), _concatenate(people))
-    return replace(counts, rows_read=rows)
+    return replace(TableCounts.from_keys(public.hierarchy, schema, *sums.all()), rows_read=rows)
+
+
+class _Sums:
+    """The people of cells, added up: memory is some times that of the occupied cells, however many rows there are."""
+
+    def __init__(self) -> None:
+        self._summed = np.zeros(0, np.int64), np.zeros(0, np.int64)
+        self._waiting: list[Keys] = []
+        self._people = 0
+
+    def add(self, keys: Keys) -> bool:
+        """Add the people of some cells, at most 2^53; return whether all together are no more, so that no sum wraps."""
+        self._people += int(keys[1].sum())
+        if self._people > MAX_PEOPLE:
+            return False
+        self._waiting.append(keys)
+        if sum(key.size for key, _ in self._waiting) > max(self._summed[0].size, _MOST_ROWS):
+            self._merge()
+        return True
+
+    def all(self) -> Keys:
+        """Return all cells with people, and how many."""
+        self._merge()
+        return self._summed
+
+    def _merge(self) -> None:
+        keys, people = ([*arrays] for arrays in zip(self._summed, *self._waiting, strict=True))
+        self._waiting = []
+        if len(keys) > 1:
+            self._summed = summed(_concatenate(keys), _concatenate(people))
 
 
 def _joined(batches: Iterable[tuple[Any, ...]], least: int) -> Iterator[tuple[Any, ...]]:
@@ -91,10 +128,7 @@ def _unified(arrays: Sequence[Any]) -> Any:
     if len({array.type for array in arrays}) > 1:
         kind = pa.int64() if all(is_int64(array.type) for array in arrays) else pa.string()
         arrays = [array.cast(kind) for array in arrays]
-    joined = pa.chunked_array(arrays)
-    return (
-        joined.unify_dictionaries().combine_chunks() if pa.types.is_dictionary(joined.type) else joined.combine_chunks()
-    )
+    return pa.chunked_array(arrays).unify_dictionaries().combine_chunks()
 
 
 def _concatenate(parts: list[Int64Array]) -> Int64Array:
