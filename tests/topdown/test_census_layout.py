@@ -10,10 +10,13 @@ import pytest
 
 import coco_opt as co
 from coco_opt.config import load_config
+from coco_opt.errors import Place
 from coco_opt.releases import verify_release
 from coco_opt.releases.verify import verify_folder
 from coco_opt.topdown.estimating.best_linear import best_linear
 from coco_opt.topdown.estimating.information import FullInformation
+from coco_opt.topdown.kind.noisy_measurement_queries import PublishedQueries
+from coco_opt.topdown.kind.plan import schema_of_config
 from coco_opt.topdown.noisy_measurements import TableMeasurements
 from coco_opt.topdown.queries import parse_query
 from tests.cli.helpers import Runner
@@ -128,3 +131,18 @@ def test_the_made_files_are_as_the_documentation_says() -> None:
         if len(code) == 27:
             units = ["0", *(code[:width] for width in LEVELS if width > 1)]
             assert sum(rho_of(unit) for unit in units) == pytest.approx(sum(RHO.values()))
+
+
+def test_names_of_queries_and_constraints_alone_say_the_same_as_columns(tmp_path: Path) -> None:
+    schema = schema_of_config(load_config(config(tmp_path, "persons", 'workload = ["total"]\n'), measures=False))
+    queries, place = PublishedQueries(schema), Place("f")
+    constraints = {
+        "total_con": ("*",) * 4,
+        "hhgq_total_lb_con": ("hhgq", "*", "*", "*"),
+        "hhgq_total_ub_con": ("hhgq", "*", "*", "*"),
+        "nurse_nva_0_con": ("gqNursingTotal", "nonvoting", "*", "*"),
+    }
+    for name, columns in {**PERSONS.queries, **constraints}.items():
+        by_name, by_columns = queries.of(name, (), place), queries.of(name, columns, place)
+        assert by_name.shape == by_columns.shape
+        assert str(by_name.query and by_name.query.text) == str(by_columns.query and by_columns.query.text)

@@ -2,7 +2,7 @@
 
 The files of the 2020 Census have one column an attribute. It says how a query counts the attribute: ``*`` not at all,
 ``detailed`` by value, else by the name of the attribute or of a grouping. Files without these columns are read by the
-names of queries, such as "hispanic * cenrace_dpq", or "total_con" and "hhgq_lb_con" for constraints.
+names of queries, such as "hispanic * cenrace_dpq", or "total_con" and "hhgq_total_lb_con" for constraints.
 """
 
 from __future__ import annotations
@@ -21,7 +21,12 @@ from coco_opt.topdown.schema import Schema
 Int64 = NDArray[np.int64]
 
 _SUFFIXES = ("_dpq", "_con", "_lb", "_ub")
-_ALIASES = {"detailed": "detail"}
+_ALIASES = {
+    "detailed": "detail",
+    # Constraints of the 2020 Census: facilities by kind, and nobody under 18 in nursing facilities.
+    "hhgq_total": "hhgq",
+    "nurse_nva_0": "gqNursingTotal * nonvoting",
+}
 _ALL, _VALUES = "*", ("detailed", "detail")
 
 
