@@ -5,7 +5,7 @@ from __future__ import annotations
 from coco_opt.ranges.domain import DomainTree
 from coco_opt.ranges.estimating.heuristics import round_nonnegative, zero_subtrees
 from coco_opt.ranges.estimating.unattributed import SortedCounts
-from coco_opt.ranges.estimating.universal import RangeMeasurements, UniversalHistogram
+from coco_opt.ranges.estimating.universal import RangeIntervals, RangeMeasurements, UniversalHistogram
 from coco_opt.ranges.fan_out import PredictedError, choose_fan_out, predict_errors
 from coco_opt.ranges.interval_counts import IntervalCounts
 from coco_opt.ranges.measuring.measure import measure_ranges, measure_sorted
@@ -17,6 +17,7 @@ __all__ = [
     "IntervalCounts",
     "OptimisedTree",
     "PredictedError",
+    "RangeIntervals",
     "RangeMeasurements",
     "SortedCounts",
     "UniversalHistogram",

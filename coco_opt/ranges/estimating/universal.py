@@ -15,15 +15,20 @@ from coco_opt.privacy import Measurement
 from coco_opt.problems import TreeLeastSquares
 from coco_opt.ranges.domain import DomainTree
 from coco_opt.ranges.estimating.heuristics import round_nonnegative, zero_subtrees
+from coco_opt.ranges.estimating.posterior.release import RangesPosterior
+from coco_opt.ranges.estimating.posterior.sampler import Progress
 from coco_opt.ranges.interval_counts import IntervalCounts
 from coco_opt.ranges.precision import Noise, Precision
+from coco_opt.ranges.workload import Workload
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Floats = NDArray[np.float64]
-Estimator = Literal["noisy", "consistent", "nonnegative", "zeroed"]
+Estimator = Literal["noisy", "consistent", "nonnegative", "zeroed", "posterior"]
 ESTIMATORS: tuple[Estimator, ...] = get_args(Estimator)
+NONNEGATIVE: tuple[Estimator, ...] = ("nonnegative", "zeroed", "posterior")
+INTEGER: tuple[Estimator, ...] = ("noisy", "zeroed", "posterior")
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -32,6 +37,18 @@ class RangeMeasurements:
 
     estimate: Floats
     standard_error: Floats
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class RangeIntervals:
+    """The ends, both included, of an interval for each of some ranges, int64 (k,) each.
+
+    ``coverage`` is the posterior probability that one interval holds its true count; every interval holds the estimate.
+    """
+
+    coverage: float
+    lower: NDArray[np.int64]
+    upper: NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -44,15 +61,19 @@ class UniversalHistogram:
         The cells, and the tree of intervals over them.
     distribution : NoiseDistribution or tuple of NoiseDistribution
         The distribution of the noise, or of each level's where levels share the budget.
-    estimator : {"noisy", "consistent", "nonnegative", "zeroed"}
+    estimator : {"noisy", "consistent", "nonnegative", "zeroed", "posterior"}
         How the intervals were estimated:
 
         * "noisy": as measured, a range being the sum of the fewest intervals (H~; L~ where only cells were measured);
         * "consistent": least squares (H-bar), the best linear unbiased estimate;
         * "nonnegative": least squares with nonnegative counts, exactly;
-        * "zeroed": the paper's heuristic: H-bar, subtrees of at most 0 become 0, cells are rounded.
+        * "zeroed": the paper's heuristic: H-bar, subtrees of at most 0 become 0, cells are rounded;
+        * "posterior": integer counts of least expected squared error under the posterior of all cells' counts, whose
+          prior is learned from the same noisy counts.
     nodes : ndarray of float64, shape (n,)
         The estimates of all intervals, in entities.
+    posterior : RangesPosterior, optional
+        The draws from which ``intervals`` are read; None for other estimators and for releases that were read.
 
     Notes
     -----
@@ -74,6 +95,7 @@ class UniversalHistogram:
     distribution: Noise
     estimator: Estimator
     nodes: Floats
+    posterior: RangesPosterior | None = None
 
     def __post_init__(self) -> None:
         if self.estimator not in ESTIMATORS:
@@ -88,6 +110,10 @@ class UniversalHistogram:
         measurement: Measurement | IntervalCounts,
         estimator: Estimator = "nonnegative",
         solvers: SolverChoices | None = None,
+        *,
+        workload: Workload | None = None,
+        threads: int = 1,
+        progress: Progress | None = None,
     ) -> UniversalHistogram:
         """Return the histogram of a noisy measurement.
 
@@ -95,10 +121,16 @@ class UniversalHistogram:
         ----------
         measurement : Measurement or IntervalCounts
             What ``measure_ranges`` returned.
-        estimator : {"nonnegative", "consistent", "noisy", "zeroed"}, default "nonnegative"
+        estimator : {"nonnegative", "consistent", "noisy", "zeroed", "posterior"}, default "nonnegative"
             How the intervals are estimated.
         solvers : SolverChoices, optional
             A solver for each kind of problem; the fast exact ones if they are left out.
+        workload : Workload, optional
+            The ranges whose expected error the posterior's integer counts minimise; all ranges if it is left out.
+        threads : int, default 1
+            How many threads the posterior's chains may take; the counts do not depend on it.
+        progress : callable, optional
+            Called with the rounds of the chains that are done, and their number.
 
         Raises
         ------
@@ -106,6 +138,10 @@ class UniversalHistogram:
             The chosen solver misses its tolerance.
         """
         counts = measurement if isinstance(measurement, IntervalCounts) else IntervalCounts.of(measurement)
+        if estimator == "posterior":
+            posterior = RangesPosterior.of(counts, workload, threads=threads, progress=progress)
+            nodes = counts.domain.counts(posterior.cells).astype(np.float64)
+            return cls(counts.domain, counts.distribution, estimator, nodes, posterior)
         return cls(
             counts.domain, counts.distribution, estimator, _estimates(counts, estimator, solvers or SolverChoices())
         )
@@ -167,6 +203,18 @@ class UniversalHistogram:
             return RangeMeasurements(estimate, errors)
         running = np.concatenate([[0.0], np.cumsum(self.cells)])
         return RangeMeasurements(running[ends] - running[begins], errors)
+
+    def intervals(self, begin: ArrayLike, end: ArrayLike, coverage: float = 0.9) -> RangeIntervals:
+        """Return intervals of many ranges of cells begin:end (k,), each alone, from the posterior's draws.
+
+        Raises ProblemError without draws, for a coverage that is not between 0 and 1, and unless
+        0 <= begin <= end <= cells.
+        """
+        if self.posterior is None:
+            raise ProblemError('there are no draws to read intervals from: fit the measurement with "posterior"')
+        if not 0.0 < coverage < 1.0:
+            raise ProblemError(f"the coverage of intervals must lie between 0 and 1, not be {coverage}")
+        return RangeIntervals(coverage, *self.posterior.interval(*self.domain.checked(begin, end), coverage))
 
     def cdf(self) -> Floats:
         """Return the estimated share of entities in the cells up to and including each (cells,), from 0 to 1.

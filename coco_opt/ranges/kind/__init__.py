@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -12,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.activity import doing
 from coco_opt.choices import Certificate
 from coco_opt.config import Config, Section
 from coco_opt.config.model import digest_of
@@ -21,13 +23,14 @@ from coco_opt.files.release_checks import Check
 from coco_opt.privacy import Cost, Exact, Measurement, MeasurementPlan
 from coco_opt.privacy import Neighbours as NeighboursName
 from coco_opt.ranges.domain import DomainTree
-from coco_opt.ranges.estimating.universal import Estimator, UniversalHistogram
+from coco_opt.ranges.estimating.universal import NONNEGATIVE, Estimator, UniversalHistogram
 from coco_opt.ranges.fan_out import choose_fan_out
 from coco_opt.ranges.interval_counts import RANGES as NAME
 from coco_opt.ranges.interval_counts import IntervalCounts, domain_of
 from coco_opt.ranges.kind.files import RANGES_FILE, range_table, read_ranges_release
 from coco_opt.ranges.kind.forecast import fan_out_name, forecast_of, shares_name
 from coco_opt.ranges.kind.instances import instances
+from coco_opt.ranges.kind.posterior import posterior_account, posterior_notes
 from coco_opt.ranges.kind.section import CHOSEN, RangesData, RangesSection
 from coco_opt.ranges.kind.simulated_data import generated_cells
 from coco_opt.ranges.kind.template import draft_of, file_key_of, query_keys
@@ -36,6 +39,7 @@ from coco_opt.ranges.measuring.measure import exact_intervals, plan_ranges
 from coco_opt.ranges.measuring.neighbours import cell_pair
 from coco_opt.ranges.measuring.values import CellCounts, read_values
 from coco_opt.ranges.strategy import optimised_tree
+from coco_opt.ranges.workload import Workload
 from coco_opt.releases.instances import Instance
 from coco_opt.releases.kind import (
     ColumnNotes,
@@ -59,9 +63,10 @@ REGION = "all"
 
 @dataclass(frozen=True, slots=True)
 class RangesMethod:
-    """How counts of intervals are estimated."""
+    """How counts of intervals are estimated; the posterior's counts are the best for ``workload``."""
 
     estimator: Estimator
+    workload: Workload
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -131,18 +136,30 @@ class RangesKind:
                 raise config.error("ranges.shares", f"the measurement's are {shares_name(domain.shares)}")
         if section.outside != outside:
             raise config.error("ranges.outside", f"the measurement's is {outside}")
-        return RangesMethod(section.estimator)
+        return RangesMethod(section.estimator, section.ranges)
 
     def estimate(self, measurement: Measurement, method: RangesMethod, work: Work) -> RangesResult:
         """Fit the intervals to each other as the estimator says."""
-        histogram = UniversalHistogram.fit(measurement, method.estimator, work.solvers)
+        drawing = doing("drawing counts from their posterior") if method.estimator == "posterior" else nullcontext()
+        with drawing as progress:
+            histogram = UniversalHistogram.fit(
+                measurement,
+                method.estimator,
+                work.solvers,
+                workload=method.workload,
+                threads=work.threads,
+                progress=progress,
+            )
         return RangesResult(histogram, work.solvers.certificates)
 
     def release(self, measurement: Measurement, method: RangesMethod, result: RangesResult, config: Config) -> Released:
         """Return one row an interval; the manifest states the domain, so that any range can be answered from it."""
         promises = promises_of(method.estimator, result.histogram.domain.fan_out)
         parameters = {**measurement.measurement_plan.parameters, "estimator": method.estimator}
-        return Released({RANGES_FILE: range_table(result.histogram)}, promises, {NAME: parameters})
+        manifest = {NAME: parameters, **posterior_account(result.histogram)}
+        return Released(
+            {RANGES_FILE: range_table(result.histogram)}, promises, manifest, tuple(posterior_notes(result.histogram))
+        )
 
     def open(self, folder: Path) -> UniversalHistogram:
         """Return the histogram of a release folder."""
@@ -223,7 +240,7 @@ def _chosen(section: RangesSection, cost: Cost, neighbours: NeighboursName) -> d
     """Return the keys that say which tree is measured, as a file would state them."""
     if section.fan_out == "auto":
         return {"fan_out": choose_fan_out(section.size, cost, neighbours=neighbours) or "cells"}
-    nonnegative = section.estimator in ("nonnegative", "zeroed")
+    nonnegative = section.estimator in NONNEGATIVE
     tree = optimised_tree(section.ranges, cost, neighbours=neighbours, nonnegative=nonnegative)
     if tree.shares is None:
         return {"fan_out": tree.fan_out or "cells"}

@@ -14,6 +14,7 @@ from coco_opt.config.values import KeyedError, choice, exact
 from coco_opt.errors import ProblemError
 from coco_opt.files.columns import Columns
 from coco_opt.ranges.domain import levels_of
+from coco_opt.ranges.estimating.posterior.sampler import MAX_CELLS as LARGEST_DRAWN
 from coco_opt.ranges.estimating.universal import Estimator
 from coco_opt.ranges.interval_counts import Outside
 from coco_opt.ranges.measuring.values import CELLS, VALUES
@@ -106,7 +107,7 @@ class RangesSection(Section):
     """Whose expected squared error `plan` states and "optimised" minimises: all "ranges", which is the default, all
     "prefixes", or a list of ranges [low, high], each of the values low to high - 1."""
     estimator: Annotated[Estimator, choice(Estimator)] = "nonnegative"
-    """How the answers are made consistent."""
+    """How the answers are made consistent; "posterior" gives integers, and intervals of any range."""
 
     @model_validator(mode="after")
     def _one_domain(self) -> RangesSection:
@@ -127,6 +128,12 @@ class RangesSection(Section):
             raise KeyedError("fan_out", str(error)) from None
         if self.shares is not None and len(self.shares) != levels:
             raise KeyedError("shares", f"the tree has {levels} levels, so give {levels} shares")
+        return self
+
+    @model_validator(mode="after")
+    def _few_enough(self) -> RangesSection:
+        if self.estimator == "posterior" and self.size > LARGEST_DRAWN:
+            raise KeyedError("estimator", f"the posterior is for up to {LARGEST_DRAWN:,} cells: choose another")
         return self
 
     @model_validator(mode="after")

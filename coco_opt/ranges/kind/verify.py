@@ -14,7 +14,7 @@ from coco_opt.files.folder import read_columns
 from coco_opt.files.release_checks import Check, first_of, int64_column
 from coco_opt.privacy.cost import cost_of
 from coco_opt.ranges.domain import DomainTree
-from coco_opt.ranges.estimating.universal import ESTIMATORS, Estimator
+from coco_opt.ranges.estimating.universal import ESTIMATORS, INTEGER, NONNEGATIVE, Estimator
 from coco_opt.ranges.interval_counts import RANGES
 from coco_opt.ranges.kind.files import RANGES_FILE, TYPES, interval_columns, stated
 from coco_opt.ranges.measuring.measure import plan_ranges
@@ -41,8 +41,8 @@ def promises_of(estimator: Estimator, fan_out: int | Sequence[int] | None) -> tu
     """Return what a release by an estimator promises."""
     promised = {
         "finite": True,
-        "nonnegative": estimator in ("nonnegative", "zeroed"),
-        "whole_numbers": estimator in ("noisy", "zeroed"),
+        "nonnegative": estimator in NONNEGATIVE,
+        "whole_numbers": estimator in INTEGER,
         "children_sum_to_parents": estimator != "noisy" or fan_out is None,
         "standard_errors": True,
     }

@@ -11,6 +11,17 @@ from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float64]
 
+_ROUNDED = 1e-9  # more than the rounding of floating point takes off a number of draws
+
+
+def central_ranks(draws: int, coverage: float) -> tuple[int, int]:
+    """Return the places, among so many draws in rising order, of the ends of a central interval, both included.
+
+    As likely as one more draw, the true answer has any rank among the draws, from 0 to their number.
+    """
+    outside = max(int(np.floor(0.5 * (1.0 - coverage) * (draws + 1) + _ROUNDED)) - 1, 0)
+    return outside, draws - 1 - outside
+
 
 def _split(draws: FloatArray) -> FloatArray:
     """Return the chains' halves as chains of their own; the middle one of an odd number of draws is left out."""

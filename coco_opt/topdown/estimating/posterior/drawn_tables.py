@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.groups.estimating.posterior.diagnostics import central_ranks
 from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Operator
 
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from coco_opt.kernels.posterior_table_summaries import Draws
 
 Ints = NDArray[np.int64]
-
-_ROUNDED = 1e-9  # more than the rounding of floating point takes off a number of draws
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -70,7 +69,5 @@ class DrawnTables:
 
 def central(values: NDArray[np.int32], coverage: float) -> tuple[Ints, Ints]:
     """Return the ends, both included, of the central intervals int64[rows] of sorted draws [rows, draws]."""
-    size = values.shape[1]
-    # As likely as one more draw, the true answer has any rank among the draws, from 0 to their number.
-    outside = max(int(np.floor(0.5 * (1.0 - coverage) * (size + 1) + _ROUNDED)) - 1, 0)
-    return values[:, outside].astype(np.int64), values[:, size - 1 - outside].astype(np.int64)
+    first, last = central_ranks(values.shape[1], coverage)
+    return values[:, first].astype(np.int64), values[:, last].astype(np.int64)

@@ -1,0 +1,1 @@
+"""The posterior of the counts of an ordered domain, given all noisy counts of its intervals."""
