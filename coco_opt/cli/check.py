@@ -39,6 +39,8 @@ def check(
         write_json({"fine": True, "files": files, **entries, "budget": status.as_dict()})
         return 0 if status.fits else BudgetError.exit_code
     rows = [(row["key"], _shown(row, settings), _whose(row), "every row is fine") for row in files]
+    if settings.output.geometry is not None:
+        rows.append(("geometry", settings.output.geometry.name, "public", "every outline is fine"))
     write_table("Read and checked", ("data", "file", "", "result"), rows, numeric=4)
     values: list[tuple[str, object]] = [
         ("Would cost", f"{measurement_plan.cost}{result.plan.after_look}"),

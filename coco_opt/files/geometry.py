@@ -22,6 +22,7 @@ Ring = NDArray[np.float64]
 """The corners of a closed line, float64[corners, 2]: longitude and latitude in degrees; the first is not repeated."""
 
 _LISTED = 10  # features or regions that a message names
+_COMPARED = 50_000  # names that a misspelt one is compared with
 _KEY = "region_id"
 
 
@@ -155,7 +156,7 @@ def _hint(text: str, known: Mapping[str, int]) -> str:
     bare = text.lstrip("0")
     if any(name.lstrip("0") == bare for name in known):
         return " (one that differs only in leading zeros exists: write both as text, with all their zeros)"
-    near = difflib.get_close_matches(text, known, n=1)
+    near = difflib.get_close_matches(text, known, n=1) if len(known) <= _COMPARED else []
     return f"; did you mean {near[0]!r}?" if near else ""
 
 

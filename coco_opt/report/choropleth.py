@@ -11,7 +11,7 @@ from coco_opt.files.geometry import Outlines
 from coco_opt.histograms import Hierarchy
 from coco_opt.report.insets import laid_out, units_of
 from coco_opt.report.simplified import simplified
-from coco_opt.report.topology import Points, Topology, topology, united
+from coco_opt.report.topology import CORNERS, Points, Topology, topology, united, without_spikes
 
 MOST_PLACES = 80_000
 """The maximum number of places of a page's outlines; deeper levels are left out where their corners alone are more."""
@@ -62,8 +62,8 @@ def _on_grid(outlines: Outlines, tree: Hierarchy) -> tuple[dict[int, Sequence[Po
 
 
 def _visible(rings: Sequence[Points]) -> Sequence[Points]:
-    """Return the rings of a region, or a square where all of them fall on one or two places of the grid."""
-    if any(len(np.unique(ring, axis=0)) > 2 for ring in rings):
+    """Return the rings of a region, or a square where all of them enclose nothing on the grid."""
+    if any(len(without_spikes(ring)) >= CORNERS for ring in rings):
         return rings
     corner = rings[0].min(axis=0)
     return [corner + np.array([(0, 0), (1, 0), (1, 1), (0, 1)])]

@@ -18,7 +18,8 @@ Int64 = NDArray[np.int64]
 Points = NDArray[np.int64]
 """Places on a grid, int64[n, 2]."""
 
-_CORNERS = 3  # of a ring at least
+CORNERS = 3
+"""The least number of corners of a ring."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -41,8 +42,8 @@ class Topology:
 def topology(outlines: Mapping[int, Sequence[Points]]) -> Topology:
     """Return the arcs of outlines, rings on a grid by region. O(places log places)."""
     owners = [region for region, rings in outlines.items() for _ in rings]
-    rings = [_without_repeats(ring) for rings in outlines.values() for ring in rings]
-    kept = [(owner, ring) for owner, ring in zip(owners, rings, strict=True) if len(ring) >= _CORNERS]
+    rings = [without_spikes(ring) for rings in outlines.values() for ring in rings]
+    kept = [(owner, ring) for owner, ring in zip(owners, rings, strict=True) if len(ring) >= CORNERS]
     if not kept:
         return Topology((), {region: frozenset() for region in outlines})
     places, vertices = np.unique(np.concatenate([ring for _, ring in kept]), axis=0, return_inverse=True)
@@ -60,12 +61,12 @@ def topology(outlines: Mapping[int, Sequence[Points]]) -> Topology:
     return Topology(arcs, {region: frozenset(bound) for region, bound in bounds.items()})
 
 
-def _without_repeats(ring: Points) -> Points:
+def without_spikes(ring: Points) -> Points:
     """Return a ring without corners at the place of the one before, and without spikes of no width."""
     while True:
         ring = ring[(ring != np.roll(ring, 1, axis=0)).any(axis=1)]
         spikes = (np.roll(ring, 1, axis=0) == np.roll(ring, -1, axis=0)).all(axis=1)
-        if len(ring) < _CORNERS or not spikes.any():
+        if len(ring) < CORNERS or not spikes.any():
             return ring
         ring = ring[~(spikes & ~np.roll(spikes, 1))] if not spikes.all() else ring[:0]
 

@@ -163,6 +163,19 @@ def test_an_island_stays_open_and_twin_arcs_stay_apart() -> None:
     assert simplified([line], 1000)[0].tolist() == [[0, 0], [49, 0]]
 
 
+@pytest.mark.parametrize("grid", [5, 40, 1000])
+def test_lines_that_cross_and_overlap_are_closed_lines_on_a_page(grid: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Random polygons cross themselves and each other, with spikes and repeated corners; every ring is still closed."""
+    monkeypatch.setattr(choropleth, "_GRID", grid)
+    monkeypatch.setattr(choropleth, "MOST_PLACES", 150)
+    rng = np.random.default_rng(grid)
+    tree = Hierarchy.from_paths([("n", f"s{k // 4}", f"c{k}") for k in range(8)])
+    for _ in range(12):
+        rings = {leaf: [rng.integers(0, 9, (rng.integers(3, 9), 2)).astype(float)] for leaf in tree.leaves}
+        data = map_data(Outlines("f", "", rings), tree, 3)
+        assert data is None or all(drawn_rings(data, region) for region, each in enumerate(data["rings"]) if each)
+
+
 def test_a_region_of_no_size_is_still_drawn() -> None:
     big, dot = np.array([(0, 0), (10, 0), (10, 10), (0, 10)], float), np.array([(5, 20), (5.00001, 20), (5, 20.00001)])
     data = map_data(Outlines("f", "", {1: [big], 2: [dot]}), Hierarchy.from_paths([("n", "a"), ("n", "b")]), 2)
