@@ -82,7 +82,7 @@ function choropleth(home, about) {
     if (counts && upper && chosen.key !== null) {
       const width = region => sum(region, counts, upper) - sum(region, counts, lower);
       all.push({ id: "width", name: "width of the interval", of: width, unit: "", spread: true });
-      all.push({ id: "relative", name: "the same, relative to the number", of: region => percent(width(region), count(region)), unit: " %", spread: true });
+      all.push({ id: "relative", name: "width relative to the number", of: region => percent(width(region), count(region)), unit: " %", spread: true });
     }
     if (!counts && map.widths) all.push({ id: "width", name: words.width, of: region => map.widths[region] < 0 ? NaN : map.widths[region], unit: "", spread: true });
     return all;
