@@ -18,6 +18,7 @@ from threading import Lock
 from typing import Any, Generic, TypeVar, cast
 
 from coco_opt.errors import WorkerError
+from coco_opt.execution.temporary_storage import remembered
 
 ValueT = TypeVar("ValueT")
 
@@ -49,7 +50,7 @@ def write_value(path: Path, value: object) -> None:
 def read_value(path: Path) -> Any:
     """Return the value of a file; its arrays are read-only and lie in the file. O(the value without its arrays)."""
     with path.open("rb") as file:
-        content = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        content = memoryview(remembered(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)))
     count = int.from_bytes(content[:_HEAD], "little")
     sizes = [
         int.from_bytes(content[start : start + _HEAD], "little") for start in range(_HEAD, _HEAD * (count + 1), _HEAD)

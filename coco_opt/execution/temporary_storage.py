@@ -1,7 +1,9 @@
 """Arrays in files without a name, mapped into memory: the system has their pages back whenever it wants them.
 
 Such a file is gone with its last reader, however a process ends: there is nothing to remove. Only data
-computed from noisy answers or public numbers is stored there.
+computed from noisy answers or public numbers is stored there. What was read or written stays in a process's memory
+until the system needs it: ``forget_pages`` returns it, so that a large estimation does not seem to need what it does
+not.
 """
 
 from __future__ import annotations
@@ -12,7 +14,9 @@ import os
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
+from threading import Lock
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +25,9 @@ ScalarT = TypeVar("ScalarT", bound=np.generic)
 
 LEAST = 1 << 18
 """The bytes from which an array is worth a file."""
+
+_MAPPED: WeakSet[mmap.mmap] = WeakSet()
+_LOCK = Lock()
 
 
 def stored_array(parts: Sequence[NDArray[ScalarT]]) -> NDArray[ScalarT]:
@@ -47,8 +54,25 @@ def stored_empty(shape: tuple[int, ...], dtype: np.dtype[ScalarT]) -> NDArray[Sc
     if size >= LEAST and hasattr(os, "posix_fallocate"):
         with suppress(OSError), tempfile.TemporaryFile(buffering=0) as file:
             os.posix_fallocate(file.fileno(), 0, size)
-            return np.frombuffer(mmap.mmap(file.fileno(), size), dtype).reshape(shape)
+            return np.frombuffer(remembered(mmap.mmap(file.fileno(), size)), dtype).reshape(shape)
     return np.empty(shape, dtype)
+
+
+def remembered(content: mmap.mmap) -> mmap.mmap:
+    """Return a mapped file whose pages ``forget_pages`` will return."""
+    with _LOCK:
+        _MAPPED.add(content)
+    return content
+
+
+def forget_pages() -> None:
+    """Return the pages of all mapped files to the system; who reads them again finds them as they were."""
+    if not hasattr(mmap, "MADV_DONTNEED"):
+        return
+    with _LOCK:
+        contents = list(_MAPPED)
+    for content in contents:
+        content.madvise(mmap.MADV_DONTNEED)
 
 
 def _mapped_array(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
@@ -57,6 +81,6 @@ def _mapped_array(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
             left = np.ascontiguousarray(part).reshape(-1).view(np.uint8).data
             while left:
                 left = left[file.write(left) :]
-        content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        content = remembered(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     shape = (-1, *parts[0].shape[1:])
     return np.frombuffer(content, parts[0].dtype).reshape(shape)

@@ -26,12 +26,13 @@ from typing import Any
 import numpy as np
 
 from coco_opt.errors import CocoOptError, InputError, Place
+from coco_opt.execution.temporary_storage import stored_array
 from coco_opt.files.folder import (
+    ROWS_PER_GROUP,
     Coded,
     FileTable,
     as_json,
     file_digest,
-    read_columns,
     read_parts,
     sealed,
     write_folder,
@@ -39,6 +40,7 @@ from coco_opt.files.folder import (
 from coco_opt.files.foreign_errors import quietly
 from coco_opt.files.read_ahead import ahead
 from coco_opt.files.regions import REGIONS, region_table, stored_regions
+from coco_opt.files.release_checks import coded
 from coco_opt.files.versions import versions
 from coco_opt.histograms.arrays import Int64Array
 from coco_opt.privacy.cost import Sensitivity, cost_of
@@ -251,13 +253,27 @@ def _packed_columns(rows: Sequence[PackedPart]) -> dict[str, Any]:
 
 
 def _constraint_table(tables: Mapping[str, Int64Array]) -> FileTable:
-    names, arrays = list(tables), list(tables.values())
-    columns = {
-        "name": Coded(names, np.repeat(np.arange(len(names)), [array.size for array in arrays])),
-        "index": np.concatenate([np.arange(array.size, dtype=np.int64) for array in arrays]),
-        "value": np.concatenate(arrays),
-    }
-    return FileTable.of(columns, _CONSTRAINT_TYPES)
+    return FileTable(_ConstraintRows(tables), _CONSTRAINT_TYPES)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _ConstraintRows:
+    """The numbers of all tables, one after the other, a group of the file at a time."""
+
+    tables: Mapping[str, Int64Array]
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        names, arrays = list(self.tables), list(self.tables.values())
+        ends = np.cumsum([array.size for array in arrays])
+        starts = ends - [array.size for array in arrays]
+        for start in range(0, max(1, int(ends[-1])), ROWS_PER_GROUP):
+            rows = np.arange(start, min(start + ROWS_PER_GROUP, int(ends[-1])))
+            number = np.searchsorted(ends, rows, side="right")
+            values = [
+                array[max(0, start - first) : max(0, start + ROWS_PER_GROUP - first)]
+                for array, first in zip(arrays, starts.tolist(), strict=True)
+            ]
+            yield {"name": Coded(names, number), "index": rows - starts[number], "value": np.concatenate(values)}
 
 
 def _parse_index(content: bytes, place: Place) -> dict[str, Any]:
@@ -334,10 +350,13 @@ def query_from_dict(plain: Mapping[str, Any]) -> LevelQuery:
 
 
 def _read_constraints(path: Path) -> dict[str, Int64Array]:
-    table = read_columns(path, ("name", "index", "value"))
-    names, values = table.column("name").to_pylist(), np.asarray(table.column("value").to_numpy(), np.int64)
-    where = np.array(names, dtype=object)
-    return {name: values[where == name] for name in dict.fromkeys(names)}
+    pieces: dict[str, list[Int64Array]] = {}
+    for part in read_parts(path, ("name", "index", "value"), only=("name", "value"), coded=True):
+        codes, names = coded(part.column("name"))
+        values = np.asarray(part.column("value").to_numpy(), np.int64)
+        for code, name in enumerate(names.to_pylist()):
+            pieces.setdefault(name, []).append(values[codes == code])
+    return {name: stored_array(arrays) for name, arrays in pieces.items()}
 
 
 def _answers(path: Path, measurement_plan: MeasurementPlan) -> tuple[Answers, ...]:
@@ -377,7 +396,7 @@ def _packed_answers(path: Path, measurement_plan: MeasurementPlan) -> tuple[Answ
     pieces = _Pieces.opened(path)
     answers = []
     for place, query in enumerate(measurement_plan.queries):
-        offsets = offsets_of(query, measurement_plan.hierarchy, measurement_plan.per_region)
+        offsets = stored_array([offsets_of(query, measurement_plan.hierarchy, measurement_plan.per_region)])
         starts, rows = pieces.of(place, int(offsets[-1]))
         answers.append(Answers(query, offsets, PackedAnswers(starts, _Loader(pieces, rows))))
     if sum(entry.stored.size for entry in answers) > DENSE:

@@ -13,7 +13,7 @@ import pytest
 
 from coco_opt.execution import temporary_storage as module
 from coco_opt.execution.shared_values import read_value, write_value
-from coco_opt.execution.temporary_storage import LEAST, stored_array, stored_empty
+from coco_opt.execution.temporary_storage import LEAST, forget_pages, stored_array, stored_empty
 
 LARGE = 1 << 16
 
@@ -76,3 +76,22 @@ def test_an_array_is_filled_in_its_file(rows: int, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr("os.posix_fallocate", full)
     assert stored_empty((rows, 2), np.dtype(np.int64)).shape == (rows, 2)
+
+
+def test_pages_that_were_forgotten_are_read_again() -> None:
+    size = 1 << 20
+    stored, filled = stored_array([np.arange(size)]), stored_empty((size,), np.dtype(np.int64))
+    filled[:] = stored + 1
+    before = _mapped_kilobytes()
+    forget_pages()
+    assert before - _mapped_kilobytes() >= stored.nbytes / 1024  # half of what both take
+    np.testing.assert_array_equal(stored, np.arange(size))
+    np.testing.assert_array_equal(filled, np.arange(size) + 1)
+
+
+def _mapped_kilobytes() -> int:
+    status = Path("/proc/self/status")
+    if not status.exists():
+        pytest.skip("only Linux says how many pages of files are in memory")
+    lines = status.read_text(encoding="utf-8").splitlines()
+    return sum(int(line.split()[1]) for line in lines if line.startswith(("RssFile", "RssShmem")))

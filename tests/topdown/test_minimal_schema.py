@@ -52,6 +52,15 @@ def facilities(seed: int, *, rules: bool = False) -> Measurement:
     return measured(seed, TREE, SCHEMA, people.reshape(9, 8), queries, 2, [("total", 2)], [constraints], linear)
 
 
+@pytest.mark.parametrize("leaves", [range(9), range(2), range(1, 5), range(3, 6), range(8, 9)])
+def test_the_sides_of_some_leaves_are_those_of_all(leaves: range) -> None:
+    towns = RegionBounds(parse_query("kind", SCHEMA), 1, np.zeros((3, 4), int), np.arange(12).reshape(3, 4))
+    blocks = RegionBounds(parse_query("total", SCHEMA), 2, np.arange(9)[:, None] % 3, np.arange(9)[:, None] % 5 + 2)
+    system = ConstraintSystem.of(TREE, SCHEMA, [towns, blocks])
+    for some, every in zip(tightened(system, leaves), tightened(system), strict=True):
+        np.testing.assert_array_equal(some, every[leaves.start : leaves.stop])
+
+
 @pytest.mark.parametrize("rules", [False, True])
 @pytest.mark.parametrize("seed", range(3))
 def test_tables_hold_without_any_failsafe(seed: int, rules: bool) -> None:

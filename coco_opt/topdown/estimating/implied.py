@@ -13,7 +13,7 @@ import numpy as np
 from coco_opt.topdown.estimating.method import Implied, TopdownMethod
 from coco_opt.topdown.estimating.minimal_schema import bounds_fall_short, core_fits
 from coco_opt.topdown.feasibility.cuts import CutOracle
-from coco_opt.topdown.feasibility.presolve import tightened
+from coco_opt.topdown.feasibility.presolve import open_classes
 from coco_opt.topdown.feasibility.system import ConstraintSystem
 
 NEARLY = 20.0
@@ -48,8 +48,7 @@ class ImpliedChoice:
 def predicted_seconds(system: ConstraintSystem) -> dict[Implied, float]:
     """Return what each method takes besides the splits, in seconds of one core, from public numbers alone."""
     hierarchy, classes = system.hierarchy, system.classes.count
-    lower, upper = tightened(system)
-    each, pairs = np.count_nonzero(upper != lower, axis=1).astype(np.float64), 0.0
+    each, pairs = open_classes(system).astype(np.float64), 0.0
     for level in range(hierarchy.levels):
         pairs += float((np.minimum(system.sums(each, level), classes) ** 2).sum())
     core = _START + _VARIABLE * hierarchy.regions * classes + _PAIRS * pairs**_GROWTH

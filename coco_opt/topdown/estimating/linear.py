@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.errors import ProblemError
-from coco_opt.execution.temporary_storage import stored_array, stored_empty
+from coco_opt.execution.temporary_storage import forget_pages, stored_array, stored_empty
 from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Operator, blocks_of_rows
 from coco_opt.topdown.estimating.batches import at_and_below, batch_size, batches
@@ -416,6 +416,7 @@ class SubtreeSums:
                         filled = all_sums[query] = stored_empty((len(level), sums.shape[1]), sums.dtype)
                     filled[regions.start - level.start : regions.stop - level.start] = sums
                     level_sums[query] = None
+        forget_pages()
 
     def stage(self) -> LinearStage:
         """Return the linear stage, once all tasks have ended."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from coco_opt.activity import Progress
 from coco_opt.choices import Certificate
 from coco_opt.errors import ProblemError, SolverError, WorkerError
 from coco_opt.execution import Count, Executor, Shared, Threads, even_tasks
+from coco_opt.execution.temporary_storage import forget_pages
 from coco_opt.histograms import Hierarchy
 from coco_opt.topdown.estimating.batches import at_and_below, batch_size, batches
 from coco_opt.topdown.estimating.failsafe import NO_TABLES_FIT, Relaxation
@@ -32,6 +33,7 @@ from coco_opt.topdown.feasibility.cuts import Cut
 Ints = NDArray[np.int64]
 
 _CHANGES = 50  # changed cells that a failsafe's record names
+_WAITING_RUNS = 1 << 18  # nonzero cells of a level's finished tables, above which they are moved to a file
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -169,6 +171,7 @@ class Descent:
             splits.append(splitter(waiting.popleft()))
             if tops.through:
                 waiting.extend(splits[-1].below(splitter.step.measured.hierarchy))
+        forget_pages()
         return splits
 
 
@@ -253,6 +256,33 @@ def _fit_alone(step: SplitStep, region: int | None) -> SparseTables:
     raise _with_name(failure, step.name(region))
 
 
+class LevelParts:
+    """The results for some parents of a level each; their tables are moved to files, many small ones together."""
+
+    def __init__(self) -> None:
+        self._stored, self._waiting, self._runs = list[Splits](), list[Splits](), 0
+
+    def add(self, splits: Splits) -> None:
+        """Take the result for some parents."""
+        self._waiting.append(splits)
+        self._runs += splits.tables.cells.size
+        if self._runs >= _WAITING_RUNS:
+            self._store()
+
+    def taken(self) -> list[Splits]:
+        """Return all results in the parents' order, and forget them."""
+        every = sorted(self._stored + self._waiting, key=lambda splits: splits.parents.start)
+        self._stored, self._waiting, self._runs = [], [], 0
+        return every
+
+    def _store(self) -> None:
+        joined, at = SparseTables.joined(splits.tables for splits in self._waiting), 0
+        for splits in self._waiting:
+            self._stored.append(replace(splits, tables=joined.part(at, at + splits.tables.regions)))
+            at += splits.tables.regions
+        self._waiting, self._runs = [], 0
+
+
 class Levels:
     """Joins the tasks' results level by level, and returns which regions can be split next.
 
@@ -265,7 +295,7 @@ class Levels:
         self.splitter, self.done = splitter, done
         self._step, self._hierarchy = splitter.step, splitter.step.measured.hierarchy
         self._counter, self._after_level = counter, after_level
-        self._splits: list[list[Splits]] = [[] for _ in splitter.together]
+        self._splits = [LevelParts() for _ in splitter.together]
         self._left = [len(self._hierarchy.level_range(level)) for level in range(len(self._splits))]
         answers = sum(query.operator.answers for query in self._step.measured.queries)
         width = max(answers, self._step.measured.schema.size)
@@ -289,19 +319,24 @@ class Levels:
             return []
         return self._tasks([Tops(self._hierarchy.level_range(self.done.level), self.done.tables[-1])])
 
-    def ended(self, _: int, results: Sequence[Splits]) -> list[Tops]:
-        """Take a task's results, finish the levels that they complete, and return the tasks that follow."""
+    def ended(self, _: int, results: list[Splits]) -> list[Tops]:
+        """Take a task's results, finish the levels that they complete, and return the tasks that follow.
+
+        ``results`` is empty afterwards: what executors keep of a task takes no memory.
+        """
         ready: list[Tops] = []
         for splits in results:
             level = int(self._hierarchy.level[splits.parents.start])
-            self._splits[level].append(splits)
+            self._splits[level].add(splits)
             self._left[level] -= len(splits.parents)
             waiting = sum(len(self._step.children(region)) for region, _ in splits.failures)
             self._counter.add(splits.tables.regions - waiting)
             if not splits.through:
                 ready += splits.below(self._hierarchy)
+        results.clear()
         while self.done.level < len(self._splits) and not self._left[self.done.level]:
             ready += self._next_level()
+        forget_pages()
         return self._tasks(ready)
 
     def _tasks(self, ready: Iterable[Tops]) -> list[Tops]:
@@ -322,8 +357,7 @@ class Levels:
 
     def _next_level(self) -> list[Tops]:
         """Finish the next level, whose regions' parents are all split or failed; return the regions with new tables."""
-        level_splits = sorted(self._splits[self.done.level], key=lambda splits: splits.parents.start)
-        self._splits[self.done.level] = []
+        level_splits = self._splits[self.done.level].taken()
         for splits in level_splits:
             splits.note(self._step)
         begin = self._hierarchy.level_range(self.done.level + 1).start

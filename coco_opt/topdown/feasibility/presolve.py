@@ -11,23 +11,37 @@ from coco_opt.topdown.feasibility.system import ConstraintSystem
 Ints = NDArray[np.int64]
 
 _ROUNDS = 8
+_LEAVES = 1 << 16  # whose sides are in memory at a time
 _FAR = 2**40
 
 
-def tightened(system: ConstraintSystem) -> tuple[Ints, Ints]:
+def open_classes(system: ConstraintSystem) -> Ints:
+    """Return how many classes the constraints leave open in each leaf, int64[leaves]; some leaves at a time."""
+    counts = np.empty(system.leaves, np.int64)
+    for start in range(0, system.leaves, _LEAVES):
+        leaves = range(start, min(start + _LEAVES, system.leaves))
+        lower, upper = tightened(system, leaves)
+        counts[leaves.start : leaves.stop] = np.count_nonzero(upper != lower, axis=1)
+    return counts
+
+
+def tightened(system: ConstraintSystem, leaves: range | None = None) -> tuple[Ints, Ints]:
     """Return lower and upper sides int64[leaves, classes] that every integer table keeps; lower > upper proves none.
+
+    ``leaves`` are consecutive ones, and all if they are left out.
 
     Rows of single leaves are used, with coefficients of any sign; rows of larger regions bound from above only, as in
     ``ConstraintSystem.box``. O(rounds x rows x leaves x classes).
     """
-    lower, upper = (side.copy() for side in system.box)
-    last = system.hierarchy.levels - 1
+    lower, upper = (side.copy() for side in system.box) if leaves is None else system.box_of(leaves)
+    last, chosen = system.hierarchy.levels - 1, slice(None) if leaves is None else slice(leaves.start, leaves.stop)
     rows = [row for row in system.rows if row.level == last and np.count_nonzero(row.coefficients) > 1]
     for _ in range(_ROUNDS):
         before = lower.copy(), upper.copy()
         for row in rows:
             used = np.flatnonzero(row.coefficients)
-            for sign, side in ((1, row.upper), (-1, np.where(row.lower <= -UNBOUNDED, UNBOUNDED, -row.lower))):
+            low, high = row.lower[chosen], row.upper[chosen]
+            for sign, side in ((1, high), (-1, np.where(low <= -UNBOUNDED, UNBOUNDED, -low))):
                 _by_row(sign * row.coefficients[used], side, used, lower, upper)
         if (lower > upper).any() or all(np.array_equal(a, b) for a, b in zip(before, (lower, upper), strict=True)):
             break

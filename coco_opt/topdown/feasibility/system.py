@@ -194,22 +194,33 @@ class ConstraintSystem:
     @cached_property
     def box(self) -> tuple[Ints, Ints]:
         """Return each variable's bounds from rows of one class in a leaf, int64[leaves, classes] twice."""
-        shape = (self.leaves, self.classes.count)
+        return self.box_of(range(self.leaves))
+
+    def box_of(self, leaves: range) -> tuple[Ints, Ints]:
+        """Return the ``box`` of consecutive leaves."""
+        shape, chosen = (len(leaves), self.classes.count), slice(leaves.start, leaves.stop)
         lower, upper = np.zeros(shape, np.int64), np.full(shape, UNBOUNDED)
         last = self.hierarchy.levels - 1
         for row in self.rows:
             used = np.flatnonzero(row.coefficients)
             if (row.coefficients >= 0).all():
                 # No class can exceed what any row that counts it allows, in any leaf below.
-                most = np.repeat(row.upper, np.diff(self.leaf_starts[row.level]))
+                most = self._of_leaves(row.upper, row.level, leaves)
                 for column in used.tolist():
                     weight = int(row.coefficients[column])
                     limit = np.where(most >= UNBOUNDED, UNBOUNDED, most // weight)
                     upper[:, column] = np.minimum(upper[:, column], limit)
             if row.level == last and used.size == 1 and row.coefficients[used[0]] > 0:
                 weight = int(row.coefficients[used[0]])
-                lower[:, used[0]] = np.maximum(lower[:, used[0]], -(-row.lower // weight))
+                lower[:, used[0]] = np.maximum(lower[:, used[0]], -(-row.lower[chosen] // weight))
         return lower, upper
+
+    def _of_leaves(self, numbers: Ints, level: int, leaves: range) -> Ints:
+        """Return for each of consecutive leaves the number of its region at a level."""
+        starts = self.leaf_starts[level]
+        first, last = np.searchsorted(starts, [leaves.start, leaves.stop - 1], side="right") - 1
+        ends = np.asarray(np.clip(starts[first : last + 2], leaves.start, leaves.stop), np.int64)
+        return np.asarray(np.repeat(numbers[first : last + 1], ends[1:] - ends[:-1]))
 
     def ranged(self) -> Iterator[tuple[int, Ints]]:
         """Yield the (row, regions) that a box of variables does not say already."""
