@@ -19,26 +19,34 @@ def import_(
         typer.Argument(metavar="FILES...", help="Parquet files of noisy measurements, or folders of them."),
     ],
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The measurement's folder; it must not exist.")],
+    sum_over: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--sum-over", metavar="NAME", help="An attribute of the files that CONFIG does not have; repeat it."
+        ),
+    ] = None,
     json: Json = False,
     version: Version = False,
 ) -> int:
     """Import noisy measurements that somebody else published in the layout of the 2020 Census.
 
     CONFIG gives attributes, groupings and structural zeros, and perhaps the hierarchy, whose names are the geocodes;
-    without one the geocodes give it. It needs neither records nor [privacy]. The noise protects what its publisher
-    states: nothing is measured here, and no ledger is touched.
+    without one the geocodes give it. Answers that count an attribute of --sum-over are left out. CONFIG needs neither
+    records nor [privacy]. The noise protects what its publisher states: nothing is measured here, and no ledger is
+    touched.
     """
     from coco_opt.config import load_config
     from coco_opt.files.measurement import write_measurement
     from coco_opt.releases.manifest import spent_line
     from coco_opt.releases.measure import check_target, kind_of
-    from coco_opt.topdown.kind.noisy_measurement_files import read_noisy_measurements
+    from coco_opt.topdown.kind.noisy_measurement_files import gathered, measurement_of
     from coco_opt.topdown.table_queries import TableQueries
 
     settings = load_config(config, measures=False)
     check_target(out)
     with TerminalReporter(lines=not json).stage("Reading what was published"):
-        measurement = read_noisy_measurements(files, settings)
+        rows = gathered(files, settings, sum_over or ())
+        measurement = measurement_of(rows)
     write_measurement(out, measurement, private=False)
     spent = spent_line(kind_of(settings), settings, measurement)
     answers = sum(part.stored.size for part in measurement.answers)
@@ -56,7 +64,7 @@ def import_(
     unit, largest = measurement.cost.unit, queries.largest_path_cost
     if json:
         places = {"measurement": str(out), "answers": answers, "levels": levels, "constraints": constraints}
-        places["largest_path_cost"] = largest
+        places |= {"largest_path_cost": largest, "left_out": rows.left_out}
         write_json({"status": measurement.status, "spent": spent, **measurement.cost.as_dict(), **places})
         return 0
     write(f"{spent}.")
@@ -64,6 +72,7 @@ def import_(
         [
             ("Regions", ", ".join(map(_in_words, levels))),
             ("Constraints", ", ".join(constraints) or "none"),
+            *([("Left out", f"{rows.left_out:,} values that count {', '.join(sum_over)}")] if sum_over else []),
             ("Largest cost", f"{unit} {largest:.6g}, of all answers of a leaf and of the regions above it"),
             ("Measurement", f"{out}, {answers:,} answers to {len(measurement.answers):,} queries"),
             ("Estimate it", f"coco-opt estimate {quoted(out)} {quoted(config)}"),

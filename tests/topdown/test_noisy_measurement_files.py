@@ -219,6 +219,44 @@ def test_what_is_wrong_is_refused_with_its_place(what: str, tmp_path: Path) -> N
     assert refused.value.code == code
 
 
+def test_answers_that_count_an_attribute_to_sum_over_are_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of a product with one more attribute, what does not count it is read as if the product did not have it."""
+    ways = {"total_dpq": ("*", "*"), "age * sex_dpq": ("sex", "age"), "grown_dpq": ("*", "grown")}
+    listed = [
+        row | dict(zip(("sex", "age", "home"), (*ways[row["query_name"]], "*"), strict=True))
+        for row in rows()
+        if row["query_name"] in ways
+    ]
+    crossed = [row | {"home": "detailed", "value": row["value"] * 3, "query_shape": [3]} for row in listed]
+    schema = pa.schema([*SCHEMA, *(pa.field(name, pa.string()) for name in ("sex", "age", "home"))])
+    file = publish(
+        tmp_path / "more.parquet", [row for pair in zip(listed, crossed, strict=True) for row in pair], schema
+    )
+    settings = config(tmp_path)
+    read = co.read_noisy_measurements(file, settings, sum_over=["home"])
+    alone = co.read_noisy_measurements(publish(tmp_path / "alone.parquet", listed, schema), settings)
+    assert read.identity == alone.identity
+    toml = tmp_path / "c.toml"
+    toml.write_text(
+        '[data]\nhierarchy = "hierarchy.csv"\n[topdown]\nworkload = ["total"]\n'
+        'structural_zeros = ["sex = m & age = old"]\n[topdown.attributes]\nsex = ["f", "m"]\n'
+        'age = ["child", "adult", "old"]\n[topdown.groupings.grown]\nof = "age"\n'
+        'groups = {minor = ["child"], major = ["adult", "old"]}\n'
+    )
+    ran = Runner(capsys)("import", toml, file, "--sum-over", "home", "--out", tmp_path / "m")
+    assert ran.code == 0, ran.errors
+    assert f"{sum(len(row['value']) for row in crossed):,} values that count home" in ran.out
+    for change, code in (({"sum_over": ["sex"]}, "bad-option"), ({"sum_over": ["house"]}, "missing-column")):
+        with pytest.raises(InputError) as refused:
+            co.read_noisy_measurements(file, settings, **change)
+        assert refused.value.code == code
+    crossed[4]["home"] = None
+    with pytest.raises(InputError, match="row 5, column 'home': is empty"):
+        co.read_noisy_measurements(publish(tmp_path / "empty.parquet", crossed, schema), settings, sum_over=["home"])
+
+
 def test_values_may_be_unsigned(tmp_path: Path) -> None:
     listed = [{**row, "value": [abs(value) for value in row["value"]]} for row in rows()]
     schema = SCHEMA.set(3, pa.field("value", pa.list_(pa.uint64())))

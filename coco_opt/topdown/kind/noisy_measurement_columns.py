@@ -25,24 +25,28 @@ SHAPE, SIGN = "query_shape", "sign"
 _LARGEST_VARIANCE = 2**80  # of noise that a measurement may state
 
 
-def check_columns(schema: Any, file: str, attributes: Sequence[str] = ()) -> None:
+def check_columns(schema: Any, file: str, attributes: Sequence[str] = (), sum_over: Sequence[str] = ()) -> None:
     """Raise InputError (missing-column, duplicate-column, wrong-type) unless a file has the columns.
 
-    Only constraints need no variance. Columns named like the ``attributes`` may be missing.
+    Only constraints need no variance. Columns named like the ``attributes`` may be missing, those to ``sum_over`` not.
     """
     import pyarrow.types as kinds
 
-    for name in (*COLUMNS, SHAPE, SIGN, *attributes):
+    for name in (*COLUMNS, SHAPE, SIGN, *attributes, *sum_over):
         if schema.names.count(name) > 1:
             raise InputError("duplicate-column", "two columns have this name", Place(file, None, name))
     for name in COLUMNS:
         if name not in schema.names and not (name == VARIANCE and SIGN in schema.names):
             raise InputError("missing-column", f"the columns must be {', '.join(COLUMNS)}", Place(file, None, name))
+    for name in sum_over:
+        if name not in schema.names:
+            message = "no column says how queries count this attribute, which is to be summed over"
+            raise InputError("missing-column", message, Place(file, None, name))
     for name in (VALUE, SHAPE):
         kind = schema.field(name).type if name in schema.names else None
         if kind is not None and not (_is_list(kind) and kinds.is_integer(kind.value_type)):
             raise InputError("wrong-type", f"must hold lists of integers, not {kind}", Place(file, None, name))
-    for name in (GEOCODE, QUERY, *(name for name in (SIGN, *attributes) if name in schema.names)):
+    for name in (GEOCODE, QUERY, *(name for name in (SIGN, *attributes, *sum_over) if name in schema.names)):
         if not is_text(schema.field(name).type):
             raise InputError("wrong-type", f"must hold texts, not {schema.field(name).type}", Place(file, None, name))
     kind = schema.field(VARIANCE).type if VARIANCE in schema.names else None

@@ -38,7 +38,9 @@ _BATCH = 1 << 17  # rows
 _NEIGHBOURS: Neighbours = "replace"
 
 
-def read_noisy_measurements(files: Path | str | Sequence[Path | str], config: Config | Path | str) -> Measurement:
+def read_noisy_measurements(
+    files: Path | str | Sequence[Path | str], config: Config | Path | str, *, sum_over: Sequence[str] = ()
+) -> Measurement:
     """Return published noisy measurements as a measurement of tables, to be estimated like any other.
 
     Parameters
@@ -48,6 +50,8 @@ def read_noisy_measurements(files: Path | str | Sequence[Path | str], config: Co
     config : Config, Path or str
         From ``[topdown]`` the attributes in the publisher's order, groupings and structural zeros, and perhaps the
         hierarchy, whose names in the level columns are the geocodes. Without a hierarchy the geocodes give it.
+    sum_over : sequence of str, default ()
+        Attributes of the files that the config does not have. Answers that count them are left out.
 
     Returns
     -------
@@ -60,8 +64,8 @@ def read_noisy_measurements(files: Path | str | Sequence[Path | str], config: Co
         The config is of another kind.
     HierarchyError, InputError
         file-not-found, unreadable-file, missing-column, duplicate-column, wrong-type, null-value, unknown-query,
-        unknown-region, bad-geocode, bad-shape, bad-sign, bad-variance, too-large, duplicate-answer, missing-region,
-        inconsistent-bounds, empty-file.
+        unknown-region, bad-geocode, bad-option, bad-shape, bad-sign, bad-variance, too-large, duplicate-answer,
+        missing-region, inconsistent-bounds, empty-file.
 
     Notes
     -----
@@ -69,15 +73,24 @@ def read_noisy_measurements(files: Path | str | Sequence[Path | str], config: Co
     """
     if not isinstance(config, Config):
         config = load_config(config, measures=False)
+    return measurement_of(gathered([files] if isinstance(files, (str, Path)) else list(files), config, sum_over))
+
+
+def gathered(files: Sequence[Path | str], config: Config, sum_over: Sequence[str] = ()) -> GatheredRows:
+    """Return all rows of some files; see ``read_noisy_measurements``."""
     if config.kind != "tables":
         raise ConfigError(config.section, "noisy measurement files hold tables: use a [topdown] section", config.file)
-    schema, paths = schema_of_config(config), [files] if isinstance(files, (str, Path)) else list(files)
-    public, root_has_code = _regions(config, paths)
-    rows = GatheredRows(public, schema, root_has_code)
-    for path in _parquet_files(paths):
-        for first, batch in _batches(path, schema.names):
+    schema = schema_of_config(config)
+    for name in sum_over:
+        if name in schema.names:
+            message = f"{name!r} is an attribute of the configuration: sum over other attributes of the files only"
+            raise InputError("bad-option", message)
+    public, root_has_code = _regions(config, files)
+    rows = GatheredRows(public, schema, root_has_code, tuple(sum_over))
+    for path in _parquet_files(files):
+        for first, batch in _batches(path, schema.names, sum_over=sum_over):
             rows.add(batch, path.name, first)
-    return _measurement(rows)
+    return rows
 
 
 def _regions(config: Config, files: Sequence[Path | str]) -> tuple[PublicRegions, bool]:
@@ -103,7 +116,7 @@ def _level_of(path: Path) -> str:
     return (folders[-1] if folders else path.name).removesuffix(".parquet")
 
 
-def _measurement(rows: GatheredRows) -> Measurement:
+def measurement_of(rows: GatheredRows) -> Measurement:
     """Return the measurement of all rows; InputError where a region lacks some of its level's queries."""
     if not rows.answers:
         raise InputError("empty-file", "holds no noisy answer")
@@ -144,14 +157,16 @@ def _parquet_files(files: Sequence[Path | str]) -> Iterator[Path]:
             raise InputError("file-not-found", "no such file or folder", Place(path.name))
 
 
-def _batches(path: Path, attributes: Sequence[str] = (), only: Sequence[str] = ()) -> Iterator[tuple[int, Any]]:
+def _batches(
+    path: Path, attributes: Sequence[str] = (), only: Sequence[str] = (), sum_over: Sequence[str] = ()
+) -> Iterator[tuple[int, Any]]:
     """Yield the record batches of a file, with the columns that are read, and the first row of each."""
     import pyarrow.parquet as pq
 
     schema = quietly(path, lambda: pq.read_schema(path))
-    check_columns(schema, path.name, attributes)
-    names = [name for name in only or (*COLUMNS, SHAPE, SIGN, *attributes) if name in schema.names]
-    texts = [name for name in (GEOCODE, QUERY, SIGN, *attributes) if name in names]
+    check_columns(schema, path.name, attributes, sum_over)
+    names = [name for name in only or (*COLUMNS, SHAPE, SIGN, *attributes, *sum_over) if name in schema.names]
+    texts = [name for name in (GEOCODE, QUERY, SIGN, *attributes, *sum_over) if name in names]
     file = quietly(path, lambda: pq.ParquetFile(path, page_checksum_verification=True, read_dictionary=texts))
     with file:
         batches = file.iter_batches(batch_size=_BATCH, columns=names)

@@ -27,7 +27,8 @@ _ALIASES = {
     "hhgq_total": "hhgq",
     "nurse_nva_0": "gqNursingTotal * nonvoting",
 }
-_ALL, _VALUES = "*", ("detailed", "detail")
+ALL, _VALUES = "*", ("detailed", "detail")
+"""How a query counts an attribute: not at all, or by value."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -84,7 +85,7 @@ class PublishedQueries:
             return "detail"
         if columns:
             pairs = zip(self.schema.names, columns, strict=True)
-            return _ALL.join(self._factor(*pair) for pair in pairs if pair[1] != _ALL)
+            return ALL.join(self._factor(*pair) for pair in pairs if pair[1] != ALL)
         text = name.strip()
         for suffix in _SUFFIXES:
             text = text.removesuffix(suffix).strip()

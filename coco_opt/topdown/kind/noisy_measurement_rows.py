@@ -30,7 +30,7 @@ from coco_opt.topdown.kind.noisy_measurement_columns import (
     read_fraction,
     unmeasured,
 )
-from coco_opt.topdown.kind.noisy_measurement_queries import PublishedQueries, PublishedQuery
+from coco_opt.topdown.kind.noisy_measurement_queries import ALL, PublishedQueries, PublishedQuery
 from coco_opt.topdown.queries import Query
 from coco_opt.topdown.region_bounds import RegionBounds
 from coco_opt.topdown.region_variances import RegionVariances
@@ -96,11 +96,16 @@ class _Rows:
 
 @dataclass(eq=False)
 class GatheredRows:
-    """All that was read so far, by level and by text of the query."""
+    """All that was read so far, by level and by text of the query.
+
+    Rows that count an attribute of ``sum_over`` are left out; ``left_out`` is the number of their answers.
+    """
 
     public: PublicRegions
     schema: Schema
     root_has_code: bool = True
+    sum_over: Sequence[str] = ()
+    left_out: int = 0
     answers: dict[tuple[int, str], QueryAnswers] = field(default_factory=dict)
     bounds: dict[tuple[int, str], QueryBounds] = field(default_factory=dict)
 
@@ -114,6 +119,7 @@ class GatheredRows:
     def add(self, batch: Any, file: str, first: int) -> None:
         """Add a batch of rows; its first row is row ``first`` of its file, from 0."""
         numbers, nothing = np.arange(first, first + batch.num_rows), unmeasured(batch)
+        nothing |= self._counts_others(batch, file, numbers)
         if nothing.any():
             measured = np.flatnonzero(~nothing)
             batch, numbers = batch.take(measured), numbers[measured]
@@ -135,6 +141,20 @@ class GatheredRows:
                 self._bound(rows, signs[0][sign - 1])
             else:
                 self._answer(rows)
+
+    def _counts_others(self, batch: Any, file: str, numbers: Int64) -> Flags:
+        """Return which rows count an attribute that is summed over; InputError (null-value) where they do not say."""
+        import pyarrow.compute as pc
+
+        counts = np.zeros(batch.num_rows, np.bool_)
+        for name in self.sum_over:
+            texts, codes = coded(batch.column(name), Place(file, None, name))
+            if (codes < 0).any():
+                raise InputError("null-value", "is empty", place_of(file, numbers, codes < 0, name))
+            counts |= np.array([text != ALL for text in texts], np.bool_)[codes] if texts else False
+        lengths = pc.list_value_length(batch.column(VALUE)).fill_null(0).to_numpy(zero_copy_only=False)
+        self.left_out += int(np.asarray(lengths, np.int64)[counts].sum())
+        return counts
 
     def _refuse_empty(self, batch: Any, signs: Int64, file: str, numbers: Int64) -> None:
         """Raise InputError (null-value) for empty cells; constraints need no variance."""
