@@ -21,7 +21,16 @@ from coco_opt.topdown.region_bounds import RegionBounds
 from coco_opt.topdown.region_variances import RegionVariances
 from coco_opt.topdown.schema import Schema
 from coco_opt.topdown.strategy import Strategy
-from tests.posterior.tiny_tables import all_leaves, chain_of, distance, log_likelihood, log_table, log_totals, model_of
+from tests.posterior.tiny_tables import (
+    all_leaves,
+    chain_of,
+    distance,
+    levels_of,
+    log_likelihood,
+    log_table,
+    log_totals,
+    model_of,
+)
 from tests.topdown.estimation import measured, with_variances
 
 TREE = Hierarchy.from_paths([("land", "north"), ("land", "south")])
@@ -84,6 +93,23 @@ def test_constraints_hold_and_chains_reach_all_tables_that_meet_them(
     ]
     measurement = measured(2, TREE, SCHEMA, TRUE, ["sex"], 2, invariants, stated)
     assert _away(measurement, 10_000, 5) < 0.08
+
+
+def test_chains_begin_at_different_tables_that_meet_the_constraints() -> None:
+    measurement = measured(2, TREE, SCHEMA, 20 * TRUE, ["sex"], 2, [("sex", 0)])
+    model = model_of(measurement)
+    distances = []
+    for temperature in (1.0, 16.0):
+        chain = chain_of(model, 20 * TRUE, 5)
+        tables = []
+        for _ in range(100):
+            chain.disperse(4, temperature)
+            tables.append(chain.leaves().dense())
+        assert (np.sum(tables, axis=1) == 20 * TRUE.sum(axis=0)).all()
+        _, values = model.answers(levels_of(model, tables[-1]))
+        assert (chain.state.value == values).all()
+        distances.append(np.abs(np.array(tables) - 20 * TRUE).mean())
+    assert distances[1] > 1.5 * distances[0]
 
 
 def test_shares_are_drawn_along_down_the_hierarchy() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -109,6 +109,17 @@ class TableChain:
             self.sweep()
             if learn:
                 self.draw_prior()
+
+    def disperse(self, sweeps: int, temperature: float) -> None:
+        """Take sweeps with log probabilities of the noise divided by ``temperature``: chains begin at different tables.
+
+        Constraints hold, and the prior stays as it is.
+        """
+        layout, answers = self._layout, self._layout.answers
+        weight, precision = answers.weight / temperature, answers.precision / temperature
+        self._layout = replace(layout, answers=answers._replace(weight=weight, precision=precision))
+        self.advance(sweeps, learn=False)
+        self._layout = layout
 
     def sweep(self) -> None:
         """Visit every leaf once; the pool of slots grows as needed."""

@@ -41,17 +41,21 @@ class SamplerOptions:
     """How long to sample, and when to stop.
 
     There are ``chains``, or ``fewer`` where so many could not take ``enough`` sweeps. They burn in for the share
-    ``burn_in`` of the largest number of sweeps. Then come rounds of ``draws`` draws a chain, until at every level 95 %
-    of the regions' scalars have split R-hat at most ``r_hat`` and half of them an effective size of at least
-    ``effective``, or until the largest number of sweeps: about ``moves`` moves of all chains together, but ``least`` to
-    ``most`` sweeps. Draws are ``thin`` sweeps apart at first. When there are more than ``kept``, every second is
-    dropped, and they are twice as far apart from then on.
+    ``burn_in`` of the largest number of sweeps, of which the share ``dispersing`` is at temperatures from 1 to
+    ``hottest``, another one for each chain: they begin far apart, so that R-hat shows whether they meet. Then come
+    rounds of ``draws`` draws a chain, until at every level 95 % of the regions' scalars have split R-hat at most
+    ``r_hat`` and half of them an effective size of at least ``effective``, or until the largest number of sweeps:
+    about ``moves`` moves of all chains together, but ``least`` to ``most`` sweeps. Draws are ``thin`` sweeps apart
+    at first. When there are more than ``kept``, every second is dropped, and they are twice as far apart from then
+    on.
     """
 
     chains: int = 4
     fewer: int = 2
     enough: int = 500
     burn_in: float = 0.25
+    dispersing: float = 0.2
+    hottest: float = 4.0
     draws: int = 12
     thin: int = 1
     kept: int = 192
@@ -151,8 +155,10 @@ class _Run:
         """Burn in and draw."""
         options = self.options
         burn_in = int(options.burn_in * self.most)
+        hot = int(options.dispersing * burn_in)
         while self.sweeps < burn_in:
-            self._advance(pool, min(8, burn_in - self.sweeps))
+            end = burn_in if self.sweeps >= hot else hot
+            self._advance(pool, min(8, end - self.sweeps), hot=self.sweeps < hot)
         converged, judged = False, None
         while not converged:
             for _ in range(options.draws):
@@ -179,8 +185,16 @@ class _Run:
             tried[:, 1] / np.maximum(tried[:, 0], 1),
         )
 
-    def _advance(self, pool: ThreadPoolExecutor, sweeps: int) -> None:
-        list(pool.map(lambda chain: chain.advance(sweeps), self.chains))
+    def _advance(self, pool: ThreadPoolExecutor, sweeps: int, *, hot: bool = False) -> None:
+        temperatures = np.geomspace(1.0, self.options.hottest, len(self.chains)).tolist()
+
+        def advance(chain: TableChain, temperature: float) -> None:
+            if hot:
+                chain.disperse(sweeps, temperature)
+            else:
+                chain.advance(sweeps)
+
+        list(pool.map(advance, self.chains, temperatures))
         self.sweeps += sweeps
         if self.progress is not None:
             may_end_early()
