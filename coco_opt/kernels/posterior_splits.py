@@ -95,6 +95,8 @@ def warped(cut: float, count: int, share: float) -> float:
         return 0.0
     if u >= 1.0:
         return 1.0
+    if share == 0.5:
+        return u
     return float(u * (1.0 - share) / (u * (1.0 - share) + (1.0 - u) * share))
 
 
@@ -194,6 +196,11 @@ def weigh(
     before = cumulative[kind, bucket, k] + (t - knots[k]) / (knots[k + 1] - knots[k]) * (
         cumulative[kind, bucket, k + 1] - cumulative[kind, bucket, k]
     )
+    # Where steps are equal, all points of the other child lie alike between two points of its grid.
+    alike = nodes.step[other] == step
+    rest = count - (point if fine == left else count - point) - nodes.base[other]
+    place, part = nodes.offset[other] + rest // step, float(rest % step) / float(step)
+    last = nodes.offset[other] + nodes.size[other] - 1
     # The share of the left child rises from one point to the next, and the knots with it.
     for i in range(number):
         a = point + i * step
@@ -203,8 +210,12 @@ def weigh(
         until = cumulative[kind, bucket, k] + (t - knots[k]) / (knots[k + 1] - knots[k]) * (
             cumulative[kind, bucket, k + 1] - cumulative[kind, bucket, k]
         )
-        own = messages[entry + forward * i]
-        term = (until - before) * own * at(nodes, messages, other, count - a if fine == left else a)
+        term = (until - before) * messages[entry + forward * i]
+        if alike:
+            j = place - forward * i
+            term *= (1.0 - part) * messages[j] + part * messages[min(j + 1, last)]
+        else:
+            term *= at(nodes, messages, other, count - a if fine == left else a)
         scratch[i] = term
         total += term
         before = until

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,18 @@ class Mean:
     def signed(self) -> str | None:
         """Return a mean difference and its standard error in words, None for a single run."""
         return None if self.standard_error is None else f"{self.value:+,.1f} +- {self.standard_error:,.1f}"
+
+
+def inside_by_ranks(values: NDArray[Any], true: NDArray[Any], coverage: float) -> NDArray[np.float64]:
+    """Return to what degree each truth (rows, 1) lies in the central interval of sorted draws (rows, draws), 0 to 1.
+
+    A truth has the ranks of one more draw, and where draws equal it, all of theirs: it is inside by the share of its
+    ranks that lie in the middle (mid-p). If it were a draw, the mean would be the coverage.
+    """
+    ranks, tail = values.shape[1] + 1, 0.5 * (1.0 - coverage)
+    first, end = (values < true).sum(axis=1) / ranks, ((values <= true).sum(axis=1) + 1) / ranks
+    inside = np.clip(end, tail, 1.0 - tail) - np.clip(first, tail, 1.0 - tail)
+    return np.asarray(inside / (end - first), np.float64)
 
 
 @dataclass(frozen=True, slots=True)

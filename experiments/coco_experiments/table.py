@@ -179,6 +179,11 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         paper=BEYOND,
     ),
     Experiment(
+        name="beyond/ranges_posterior",
+        summary="the posterior of ranges against other estimators: errors and coverage by number of cells",
+        paper=BEYOND,
+    ),
+    Experiment(
         name="beyond/wrong_priors",
         summary="the posterior against joint estimation where a smooth prior is wrong",
         paper=BEYOND,

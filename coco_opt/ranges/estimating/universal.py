@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal, Protocol, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -37,6 +37,15 @@ class RangeMeasurements:
 
     estimate: Floats
     standard_error: Floats
+
+
+class IntervalSource(Protocol):
+    """What knows intervals of ranges."""
+
+    def interval(
+        self, begin: NDArray[np.int64], end: NDArray[np.int64], coverage: float
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the ends, both included, of intervals of ranges begin:end (k,); ProblemError where it has none."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -73,7 +82,9 @@ class UniversalHistogram:
     nodes : ndarray of float64, shape (n,)
         The estimates of all intervals, in entities.
     posterior : RangesPosterior, optional
-        The draws from which ``intervals`` are read; None for other estimators and for releases that were read.
+        The account of the posterior; None for other estimators and for releases that were read.
+    spans : IntervalSource, optional
+        Where ``intervals`` come from: the posterior's draws, or the files of a release; None without any.
 
     Notes
     -----
@@ -96,6 +107,7 @@ class UniversalHistogram:
     estimator: Estimator
     nodes: Floats
     posterior: RangesPosterior | None = None
+    spans: IntervalSource | None = None
 
     def __post_init__(self) -> None:
         if self.estimator not in ESTIMATORS:
@@ -140,8 +152,8 @@ class UniversalHistogram:
         counts = measurement if isinstance(measurement, IntervalCounts) else IntervalCounts.of(measurement)
         if estimator == "posterior":
             posterior = RangesPosterior.of(counts, workload, threads=threads, progress=progress)
-            nodes = counts.domain.counts(posterior.cells).astype(np.float64)
-            return cls(counts.domain, counts.distribution, estimator, nodes, posterior)
+            nodes = counts.domain.counts(posterior.draws.released).astype(np.float64)
+            return cls(counts.domain, counts.distribution, estimator, nodes, posterior, posterior.draws)
         return cls(
             counts.domain, counts.distribution, estimator, _estimates(counts, estimator, solvers or SolverChoices())
         )
@@ -205,16 +217,17 @@ class UniversalHistogram:
         return RangeMeasurements(running[ends] - running[begins], errors)
 
     def intervals(self, begin: ArrayLike, end: ArrayLike, coverage: float = 0.9) -> RangeIntervals:
-        """Return intervals of many ranges of cells begin:end (k,), each alone, from the posterior's draws.
+        """Return intervals of many ranges of cells begin:end (k,), each alone, from the posterior.
 
-        Raises ProblemError without draws, for a coverage that is not between 0 and 1, and unless
-        0 <= begin <= end <= cells.
+        A release that was read has draws, and intervals of any range, where ``draws`` was configured, and else
+        intervals of its published ranges. Raises ProblemError without any, for a coverage that is not between 0 and 1,
+        and unless 0 <= begin <= end <= cells.
         """
-        if self.posterior is None:
-            raise ProblemError('there are no draws to read intervals from: fit the measurement with "posterior"')
+        if self.spans is None:
+            raise ProblemError('there are no draws to read intervals from: use the estimator "posterior"')
         if not 0.0 < coverage < 1.0:
             raise ProblemError(f"the coverage of intervals must lie between 0 and 1, not be {coverage}")
-        return RangeIntervals(coverage, *self.posterior.interval(*self.domain.checked(begin, end), coverage))
+        return RangeIntervals(coverage, *self.spans.interval(*self.domain.checked(begin, end), coverage))
 
     def cdf(self) -> Floats:
         """Return the estimated share of entities in the cells up to and including each (cells,), from 0 to 1.

@@ -30,6 +30,7 @@ from coco_opt.ranges.interval_counts import IntervalCounts, domain_of
 from coco_opt.ranges.kind.files import RANGES_FILE, range_table, read_ranges_release
 from coco_opt.ranges.kind.forecast import fan_out_name, forecast_of, shares_name
 from coco_opt.ranges.kind.instances import instances
+from coco_opt.ranges.kind.intervals import PROMISE_OF, drawn_files
 from coco_opt.ranges.kind.posterior import posterior_account, posterior_notes
 from coco_opt.ranges.kind.section import CHOSEN, RangesData, RangesSection
 from coco_opt.ranges.kind.simulated_data import generated_cells
@@ -63,18 +64,24 @@ REGION = "all"
 
 @dataclass(frozen=True, slots=True)
 class RangesMethod:
-    """How counts of intervals are estimated; the posterior's counts are the best for ``workload``."""
+    """How counts of intervals are estimated; the posterior's counts are the best for ``workload``.
+
+    ``coverage`` is that of the published intervals, 0 for none, ``draws`` the number of published draws.
+    """
 
     estimator: Estimator
     workload: Workload
+    coverage: float = 0.0
+    draws: int = 0
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class RangesResult:
-    """A histogram that answers any range, and how well its problem was solved."""
+    """A histogram that answers any range, how well its problem was solved, and the coverage of its intervals, or 0."""
 
     histogram: UniversalHistogram
     certificates: tuple[Certificate, ...]
+    coverage: float = 0.0
 
 
 class RangesKind:
@@ -136,7 +143,7 @@ class RangesKind:
                 raise config.error("ranges.shares", f"the measurement's are {shares_name(domain.shares)}")
         if section.outside != outside:
             raise config.error("ranges.outside", f"the measurement's is {outside}")
-        return RangesMethod(section.estimator, section.ranges)
+        return RangesMethod(section.estimator, section.ranges, section.coverage, section.draws or 0)
 
     def estimate(self, measurement: Measurement, method: RangesMethod, work: Work) -> RangesResult:
         """Fit the intervals to each other as the estimator says."""
@@ -150,15 +157,19 @@ class RangesKind:
                 threads=work.threads,
                 progress=progress,
             )
-        return RangesResult(histogram, work.solvers.certificates)
+        return RangesResult(histogram, work.solvers.certificates, method.coverage)
 
     def release(self, measurement: Measurement, method: RangesMethod, result: RangesResult, config: Config) -> Released:
         """Return one row an interval; the manifest states the domain, so that any range can be answered from it."""
-        promises = promises_of(method.estimator, result.histogram.domain.fan_out)
+        histogram = result.histogram
+        promises = promises_of(method.estimator, histogram.domain.fan_out)
         parameters = {**measurement.measurement_plan.parameters, "estimator": method.estimator}
-        manifest = {NAME: parameters, **posterior_account(result.histogram)}
+        drawn = drawn_files(histogram, method.workload, method.coverage, method.draws)
         return Released(
-            {RANGES_FILE: range_table(result.histogram)}, promises, manifest, tuple(posterior_notes(result.histogram))
+            {RANGES_FILE: range_table(histogram), **drawn},
+            (*promises, *(PROMISE_OF[name] for name in drawn)),
+            {NAME: parameters, **posterior_account(histogram, method.coverage, method.draws)},
+            tuple(posterior_notes(histogram)),
         )
 
     def open(self, folder: Path) -> UniversalHistogram:

@@ -19,6 +19,7 @@ from coco_opt.privacy.noise_distributions import distribution_of
 from coco_opt.ranges.domain import DomainTree
 from coco_opt.ranges.estimating.universal import Estimator, UniversalHistogram
 from coco_opt.ranges.interval_counts import RANGES, domain_of
+from coco_opt.ranges.kind.intervals import read_spans
 from coco_opt.ranges.kind.section import MAX_CELLS
 from coco_opt.ranges.precision import Noise
 
@@ -57,7 +58,7 @@ def read_ranges_release(folder: str | Path) -> UniversalHistogram:
     Returns
     -------
     UniversalHistogram
-        It answers any range with its standard error.
+        It answers any range with its standard error; of a posterior, with intervals.
 
     Raises
     ------
@@ -66,12 +67,16 @@ def read_ranges_release(folder: str | Path) -> UniversalHistogram:
         manifest; ``coco-opt verify`` says more).
     """
     folder = Path(folder)
-    domain, distribution, estimator = stated(read_manifest(folder))
+    manifest = read_manifest(folder)
+    domain, distribution, estimator = stated(manifest)
     table = read_columns(folder / RANGES_FILE, tuple(TYPES))
     nodes = np.array(table.column("estimate").to_numpy(), dtype=np.float64)
     if nodes.size != domain.tree.nodes:
         raise InputError("bad-release", "has not one row an interval of the manifest's tree", Place(RANGES_FILE))
-    return UniversalHistogram(domain, distribution, estimator, nodes)
+    spans = None
+    if estimator == "posterior" and np.isfinite(nodes).all():
+        spans = read_spans(folder, domain, np.rint(nodes[domain.first_leaf :]).astype(np.int64), manifest)
+    return UniversalHistogram(domain, distribution, estimator, nodes, spans=spans)
 
 
 def stated(manifest: Mapping[str, Any]) -> tuple[DomainTree, Noise, Estimator]:

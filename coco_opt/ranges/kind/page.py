@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from html import escape
 from typing import Any
 
@@ -19,6 +20,8 @@ from coco_opt.report.chart import Axis
 from coco_opt.report.explorer import Explored, explorer_section
 from coco_opt.report.html import counted, guarantee_note, reading_section, table, unit_note
 from coco_opt.report.plots import Band, Dots, Layer, Steps, linear, panel
+
+Floats = NDArray[np.float64]
 
 _DRAWN = 300  # bars, each of as many cells as it takes
 _PARTS = 4
@@ -40,16 +43,52 @@ _NOTES = (
 )
 
 
+_INTERVAL = (
+    "Interval",
+    "Holds the true count with the stated probability, under a model that is learned from the noisy counts; each "
+    "interval on its own, not many at the same time.",
+)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Answers:
+    """What the page shows of ranges: estimates and ends, which are ``words``: standard errors, or intervals."""
+
+    histogram: UniversalHistogram
+    coverage: float
+
+    @property
+    def band(self) -> str:
+        """Return what lies between the ends."""
+        return f"{100 * self.coverage:g} % interval" if self.coverage else "one standard error"
+
+    @property
+    def words(self) -> str:
+        """Return what the ends are, in a sentence."""
+        return f"the {self.band}" if self.coverage else "one standard error on either side"
+
+    def __call__(self, begin: NDArray[np.int64], end: NDArray[np.int64]) -> tuple[Floats, Floats, Floats]:
+        """Return estimates, lower and upper ends of ranges begin:end."""
+        answers = self.histogram.ranges(begin, end)
+        if not self.coverage:
+            error = answers.standard_error
+            return answers.estimate, answers.estimate - error, answers.estimate + error
+        spans = self.histogram.intervals(begin, end, self.coverage)
+        return answers.estimate, spans.lower.astype(np.float64), spans.upper.astype(np.float64)
+
+
 def sections(shown: Shown) -> Sequence[str]:
     """Return the sections as HTML."""
     histogram: UniversalHistogram = shown.result.histogram
+    answers = _Answers(histogram, shown.result.coverage)
+    notes = (*_NOTES, *((_INTERVAL,) if answers.coverage else ()))
     return (
         _method(histogram),
-        _figure(shown, histogram),
-        _ranges(histogram),
+        _figure(shown, answers),
+        _ranges(answers),
         _quantiles(histogram),
-        _explorer(histogram),
-        reading_section((*_NOTES, unit_note(shown.measurement.cost, "entity"), guarantee_note(shown.measurement))),
+        _explorer(answers),
+        reading_section((*notes, unit_note(shown.measurement.cost, "entity"), guarantee_note(shown.measurement))),
     )
 
 
@@ -63,17 +102,30 @@ def _method(histogram: UniversalHistogram) -> str:
         f"{counted(domain.height, 'level')}. Estimator: {histogram.estimator}; standard errors are "
         f"{words_of(histogram.estimator)}."
     )
-    return f"<h2>Domain and method</h2>\n<p>{escape(text)}</p>"
+    return f"<h2>Domain and method</h2>\n<p>{escape(text + _chains(histogram))}</p>"
 
 
-def _figure(shown: Shown, histogram: UniversalHistogram) -> str:
+def _chains(histogram: UniversalHistogram) -> str:
+    """Return whether the posterior's chains agree, "" for other estimators."""
+    if histogram.posterior is None:
+        return ""
+    sampled = histogram.posterior.sampled
+    agree = "have converged" if sampled.converged else "have NOT converged, so intervals are less certain"
+    return (
+        f" {len(sampled.cells):,} draws of all counts; the chains {agree} (worst R-hat {sampled.r_hat:.2f}, least "
+        f"effective sample size {sampled.effective:,.0f})."
+    )
+
+
+def _figure(shown: Shown, answers: _Answers) -> str:
+    histogram = answers.histogram
     cuts = np.unique(np.linspace(0, histogram.domain.cells, _DRAWN + 1).astype(np.int64))
     truth = None if shown.truth is None else np.add.reduceat(shown.truth.private.cells, cuts[:-1])
     noisy = _noisy(shown, cuts)
 
     bars = "cells" if cuts.size > histogram.domain.cells else f"{cuts.size - 1:,} ranges of about the same size"
-    picture = _drawn(histogram, cuts, noisy, truth)
-    return f"<h2>Histogram</h2>\n<p>Entities in {bars}, with one standard error on either side.</p>\n{picture}"
+    picture = _drawn(answers, cuts, noisy, truth)
+    return f"<h2>Histogram</h2>\n<p>Entities in {bars}, with {answers.words}.</p>\n{picture}"
 
 
 def _noisy(shown: Shown, cuts: NDArray[np.int64]) -> NDArray[np.int64] | None:
@@ -83,36 +135,42 @@ def _noisy(shown: Shown, cuts: NDArray[np.int64]) -> NDArray[np.int64] | None:
 
 
 def _drawn(
-    histogram: UniversalHistogram,
+    answers: _Answers,
     cuts: NDArray[np.int64],
     noisy: NDArray[np.int64] | None,
     truth: NDArray[np.int64] | None,
 ) -> str:
-    answers = histogram.ranges(cuts[:-1], cuts[1:])
-    edges = histogram.domain.edges[cuts]
+    estimate, low, high = answers(cuts[:-1], cuts[1:])
+    edges = answers.histogram.domain.edges[cuts]
     middles = (edges[:-1] + edges[1:] - 1) / 2
-    low, high = answers.estimate - answers.standard_error, answers.estimate + answers.standard_error
-    layers: list[Layer] = [Band(edges, low, high, "one standard error")]
+    layers: list[Layer] = [Band(edges, low, high, answers.band)]
     if noisy is not None:
         layers.append(Dots("noisy", middles, noisy, "noisy"))
     if truth is not None:
         layers.append(Dots("true", middles, truth, "true (simulated data)"))
-    layers.append(Steps("released", edges, answers.estimate, "released"))
+    layers.append(Steps("released", edges, estimate, "released"))
     x = Axis("value", float(edges[0]), float(edges[-1]), "linear")
     y = linear("entities", *(layer.heights for layer in layers))
     return panel("", x, y, layers, "Estimated histogram; the explorer below has the figures")
 
 
-def _ranges(histogram: UniversalHistogram) -> str:
-    domain = histogram.domain
+def _ranges(answers: _Answers) -> str:
+    domain = answers.histogram.domain
     cuts = np.unique(np.linspace(0, domain.cells, _PARTS + 1).astype(np.int64))
     begin, end = np.append(0, cuts[:-1]), np.append(domain.cells, cuts[1:])
-    answers = histogram.ranges(begin, end)
+    estimate, low, high = answers(begin, end)
+    errors = answers.histogram.ranges(begin, end).standard_error
     rows = [
-        (_values(domain.edges[i], domain.edges[j] - 1), f"{estimate:,.1f}", f"{error:,.1f}")
-        for i, j, estimate, error in zip(begin, end, answers.estimate, answers.standard_error, strict=True)
+        (
+            _values(domain.edges[i], domain.edges[j] - 1),
+            f"{estimate[row]:,.1f}",
+            f"{errors[row]:,.1f}",
+            *((f"{low[row]:,.0f} to {high[row]:,.0f}",) if answers.coverage else ()),
+        )
+        for row, (i, j) in enumerate(zip(begin, end, strict=True))
     ]
-    return f"<h2>Some ranges</h2>\n{table(('values', 'estimate', 'standard error'), rows)}"
+    header = ("values", "estimate", "standard error", *((answers.band,) if answers.coverage else ()))
+    return f"<h2>Some ranges</h2>\n{table(header, rows)}"
 
 
 def _values(low: int, high: int) -> str:
@@ -129,30 +187,31 @@ def _quantiles(histogram: UniversalHistogram) -> str:
     return f"<h2>Quantiles</h2>\n<p>{text}</p>\n{table(('share of entities', 'values of the cell'), rows)}"
 
 
-def _explorer(histogram: UniversalHistogram) -> str:
+def _explorer(answers: _Answers) -> str:
     """Return nested ranges to explore, each with its subranges, down to single cells or the most that a page holds."""
+    histogram = answers.histogram
     edges, (begin, end, parent) = histogram.domain.edges, _nested(histogram.domain.cells)
-    answers = histogram.ranges(begin, end)
+    all_estimates, low, high = answers(begin, end)
     names = [_values(*ends) for ends in zip(edges[begin].tolist(), (edges[end] - 1).tolist(), strict=True)]
     tree = Hierarchy(parent, tuple(names))
     narrowest = np.array(tree.leaves)  # their only bar is their own
     region = np.concatenate([parent[1:], narrowest])
     bars = np.concatenate([np.arange(1, tree.regions), narrowest])
-    estimate, error = answers.estimate[bars], answers.standard_error[bars]
+    estimate = all_estimates[bars]
     explored = Explored(
         tree,
         ("all values", *("range" for _ in range(1, tree.levels))),
         (),
-        np.maximum(answers.estimate, 0).round().astype(np.int64),
+        np.maximum(all_estimates, 0).round().astype(np.int64),
         region,
         edges[begin[bars]],
         estimate.round(1),
         {"weight": "entities", "key": "values from", "value": "entities", "rows": "parts", "places": "ranges"},
-        lower=(estimate - error).round(1),
-        upper=(estimate + error).round(1),
+        lower=low[bars].round(1),
+        upper=high[bars].round(1),
         from_zero=False,
     )
-    note = "Lines are one standard error on either side. Ranges are divided evenly here, not as in the release's tree."
+    note = f"Lines are {answers.words}. Ranges are divided evenly here, not as in the release's tree."
     return explorer_section(explored, note, "Every range")
 
 

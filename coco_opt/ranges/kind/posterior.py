@@ -9,8 +9,13 @@ from typing import Any
 from coco_opt.groups.estimating.posterior.convergence import Criterion
 from coco_opt.ranges.estimating.universal import UniversalHistogram
 
+WORDS = (
+    "central intervals of each range alone under the posterior of all cells' counts, whose prior is learned from the "
+    "same noisy counts; each holds its released count"
+)
 
-def posterior_account(histogram: UniversalHistogram) -> dict[str, Any]:
+
+def posterior_account(histogram: UniversalHistogram, coverage: float, draws: int) -> dict[str, Any]:
     """Return the manifest's account of the chains and of the released counts, empty for other estimators."""
     posterior = histogram.posterior
     if posterior is None:
@@ -20,12 +25,14 @@ def posterior_account(histogram: UniversalHistogram) -> dict[str, Any]:
         "converged": sampled.converged,
         "criterion": {"r_hat_at_most": criterion.r_hat, "effective_size_at_least": criterion.effective},
         "draws": int(sampled.cells.shape[0]),
+        "draws_published": draws,
         "rounds": sampled.rounds,
         "worst_r_hat": sampled.r_hat if math.isfinite(sampled.r_hat) else None,
         "least_effective_size": sampled.effective,
         "mean_squared_distance_to_posterior_mean": posterior.excess,
     }
-    return {"posterior": account}
+    intervals = {"intervals": {"coverage": coverage, "words": WORDS}} if coverage else {}
+    return {"posterior": account, **intervals}
 
 
 def posterior_notes(histogram: UniversalHistogram) -> Iterator[str]:

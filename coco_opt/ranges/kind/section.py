@@ -14,6 +14,7 @@ from coco_opt.config.values import KeyedError, choice, exact
 from coco_opt.errors import ProblemError
 from coco_opt.files.columns import Columns
 from coco_opt.ranges.domain import levels_of
+from coco_opt.ranges.estimating.posterior.sampler import LEAST_DRAWS
 from coco_opt.ranges.estimating.posterior.sampler import MAX_CELLS as LARGEST_DRAWN
 from coco_opt.ranges.estimating.universal import Estimator
 from coco_opt.ranges.interval_counts import Outside
@@ -108,6 +109,10 @@ class RangesSection(Section):
     "prefixes", or a list of ranges [low, high], each of the values low to high - 1."""
     estimator: Annotated[Estimator, choice(Estimator)] = "nonnegative"
     """How the answers are made consistent; "posterior" gives integers, and intervals of any range."""
+    intervals: Annotated[float | None, Field(ge=0.0, lt=1.0)] = None
+    """"posterior" only: the coverage of intervals.parquet, 0 for none; unset: 0.9."""
+    draws: Annotated[int | None, Field(ge=0, le=LEAST_DRAWS)] = None
+    """"posterior" only: how many draws of all cells' counts are published, in draws.parquet; unset: 0."""
 
     @model_validator(mode="after")
     def _one_domain(self) -> RangesSection:
@@ -131,6 +136,13 @@ class RangesSection(Section):
         return self
 
     @model_validator(mode="after")
+    def _from_draws(self) -> RangesSection:
+        for name in ("intervals", "draws"):
+            if getattr(self, name) and self.estimator != "posterior":
+                raise KeyedError(name, 'only estimator = "posterior" gives them: leave this out, or 0')
+        return self
+
+    @model_validator(mode="after")
     def _few_enough(self) -> RangesSection:
         if self.estimator == "posterior" and self.size > LARGEST_DRAWN:
             raise KeyedError("estimator", f"the posterior is for up to {LARGEST_DRAWN:,} cells: choose another")
@@ -144,6 +156,13 @@ class RangesSection(Section):
                 wrong = self.workload[int(np.argmin(np.isin(ends, edges).all(axis=1)))]
                 raise KeyedError("workload", f"{list(wrong)} does not begin and end at edges of cells")
         return self
+
+    @property
+    def coverage(self) -> float:
+        """Return the coverage of the published intervals, 0 for none."""
+        if self.estimator != "posterior":
+            return 0.0
+        return 0.9 if self.intervals is None else self.intervals
 
     @property
     def size(self) -> int:

@@ -17,11 +17,13 @@ from coco_opt.ranges.domain import DomainTree
 from coco_opt.ranges.estimating.universal import ESTIMATORS, INTEGER, NONNEGATIVE, Estimator
 from coco_opt.ranges.interval_counts import RANGES
 from coco_opt.ranges.kind.files import RANGES_FILE, TYPES, interval_columns, stated
+from coco_opt.ranges.kind.intervals import PROMISE_OF, interval_checks
 from coco_opt.ranges.measuring.measure import plan_ranges
 from coco_opt.ranges.precision import Noise, Precision
 from coco_opt.releases.kind import Folder
 
-PROMISES = ("finite", "nonnegative", "whole_numbers", "children_sum_to_parents", "standard_errors")
+_OF_ESTIMATES = ("finite", "nonnegative", "whole_numbers", "children_sum_to_parents", "standard_errors")
+PROMISES = (*_OF_ESTIMATES, *PROMISE_OF.values())
 
 _TOLERANCE = 1e-9
 
@@ -46,7 +48,7 @@ def promises_of(estimator: Estimator, fan_out: int | Sequence[int] | None) -> tu
         "children_sum_to_parents": estimator != "noisy" or fan_out is None,
         "standard_errors": True,
     }
-    return tuple(name for name in PROMISES if promised[name])
+    return tuple(name for name in _OF_ESTIMATES if promised[name])
 
 
 def verify_ranges(folder: Folder) -> Iterator[Check]:
@@ -56,7 +58,7 @@ def verify_ranges(folder: Folder) -> Iterator[Check]:
     table = read_columns(folder.path / RANGES_FILE, tuple(TYPES))
     yield (typed := _integers(table))
     yield (rows := _rows(table, domain) if typed.passed else Check("rows", passed=False, detail="not checked"))
-    due = promises_of(estimator, domain.fan_out) if estimator in ESTIMATORS else PROMISES
+    due = promises_of(estimator, domain.fan_out) if estimator in ESTIMATORS else _OF_ESTIMATES
     missing = [name for name in due if name not in folder.manifest["promises"]]
     detail = f"does not promise {', '.join(missing)}" if missing else f"what {estimator!r} estimates keep is promised"
     yield Check("promises", not missing, detail)
@@ -64,7 +66,8 @@ def verify_ranges(folder: Folder) -> Iterator[Check]:
         return
     columns = (np.asarray(table.column(name).to_numpy(), np.float64) for name in ("estimate", "standard_error"))
     content = _Content(domain, distribution, estimator, *columns)
-    yield from (_CHECKS[name](content) for name in PROMISES if name in folder.manifest["promises"])
+    yield from (_CHECKS[name](content) for name in _OF_ESTIMATES if name in folder.manifest["promises"])
+    yield from interval_checks(folder, domain, content.estimate)
 
 
 def _measurement(manifest: Mapping[str, Any], domain: DomainTree, region: str) -> Check:

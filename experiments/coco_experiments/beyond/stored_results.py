@@ -52,11 +52,11 @@ def _digest_of_code() -> str:
 
 
 def _estimating_files() -> Iterator[Path]:
-    """Yield the source files that a finding depends on: those of groups without their choice, and the solvers."""
+    """Yield the source files that a finding depends on: groups without their choice, ranges, and the solvers."""
     assert coco_opt.__file__ is not None
     assert coco_solvers.__file__ is not None
     package = Path(coco_opt.__file__).parent
     yield from sorted((package / "groups").glob("*.py"))
-    for folder in ("groups/estimating", "histograms", "kernels", "problems"):
+    for folder in ("groups/estimating", "ranges/estimating", "histograms", "kernels", "problems"):
         yield from sorted((package / folder).rglob("*.py"))
     yield from sorted(Path(coco_solvers.__file__).parent.rglob("*.py"))

@@ -17,7 +17,7 @@ import numpy as np
 
 from coco_experiments.beyond.stored_results import StoredResults
 from coco_experiments.outcome import Cell, Outcome, Reporter, Table, write_csv
-from coco_experiments.statistics import Mean
+from coco_experiments.statistics import Mean, inside_by_ranks
 from coco_experiments.topdown.data import Tables, generated_blocks, hawaii, small_tables
 from coco_experiments.topdown.study import Estimates, Setting, bias_by_size, mean_absolute
 from coco_opt.choices import SolverChoices
@@ -107,9 +107,7 @@ def found(tables: Tables, setting: Setting, method: str, queries: Sequence[Query
 def covered(tables: Tables, posterior: TablesPosterior, query: Query, level: int) -> tuple[float, float]:
     """Return the share of a level's intervals that hold the true answer, and their mean width.
 
-    Intervals of one number alone are left out. A truth has the ranks of one more draw, and where draws equal it, all of
-    theirs: it is inside by the share of its ranks that lie in the middle (mid-p). If it were a draw, the mean would be
-    the coverage.
+    Intervals of one number alone are left out.
     """
     regions = tables.hierarchy.level_range(level)
     values = posterior.sorted_answers(query, level, regions)
@@ -118,9 +116,7 @@ def covered(tables: Tables, posterior: TablesPosterior, query: Query, level: int
     wide = lower < upper
     if not wide.any():
         return float("nan"), 0.0
-    ranks, tail = values.shape[1] + 1, 0.5 * (1.0 - COVERAGE)
-    first, end = (values < true).sum(axis=1) / ranks, ((values <= true).sum(axis=1) + 1) / ranks
-    inside = (np.clip(end, tail, 1.0 - tail) - np.clip(first, tail, 1.0 - tail)) / (end - first)
+    inside = inside_by_ranks(values, true, COVERAGE)
     return float(inside[wide].mean()), float((upper - lower)[wide].mean())
 
 

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-_POINTS, _FEW_POINTS = 128, 64  # of a grid: between them messages are interpolated
-_MANY = 16_384  # cells whose grids have few points
+_POINTS = 64  # of a grid: between them messages are interpolated
 _DEVIATIONS = 9.0  # of the least squares estimate that a grid reaches to both sides
 _FROM_ZERO = 14.0  # deviations up to which a grid begins at 0: where most counts are 0, noise so large occurs
 _MARGIN = 3  # counts more to both sides
@@ -132,8 +131,7 @@ def _grids(binary: BinaryTree, values: Ints, spread: Floats) -> tuple[Ints, Ints
     high = np.maximum(estimate + _DEVIATIONS * deviation, _BELOW * deviation) + _MARGIN
     high = np.maximum(np.ceil(high).astype(np.int64), low + _MARGIN)
     # Steps are powers of two: the least with which a grid has few enough points.
-    points = _POINTS if binary.leaves.size < _MANY else _FEW_POINTS
-    step = 2 ** np.maximum(np.ceil(np.log2((high - low) / (points - 1))), 0.0).astype(np.int64)
+    step = 2 ** np.maximum(np.ceil(np.log2((high - low) / (_POINTS - 1))), 0.0).astype(np.int64)
     size = -((low - high) // step) + 1
     return low, step, size
 

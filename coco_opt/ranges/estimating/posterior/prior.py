@@ -22,7 +22,7 @@ CONCENTRATIONS = (0.25, 0.8, 2.0, 6.0, 20.0, 60.0, 200.0, 600.0, 2_000.0, 20_000
 _CLASSES = (0, 4, 16, 64, 256, 1_024, 4_096)  # least counts of the classes that have weights of their own
 _STRENGTH = 6.0  # of a class's weights around its width's, and of those around the weights of all
 _GROWTH = 1.2  # of the distances of knots from the nearest end, or from one half
-_UNIT = 1.0  # of the prior of the weights of all, in splits altogether
+_UNIT = 3.0  # of the prior of the weights of all, in splits altogether
 
 
 def _knots(most: int) -> Floats:

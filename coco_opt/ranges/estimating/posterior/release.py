@@ -21,16 +21,48 @@ _PASSES = 4  # over the ends of a list of ranges
 
 
 @dataclass(frozen=True, eq=False)
+class RangeDraws:
+    """Draws of the cells' counts int[draws, cells], and the counts int64[cells] that were released."""
+
+    cells: NDArray[np.int32] | Ints
+    released: Ints
+
+    @cached_property
+    def _running(self) -> NDArray[np.int32] | Ints:
+        """Return the drawn sums of the first cells [cells + 1, draws]."""
+        sums = np.zeros((self.cells.shape[1] + 1, self.cells.shape[0]), self.cells.dtype)
+        np.cumsum(self.cells.T, axis=0, out=sums[1:])
+        return sums
+
+    def answers(self, begin: Ints, end: Ints) -> NDArray[np.int32] | Ints:
+        """Return the draws of ranges begin:end [k, draws]."""
+        return self._running[end] - self._running[begin]
+
+    def interval(self, begin: Ints, end: Ints, coverage: float) -> tuple[Ints, Ints]:
+        """Return the ends, both included, of central intervals of ranges begin:end (k,), which hold the release."""
+        low, high = np.empty((2, begin.size), np.int64)
+        first, last = central_ranks(self.cells.shape[0], coverage)
+        step = max(1, _TOGETHER // self.cells.shape[0])
+        for start in range(0, begin.size, step):
+            part = slice(start, start + step)
+            drawn = np.sort(self.answers(begin[part], end[part]), axis=1)
+            low[part], high[part] = drawn[:, first], drawn[:, last]
+        sums = np.concatenate([[0], np.cumsum(self.released)])
+        released = sums[end] - sums[begin]
+        return np.minimum(low, released), np.maximum(high, released)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class RangesPosterior:
     """Draws of all cells' counts, the integer counts released from them, and what these cost.
 
-    ``cells`` int64[cells] are the released counts. ``excess`` is the mean over the workload of the squared distance
-    (entities squared) between their answer and the posterior mean. The posterior mean has the least expected squared
-    error of any estimate, so no integer counts are better by more than this.
+    ``excess`` is the mean over the workload of the squared distance (entities squared) between the released answer and
+    the posterior mean. The posterior mean has the least expected squared error of any estimate, so no integer counts
+    are better by more than this.
     """
 
     sampled: Sampled
-    cells: Ints
+    draws: RangeDraws
     excess: float
 
     @classmethod
@@ -45,32 +77,10 @@ class RangesPosterior:
     ) -> RangesPosterior:
         """Sample, and release the counts that are best for a workload (default: all ranges)."""
         sampled = sample_counts(counts, options, threads=threads, progress=progress)
+        aim = workload or Workload.of(counts.domain.cells)
         sums = np.concatenate([[0.0], np.cumsum(sampled.cells.mean(axis=0))])
-        ends = rounded_sums(sums, workload or Workload.of(counts.domain.cells))
-        excess = mean_square(ends - sums, workload or Workload.of(counts.domain.cells))
-        return cls(sampled, np.diff(ends), excess)
-
-    @cached_property
-    def _running(self) -> NDArray[np.int32] | Ints:
-        """Return the drawn sums of the first cells [cells + 1, draws]."""
-        drawn = self.sampled.cells
-        sums = np.zeros((drawn.shape[1] + 1, drawn.shape[0]), drawn.dtype)
-        np.cumsum(drawn.T, axis=0, out=sums[1:])
-        return sums
-
-    def interval(self, begin: Ints, end: Ints, coverage: float) -> tuple[Ints, Ints]:
-        """Return the ends, both included, of central intervals of ranges begin:end (k,), which hold the release."""
-        low, high = np.empty((2, begin.size), np.int64)
-        draws = self._running.shape[1]
-        first, last = central_ranks(draws, coverage)
-        step = max(1, _TOGETHER // draws)
-        for start in range(0, begin.size, step):
-            part = slice(start, start + step)
-            answers = np.sort(self._running[end[part]] - self._running[begin[part]], axis=1)
-            low[part], high[part] = answers[:, first], answers[:, last]
-        sums = np.concatenate([[0], np.cumsum(self.cells)])
-        released = sums[end] - sums[begin]
-        return np.minimum(low, released), np.maximum(high, released)
+        ends = rounded_sums(sums, aim)
+        return cls(sampled, RangeDraws(sampled.cells, np.diff(ends)), mean_square(ends - sums, aim))
 
 
 def rounded_sums(sums: Floats, workload: Workload) -> Ints:

@@ -37,29 +37,33 @@ _TOP = 63  # widest intervals by whose counts chains are compared
 class SamplerOptions:
     """How long to sample, and when to stop.
 
-    Each of ``chains`` draws the prior's weights ``burn_in`` times. Then come ``rounds`` rounds: in each, a chain takes
-    ``draws`` draws of all counts, and draws the weights given the last one. If the chains do not meet the criterion,
-    their draws become burn-in, and twice as many rounds follow, with half as many draws each, ``attempts`` times at
-    most. Domains of up to ``few`` cells, whose weights are unsure, begin with ``more`` times as many rounds.
+    Each of ``chains`` begins with ``burn_in`` rounds. Then come ``rounds`` rounds: in each, a chain takes draws of all
+    counts, and draws the weights given the last one. There are more rounds where a domain has fewer than ``work`` /
+    ``rounds`` cells, because their weights are less sure, up to ``most``; each has as many draws as give ``draws`` a
+    chain. If the chains do not meet the criterion, their draws become burn-in, and twice as many rounds follow, with
+    half as many draws each; ``attempts`` times at most.
     """
 
     chains: int = 2
-    burn_in: int = 10
-    rounds: int = 8
-    draws: int = 12
-    attempts: int = 3
-    few: int = 4_096
-    more: int = 6
+    burn_in: int = 8
+    rounds: int = 6
+    most: int = 480
+    work: int = 24_576
+    draws: int = 96
+    attempts: int = 2
 
     def __post_init__(self) -> None:
-        if min(self.chains, self.rounds, self.draws, self.attempts) < 1 or self.rounds * self.draws < 4:
+        if min(self.chains, self.rounds, self.attempts) < 1 or self.draws < 4:
             raise ProblemError("sampling needs a chain, a round, an attempt, and four draws a chain")
 
     def first(self, cells: int) -> tuple[int, int]:
         """Return the number of rounds of the first attempt, and the draws of each, for a domain of so many cells."""
-        if cells > self.few:
-            return self.rounds, self.draws
-        return self.rounds * self.more, max(self.draws // self.more, 1)
+        rounds = min(max(self.rounds, self.work // cells), self.most)
+        return rounds, max(1, -(-self.draws // rounds))
+
+
+LEAST_DRAWS = 192
+"""Draws that every run of the usual options takes."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -112,8 +116,9 @@ class _Run:
 
     def __call__(self, rounds: int, draws: int) -> Sampled:
         """Burn in and draw until the chains agree."""
-        total = self.options.burn_in + rounds
-        self._advance(self.options.burn_in, 1, total)
+        burn_in = max(self.options.burn_in, rounds // 4)
+        total = burn_in + rounds
+        self._advance(burn_in, 1, total)
         for attempt in range(self.options.attempts):
             for chain in self.chains:
                 chain.forget()

@@ -1,0 +1,190 @@
+"""What a release publishes of its posterior's draws: intervals.parquet, and draws.parquet where it was configured.
+
+``intervals.parquet`` has a row for every interval of the tree and every range of the workload that can be listed:
+``start`` and ``stop`` (its values are start to stop - 1), ``lower`` and ``upper``, both included. ``draws.parquet`` has
+the cells that are not empty, draw by draw: ``draw``, ``start``, ``stop``, ``count``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.errors import InputError, Place, ProblemError
+from coco_opt.files.folder import FileTable, read_columns
+from coco_opt.files.release_checks import Check, first_of, int64_column
+from coco_opt.ranges.domain import DomainTree
+from coco_opt.ranges.estimating.posterior.release import RangeDraws
+from coco_opt.ranges.estimating.posterior.sampler import LEAST_DRAWS
+from coco_opt.ranges.estimating.universal import IntervalSource, UniversalHistogram
+from coco_opt.ranges.workload import Workload
+from coco_opt.releases.kind import Folder
+
+Ints = NDArray[np.int64]
+
+INTERVALS, DRAWS = "intervals.parquet", "draws.parquet"
+PROMISE_OF = {INTERVALS: "intervals", DRAWS: "draws"}
+_COLUMNS = {INTERVALS: ("start", "stop", "lower", "upper"), DRAWS: ("draw", "start", "stop", "count")}
+
+
+def drawn_files(
+    histogram: UniversalHistogram, workload: Workload, coverage: float, draws: int
+) -> Mapping[str, FileTable]:
+    """Return the files of a posterior, by name; none for other estimators."""
+    files = {}
+    if histogram.posterior is not None and coverage:
+        begin, end = published_ranges(histogram.domain, workload)
+        spans, edges = histogram.intervals(begin, end, coverage), histogram.domain.edges
+        files[INTERVALS] = _table(INTERVALS, edges[begin], edges[end], spans.lower, spans.upper)
+    if histogram.posterior is not None and draws:
+        drawn = histogram.posterior.draws.cells
+        # Some of each chain, evenly.
+        chosen = drawn[np.linspace(0, len(drawn) - 1, draws).round().astype(np.int64)]
+        draw, cell = np.nonzero(chosen)
+        edges = histogram.domain.edges
+        files[DRAWS] = _table(DRAWS, draw, edges[cell], edges[cell + 1], chosen[draw, cell].astype(np.int64))
+    return files
+
+
+def _table(name: str, *columns: Ints) -> FileTable:
+    return FileTable.of(dict(zip(_COLUMNS[name], columns, strict=True)), dict.fromkeys(_COLUMNS[name], "int64"))
+
+
+def published_ranges(domain: DomainTree, workload: Workload) -> tuple[Ints, Ints]:
+    """Return the ranges begin:end of cells that have intervals: the tree's, and those of a workload that are listed."""
+    begin, end = domain.spans()
+    pairs = np.stack([np.concatenate([begin, workload.begin]), np.concatenate([end, workload.end])], axis=1)
+    pairs = np.unique(pairs, axis=0)
+    return pairs[:, 0], pairs[:, 1]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class PublishedIntervals:
+    """The rows of intervals.parquet by cells begin:end, rising; ``coverage`` is the only one that they have."""
+
+    coverage: float
+    begin: Ints
+    end: Ints
+    lower: Ints
+    upper: Ints
+
+    def interval(self, begin: Ints, end: Ints, coverage: float) -> tuple[Ints, Ints]:
+        """Return the intervals of published ranges; ProblemError for others, and for another coverage."""
+        if coverage != self.coverage:
+            raise ProblemError(f"the release has intervals of coverage {self.coverage:g} alone, not {coverage:g}")
+        most = int(self.end.max(initial=0)) + 1
+        keys, wanted = self.begin * most + self.end, begin * most + end
+        rows = np.minimum(np.searchsorted(keys, wanted), keys.size - 1)
+        unknown = keys[rows] != wanted
+        if unknown.any():
+            place = int(np.argmax(unknown))
+            message = f"the release has no interval of the cells {begin[place]}:{end[place]}"
+            raise ProblemError(f"{message}: publish draws (draws = 100), from which those of any range are read")
+        return self.lower[rows], self.upper[rows]
+
+
+def read_spans(folder: Path, domain: DomainTree, cells: Ints, manifest: Mapping[str, Any]) -> IntervalSource | None:
+    """Return what a release folder knows of intervals: its draws, else its rows, None without any.
+
+    Raises InputError (bad-release); ``verify`` says more.
+    """
+    if (folder / DRAWS).exists():
+        draws, wrong = _read_draws(folder, domain, manifest)
+        if wrong:
+            raise InputError("bad-release", wrong, Place(DRAWS))
+        return RangeDraws(draws, cells)
+    if not (folder / INTERVALS).exists():
+        return None
+    begin, end, lower, upper, wrong = _read_intervals(folder, domain)
+    coverage = _coverage(manifest)
+    if wrong or coverage is None:
+        raise InputError("bad-release", wrong or "the manifest states no coverage", Place(INTERVALS))
+    return PublishedIntervals(coverage, begin, end, lower, upper)
+
+
+def interval_checks(folder: Folder, domain: DomainTree, nodes: NDArray[np.float64]) -> Iterator[Check]:
+    """Yield the checks of what is published of the draws, where anything is, or should be."""
+    cells = nodes[domain.first_leaf :]
+    for name, check in ((INTERVALS, _check_intervals), (DRAWS, _check_draws)):
+        if PROMISE_OF[name] in folder.manifest["promises"] or (folder.path / name).exists():
+            wrong, detail = check(folder, domain, cells)
+            yield Check(PROMISE_OF[name], not wrong, wrong or detail)
+
+
+def _check_intervals(folder: Folder, domain: DomainTree, cells: NDArray[np.float64]) -> tuple[str, str]:
+    if _coverage(folder.manifest) is None:
+        return "the manifest states no coverage between 0 and 1", ""
+    begin, end, lower, upper, wrong = _read_intervals(folder.path, domain)
+    if wrong:
+        return wrong, ""
+    rows, of_tree = begin * (domain.cells + 1) + end, domain.spans()
+    if not np.isin(of_tree[0] * (domain.cells + 1) + of_tree[1], rows).all():
+        return "an interval of the tree has no row", ""
+    sums = np.concatenate([[0.0], np.cumsum(cells)])
+    released = sums[end] - sums[begin]
+    bad = (lower < 0) | (lower > released) | (released > upper)
+    if bad.any():
+        return f"row {first_of(bad) + 1} does not hold the released count, or is negative", ""
+    return "", "every interval holds its released count"
+
+
+def _check_draws(folder: Folder, domain: DomainTree, cells: NDArray[np.float64]) -> tuple[str, str]:
+    draws, wrong = _read_draws(folder.path, domain, folder.manifest)
+    return wrong, f"{len(draws):,} draws of nonnegative integers"
+
+
+def _coverage(manifest: Mapping[str, Any]) -> float | None:
+    stated = manifest.get("intervals")
+    coverage = stated.get("coverage") if isinstance(stated, dict) else None
+    return coverage if isinstance(coverage, float) and 0.0 < coverage < 1.0 else None
+
+
+def _columns(folder: Path, name: str) -> tuple[list[Ints], str]:
+    """Return the columns of a file, and what is wrong with their types, "" for nothing."""
+    import pyarrow.types as kinds
+
+    table = read_columns(folder / name, _COLUMNS[name])
+    for column in _COLUMNS[name]:
+        if not kinds.is_signed_integer(table.column(column).type) or table.column(column).null_count:
+            return [np.empty(0, np.int64)] * len(_COLUMNS[name]), f"{name}, column {column!r} does not hold integers"
+    return [int64_column(table, column) for column in _COLUMNS[name]], ""
+
+
+def _read_intervals(folder: Path, domain: DomainTree) -> tuple[Ints, Ints, Ints, Ints, str]:
+    """Return begin, end, lower and upper of the rows, and what is wrong with them, "" for nothing."""
+    (start, stop, lower, upper), wrong = _columns(folder, INTERVALS)
+    begin, end = np.searchsorted(domain.edges, start), np.searchsorted(domain.edges, stop)
+    if not wrong:
+        known = np.isin(start, domain.edges) & np.isin(stop, domain.edges) & (begin < end)
+        rising = np.diff(begin * (domain.cells + 1) + end) > 0
+        if not known.all():
+            wrong = f"row {first_of(~known) + 1} is no range of cells"
+        elif not rising.all():
+            wrong = f"row {first_of(~rising) + 2} is not above the one before"
+    return begin.astype(np.int64), end.astype(np.int64), lower, upper, wrong
+
+
+def _read_draws(folder: Path, domain: DomainTree, manifest: Mapping[str, Any]) -> tuple[Ints, str]:
+    """Return the draws [draws, cells], and what is wrong with them, "" for nothing."""
+    (draw, start, stop, count), wrong = _columns(folder, DRAWS)
+    account = manifest.get("posterior")
+    number = account.get("draws_published") if isinstance(account, dict) else None
+    if not isinstance(number, int) or not 0 < number <= LEAST_DRAWS:
+        return np.empty((0, domain.cells), np.int64), wrong or "the manifest does not say how many draws there are"
+    cell = np.minimum(np.searchsorted(domain.edges, start), domain.cells - 1)
+    drawn = np.zeros((number, domain.cells), np.int64)
+    if not wrong:
+        bad = (domain.edges[cell] != start) | (domain.edges[cell + 1] != stop) | (count < 1)
+        bad |= (draw < 0) | (draw >= number)
+        if bad.any():
+            wrong = f"row {first_of(bad) + 1} is no count of a cell in a draw"
+        elif np.unique(draw * domain.cells + cell).size < draw.size:
+            wrong = "a cell occurs twice in a draw"
+        else:
+            drawn[draw, cell] = count
+    return drawn, wrong
