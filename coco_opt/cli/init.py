@@ -39,6 +39,9 @@ neighbours = "add_remove"     # or "replace": {replaced}
 directory = "releases"        # public results
 private = "private"           # ledger, measurements and records for your eyes only, mode 0700
 """
+_GEOMETRY = """\
+# geometry = "areas.geojson"  # public outlines of the regions, with region_id in the properties: a map in the report
+"""
 _DATASET = "the ledger's name of these data: one budget for all that is measured of them"
 _ALL = "all"  # of --values: every attribute
 _ROOT = "all"
@@ -410,13 +413,15 @@ def _text_of(candidate: Candidate, draft: Draft, levels: Sequence[str], out: Pat
     lines += levels
     private = [candidate.files[key].path.stem for key in draft.files if key in candidate.private]
     dataset = private[0].strip() if private and private[0].isprintable() else ""
-    return _CONFIG.format(
+    mapped = _GEOMETRY if {"hierarchy", "sizes"} & set(draft.files) else ""
+    config = _CONFIG.format(
         name=out.name,
         data="\n".join((*lines, *_columns(candidate), *draft.data)),
         dataset=_line("dataset", dataset or "data", _DATASET),
         replaced=draft.replaced,
         section=draft.section,
     )
+    return config + mapped
 
 
 def _columns(candidate: Candidate) -> list[str]:

@@ -82,6 +82,7 @@ def test_values_of_ranges(coco: Runner, text: str) -> None:
     write(visits=text)
     assert "check cells" in coco("init").out
     config = load_config(CONFIG)
+    assert "geometry" not in CONFIG.read_text()
     assert (config.kind, config.data.values, config.privacy.dataset) == ("ranges", Path("visits.csv"), "visits")
     for verb in ("check", "measure"):
         assert coco(verb, CONFIG).code == 0
@@ -127,9 +128,11 @@ def test_what_is_commented_out_can_be_used(coco: Runner) -> None:
     write(areas=HIERARCHY, persons=PERSONS)
     assert coco("init", "--data", "records=persons.csv").code == 0
     text = CONFIG.read_text().replace("# invariants", "invariants").replace("# topdown_split", "topdown_split")
+    text = text.replace("# geometry", "geometry")
     CONFIG.write_text(text.replace('"add_remove"', '"replace"'))
     found = fill_in(CONFIG, sex='["f", "m"]', age_group='["0-17", "18+"]')
     assert [(one.query, one.level) for one in found.method.invariants] == [("total", "country")]
+    assert found.output.geometry == Path("areas.geojson")
     assert coco("plan", CONFIG).code == 0
 
 
