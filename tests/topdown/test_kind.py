@@ -26,6 +26,7 @@ from coco_opt.topdown.estimating.uncertified_gap import UncertifiedGap
 from coco_opt.topdown.kind import TABLES, rehearsal
 from coco_opt.topdown.kind.checkpoints import LevelFiles
 from coco_opt.topdown.kind.files import read_tables_release
+from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.measuring.measure import measure_tables
 from coco_opt.topdown.noisy_measurements import TableMeasurements
 from tests.topdown.persons import AGE, SECURE, SEEDED, SEX, TOPDOWN, bounds, failing, records, write
@@ -380,8 +381,35 @@ def test_simulated_persons_rehearse_what_no_public_records_do(tmp_path: Path) ->
         rows = {(row["level"], row["query"]): row["mean_error"] for row in prediction.as_dict()["rehearsed"]}
         errors.append(rows["county", "sex"])
         assert "1,000 a leaf (as --rows states)" in dict(prediction.predicted.notes)["Rehearsed on"]
-        assert prediction.predicted.tables[-1].title.endswith("rehearsed, 1,000 persons a leaf")
+        assert prediction.predicted.tables[-1].title.endswith("range for 1,000 persons a leaf")
     assert errors[0] > 10 * errors[1]
+
+
+def test_nine_in_ten_errors_lie_in_their_range(tmp_path: Path) -> None:
+    """Ten made populations, sparse and dense, even and skewed: none has the weights of the simulated persons."""
+    inside, counted = 0, 0
+    plan = TABLES.plan(write(tmp_path, SEEDED))
+    queries, workload = plan.detail.table_queries, plan.detail.workload
+    method = TABLES.method(plan.config, plan.measurement_plan).topdown
+    ranges = {(row["level"], row["query"]): row for row in forecast(plan.config).as_dict()["rehearsed"]}
+    for case in range(10):
+        rng = np.random.default_rng(case)
+        persons, leaves = int(40 * 3 ** (case % 5)), len(queries.hierarchy.leaves)
+        cells = rng.dirichlet(np.full(queries.schema.size, 1.0 + case % 3))
+        sizes = rng.lognormal(0.0, 0.5, leaves)
+        where = (
+            rng.choice(leaves, persons * leaves, p=sizes / sizes.sum()),
+            rng.choice(cells.size, persons * leaves, p=cells),
+        )
+        counts = TableCounts.from_microdata(queries.hierarchy, queries.schema, *where)
+        result, _ = rehearsal.rehearsed(counts, queries, method, SolverChoices(), case)
+        for level, name in enumerate(plan.measurement_plan.levels):
+            for query in workload:
+                truth = counts.answers_to(query.operator, counts.hierarchy.level_range(level))
+                error, row = np.abs(result.answers(query.operator, level) - truth).mean(), ranges[name, query.text]
+                inside, counted = inside + (row["low"] <= error <= row["high"]), counted + 1
+    assert inside >= 0.9 * counted
+    assert all(row["high"] < 20 * row["low"] for row in ranges.values() if row["level"] == "county")
 
 
 def test_errors_in_a_part_of_the_regions_grow_to_those_of_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from coco_opt.topdown.estimating.implied import ImpliedChoice, implied_choice
 from coco_opt.topdown.estimating.method import TopdownMethod
 from coco_opt.topdown.feasibility.system import ConstraintSystem
 from coco_opt.topdown.invariants import Stated
-from coco_opt.topdown.kind.simulated_data import SIMULATED_PERSONS, generated_tables
+from coco_opt.topdown.kind.simulated_data import POPULATION, Population, generated_tables
 from coco_opt.topdown.matrix_operator import integer_matrix
 from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.measuring.measure import measure_tables
@@ -60,11 +60,11 @@ def simulated_releases(
     method: TopdownMethod,
     solvers: Callable[[], SolverChoices],
     *,
-    persons: int = SIMULATED_PERSONS,
+    population: Population = POPULATION,
     runs: int = 1,
     progress: Progress = no_progress,
 ) -> SimulatedReleases:
-    """Release simulated persons, so many a leaf, ``runs`` times; the seconds are a constant plus a rate for regions.
+    """Release simulated persons ``runs`` times; the seconds are a constant plus a rate for regions.
 
     For a large hierarchy two sub-hierarchies are released, in which only regions near the root lack children. A first
     release is not timed: it compiles. Where enforcing implied constraints takes long, its time is predicted, and the
@@ -73,9 +73,9 @@ def simulated_releases(
     tree, extra, implied = table_queries.hierarchy, 0.0, public_choice(table_queries, method)
     if implied.seconds > _LONG:
         extra, method = slowness() * implied.seconds, replace(method, implied="bounds")
-    small, large = (_simulated(table_queries, _branch_limits(tree, regions), persons) for regions in _REHEARSED)
+    small, large = (_simulated(table_queries, _branch_limits(tree, regions), population) for regions in _REHEARSED)
     drawn = method.estimation == "posterior"  # takes long: its kernels are compiled on few regions
-    first = _simulated(table_queries, [_FEW] * (tree.levels - 1), persons) if drawn else small
+    first = _simulated(table_queries, [_FEW] * (tree.levels - 1), population) if drawn else small
     regions, more = small[0].hierarchy.regions, large[0].hierarchy.regions
     rehearsed(*first, method, solvers(), 0)
     seconds = 0.0
@@ -135,10 +135,12 @@ def generated_invariants(table_queries: TableQueries) -> tuple[RegionBounds, ...
     return tuple(bounds)
 
 
-def _simulated(table_queries: TableQueries, branches: Sequence[int], persons: int) -> tuple[TableCounts, TableQueries]:
+def _simulated(
+    table_queries: TableQueries, branches: Sequence[int], population: Population
+) -> tuple[TableCounts, TableQueries]:
     """Return simulated persons of the first branches of each region, and the queries with constraints they meet."""
     tree, where = table_queries.hierarchy.first_branches(branches)
-    counts = generated_tables(tree, table_queries.schema, persons=persons)
+    counts = generated_tables(tree, table_queries.schema, population=population)
     stated = [_loosened(constraint, table_queries, counts, where) for constraint in table_queries.constraints]
     bounds = tuple(constraint for constraint in stated if isinstance(constraint, RegionBounds))
     linear = tuple(constraint for constraint in stated if isinstance(constraint, LinearConstraint))

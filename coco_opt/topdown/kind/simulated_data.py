@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -20,10 +20,22 @@ from coco_opt.topdown.table_queries import TableQueries
 SEED = 7  # of the simulated data: the same for the same plan
 SIMULATED_PERSONS = 200
 """Simulated persons a leaf, on average."""
-SKEW = "about six in ten of them in a tenth of the cells"
-"""How simulated persons are distributed over the cells, in words."""
 
-_POWER = 2  # of the exponential weights of cells: errors were nearest to those of persons by sex, age and employment
+
+@dataclass(frozen=True, slots=True)
+class Population:
+    """Simulated persons: how many a leaf, on average, and how unequal cells and leaves are.
+
+    Their weights are exponential numbers to the powers ``cells`` and ``leaves``; of the power 0 they are equal. With
+    the power 2 about six in ten persons lie in a tenth of the cells.
+    """
+
+    persons: int = SIMULATED_PERSONS
+    cells: float = 2.0
+    leaves: float = 0.0
+
+
+POPULATION = Population()
 
 
 def simulated_data_of(plan: Plan, branches: int | Sequence[int] | None = None) -> SimulatedData:
@@ -76,12 +88,16 @@ def _omission_note(table_queries: TableQueries) -> str:
 
 
 def generated_tables(
-    hierarchy: Hierarchy, schema: Schema, seed: int = SEED, persons: int = SIMULATED_PERSONS
+    hierarchy: Hierarchy, schema: Schema, seed: int = SEED, population: Population = POPULATION
 ) -> TableCounts:
-    """Return simulated persons of every leaf, ``persons`` on average."""
+    """Return simulated persons of every leaf."""
     rng = np.random.default_rng(seed)
     leaves, cells = len(hierarchy.leaves), schema.size
-    every = persons * leaves
-    weights = rng.exponential(size=cells) ** _POWER
-    where = rng.integers(leaves, size=every), rng.choice(cells, size=every, p=weights / weights.sum())
+    every = population.persons * leaves
+    weights = rng.exponential(size=cells) ** population.cells
+    sizes = rng.exponential(size=leaves) ** population.leaves if population.leaves else np.ones(leaves)
+    where = (
+        rng.choice(leaves, size=every, p=sizes / sizes.sum()),
+        rng.choice(cells, size=every, p=weights / weights.sum()),
+    )
     return TableCounts.from_microdata(hierarchy, schema, *where)

@@ -1,0 +1,173 @@
+"""The errors to expect of released tables: rehearsed on public records, or a range from simulated persons.
+
+How many persons live in a leaf, and how evenly they lie in the cells, is private. Where counts are small, the released
+tables err less than the unbiased estimates, because no count is below zero; where they are large, about as much. So the
+range begins at the errors of few persons in few cells. It ends at the mean absolute error of a normal number with the
+exact standard error of the unbiased estimate; estimations that use less information are rehearsed on many persons too.
+Both ends are widened, because the mean over few answers of a single release differs from its expectation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.errors import ProblemError
+from coco_opt.releases.kind import ForecastOptions, Plan, SimulatedData
+from coco_opt.releases.reporter import Reporter
+from coco_opt.releases.solvers import choices_of
+from coco_opt.topdown.estimating.estimate import TablesResult
+from coco_opt.topdown.kind.linear_errors import Predicted, predicted
+from coco_opt.topdown.kind.method import TablesMethod
+from coco_opt.topdown.kind.plan import TablesDetail
+from coco_opt.topdown.kind.rehearsal import SimulatedReleases, rehearsed, simulated_releases
+from coco_opt.topdown.kind.simulated_data import Population, read_simulated_data
+from coco_opt.topdown.measuring.counts import TableCounts
+from coco_opt.topdown.table_queries import TableQueries
+
+Floats = NDArray[np.float64]
+
+_FEW, _MANY = 50, 1_000  # persons a leaf, where nobody states how many
+_SKEWED, _EVEN = 2.0, 0.5  # powers of the weights of cells
+_UNEQUAL = 0.5  # power of the weights of leaves
+_SKEW = "about six in ten of them in a tenth of the cells"
+_INFORMED = ("full", "posterior")  # estimations that err no more than the best linear unbiased estimate
+_MEAN_ABSOLUTE = (2.0 / np.pi) ** 0.5  # of a standard normal number
+_SHAPE = _MEAN_ABSOLUTE**2 / (1.0 - _MEAN_ABSOLUTE**2)  # of the gamma distribution with its mean and variance
+_ALIKE = 2  # answers of a level that vary together, so that half of them count
+_INSIDE = 0.9  # of the errors that are to lie in their range
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Expected:
+    """The errors to expect, float64[levels, workload], on what they rest, and the seconds of an estimation.
+
+    ``low`` and ``high`` are the ends of the range of a level's mean absolute error (persons); both are ``rehearsed``
+    where public records were released. ``short`` says on what in a few words.
+    """
+
+    rehearsed: Floats
+    low: Floats
+    high: Floats
+    words: str
+    short: str
+    seconds: float
+
+    @property
+    def is_range(self) -> bool:
+        """Return whether the ends differ."""
+        return self.low is not self.high
+
+
+def on_public_records(plan: Plan, public: Path, runs: int, method: TablesMethod, reporter: Reporter) -> Expected:
+    """Release public records similar to the private ones ``runs`` times; the first release compiles."""
+    if runs < 1:
+        raise ProblemError("a rehearsal needs at least one run")
+    detail, simulated = plan.detail, read_simulated_data(plan, public)
+    with reporter.stage("Rehearsing on public records") as progress:
+        _released(plan, simulated, method, 0)
+        rehearsals = []
+        for run in range(runs):
+            rehearsals.append(_released(plan, simulated, method, 1 + run))
+            progress(run + 1, runs)
+    errors = _mean_errors(simulated.private, detail, [result for result, _ in rehearsals])
+    seconds = float(np.median([time for _, time in rehearsals]))
+    words = f"{simulated.words}, {runs} run(s)"
+    return Expected(errors, errors, errors, words, f"rehearsed on {public.name}", seconds)
+
+
+def on_simulated_persons(
+    plan: Plan,
+    options: ForecastOptions,
+    method: TablesMethod,
+    predictions: Sequence[Predicted],
+    reporter: Reporter,
+) -> Expected:
+    """Return the range of errors, from releases of simulated persons and the unbiased estimates' ``predictions``."""
+    tree, runs, stated = plan.measurement_plan.hierarchy, options.runs, options.rows is not None
+    persons = _FEW if options.rows is None else max(1, round(options.rows / len(tree.leaves)))
+    many = persons if stated else _MANY
+    informed = method.topdown.estimation in _INFORMED
+    populations = [Population(persons, _SKEWED, _UNEQUAL), *([] if informed else [Population(many, _EVEN)])]
+    releases = _releases(plan, method, populations, runs, reporter)
+    each = [_errors_of_all(plan, release, predictions) for release in releases]
+    low, high = _widened(plan, each, predictions)
+    part = releases[0].table_queries.hierarchy.regions
+    where = "all regions" if part == tree.regions else f"{part:,} of {tree.regions:,} regions, extrapolated"
+    fewest = f"{persons:,} a leaf ({'as --rows states' if stated else 'assumed: --rows states how many'})"
+    upper = "by the unbiased estimates" if informed else f"by {many:,} a leaf in nearly even cells"
+    words = (
+        f"simulated persons in {where}, {runs} run(s). The lower ends are by {fewest}, {_SKEW}; the upper ends {upper}"
+        ". Nine in ten errors of a release should lie in their range; --like takes public records"
+    )
+    short = f"range for {persons:,} persons a leaf" if stated else "range for few to many persons a leaf"
+    return Expected(each[0], low, high, words, short, max(release.seconds for release in releases))
+
+
+def _releases(
+    plan: Plan, method: TablesMethod, populations: Sequence[Population], runs: int, reporter: Reporter
+) -> list[SimulatedReleases]:
+    """Return releases of simulated persons of each population."""
+    releases: list[SimulatedReleases] = []
+    with reporter.stage("Rehearsing on simulated persons") as progress:
+
+        def done(run: int, of: int) -> None:
+            progress(len(releases) * of + run, len(populations) * of)
+
+        for population in populations:
+            queries, solvers = plan.detail.table_queries, lambda: choices_of(plan.config)
+            releases.append(
+                simulated_releases(queries, method.topdown, solvers, population=population, runs=runs, progress=done)
+            )
+    return releases
+
+
+def _errors_of_all(plan: Plan, releases: SimulatedReleases, predictions: Sequence[Predicted]) -> Floats:
+    """Return the mean errors; those of a part grow with the linear estimates' errors to those in all regions."""
+    detail, part = plan.detail, releases.table_queries
+    errors = _mean_errors(releases.truth, detail, releases.results)
+    if part.hierarchy.regions < plan.measurement_plan.hierarchy.regions:
+        of_part, _ = predicted(TablesDetail(part, detail.workload))
+        errors *= np.reshape(_growth(predictions, of_part), errors.shape)
+    return errors
+
+
+def _growth(of_all: Sequence[Predicted], of_part: Sequence[Predicted]) -> list[float]:
+    """Return how many times larger linear estimates' errors are in all regions than in a part; 1 if undetermined."""
+    pairs = [(every.linear, part.linear) for every, part in zip(of_all, of_part, strict=True)]
+    return [every / part if 0.0 < part < math.inf and every < math.inf else 1.0 for every, part in pairs]
+
+
+def _widened(plan: Plan, each: Sequence[Floats], predictions: Sequence[Predicted]) -> tuple[Floats, Floats]:
+    """Return the ends of the ranges in which nine in ten means over a level's answers lie."""
+    from scipy.stats import gamma
+
+    detail, tree = plan.detail, plan.measurement_plan.hierarchy
+    linear = np.reshape([_MEAN_ABSOLUTE * prediction.linear for prediction in predictions], each[0].shape)
+    linear = np.where(np.isfinite(linear), linear, each[0])
+    answers = np.multiply.outer(np.diff(tree.level_start), [query.answers for query in detail.workload])
+    shape = _SHAPE * np.maximum(answers / _ALIKE, 1.0)
+    spread = [gamma.ppf(0.5 + side * _INSIDE / 2, shape) / shape for side in (-1, 1)]
+    return np.minimum(each[0], linear) * spread[0], np.maximum(np.max(each[1:] or [linear], axis=0), linear) * spread[1]
+
+
+def _released(plan: Plan, simulated: SimulatedData, method: TablesMethod, seed: int) -> tuple[TablesResult, float]:
+    """Return the tables of public records with seeded noise, and the CPU seconds of noise and estimation."""
+    queries: TableQueries = simulated.plan.detail.table_queries
+    return rehearsed(simulated.private, queries, method.topdown, choices_of(plan.config), seed)
+
+
+def _mean_errors(counts: TableCounts, detail: TablesDetail, results: Sequence[TablesResult]) -> Floats:
+    """Return the mean absolute error of a released answer, float64[levels, workload]."""
+    errors = np.zeros((detail.table_queries.plan.levels, len(detail.workload)))
+    for level in range(len(errors)):
+        for index, query in enumerate(detail.workload):
+            exact = counts.answers_to(query.operator, counts.hierarchy.level_range(level))
+            off = [np.abs(result.answers(query.operator, level) - exact).mean() for result in results]
+            errors[level, index] = np.mean(off)
+    return errors
