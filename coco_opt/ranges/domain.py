@@ -199,6 +199,20 @@ def levels_of(cells: int, fan_out: int | tuple[int, ...] | None) -> tuple[tuple[
     return fan_outs, _widths(cells, fan_outs)
 
 
+def shortest_fan_out(cells: int, fan_out: int | tuple[int, ...]) -> int | tuple[int, ...]:
+    """Return the one way to state a tree that several fan-outs give, so that its queries are known by one identity.
+
+    The root's fan-out is the number of its children, and a single number stands for a list where both give one tree.
+    """
+    fan_outs, widths = levels_of(cells, fan_out)
+    if len(widths) == 1:
+        return 2
+    last = fan_outs[-1] if len(widths) > 2 else widths[1]  # without levels between, only the root's children count
+    listed = (widths[1], *fan_outs[1:])
+    single, by_number = levels_of(cells, last)
+    return last if by_number == widths and (widths[1], *single[1:]) == listed else listed
+
+
 def _fan_outs(cells: int, fan_out: int | tuple[int, ...] | None) -> tuple[int, ...]:
     """Return the fan-out of every level above the cells, the root first; ProblemError for one below 2."""
     listed = fan_out if isinstance(fan_out, tuple) else (2 if fan_out is None else fan_out,)

@@ -100,6 +100,14 @@ def test_every_fan_out(folder: Path, fan_out: str) -> None:
         assert made.manifest["ranges"]["fan_out"] == RANGES.plan(config(folder)).detail.fan_out
 
 
+def test_two_statements_of_one_tree_are_one_measurement(folder: Path) -> None:
+    number, listed = (config(folder, more=f"fan_out = {text}\n") for text in ("9", "[2, 9, 9]"))
+    assert RANGES.plan(number).measurement_plan.digest == RANGES.plan(listed).measurement_plan.digest
+    assert estimate(measure(number).measurement, listed).kind.name == "ranges"
+    with pytest.raises(ConfigError, match="the measurement's is 9"):
+        estimate(measure(number).measurement, config(folder, more="fan_out = [3, 6, 5]\n"))
+
+
 def test_one_measurement_serves_every_estimator(folder: Path) -> None:
     measured = measure(config(folder)).measurement
     cells = {}

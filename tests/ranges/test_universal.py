@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from itertools import product
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from coco_opt.ranges import (
     round_nonnegative,
     zero_subtrees,
 )
+from coco_opt.ranges.domain import shortest_fan_out
 from coco_opt.ranges.estimating.universal import ESTIMATORS, Estimator
 
 EPSILON = Epsilon(Fraction(1))
@@ -43,6 +45,23 @@ def test_the_papers_example() -> None:
     domain = DomainTree(4, 2)
     assert domain.counts([2, 0, 10, 2]).tolist() == [14, 2, 12, 2, 0, 10, 2]
     assert (domain.height, domain.sensitivity().l1, domain.first_leaf) == (3, 3, 3)
+
+
+def test_trees_have_one_shortest_statement_each() -> None:
+    """All lists of two or three fan-outs and all numbers: one statement a tree, and another one for another tree."""
+    for cells in (1, 2, 7, 31, 100):
+        found: dict[tuple[int, ...], set[object]] = {}
+        for fan_out in (*range(2, 12), 100, *product(range(2, 12), repeat=2), *product((2, 3, 5, 10), repeat=3)):
+            try:
+                domain = DomainTree(cells, fan_out)
+            except ProblemError:
+                continue
+            shortest = shortest_fan_out(cells, fan_out)
+            assert shortest == shortest_fan_out(cells, shortest)
+            np.testing.assert_array_equal(DomainTree(cells, shortest).tree.parent, domain.tree.parent)
+            found.setdefault(tuple(domain.tree.parent.tolist()), set()).add(shortest)
+        assert all(len(each) == 1 for each in found.values())
+    assert shortest_fan_out(100, (10, 10)) == shortest_fan_out(100, 10) == 10
 
 
 @pytest.mark.parametrize("fan_out", [2, 3, 5, 16, None])

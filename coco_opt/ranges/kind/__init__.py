@@ -22,7 +22,7 @@ from coco_opt.files.differences import Compared
 from coco_opt.files.release_checks import Check
 from coco_opt.privacy import Cost, Exact, Measurement, MeasurementPlan
 from coco_opt.privacy import Neighbours as NeighboursName
-from coco_opt.ranges.domain import DomainTree
+from coco_opt.ranges.domain import DomainTree, shortest_fan_out
 from coco_opt.ranges.estimating.universal import NONNEGATIVE, Estimator, UniversalHistogram
 from coco_opt.ranges.fan_out import choose_fan_out
 from coco_opt.ranges.interval_counts import RANGES as NAME
@@ -59,6 +59,7 @@ from coco_opt.releases.kind import (
 )
 from coco_opt.releases.reporter import Reporter
 
+Shape = int | tuple[int, ...]
 REGION = "all"
 
 
@@ -137,7 +138,7 @@ class RangesKind:
             key = "cells" if section.edges is None else "edges"
             raise config.error(f"ranges.{key}", f"the measurement has another domain, of {domain.cells:,} cells")
         if section.fan_out not in CHOSEN:
-            if section.fan_out != (domain.fan_out or "cells"):
+            if _shortest(section) != _shortest(section, domain.fan_out or "cells"):
                 raise config.error("ranges.fan_out", f"the measurement's is {fan_out_name(domain.fan_out)}")
             if section.shares != domain.shares:
                 raise config.error("ranges.shares", f"the measurement's are {shares_name(domain.shares)}")
@@ -238,6 +239,8 @@ def _planned(written: Config, keys: Mapping[str, Any] | None = None) -> Plan:
     if is_open:
         chosen = chosen or _chosen(section, cost, neighbours)
         section = section.model_copy(update={name: _READ[name](value) for name, value in chosen.items()})
+    elif section.fan_out != "cells":
+        section = section.model_copy(update={"fan_out": _shortest(section)})
     fan_out = None if isinstance(section.fan_out, str) else section.fan_out  # "cells": all others are decided
     domain = DomainTree(section.size, fan_out, section.edges, section.shares)
     measurement_plan = plan_ranges(domain, cost, neighbours=neighbours, outside=section.outside, label=REGION)
@@ -255,8 +258,15 @@ def _chosen(section: RangesSection, cost: Cost, neighbours: NeighboursName) -> d
     tree = optimised_tree(section.ranges, cost, neighbours=neighbours, nonnegative=nonnegative)
     if tree.shares is None:
         return {"fan_out": tree.fan_out or "cells"}
-    fan_out = list(tree.fan_out) if isinstance(tree.fan_out, tuple) else tree.fan_out
+    shortest = _shortest(section, tree.fan_out or "cells")
+    fan_out = list(shortest) if isinstance(shortest, tuple) else shortest
     return {"fan_out": fan_out, "shares": [str(share) for share in tree.shares]}
+
+
+def _shortest(section: RangesSection, fan_out: Shape | str | None = None) -> Shape | str:
+    """Return the shortest statement of a tree over the section's domain, by default of its own tree."""
+    stated = section.fan_out if fan_out is None else fan_out
+    return stated if isinstance(stated, str) else shortest_fan_out(section.size, stated)
 
 
 _READ: Mapping[str, Callable[[Any], Any]] = {
