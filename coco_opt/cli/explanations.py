@@ -131,6 +131,10 @@ EXPLANATIONS: Final[dict[str, tuple[str, str]]] = {
         "alike: `docs/howto/compare-years.md` shows how.",
     ),
     "null-id": ("An entry that may not be empty is empty.", _ROWS),
+    "other-level": (
+        "A renamed region has another level in the later release.",
+        "Give the later name of a region of the same level, or leave the row out.",
+    ),
     "orphan": ("A region's parent is not among the regions.", "Add the parent's row, or correct its name."),
     "out-of-memory": (
         "There was not enough memory, or disk for temporary storage.",
@@ -159,6 +163,10 @@ EXPLANATIONS: Final[dict[str, tuple[str, str]]] = {
     ),
     "swapped-columns": ("The columns of a table stand in another order than they must.", "Reorder them in the file."),
     "too-large": ("A number is larger than any count of people.", _ROWS),
+    "too-long-text": (
+        "A text is longer than a cell of an Excel workbook can be, 32,767 characters.",
+        "Leave out --xlsx: CSV files have texts of any length.",
+    ),
     "too-many-rows": (
         "A person has more rows than the public maximum rows_a_person.",
         "Correct the rows, or raise topdown.rows_a_person: the noise grows with it.",

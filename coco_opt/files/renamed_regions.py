@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coco_opt.errors import InputError
 from coco_opt.files import column_checks
@@ -57,9 +57,9 @@ def read_renamed(file: Path, earlier: pa.Table, later: pa.Table) -> dict[str, st
 
     ``earlier`` and ``later`` are the releases' tables of regions. Raises InputError with all bad rows: unknown-region,
     duplicate-region (a region that has two rows, or two regions that became one: their counts would have to be added),
-    and the codes of ``source.load``.
+    other-level (the two are regions of different levels), and the codes of ``source.load``.
     """
-    source, sides = Input(file), (_paths_of(earlier), _paths_of(later))
+    source, sides = Input(file), (_regions_of(earlier), _regions_of(later))
     with isolated([source]) as con:
         table = load(con, "renamed", source, RENAMED)
         faults, row_faults = column_checks.absent_entries(table, range(2)), RowFaults(table)
@@ -87,13 +87,20 @@ def _check_apart(paths: Mapping[str, str], names: Sequence[str], row_faults: Row
     row_faults.check()
 
 
-def _add(paths: dict[str, str], names: Sequence[str], sides: Sequence[Callable[[str], str | None]]) -> None:
+def _add(paths: dict[str, str], names: Sequence[str], sides: Sequence[Callable[[str], _Region | None]]) -> None:
     matches = [side(name) for side, name in zip(sides, names, strict=True)]
-    for column, (path, side) in enumerate(zip(matches, ("earlier", "later"), strict=True)):
-        if path is None:
+    for column, (region, side) in enumerate(zip(matches, ("earlier", "later"), strict=True)):
+        if region is None:
             message = f"is no region of the {side} release: give its path from the root, or its id"
             raise RowError("unknown-region", message, column)
-    before, after = (path for path in matches if path is not None)
+    earlier, later = (region for region in matches if region is not None)
+    if earlier.level != later.level:
+        message = (
+            f"is a region of level {later.level_name!r}, and the earlier one of level {earlier.level_name!r}: a region "
+            "keeps its level"
+        )
+        raise RowError("other-level", message, 1)
+    before, after = earlier.path, later.path
     if before in paths:
         raise RowError("duplicate-region", "this region has an earlier row", 0)
     if after in paths.values():
@@ -102,12 +109,21 @@ def _add(paths: dict[str, str], names: Sequence[str], sides: Sequence[Callable[[
     paths[before] = after
 
 
-def _paths_of(regions: pa.Table) -> Callable[[str], str | None]:
-    """Return what gives the path of a region by its path or its id."""
-    names = regions.column("region").to_pylist()
-    ids = regions.column("region_id").to_pylist() if "region_id" in regions.column_names else [None] * len(names)
-    by_id = {each: path for each, path in zip(ids, names, strict=True) if each is not None}
-    return {**by_id, **{path: path for path in names}}.get
+class _Region(NamedTuple):
+    """A region of a release."""
+
+    path: str
+    level: int
+    level_name: str
+
+
+def _regions_of(table: pa.Table) -> Callable[[str], _Region | None]:
+    """Return what gives a region by its path or its id."""
+    columns = (table.column(name).to_pylist() for name in ("region", "level", "level_name"))
+    regions = [_Region(*row) for row in zip(*columns, strict=True)]
+    ids = table.column("region_id").to_pylist() if "region_id" in table.column_names else [None] * len(regions)
+    by_id = {each: region for each, region in zip(ids, regions, strict=True) if each is not None}
+    return {**by_id, **{region.path: region for region in regions}}.get
 
 
 def renamed_release(earlier: Any, file: Path, read: Callable[[Any], pa.Table | None], later: Any) -> Renamed:

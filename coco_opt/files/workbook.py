@@ -15,6 +15,7 @@ from coco_opt.files.foreign_errors import quietly
 from coco_opt.privacy.private_files import temporary_name
 
 _MOST_ROWS = 1_048_575  # of a sheet, below the header
+_LONGEST = 32_767  # characters of a cell, in UTF-16
 _WIDTHS = {"string": 24}  # of a column, in characters; numbers take 14
 
 
@@ -24,7 +25,7 @@ def write_workbook(folder: Path, target: Path, wide: Compared | None = None) -> 
     Texts are text cells, also where they look like numbers or formulas; what is missing is an empty cell. The ``wide``
     table also gets a sheet with a row for each region and a column for each size or cell. Returns the sheets' names;
     none, and no file, where there is no table. Memory is a batch of rows. Raises InputError (unreadable-file,
-    too-many-cells, too-many-rows) and MissingPackageError.
+    too-many-cells, too-many-rows, too-long-text) and MissingPackageError.
     """
     try:
         xlsxwriter: Any = import_module("xlsxwriter")
@@ -74,17 +75,24 @@ def _add(book: Any, formats: tuple[Any, Any], name: str, schema: Any, batches: I
     for batch in batches:
         for values in zip(*(column.to_pylist() for column in batch.columns), strict=True):
             for place, value in enumerate(values):
-                _write(sheet, row, place, value)
+                if not _write(sheet, row, place, value):
+                    message = (
+                        f"this text has more than {_LONGEST:,} characters, the most that a cell of a workbook takes: "
+                        "leave out --xlsx, which writes CSV files"
+                    )
+                    raise InputError("too-long-text", message, Place(f"{name}.parquet", row, schema.names[place]))
             row += 1
 
 
-def _write(sheet: Any, row: int, place: int, value: str | float | bool | None) -> None:
-    """Write a typed cell: a text, also for a number that is not finite, a truth value, a number, or nothing."""
+def _write(sheet: Any, row: int, place: int, value: str | float | bool | None) -> bool:
+    """Write a typed cell: a text, also for a number that is not finite, a truth value, a number, or nothing.
+
+    Returns whether it is there in full: a long text would be cut.
+    """
     if value is None:
-        return
+        return True
     if isinstance(value, bool):
-        sheet.write_boolean(row, place, value)
-    elif isinstance(value, str) or not math.isfinite(value):
-        sheet.write_string(row, place, str(value))
-    else:
-        sheet.write_number(row, place, value)
+        return bool(sheet.write_boolean(row, place, value) == 0)
+    if isinstance(value, str) or not math.isfinite(value):
+        return bool(sheet.write_string(row, place, str(value)) == 0)
+    return bool(sheet.write_number(row, place, value) == 0)

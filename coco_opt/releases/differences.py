@@ -74,7 +74,7 @@ def differences(
     ------
     InputError
         not-comparable (another kind, schema or largest size, no common region), unknown-table, file-not-found;
-        unknown-region, duplicate-region (a row of ``renamed``).
+        unknown-region, duplicate-region, other-level (a row of ``renamed``).
 
     Notes
     -----

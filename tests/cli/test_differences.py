@@ -224,12 +224,15 @@ def test_regions_that_were_renamed_are_compared_under_their_later_names(tmp_path
     assert "row 4, column 'later': another region got this name" in refused.err
 
 
-@pytest.mark.parametrize("later", ["all/s", "all"])
-def test_a_renamed_region_takes_no_name_that_another_one_keeps(later: str, tmp_path: Path) -> None:
+def test_a_renamed_region_keeps_its_level_and_takes_no_name_that_another_one_keeps(tmp_path: Path) -> None:
     """Else two earlier regions would stand beside one later region, and what they count would be compared twice."""
-    regions = pa.table({"region": ["all", "all/p", "all/s"]})
+    levels = {"level": [0, 1, 1], "level_name": ["land", "part", "part"]}
+    regions = pa.table({"region": ["all", "all/p", "all/s"], **levels})
     names = tmp_path / "renamed.csv"
-    names.write_text(f"earlier,later\nall/p,{later}\n")
+    names.write_text("earlier,later\nall/p,all\n")
+    with pytest.raises(InputError, match=r"'later': is a region of level 'land', and the earlier one of level 'part'"):
+        read_renamed(names, regions, regions)
+    names.write_text("earlier,later\nall/p,all/s\n")
     with pytest.raises(InputError, match=r"row 2, column 'later': another region of the earlier release would"):
         read_renamed(names, regions, regions)
     names.write_text("earlier,later\nall/p,all/s\nall/s,all/p\n")

@@ -70,6 +70,20 @@ def test_the_wide_table_is_a_sheet_of_its_own(folder: Path, tmp_path: Path) -> N
     assert rows[4][2:] == ("Köln", "TRUE", 0, 0, 0, 7, 0)
 
 
+def test_a_text_that_no_cell_can_hold_is_named(tmp_path: Path) -> None:
+    """The limit is in UTF-16: a character beyond 2^16 counts twice."""
+    pytest.importorskip("xlsxwriter")
+    for text, fits in (("x" * 32_767, True), ("x" * 32_768, False), ("\U0001f600" * 16_384, False)):
+        pq.write_table(pa.table({"region": ["land", text]}), tmp_path / "t.parquet")
+        if fits:
+            assert write_workbook(tmp_path, tmp_path / "t.xlsx") == ("t",)
+            (tmp_path / "t.xlsx").unlink()
+            continue
+        with pytest.raises(InputError, match=r"t.parquet, row 2, column 'region': this text has more than 32,767"):
+            write_workbook(tmp_path, tmp_path / "t.xlsx")
+        assert not (tmp_path / "t.xlsx").exists()
+
+
 @pytest.mark.skipif(shutil.which("soffice") is None, reason="LibreOffice is not installed")
 def test_a_spreadsheet_program_opens_a_workbook_with_names_as_texts(folder: Path, tmp_path: Path) -> None:
     pytest.importorskip("xlsxwriter")
