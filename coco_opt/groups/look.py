@@ -19,6 +19,7 @@ from coco_opt.privacy import Measurement, MeasurementPlan
 FloatArray = NDArray[np.float64]
 
 LOOK_GROWTH = 0.5
+_CERTAIN = 2.0  # standard deviations of its noise from which on a bucket has large groups
 
 
 def is_look(plan: MeasurementPlan) -> bool:
@@ -37,13 +38,36 @@ def distribution_of_look(look: Measurement) -> FloatArray:
     The buckets' means are made to rise by least squares (isotonic regression, weights the squared widths, which undo
     the noise's), cut to 0 .. G, and joined by straight lines. O(max_size).
     """
+    return _distribution(look, look.answers[0].values.astype(np.float64))
+
+
+def certain_distribution(look: Measurement) -> tuple[FloatArray, float]:
+    """Return the distribution without large groups that noise alone can make, and the entities that these would hold.
+
+    Where there are no large groups, noise makes some, and releases of data simulated so err too much at the root. So
+    no group lies in the last buckets, as far as each of them is within two standard deviations of holding none.
+    """
+    plan = look.measurement_plan
+    values, groups = look.answers[0].values.astype(np.float64), float(plan.per_region[GROUPS][0])
+    buckets = buckets_of(plan, 0) or Buckets.cells(max_size_of(plan))
+    full = groups * (buckets.end - buckets.begin)
+    deviation = float(plan.queries[0].distribution.variance) ** 0.5
+    missing = np.flatnonzero(full - values >= _CERTAIN * deviation)
+    beyond = int(missing[-1]) + 1 if missing.size else 0
+    certain = _distribution(look, np.append(values[:beyond], full[beyond:]))
+    sizes = np.arange(certain.size)
+    return certain, groups * float((distribution_of_look(look) - certain) @ sizes)
+
+
+def _distribution(look: Measurement, values: FloatArray) -> FloatArray:
+    """Return the distribution for sums of cumulative counts over the look's buckets."""
     from scipy.optimize import isotonic_regression
 
     plan = look.measurement_plan
     max_size, groups = max_size_of(plan), float(plan.per_region[GROUPS][0])
     buckets = buckets_of(plan, 0) or Buckets.cells(max_size)
     width = (buckets.end - buckets.begin).astype(np.float64)
-    means = isotonic_regression(look.answers[0].values / width, weights=width**2).x.clip(0.0, groups)
+    means = isotonic_regression(values / width, weights=width**2).x.clip(0.0, groups)
     middle = 0.5 * (buckets.begin + buckets.end - 1)
     cumulative = np.interp(np.arange(max_size + 1), np.append(middle, max_size), np.append(means, groups))
     counts = np.diff(cumulative, prepend=0.0).clip(0.0)

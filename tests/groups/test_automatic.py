@@ -20,7 +20,7 @@ from coco_opt.groups.buckets import Buckets
 from coco_opt.groups.estimating.baselines import errors_by_level
 from coco_opt.groups.estimating.estimate import estimate_groups
 from coco_opt.groups.estimating.method import Consistency, GroupsMethod
-from coco_opt.groups.look import distribution_of_look, is_look
+from coco_opt.groups.look import certain_distribution, distribution_of_look, is_look
 from coco_opt.groups.measuring import automatic
 from coco_opt.groups.measuring.automatic import QueryChoice, QuerySearch, assumed_distributions
 from coco_opt.groups.measuring.measure import look_of, measured, measurement_plan_of
@@ -128,6 +128,31 @@ def test_a_look_suggests_the_distribution_of_sizes() -> None:
     expected = truth[0].to_dense(60) / 700
     assert np.abs(np.cumsum(found) - np.cumsum(expected)).max() < 0.15
     assert np.abs(np.cumsum(found) - np.cumsum(expected))[15:].max() < 0.02
+
+
+def test_noise_makes_no_large_groups_in_what_is_rehearsed() -> None:
+    """Of 20 looks at sizes up to 8: half suggest groups above 60, and hardly one that is certain; real ones stay."""
+    tree, counts = Hierarchy.from_paths([("land",)]), np.array([20_000])
+    plan = measurement_plan_of(
+        tree, counts, queries=["cumulative"], costs=[Epsilon(Fraction(1))], max_size=1000, neighbours="add_remove"
+    )
+    look, sizes = look_of(plan, Epsilon(Fraction(1, 50))), np.arange(1001)
+    small = CountOfCounts.from_runs(np.arange(1, 9), np.full(8, 2_500))
+    large = CountOfCounts.from_runs(np.append(np.arange(1, 9), 500), np.append(np.full(8, 2_400), 800))
+    suggested, certain = [], []
+    for seed in range(20):
+        noisy = measured(look, [small], SeededNoise(seed))
+        distribution, hidden = certain_distribution(noisy)
+        assert distribution.sum() == pytest.approx(1)
+        assert hidden == pytest.approx(20_000 * float((distribution_of_look(noisy) - distribution) @ sizes))
+        suggested.append(20_000 * float(distribution_of_look(noisy)[61:] @ sizes[61:]))
+        certain.append(20_000 * float(distribution[61:] @ sizes[61:]))
+    assert np.mean(suggested) > 100
+    assert np.mean(certain) < 0.3 * np.mean(suggested)
+    assert np.median(certain) == pytest.approx(0.0, abs=1e-6)
+    kept, hidden = certain_distribution(measured(look, [large], SeededNoise(1)))
+    assert 20_000 * float(kept[300:].sum()) == pytest.approx(800, rel=0.2)
+    assert hidden < 0.05 * 800 * 500
 
 
 def released_aim(choice: QueryChoice, sizes: np.ndarray, method: Consistency) -> float:

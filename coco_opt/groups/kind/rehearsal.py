@@ -22,7 +22,7 @@ from coco_opt.groups.estimating.estimate import estimate_groups
 from coco_opt.groups.estimating.method import GroupsMethod
 from coco_opt.groups.kind.plan import buckets_of, queries_of
 from coco_opt.groups.kind.simulated_data import SEED, queries_like, simulated_data_of
-from coco_opt.groups.look import distribution_of_look
+from coco_opt.groups.look import certain_distribution
 from coco_opt.groups.measuring.measure import measured, measurement_plan_of
 from coco_opt.groups.measuring.private import PrivateCounts
 from coco_opt.groups.noisy_measurements import counts_share_of, has_private_counts, max_size_of
@@ -156,8 +156,14 @@ def part_of(plan: Plan, public: SimulatedData | None, branches: int | None) -> S
     Simulated sizes have the distribution that the plan's look suggests, where it was paid.
     """
     if public is None and plan.also:
+        probabilities, hidden = certain_distribution(plan.also[0])
         words = "sizes distributed as the look suggests"
-        return simulated_data_of(plan, branches, distribution_of_look(plan.also[0]), words)
+        if hidden >= 1:
+            words += (
+                ", without large groups that its noise alone can make: if there are some, errors of the root are up to "
+                f"about {round(hidden):,} larger"
+            )
+        return simulated_data_of(plan, branches, probabilities, words)
     if public is None:
         return simulated_data_of(plan, branches)
     if branches is None:
