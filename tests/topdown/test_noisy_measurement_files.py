@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,10 @@ from coco_opt.releases.verify import verify_folder, verify_paid
 from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.estimating.estimate import linear_estimates
 from coco_opt.topdown.estimating.information import FullInformation
+from coco_opt.topdown.kind.noisy_measurement_rows import QueryAnswers
 from coco_opt.topdown.noisy_measurements import TableMeasurements
 from coco_opt.topdown.queries import parse_query
+from coco_opt.topdown.schema import Schema
 from tests.cli.helpers import Runner
 from tests.topdown.estimation import dense_estimates, sums_of_leaves
 
@@ -172,8 +175,9 @@ REFUSED: dict[str, tuple[Callable[[list[dict[str, Any]]], None], str, str]] = {
     "shape": (changed(1, query_shape=[2, 2]), "bad-shape", "row 2, column 'query_shape'"),
     "values": (changed(1, value=[1, 2, 3]), "bad-shape", "has 3 values, and 2 x 3 make 6"),
     "zero variance": (changed(2, variance=0.0), "bad-variance", "row 3, column 'variance'"),
-    "negative variance": (changed(2, variance=-1.0), "bad-variance", "must be a positive"),
-    "infinite variance": (changed(2, variance=float("inf")), "bad-variance", "must be a positive"),
+    "negative variance": (changed(2, variance=-1.0), "bad-variance", "must be a number from 1/25"),
+    "infinite variance": (changed(2, variance=float("inf")), "bad-variance", "must be a number from 1/25"),
+    "tiny variance": (changed(2, variance=0.0399), "bad-variance", "row 3, column 'variance': .* by 'sign' '='"),
     "no variance": (changed(2, variance=None), "null-value", "column 'variance'"),
     "no value": (changed(2, value=None), "null-value", "column 'value'"),
     "empty entry": (changed(3, value=[1, 2, 3, 4, 5, None]), "null-value", "row 4, column 'value': the list"),
@@ -255,6 +259,28 @@ def test_answers_that_count_an_attribute_to_sum_over_are_left_out(
     crossed[4]["home"] = None
     with pytest.raises(InputError, match="row 5, column 'home': is empty"):
         co.read_noisy_measurements(publish(tmp_path / "empty.parquet", crossed, schema), settings, sum_over=["home"])
+
+
+def test_the_least_variance_that_is_read_is_estimated_with(tmp_path: Path) -> None:
+    listed, certain = rows(), [row for row in rows() if row["query_name"] == "total_dpq" and len(row["geocode"]) == 5]
+    listed = [{**row, "variance": 0.04} if row in certain else row for row in listed]
+    measurement = co.read_noisy_measurements(publish(tmp_path / "nmf.parquet", listed), config(tmp_path))
+    total = parse_query("total", TableMeasurements.of(measurement).schema).operator
+    estimates = total.apply(linear_estimates(measurement).tables(2))[:, 0]
+    np.testing.assert_allclose(estimates, [row["value"][0] for row in certain], atol=0.01)
+
+
+def test_variances_that_agree_in_32_bits_are_one_in_linear_time() -> None:
+    """50,000 different ones take seconds, and each finds the ones that differ from it by less than a rounding."""
+    query = parse_query("total", Schema({"sex": ("f", "m")}))
+    entry = QueryAnswers(query, np.zeros((0, 1), np.int64), np.zeros(0, np.int64))
+    different = [Fraction(1 + k, 25) for k in range(50_000)]
+    places = [entry.place_of(variance) for variance in different]
+    assert places == list(range(50_000))
+    for sign in (-1, 1):
+        rounded = [entry.place_of(variance * (1 + sign * Fraction(1, 2**24))) for variance in different[:1000]]
+        assert rounded == list(range(1000))
+    assert entry.place_of(different[-1] * (1 + Fraction(1, 2**21))) == 50_000
 
 
 def test_values_may_be_unsigned(tmp_path: Path) -> None:

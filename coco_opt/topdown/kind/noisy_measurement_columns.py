@@ -22,6 +22,7 @@ Flags = NDArray[np.bool_]
 
 GEOCODE, QUERY, VALUE, VARIANCE = COLUMNS = ("geocode", "query_name", "value", "variance")
 SHAPE, SIGN = "query_shape", "sign"
+_LEAST_VARIANCE = Fraction(1, 25)  # below, least squares by the inverse variances loses digits of other answers
 _LARGEST_VARIANCE = 2**80  # of noise that a measurement may state
 
 
@@ -109,7 +110,7 @@ def unmeasured(batch: Any) -> Flags:
 def read_fraction(text: str) -> Fraction | None:
     """Return a variance of noise exactly as written, None for anything else."""
     value = stated_fraction(text)
-    return value if value is not None and 0 < value <= _LARGEST_VARIANCE else None
+    return value if value is not None and _LEAST_VARIANCE <= value <= _LARGEST_VARIANCE else None
 
 
 def lists_of(batch: Any, positions: Int64, size: int, file: str, rows: Int64) -> Int64:
