@@ -12,7 +12,14 @@ import typer
 
 from coco_opt.cli.column_names import Header, with_shared_names, with_stated_names
 from coco_opt.cli.console import quoted, write
-from coco_opt.cli.matching import Candidate, best_candidate, other_kinds, shares_no_column, with_person_id
+from coco_opt.cli.matching import (
+    Candidate,
+    best_candidate,
+    further_ids,
+    other_kinds,
+    shares_no_column,
+    with_person_id,
+)
 from coco_opt.cli.options import Version
 from coco_opt.errors import InputError, Place
 
@@ -160,12 +167,18 @@ def _say_whose(chosen: Candidate) -> None:
     records, groups = chosen.files.get("records"), chosen.files.get("groups")
     if "person_id" in chosen.names:
         write("A person_id that occurs twice is refused; delete it from columns if it does not identify persons")
+    elif records is not None and (names := further_ids(chosen, records)):
+        listed = " or ".join(repr(records.name_in_file(name)) for name in names)
+        write(
+            f"No person_id: {listed} may count the persons of each household. If no two persons share it, say "
+            f"--columns person_id={records.name_in_file(names[0])}, and persons who occur twice are refused"
+        )
     region = chosen.columns.get("region_id", "region_id")
     if (
         records is None
         or groups is None
         or region not in records.columns
-        or records.there(region) != groups.there(region)
+        or records.name_in_file(region) != groups.name_in_file(region)
     ):
         return
     write(
@@ -176,7 +189,7 @@ def _say_whose(chosen: Candidate) -> None:
 
 def _own_id(chosen: Candidate) -> str:
     """Return what the hierarchy calls the ids of its regions."""
-    return chosen.files["hierarchy"].there(chosen.columns.get("region_id", "region_id"))
+    return chosen.files["hierarchy"].name_in_file(chosen.columns.get("region_id", "region_id"))
 
 
 def _say_unlinked(chosen: Candidate, headers: Sequence[Header]) -> None:
@@ -267,7 +280,7 @@ def _notes(chosen: Candidate, ranges: Mapping[str, list[str]], values: Mapping[s
     stated = {**ranges, **{name: listed for name, listed in values.items() if listed}}
     read = [name for name, listed in values.items() if not listed]
     if header is not None and draft.ranged and not values:
-        stated = {header.here(name): listed for name, listed in stated.items()}
+        stated = {header.column_called(name): listed for name, listed in stated.items()}
         attributes = draft.ranged
     for name in (*stated, *read):
         _check_column(name, _holder(chosen, name), attributes, chosen)
@@ -370,7 +383,7 @@ def _levels(chosen: Candidate) -> LevelProposal | None:
     region_id = chosen.columns.get("region_id", "region_id")
     if header is None or "levels" not in chosen.kind.data_model.model_fields or region_id not in header.columns:
         return None
-    own, names = header.there(region_id), [header.there(name) for name in header.columns]
+    own, names = header.name_in_file(region_id), [header.name_in_file(name) for name in header.columns]
     return propose_levels(Input(header.path, {"region_id": own}), names, own)
 
 

@@ -8,7 +8,7 @@ from functools import lru_cache
 from itertools import pairwise, permutations
 from typing import TYPE_CHECKING
 
-from coco_opt.cli.column_names import Header, identifies_a_row
+from coco_opt.cli.column_names import Header, identifies_a_row, may_count, person_columns
 from coco_opt.errors import InputError, Place
 
 if TYPE_CHECKING:
@@ -54,7 +54,9 @@ class Candidate:
         known = {name for table in tables for name in (*table.required, *table.optional)}
         renamed = {name: name for header in self.files.values() for name in header.own if name in known}
         names = {
-            own: {header.path.name: header.there(name) for header in self.files.values() if name in header.columns}
+            own: {
+                header.path.name: header.name_in_file(name) for header in self.files.values() if name in header.columns
+            }
             for own, name in {**renamed, **self.columns}.items()
         }
         return {own: there for own, there in names.items() if set(there.values()) - {own}}
@@ -112,16 +114,26 @@ def _best_linked(
 
 
 def with_person_id(chosen: Candidate) -> Candidate:
-    """Return a candidate whose records name their person_id, where the name of their first column shows it."""
+    """Return a candidate whose records name their person_id, where the name of a column shows it.
+
+    The first column counts before the others; of these, one that may count the persons of a household is not taken.
+    """
     header = chosen.files.get("records")
     known = {name for table in chosen.kind.data_model.tables for name in table.required}
     if header is None or "person_id" not in known or {"person_id", "count"} & set(header.columns):
         return chosen
     keys = {"region_id", "group_id", *chosen.columns.values()}
     first = header.columns[0]
-    if first in keys or not identifies_a_row(header):
+    named = [first] if first not in keys and identifies_a_row(header) else further_ids(chosen, header)
+    if len(named) != 1 or (named != [first] and may_count(header.name_in_file(named[0]))):
         return chosen
-    return replace(chosen, columns={**chosen.columns, "person_id": first})
+    return replace(chosen, columns={**chosen.columns, "person_id": named[0]})
+
+
+def further_ids(chosen: Candidate, header: Header) -> list[str]:
+    """Return the columns of the records after the first that may identify persons, without the keys."""
+    keys = {"region_id", "group_id", *chosen.columns.values()}
+    return [column for column in person_columns(header) if column not in keys]
 
 
 def other_kinds(chosen: Candidate, kinds: Sequence[AnyKind], headers: Sequence[Header]) -> list[str]:
@@ -222,6 +234,6 @@ def _repeats(header: Header, column: str) -> bool | None:
     from coco_opt.files.proposals import repeats_in
 
     try:
-        return repeats_in(Input(header.path), header.there(column))
+        return repeats_in(Input(header.path), header.name_in_file(column))
     except InputError:
         return None

@@ -543,6 +543,38 @@ def test_persons_that_occur_twice_or_state_another_region_than_their_home_are_na
     assert "row 302, column 'person_nr'" in ran.err
 
 
+def test_an_id_of_persons_may_stand_in_any_column_unless_it_may_count_them(coco: Runner) -> None:
+    for name, taken in (("id_persona", True), ("pid", True), ("person_nr", False), ("persona", False)):
+        write(
+            persons=f"home,{name},sex\nh1,1,f\nh1,2,m\n", homes="home,area\nh1,r1\n", areas="area,land,town\nr1,E,a\n"
+        )
+        ran = coco("init", "--out", f"{name}.toml")
+        assert ran.code == 0
+        assert (f"Taken as person_id: column '{name}' of persons.csv" in ran.out) is taken
+        said = "No person_id: 'person_nr' may count the persons of each household" in ran.out
+        assert said is (name == "person_nr")
+
+
+@pytest.mark.parametrize("homes", ["households", "dwellings"])
+def test_a_stated_bare_id_is_the_key_of_one_table(coco: Runner, homes: str) -> None:
+    """Each of three tables begins with id: the other name of a key names its table, or no other key is left for it."""
+    write(persons="id,household,sex\n" + "".join(f"{k},{k % 9},{'fm'[k % 2]}\n" for k in range(40)))
+    write(**{homes: "id,area\n" + "".join(f"{k},{k % 3}\n" for k in range(9))})
+    write(areas="id,country,town\n0,E,a\n1,E,b\n2,E,c\n")
+    options = ("--columns", "group_id=id,household", "--columns", "region_id=area,id", "--values", "sex")
+    ran = coco("init", *options)
+    assert (ran.code, ran.err) == (0, "")
+    data = load_config(CONFIG).data
+    assert (data.records.name, data.groups.name, data.hierarchy.name) == ("persons.csv", f"{homes}.csv", "areas.csv")
+    assert data.columns == {"group_id": ("household", "id"), "region_id": ("area", "id"), "person_id": "id"}
+    assert coco("check", CONFIG).code == 0
+    Path("areas.csv").rename("a.csv")
+    Path(f"{homes}.csv").rename("b.csv")
+    refused = coco("init", "--columns", "group_id=household,id", "--columns", "region_id=area,id", "--out", "b.toml")
+    assert refused.code == 2
+    assert "a.csv, b.csv begin with 'id': give these columns different names" in refused.err
+
+
 @pytest.mark.parametrize(
     ("file", "column", "found"),
     [

@@ -10,7 +10,7 @@ from coco_opt.errors import InputError
 from coco_opt.files import column_checks
 from coco_opt.files.arrow_texts import as_arrow
 from coco_opt.files.columns import Columns
-from coco_opt.files.faults import Faults, RowError, RowFaults
+from coco_opt.files.faults import RowError, RowFaults
 from coco_opt.files.inputs import Input, InputLike
 from coco_opt.files.regions import PublicRegions
 from coco_opt.files.source import Loaded, isolated, load
@@ -69,9 +69,7 @@ def _numbers(table: Loaded, column: int) -> Int64Array:
 
 def _check_by_row(table: Loaded, public: PublicRegions, columns: int) -> None:
     """Raise InputError with what is wrong in every row of a table that has such rows."""
-    faults, row_faults = Faults(), RowFaults(table)
-    with faults:
-        column_checks.check_present(table, 0)
+    faults, row_faults = column_checks.absent_entries(table, (0,)), RowFaults(table)
     rows = table.fetch(f"SELECT {', '.join(f'c{k}' for k in range(columns + 1))} FROM {{t}} ORDER BY rowid")
     known, seen = set(public.ids), set[str]()
     for row, (region, *texts) in enumerate(rows):
