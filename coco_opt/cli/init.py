@@ -164,10 +164,10 @@ def _say_taken(chosen: Candidate, draft: Draft, proposal: LevelProposal | None) 
 
 def _say_whose(chosen: Candidate) -> None:
     """Say what tells persons apart, and which region counts where records and groups both state one."""
-    records, groups = chosen.files.get("records"), chosen.files.get("groups")
+    records, groups = chosen.files.get("records", chosen.files.get("entities")), chosen.files.get("groups")
     if "person_id" in chosen.names:
         write("A person_id that occurs twice is refused; delete it from columns if it does not identify persons")
-    elif records is not None and (names := further_ids(chosen, records)):
+    elif "records" in chosen.files and records is not None and (names := further_ids(chosen, records)):
         listed = " or ".join(repr(records.name_in_file(name)) for name in names)
         write(
             f"No person_id: {listed} may count the persons of each household. If no two persons share it, say "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -84,6 +85,30 @@ def test_groups_without_entities_have_size_zero(public: PublicGroups, write: Wri
     counts = read_private(public, write("e.csv", "entity_id,group_id\nAlice,1\n"))
     assert [part.ranks().tolist() for part in counts.histograms()] == [[0, 0, 0, 1], [0, 1], [0, 0]]
     assert counts.rows_read == 1
+
+
+@pytest.mark.parametrize("form", ["csv", "integers", "texts"])
+@pytest.mark.parametrize("group_ids", ["texts", "integers"])
+def test_entities_that_state_another_region_than_their_group_are_named(write: Write, form: str, group_ids: str) -> None:
+    """An empty region states none, an unknown one differs, and a column of another name is not looked at."""
+    homes = pd.DataFrame({"group_id": [1, 2, 3, 4], "region_id": ["r1", "r1", "r2", "r2"]})
+    homes = homes if group_ids == "integers" else homes.astype(str)
+    public = read_public(homes, write("h.csv", HIERARCHY))
+
+    def read(*regions: str | None, column: str = "region_id") -> PrivateCounts:
+        rows = pd.DataFrame({"entity_id": range(5), "group_id": [1, 1, 3, 4, 4], column: regions})
+        if form == "csv":
+            return read_private(public, write("e.csv", rows.to_csv(index=False)))
+        return read_private(public, rows if form == "integers" else rows.astype({"entity_id": str, "group_id": str}))
+
+    right = ("r1", "r1", "r2", "r2", None)
+    assert read(*right).rows_counted == 5
+    assert read("r2", "r2", "r1", "r1", "zz", column="born_in").rows_counted == 5
+    with pytest.raises(InputError, match="this region is not that of the row's group") as refused:
+        read("r1", "r2", "zz", *right[3:])
+    (row,) = refused.value.bad_rows
+    first = 3 if form == "csv" else 2
+    assert (row["code"], row["column"], row["rows"]) == ("region-differs", "region_id", [first, first + 1])
 
 
 def test_names_of_levels_and_ids_of_regions_are_kept(public: PublicGroups) -> None:

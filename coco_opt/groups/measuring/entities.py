@@ -6,7 +6,7 @@ text, columns go by name, and whatever could be misread is a typed error that sh
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,12 +17,12 @@ from coco_opt.files import column_checks
 from coco_opt.files.batches import batches_of
 from coco_opt.files.columns import ENTITIES, GROUPS, hierarchy_columns
 from coco_opt.files.foreign_errors import quietly
-from coco_opt.files.group_rows import UNKNOWN_GROUP, UNKNOWN_REGION, check_groups
+from coco_opt.files.group_rows import REGION, UNKNOWN_GROUP, UNKNOWN_REGION, check_groups, check_regions, states_regions
 from coco_opt.files.inputs import Input, InputLike
 from coco_opt.files.regions import PublicRegions, read_tree, register_leaves
 from coco_opt.files.scratch import spilling
 from coco_opt.files.source import Loaded, isolated, load, load_texts
-from coco_opt.groups.measuring.integer_ids import REPEATED, GroupTable, count_entities, read_group_table
+from coco_opt.groups.measuring.integer_ids import REPEATED, GroupTable, count_entities, read_group_table, regions_agree
 from coco_opt.groups.measuring.private import PrivateCounts
 from coco_opt.histograms import Hierarchy
 from coco_opt.histograms.arrays import Int64Array
@@ -39,12 +39,13 @@ class PublicGroups:
 
     ``group_counts`` int64[regions]. ``groups`` is the leaves by id where ids are integers. Where ids are texts, it is
     the checked table, which may be as large as the entities' and is read again with it. It is None where groups have no
-    ids, or were only counted. A group no entity names has size 0.
+    ids, or were only counted. A group no entity names has size 0. ``listed`` is the groups' table, where it was read.
     """
 
     regions: PublicRegions
     group_counts: Int64Array
     groups: GroupTable | Input | None = None
+    listed: Input | None = None
 
     @property
     def integer_ids(self) -> bool:
@@ -81,12 +82,12 @@ def read_public(groups: InputLike, hierarchy: InputLike, spill: Path | None = No
         tree = regions.hierarchy
         integer_groups = read_group_table(listed, regions.leaf_of, len(tree.leaves))
         if integer_groups is not None:
-            return PublicGroups(regions, tree.aggregate(integer_groups[1]), integer_groups[0])
+            return PublicGroups(regions, tree.aggregate(integer_groups[1]), integer_groups[0], listed)
         register_leaves(table, regions)
         loaded = load(con, "groups", listed, GROUPS)
         check_groups(loaded, _listed_in(table))
         counts = _groups_of_leaves(loaded, 1, len(tree.leaves))
-    return PublicGroups(regions, tree.aggregate(counts), listed)
+    return PublicGroups(regions, tree.aggregate(counts), listed, listed)
 
 
 def read_group_counts(groups: InputLike, hierarchy: InputLike) -> PublicGroups:
@@ -116,22 +117,30 @@ def read_private(public: PublicGroups, entities: InputLike, spill: Path | None =
     Integer ids are counted batch by batch, anything else by DuckDB. ``spill`` is a private folder: large tables of
     texts are read in little memory, and what has no room lies there meanwhile.
 
-    Raises InputError: empty-file, null-id, space-in-id, duplicate-entity, unknown-group and the codes of
-    ``source.load``.
+    A region_id that entities have all the same must be that of their group. Raises InputError: empty-file, null-id,
+    space-in-id, duplicate-entity, unknown-group, region-differs and the codes of ``source.load``.
     """
     source, groups = Input.of(entities, "entities"), public.groups
+    stated = public.listed is not None and states_regions(source, public.listed)
     if isinstance(groups, GroupTable):
         counted_as_integers = count_entities(groups, source)
-        if counted_as_integers is not None:
+        agree = not stated or regions_agree(groups, source, public.regions.leaf_of)
+        if counted_as_integers is not None and agree:
             runs, rows = counted_as_integers
             return from_runs(public.hierarchy, public.group_counts, runs, rows, int((runs[1] * runs[2]).sum()))
     read = [source, groups] if isinstance(groups, Input) else [source]
     with spilling(spill, read) as folder, isolated(read, folder) as con:
-        table = load(con, "entities", source, ENTITIES)
+        columns = replace(ENTITIES, first=(*ENTITIES.first, REGION)) if stated else ENTITIES
+        table = load(con, "entities", source, columns)
         faults = column_checks.check_members(table)
         with faults:
             column_checks.check_unique(table, (0,), *REPEATED, 0)
         _relate_groups(con, public)
+        if stated:
+            if isinstance(groups, GroupTable):
+                register_leaves(table, public.regions)
+            with faults:
+                _check_regions(table, public)
         runs = quietly(source, lambda: _count_sizes(con))
         rows, counted = table.rows(), int((runs[1] * runs[2]).sum())
         if counted < rows:
@@ -140,6 +149,13 @@ def read_private(public: PublicGroups, entities: InputLike, spill: Path | None =
                 column_checks.check_listed(table, 1, "group_leaf.id", *UNKNOWN_GROUP, where)
         faults.check()
     return from_runs(public.hierarchy, public.group_counts, runs, rows, counted)
+
+
+def _check_regions(table: Loaded, public: PublicGroups) -> None:
+    """Raise InputError (region-differs) for the entities that state another region than that of their group."""
+    assert public.listed is not None
+    source = "{t} JOIN group_leaf ON {t}.c1 = group_leaf.id LEFT JOIN leaves ON {t}.c2 = leaves.region"
+    check_regions(table, 2, "leaves.leaf IS DISTINCT FROM group_leaf.leaf", source, public.listed)
 
 
 def _relate_groups(con: duckdb.DuckDBPyConnection, public: PublicGroups) -> None:

@@ -8,7 +8,7 @@ what is wrong.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from threading import Lock
 from typing import Any
@@ -31,6 +31,7 @@ _GROUP_SPREAD, _ENTITY_SPREAD = 4, 64  # ids may span so many times their number
 _ROOM = 1 << 20  # or so many in any case
 _SMALL = 1 << 10  # sizes below it are counted in one table
 _CHUNK = 1 << 22
+_NONE = -2  # no region is stated, or the group is unknown, which another check finds
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
@@ -116,6 +117,32 @@ def count_entities(groups: GroupTable, source: Input) -> tuple[tuple[Int64Array,
         return None
     sizes = quietly(source, lambda: _sizes(opened, groups, first, last))
     return None if sizes is None else (_runs(groups.leaf, sizes), rows)
+
+
+def regions_agree(groups: GroupTable, source: Input, leaf_of: Mapping[str, int]) -> bool:
+    """Return whether the regions that entities state are those of their groups, integer ids; an empty one states none.
+
+    False where that is not known, too: the reader of texts finds out. O(rows).
+    """
+    opened = batches_of(source, replace(GROUPS, private=True))
+    if opened is None or not opened.is_integer(0):
+        return False
+    return quietly(
+        source, lambda: all(_batch_agrees(groups, opened, group, region, leaf_of) for group, region in opened)
+    )
+
+
+def _batch_agrees(groups: GroupTable, opened: Batches, group: Any, region: Any, leaf_of: Mapping[str, int]) -> bool:
+    if group.null_count:
+        return False
+    coded = region if hasattr(region, "dictionary") else region.dictionary_encode()
+    names = [None if name is None else str(name) for name in coded.dictionary.to_pylist()]
+    leaves = np.array([_NONE if not name else leaf_of.get(name, -1) for name in names] + [_NONE], np.int64)
+    stated = leaves[coded.indices.fill_null(len(names)).to_numpy(zero_copy_only=False)]
+    places = opened.numbers(group) - groups.first
+    inside = (places >= 0) & (places < groups.leaf.size)
+    known = np.where(inside, groups.leaf[places.clip(0, groups.leaf.size - 1)], _NONE)
+    return bool(((stated == _NONE) | (known == _NONE) | (stated == known)).all())
 
 
 def _range_of(opened: Batches) -> tuple[int, int, int]:

@@ -19,7 +19,7 @@ from coco_opt.files import column_checks
 from coco_opt.files.columns import GROUPS, Columns
 from coco_opt.files.faults import Faults
 from coco_opt.files.foreign_errors import quietly
-from coco_opt.files.group_rows import UNKNOWN_GROUP, UNKNOWN_REGION, check_groups
+from coco_opt.files.group_rows import REGION, UNKNOWN_GROUP, UNKNOWN_REGION, check_groups, check_regions, states_regions
 from coco_opt.files.inputs import Input, InputLike
 from coco_opt.files.regions import PublicRegions, register_leaves
 from coco_opt.files.scratch import spilling
@@ -31,7 +31,6 @@ from coco_opt.topdown.schema import Schema
 
 COUNT = "count"
 PERSON = "person_id"
-REGION = "region_id"
 RECORDS = Columns(first=(REGION, PERSON), optional=(COUNT,), others=True)
 """All columns that may have other names; the configuration determines which of them a table must have."""
 
@@ -70,7 +69,7 @@ def read_records(
     own = [name for name in schema.attributes if name not in shared]
     further = (
         *_person_column(source, schema.attributes, always=rows_a_person is not None),
-        *(() if homes is None else _region_column(source, homes, schema.attributes)),
+        *((REGION,) if homes is not None and REGION not in schema.attributes and states_regions(source, homes) else ()),
     )
     by_batches = rows_a_person is None and homes is None
     counts = count_batches(public, source, schema, _columns(place, own, schema), bins) if by_batches else None
@@ -207,13 +206,6 @@ def _person_column(source: Input, attributes: Collection[str], *, always: bool) 
     return (PERSON,) if always or (stated and not counted and PERSON not in attributes) else ()
 
 
-def _region_column(source: Input, homes: Input, attributes: Collection[str]) -> tuple[str, ...]:
-    """Return the column of the records' own regions, if they have it and the groups call it by the same name."""
-    names, listed = names_of(source), names_of(homes)
-    own, shared = source.called(names).get(REGION, REGION), homes.called(listed).get(REGION, REGION)
-    return (REGION,) if own in names and own == shared and REGION not in attributes else ()
-
-
 def _columns(place: str, own: Sequence[str], schema: Schema, further: Sequence[str] = ()) -> Columns:
     optional = () if COUNT in schema.attributes else (COUNT,)
     return Columns(first=(place, *further, *own), optional=optional, others=True)
@@ -258,15 +250,9 @@ def _check_places(table: Loaded, column: int, homes: Loaded | None) -> None:
 
 
 def _check_region(table: Loaded, column: int, group: int, groups: Loaded) -> None:
-    """Raise InputError for the rows that state another region than that of their group; an empty one states none."""
+    """Raise InputError (region-differs) for the rows that state another region than that of their group."""
     source = f"{{t}} JOIN {groups.table} AS home ON {{t}}.c{group} = home.c0"
-    stated = f"{{t}}.c{column}"
-    if rows := table.rows_where(f"{stated} <> '' AND {stated} <> home.c1", source):
-        message = (
-            f"this region is not that of the row's group in {groups.source.name}, which counts: correct one of them. A "
-            "column that means another region needs another name"
-        )
-        raise InputError("region-differs", message, table.place(rows, column))
+    check_regions(table, column, f"{{t}}.c{column} <> home.c1", source, groups.source)
 
 
 def _relate_values(table: Loaded, column: int, name: str, values: Sequence[str], bins: Bins | None) -> None:
