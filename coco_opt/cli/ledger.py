@@ -148,6 +148,8 @@ def _together_line(guarantee: Together) -> str:
         return f"{start}, by the sum alone: the queries of run {guarantee.unknown[0]} are not stored"
     if guarantee.guaranteed.loss is None:
         return f"{start}, by the sum alone: its queries are too many to compose"
+    if pair == by_sum:
+        return f"{start} by the sum of the payments, also if queries were chosen by earlier answers"
     return (
         f"{start}, if no query was chosen by earlier answers: their privacy loss distributions composed. "
         f"The sum of the payments gives {by_sum}, also if some were"

@@ -190,6 +190,13 @@ def test_cells_are_what_is_measured(tmp_path: Path) -> None:
     )
 
 
+def test_chosen_queries_and_their_expected_errors_are_the_same_figures(tmp_path: Path) -> None:
+    open_keys = {"bucket_growth": "auto", "privacy": 'split = "auto"', "consistency": "posterior"}
+    shown = plan_forecast(config_of(tmp_path, max_size=60, **open_keys)).predicted.tables
+    choices, expected = (next(table for table in shown if table.title.startswith(text)) for text in ("Chosen", "Expec"))
+    assert choices.rows[0][-2:] == expected.rows[0][-2:]
+
+
 def test_what_is_shown_are_the_predictions(tmp_path: Path) -> None:
     config = config_of(tmp_path, consistency="joint")
     shown = GROUPS.forecast(GROUPS.plan(config), ForecastOptions(rows=70), Silent())

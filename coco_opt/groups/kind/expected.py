@@ -26,7 +26,7 @@ from coco_opt.groups.kind.rehearsal import (
 )
 from coco_opt.groups.kind.simulated_data import assumed_groups, numbers_words, simulated_data_of
 from coco_opt.groups.look import distribution_of_look
-from coco_opt.groups.measuring.automatic import assumed_distributions
+from coco_opt.groups.measuring.automatic import assumed_distributions, grid_growth
 from coco_opt.groups.measuring.predicted import Predictor, Regions, range_of
 from coco_opt.groups.noisy_measurements import max_size_of
 from coco_opt.groups.queries import sensitivity
@@ -37,7 +37,6 @@ FloatArray = NDArray[np.float64]
 
 _REHEARSED: Final = ("steep, 70 % empty", "heavy tail (1/s)", "geometric")
 _BELOW, _ABOVE = 2.5, 1.5  # factors by which errors may lie outside those rehearsed: data of few sizes err less
-_GRID_GROWTH = 0.1  # distributions differ by more than a coarse grid errs
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -84,7 +83,7 @@ def predicted_errors(plan: Plan) -> ExpectedErrors:
     cells = Buckets.cells(max_size_of(measurement_plan))
     buckets = [each if isinstance(each, Buckets) else cells for each in queries.buckets]
     distributions, words = distributions_of(plan)
-    grid = _GRID_GROWTH if len(distributions) > 1 else 0.03
+    grid = grid_growth(len(distributions))  # as the choice's, so that both state the same errors
     errors = [Predictor(regions, each, grid).errors(buckets, variances) for each in distributions.values()]
     return ExpectedErrors(*range_of(np.array(errors)), f"predicted under {words}, with {numbers_words(plan)}")
 

@@ -96,7 +96,7 @@ class QuerySearch:
 
     def ranked(self, distributions: Mapping[str, FloatArray], count: int) -> tuple[QueryChoice, ...]:
         """Return the choice and the next best candidates that the search met, at most ``count`` in all."""
-        grid = _GRID_GROWTH if len(distributions) == 1 else _COARSE_GROWTH
+        grid = grid_growth(len(distributions))
         evaluations = _Evaluations(self, [self._predictor(each, grid) for each in distributions.values()])
         start = (self._start(), self.shares or allocation(1.0, self.levels))
         best = [self._descend(start, partial(evaluations.aim, place)) for place in range(len(distributions))]
@@ -221,6 +221,11 @@ class _Evaluations:
 
 
 @cache
+def grid_growth(distributions: int) -> float:
+    """Return the growth of the predictor's grid for so many size distributions."""
+    return _GRID_GROWTH if distributions == 1 else _COARSE_GROWTH
+
+
 def bucket_count(max_size: int, growth: float) -> int:
     """Return the number of noisy answers about one region."""
     return Buckets.by_growth(max_size, growth).count if growth else max_size
