@@ -21,6 +21,7 @@
   const lowered = paths.map((path, region) => (path + " " + (ids[region] ?? "")).toLowerCase());
   const largest = (least, numbers) => numbers.reduce((most, number) => Math.max(most, number), least);
   const figure = number => Number(number).toLocaleString("en", { maximumFractionDigits: 1 });
+  const wideOf = digits => 6.3 * digits.length;  // pixels
   const SHOWN = 50;
   const probe = document.createElement("div");
   probe.innerHTML = "<svg></svg>";
@@ -107,7 +108,7 @@
     const most = largest(1e-9, [...mine.map(row => height(row, current, upper ?? values)), ...theirs.map(row => height(row, other))]);
     const places = [...mine, ...theirs].map(row => keys[row]);
     const first = data.from_zero ? 0 : -largest(-Infinity, places.map(place => -place)), last = largest(first + 1, places);
-    const W = room(), H = 260, left = 52, right = 8, top = 8, bottom = 34;
+    const W = room(), H = 260, left = Math.max(52, 14 + wideOf(figure(Math.round(most)))), right = 8, top = 8, bottom = 34;
     const wide = data.from_zero && last > 60, tall = data.from_zero && !share && most > 60, across = W - left - right;
     const apart = data.from_zero ? 1 : nearest(places);  // what two neighbouring bars are apart
     const x = size => left + across * (wide ? Math.log1p(size) / Math.log1p(last + 1) : (size - first + apart / 2) / (last - first + apart));
@@ -116,9 +117,12 @@
     const svg = drawn("svg", { viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label":
       `${words.value} by ${words.key} in ${names[current]}${share ? " and " + names[other] : ""}; the table below has the figures` });
     const ticks = tall ? [0, 1, 10, 100, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8].filter(value => value <= most) : steps(most);
+    let labelled = Infinity;
     for (const value of ticks) {
-      svg.append(drawn("line", { class: "grid", x1: left, x2: W - right, y1: y(value), y2: y(value) }),
-        drawn("text", { x: left - 6, y: y(value) + 4, "text-anchor": "end" }, figure(value)));
+      svg.append(drawn("line", { class: "grid", x1: left, x2: W - right, y1: y(value), y2: y(value) }));
+      if (labelled - y(value) < 11) continue;  // letters are that high
+      svg.append(drawn("text", { x: left - 6, y: y(value) + 4, "text-anchor": "end" }, figure(value)));
+      labelled = y(value);
     }
     const sizes = wide ? [0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 1e4, 1e5, 1e6].filter(size => size <= last) : steps(last, first, true);
     for (const size of sizes) svg.append(drawn("text", { x: x(size), y: H - bottom + 16, "text-anchor": "middle" }, figure(size)));
@@ -233,7 +237,7 @@
       link.append(rect);
       if (width > 7 * names[region].length + 8 && height > 18) {
         const text = drawn("text", { class: "tile-name", x: left + 5, y: top + 15 }, names[region]);
-        if (height > 34) text.append(" ", drawn("tspan", { x: left + 5, y: top + 30 }, figure(weight[region])));
+        if (height > 34 && width > wideOf(figure(weight[region])) + 10) text.append(" ", drawn("tspan", { x: left + 5, y: top + 30 }, figure(weight[region])));
         link.append(text);
       }
       svg.append(link);

@@ -177,6 +177,7 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
     notes = (
         f"epsilon {float(EPSILON):g} in all, even over two levels and all two-way marginals. Data are simulated.",
         "Only coco-opt's tables are integers that add up, as a release needs; private-PGM and CVXPY are fractional.",
+        "AIM, which also chooses the marginals, is not compared: the package mbi holds no mechanisms.",
         *missing(list(systems())),
     )
     return finish(NAME, [peer_table("Tables of persons from two-way marginals", results, notes)], [], out, reporter)
