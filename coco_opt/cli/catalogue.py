@@ -170,8 +170,9 @@ def _message(call: ast.Call, place: int, function: Function) -> str:
         return ""
     argument = call.args[place + 1]
     if isinstance(argument, ast.Name):
-        values = _assigned_values(argument.id, function)
-        argument = values[-1] if values else argument
+        values = sorted(_assigned_values(argument.id, function), key=lambda value: value.lineno)
+        before = [value for value in values if value.lineno < call.lineno]
+        argument = (before or values or [argument])[-1]
     return _text(argument)
 
 

@@ -81,6 +81,9 @@ def test_the_catalogue_holds_what_errors_say(coco: Runner) -> None:
     assert ran.code == 0
     assert "holds a character that nobody sees" in ran.out
     assert "What to do: Remove it in the file" in ran.out
+    ran = coco("errors", "other-level")  # the function that raises it has messages of other errors, too
+    assert "- is a region of level ..., and the earlier one of level ...: a region keeps its level\n" in ran.out
+    assert "is no region" not in ran.out
     assert "[unknown-code]" in coco("errors", "no-such-code").errors[0]
 
 
