@@ -11,7 +11,8 @@ from typing import Any, ParamSpec, TypeVar, cast
 import numba
 import numpy as np
 
-from coco_opt.kernels.compile_lock import KERNELS, share_compiling
+from coco_opt.kernels.compile_lock import share_compiling
+from coco_opt.kernels.drafts import KernelCompiler, draft_for_kernels
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -120,13 +121,21 @@ def compiled_in_place(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def _compiled(function: Callable[P, R], options: dict[str, Any]) -> Callable[P, R]:
+    for_python = {"nogil": True, "no_cfunc_wrapper": True, "pipeline_class": KernelCompiler, **options}
     try:
-        dispatcher: Any = numba.njit(cache=True, nogil=True, **{"no_cfunc_wrapper": True, **options})(function)
+        dispatcher: Any = numba.njit(cache=True, **for_python)(function)
     except RuntimeError as error:  # numba's "no locator available for file ..."
         if "locator" not in str(error):
             raise
         _warn_once("no writable cache folder")
-        return cast("Callable[P, R]", numba.njit(nogil=True, **options)(function))
+        dispatcher = numba.njit(**for_python)(function)
+    else:
+        _adjust_cache(dispatcher, function)
+    draft_for_kernels(dispatcher, function, options)
+    return cast("Callable[P, R]", dispatcher)
+
+
+def _adjust_cache(dispatcher: Any, function: Callable[..., Any]) -> None:
     cache = getattr(dispatcher, "_cache", None)
     if cache is not None:
         _renew_with_imported(cache, function)
@@ -134,5 +143,3 @@ def _compiled(function: Callable[P, R], options: dict[str, Any]) -> Callable[P, 
         cache.load_overload = _forgive_io(cache.load_overload)
         cache.save_overload = _forgive_io(cache.save_overload)
         share_compiling(dispatcher, cache)
-        KERNELS.append(dispatcher)
-    return cast("Callable[P, R]", dispatcher)

@@ -19,8 +19,6 @@ from numba.core.compiler_lock import global_compiler_lock
 
 from coco_opt.activity import doing
 
-KERNELS: list[Any] = []
-"""Every kernel that is loaded."""
 PATIENCE = 120.0  # seconds; the largest kernels take a tenth of that
 _PAUSE = 0.01
 _compiled = 0
@@ -55,24 +53,11 @@ def share_compiling(dispatcher: Any, cache: Any) -> None:
     dispatcher.compile, cache.load_overload = compile_once, load_or_claim
 
 
-def _left() -> str:
-    """Return how many of the kernels that are loaded are compiled, and how many may still have to be."""
-    left = sum(not kernel.overloads and not _on_disk(kernel) for kernel in KERNELS)
-    return f"{_compiled} compiled, at most {left} left"
-
-
-def _on_disk(kernel: Any) -> bool:
-    try:
-        return bool(kernel._cache._cache_file._load_index())
-    except OSError:
-        return False
-
-
 @contextmanager
 def _compiling(label: str) -> Iterator[None]:
     """Say that a kernel is compiled while the body runs, and count it."""
     global _compiled
-    with doing(label, _left):
+    with doing(label, lambda: f"{_compiled} compiled"):
         yield
     _compiled += 1
 

@@ -51,10 +51,8 @@ own.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, NamedTuple, ParamSpec, TypeVar, cast
+from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -65,8 +63,6 @@ from coco_opt.kernels.posterior_shares import Basis, Shares, draw_collapsed
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Words = NDArray[np.uint64]
-P = ParamSpec("P")
-R = TypeVar("R")
 
 GEOMETRIC, GAUSSIAN = 0, 1
 MULTINOMIAL, SCATTERED = 0, 1
@@ -193,12 +189,7 @@ class Step(NamedTuple):
     upper_b: bool
 
 
-def _inlined(function: Callable[P, R]) -> Callable[P, R]:
-    """Inline into the calling code: passing on bundles of some thirty arrays costs more than a move does."""
-    return cast("Callable[P, R]", numba.njit(inline="always", nogil=True)(function))
-
-
-@_inlined
+@compiled_in_place
 def _loss(distribution: int, residual: int, change: int) -> int:
     """Return how much |residual| (or its square) grows."""
     if distribution == GEOMETRIC:
@@ -206,7 +197,7 @@ def _loss(distribution: int, residual: int, change: int) -> int:
     return change * (2 * residual + change)
 
 
-@_inlined
+@compiled_in_place
 def _shift_buckets(queries: Queries, residual: Ints, block: int, low: int, high: int, by: int, write: bool) -> int:
     """Return the growth of the loss of a block when the cells low .. high - 1 change by ``by``; ``write`` does it."""
     distribution, scheme, base = queries.distribution[block], queries.scheme[block], queries.offset[block]
@@ -288,7 +279,7 @@ def _shift_ranks(queries: Queries, residual: Ints, ranks: Ints, block: int, a: i
     return grown
 
 
-@_inlined
+@compiled_in_place
 def _shift(queries: Queries, state: State, leaf: int, a: int, b: int, m: int, spared: int, write: bool) -> float:
     """Return the change of the log-likelihood when m groups of a leaf go from size a to b; ``write`` does it.
 
@@ -307,14 +298,14 @@ def _shift(queries: Queries, state: State, leaf: int, a: int, b: int, m: int, sp
     return change
 
 
-@_inlined
+@compiled_in_place
 def _probability(prior: Prior, state: State, leaf: int, size: int) -> float:
     """Return pi of one size of a multinomial prior."""
     left, part, factors = prior.left[size], prior.part[size], state.factors[leaf]
     return float(state.shape[size] * ((1.0 - part) * factors[left] + part * factors[left + 1]))
 
 
-@_inlined
+@compiled_in_place
 def _log_prior_ratio(prior: Prior, state: State, leaf: int, a: int, b: int, m: int, at_a: int, at_b: int) -> float:
     """Return the change of the log prior when m of the at_a groups of size a join the at_b of size b."""
     rate = _probability(prior, state, leaf, b) / _probability(prior, state, leaf, a)
@@ -326,7 +317,7 @@ def _log_prior_ratio(prior: Prior, state: State, leaf: int, a: int, b: int, m: i
     return rates + leaving + math.lgamma(at_b + 1.0) - math.lgamma(at_b + m + 1.0)
 
 
-@_inlined
+@compiled_in_place
 def _log_urn_ratio(
     prior: Prior, state: State, leaf: int, a: int, b: int, m: int, at_a: int, at_b: int, upper_a: bool, upper_b: bool
 ) -> float:
@@ -348,13 +339,13 @@ def _log_urn_ratio(
     return ratio
 
 
-@_inlined
+@compiled_in_place
 def _share(prior: Prior, size: int, upper: bool) -> float:
     """Return the share of a size in the later of its two hats, or the earlier."""
     return float(prior.part[size] if upper else 1.0 - prior.part[size])
 
 
-@_inlined
+@compiled_in_place
 def _regroup(state: State, leaf: int, a: int, b: int, m: int) -> None:
     """Move m groups in the histogram and keep the list of occupied sizes."""
     counts, occupied, place = state.histograms[leaf], state.occupied[leaf], state.place[leaf]
@@ -372,7 +363,7 @@ def _regroup(state: State, leaf: int, a: int, b: int, m: int) -> None:
         place[last] = place[a]
 
 
-@_inlined
+@compiled_in_place
 def _try(queries: Queries, state: State, prior: Prior, plan: Plan, leaf: int) -> bool:
     """Propose one move and return whether it was accepted."""
     words, counts, occupied = state.words, state.histograms[leaf], state.occupied_count[leaf]
@@ -438,7 +429,7 @@ def _try(queries: Queries, state: State, prior: Prior, plan: Plan, leaf: int) ->
     return True
 
 
-@_inlined
+@compiled_in_place
 def _relabel(prior: Prior, state: State, leaf: int, a: int, b: int, m: int, upper_a: bool, upper_b: bool) -> None:
     """Move m groups in the counts by hat."""
     hat_counts = state.of_hat[prior.region[leaf]]
@@ -450,7 +441,7 @@ def _relabel(prior: Prior, state: State, leaf: int, a: int, b: int, m: int, uppe
         state.upper[leaf, b] += m
 
 
-@_inlined
+@compiled_in_place
 def _partner(plan: Plan, leaf: int, words: Words) -> int:
     """Return another leaf below the leaf's ancestor at a level drawn evenly, or -1 where there is none."""
     above = plan.above[leaf, below(words, plan.above.shape[1])]
@@ -461,7 +452,7 @@ def _partner(plan: Plan, leaf: int, words: Words) -> int:
     return -1 if partner == leaf else partner
 
 
-@_inlined
+@compiled_in_place
 def _common_blocks(queries: Queries, leaf: int, partner: int) -> int:
     """Return how many blocks at the ends of two leaves' paths are about regions above both."""
     last, partner_last = queries.path_start[leaf + 1], queries.path_start[partner + 1]
@@ -473,7 +464,7 @@ def _common_blocks(queries: Queries, leaf: int, partner: int) -> int:
     return shared
 
 
-@_inlined
+@compiled_in_place
 def _try_exchange(queries: Queries, state: State, prior: Prior, plan: Plan, leaf: int) -> bool:
     """Propose that a group of a leaf and one of another change sizes; return whether it was accepted."""
     words = state.words
@@ -527,7 +518,7 @@ def _try_exchange(queries: Queries, state: State, prior: Prior, plan: Plan, leaf
     return True
 
 
-@_inlined
+@compiled_in_place
 def _apply_step(queries: Queries, state: State, prior: Prior, step: Step, m: int, spared: int) -> None:
     """Take a step's m groups from one size to the other."""
     leaf, a, b, upper_a, upper_b = step
@@ -537,7 +528,7 @@ def _apply_step(queries: Queries, state: State, prior: Prior, step: Step, m: int
         _relabel(prior, state, leaf, a, b, m, upper_a, upper_b)
 
 
-@_inlined
+@compiled_in_place
 def _step_of(trade: Trade, n: int) -> tuple[int, int, int]:
     """Return leaf, size before and size after of the n-th step of a trade."""
     if trade.kind <= _SHIFT:
@@ -548,7 +539,7 @@ def _step_of(trade: Trade, n: int) -> tuple[int, int, int]:
     return (leaf, trade.a, end) if spreads else (leaf, end, trade.a)
 
 
-@_inlined
+@compiled_in_place
 def _try_trade(queries: Queries, state: State, prior: Prior, plan: Plan, leaf: int) -> bool:
     """Propose several steps of m groups each, all together; return whether they were accepted."""
     words, sizes = state.words, state.histograms.shape[1]

@@ -7,11 +7,13 @@ import logging
 import pickle
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from numba import TypingError
 from numba.core import caching, config
+from numba.core.event import Listener, install_listener
 from numpy.typing import NDArray
 
 import coco_opt.kernels.compile as module
@@ -100,6 +102,35 @@ def test_kernels_in_place_count_no_references_and_make_no_arrays() -> None:
     assert pair[0].tolist() == [[0, 1, 2], [23, 44, 65]]
     with pytest.raises(TypingError):
         compiled_in_place(_new)(pair[1])
+
+
+@compiled
+def _successor(value: int) -> int:
+    return value + 1
+
+
+@compiled
+def _sum_of_successors(values: NDArray[np.int32], flags: NDArray[np.int16]) -> int:
+    return _successor(values[0]) + _successor(flags[0]) + _successor(7)
+
+
+def test_what_kernels_call_is_compiled_once_for_all_integers_and_has_code_of_its_own_where_python_calls_it() -> None:
+    compiling: list[str] = []
+
+    class Names(Listener):  # type: ignore[misc]
+        def on_start(self, event: Any) -> None:
+            compiling.append(event.data["dispatcher"].py_func.__name__)
+
+        def on_end(self, event: Any) -> None:
+            pass
+
+    _sum_of_successors._cache.flush()  # type: ignore[attr-defined]  # an earlier run of this test stored it
+    with install_listener("numba:compile", Names()):
+        assert _sum_of_successors(np.array([1], np.int32), np.array([2], np.int16)) == 13
+    assert compiling == ["_sum_of_successors", "_successor"]
+    assert not _successor.overloads  # type: ignore[attr-defined]
+    assert _successor(1) == 2
+    assert len(_successor.overloads) == 1  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
