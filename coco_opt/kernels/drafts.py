@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
+from uuid import uuid4
 
 import numba
 from numba.core import types
@@ -49,9 +50,12 @@ class _KernelLibrary(JITCodeLibrary):
     """The code of a kernel and its drafts."""
 
     def _optimize_final_module(self) -> None:
-        for function in self._final_module.functions:
-            if not function.is_declaration and function.linkage.name == "linkonce_odr":
-                function.linkage = "internal"  # nothing outside calls it
+        unique = uuid4().hex
+        linked = [function for function in self._final_module.functions if function.linkage.name == "linkonce_odr"]
+        for function in linked:
+            # Under its own name, modules that define it too would be given this one, which may lose arguments.
+            function.name = f"part_{unique}"
+            function.linkage = "internal"
         super()._optimize_final_module()
 
 
