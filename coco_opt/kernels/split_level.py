@@ -6,6 +6,7 @@ For every parent, over tables x [occupied cells, children]::
 
 1. Keep the cells in which the parent has people, and cut the level's queries, stored by columns once, to those.
 2. Rows left with one cell are the curvature, the others the least squares of ``split_faces``, which solves the split.
+   Cells that are ``closed`` in a child stay 0 there: they begin at 0, and their curvature is too large to leave it.
 3. Clip at 0 and scale to the sums, which removes what rounding leaves.
 4. ``judge`` certifies every table by prices of its sums (``split_certificate``).
 
@@ -35,6 +36,8 @@ Level = tuple[Ints, Ints, Floats, Ints, Floats, Floats]
 
 _FLAT = 1e-4  # a cell whose own answers weigh less than this part of any other counts as not measured by itself
 _ROUNDING = 4.0 * np.finfo(np.float64).eps
+_FAR = 1e-2  # of the misfit at the start: below it the first descent may have stopped too early
+_CLOSED = 1e30  # curvature of a closed cell, against which no gradient matters
 
 
 @compiled
@@ -142,11 +145,31 @@ def _scale_to_sums(x: Floats, sums: Floats) -> None:
             x[c, j] = x[c, j] * (sums[c] / now) if now > 0.0 else sums[c] / x.shape[1]
 
 
+@compiled_in_place
+def _close(closed: Flags, place: int, x: Floats, free: Flags, single: Floats, base: Floats) -> None:
+    """Fix the closed cells of a table [cells, children] at 0; without any, ``closed`` is empty."""
+    if closed.size == 0:
+        return
+    for c in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            if closed[place + c * x.shape[1] + j]:
+                x[c, j], free[c, j], single[c, j], base[c, j] = 0.0, False, _CLOSED, 0.0
+
+
 @compiled
 def _split(
-    columns: Columns, level: Level, p: int, rows: int, tolerance: float, energy: float, least: float, limits: Ints
+    columns: Columns,
+    level: Level,
+    p: int,
+    at: int,
+    closed: Flags,
+    tolerance: float,
+    energy: float,
+    least: float,
+    limits: Ints,
 ) -> tuple[bool, int, Floats]:
-    """Return whether one parent's split converged, the steps, and its tables."""
+    """Return whether one parent's split converged, the steps, and its tables, which begin at ``at``."""
+    rows = columns[3].size
     begin, end = level[3][p], level[3][p + 1]
     cells, sums = level[1][level[0][p] : level[0][p + 1]], level[2][level[0][p] : level[0][p + 1]]
     n, children = cells.size, end - begin
@@ -169,13 +192,21 @@ def _split(
     _, lightest = split_certificate.wide_cells(wide.column_start, wide.row, wide.column_value, measured.weight)
     if _flat(single, lightest):
         return False, 0, x
-    allowed = tolerance * max(1.0, _error(every.start, every.cell, every.value, weight, target, x))
+    begun = _error(every.start, every.cell, every.value, weight, target, x)
     free, none = np.ones((n, children), np.bool_), np.zeros((0, children))
+    _close(closed, at, x, free, single, base)
     sides, own = split_faces.Sides(none, none, none), split_faces.Own(single, base)
-    signs, enough = least * _largest(weight, target, sums), energy * allowed
+    signs, enough = least * _largest(weight, target, sums), energy * tolerance
     wrong, _, steps = split_faces.descend(
-        wide, measured, sides, own, sums, x, free, signs, enough, limits[0], limits[1]
+        wide, measured, sides, own, sums, x, free, signs, enough * max(1.0, begun), limits[0], limits[1]
     )
+    ended = _error(every.start, every.cell, every.value, weight, target, x)
+    # What is allowed is a part of the objective, which was much larger at the start: go on from here.
+    if wrong == 0 and ended < _FAR * begun:
+        wrong, _, more = split_faces.descend(
+            wide, measured, sides, own, sums, x, free, signs, enough * max(1.0, ended), limits[0], limits[1] - steps
+        )
+        steps += more
     _scale_to_sums(x, sums)
     return wrong == 0, steps, x
 
@@ -185,6 +216,7 @@ def solve(
     columns: Columns,
     level: Level,
     places: Ints,
+    closed: Flags,
     tolerance: float,
     energy: float,
     least: float,
@@ -193,14 +225,15 @@ def solve(
 ) -> tuple[Flags, int]:
     """Fill ``tables`` with all parents' tables, parent p's from ``places[p]``; return which converged, and the steps.
 
-    ``tolerance``, ``energy``, ``least`` and ``limits`` (faces, steps) are those of the method of faces; a parent whose
-    cells are not all measured by themselves is left to it.
+    ``closed`` says which numbers of ``tables`` stay 0; it is empty where none has to. ``tolerance``, ``energy``,
+    ``least`` and ``limits`` (faces, steps) are those of the method of faces; a parent whose cells are not all measured
+    by themselves is left to it.
     """
     parents = places.size - 1
-    rested, total, rows = np.zeros(parents, np.bool_), 0, columns[3].size
+    rested, total = np.zeros(parents, np.bool_), 0
     # Parents are independent; numba has no array of arrays, so their tables lie in one.
     for p in range(parents):
-        rested[p], steps, x = _split(columns, level, p, rows, tolerance, energy, least, limits)
+        rested[p], steps, x = _split(columns, level, p, places[p], closed, tolerance, energy, least, limits)
         total += steps
         flat = x.reshape(x.size)
         for position in range(flat.size):
@@ -234,8 +267,23 @@ def misfit(columns: Columns, level: Level, p: int, x: Floats) -> tuple[float, Fl
     return total, single, split_certificate.products(form.column_start, form.row, form.column_value, product)
 
 
+@compiled_in_place
+def _never_pay(closed: Flags, place: int, x: Floats, reduced: Floats, single: Floats, sums: Floats) -> None:
+    """Make the gradients of closed cells so large that 0 is their best number at every price of their parent's sum."""
+    if closed.size == 0:
+        return
+    for c in range(x.shape[0]):
+        most = -np.inf
+        for j in range(x.shape[1]):
+            if not closed[place + c * x.shape[1] + j]:
+                most = max(most, reduced[c, j] + 2.0 * single[c, j] * max(0.0, sums[c] - x[c, j]))
+        for j in range(x.shape[1]):
+            if closed[place + c * x.shape[1] + j]:
+                reduced[c, j], single[c, j] = max(most, reduced[c, j]), 0.0
+
+
 @compiled
-def judge(columns: Columns, level: Level, places: Ints, tables: Floats) -> tuple[Floats, Floats, Floats]:
+def judge(columns: Columns, level: Level, places: Ints, closed: Flags, tables: Floats) -> tuple[Floats, Floats, Floats]:
     """Return every parent's objective, certified gap and violation: the terms of ``problems.topdown_split``."""
     parents = places.size - 1
     objective, gap, violation = np.empty(parents), np.empty(parents), np.empty(parents)
@@ -245,6 +293,7 @@ def judge(columns: Columns, level: Level, places: Ints, tables: Floats) -> tuple
         n, children = cells.size, end - begin
         x = tables[places[p] : places[p + 1]].copy().reshape((n, children))
         total, single, reduced = misfit(columns, level, p, x)
+        _never_pay(closed, places[p], x, reduced, single, sums)
         price = split_certificate.parent_prices(reduced, x, single, sums)
         cap, worst, paid = np.empty((n, children)), 0.0, 0.0
         # No number exceeds its parent's; what the sums are off by, beyond rounding, is paid at the prices.
@@ -255,6 +304,8 @@ def judge(columns: Columns, level: Level, places: Ints, tables: Floats) -> tuple
                 reduced[c, j] -= price[c]
                 cell_sum += x[c, j]
                 worst = max(worst, -x[c, j])
+                if closed.size and closed[places[p] + c * children + j]:
+                    worst = max(worst, x[c, j])
             off = abs(cell_sum - sums[c])
             worst = max(worst, off)
             paid += abs(price[c]) * max(0.0, off - _ROUNDING * sums[c])

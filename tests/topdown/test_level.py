@@ -283,9 +283,12 @@ def test_what_one_child_alone_may_hold_is_placed_there(monkeypatch: pytest.Monke
     _, left = split(step, parents, above)
     ((problem, found, child),) = splits
     assert (child >= 0).any()
-    persons = above.dense()
-    chosen = [v for v in parents if v not in left and len(tree.children(v)) > 1 and persons[v - parents.start].any()]
+    persons, first_children = above.dense(), tree.first_child[parents.start : parents.stop + 1] - parents.stop
+    assert split.classes is not None
+    decided = (split.classes.decided(above, first_children)[0] & persons.any(axis=1)).tolist()
+    chosen = [v for v, here in zip(parents, decided, strict=True) if here and len(tree.children(v)) > 1]
     assert chosen
+    assert not set(chosen) & set(left)
     for number, parent in enumerate(chosen):
         cells = problem.cells[problem.starts[number] : problem.starts[number + 1]]
         own = found[problem.places[number] : problem.places[number + 1]].reshape(cells.size, -1)
@@ -295,6 +298,38 @@ def test_what_one_child_alone_may_hold_is_placed_there(monkeypatch: pytest.Monke
     check_tables(measurement, result)
     assert not result.relaxed
     assert all(row.relative_gap <= 1e-6 for row in choices.certificates)
+
+
+@pytest.mark.usefixtures("batches")
+@pytest.mark.parametrize("seed", range(3))
+def test_what_several_children_may_hold_is_closed_in_the_others(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    tree, tables = ragged(rng)
+    kinds = parse_query("race[a, b]", SCHEMA)
+    facilities = rng.random((len(tables), 2)) < 0.6
+    tables = tables * (kinds.operator.adjoint(1 * ~facilities) == 0)
+    facilities &= kinds.operator.apply(tables) > 0
+    bounds = RegionBounds(kinds, 3, facilities.astype(np.int64), np.where(facilities, UNBOUNDED, 0))
+    measurement = measured(seed, tree, SCHEMA, tables, QUERIES, 3, bounds=[bounds])
+    step = split_step(TableMeasurements.of(measurement), TopdownMethod(implied="bounds", seed=3), SolverChoices())
+    split, parents = level_split(step, 2), tree.level_range(2)
+    assert split is not None
+    above = SparseTables.of(tree.aggregate(tables)[parents.start : parents.stop])
+    batch_tables, left = split(step, parents, above)
+    assert split.classes is not None
+    settled, _ = split.classes.decided(above, tree.first_child[parents.start : parents.stop + 1] - parents.stop)
+    several = [v for v in parents if not settled[v - parents.start] and v not in left and len(tree.children(v)) > 1]
+    assert several
+    constraints = step.constraints(tree.level_range(3))
+    assert constraints is not None
+    broken = constraints.broken_by(batch_tables.dense())
+    for region in several:
+        children = tree.children(region)
+        own = batch_tables.dense(children.start - parents.stop, children.stop - parents.stop)
+        np.testing.assert_array_equal(own.sum(axis=0), above.dense()[region - parents.start])
+        alone = step.fractional(children, above.dense()[region - parents.start])
+        assert np.abs(own - alone).max() < 1.0 + 1e-6
+        assert not broken[children.start - parents.stop : children.stop - parents.stop].any()
 
 
 def tree_tables(tree: Hierarchy, tables: np.ndarray, level: int) -> np.ndarray:

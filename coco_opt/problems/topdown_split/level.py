@@ -45,6 +45,7 @@ class SplitLevel:
     ``children[p]:children[p + 1]`` of ``answers`` float64[children, rows] and ``weights`` float64[children, queries].
     Its tables lie in ``places[p]:places[p + 1]`` of a vector, [occupied cells, children]. ``classes`` int64[all cells]
     gives each cell's class (-1: none), ``exact`` float64[children, classes] each child's count of each class.
+    ``closed`` bool[places] says which numbers of the tables must be 0, None for none of them.
     """
 
     rows: SparseRows
@@ -57,6 +58,7 @@ class SplitLevel:
     weights: Floats
     classes: Ints | None = None
     exact: Floats | None = None
+    closed: NDArray[np.bool_] | None = None
 
     @classmethod
     def example(cls) -> Self:
@@ -88,12 +90,23 @@ class SplitLevel:
             priced = Prices.none(self) if prices is None else prices
             arguments = self.columns, self.arrays, self.places, read_only(self.classes), self.exact
             return Judged(*split_exact.judge(*arguments, tables, priced.cells, priced.classes))
-        return Judged(*split_level.judge(self.columns, self.arrays, self.places, tables))
+        return Judged(*split_level.judge(self.columns, self.arrays, self.places, self.shut, tables))
+
+    @property
+    def shut(self) -> NDArray[np.bool_]:
+        """Return what is ``closed`` for kernels: empty where nothing is."""
+        return read_only(np.zeros(0, np.bool_) if self.closed is None else self.closed)
 
     @cached_property
     def parent(self) -> Ints:
         """Return the parent of each of ``cells``."""
         return np.repeat(np.arange(self.starts.size - 1), np.diff(self.starts))
+
+    @property
+    def pairs(self) -> tuple[Ints, Ints]:
+        """Return the cell and the child of each number in the vector of tables."""
+        sizes = np.diff(self.children)[self.parent]
+        return np.repeat(self.cells, sizes), runs_from(self.children[self.parent], sizes)
 
     @property
     def table_rows(self) -> Ints:
@@ -146,7 +159,7 @@ class LevelSplitter(Protocol):
     tolerance: float
 
     def split_level(self, level: SplitLevel) -> tuple[Floats, NDArray[np.bool_]]:
-        """Return tables of all parents, and which are worth judging; others are left to ``solve``."""
+        """Return tables of all parents, closed cells 0, and which are worth judging; others are left to ``solve``."""
         ...
 
     def split_exact(self, level: SplitLevel) -> tuple[Floats, NDArray[np.bool_], Prices]:

@@ -1,8 +1,9 @@
 """A level's splits and roundings in a few compiled calls, where nothing but the parents' tables binds the children.
 
-Bounds on classes of cells may bind the children too, where they decide in which child a class is (``bounded_classes``):
-its cells are placed there, and sums alone bind the others. So may exact counts of classes, such as all that an earlier
-release has published of every region. Classes are the first pass of the rounding, which keeps them.
+Bounds on classes of cells may bind the children too (``bounded_classes``). Where they decide in which child a class is,
+its cells are placed there, and sums alone bind the others. Where several children may hold a class, its cells are
+closed in all others; the split is right if it keeps the lower bounds by itself. So may exact counts of classes, such as
+all that an earlier release has published of every region. Classes are the first pass of the rounding, which keeps them.
 
 Building a problem object for each of thousands of small regions costs more than solving them. Here the level's rows are
 built once, and parents go to the solvers in batches; the split is judged by ``SplitLevel``. Regions that a batch does
@@ -11,13 +12,15 @@ not settle to its tolerance are split individually, one after the other; both wa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from time import perf_counter
 
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Operator
 from coco_opt.problems.sparse_rows import SparseRows, runs_from, stacked
 from coco_opt.problems.table_rounding import TableRounding
@@ -34,6 +37,11 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Runs = tuple[Ints, Ints, Ints]
 """The nonzero entries of some tables: regions (from the first child), cells (rising in a region) and counts."""
+
+Fractions = tuple[Floats, NDArray[np.bool_]]
+"""The fractional tables of several parents, and which of them are certified."""
+Way = Callable[[SplitStep, SplitLevel, Ints, Ints], Fractions]
+"""How several parents are split: takes the step, the problem, the children, and the entries of the parents' tables."""
 
 LEAST_PARENTS = 64
 """Parents of a level from which batches pay for what their kernels take to load."""
@@ -70,17 +78,25 @@ class LevelSplit:
         bounds = hierarchy.first_child[parents.start : parents.stop + 1]
         people, only = np.diff(above.offsets) > 0, np.diff(bounds) == 1
         settled, holder = np.ones(len(parents), bool), None
-        exact = np.zeros(len(parents), bool)
+        exact = closable = np.zeros(len(parents), bool)
         if self.classes is not None:
             places = bounds - hierarchy.level_range(self.level + 1).start
             settled, holder = self.classes.decided(above, places)
             holder = np.where(holder < 0, FREE, holder - places[0])
-            exact = ~settled & people & ~only & self.classes.exact_below(places) & self._small(above)
-        left = ~(settled | exact)
+            open_ = ~settled & people & ~only
+            exact = open_ & self.classes.exact_below(places) & self._small(above)
+            closable = open_ & ~exact & self.classes.closable(above, places)
+        left = ~(settled | exact | closable)
         runs = [_only_children(above, np.flatnonzero(settled & people & only), bounds)]
-        for chosen, placed in ((settled & people & ~only, holder), (exact, None)):
+        placed = self._split_exact if holder is None else partial(self._split_placed, holder, int(bounds[0]))
+        ways: list[tuple[NDArray[np.bool_], Way]] = [
+            (settled & people & ~only, placed),
+            (exact, self._split_exact),
+            (closable, self._split_closed),
+        ]
+        for chosen, way in ways:
             if chosen.any():
-                batch_runs, done = self._split_batch(step, above, np.flatnonzero(chosen), bounds, placed)
+                batch_runs, done = self._split_batch(step, above, np.flatnonzero(chosen), bounds, way)
                 runs.append(batch_runs)
                 left[np.flatnonzero(chosen)[~done]] = True
         region, cells, counts = (np.concatenate(arrays) for arrays in zip(*runs, strict=True))
@@ -97,13 +113,9 @@ class LevelSplit:
         return np.array(sizes) <= _MOST_TOGETHER
 
     def _split_batch(
-        self, step: SplitStep, above: SparseTables, chosen: Ints, bounds: Ints, holder: Ints | None
+        self, step: SplitStep, above: SparseTables, chosen: Ints, bounds: Ints, way: Way
     ) -> tuple[Runs, NDArray[np.bool_]]:
-        """Return the children's tables of the parents ``chosen`` from consecutive ones, and for which there are any.
-
-        ``holder`` is the child of each entry of ``above``, from the first child on, ``FREE`` for any; without it, exact
-        counts bind the children if there are classes.
-        """
+        """Return the children's tables of the parents ``chosen`` from consecutive ones, and for which there are any."""
         offsets = above.offsets
         cells = np.concatenate([np.arange(offsets[at], offsets[at + 1]) for at in chosen])
         starts = np.concatenate([[0], np.cumsum(np.diff(offsets)[chosen])]).astype(np.int64)
@@ -112,11 +124,8 @@ class LevelSplit:
         problem = self._problem(step, starts, above.cells[cells], above.counts[cells], children, regions)
         if step.targets is not None:
             tables, settled = self._aimed(step, problem, regions)
-        elif holder is None:
-            tables, settled = self._split(step, self._with_exact(step, problem, regions))
         else:
-            child = np.where(holder[cells] < 0, FREE, np.searchsorted(regions, bounds[0] + holder[cells]))
-            tables, settled = self._split_rest(step, problem, child)
+            tables, settled = way(step, problem, regions, cells)
         level = RoundingLevel(
             self.passes,
             self.turn,
@@ -136,18 +145,38 @@ class LevelSplit:
         step.solvers.count(TableRounding, rounded.solves, rounded.gap, rounded.relative_gap, 0.0, seconds)
         done = settled & rounded.done
         if self.classes is not None:
-            first = step.measured.hierarchy.level_range(self.level + 1).start
-            for number in np.flatnonzero(done).tolist():
-                parent_cells = problem.cells[starts[number] : starts[number + 1]]
-                integer_tables = rounded.tables[problem.places[number] : problem.places[number + 1]].reshape(
-                    parent_cells.size, -1
-                )
-                done[number] = self.classes.holds(
-                    parent_cells, integer_tables, regions[children[number] : children[number + 1]] - first
-                )
+            done &= self._hold(step, problem, rounded.tables, regions)
         return _runs(problem, rounded.tables, done, regions - bounds[0]), done
 
-    def _split_rest(self, step: SplitStep, problem: SplitLevel, child: Ints) -> tuple[Floats, NDArray[np.bool_]]:
+    def _hold(
+        self, step: SplitStep, problem: SplitLevel, tables: Floats | Ints, regions: Ints, slack: float = 0.0
+    ) -> NDArray[np.bool_]:
+        """Return for which parents the children keep the bounds on classes."""
+        assert self.classes is not None
+        places = regions - step.measured.hierarchy.level_range(self.level + 1).start
+        within = self.classes.hold(*problem.pairs, tables, places, slack)
+        return np.asarray(np.logical_and.reduceat(within, problem.children[:-1]))
+
+    def _split_placed(
+        self, holder: Ints, first: int, step: SplitStep, problem: SplitLevel, regions: Ints, entries: Ints
+    ) -> Fractions:
+        """Split with each entry of the parents' tables in its ``holder``, counted from ``first``, or ``FREE``."""
+        child = np.where(holder[entries] < 0, FREE, np.searchsorted(regions, first + holder[entries]))
+        return self._split_rest(step, problem, child)
+
+    def _split_exact(self, step: SplitStep, problem: SplitLevel, regions: Ints, _: Ints) -> Fractions:
+        """Split with the children's exact counts of classes, where there are classes."""
+        return self._split(step, self._with_exact(step, problem, regions))
+
+    def _split_closed(self, step: SplitStep, problem: SplitLevel, regions: Ints, _: Ints) -> Fractions:
+        """Split with nobody where an upper bound is 0; what is certified keeps all lower bounds, too."""
+        assert self.classes is not None
+        places = regions - step.measured.hierarchy.level_range(self.level + 1).start
+        cells, child = problem.pairs
+        tables, settled = self._split(step, replace(problem, closed=self.classes.closed(cells, places[child])))
+        return tables, settled & self._hold(step, problem, tables, regions, TopdownSplit.feasibility_tolerance)
+
+    def _split_rest(self, step: SplitStep, problem: SplitLevel, child: Ints) -> Fractions:
         """Return the tables with the cells of a ``child`` placed there, and the others split; and which are certified.
 
         Children are numbered from 0; the answers that are split are what the placed cells leave of them.
@@ -162,7 +191,7 @@ class LevelSplit:
             tables[runs_from(start[free], np.diff(problem.children)[problem.parent[free]])] = rest_tables
         return tables, settled
 
-    def _aimed(self, step: SplitStep, problem: SplitLevel, regions: Ints) -> tuple[Floats, NDArray[np.bool_]]:
+    def _aimed(self, step: SplitStep, problem: SplitLevel, regions: Ints) -> Fractions:
         """Return the targets of the children of every parent, and that they need no solver."""
         assert step.targets is not None
         tables = np.empty(int(problem.places[-1]))
@@ -199,7 +228,7 @@ class LevelSplit:
         exact = np.asarray(self.classes.lower[regions - first], np.float64)
         return replace(problem, classes=self.classes.labels, exact=exact)
 
-    def _split(self, step: SplitStep, problem: SplitLevel) -> tuple[Floats, NDArray[np.bool_]]:
+    def _split(self, step: SplitStep, problem: SplitLevel) -> Fractions:
         """Return the tables, and which are certified."""
         start = perf_counter()
         prices = None
@@ -245,7 +274,9 @@ def level_split(step: SplitStep, level: int) -> LevelSplit | None:
     below = hierarchy.level_range(level + 1)
     constraints = step.constraints(below)
     classes = None if constraints is None else BoundedClasses.of(constraints)
-    if len(hierarchy.level_range(level)) < (LEAST_PARENTS if classes is None or not classes.exact.any() else 1):
+    # Where classes bind, few parents pay, too, if kernels are loaded for the many of a level below.
+    used = classes is not None and (classes.exact.any() or _parents(hierarchy, hierarchy.levels - 2) >= LEAST_PARENTS)
+    if _parents(hierarchy, level) < (1 if used else LEAST_PARENTS):
         return None
     splitter, rounder = step.solvers.solver(TopdownSplit), step.solvers.solver(TableRounding)
     free = (constraints is None or classes is not None) and step.cutting is None  # cuts are found as regions are split
@@ -263,6 +294,10 @@ def level_split(step: SplitStep, level: int) -> LevelSplit | None:
     rows, passes = stacked(operators, cells), stacked(rounded, cells)
     part = None if classes is None else _parts(classes, operators)
     return LevelSplit(level, splitter, rounder, queries, rows, query_of, passes, turn.astype(np.int64), classes, part)
+
+
+def _parents(hierarchy: Hierarchy, level: int) -> int:
+    return len(hierarchy.level_range(level))
 
 
 def _parts(classes: BoundedClasses, operators: Sequence[Operator]) -> Ints:

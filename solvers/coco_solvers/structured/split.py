@@ -69,7 +69,7 @@ class SplitNewton:
 
         tables, limits = np.empty(int(level.places[-1])), np.array([self.max_faces, self.max_steps])
         options = self.tolerance, _ENERGY, _LEAST, limits
-        rested, _ = split_level.solve(level.columns, level.arrays, level.places, *options, tables)
+        rested, _ = split_level.solve(level.columns, level.arrays, level.places, level.shut, *options, tables)
         return tables, rested
 
     def split_exact(self, level: SplitLevel) -> tuple[Floats, NDArray[np.bool_], Prices]:
