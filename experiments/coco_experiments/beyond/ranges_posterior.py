@@ -39,7 +39,6 @@ POSTERIOR: Estimator = "posterior"
 ESTIMATORS: tuple[Estimator, ...] = (POSTERIOR, "nonnegative", "zeroed", "consistent")
 COVERAGE = 0.9
 PLACES = 2_000  # of ranges of a length whose intervals are looked at
-ALL = 0  # stands for ranges of all lengths
 NOTE = "Noise is seeded: NOT PRIVATE. Estimators share each seed's noise."
 Ints = NDArray[np.int64]
 Findings = dict[tuple[str, str], list["Finding"]]
@@ -49,10 +48,11 @@ Findings = dict[tuple[str, str], list["Finding"]]
 class Finding:
     """What the estimators made of one seed's noise: errors [estimators][lengths], and the posterior's intervals.
 
-    Errors are mean absolute errors of the ranges of each length, at last the root mean square of all ranges.
+    ``absolute`` and ``squared`` are means over all ranges of a length; those of ``squared`` at last over all ranges.
     """
 
-    errors: list[list[float]]
+    absolute: list[list[float]]
+    squared: list[list[float]]
     inside: list[float]
     width: list[float]
     linear_width: list[float]
@@ -62,11 +62,10 @@ class Finding:
 
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
     """Measure errors, coverage and seconds, and write them below ``out`` anew after every seed."""
-    cases = {"clusters, 256 cells": (generated(256).values, SEEDS[:2])} if small else cases_of(data)
+    cases = {"clusters, 256 cells": (generated(256).values, SEEDS[:1])} if small else cases_of(data)
     stored = StoredResults(out / f"{NAME}_seeds.json")
     findings: Findings = {}
     runs = [(name, epsilon, seed) for seed in SEEDS for name in cases for epsilon in EPSILONS if seed in cases[name][1]]
-    tables: tuple[Table, ...] = ()
     for done, (name, epsilon, seed) in enumerate(runs, 1):
         key = f"{name}, {epsilon}, {seed}"
         if key not in stored:
@@ -76,9 +75,14 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
             reporter.note(f"{key}: the chains did not converge")
         findings.setdefault((name, str(epsilon)), []).append(finding)
         reporter.progress(NAME, done, len(runs))
-    tables = (error_table(cases, findings), coverage_table(cases, findings))
+    tables = (
+        error_table(cases, findings, squared=False),
+        error_table(cases, findings, squared=True),
+        coverage_table(cases, findings),
+    )
     files = [
-        write_csv(out / f"{NAME}_{part}.csv", table) for part, table in zip(("errors", "coverage"), tables, strict=True)
+        write_csv(out / f"{NAME}_{part}.csv", table)
+        for part, table in zip(("absolute", "squared", "coverage"), tables, strict=True)
     ]
     for table in tables:
         reporter.table(table)
@@ -108,14 +112,15 @@ def found(truth: Ints, epsilon: Fraction, seed: int) -> Finding:
     fan_out = choose_fan_out(cells, cost)
     measurement = measure_ranges(truth, cost, source=SeededNoise(seed), fan_out=fan_out)
     exact, workload = np.concatenate([[0], np.cumsum(truth)]), Workload.of(cells)
-    errors, seconds, fits = [], [], {}
+    absolute, squared, seconds, fits = [], [], [], {}
     for estimator in ESTIMATORS:
         start = process_time()
         fits[estimator] = UniversalHistogram.fit(measurement, estimator)
         seconds.append(process_time() - start)
         away = np.concatenate([[0.0], np.cumsum(fits[estimator].cells)]) - exact
-        of_lengths = [float(np.abs(away[length:] - away[:-length]).mean()) for length in lengths_of(cells)]
-        errors.append([*of_lengths, float(np.sqrt(mean_square(away, workload)))])
+        of_lengths = [away[length:] - away[:-length] for length in lengths_of(cells)]
+        absolute.append([float(np.abs(error).mean()) for error in of_lengths])
+        squared.append([*(float(np.square(error).mean()) for error in of_lengths), mean_square(away, workload)])
     histogram = fits[POSTERIOR]
     posterior = histogram.posterior
     assert posterior is not None
@@ -132,36 +137,26 @@ def found(truth: Ints, epsilon: Fraction, seed: int) -> Finding:
         cut = np.maximum(linear.estimate + reach, 0.0) - np.maximum(linear.estimate - reach, 0.0)
         rows.append((float(inside.mean()), float((ends.upper - ends.lower).mean()), float(cut.mean())))
     inside_all, width, linear_width = (list(column) for column in zip(*rows, strict=True))
-    return Finding(errors, inside_all, width, linear_width, seconds, posterior.sampled.converged)
+    return Finding(absolute, squared, inside_all, width, linear_width, seconds, posterior.sampled.converged)
 
 
-def error_table(cases: Mapping[str, tuple[Ints, Sequence[int]]], findings: Findings) -> Table:
-    """Return a row for each data set, epsilon and length: errors, and the posterior's over the least of the others."""
+def error_table(cases: Mapping[str, tuple[Ints, Sequence[int]]], findings: Findings, *, squared: bool) -> Table:
+    """Return a row for each data set, epsilon and length: errors, and the posterior's over those of the others."""
     rows: list[tuple[Cell, ...]] = []
     for (name, epsilon), each in findings.items():
-        errors = np.array([finding.errors for finding in each])
-        for place, length in enumerate([*lengths_of(cases[name][0].size), ALL]):
-            means = [Mean.of(errors[:, row, place].tolist()) for row in range(len(ESTIMATORS))]
-            ratio = means[0].value / min(mean.value for mean in means[1:])
-            label = "all, root mean square" if length == ALL else f"{length:,}"
-            less = Mean.of((errors[:, 0, place] - errors[:, 1, place]).tolist())
-            values = (mean.value for mean in means)
-            rows.append(
-                (
-                    name,
-                    epsilon,
-                    label,
-                    *values,
-                    means[0].standard_error,
-                    ratio,
-                    less.value,
-                    less.standard_error,
-                    less.runs,
-                )
-            )
-    columns = ("data", "epsilon", "cells of a range", *ESTIMATORS, "standard error", "over the best of the others")
-    paired = ("against nonnegative, paired", "its standard error", "runs")
-    return Table("mean absolute error of a range (entities)", (*columns, *paired), tuple(rows), (NOTE,))
+        errors = np.array([finding.squared if squared else finding.absolute for finding in each])
+        lengths = [f"{length:,}" for length in lengths_of(cases[name][0].size)]
+        for place, length in enumerate([*lengths, "all"] if squared else lengths):
+            own = errors[:, :, place]
+            means = np.sqrt(own.mean(axis=0)) if squared else own.mean(axis=0)
+            less = Mean.of((own[:, 0] - own[:, 1]).tolist())
+            share = None if less.standard_error is None else less.value / less.standard_error
+            ratios = (float(means[0] / means[1]), float(means[0] / means[1:].min()))
+            rows.append((name, epsilon, length, *means.tolist(), *ratios, share, less.runs))
+    columns = ("data", "epsilon", "cells of a range", *ESTIMATORS, "times nonnegative", "times the best of the others")
+    title = "root mean squared error" if squared else "mean absolute error"
+    paired = ("difference from nonnegative, in standard errors", "runs")
+    return Table(f"{title} of a range (entities)", (*columns, *paired), tuple(rows), (NOTE,))
 
 
 def coverage_table(cases: Mapping[str, tuple[Ints, Sequence[int]]], findings: Findings) -> Table:
@@ -190,7 +185,7 @@ def failures(findings: Findings) -> tuple[str, ...]:
     """Return where the posterior's mean square error over all ranges is not the least."""
     lines = []
     for (name, epsilon), each in findings.items():
-        errors = np.array([finding.errors for finding in each])[:, :, -1].mean(axis=0)
+        errors = np.sqrt(np.array([finding.squared for finding in each])[:, :, -1].mean(axis=0))
         if errors[0] >= errors[1:].min():
             lines.append(
                 f"{name}, epsilon {epsilon}: the posterior errs by {errors[0]:.3g}, another by {errors[1:].min():.3g}"

@@ -46,7 +46,7 @@ class SamplerOptions:
 
     chains: int = 2
     burn_in: int = 8
-    rounds: int = 6
+    rounds: int = 20
     most: int = 480
     work: int = 24_576
     draws: int = 96
