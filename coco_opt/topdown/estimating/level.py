@@ -29,7 +29,7 @@ from coco_opt.problems.topdown_split import TopdownSplit
 from coco_opt.problems.topdown_split.level import LevelSplitter, SplitLevel
 from coco_opt.topdown.bounds import refinement
 from coco_opt.topdown.estimating.bounded_classes import FREE, BoundedClasses
-from coco_opt.topdown.estimating.rounding import nested
+from coco_opt.topdown.estimating.rounding import is_of_cells, nested
 from coco_opt.topdown.estimating.sparse_tables import SparseTables
 from coco_opt.topdown.estimating.step import SplitStep
 
@@ -289,6 +289,8 @@ def level_split(step: SplitStep, level: int) -> LevelSplit | None:
         return None
     cells = np.arange(step.measured.schema.size)
     operators = [step.measured.queries[query].operator for query in queries]
+    if classes is not None and step.targets is None and not any(is_of_cells(each) for each in operators):
+        return None  # cells that no query determines are shared out region by region: ``open_cells``
     query_of = np.repeat(np.arange(len(operators)), [operator.answers for operator in operators])
     turn = np.repeat(np.arange(len(rounded)), [operator.answers for operator in rounded])
     rows, passes = stacked(operators, cells), stacked(rounded, cells)

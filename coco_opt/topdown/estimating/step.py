@@ -21,6 +21,7 @@ from coco_opt.topdown.estimating.implied import implied_choice
 from coco_opt.topdown.estimating.linear import LinearStage, linear_stage, rows_of
 from coco_opt.topdown.estimating.method import Implied, TopdownMethod
 from coco_opt.topdown.estimating.minimal_schema import SUITED, CoreTables, NotSettledError, core_tables
+from coco_opt.topdown.estimating.open_cells import leaves_cells_open, shared_in_proportion
 from coco_opt.topdown.estimating.posterior.summaries import Targets
 from coco_opt.topdown.estimating.rounding import integer_rows, is_of_cells, nested_passes, round_in_passes
 from coco_opt.topdown.estimating.tie_breaking import PRECISION, Ties
@@ -160,20 +161,22 @@ class SplitStep:
             return self.targets(regions, parent)
         rows = _linear_rows(self.constraints(regions))
         parent_table = None if parent is None else parent.astype(np.float64)
-        tables: Floats | None = None
+        problem, tables = None, None
         for queries, tolerance in self.groups:
             terms = self.terms(regions, queries)
             if not terms:
                 continue
             if self.core is not None:
                 terms = self.core.undecided(terms)
-            tables = self._fitted(TopdownSplit(terms, parent_table, rows))
+            problem = TopdownSplit(terms, parent_table, rows)
+            tables = self._fitted(problem)
             if queries != self.groups[-1][0]:
                 rows = _with_answers(rows, terms, tables, max(tolerance, _LEAST_TOLERANCE))
-        if tables is None:
+        if problem is None or tables is None:
             path = self.measured.hierarchy.paths[regions.start]
             raise ProblemError(f"nothing that was measured says anything about region {path!r}")
-        return tables
+        # Cuts are found from fits that meet those before to a solver's precision, which proportional fitting does not.
+        return tables if self.cutting is not None else shared_in_proportion(problem, tables)
 
     def _fitted(self, problem: TopdownSplit) -> Floats:
         """Return the fitted tables.
@@ -183,7 +186,7 @@ class SplitStep:
         """
         try:
             exact = self.core is not None or self.cutting is not None or self._binds_release
-            suited = SUITED if exact and problem.variables <= _MOST_SUITED else ()
+            suited = SUITED if (exact or leaves_cells_open(problem)) and problem.variables <= _MOST_SUITED else ()
             return np.asarray(self.solvers.solve_suited(problem, suited), dtype=np.float64)
         except SolverError as error:
             solution = error.solution

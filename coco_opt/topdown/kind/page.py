@@ -103,7 +103,7 @@ def _open_cells(shown: Shown) -> str:
         return ""
     return (
         "<p class='note'>No query measured the cells: where attributes are crossed further than in the queries below, "
-        "released counts are guesses that add up to what was measured.</p>"
+        "released counts are guesses: not measured, but shared out in proportion to the measured margins.</p>"
     )
 
 

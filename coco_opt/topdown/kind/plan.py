@@ -114,8 +114,8 @@ def _unmeasured_cells(table_queries: TableQueries) -> Iterator[str]:
     schema = table_queries.schema
     attributes = " * ".join(name for name, values in schema.attributes.items() if len(values) > 1)
     yield (
-        f"Cells are not measured: the counts of {attributes} in the released tables are guesses that add up to what "
-        'is. If you will look at them, add "detail" to topdown.workload'
+        f"Cells are not measured: the counts of {attributes} in the released tables are guesses, shared out in "
+        'proportion to the measured margins. If you will look at them, add "detail" to topdown.workload'
     )
 
 
