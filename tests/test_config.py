@@ -256,7 +256,7 @@ BAD_VALUES = [
     ("solvers.isotonic_l1", "[groups]", '[solvers]\nisotonic_l1 = {name="a", x=[1]}\n[groups]', "option 'x'"),
     ("ranges", "[groups]", "[ranges]\n[groups]", "a file releases one kind of data"),
     ("engine.workers", "[groups]", "[engine]\nworkers = 0\n[groups]", "greater than or equal to 1"),
-    ("solvers.fallback", "[groups]", "[solvers]\nfallback = 1\n[groups]", "boolean"),
+    ("solvers.fallback", "[groups]", "[solvers]\nfallback = 1\n[groups]", "true or false"),
     ("privcy", "[groups]", "[privcy]\n[groups]", "did you mean 'privacy'"),
     ("data", "[data]", "[date]", "required"),
 ]
@@ -286,6 +286,28 @@ def test_values_from_python_are_checked_too() -> None:
     negative = {**privacy, "split": [Fraction(2), Fraction(-1)]}
     with pytest.raises(ConfigError, match=r"privacy\.split"):
         parse_config({**source, "privacy": negative}, ".")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("invariants", {"total": "land"}, "must be a list of tables, such as [{ query = ..., level = ... }]"),
+        ("invariants", ["total"], "must be a table, such as { query = ..., level = ... }"),
+        ("constraints", "total >= 1", "must be a list of tables, such as [{ holds = ... }]"),
+        ("counts", ["a"], "must be a table, such as { name = ... }"),
+        ("microdata", "true", "must be true or false, without quotes"),
+        ("rows_a_person", "2", "must be an integer, without quotes"),
+        ("rows_a_person", 2.5, "must be an integer"),
+        ("intervals", "0.9", "must be a number, without quotes"),
+    ],
+)
+def test_a_value_of_a_wrong_type_says_what_it_must_be(key: str, value: object, words: str) -> None:
+    tables = {"attributes": {"sex": ["f", "m"]}, "workload": ["total"], key: value}
+    source = {"data": {"records": "r.csv", "hierarchy": "h.csv"}, "privacy": {"epsilon": "1"}, "topdown": tables}
+    with pytest.raises(ConfigError) as wrong:
+        parse_config(source, ".")
+    assert words in str(wrong.value)
+    assert "valid" not in str(wrong.value)
 
 
 def test_sections_must_be_tables() -> None:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import difflib
-import inspect
 import re
 import tomllib
-import typing
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -14,9 +12,9 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from coco_opt.config.mistakes import explained
 from coco_opt.config.model import Config
 from coco_opt.config.sections import AUTO, SOLVERS_MODEL, AutoSection, EngineConfig, OutputConfig, PrivacyConfig
-from coco_opt.config.values import KeyedError
 from coco_opt.errors import ConfigError
 from coco_opt.kinds import KindRow, kind_rows
 
@@ -160,7 +158,7 @@ def parse_config(
             values[name] = model.model_validate(stated, context={"folder": Path(folder)})
         except ValidationError as error:
             entries = error.errors(include_url=False)
-            mistakes += [_explain(dict(entry), name, models) for entry in entries]
+            mistakes += [explained(dict(entry), name, models) for entry in entries]
     if mistakes:
         raise _joined_error(mistakes, file)
     privacy: PrivacyConfig = values["privacy"]
@@ -240,7 +238,7 @@ def engine_with(engine: EngineConfig, keys: Mapping[str, Any], folder: str | Pat
     try:
         return EngineConfig.model_validate({**stated, **keys}, context={"folder": Path(folder)})
     except ValidationError as error:
-        mistakes = [_explain(dict(entry), "engine", _SHARED) for entry in error.errors(include_url=False)]
+        mistakes = [explained(dict(entry), "engine", _SHARED) for entry in error.errors(include_url=False)]
     raise _joined_error(mistakes, None)
 
 
@@ -300,50 +298,3 @@ def _joined_error(mistakes: Mistakes, file: str | None) -> ConfigError:
 def _unknown_section(name: str, models: Mapping[str, type[BaseModel]]) -> str:
     near = difflib.get_close_matches(name, models, n=1, cutoff=0.5)
     return f"unknown section; did you mean {near[0]!r}?" if near else f"unknown section; there are {', '.join(models)}"
-
-
-def _explain(entry: dict[str, Any], section: str, models: Mapping[str, type[BaseModel]]) -> tuple[str, str]:
-    """Turn one pydantic error into a dotted key and a sentence."""
-    key = ".".join(str(part) for part in (section, *entry["loc"]))
-    if entry["type"] == "extra_forbidden":
-        return key, _unknown_key(section, entry["loc"], models)
-    if entry["type"] == "missing":
-        return key, "is required"
-    if entry["type"] == "value_error":
-        error = entry["ctx"]["error"]
-        inner = error.key if isinstance(error, KeyedError) else ""
-        return ".".join(part for part in (key, inner) if part), str(error)
-    if entry["type"] in ("model_type", "model_attributes_type"):
-        return key, "must be a table"
-    message = str(entry["msg"]).removeprefix("Input ")
-    return key, message.replace("should be", "must be")
-
-
-def _unknown_key(section: str, where: tuple[Any, ...], models: Mapping[str, type[BaseModel]]) -> str:
-    name, valid = str(where[-1]), list(_model_at(models[section], where[:-1]).model_fields)
-    elsewhere = [
-        section_name for section_name, model in models.items() if section_name != section and name in model.model_fields
-    ]
-    if elsewhere:
-        return f"unknown key; {name!r} belongs in [{elsewhere[0]}]"
-    near = difflib.get_close_matches(name, valid, n=1, cutoff=0.5)
-    if near:
-        return f"unknown key; did you mean {near[0]!r}?"
-    return f"unknown key; valid keys are {', '.join(valid)}"
-
-
-def _model_at(model: type[BaseModel], where: tuple[Any, ...]) -> type[BaseModel]:
-    """Return the model of a table nested in another, by the keys and numbers that lead to it."""
-    for step in where:
-        if isinstance(step, str) and step in model.model_fields:
-            inner = _inner_model(model.model_fields[step].annotation)
-            model = model if inner is None else inner
-    return model
-
-
-def _inner_model(hint: Any) -> type[BaseModel] | None:
-    """Return the model that a type holds somewhere: in a list, a table or a union."""
-    if inspect.isclass(hint) and typing.get_origin(hint) is None and issubclass(hint, BaseModel):
-        return hint
-    models = (_inner_model(argument) for argument in typing.get_args(hint))
-    return next((model for model in models if model is not None), None)
