@@ -75,7 +75,10 @@ def diff(
         regions = {"only_later": apart[0], "only_earlier": apart[1]}
         write_json({"table": table, "rows": len(frame), "beyond_noise": marked, "clearest": clearest, **regions})
         return 0
-    _write_rows(frame, shown)
+    if len(shown):
+        _write_rows(frame, shown)
+    else:
+        write("No row differs.")
     write(noise_words(later, first, table, frame) or _without_noise(first, later))
     if table is not None:
         write(f"Compared: the table {table!r} of both releases; --table names another.")

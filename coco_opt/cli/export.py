@@ -53,6 +53,8 @@ def export(
     _check_options(delimiter, wide=wide, raw=raw, xlsx=xlsx, sdmx=sdmx, period=period)
     ending = ".xlsx" if xlsx else "-csv" if sdmx is None else "-sdmx.csv"
     target = folder.with_name(f"{folder.resolve().name}{ending}") if out is None else out
+    if xlsx and target.suffix.lower() != ".xlsx":  # no spreadsheet program opens a workbook of another name
+        target = target.with_name(f"{target.name}.xlsx")
     check_target(target, "name another with --out")
     _check_published(folder)
     if sdmx is not None:

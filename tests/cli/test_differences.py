@@ -121,6 +121,9 @@ def test_releases_of_every_kind_are_compared(two: tuple[str, Path, Path], coco: 
     assert (kind == "tables") <= ("beyond_noise" in frame)
     assert render_differences(later, earlier, (earlier.name, later.name)) == page.read_text()
     assert len(pd.read_csv(tmp_path / "rows.csv")) == len(frame)
+    same = coco("diff", earlier, earlier).out
+    assert "No row differs." in same
+    assert "clearest" not in same
     assert coco("diff", earlier, later, "--delimiter", ";").code == 2
     assert coco("diff", earlier, later, "--csv", tmp_path / "rows.csv", "--delimiter", ";").code == 0
     header, first = (tmp_path / "rows.csv").read_text(encoding="utf-8-sig").splitlines()[:2]

@@ -6,6 +6,7 @@ import csv
 import json
 import re
 from fractions import Fraction
+from importlib.util import find_spec
 from pathlib import Path
 
 import pandas as pd
@@ -324,6 +325,11 @@ def test_tables_are_written_as_csv_that_spreadsheets_open(
     assert len(observations) == written["observations"] > 0
     assert set(observations["STRUCTURE_ID"]) == {"OFFICE:FLOW(1.0)"}
     assert "[bad-option]" in coco("export", folder, "--xlsx", "--sdmx", "OFFICE:FLOW(1.0)").err
+    if find_spec("xlsxwriter"):
+        for name in ("book", "book.xlsx"):
+            made = coco("export", folder, "--xlsx", "--out", tmp_path / name)
+            assert (made.code, "book.xlsx" in made.out) == (0, True)
+            (tmp_path / "book.xlsx").unlink()
     assert "[folder-exists]" in coco("export", folder, "--out", out).err
     assert "[file-not-found]" in coco("export", tmp_path, "--out", tmp_path / "none").err
     assert not (tmp_path / "none").exists()
