@@ -118,7 +118,8 @@ def _ids(features: Sequence[Mapping[str, Any]], file: str) -> list[str]:
         found = sorted(feature for feature in (features[absent[0] - 1]["properties"] or {}))
         have = f"; it has {', '.join(found[:_LISTED])}" if found else ""
         message = (
-            f"{_numbered(absent)} no {_KEY} in its properties{have}: copy the column that identifies regions there"
+            f"{_numbered(absent)} no {_KEY} in the properties that is a text or an integer{have}: copy the column that "
+            "identifies regions there"
         )
         raise InputError("null-id", message, Place(file))
     return ids

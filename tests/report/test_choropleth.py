@@ -230,7 +230,7 @@ BAD: Sequence[tuple[str, Any, str]] = (
     ("not-geojson", collection(({"region_id": "r1"}, [0, 0]), kind="Point"), r"feature 1 \(r1\) is a Point"),
     ("not-geojson", collection(({"region_id": "r1"}, [[[0, "x"]]])), "not a pair of numbers"),
     ("not-degrees", collection(({"region_id": "r1"}, [[[5e5, 4e6], [5e5, 5e6], [6e5, 5e6]]])), "the file is projected"),
-    ("null-id", collection(ONE, ({"GEOID": "r2"}, SQUARE)), "feature 2 has no region_id .* it has GEOID"),
+    ("null-id", collection(ONE, ({"GEOID": "r2"}, SQUARE)), "feature 2 has no region_id .* it has GEOID: copy"),
     ("unknown-region", collection(ONE, ({"region_id": "r02"}, SQUARE)), "such as 'r02'.*did you mean"),
     ("unknown-region", collection(({"region_id": 7}, SQUARE)), "such as '7' .one that differs only in leading zeros"),
     ("duplicate-region", collection(ONE, ONE), r"features 1, 2 \(2\) have a region in common"),

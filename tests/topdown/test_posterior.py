@@ -9,10 +9,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from coco_opt.config.load import configure
 from coco_opt.errors import ConfigError, InputError
 from coco_opt.releases import estimate, measure, release, render_report
+from coco_opt.topdown.estimating.best_linear import best_linear
 from coco_opt.topdown.estimating.posterior import sampler
 from coco_opt.topdown.kind.files import read_tables_release
+from coco_opt.topdown.kind.map_widths import widths_of
+from coco_opt.topdown.noisy_measurements import TableMeasurements
 from tests.topdown.persons import SEEDED, TOPDOWN, bounds, failing, records, write
 
 REPLACE = SEEDED + 'neighbours = "replace"\n'
@@ -55,6 +59,22 @@ def test_a_release_has_intervals_that_are_checked(tmp_path: Path) -> None:
     assert any("occurs twice" in failure for failure in failing(outcome.folder))
     pq.write_table(rows.slice(1), file)
     assert any("leaves out an answer" in failure for failure in failing(outcome.folder))
+
+
+def test_a_map_shows_the_widths_of_the_releases_own_intervals_or_of_unbiased_estimates(tmp_path: Path) -> None:
+    config = write(tmp_path, topdown=POSTERIOR)
+    measured = measure(config)
+    made, plain = estimate(measured), estimate(measured, configure(config, topdown={"estimation": "full"}))
+    schema, linear = made.result.schema, best_linear(TableMeasurements.of(measured.measurement).own)
+    words, widths = widths_of(made.shown, schema, linear)
+    totals = [made.intervals(path).queries["total"] for path in measured.measurement.hierarchy.paths]
+    assert words == "width of the 90 % interval of the number of persons"
+    assert widths.tolist() == [upper[0] - lower[0] for lower, upper in totals]
+    words, widths = widths_of(plain.shown, schema, linear)
+    frame = plain.to_pandas("estimates")
+    errors = frame[frame["query"] == "total"]["standard_error"].to_numpy()
+    assert words == "width of the 95 % interval of the unbiased estimate"
+    np.testing.assert_allclose(widths, 2 * 1.959964 * errors, rtol=1e-6)
 
 
 def test_the_same_measurement_gives_the_same_release_in_memory_and_saved(tmp_path: Path) -> None:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from coco_opt.groups.estimating.posterior.convergence import Criterion
-from coco_opt.histograms import Hierarchy
 from coco_opt.privacy.budget import with_decimal
 from coco_opt.privacy.cost import Cost, cost_of
 from coco_opt.releases.kind import Shown
@@ -23,12 +20,11 @@ from coco_opt.topdown.estimating.posterior.result import NOT_CONNECTED
 from coco_opt.topdown.kind.earlier_releases import account_line
 from coco_opt.topdown.kind.files import CellRuns
 from coco_opt.topdown.kind.intervals import INTERVALS, settled_regions
+from coco_opt.topdown.kind.map_widths import widths_of
 from coco_opt.topdown.noisy_measurements import TableMeasurements
-from coco_opt.topdown.queries import parse_query
 from coco_opt.topdown.schema import Schema
 from coco_opt.topdown.table_queries import AGREES, TableQueries
 
-_COVERAGE = 0.95  # of the intervals on the map
 _CELLS = 8  # changed cells of a relaxed region that are shown
 _IMPLIED = {
     "bounds": "What they imply for larger regions: bounds on single answers, closed under sums.",
@@ -283,17 +279,10 @@ def _explored(shown: Shown, schema: Schema, linear: LinearEstimates) -> Explored
     labels = [", ".join(cell) for cell in zip(*values, strict=True)]
     mapped: dict[str, Any] = {}
     if shown.outlines is not None:
-        words["width"] = f"width of the {_COVERAGE:.0%} interval of the unbiased estimate".replace("%", " %")
+        words["width"], widths = widths_of(shown, schema, linear)
         attributes = {name: (schema.attributes[name], codes[name]) for name in schema.names}
-        mapped = {"outlines": shown.outlines, "attributes": attributes, "widths": _widths(tree, schema, linear)}
+        mapped = {"outlines": shown.outlines, "attributes": attributes, "widths": widths}
     return Explored(tree, levels, ids, persons, runs.regions, runs.cells, runs.counts, words, labels, **mapped)
-
-
-def _widths(tree: Hierarchy, schema: Schema, linear: LinearEstimates) -> NDArray[np.float64]:
-    """Return the widths of intervals around the unbiased estimates of all persons, by region; infinite for none."""
-    total = parse_query("total", schema).operator
-    errors = [linear.standard_errors(total, level)[:, 0] for level in range(tree.levels)]
-    return 2 * NormalDist().inv_cdf((1 + _COVERAGE) / 2) * np.concatenate(errors)
 
 
 def _relaxed_regions(shown: Shown) -> str:
