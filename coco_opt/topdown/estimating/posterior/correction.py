@@ -88,19 +88,20 @@ def _known(
 
 
 def _excess(drawn: DrawnTables, linear: LinearEstimates, level: int, query: Operator) -> tuple[float, float, float]:
-    """Return how many answers of a level are estimated, and two sums over them, both over var L.
+    """Return how many answers of a level are estimated, and two sums over them, both over the mean var L.
 
     They are sums of (L - m)^2 and of var L - v.
     """
     step = max(1, _NUMBERS // (query.answers * int(drawn.draws.offset.shape[0])))
-    regions, sums = drawn.hierarchy.level_range(level), np.zeros(3)
+    regions, sums = drawn.hierarchy.level_range(level), np.zeros(4)
     for begin in range(regions.start, regions.stop, step):
         some = range(begin, min(begin + step, regions.stop))
-        _, mean, variance, estimate, spread = _known(drawn, linear, level, some, query)
-        free = np.isfinite(spread) & (spread > _EXACT)
-        squares, left = (estimate - mean)[free] ** 2, (spread - variance)[free]
-        sums += free.sum(), (squares / spread[free]).sum(), (left / spread[free]).sum()
-    return float(sums[0]), float(sums[1]), float(sums[2])
+        _, mean, variance, estimate, error = _known(drawn, linear, level, some, query)
+        free = np.isfinite(error) & (error > _EXACT)
+        squares, left = (estimate - mean)[free] ** 2, (error - variance)[free]
+        sums += free.sum(), squares.sum(), left.sum(), error[free].sum()
+    number, squared, expected, scale = sums.tolist()
+    return number, squared * number / max(scale, _EXACT), expected * number / max(scale, _EXACT)
 
 
 def _weights(sums: Floats) -> tuple[float, ...]:
