@@ -51,6 +51,14 @@ class Batches:
         """Return whether a column holds integers of at most 63 bits and a sign."""
         return self._names[column] in self.integers_in
 
+    def rows(self) -> int:
+        """Return the number of rows, as files state it."""
+        return sum(size for span in self.spans for _, size in quietly(span.part, partial(_cut, span.part, _BATCH)))
+
+    def only(self, column: int) -> Batches:
+        """Return the same batches of one column."""
+        return replace(self, columns=self.columns[column : column + 1])
+
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         """Yield the Arrow arrays of the columns, a million rows at a time; any number of times. Texts are coded.
 
@@ -60,9 +68,11 @@ class Batches:
 
     def texts(self) -> Iterator[tuple[Any, ...]]:
         """Yield the same as Arrow arrays of strings."""
-        import pyarrow as pa
+        return (tuple(map(strings, arrays)) for arrays in self._read())
 
-        return (tuple(array.cast(pa.string()) for array in arrays) for arrays in self._read())
+    def with_coded(self, column: int) -> Iterator[tuple[Any, ...]]:
+        """Yield the Arrow arrays as they are in the files, but one column coded."""
+        return self._read([self._names[column]])
 
     def by_part(self) -> tuple[Batches, ...]:
         """Return the batches of each part."""
@@ -175,6 +185,13 @@ def batches_of(source: Input, columns: Columns) -> Batches | None:
     integers = frozenset(name for name in names if all(is_int64(schema.field(name).type) for schema in schemas))
     spans = tuple(map(Span, parts))
     return Batches(source, spans, first, selected, {there: name for name, there in own.items()}, integers)
+
+
+def strings(array: Any) -> Any:
+    """Return an Arrow array as one of strings."""
+    import pyarrow as pa
+
+    return array.cast(pa.string())
 
 
 def column_types(part: Input) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -84,9 +84,7 @@ def _sound_columns(opened: Batches) -> list[_Column] | None:
     """Return the columns of a Parquet file or a frame, none of which is held as texts; None where anything is wrong."""
     columns = []
     for k in range(len(opened.columns)):
-        parts = [
-            column_checks.plain_texts(part) for (part,) in replace(opened, columns=opened.columns[k : k + 1]).texts()
-        ]
+        parts = [column_checks.plain_texts(part) for (part,) in opened.only(k).texts()]
         if not parts or any(part is None for part in parts):
             return None
         columns.append(_dictionary_column(parts))

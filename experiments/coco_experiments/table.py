@@ -449,7 +449,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     ),
     Experiment(
         name="bench/ingestion_large",
-        summary="the same of 100 million entities: ten minutes and 15 GB of disk, so by its whole name only",
+        summary="100 million entities in one file and in 64: fifteen minutes, 15 GB of disk, so by its whole name only",
         heavy=True,
     ),
     Experiment(

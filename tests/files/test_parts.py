@@ -24,6 +24,7 @@ from coco_opt.groups.measuring.entities import read_private, read_public, read_t
 from coco_opt.groups.measuring.private import PrivateCounts
 from coco_opt.ranges.domain import DomainTree
 from coco_opt.ranges.measuring.values import read_values
+from coco_opt.topdown.measuring import records
 from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.measuring.records import read_records
 from coco_opt.topdown.schema import Schema
@@ -111,6 +112,29 @@ def test_records_and_values_count_alike_in_any_number_of_parts(
         folder = folder_of(tmp_path / f"r{parts}", split(table, parts, parts), form)
         assert same(counts, read_records(regions, folder, SCHEMA))
         assert np.array_equal(values.cells, read_values(folder, domain).cells)
+
+
+def test_persons_of_a_large_table_are_compared_without_holding_their_ids(
+    tmp_path: Path, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ids that differ are counted at once; repeated ones are named by the reader that holds them."""
+    regions, loaded, load = read_regions(write("h.csv", HIERARCHY)), list[str](), records.load
+
+    def watched(con: Any, table: str, *rest: Any) -> Any:
+        loaded.append(table)
+        return load(con, table, *rest)
+
+    monkeypatch.setattr(records, "load", watched)
+    monkeypatch.setattr(records, "_LARGE", 1)
+    columns = {"region_id": ["r1", "r2"] * 20, "sex": ["f"] * 40, "age": ["0"] * 40}
+    for ids in ([f"p {k}" for k in range(40)], list(range(40)), [f"é{k}" for k in range(40)]):
+        table = pa.table({**columns, "person_id": ids})
+        folder = folder_of(tmp_path / str(ids[0]), split(table, 3, 0))
+        assert read_records(regions, folder, SCHEMA).identity()["persons"] == 40
+    assert loaded == ["ids"]  # of those that are not plain
+    twice = folder_of(tmp_path / "twice", [table[:30], table[20:]])
+    error = refused(lambda: read_records(regions, twice, SCHEMA))
+    assert at(error) == ("duplicate-entity", "twice/part-001.parquet", 1, "person_id")
 
 
 def test_a_range_of_ids_that_a_file_states_wrongly_is_no_harm(tmp_path: Path, write: Write) -> None:

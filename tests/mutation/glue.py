@@ -229,8 +229,8 @@ MUTANTS = (
         "the database writes to disk",
         "private rows lie in clear text in the working folder",
         "coco_opt/files/source.py",
-        "_quoted('' if spill is None else str(spill))",
-        "_quoted('.')",
+        "quoted('' if spill is None else str(spill))",
+        "quoted('.')",
         ("tests/files/test_source.py::test_the_connection_reads_its_files_only_and_never_writes",),
     ),
     Mutant(
@@ -256,6 +256,22 @@ MUTANTS = (
         "if lock.acquire():",
         "if lock.acquire() or True:",
         ("tests/files/test_spill.py::test_who_is_at_work_keeps_their_folder",),
+    ),
+    Mutant(
+        "repeated persons of a large table",
+        "a person who occurs twice is protected half as well",
+        "coco_opt/files/packed_texts.py",
+        "return bool((together[1:] != together[:-1]).all())",
+        "return True",
+        ("tests/files/test_parts.py::test_persons_of_a_large_table_are_compared_without_holding_their_ids",),
+    ),
+    Mutant(
+        "a file of a folder is passed over",
+        "rows are missing, and nobody is told",
+        "coco_opt/files/parts.py",
+        '_HIDDEN = (".", "_")',
+        '_HIDDEN = (".", "_", "n")',
+        ("tests/files/test_parts.py::test_what_is_no_part_is_refused_by_name",),
     ),
     Mutant(
         "the database reads any file",

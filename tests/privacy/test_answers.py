@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import pickle
 from fractions import Fraction
+from itertools import pairwise
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -23,6 +25,7 @@ from coco_opt.privacy import (
     Measurement,
     MeasurementPlan,
     NoiseDistribution,
+    NoiseStream,
     OpenDPNoise,
     Rho,
     SeededNoise,
@@ -212,3 +215,58 @@ def test_sources_say_which_laws_they_draw() -> None:
 def test_weights_stay_finite_however_large_the_budget() -> None:
     assert math.isfinite(Epsilon(Fraction(10**6)).distribution(ONE).square_weight)
     assert math.isfinite(Rho(Fraction(10**6)).distribution(ONE).square_weight)
+
+
+class _Counting:
+    """Seeded noise that keeps which streams were opened, and how many numbers of each were drawn."""
+
+    name: ClassVar[str] = "seeded"
+    private: ClassVar[bool] = False
+
+    def __init__(self) -> None:
+        self.source = SeededNoise(5)
+        self.drawn: dict[tuple[str, str], int] = {}
+
+    def stream(self, scale: Fraction, *, measurement: str, region: str) -> NoiseStream:
+        stream, name = self.source.stream(scale, measurement=measurement, region=region), (measurement, region)
+        self.drawn[name] = 0
+
+        class Counted:
+            def add_to(_, values: np.ndarray) -> np.ndarray:  # noqa: N805
+                self.drawn[name] += values.size
+                return stream.add_to(values)
+
+            def draw(_, n: int) -> np.ndarray:  # noqa: N805
+                self.drawn[name] += n
+                return stream.draw(n)
+
+        return Counted()
+
+
+@given(cuts=st.lists(st.integers(0, 4), max_size=12), order=st.permutations(range(len(QUESTIONS))))
+def test_no_partition_order_or_retry_draws_a_stream_twice(cuts: list[int], order: list[int]) -> None:
+    """However the answers are cut, and whatever query comes first, each number of a stream is drawn once.
+
+    Parts of one stream that do not follow each other would open it again: they are refused, and so is a second try on
+    one source. A new source with the same key draws the same numbers: no second noisy answer to anything.
+    """
+    queries = [QUESTIONS[place] for place in order]
+    parts = [piece for query in queries for part in PARTS if part.query is query for piece in _cut(part, cuts)]
+    noise, again = _Counting(), _Counting()
+    answers = add_noise(queries, parts, TREE, GROUPS, noise)
+    sizes = {(part.query.name, part.label): part.values.size for part in PARTS if not part.query.exact}
+    assert noise.drawn == sizes
+    whole = {each.query: each.values for each in add_noise(QUESTIONS, PARTS, TREE, GROUPS, SeededNoise(5))}
+    assert all(np.array_equal(each.values, whole[each.query]) for each in answers)
+    with pytest.raises(ProblemError, match="already drawn"):
+        add_noise(queries, parts, TREE, GROUPS, noise)
+    first, last = _cut(PARTS[0], [2])
+    with pytest.raises(ProblemError, match="already drawn"):
+        add_noise(QUESTIONS, [first, *PARTS[1:], last], TREE, GROUPS, again)
+    assert again.drawn == {**sizes, ("cumulative", "land"): 2}
+
+
+def _cut(part: Exact, cuts: list[int]) -> list[Exact]:
+    """Return a part in pieces that follow each other, some of them without any answer."""
+    ends = [0, *sorted(min(cut, part.values.size) for cut in cuts), part.values.size]
+    return [Exact(part.query, part.label, part.values[begin:end]) for begin, end in pairwise(ends)]

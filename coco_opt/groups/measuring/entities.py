@@ -22,15 +22,21 @@ from coco_opt.files.inputs import Input, InputLike
 from coco_opt.files.regions import PublicRegions, read_tree, register_leaves
 from coco_opt.files.scratch import spilling
 from coco_opt.files.source import Loaded, isolated, load, load_texts
-from coco_opt.groups.measuring.integer_ids import REPEATED, GroupTable, count_entities, read_group_table, regions_agree
+from coco_opt.groups.measuring.integer_ids import (
+    REPEATED,
+    GroupTable,
+    Runs,
+    count_entities,
+    read_group_table,
+    regions_agree,
+)
 from coco_opt.groups.measuring.private import PrivateCounts
+from coco_opt.groups.measuring.text_ids import count_texts, distinct_entities, read_text_groups
 from coco_opt.histograms import Hierarchy
 from coco_opt.histograms.arrays import Int64Array
 
 if TYPE_CHECKING:
     import duckdb
-
-Runs = tuple[Int64Array, Int64Array, Int64Array]
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
@@ -83,6 +89,9 @@ def read_public(groups: InputLike, hierarchy: InputLike, spill: Path | None = No
         integer_groups = read_group_table(listed, regions.leaf_of, len(tree.leaves))
         if integer_groups is not None:
             return PublicGroups(regions, tree.aggregate(integer_groups[1]), integer_groups[0], listed)
+        if (packed := read_text_groups(listed, regions.leaf_of)) is not None:
+            leaf_counts = np.bincount(packed.leaf, minlength=len(tree.leaves))
+            return PublicGroups(regions, tree.aggregate(leaf_counts), listed, listed)
         register_leaves(table, regions)
         loaded = load(con, "groups", listed, GROUPS)
         check_groups(loaded, _listed_in(table))
@@ -114,20 +123,18 @@ def read_group_counts(groups: InputLike, hierarchy: InputLike) -> PublicGroups:
 def read_private(public: PublicGroups, entities: InputLike, spill: Path | None = None) -> PrivateCounts:
     """Read entities (entity_id, group_id) and count every leaf's groups by size; O(rows).
 
-    Integer ids are counted batch by batch, anything else by DuckDB. ``spill`` is a private folder: large tables of
-    texts are read in little memory, and what has no room lies there meanwhile.
+    Integer ids are counted batch by batch, texts of large tables by their bytes, and anything else by DuckDB. ``spill``
+    is a private folder: what DuckDB reads is read in little memory, and what has no room lies there meanwhile.
 
     A region_id that entities have all the same must be that of their group. Raises InputError: empty-file, null-id,
     space-in-id, duplicate-entity, unknown-group, region-differs and the codes of ``source.load``.
     """
     source, groups = Input.of(entities, "entities"), public.groups
     stated = public.listed is not None and states_regions(source, public.listed)
-    if isinstance(groups, GroupTable):
-        counted_as_integers = count_entities(groups, source)
-        agree = not stated or regions_agree(groups, source, public.regions.leaf_of)
-        if counted_as_integers is not None and agree:
-            runs, rows = counted_as_integers
-            return from_runs(public.hierarchy, public.group_counts, runs, rows, int((runs[1] * runs[2]).sum()))
+    in_memory = _counted_in_memory(public, source, stated=stated)
+    if in_memory is not None:
+        runs, rows = in_memory
+        return from_runs(public.hierarchy, public.group_counts, runs, rows, int((runs[1] * runs[2]).sum()))
     read = [source, groups] if isinstance(groups, Input) else [source]
     with spilling(spill, read) as folder, isolated(read, folder) as con:
         columns = replace(ENTITIES, first=(*ENTITIES.first, REGION)) if stated else ENTITIES
@@ -156,6 +163,35 @@ def _check_regions(table: Loaded, public: PublicGroups) -> None:
     assert public.listed is not None
     source = "{t} JOIN group_leaf ON {t}.c1 = group_leaf.id LEFT JOIN leaves ON {t}.c2 = leaves.region"
     check_regions(table, 2, "leaves.leaf IS DISTINCT FROM group_leaf.leaf", source, public.listed)
+
+
+def _counted_in_memory(public: PublicGroups, source: Input, *, stated: bool) -> tuple[Runs, int] | None:
+    """Return the runs and the number of rows of a table that needs no DuckDB; None for others, and for wrong ones.
+
+    ``stated`` says that entities name a region, which must be that of their group.
+    """
+    groups = public.groups
+    if isinstance(groups, GroupTable):
+        counted = count_entities(groups, source)
+        return counted if not stated or regions_agree(groups, source, public.regions.leaf_of) else None
+    return None if stated else _counted_texts(public, source)
+
+
+def _counted_texts(public: PublicGroups, source: Input) -> tuple[Runs, int] | None:
+    """Return the runs and the number of rows of a large table of texts; None where DuckDB must count."""
+    tree, groups = public.hierarchy, public.groups
+    if not isinstance(groups, Input):
+        return None
+    # Entities first: their hashes and the groups are never in memory together.
+    entities = distinct_entities(source)
+    packed = None if entities is None else read_text_groups(groups, public.regions.leaf_of)
+    if entities is None or packed is None:
+        return None
+    counts = np.bincount(packed.leaf, minlength=len(tree.leaves))
+    # Groups that were changed since they were checked are refused where DuckDB reads them.
+    unchanged = np.array_equal(counts, public.group_counts[tree.leaves.start :])
+    runs = count_texts(packed, entities) if unchanged else None
+    return None if runs is None else (runs, entities.rows())
 
 
 def _relate_groups(con: duckdb.DuckDBPyConnection, public: PublicGroups) -> None:

@@ -26,6 +26,7 @@ from coco_opt.histograms.arrays import Int64Array
 REPEATED = ("duplicate-entity", "this entity occurs in an earlier row: one entity belongs to one group, once")
 
 Int32Array = NDArray[np.int32]
+Runs = tuple[Int64Array, Int64Array, Int64Array]
 
 _GROUP_SPREAD, _ENTITY_SPREAD = 4, 64  # ids may span so many times their number: 32 and 8 bytes each
 _ROOM = 1 << 20  # or so many in any case
@@ -69,11 +70,15 @@ def _read_groups(piece: Batches, leaf_of: Mapping[str, int]) -> list[tuple[Int64
     for group, region in piece:
         if group.null_count or region.null_count:
             return None
-        coded = region if hasattr(region, "dictionary") else region.dictionary_encode()
-        codes = [-1 if name is None else leaf_of.get(str(name), -1) for name in coded.dictionary.to_pylist()]
-        places = np.array(codes, np.int32)[coded.indices.to_numpy(zero_copy_only=False)]
-        batches.append((piece.numbers(group), places))
+        batches.append((piece.numbers(group), leaf_places(region, leaf_of)))
     return batches
+
+
+def leaf_places(region: Any, leaf_of: Mapping[str, int]) -> Int32Array:
+    """Return the leaves of regions without empty entries, by their ids; -1 for an id that is none."""
+    coded = region if hasattr(region, "dictionary") else region.dictionary_encode()
+    codes = [-1 if name is None else leaf_of.get(str(name), -1) for name in coded.dictionary.to_pylist()]
+    return np.asarray(np.array(codes, np.int32)[coded.indices.to_numpy(zero_copy_only=False)])
 
 
 def _group_table(opened: Batches, leaf_of: Mapping[str, int], leaves: int) -> tuple[GroupTable, Int64Array] | None:
@@ -102,7 +107,7 @@ def _group_table(opened: Batches, leaf_of: Mapping[str, int], leaves: int) -> tu
     return GroupTable(first, leaf), counts
 
 
-def count_entities(groups: GroupTable, source: Input) -> tuple[tuple[Int64Array, Int64Array, Int64Array], int] | None:
+def count_entities(groups: GroupTable, source: Input) -> tuple[Runs, int] | None:
     """Return the runs (leaf, size, groups) of a private table sorted by leaf and size, and its number of rows.
 
     None where the ids are not integers, or too far apart, or where any row has an error or there is none: the reader of
@@ -116,7 +121,7 @@ def count_entities(groups: GroupTable, source: Input) -> tuple[tuple[Int64Array,
     if not rows or last - first >= max(_ENTITY_SPREAD * rows, _ROOM):
         return None
     sizes = quietly(source, lambda: _sizes(opened, groups, first, last))
-    return None if sizes is None else (_runs(groups.leaf, sizes), rows)
+    return None if sizes is None else (runs_of(groups.leaf, sizes), rows)
 
 
 def regions_agree(groups: GroupTable, source: Input, leaf_of: Mapping[str, int]) -> bool:
@@ -183,7 +188,7 @@ def _sizes(opened: Batches, groups: GroupTable, first: int, last: int) -> Int32A
     return sizes if all(in_threads(counted, opened.pieces())) else None
 
 
-def _runs(leaf: Int32Array, sizes: Int32Array) -> tuple[Int64Array, Int64Array, Int64Array]:
+def runs_of(leaf: Int32Array, sizes: Int32Array) -> Runs:
     """Count the groups of each leaf by size: small sizes in one table, the few large ones by sorting."""
     leaves = int(leaf.max(initial=-1)) + 1
     table = np.zeros(leaves * _SMALL, np.int64)

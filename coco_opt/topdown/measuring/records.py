@@ -16,11 +16,13 @@ import numpy as np
 
 from coco_opt.errors import InputError
 from coco_opt.files import column_checks
+from coco_opt.files.batches import batches_of
 from coco_opt.files.columns import GROUPS, Columns
 from coco_opt.files.faults import Faults
 from coco_opt.files.foreign_errors import quietly
 from coco_opt.files.group_rows import REGION, UNKNOWN_GROUP, UNKNOWN_REGION, check_groups, check_regions, states_regions
 from coco_opt.files.inputs import Input, InputLike
+from coco_opt.files.packed_texts import all_distinct
 from coco_opt.files.regions import PublicRegions, register_leaves
 from coco_opt.files.scratch import spilling
 from coco_opt.files.source import Loaded, isolated, load, names_of
@@ -29,6 +31,7 @@ from coco_opt.topdown.measuring.batched_records import bin_codes, count_batches
 from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.schema import Schema
 
+_LARGE = 1 << 20  # rows: ids of fewer are compared before the kernels for it are compiled
 COUNT = "count"
 PERSON = "person_id"
 RECORDS = Columns(first=(REGION, PERSON), optional=(COUNT,), others=True)
@@ -79,8 +82,8 @@ def read_records(
     inputs = [source] if homes is None else [source, homes]
     with spilling(spill, inputs) as folder, isolated(inputs, folder) as con:
         if counts is not None:
-            ids = load(con, "ids", source, columns, (PERSON,))
-            _check_persons(ids, 0, 1)
+            if not _persons_differ(source, columns):
+                _check_persons(load(con, "ids", source, columns, (PERSON,)), 0, 1)
             return counts
         table = load(con, "records", source, columns)
         column_checks.check_rows(table)
@@ -204,6 +207,14 @@ def _person_column(source: Input, attributes: Collection[str], *, always: bool) 
     counted = COUNT not in attributes and called.get(COUNT, COUNT) in names
     stated = PERSON in source.columns or PERSON in names
     return (PERSON,) if always or (stated and not counted and PERSON not in attributes) else ()
+
+
+def _persons_differ(source: Input, columns: Columns) -> bool:
+    """Return whether the persons of a large table are known to be all different, without holding their ids."""
+    opened = batches_of(source, columns)
+    if opened is None or opened.rows() < _LARGE:
+        return False
+    return all_distinct(opened.only(opened.names.index(PERSON)))
 
 
 def _columns(place: str, own: Sequence[str], schema: Schema, further: Sequence[str] = ()) -> Columns:

@@ -32,16 +32,18 @@ Rows = list[list[int]]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """How many entities, whether their ids are texts, and how often they are read."""
+    """How many entities, whether their ids are texts, how often they are read, and in how many files they lie."""
 
     entities: int
     texts: bool
     repeats: int
+    parts: int = 1
 
     @property
     def name(self) -> str:
         """Return how the table calls it."""
-        return "simulated data, ids as text" if self.texts else "simulated data, integer ids"
+        files = "" if self.parts == 1 else f", {self.parts} files"
+        return f"simulated data, {'ids as text' if self.texts else 'integer ids'}{files}"
 
 
 CASES = (Case(20_000_000, texts=False, repeats=3), Case(20_000_000, texts=True, repeats=1))
@@ -49,15 +51,15 @@ SMALL = (Case(20_000, texts=False, repeats=1), Case(20_000, texts=True, repeats=
 
 
 def write_tables(
-    folder: Path, entities: int, leaves: int, rng: np.random.Generator, *, texts: bool = False
+    folder: Path, entities: int, leaves: int, rng: np.random.Generator, *, texts: bool = False, parts: int = 1
 ) -> tuple[Path, Path, Path]:
     """Write made tables, two groups for five entities; return the paths of entities, groups and hierarchy.
 
-    Entities lie in random groups, groups in regions in order; ``texts`` makes ids texts of 11 characters. A million
-    rows are in memory at a time.
+    Entities lie in random groups, and in a folder of so many ``parts``; groups lie in regions in order. ``texts`` makes
+    ids texts of 11 characters. A million rows are in memory at a time.
     """
     groups = 2 * entities // 5
-    paths = folder / "entities.parquet", folder / "groups.parquet", folder / "hierarchy.csv"
+    paths = folder / "entities", folder / "groups.parquet", folder / "hierarchy.csv"
     states = min(50, leaves // 2)
     lines = (f"{leaf},nation,state{leaf % states},county{leaf}" for leaf in range(leaves))
     paths[2].write_text("\n".join(["region_id,nation,state,county", *lines, ""]), encoding="utf-8")
@@ -71,8 +73,11 @@ def write_tables(
         owners = rng.integers(0, groups, end - begin)
         return {"entity_id": named("p", np.arange(begin, end)), "group_id": named("g", owners)}
 
-    _write(paths[1], groups, listed)
-    _write(paths[0], entities, members)
+    _write(paths[1], 0, groups, listed)
+    paths[0].mkdir()
+    for part in range(parts):
+        begin, end = (entities * k // parts for k in (part, part + 1))
+        _write(paths[0] / f"part-{part:03}.parquet", begin, end, members)
     return paths
 
 
@@ -86,21 +91,19 @@ def _ids(begin: str, numbers: np.ndarray, *, texts: bool) -> Any:
     return compute.binary_join_element_wise(begin, padded, "")
 
 
-def _write(path: Path, rows: int, columns: Callable[[int, int], dict[str, Any]]) -> None:
+def _write(path: Path, first: int, last: int, columns: Callable[[int, int], dict[str, Any]]) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    first = pa.table(columns(0, min(rows, _ROWS)))
-    with pq.ParquetWriter(path, first.schema) as file:
-        file.write_table(first)
-        for begin in range(_ROWS, rows, _ROWS):
-            file.write_table(pa.table(columns(begin, min(rows, begin + _ROWS))))
+    with pq.ParquetWriter(path, pa.table(columns(first, first)).schema) as file:
+        for begin in range(first, last, _ROWS):
+            file.write_table(pa.table(columns(begin, min(last, begin + _ROWS))))
 
 
 def by_coco_opt(folder: str) -> Rows:
     """Return (region, size, groups) of the tables in a folder, whose private folder may hold what has no room."""
     place = Path(folder)
-    tables = place / "entities.parquet", place / "groups.parquet", place / "hierarchy.csv"
+    tables = place / "entities", place / "groups.parquet", place / "hierarchy.csv"
     counts = read_tables(*tables, place / "private")
     tree = counts.hierarchy
     regions = [int(path.rpartition("county")[2]) for path in tree.paths[tree.leaves.start :]]
@@ -117,7 +120,7 @@ def by_duckdb(folder: str) -> Rows:
 
     con = duckdb.connect()
     con.execute("SET threads = 2")
-    con.execute(f"CREATE VIEW entities AS FROM '{folder}/entities.parquet'")
+    con.execute(f"CREATE VIEW entities AS FROM '{folder}/entities/*.parquet'")
     con.execute(f"CREATE VIEW groups AS FROM '{folder}/groups.parquet'")
     for wrong in (
         "SELECT count(*) - count(DISTINCT group_id) + count(*) - count(region_id) FROM groups",
@@ -137,7 +140,8 @@ def rows_of(case: Case, leaves: int) -> tuple[list[Row], list[str]]:
     module = "coco_experiments.bench.ingestion"
     runs: dict[str, list[Apart]] = {READ: [], DUCKDB: []}
     with TemporaryDirectory() as folder:
-        write_tables(Path(folder), case.entities, leaves, np.random.default_rng(15), texts=case.texts)
+        rng = np.random.default_rng(15)
+        write_tables(Path(folder), case.entities, leaves, rng, texts=case.texts, parts=case.parts)
         for _ in range(case.repeats):
             runs[READ].append(apart(f"{module}:by_coco_opt", folder))
             runs[DUCKDB].append(apart(f"{module}:by_duckdb", folder))
