@@ -237,7 +237,7 @@ def checked_regions(folder: Path) -> tuple[Regions | None, Check]:
         if not kinds.is_signed_integer(column.type) or column.null_count:
             detail = f"{REGIONS}, column {name!r} does not hold integers only"
             return None, Check("hierarchy", passed=False, detail=detail)
-    names = table.column("region").to_pylist()
+    names = from_arrow(table.column("region").combine_chunks())
     parent = positions(table.column("parent"), names)
     level = int64_column(table, "level")
     check = tree_check(names, parent, level)

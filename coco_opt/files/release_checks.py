@@ -33,7 +33,7 @@ class Regions:
     files repeat of every region, as ``coded`` gives it.
     """
 
-    names: list[str]
+    names: Sequence[str]
     parent: Int64Array
     level: Int64Array
     numbers: Mapping[str, Int64Array]
@@ -85,7 +85,7 @@ def places(texts: Any, names: Any) -> Int64Array:
     return np.append(rows, -1).astype(np.int64)
 
 
-def tree_check(names: list[str], parent: Int64Array, level: Int64Array) -> Check:
+def tree_check(names: Sequence[str], parent: Int64Array, level: Int64Array) -> Check:
     """Check that regions form a tree whose leaves lie at one depth and whose names are paths; rows by number."""
     problem = _tree_problem(names, parent, level)
     return Check(
@@ -93,10 +93,10 @@ def tree_check(names: list[str], parent: Int64Array, level: Int64Array) -> Check
     )
 
 
-def _tree_problem(names: list[str], parent: Int64Array, level: Int64Array) -> str:
+def _tree_problem(names: Sequence[str], parent: Int64Array, level: Int64Array) -> str:
     if not all(names):
         return "a region has no name"
-    if len(set(names)) < len(names):
+    if len(as_arrow(names).dictionary_encode().dictionary) < len(names):
         return "a region occurs twice"
     if np.count_nonzero(parent == -1) != 1:
         return f"{np.count_nonzero(parent == -1)} regions have no parent; one must"

@@ -146,7 +146,7 @@ def _wrong_marks(folder: Folder, region: Int64, converged: NDArray[np.bool_]) ->
     paths = account.get("not_converged") if isinstance(account, dict) else None
     if not isinstance(account, dict) or not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
         return "the manifest does not list the regions that have not converged"
-    listed = np.flatnonzero(np.isin(folder.regions.names, paths))
+    listed = np.flatnonzero(np.isin(list(folder.regions.names), paths))
     if not account.get("regions_not_converged") == len(paths) == listed.size:
         return "the manifest's list of regions that have not converged is not one of so many regions"
     wrong = converged == np.isin(region, listed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +25,7 @@ from coco_opt.releases.kind import Folder
 class _Content:
     """The columns of both tables as arrays; ``parent`` and ``region`` are row numbers in the hierarchy table."""
 
-    names: list[str]
+    names: Sequence[str]
     parent: Int64Array
     totals: Int64Array
     region: Int64Array

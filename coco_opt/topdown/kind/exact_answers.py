@@ -78,11 +78,12 @@ class Statements:
         children = np.bincount(regions.parent[regions.parent >= 0], minlength=len(known))
         for level in range(int(regions.level.max()), 0, -1):
             below = np.flatnonzero(regions.level == level)
-            sums, counted = np.zeros_like(values), np.zeros_like(values)
-            np.add.at(sums, regions.parent[below], values[below] * known[below])
-            np.add.at(counted, regions.parent[below], known[below])
-            new = ~known & (counted == children[:, None]) & (children > 0)[:, None]
-            values[new], known[new] = sums[new], True
+            for row in range(len(self.names)):  # one after the other: whole regions of them take much memory
+                sums, counted = np.zeros(len(known), np.int64), np.zeros(len(known), np.int32)
+                np.add.at(sums, regions.parent[below], values[below, row] * known[below, row])
+                np.add.at(counted, regions.parent[below], known[below, row])
+                new = ~known[:, row] & (counted == children) & (children > 0)
+                values[new, row], known[new, row] = sums[new], True
         return Statements(self.matrix, known, values, self.names, self.starts)
 
     def with_sums(self, query: Query) -> Statements:

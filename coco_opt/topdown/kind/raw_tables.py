@@ -92,7 +92,8 @@ class RawTables:
         distinct, inverse = np.unique(regions, return_inverse=True)
         row_of_region = np.full(len(self.regions.names), -1, np.int64)
         row_of_region[distinct] = np.arange(distinct.size)
-        used = (row_of_region[self.region] >= 0) & (self.allowed >= 0)
+        near = self._rows_of(distinct)
+        used = near.start + np.flatnonzero((row_of_region[self.region[near]] >= 0) & (self.allowed[near] >= 0))
         shape = (distinct.size, self.schema.size)
         entries = self.persons[used], (row_of_region[self.region[used]], self.allowed[used])
         table = csr_array(entries, shape=shape)
@@ -103,6 +104,17 @@ class RawTables:
             block = (table[start : start + self.block] @ matrix.T).toarray()
             values[rows] = block[inverse[rows] - start, answers[rows]]
         return values
+
+    def _rows_of(self, regions: Int64Array) -> slice:
+        """Return rows that hold all of some regions, which rise: few of them where rows lie in the regions' order."""
+        if not regions.size or not self._rising:
+            return slice(0, self.region.size)
+        first, last = np.searchsorted(self.region, np.array([regions[0], regions[-1] + 1], self.region.dtype))
+        return slice(int(first), int(last))
+
+    @cached_property
+    def _rising(self) -> bool:
+        return bool((self.region[1:] >= self.region[:-1]).all())
 
 
 def _check_integers(tables: Any) -> None:

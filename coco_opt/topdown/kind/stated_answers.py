@@ -5,10 +5,11 @@ Each check reads its file and raises BrokenError at the first row that does not 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from coco_opt.files.arrow_texts import as_arrow
 from coco_opt.files.folder import read_columns, read_parts
@@ -45,18 +46,22 @@ class QueryRows(NamedTuple):
 
 def check_invariants(tables: RawTables) -> int:
     """Check that the tables keep every stated answer, and that all that the manifest declares are stated."""
-    stated = read_columns(tables.folder / EXACT, EXACT_COLUMNS)
-    region, queries = _query_rows(tables, stated, EXACT)
-    _check_complete(tables, region, queries)
-    lower, upper = int64_column(stated, "lower"), _upper(stated)
-    for query, rows, answers in queries:
-        values = tables.answers(query, region[rows], answers)
-        wrong = (values < lower[rows]) | (values > upper[rows])
-        if wrong.any():
-            first = first_of(wrong)
-            path = tables.regions.names[region[rows[first]]]
-            raise BrokenError(f"{path!r}: {query.text}, {query.label(int(answers[first]))} is not as stated")
-    return int(region.size)
+    before, stated_answers = 0, dict[str, NDArray[np.bool_]]()  # by query, [regions, answers]
+    for stated in read_parts(tables.folder / EXACT, EXACT_COLUMNS, coded=True):
+        region, queries = _query_rows(tables, stated, EXACT, before)
+        lower, upper = int64_column(stated, "lower"), _upper(stated)
+        for query, rows, answers in queries:
+            shape = len(tables.regions.names), query.answers
+            stated_answers.setdefault(query.text, np.zeros(shape, np.bool_))[region[rows], answers] = True
+            values = tables.answers(query, region[rows], answers)
+            wrong = (values < lower[rows]) | (values > upper[rows])
+            if wrong.any():
+                first = first_of(wrong)
+                path = tables.regions.names[region[rows[first]]]
+                raise BrokenError(f"{path!r}: {query.text}, {query.label(int(answers[first]))} is not as stated")
+        before += stated.num_rows
+    _check_complete(tables, stated_answers)
+    return before
 
 
 def check_constraints(tables: RawTables) -> int:
@@ -168,21 +173,17 @@ def _query_rows(tables: RawTables, stated: Any, file: str, before: int = 0) -> t
     return region, queries
 
 
-def _check_complete(tables: RawTables, region: Int64Array, queries: Sequence[QueryRows]) -> None:
-    """Raise BrokenError for an invariant of the manifest that is not stated for every region of its level."""
-    by_text = {each.query.text: each for each in queries}
+def _check_complete(tables: RawTables, stated: Mapping[str, NDArray[np.bool_]]) -> None:
+    """Raise BrokenError for an invariant of the manifest that is not stated for every region of its level.
+
+    ``stated`` says by query which answers [regions, answers] are.
+    """
     for entry in tables.manifest["facts"]:
         if "query" not in entry:
             continue
-        missing = f"{EXACT} leaves out answers of {entry['query']!r} by {entry['level']}"
-        if entry["query"] not in by_text:
-            raise BrokenError(missing)
-        query, rows, answers = by_text[entry["query"]]
         level = tables.manifest["levels"].index(entry["level"])
-        at_level = tables.regions.level[region[rows]] == level
-        pairs = np.unique(region[rows[at_level]] * query.answers + answers[at_level])
-        if pairs.size < np.count_nonzero(tables.regions.level == level) * query.answers:
-            raise BrokenError(missing)
+        if entry["query"] not in stated or not stated[entry["query"]][tables.regions.level == level].all():
+            raise BrokenError(f"{EXACT} leaves out answers of {entry['query']!r} by {entry['level']}")
 
 
 def _statements(tables: RawTables) -> Statements:
@@ -192,22 +193,33 @@ def _statements(tables: RawTables) -> Statements:
     """
     statements = Statements.empty(len(tables.regions.names), tables.schema.size)
     if (tables.folder / EXACT).exists():
-        stated = read_columns(tables.folder / EXACT, EXACT_COLUMNS)
         try:
-            region, queries = _query_rows(tables, stated, EXACT)
+            for query, region, answers, values in _exact_rows(tables):
+                statements = statements.and_answers(query, region, answers, values)
         except BrokenError:
-            region, queries = np.zeros(0, np.int64), []
-        values = int64_column(stated, "lower")
-        is_exact = values == _upper(stated)
-        for query, rows, answers in queries:
-            chosen = is_exact[rows]
-            if chosen.any():
-                statements = statements.and_answers(query, region[rows[chosen]], answers[chosen], values[rows[chosen]])
+            statements = Statements.empty(len(tables.regions.names), tables.schema.size)
     if (tables.folder / CONSTRAINTS).exists():
         for text, weights, region, (lower, upper) in _linear_constraints(tables):
             chosen = lower == upper
             statements = statements.and_row(weights, text, region[chosen], lower[chosen])
     return statements.closed(tables.regions)
+
+
+def _exact_rows(tables: RawTables) -> Iterator[tuple[Query, Int64Array, Int64Array, Int64Array]]:
+    """Yield each query's stated answers that are exact: regions, answers and values."""
+    exact: dict[str, list[tuple[Query, Int64Array, Int64Array, Int64Array]]] = {}
+    for stated in read_parts(tables.folder / EXACT, EXACT_COLUMNS, coded=True):
+        region, queries = _query_rows(tables, stated, EXACT)
+        values = int64_column(stated, "lower")
+        is_exact = values == _upper(stated)
+        for query, rows, answers in queries:
+            chosen = rows[is_exact[rows]]
+            if chosen.size:
+                part = query, region[chosen], answers[is_exact[rows]], values[chosen]
+                exact.setdefault(query.text, []).append(part)
+    for parts in exact.values():
+        region, answers, values = (np.concatenate([part[column] for part in parts]) for column in (1, 2, 3))
+        yield parts[0][0], region, answers, values
 
 
 def _linear_constraints(
