@@ -84,6 +84,9 @@ def _steps(low: float, high: float) -> list[float]:
     return [k * step for k in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
 
 
+_HALF_LETTER = 3.5  # units that half a letter takes at most, also on a narrow screen
+
+
 @dataclass(frozen=True, slots=True)
 class Canvas:
     """The size of a picture and the margins around what it plots, in the units of its coordinates."""
@@ -112,8 +115,9 @@ class Canvas:
         for value in x.ticks():
             position = self.place((value, y.low), x, y)[0]
             parts.append(f'<path class="grid" d="M{position:.1f} {self.top}V{bottom}"/>')
-            words = escape(x.words(value))
-            parts.append(f'<text x="{position:.1f}" y="{bottom + 14}" text-anchor="middle">{words}</text>')
+            words = x.words(value)
+            inside = min(position, self.wide - _HALF_LETTER * len(words))  # the last label must not be cut off
+            parts.append(f'<text x="{inside:.1f}" y="{bottom + 14}" text-anchor="middle">{escape(words)}</text>')
         for value in y.ticks():
             position = self.place((x.low, value), x, y)[1]
             parts.append(f'<path class="grid" d="M{self.left} {position:.1f}H{right}"/>')
