@@ -19,6 +19,7 @@ from coco_opt.privacy import Measurement, MeasurementPlan
 FloatArray = NDArray[np.float64]
 
 LOOK_GROWTH = 0.5
+_NOBODY = 0.5  # groups: fewer are none
 _CERTAIN = 2.0  # standard deviations of its noise from which on a bucket has large groups
 
 
@@ -38,37 +39,61 @@ def distribution_of_look(look: Measurement) -> FloatArray:
     The buckets' means are made to rise by least squares (isotonic regression, weights the squared widths, which undo
     the noise's), cut to 0 .. G, and joined by straight lines. O(max_size).
     """
-    return _distribution(look, look.answers[0].values.astype(np.float64))
+    plan = look.measurement_plan
+    max_size, groups = max_size_of(plan), float(plan.per_region[GROUPS][0])
+    buckets = buckets_of(plan, 0) or Buckets.cells(max_size)
+    middle, means = _means(buckets, look.answers[0].values.astype(np.float64), groups)
+    cumulative = np.interp(np.arange(max_size + 1), np.append(middle, max_size), np.append(means, groups))
+    return _probabilities(cumulative)
 
 
 def certain_distribution(look: Measurement) -> tuple[FloatArray, float]:
-    """Return the distribution without large groups that noise alone can make, and the entities that these would hold.
+    """Return a smooth distribution without large groups that noise alone can make, and the entities these would hold.
 
-    Where there are no large groups, noise makes some, and releases of data simulated so err too much at the root. So
-    no group lies in the last buckets, as far as each of them is within two standard deviations of holding none.
+    It is for simulated data. Where there are no large groups, noise makes some, and straight lines make steps in the
+    middle of buckets: releases of such data err up to three times as much at the root. So no group lies in the last
+    buckets, as far as each of them is within two standard deviations of holding none, and the logarithms of the numbers
+    of larger groups are joined by a monotone cubic spline (Fritsch and Carlson 1980). O(max_size).
     """
     plan = look.measurement_plan
     values, groups = look.answers[0].values.astype(np.float64), float(plan.per_region[GROUPS][0])
-    buckets = buckets_of(plan, 0) or Buckets.cells(max_size_of(plan))
+    max_size = max_size_of(plan)
+    buckets = buckets_of(plan, 0) or Buckets.cells(max_size)
     full = groups * (buckets.end - buckets.begin)
     deviation = float(plan.queries[0].distribution.variance) ** 0.5
     missing = np.flatnonzero(full - values >= _CERTAIN * deviation)
     beyond = int(missing[-1]) + 1 if missing.size else 0
-    certain = _distribution(look, np.append(values[:beyond], full[beyond:]))
-    sizes = np.arange(certain.size)
-    return certain, groups * float((distribution_of_look(look) - certain) @ sizes)
+    middle, means = _means(buckets, np.append(values[:beyond], full[beyond:]), groups)
+    certain = _probabilities(groups - _larger(middle, groups - means, max_size))
+    sizes = np.arange(max_size + 1)
+    tail = sizes >= np.append(buckets.begin, max_size + 1)[beyond]
+    hidden = groups * float((distribution_of_look(look) - certain)[tail] @ sizes[tail])
+    return certain, max(hidden, 0.0)
 
 
-def _distribution(look: Measurement, values: FloatArray) -> FloatArray:
-    """Return the distribution for sums of cumulative counts over the look's buckets."""
+def _means(buckets: Buckets, values: FloatArray, groups: float) -> tuple[FloatArray, FloatArray]:
+    """Return the buckets' middles, and rising means of the cumulative counts in them."""
     from scipy.optimize import isotonic_regression
 
-    plan = look.measurement_plan
-    max_size, groups = max_size_of(plan), float(plan.per_region[GROUPS][0])
-    buckets = buckets_of(plan, 0) or Buckets.cells(max_size)
     width = (buckets.end - buckets.begin).astype(np.float64)
     means = isotonic_regression(values / width, weights=width**2).x.clip(0.0, groups)
-    middle = 0.5 * (buckets.begin + buckets.end - 1)
-    cumulative = np.interp(np.arange(max_size + 1), np.append(middle, max_size), np.append(means, groups))
+    return np.asarray(0.5 * (buckets.begin + buckets.end - 1)), np.asarray(means, np.float64)
+
+
+def _larger(middle: FloatArray, larger: FloatArray, max_size: int) -> FloatArray:
+    """Return how many groups are larger than each size, from those in the middles of buckets, without steps."""
+    from scipy.interpolate import PchipInterpolator
+
+    present = np.flatnonzero(larger > _NOBODY)
+    sizes = np.arange(max_size + 1, dtype=np.float64)
+    if not present.size:
+        return np.zeros(max_size + 1)
+    count = int(present[-1]) + 1
+    end = float(np.append(middle, max_size)[count])
+    spline = PchipInterpolator(np.append(middle[:count], end), np.log(np.append(larger[:count], _NOBODY)))
+    return np.where(sizes < end, np.exp(spline(sizes.clip(middle[0], end))), 0.0)
+
+
+def _probabilities(cumulative: FloatArray) -> FloatArray:
     counts = np.diff(cumulative, prepend=0.0).clip(0.0)
-    return np.asarray(counts / counts.sum() if counts.sum() > 0 else np.full(max_size + 1, 1.0 / (max_size + 1)))
+    return np.asarray(counts / counts.sum() if counts.sum() > 0 else np.full(counts.size, 1.0 / counts.size))
