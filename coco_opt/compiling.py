@@ -11,33 +11,44 @@ import importlib
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from typing import Any, cast
 
 from coco_opt.errors import CocoOptError
 
 LAST = {
     "cumulative_rounding": "joint_leaves:rounding_gap",
+    "expected_distance": "expected_distance_rows:row_gaps",
     "group_matching": "matching:_match",
+    "group_posterior": "posterior_moves:advance",
     "joint_l1": "joint_leaves:tighten_absolute",
     "joint_l2": "joint_leaves:tighten_squares",
     "table_rounding": "table_rounding_flow:solve",
     "table_rounding/level": "round_level:solve",
     "topdown_split/level": "split_level:judge",
 }
-"""What is worth compiling in another process: kinds of problems and whole levels, each with its last kernel."""
+"""What is worth compiling in another process: kinds of problems, whole levels and ``EXAMPLES``, by its last kernel."""
+
+EXAMPLES = {"group_posterior": "coco_opt.groups.estimating.posterior.example:move_groups"}
+"""Functions that compute an example of what is not a problem. They are found by name, because they lie above."""
+
+_under_way: set[str] = set()
 
 
 def compile_kernels(names: Sequence[str] | None = None) -> None:
     """Compile kernels by solving every example of some kinds of problems (default: all) with the fastest exact solver.
 
-    ``KIND/level`` stands for a whole level of problems of a kind. Raises KeyError for an unknown name.
+    ``KIND/level`` stands for a whole level of problems of a kind; a name of ``EXAMPLES`` for that example. Raises
+    KeyError for an unknown name.
     """
     from coco_opt.problems import PROBLEMS
 
     for name in PROBLEMS if names is None else names:
         kind, _, level = name.partition("/")
-        if level:
+        if name in EXAMPLES:
+            _found(EXAMPLES[name])()
+        elif level:
             _compile_level(kind)
         else:
             _compile_problem(kind)
@@ -70,25 +81,31 @@ def missing(names: Sequence[str]) -> tuple[str, ...]:
     """Return the names of ``LAST`` whose kernels are not cached on disk."""
     from coco_opt.kernels.compile import cached_on_disk
 
-    def is_cached(name: str) -> bool:
-        module, _, kernel = LAST[name].partition(":")
-        return cached_on_disk(getattr(importlib.import_module(f"coco_opt.kernels.{module}"), kernel))
+    return tuple(name for name in names if not cached_on_disk(_found(f"coco_opt.kernels.{LAST[name]}")))
 
-    return tuple(name for name in names if not is_cached(name))
+
+def _found(path: str) -> Callable[..., Any]:
+    """Return the function that a path like ``module:function`` names."""
+    module, _, name = path.partition(":")
+    return cast("Callable[..., Any]", getattr(importlib.import_module(module), name))
 
 
 @contextmanager
 def compiling(*names: str) -> Iterator[subprocess.Popen[bytes] | None]:
     """Compile the missing ones of some names of ``LAST`` in another process while the body runs, in this order.
 
-    The process is stopped when the body ends. Yields None where nothing is missing or there is no second core. A
-    failure costs nothing: a missing kernel is compiled where it is called.
+    Names that an outer call compiles already are left to it. The process is stopped when the body ends. Yields None
+    where nothing is missing or there is no second core. A failure costs nothing: a missing kernel is compiled where it
+    is called.
     """
-    uncompiled = missing(names) if (os.cpu_count() or 1) > 1 else ()
+    left = [name for name in names if name not in _under_way]
+    uncompiled = missing(left) if (os.cpu_count() or 1) > 1 else ()
     process = _start_process(uncompiled) if uncompiled else None
+    _under_way.update(uncompiled)
     try:
         yield process
     finally:
+        _under_way.difference_update(uncompiled)
         if process is not None:
             process.kill()
             process.wait()

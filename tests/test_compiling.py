@@ -6,7 +6,9 @@ import importlib
 import os
 import subprocess
 import sys
+from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +16,11 @@ from coco_solvers.structured.split import SplitNewton
 from coco_solvers.structured.table_rounding import ShortestPaths
 
 import coco_opt.compiling as module
-from coco_opt.compiling import LAST, compiling
+from coco_opt.compiling import EXAMPLES, LAST, compile_kernels, compiling
+from coco_opt.groups.buckets import Buckets
+from coco_opt.groups.estimating.posterior.observations import Answers, Survey
+from coco_opt.groups.estimating.posterior.sampler import SamplerOptions, sample_posterior
+from coco_opt.privacy import Geometric
 from coco_opt.problems import PROBLEMS
 from coco_opt.problems.table_rounding.level import RoundingLevel
 from coco_opt.problems.topdown_split.level import SplitLevel
@@ -34,7 +40,7 @@ def _missing(folder: Path) -> list[str]:
 def test_what_one_process_compiles_the_next_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert _missing(tmp_path) == ["group_matching", "cumulative_rounding"]
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(module, "missing", lambda names: names)
+    monkeypatch.setattr(module, "missing", tuple)
     with compiling("group_matching") as process:
         assert process is not None
         assert process.wait() == 0
@@ -42,7 +48,7 @@ def test_what_one_process_compiles_the_next_finds(tmp_path: Path, monkeypatch: p
 
 
 def test_it_is_stopped_with_the_body(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "missing", lambda names: names)
+    monkeypatch.setattr(module, "missing", tuple)
     with compiling("joint_l1") as process:
         assert process is not None
         assert process.poll() is None
@@ -53,7 +59,7 @@ def test_nothing_is_started_where_nothing_is_missing_or_no_core_is_free(monkeypa
     monkeypatch.setattr(module, "missing", lambda names: ())
     with compiling("joint_l1") as process:
         assert process is None
-    monkeypatch.setattr(module, "missing", lambda names: names)
+    monkeypatch.setattr(module, "missing", tuple)
     monkeypatch.setattr(os, "cpu_count", lambda: 1)
     with compiling("joint_l1") as process:
         assert process is None
@@ -74,7 +80,25 @@ def test_everything_worth_compiling_beside_is_there() -> None:
     for name, last in LAST.items():
         file, _, kernel = last.partition(":")
         assert callable(getattr(importlib.import_module(f"coco_opt.kernels.{file}"), kernel))
-        assert name.removesuffix("/level") in PROBLEMS
+        assert name.removesuffix("/level") in PROBLEMS or name in EXAMPLES
+
+
+def test_the_example_of_the_posterior_compiles_what_an_estimation_calls() -> None:
+    kernel: Any = importlib.import_module("coco_opt.kernels.posterior_moves").advance
+    compile_kernels(["group_posterior"])
+    compiled = set(kernel.signatures)
+    cells = Buckets.cells(40)
+    answers = [Answers(region, cells, np.full(40, 3), Geometric(Fraction(1))) for region in range(4)]
+    survey = Survey(np.array([-1, 0, 0, 1]), np.array([7, 4, 3, 4]), 40, answers)
+    sample_posterior(survey, 1, options=SamplerOptions(burn_in=1, most_burn_in=1, draws=4, most_rounds=1), sizes=True)
+    assert set(kernel.signatures) == compiled
+
+
+def test_what_an_outer_call_compiles_is_left_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "missing", tuple)
+    with compiling("joint_l1") as process, compiling("joint_l1") as another:
+        assert process is not None
+        assert another is None
 
 
 def test_the_example_of_a_level_is_split() -> None:

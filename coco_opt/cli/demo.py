@@ -28,8 +28,8 @@ def demo(
     """Simulate three tables, release them, verify, and print the errors; seeded, so NOT PRIVATE."""
     from coco_opt.compiling import compile_kernels, compiling, missing
 
-    # A first run compiles for ten seconds: other methods and joint estimation on a second core, the rest on this one.
-    with compiling("group_matching", "joint_l1"):
+    # A first run compiles what takes longest on a second core, and as much on this one.
+    with compiling("group_matching", "group_posterior"):
         from coco_opt.config import load_config
         from coco_opt.groups.kind.demo import demo_truth, write_demo
         from coco_opt.releases import release, render_report, verify_release
@@ -43,7 +43,7 @@ def demo(
             files = write_demo(folder)
         with reporter.stage("Other methods"):
             truth = demo_truth(files)
-            compile_kernels(missing(["cumulative_rounding"]))
+            compile_kernels(missing(["expected_distance"]))
         config = load_config(files.config)
         released = release(config, folder / "release", reporter=reporter, page=render_report, truth=truth)
     estimate = released.estimate

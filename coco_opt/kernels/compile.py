@@ -9,21 +9,12 @@ from types import ModuleType
 from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
-import numpy as np
 
 from coco_opt.kernels.compile_lock import share_compiling
 from coco_opt.kernels.drafts import KernelCompiler, draft_for_kernels
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-
-def constant(value: int) -> int:
-    """Return an integer to pass to kernels; a literal would make numba compile them once more."""
-    return cast("int", np.int64(value))
-
-
-ZERO, ONE = constant(0), constant(1)
 
 
 _log = logging.getLogger("coco_opt")

@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_opt.kernels.compile import ZERO, compiled
+from coco_opt.kernels.compile import compiled
 from coco_opt.kernels.expected_distance_rows import Costs, Shape, slopes_at
 from coco_opt.kernels.sorting import sort_by_slope
 
@@ -200,7 +200,7 @@ def _solve(
 ) -> None:
     """Write the best values x (regions,) of cell i within 0..top that add up, and the prices of the sums."""
     regions = x.size
-    position = joined = ZERO
+    position = joined = 0
     # Upwards: lists lie one after the other, each region's behind those below it.
     for v in range(regions - 1, -1, -1):
         c = v * cells + i

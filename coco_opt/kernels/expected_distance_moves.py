@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_opt.kernels.compile import ZERO, compiled
+from coco_opt.kernels.compile import compiled
 from coco_opt.kernels.expected_distance_rows import Costs, Shape
 from coco_opt.kernels.sorting import sort_by_slope
 
@@ -83,7 +83,7 @@ def _join(first_child: Ints, v: int, steps: Steps, position: int) -> int:
 def _shifts(costs: Costs, shape: Shape, x: Ints, begin: int, end: int, reach: int, steps: Steps) -> None:
     """Write the best shift of every region over cells begin:end, at most ``reach`` units at a leaf."""
     regions, cells = x.shape
-    position = ZERO
+    position = 0
     # Upwards: a leaf's slopes start at 0, an inner region's are those of its children; then the own cost is added.
     for v in range(regions - 1, -1, -1):
         steps.begin[v] = position

@@ -26,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_opt.kernels.compile import ZERO, compiled
+from coco_opt.kernels.compile import compiled
 from coco_opt.kernels.heap import pop, push
 
 Ints = NDArray[np.int64]
@@ -129,7 +129,7 @@ def slopes_at(costs: Costs, c: int, x: int, top: int) -> tuple[int, int]:
 @compiled
 def _fit(costs: Costs, c: int, begin: int, end: int, d: Ints, top: int, z: Ints, places: Ints, jump: Ints) -> None:
     """Write the best values of cells begin:end of the region whose cell 0 is c; ``places`` and ``jump`` are scratch."""
-    size = slope = ZERO  # of the beginning's cost right of its last breakpoint; never positive once flattened
+    size = slope = 0  # of the beginning's cost right of its last breakpoint; never positive once flattened
     # Add the cell's breakpoints, then drop what rises: beyond its argmin the beginning may stay there at no cost.
     for i in range(begin, end):
         last = costs.first[c + i]
@@ -170,7 +170,7 @@ def _best_row(
     for i in range(n - 1, -1, -1):
         most = min(most, high[i])
         z[i] = most
-    begin = highest = written = ZERO
+    begin = highest = written = 0
     # A part ends where the largest lower end so far is at most the smallest upper end to come.
     for i in range(n):
         highest = max(highest, low[i])

@@ -29,7 +29,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_opt.kernels.compile import ONE, compiled
+from coco_opt.kernels.compile import compiled
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -282,7 +282,7 @@ def improve(
     window, windows = _window(tree), 0
     # One cell after the other; ``left`` windows remain to it.
     for i in range(cell, last):
-        step, left = ONE, 0 if done[i] else limit
+        step, left = 1, 0 if done[i] else limit
         # Solve one window, then widen or narrow the next one.
         while step > 0 and left > 0:
             windows, left = windows + 1, left - 1

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from coco_opt.errors import ProblemError
 from coco_opt.kernels.arrays import as_floats, read_only
-from coco_opt.kernels.compile import ZERO, compiled
+from coco_opt.kernels.compile import compiled
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -149,7 +149,7 @@ def _fit(z: Any, top: int, base: int, upper: bool, x: Ints) -> None:
     sample = np.empty(_SAMPLES, np.int64)
     slopes = np.empty(_SMALL + 2, np.int64)
     stack = np.empty((_STACK, 5), np.int64)
-    _push(stack, ZERO, ZERO, z.size, ZERO, top, ZERO)
+    _push(stack, 0, 0, z.size, 0, top, 0)
     waiting = 1
     # The stack holds right parts that are still to be solved; the left part is solved at once.
     while waiting:
@@ -223,7 +223,7 @@ def fit(y: Ints, lo: int | None = None, hi: int | None = None, *, upper: bool = 
 def _fit_weighted(y: Ints, w: Floats, low: int, high: int, upper: bool, x: Ints) -> None:
     sample = np.empty(_SAMPLES, np.int64)
     stack = np.empty((_STACK, 5), np.int64)
-    _push(stack, ZERO, ZERO, y.size, low, high, ZERO)
+    _push(stack, 0, 0, y.size, low, high, 0)
     waiting = 1
     # As in ``_fit``: the stack holds right parts that are still to be solved.
     while waiting:

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.kernels.arrays import as_data, as_floats, read_only
-from coco_opt.kernels.compile import ZERO, compiled
+from coco_opt.kernels.compile import compiled
 
 Floats = NDArray[np.float64]
 
@@ -115,7 +115,7 @@ def _judge(x: Floats, y: Any, w: Floats, step: int, lo: float, hi: float) -> tup
     the block's total ``rest``, spreading the rest evenly keeps every multiplier nonnegative, and costs rest^2 / mass.
     """
     n = x.size
-    violation, objective, gap, begin = max(0.0, lo - x[0], x[n - 1] - hi), 0.0, 0.0, ZERO
+    violation, objective, gap, begin = max(0.0, lo - x[0], x[n - 1] - hi), 0.0, 0.0, 0
     rest = mass = 0.0
     lowest = np.inf
     # Blocks end where x changes; their terms are then added by the short formula or by ``_block_gap``.

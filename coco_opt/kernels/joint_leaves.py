@@ -21,7 +21,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_opt.kernels.compile import ZERO, compiled
+from coco_opt.kernels.compile import compiled
 from coco_opt.kernels.heap import pop, push
 from coco_opt.kernels.joint_certificate import Measured, absolute_gap, path_gap, path_sum, squares_gap
 
@@ -49,7 +49,7 @@ def _flatten(places: Floats, weight: Floats, size: int, slope: float, top: float
 @compiled
 def fit_absolute(y: Floats, a: Floats, w: Floats, top: float, z: Floats, places: Floats, weight: Floats) -> None:
     """Write an optimal row for p = 1 into z (n,); ``places`` and ``weight`` are scratch of the same length."""
-    size = ZERO
+    size = 0
     slope = 0.0  # of the prefix's cost right of its last breakpoint; never positive once that is flattened
     # |z - y| changes its slope by 2 w at y; clipping y to the bounds moves no argmin within them.
     for i in range(y.size):
@@ -69,7 +69,7 @@ def fit_rounding(x: Floats, a: Floats, top: float, z: Floats, places: Floats, we
     Between integers the cost is interpolated, which leaves its value at them: a fractional cell has breakpoints
     at its floor and its ceiling. ``places`` and ``weight`` are scratch of length 2 n; top is an integer.
     """
-    size = ZERO
+    size = 0
     slope = 0.0
     # A fractional cell changes its slope at its floor and its ceiling, together by 2.
     for i in range(x.size):

@@ -27,12 +27,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_opt.kernels.compile import ZERO, compiled, constant
+from coco_opt.kernels.compile import compiled
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-_NONE, _ONE = constant(-1), constant(1)
+_NONE, _ONE = -1, 1
 _SHORT = 6  # cells of a run that are pooled one by one
 _CUTS = 8  # times that the cells of a run are looked at before they are pooled one by one
 
@@ -209,7 +209,7 @@ def monotone_again(c: Floats, m: Floats, top: float, sums: Floats, counts: Ints,
     Whatever m was, its runs are only where the search begins. ``sums``, ``counts`` and ``ends`` (cells,) and ``rise``
     (cells + 1,) are scratch.
     """
-    block, i = _NONE, ZERO
+    block, i = _NONE, 0
     # One run of the round before at a time.
     while i < m.size:
         end = _run_end(m, i)

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from coco_opt.errors import ProblemError
-from coco_opt.kernels.compile import ZERO, compiled
+from coco_opt.kernels.compile import compiled
 from coco_opt.kernels.sorting import nth_smallest
 
 Int64Array = npt.NDArray[np.int64]
@@ -108,7 +108,7 @@ def _match(
 ) -> Int64Array:
     """Run Algorithm 2; a member is one child's groups of one size, a pool all members of that size."""
     out = np.empty(3 * (parent_left.size + run_left.size + 16), np.int64)
-    used, p, t = ZERO, ZERO, 0
+    used, p, t = 0, 0, 0
     # Pools by size, the smallest first.
     for k in range(pool_first.size - 1):
         first, stop = pool_first[k], pool_first[k + 1]

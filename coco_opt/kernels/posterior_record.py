@@ -6,9 +6,8 @@ x int64[regions, K] of cumulative counts. Every cell has a window of values, rag
 outside are counted at the nearer end, so quantiles are right as long as they lie inside.
 
 1. ``cumulate``: sum the leaves' histograms over sizes and upwards over the tree.
-2. ``widen`` the ranges of values in a first stretch of draws, which become the windows.
-3. ``count`` every further draw.
-4. ``quantile`` and ``inside`` read quantiles and shares off the counts, in integers.
+2. ``count`` every draw, in windows around the values of the draws before.
+3. ``quantile`` and ``inside`` read quantiles and shares off the counts, in integers.
 
 Invariant: the counts of a cell add up to the number of draws. Cost: O(cells) a draw.
 Source: counting sort; ours.
@@ -49,27 +48,6 @@ def add_up(parent: Ints, table: Ints) -> None:
         up, row = table[parent[v]], table[v]
         for i in range(row.size):
             up[i] += row[i]
-
-
-@compiled
-def differences(table: Ints, groups: Ints, sizes: Ints) -> None:
-    """Fill sizes (regions, K + 1), the groups of each size, from cumulative counts and the regions' groups."""
-    for v in range(table.shape[0]):
-        before = 0
-        # The groups of a size are the rise of the cumulative count there.
-        for i in range(table.shape[1]):
-            sizes[v, i] = table[v, i] - before
-            before = table[v, i]
-        sizes[v, table.shape[1]] = groups[v] - before
-
-
-@compiled
-def widen(table: Ints, lowest: NDArray[Any], highest: NDArray[Any]) -> None:
-    """Widen the range of values seen so far, cell by cell."""
-    for v in range(table.shape[0]):
-        for i in range(table.shape[1]):
-            lowest[v, i] = min(lowest[v, i], table[v, i])
-            highest[v, i] = max(highest[v, i], table[v, i])
 
 
 @compiled

@@ -32,7 +32,7 @@ from coco_opt.kernels import (
     table_rounding_flow,
     table_rounding_prices,
 )
-from coco_opt.kernels.compile import compiled, compiled_in_place, constant
+from coco_opt.kernels.compile import compiled, compiled_in_place
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -53,7 +53,7 @@ class Network(NamedTuple):
     aim: Floats
 
 
-_PRECISION, _ROUNDS = 1e-6, constant(20)
+_PRECISION, _ROUNDS = 1e-6, 20
 _STEP, _FIRST, _SECOND = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 

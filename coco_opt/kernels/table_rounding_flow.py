@@ -26,7 +26,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_opt.kernels.compile import ZERO, compiled, compiled_in_place, constant
+from coco_opt.kernels.compile import compiled, compiled_in_place
 from coco_opt.kernels.sorting import falling
 from coco_opt.kernels.table_rounding import Box, Nest, Prices, RowSides
 
@@ -39,8 +39,8 @@ Search = tuple[Floats, Ints, Ints, Ints, Ints]
 """Distances; each node's predecessor, arc and kind of arc [nodes, 3]; heap, places in it; nodes seen."""
 
 # A cell of a child gains, loses; a row carries more, less.
-_MORE, _LESS, _OUT, _BACK = constant(0), constant(1), constant(2), constant(3)
-_NO_ROW = constant(-1)
+_MORE, _LESS, _OUT, _BACK = 0, 1, 2, 3
+_NO_ROW = -1
 _PLENTY = 2**61
 
 
@@ -295,7 +295,7 @@ def _nearest_lack(
         if size > 0:
             heap[0] = heap[size]
             place[heap[0]] = 0
-            _sift(heap, place, distance, ZERO, size)
+            _sift(heap, place, distance, 0, size)
         if u < cells:
             size = _from_cell(u, graph, table, potential, search, size, most)
         elif u < sink:

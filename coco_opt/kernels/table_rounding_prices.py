@@ -18,7 +18,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_opt.kernels.compile import ZERO, compiled, compiled_in_place, constant
+from coco_opt.kernels.compile import compiled, compiled_in_place
 from coco_opt.kernels.sorting import nth_smallest
 from coco_opt.kernels.table_rounding import Box, Prices, RowSides
 
@@ -27,7 +27,7 @@ Ints = NDArray[np.int64]
 Marks = NDArray[np.int8]
 
 _CLOSED = 2
-_NOBODY = constant(-1)
+_NOBODY = -1
 _PROGRESS = 0.7  # what a round must leave of the unmet people at most to be worth another
 
 
@@ -161,7 +161,7 @@ def ascend(
             for r in range(up.shape[1]):
                 if up[j, r] == -2:
                     continue
-                members, has = cell[start[r] : start[r + 1]], ZERO
+                members, has = cell[start[r] : start[r + 1]], 0
                 # How many people the row has above the least table.
                 for c in members:
                     has += mark[c, j] == 1

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from coco_opt.kernels import tree_passes
 from coco_opt.kernels.arrays import read_only
-from coco_opt.kernels.compile import ZERO, compiled
+from coco_opt.kernels.compile import compiled
 from coco_opt.kernels.tree_bounded_l2 import binding
 
 Floats = NDArray[np.float64]
@@ -227,7 +227,7 @@ def _sweep(
     pieces = (np.empty(size), np.empty(size, np.int64), np.empty(size, np.int64))
     spare = (np.empty(size), np.empty(size, np.int64), np.empty(size, np.int64))
     stack, waiting, x = np.zeros((n + 1, 4), np.int64), np.zeros(n, np.int64), np.zeros(n, np.int64)
-    depth = top = ZERO
+    depth = top = 0
     # Children before parents: their curves lie on top of the stack.
     for v in order:
         if first_child[v] == first_child[v + 1]:

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from coco_opt.kernels import tree_certificate, tree_passes, tree_vicinity
 from coco_opt.kernels.arrays import read_only
-from coco_opt.kernels.compile import ZERO, compiled
+from coco_opt.kernels.compile import compiled
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -420,7 +420,7 @@ def _sweep(
     spare = (np.empty(size), np.empty(size), np.empty(size), np.empty(size, np.int64))
     starts, ends, lefts = np.empty(n + 1, np.int64), np.empty(n + 1, np.int64), np.empty(n + 1)
     passed, waiting = np.zeros(2 * n, np.int8), np.zeros(n, np.int64)
-    depth = top = ZERO
+    depth = top = 0
     # Children before parents: their curves lie on top of the stack.
     for v in order:
         if first_child[v] == first_child[v + 1]:

@@ -121,7 +121,9 @@ class GroupsKind:
         return method_of(config, measurement_plan, *also)
 
     def late_kernels(self, method: GroupsMethod, measurement_plan: MeasurementPlan) -> tuple[str, ...]:
-        """Return the kernels of joint estimates: that which rounds to integers, then that which computes them."""
+        """Return the kernels of the posterior as it needs them; of joint estimates the rounding first."""
+        if method.consistency == "posterior":
+            return ("group_posterior", "expected_distance")
         return ("cumulative_rounding", f"joint_{method.loss(0)}") if method.consistency == "joint" else ()
 
     def estimate(self, measurement: Measurement, method: GroupsMethod, work: Work) -> GroupsResult:

@@ -86,12 +86,11 @@ class Range:
 
     def see(self, table: IntArray, *, anew: bool = False) -> None:
         """Widen by a table; ``anew``: begin with it."""
-        from coco_opt.kernels import posterior_record
-
         if anew:
             self.lowest, self.highest = table.astype(self._kind), table.astype(self._kind)
         else:
-            posterior_record.widen(table, self.lowest, self.highest)
+            np.minimum(self.lowest, table, out=self.lowest, casting="same_kind")
+            np.maximum(self.highest, table, out=self.highest, casting="same_kind")
 
     def windows(self, most: IntArray) -> Windows:
         """Return windows with margins on both sides, within 0 and the most (regions, cells) or (regions, 1)."""
@@ -127,10 +126,10 @@ def together(tallies: Sequence[Tally], draws: int) -> Counted:
 
 def size_counts(table: IntArray, groups: IntArray, into: IntArray | None = None) -> IntArray:
     """Return H (regions, K + 1) from Hc (regions, K) and the regions' groups, in ``into`` where one is given."""
-    from coco_opt.kernels import posterior_record
-
     sizes = np.empty((table.shape[0], table.shape[1] + 1), np.int64) if into is None else into
-    posterior_record.differences(table, groups, sizes)
+    sizes[:, 0] = table[:, 0]
+    np.subtract(table[:, 1:], table[:, :-1], out=sizes[:, 1:-1])
+    np.subtract(groups, table[:, -1], out=sizes[:, -1])
     return sizes
 
 
