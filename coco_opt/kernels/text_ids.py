@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_opt.kernels.compile import ZERO, compiled
+from coco_opt.kernels.compile import compiled
 
 UInt64Array = NDArray[np.uint64]
 _FIRST, _SECOND, _SHIFT = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53), np.uint64(33)
@@ -107,7 +107,7 @@ def _find(words: Any, keys: Any, slots: Any, places: Any) -> int:
             places[row] = slots[_hash(words, row) & np.uint64(slots.size - 1)]
         for row in range(begin, end):
             # Most texts lie where their hash says; a free slot is compared with any key, and differs or is looked at.
-            place: Any = max(places[row], ZERO)
+            place: Any = max(places[row], 0)
             differ = np.uint64(0)
             for k in range(keys.shape[1]):
                 differ |= keys[place, k] ^ words[row, k]
