@@ -521,6 +521,18 @@ def test_an_id_that_becomes_a_level_is_said(coco: Runner) -> None:
     assert "The last level is the id 'area'" in coco("init").out
 
 
+def test_public_records_of_another_year_need_their_groups_next_to_them(coco: Runner) -> None:
+    write_office()
+    assert coco("init", "--ranges", "age=0..17,18..64,65..", "--values", "sex,status").code == 0
+    refused = coco("plan", CONFIG, "--like", "persons.csv")
+    assert refused.code == 2
+    assert "persons.csv: states no region, and next to it there is no homes.csv with the groups of" in refused.err
+    Path("last").mkdir()
+    for name in ("persons.csv", "homes.csv"):
+        (Path("last") / name).write_bytes(Path(name).read_bytes())
+    assert "rehearsed on persons.csv" in coco("plan", CONFIG, "--like", "last/persons.csv").out
+
+
 def test_persons_that_occur_twice_or_state_another_region_than_their_home_are_named(coco: Runner) -> None:
     write_office()
     homes = dict(line.split(";")[1::-1] for line in Path("homes.csv").read_text().splitlines()[1:])

@@ -8,7 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
+from coco_opt.errors import InputError, Place
+from coco_opt.files.group_rows import REGION
 from coco_opt.files.inputs import Input
+from coco_opt.files.source import names_of
 from coco_opt.histograms import Hierarchy
 from coco_opt.releases.kind import Plan, SimulatedData
 from coco_opt.topdown.kind.plan import TablesDetail, count_records
@@ -75,12 +78,26 @@ def read_simulated_data(plan: Plan, path: Path) -> SimulatedData:
     data, rows = plan.config.data, plan.config.method.rows_a_person
     # Public data need no ids of persons, unless these have several rows.
     columns = {own: there for own, there in data.columns.items() if own != PERSON or rows is not None}
-    counts = count_records(simulated_plan, Input(path, columns), data.neighbour_of(path, "groups"))
+    records, groups = Input(path, columns), data.neighbour_of(path, "groups")
+    _check_placed(plan, records, groups)
+    counts = count_records(simulated_plan, records, groups)
     return SimulatedData(
         simulated_plan,
         counts,
         f"the public records {path.name}{_omission_note(detail.table_queries)}",
     )
+
+
+def _check_placed(plan: Plan, records: Input, groups: Input | None) -> None:
+    """Raise InputError (missing-column) for records that state no region and have no groups next to them."""
+    listed = getattr(plan.config.data, "groups", None)
+    names = names_of(records)
+    if groups is None and isinstance(listed, Path) and records.called(names).get(REGION, REGION) not in names:
+        message = (
+            f"states no region, and next to it there is no {listed.name} with the groups of these public records: put "
+            "it there. The configured one is private and is not opened"
+        )
+        raise InputError("missing-column", message, Place(records.name))
 
 
 def _omission_note(table_queries: TableQueries) -> str:
