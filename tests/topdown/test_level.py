@@ -25,6 +25,7 @@ from coco_opt.topdown.estimating import level as levels
 from coco_opt.topdown.estimating.estimate import TablesResult, estimate_tables
 from coco_opt.topdown.estimating.level import LevelSplit, level_split
 from coco_opt.topdown.estimating.method import TopdownMethod
+from coco_opt.topdown.estimating.priced_bounds import PricedBounds
 from coco_opt.topdown.estimating.sparse_tables import SparseTables
 from coco_opt.topdown.estimating.step import SplitStep, split_step
 from coco_opt.topdown.measuring.counts import TableCounts
@@ -301,17 +302,29 @@ def test_what_one_child_alone_may_hold_is_placed_there(monkeypatch: pytest.Monke
 
 
 @pytest.mark.usefixtures("batches")
+@pytest.mark.parametrize("least", [0.0, 0.9])
 @pytest.mark.parametrize("seed", range(3))
-def test_what_several_children_may_hold_is_closed_in_the_others(seed: int) -> None:
+def test_what_several_children_may_hold_is_closed_in_the_others(
+    monkeypatch: pytest.MonkeyPatch, seed: int, least: float
+) -> None:
     rng = np.random.default_rng(seed)
     tree, tables = ragged(rng)
     kinds = parse_query("race[a, b]", SCHEMA)
     facilities = rng.random((len(tables), 2)) < 0.6
     tables = tables * (kinds.operator.adjoint(1 * ~facilities) == 0)
-    facilities &= kinds.operator.apply(tables) > 0
-    bounds = RegionBounds(kinds, 3, facilities.astype(np.int64), np.where(facilities, UNBOUNDED, 0))
-    measurement = measured(seed, tree, SCHEMA, tables, QUERIES, 3, bounds=[bounds])
+    persons = kinds.operator.apply(tables)
+    facilities &= persons > 0
+    lower = np.maximum(facilities, (least * persons).astype(np.int64))  # the larger ones bind most children
+    bounds = RegionBounds(kinds, 3, lower, np.where(facilities, UNBOUNDED, 0))
+    measurement, raised = measured(seed, tree, SCHEMA, tables, QUERIES, 3, bounds=[bounds]), list[int]()
     step = split_step(TableMeasurements.of(measurement), TopdownMethod(implied="bounds", seed=3), SolverChoices())
+    mend = PricedBounds._mend
+
+    def watched(self: PricedBounds, fractions: np.ndarray, price: np.ndarray) -> None:
+        raised.append(int((price > 0.0).sum()))
+        mend(self, fractions, price)
+
+    monkeypatch.setattr(PricedBounds, "_mend", watched)
     split, parents = level_split(step, 2), tree.level_range(2)
     assert split is not None
     above = SparseTables.of(tree.aggregate(tables)[parents.start : parents.stop])
@@ -320,6 +333,7 @@ def test_what_several_children_may_hold_is_closed_in_the_others(seed: int) -> No
     settled, _ = split.classes.decided(above, tree.first_child[parents.start : parents.stop + 1] - parents.stop)
     several = [v for v in parents if not settled[v - parents.start] and v not in left and len(tree.children(v)) > 1]
     assert several
+    assert bool(sum(raised)) or not least
     constraints = step.constraints(tree.level_range(3))
     assert constraints is not None
     broken = constraints.broken_by(batch_tables.dense())

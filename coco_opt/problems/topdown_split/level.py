@@ -103,6 +103,31 @@ class SplitLevel:
         return np.repeat(np.arange(self.starts.size - 1), np.diff(self.starts))
 
     @property
+    def shut_pairs(self) -> NDArray[np.bool_]:
+        """Return which numbers of the tables must be 0, bool[places]."""
+        return np.zeros(int(self.places[-1]), np.bool_) if self.closed is None else self.closed
+
+    def some(self, parents: Ints) -> SplitLevel:
+        """Return the splits of some parents, which rise; without exact counts."""
+        cells, children, places = (
+            runs_from(bounds[parents], np.diff(bounds)[parents]) for bounds in (self.starts, self.children, self.places)
+        )
+        starts, ends = (
+            np.concatenate([[0], np.cumsum(np.diff(bounds)[parents])]).astype(np.int64)
+            for bounds in (self.starts, self.children)
+        )
+        return replace(
+            self,
+            starts=starts,
+            cells=self.cells[cells],
+            counts=self.counts[cells],
+            children=ends,
+            answers=self.answers[children],
+            weights=self.weights[children],
+            closed=None if self.closed is None else self.closed[places],
+        )
+
+    @property
     def pairs(self) -> tuple[Ints, Ints]:
         """Return the cell and the child of each number in the vector of tables."""
         sizes = np.diff(self.children)[self.parent]

@@ -26,9 +26,10 @@ from coco_opt.problems.sparse_rows import SparseRows, runs_from, stacked
 from coco_opt.problems.table_rounding import TableRounding
 from coco_opt.problems.table_rounding.level import LevelRounder, RoundingLevel
 from coco_opt.problems.topdown_split import TopdownSplit
-from coco_opt.problems.topdown_split.level import LevelSplitter, SplitLevel
+from coco_opt.problems.topdown_split.level import Judged, LevelSplitter, SplitLevel
 from coco_opt.topdown.bounds import refinement
 from coco_opt.topdown.estimating.bounded_classes import FREE, BoundedClasses
+from coco_opt.topdown.estimating.priced_bounds import PricedBounds
 from coco_opt.topdown.estimating.rounding import is_of_cells, nested
 from coco_opt.topdown.estimating.sparse_tables import SparseTables
 from coco_opt.topdown.estimating.step import SplitStep
@@ -173,8 +174,31 @@ class LevelSplit:
         assert self.classes is not None
         places = regions - step.measured.hierarchy.level_range(self.level + 1).start
         cells, child = problem.pairs
-        tables, settled = self._split(step, replace(problem, closed=self.classes.closed(cells, places[child])))
-        return tables, settled & self._hold(step, problem, tables, regions, TopdownSplit.feasibility_tolerance)
+        problem = replace(problem, closed=self.classes.closed(cells, places[child]))
+        start = perf_counter()
+        tables, rested = self.splitter.split_level(problem)
+        seconds, judged = perf_counter() - start, problem.judge(tables)
+        certified = self._certified(problem, judged, rested)
+        settled = certified & self._hold(step, problem, tables, regions, TopdownSplit.feasibility_tolerance)
+        self._count(step, judged, settled, seconds)
+        short = np.flatnonzero(certified & ~settled)
+        if short.size:
+            some, chosen = problem.some(short), runs_from(problem.children[short], np.diff(problem.children)[short])
+            place = runs_from(problem.places[short], np.diff(problem.places)[short])
+            tables[place], settled[short] = self._raised(step, some, regions[chosen])
+        return tables, settled
+
+    def _raised(self, step: SplitStep, problem: SplitLevel, regions: Ints) -> Fractions:
+        """Split parents of which some lower bound binds children."""
+        assert self.classes is not None
+        places = regions - step.measured.hierarchy.level_range(self.level + 1).start
+        start = perf_counter()
+        bounds = PricedBounds(problem, self.classes.labels, self.classes.lower[places].astype(np.float64))
+        tables, judged, rested = bounds.solve(self.splitter)
+        settled = self._certified(problem, judged, rested)
+        settled &= self._hold(step, problem, tables, regions, TopdownSplit.feasibility_tolerance)
+        self._count(step, judged, settled, perf_counter() - start)
+        return tables, settled
 
     def _split_rest(self, step: SplitStep, problem: SplitLevel, child: Ints) -> Fractions:
         """Return the tables with the cells of a ``child`` placed there, and the others split; and which are certified.
@@ -237,16 +261,25 @@ class LevelSplit:
         else:
             tables, rested, prices = self.splitter.split_exact(problem)
         seconds, judged = perf_counter() - start, problem.judge(tables, prices)
+        settled = self._certified(problem, judged, rested)
+        self._count(step, judged, settled, seconds)
+        return tables, settled
+
+    def _certified(self, problem: SplitLevel, judged: Judged, rested: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Return which parents' tables are near enough to the optimum and to what must hold."""
         allowed = _SAFE * self.splitter.tolerance * np.maximum(1.0, judged.objective)
         most = np.maximum(1.0, np.maximum.reduceat(problem.counts, problem.starts[:-1]))
-        settled = rested & (judged.gap <= allowed) & (judged.violation <= TopdownSplit.feasibility_tolerance * most)
+        holds = judged.violation <= TopdownSplit.feasibility_tolerance * most
+        return np.asarray(rested & (judged.gap <= allowed) & holds)
+
+    def _count(self, step: SplitStep, judged: Judged, settled: NDArray[np.bool_], seconds: float) -> None:
+        """Count the certificates of settled parents."""
         if settled.any():
             relative = judged.gap / np.maximum(1.0, judged.objective)
             gap, most_relative, violation = (
                 float(values[settled].max()) for values in (judged.gap, relative, judged.violation)
             )
             step.solvers.count(TopdownSplit, int(settled.sum()), gap, most_relative, violation, seconds)
-        return tables, settled
 
 
 def _only_children(above: SparseTables, forced: Ints, bounds: Ints) -> Runs:
