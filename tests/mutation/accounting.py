@@ -51,8 +51,8 @@ MUTANTS = (
         "the words round epsilon down",
         "the page of a release states an epsilon that does not hold",
         "coco_opt/privacy/cost.py",
-        "float(round_above(self.epsilon(stated_delta), _SHOWN_DIGITS))",
-        "float(self.epsilon(stated_delta))",
+        "float(round_above(epsilon, digits))",
+        "float(epsilon)",
         (f"{_ACCOUNTING}test_what_is_shown_of_a_rho_holds",),
     ),
     Mutant(
