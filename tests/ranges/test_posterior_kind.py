@@ -124,6 +124,18 @@ def test_intervals_are_of_the_posterior_alone(tmp_path: Path, more: str, words: 
         config(tmp_path, more)
 
 
+@pytest.mark.parametrize(("cells", "time", "estimator"), [(4096, 600.0, "posterior"), (2**18, 5.0, "nonnegative")])
+def test_an_automatic_estimator_takes_the_time_that_it_may(
+    tmp_path: Path, cells: int, time: float, estimator: str
+) -> None:
+    text = TEXT.replace(
+        "edges = [0, 10, 20, 30, 40, 50, 60, 70, 80, 100]\nfan_out = 3", f"cells = {cells}\nfan_out = 16"
+    )
+    written = parse_config(f'{text}estimator = "auto"\n[auto]\ntime = {time}\n', tmp_path, file="visits.toml")
+    method = RANGES.method(written, RANGES.plan(written).measurement_plan)
+    assert (method.estimator, method.coverage) == (estimator, 0.9 if estimator == "posterior" else 0.0)
+
+
 def test_a_domain_may_be_too_large(tmp_path: Path) -> None:
     text = TEXT.replace("edges = [0, 10, 20, 30, 40, 50, 60, 70, 80, 100]\nfan_out = 3", f"cells = {MAX_CELLS + 1}")
     with pytest.raises(ConfigError, match="up to 1,048,576 cells"):

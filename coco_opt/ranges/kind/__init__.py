@@ -144,7 +144,11 @@ class RangesKind:
                 raise config.error("ranges.shares", f"the measurement's are {shares_name(domain.shares)}")
         if section.outside != outside:
             raise config.error("ranges.outside", f"the measurement's is {outside}")
-        return RangesMethod(section.estimator, section.ranges, section.coverage, section.draws or 0)
+        estimator = section.resolved(config.auto.time)
+        if estimator != "posterior":
+            return RangesMethod(estimator, section.ranges)
+        coverage = 0.9 if section.intervals is None else section.intervals
+        return RangesMethod(estimator, section.ranges, coverage, section.draws or 0)
 
     def estimate(self, measurement: Measurement, method: RangesMethod, work: Work) -> RangesResult:
         """Fit the intervals to each other as the estimator says."""
@@ -204,7 +208,7 @@ class RangesKind:
     def forecast(self, plan: Plan, options: ForecastOptions, reporter: Reporter) -> Forecast:
         """Return exact standard errors: they depend on public numbers only."""
         with reporter.stage("Predicting"):
-            how, estimator = "chosen" if plan.chosen else "asked", plan.config.method.estimator
+            how, estimator = "chosen" if plan.chosen else "asked", plan.config.method.resolved(plan.config.auto.time)
             return forecast_of(
                 plan.measurement_plan, plan.detail, plan.config.method.ranges, estimator, options.rows, how
             )
@@ -254,7 +258,7 @@ def _chosen(section: RangesSection, cost: Cost, neighbours: NeighboursName) -> d
     """Return the keys that say which tree is measured, as a file would state them."""
     if section.fan_out == "auto":
         return {"fan_out": choose_fan_out(section.size, cost, neighbours=neighbours) or "cells"}
-    nonnegative = section.estimator in NONNEGATIVE
+    nonnegative = section.estimator in ("auto", *NONNEGATIVE)
     tree = optimised_tree(section.ranges, cost, neighbours=neighbours, nonnegative=nonnegative)
     if tree.shares is None:
         return {"fan_out": tree.fan_out or "cells"}

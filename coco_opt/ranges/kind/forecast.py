@@ -10,7 +10,7 @@ import numpy as np
 
 from coco_opt.privacy import MeasurementPlan
 from coco_opt.ranges.domain import DomainTree
-from coco_opt.ranges.estimating.posterior.sampler import SamplerOptions
+from coco_opt.ranges.estimating.posterior.sampler import LEAST_DRAWS, posterior_seconds
 from coco_opt.ranges.estimating.universal import NONNEGATIVE, Estimator
 from coco_opt.ranges.fan_out import FAN_OUTS, choose_fan_out, evenly
 from coco_opt.ranges.precision import Precision, noise_of
@@ -22,7 +22,7 @@ from coco_opt.releases.kind import Figures, Forecast, ResourceCost
 _SIZES = 5
 _FIRST, _SECONDS = 0.3, 2.5e-6  # what is loaded; a node: least squares with its certificate, standard errors
 _BYTES = 250  # a node, in all arrays together
-_ROUND_SECONDS, _DRAWN_BYTES = 2e-5, 2_000  # a cell: a round of both chains on two cores; grids and messages
+_DRAWN_BYTES = 2_000  # a cell: grids and messages of the posterior
 _ROW_SECONDS, _ROW_BYTES = 5e-7, 60
 _ROWS = 10  # a cell, unless declared
 _COMPARED = 1 << 17  # cells up to which other trees than the measured one are compared
@@ -90,10 +90,8 @@ def _estimating(domain: DomainTree, estimator: Estimator, slow: float) -> Resour
     nodes = domain.tree.nodes
     seconds, memory = _FIRST + _SECONDS * nodes, _BYTES * nodes
     if estimator == "posterior":
-        options = SamplerOptions()
-        rounds, draws = options.first(domain.cells)
-        seconds += _ROUND_SECONDS * domain.cells * (max(options.burn_in, rounds // 4) + rounds)
-        memory += (_DRAWN_BYTES + 8 * options.chains * rounds * draws) * domain.cells
+        seconds += posterior_seconds(domain.cells)
+        memory += (_DRAWN_BYTES + 8 * LEAST_DRAWS) * domain.cells
     return ResourceCost(slow * seconds, memory)
 
 

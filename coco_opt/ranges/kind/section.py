@@ -14,7 +14,7 @@ from coco_opt.config.values import KeyedError, choice, exact
 from coco_opt.errors import ProblemError
 from coco_opt.files.columns import Columns
 from coco_opt.ranges.domain import levels_of
-from coco_opt.ranges.estimating.posterior.sampler import LEAST_DRAWS
+from coco_opt.ranges.estimating.posterior.sampler import LEAST_DRAWS, posterior_seconds
 from coco_opt.ranges.estimating.posterior.sampler import MAX_CELLS as LARGEST_DRAWN
 from coco_opt.ranges.estimating.universal import Estimator
 from coco_opt.ranges.interval_counts import Outside
@@ -24,6 +24,8 @@ from coco_opt.ranges.workload import NAMED, Named, Workload
 Chosen = Literal["auto", "optimised"]
 """Values of `fan_out` that leave the tree to be chosen, from public numbers."""
 CHOSEN: tuple[Chosen, ...] = get_args(Chosen)
+Method = Literal["auto", "noisy", "consistent", "nonnegative", "zeroed", "posterior"]
+"""Values of `estimator`: those of ``Estimator``, or one that is chosen by the time it takes."""
 FanOut = Chosen | Literal["cells"]
 Pairs = tuple[tuple[int, int], ...]
 
@@ -107,8 +109,9 @@ class RangesSection(Section):
     workload: Annotated[Named | Pairs, PlainValidator(_workload)] | None = None
     """Whose expected squared error `plan` states and "optimised" minimises: all "ranges", which is the default, all
     "prefixes", or a list of ranges [low, high], each of the values low to high - 1."""
-    estimator: Annotated[Estimator, choice(Estimator)] = "nonnegative"
-    """How the answers are made consistent; "posterior" gives integers, and intervals of any range."""
+    estimator: Annotated[Method, choice(Method)] = "nonnegative"
+    """How the answers are made consistent; "posterior" gives integers, and intervals of any range; "auto" takes it
+    where it is fast enough for [auto] time, and "nonnegative" else."""
     intervals: Annotated[float | None, Field(ge=0.0, lt=1.0)] = None
     """"posterior" only: the coverage of intervals.parquet, 0 for none; unset: 0.9."""
     draws: Annotated[int | None, Field(ge=0, le=LEAST_DRAWS)] = None
@@ -138,7 +141,7 @@ class RangesSection(Section):
     @model_validator(mode="after")
     def _from_draws(self) -> RangesSection:
         for name in ("intervals", "draws"):
-            if getattr(self, name) and self.estimator != "posterior":
+            if getattr(self, name) and self.estimator not in ("posterior", "auto"):
                 raise KeyedError(name, 'only estimator = "posterior" gives them: leave this out, or 0')
         return self
 
@@ -157,12 +160,12 @@ class RangesSection(Section):
                 raise KeyedError("workload", f"{list(wrong)} does not begin and end at edges of cells")
         return self
 
-    @property
-    def coverage(self) -> float:
-        """Return the coverage of the published intervals, 0 for none."""
-        if self.estimator != "posterior":
-            return 0.0
-        return 0.9 if self.intervals is None else self.intervals
+    def resolved(self, seconds: float) -> Estimator:
+        """Return the estimator; an automatic one may take so many seconds."""
+        if self.estimator != "auto":
+            return self.estimator
+        fits = self.size <= LARGEST_DRAWN and posterior_seconds(self.size) <= seconds
+        return "posterior" if fits else "nonnegative"
 
     @property
     def size(self) -> int:

@@ -18,7 +18,7 @@ _SECTION = """\
 {domain}
 fan_out = "auto"              # measured: children of an interval; auto | optimised | a number | cells, for no tree
 outside = "refuse"            # measured: refuse | clamp, for values outside the domain
-estimator = "nonnegative"     # estimated, and free to change: posterior | nonnegative | consistent | zeroed | noisy
+estimator = "nonnegative"     # estimated, free to change: auto | posterior | nonnegative | consistent | zeroed | noisy
 
 [solvers]                     # the default is the fast exact one; see  coco-opt solvers
 # tree_l2 = "piqp"
