@@ -153,7 +153,9 @@ def _widened(plan: Plan, each: Sequence[Floats], predictions: Sequence[Predicted
     answers = np.multiply.outer(np.diff(tree.level_start), [query.answers for query in detail.workload])
     shape = _SHAPE * np.maximum(answers / _ALIKE, 1.0)
     spread = [gamma.ppf(0.5 + side * _INSIDE / 2, shape) / shape for side in (-1, 1)]
-    return np.minimum(each[0], linear) * spread[0], np.maximum(np.max(each[1:] or [linear], axis=0), linear) * spread[1]
+    # Summed over leaves, the bias of few persons may be the largest error.
+    largest = linear if len(each) == 1 else np.max([*each, linear], axis=0)
+    return np.minimum(each[0], linear) * spread[0], largest * spread[1]
 
 
 def _released(plan: Plan, simulated: SimulatedData, method: TablesMethod, seed: int) -> tuple[TablesResult, float]:
