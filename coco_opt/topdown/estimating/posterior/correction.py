@@ -31,7 +31,7 @@ Floats = NDArray[np.float64]
 
 _ENOUGH = 24  # answers of a query at a level that tell its own weight; fewer share one with the level's other queries
 _LEAST = 0.02  # a weight that is worth a correction
-_NUMBERS = 1 << 24  # draws of answers that are in memory at a time
+_NUMBERS = 1 << 22  # draws of answers that are in memory at a time
 _EXACT = 1e-9  # a variance of an answer that is known exactly
 
 
