@@ -47,10 +47,11 @@ def diff(
     from coco_opt.files.csv import check_delimiter, csv_bytes
     from coco_opt.files.differences import most_certain
     from coco_opt.releases.differences import (
+        are_guesses,
         differences,
         different_regions,
-        noise_words,
         regions_words,
+        renamed_words,
         render_differences,
         table_of_known_noise,
         with_renamed,
@@ -73,17 +74,21 @@ def diff(
     if json:
         clearest = loads(shown.to_json(orient="records"))
         regions = {"only_later": apart[0], "only_earlier": apart[1]}
-        write_json({"table": table, "rows": len(frame), "beyond_noise": marked, "clearest": clearest, **regions})
+        guessed = are_guesses(later, first, table, frame)
+        counts = {"rows": len(frame), "beyond_noise": marked, "guesses": guessed}
+        write_json({"table": table, **counts, "clearest": clearest, **regions})
         return 0
     if len(shown):
         _write_rows(frame, shown)
     else:
         write("No row differs.")
-    write(noise_words(later, first, table, frame) or _without_noise(first, later))
+    write(_noise(first, later, table, frame))
     if table is not None:
         write(f"Compared: the table {table!r} of both releases; --table names another.")
     if any(apart):
         write(regions_words(*apart, ("the later release", "the earlier release"), most=5))
+        if renamed is None and (remedy := renamed_words(later, first)):
+            write(remedy)
     for name, path in (("Rows", csv_file), ("Page", page)):
         if path is not None:
             write(f"{name}  {path}")
@@ -110,11 +115,15 @@ def _write_rows(frame: pd.DataFrame, shown: pd.DataFrame) -> None:
     write_table(f"The {len(rows)} clearest of {changed:,} differences", header, rows, numeric=len(keys))
 
 
-def _without_noise(earlier: Any, later: Path) -> str:
-    from coco_opt.releases.differences import NO_ERRORS, stated_errors
+def _noise(earlier: Any, later: Path, table: str | None, frame: pd.DataFrame) -> str:
+    """Return what is known of the noise of the rows: how many are beyond it, or that they are guesses."""
+    from coco_opt.releases.differences import GUESSES, NO_ERRORS, are_guesses, noise_words, stated_errors
 
-    others = stated_errors(later, earlier)
-    return NO_ERRORS + "".join(f" --table {name} compares unbiased estimates, with standard errors." for name in others)
+    others, words = stated_errors(later, earlier), noise_words(later, earlier, table, frame)
+    if words:
+        return words
+    unknown = GUESSES if are_guesses(later, earlier, table, frame) else NO_ERRORS
+    return unknown + "".join(f" --table {name} compares unbiased estimates, with standard errors." for name in others)
 
 
 def _write_file(path: Path, content: bytes) -> None:

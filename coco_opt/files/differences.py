@@ -44,7 +44,8 @@ class Compared:
     intervals of the same rows, in the columns ``lower`` and ``upper``; where its keys are others, ``keyed`` returns its
     rows with these keys, from the table and the release's manifest. A row that one release lacks is a count of 0 if
     ``absent_is_zero``; else it is left out. ``every`` returns the columns of all keys that a release with this manifest
-    could have, None where they are more than a number.
+    could have, None where they are more than a number. ``measured`` is a key of the manifest that is false where no
+    query measured the rows: without intervals they are guesses.
     """
 
     table: str
@@ -57,6 +58,7 @@ class Compared:
     absent_is_zero: bool = True
     keyed: Callable[[pa.Table, Mapping[str, Any]], pa.Table] | None = None
     every: Callable[[Mapping[str, Any], int], Mapping[str, Any] | None] | None = None
+    measured: str = ""
 
 
 Reader = Callable[[str], "pa.Table | None"]

@@ -31,8 +31,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _PUBLIC_KEYS = ("max_size", "schema", "ranges")  # of a manifest: releases that differ here count different things
-_MOST_ROWS = 200  # of a level on the page
+_MOST_ROWS = 20  # of a level on the page: the file of all rows has the others
 _MOST_NAMES = 20  # of regions that one release lacks
+GUESSES = (
+    "No query measured these counts: they are guesses, shared out in proportion to the measured margins, so their "
+    "differences say nothing about a change."
+)
 NO_ERRORS = "The releases do not both state the errors of these counts: differences may be noise alone."
 
 
@@ -120,12 +124,14 @@ def render_differences(later: Any, earlier: Any, names: tuple[str, str] = ("earl
     kind = _kind(later)
     title = f"{escape(names[1])} compared with {escape(names[0])}"
     sections = [f"<h1>{title}</h1>", _statuses(later, earlier, names), _regions_note(later, earlier, names)]
-    for compared in kind.compared:
+    shown = table_of_known_noise(later, earlier)  # it comes first
+    for compared in sorted(kind.compared, key=lambda row: row.table != shown):
         readers = _reader(later, compared), _reader(earlier, compared)
         if all(read(compared.table) is not None for read in readers):
             _, coverage = _compared(later, earlier, compared.table)
             frame = difference_frame(compared, *readers, coverage)
-            sections.append(_section(compared, frame, coverage, stated_errors(later, earlier)))
+            guessed = are_guesses(later, earlier, compared.table, frame)
+            sections.append(_section(compared, frame, coverage, stated_errors(later, earlier), guessed=guessed))
     return document(f"{names[1]} compared with {names[0]}", sections)
 
 
@@ -135,6 +141,14 @@ def different_regions(later: Any, earlier: Any) -> tuple[list[str], list[str]]:
     Raises InputError (not-comparable) where no region is common.
     """
     return regions_apart(_reader(later), _reader(earlier))
+
+
+def are_guesses(later: Any, earlier: Any, table: str | None, frame: pd.DataFrame) -> bool:
+    """Return whether no query measured a table's rows in one of the releases, and no intervals say how far they err."""
+    compared, _ = _compared(later, earlier, table)
+    manifests = _manifest(later), _manifest(earlier)
+    unmeasured = any(manifest.get(compared.measured) is False for manifest in manifests)
+    return unmeasured and "beyond_noise" not in frame
 
 
 def noise_words(later: Any, earlier: Any, table: str | None, frame: pd.DataFrame) -> str:
@@ -235,21 +249,62 @@ def _statuses(later: Any, earlier: Any, names: tuple[str, str]) -> str:
 
 def _regions_note(later: Any, earlier: Any, names: tuple[str, str]) -> str:
     words = regions_words(*different_regions(later, earlier), (names[1], names[0]))
+    words = " ".join(filter(None, (words, renamed_words(later, earlier))))
     return f"<p>{escape(words)}</p>" if words else ""
 
 
 def regions_words(later: Sequence[str], earlier: Sequence[str], names: tuple[str, str], most: int = _MOST_NAMES) -> str:
-    """Return which regions only one of two releases has, up to ``most`` of each by name; "" where there are none."""
-    sides = [(regions, name) for regions, name in zip((later, earlier), names, strict=True) if regions]
+    """Return which regions only one of two releases has, up to ``most`` of each by name; "" where there are none.
+
+    Regions of the higher levels come first: those below them are apart for the same reason.
+    """
+    sides = [(sorted(regions, key=_depth), name) for regions, name in zip((later, earlier), names, strict=True)]
     parts = [
         f"{counted(len(regions), 'region')} of {name} only ({', '.join(regions[:most])}"
         f"{f' and {len(regions) - most:,} more' if len(regions) > most else ''})"
         for regions, name in sides
+        if regions
     ]
     return f"Common regions are compared. Left out: {'; '.join(parts)}." if parts else ""
 
 
-def _section(compared: Compared, frame: pd.DataFrame, coverage: float | None, others: Sequence[str]) -> str:
+def renamed_words(later: Any, earlier: Any) -> str:
+    """Return what to do about regions that only one release has; "" where either has all of the other's.
+
+    It says how many of them have the same id in both releases, which a renamed region above them has kept apart.
+    """
+    apart = different_regions(later, earlier)
+    if not all(apart):
+        return ""
+    sides = (_ids_of(release, set(regions)) for release, regions in zip((later, earlier), apart, strict=True))
+    same = len(set.intersection(*sides))
+    found = f"Of those left out, {counted(same, 'region')} with the same id in both releases. " if same else ""
+    return (
+        f"{found}If a region was renamed, list its two names in a file for --renamed: it is compared then, with all "
+        "regions below it."
+    )
+
+
+def _ids_of(release: Any, regions: set[str]) -> set[str]:
+    """Return the ids of some regions that have any."""
+    table = _plain_reader(release)("hierarchy")
+    if table is None or "region_id" not in table.column_names:
+        return set()
+    pairs = zip(table.column("region").to_pylist(), table.column("region_id").to_pylist(), strict=True)
+    return {region_id for region, region_id in pairs if region_id is not None and region in regions}
+
+
+def _depth(path: str) -> tuple[int, str]:
+    """Return a region's level below the root, and its path; a stroke inside a name is escaped."""
+    return path.count("/") - path.count("\\/"), path
+
+
+def _section(
+    compared: Compared, frame: pd.DataFrame, coverage: float | None, others: Sequence[str], *, guessed: bool
+) -> str:
+    if guessed:
+        note = f"{GUESSES} They are not compared here; coco-opt diff --table {compared.table} lists them."
+        return f"<h2>{escape(compared.table.capitalize())}</h2>\n<p>{escape(note)}</p>"
     levels = list(dict.fromkeys(frame["level_name"])) if "level_name" in frame else [""]
     words = _words(compared, frame, coverage, others)
     parts = [f"<h2>{escape(compared.table.capitalize())}</h2>", f"<p>{escape(words)}</p>"]
@@ -296,7 +351,8 @@ def _level(level: str, rows: pd.DataFrame) -> str:
     shown = most_certain(rows[rows["difference"] != 0], _MOST_ROWS)
     title = f"<h3>{escape(str(level))}</h3>" if level else ""
     changed = int((rows["difference"] != 0).sum())
-    note = f"<p class='note'>{len(shown):,} of {changed:,} rows that differ, the clearest first.</p>"
+    rest = "; coco-opt diff --csv writes all" if len(shown) < changed else ""
+    note = f"<p class='note'>{len(shown):,} of {changed:,} rows that differ, the clearest first{rest}.</p>"
     return f"{title}\n{note}\n{_table(shown)}" if changed else f"{title}\n<p class='note'>No row differs.</p>"
 
 

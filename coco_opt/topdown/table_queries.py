@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from coco_opt.errors import ProblemError
 from coco_opt.histograms.hierarchy import Hierarchy
-from coco_opt.privacy.measurement import MeasurementPlan
+from coco_opt.privacy.measurement import Measurement, MeasurementPlan
 from coco_opt.privacy.noise_distributions import DiscreteGaussian
 from coco_opt.privacy.queries import LevelQuery
 from coco_opt.topdown.budget_plan import TablePlan
@@ -26,6 +26,7 @@ from coco_opt.topdown.schema_json import plain_schema, schema_of
 Int64 = NDArray[np.int64]
 
 KIND = "tables"
+CELLS_MEASURED = "cells_measured"  # of a release: false where its cells are guesses
 ROWS = "rows_a_person"
 """The parameter, and the key of the configuration, with the public maximum of rows a person; 1 where it is absent."""
 AGREES = "agrees_with"
@@ -95,6 +96,11 @@ class TableQueries:
             stated = self.plan.distribution(level, places[name])
             if stated.as_dict() != DiscreteGaussian(by_region.least(name)).as_dict():
                 raise ProblemError(f"{name!r} at level {level} does not cost what its least variance does")
+
+    @classmethod
+    def all_leave_cells_open(cls, measurement: Measurement) -> bool:
+        """Return whether none of the measurements that are estimated together measures the cells."""
+        return all(cls.of(each.measurement_plan).leaves_cells_open for each in measurement.every)
 
     @property
     def leaves_cells_open(self) -> bool:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -363,7 +367,25 @@ def test_cells_that_no_query_measures_are_called_guesses(tmp_path: Path) -> None
     assert any("the counts of sex * age in the released tables are guesses" in note for note in notes)
     config = write(tmp_path, topdown=f'{attributes}\nworkload = ["sex", "age"]\n')
     outcome = release(config, tmp_path / "out", page=render_report)
-    assert "No query measured the cells" in (outcome.folder / "report.html").read_text(encoding="utf-8")
+    page = (outcome.folder / "report.html").read_text(encoding="utf-8")
+    assert "No query measured the cells" in page
+    assert "The cells are guesses: not measured, but shared out" in page
+    assert outcome.manifest["cells_measured"] is False
+    # The figure shows what was measured, in every region.
+    packed = re.search(r'id="explorer-data">([A-Za-z0-9+/=]*)</script>', page)
+    assert packed is not None
+    explored = json.loads(gzip.decompress(base64.b64decode(packed[1])))
+    values = {"sex": ("female", "male"), "age": ("child", "adult", "old")}
+    assert explored["labels"] == [f"{name} = {value}" for name in values for value in values[name]]
+    frame = pd.read_parquet(outcome.folder / "tables.parquet")
+    for place, region in enumerate(frame.drop_duplicates("region")["region"]):
+        rows = slice(sum(explored["rows"][:place]), sum(explored["rows"][: place + 1]))
+        shown = dict(zip(explored["keys"][rows], explored["values"][rows], strict=True))
+        own = frame[frame["region"] == region]
+        assert explored["weight"][place] == own["persons"].sum()
+        for key, label in enumerate(explored["labels"]):
+            name, value = label.split(" = ")
+            assert shown.get(key, 0) == own.loc[own[name] == value, "persons"].sum()
     for workload, more in (
         ('["sex", "detail"]', ""),
         ('["sex * age"]', ""),

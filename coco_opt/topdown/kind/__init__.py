@@ -40,7 +40,7 @@ from coco_opt.topdown.kind.template import draft_of, file_key_of
 from coco_opt.topdown.kind.verify import ALWAYS, PROMISES
 from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.measuring.measure import exact_parts
-from coco_opt.topdown.table_queries import KIND
+from coco_opt.topdown.table_queries import CELLS_MEASURED, KIND
 
 if TYPE_CHECKING:
     from coco_opt.topdown.kind.files import TablesRelease
@@ -82,6 +82,7 @@ class TablesKind:
             upper="upper",
             keyed=_intervals_of_cells,
             every=_every_cell,
+            measured=CELLS_MEASURED,
         ),
         Compared("estimates", "estimate", ("query", "answer"), error="standard_error", absent_is_zero=False),
     )

@@ -18,6 +18,7 @@ from coco_opt.topdown.constraint import SOURCE_WORDS
 from coco_opt.topdown.estimating.best_linear import LinearEstimates, best_linear
 from coco_opt.topdown.estimating.posterior.result import NOT_CONNECTED
 from coco_opt.topdown.kind.earlier_releases import account_line
+from coco_opt.topdown.kind.explored_answers import NOTE, explored_answers
 from coco_opt.topdown.kind.files import CellRuns
 from coco_opt.topdown.kind.intervals import INTERVALS, settled_regions
 from coco_opt.topdown.kind.map_widths import widths_of
@@ -69,7 +70,7 @@ def sections_of(shown: Shown, errors: Mapping[str, Sequence[float]]) -> list[str
         _errors(shown.measurement.measurement_plan.levels, errors),
         _posterior(shown),
         _answers(shown, linear),
-        explorer_section(_explored(shown, table_queries.schema, linear)),
+        _every_region(shown, table_queries.schema, linear),
         _relaxed_regions(shown),
         _uncertified_gaps(shown),
         reading_section(
@@ -94,12 +95,14 @@ def _summary(table_queries: TableQueries) -> str:
 
 def _open_cells(shown: Shown) -> str:
     """Say that the cells are guesses where no measurement determines them."""
-    plans = [each.measurement_plan for each in shown.measurement.every]
-    if not all(TableQueries.of(plan).leaves_cells_open for plan in plans):
+    if not TableQueries.all_leave_cells_open(shown.measurement):
         return ""
+    how = "not measured, but shared out in proportion to the measured margins"
+    if shown.result.posterior is not None:
+        how = "not measured, but estimated from the measured margins by the posterior's model"
     return (
         "<p class='note'>No query measured the cells: where attributes are crossed further than in the queries below, "
-        "released counts are guesses: not measured, but shared out in proportion to the measured margins.</p>"
+        f"released counts are guesses: {how}.</p>"
     )
 
 
@@ -265,6 +268,13 @@ def _figures(estimate: float, error: float) -> tuple[str, str]:
     if error == 0.0:
         return f"{round(estimate):,}", "exact"
     return (f"{estimate:,.1f}", f"{error:,.1f}") if np.isfinite(error) else ("not determined", "-")
+
+
+def _every_region(shown: Shown, schema: Schema, linear: LinearEstimates) -> str:
+    """Return the explorer of the cells; where these are guesses, of the answers that were measured."""
+    if shown.result.posterior is None and TableQueries.all_leave_cells_open(shown.measurement):
+        return explorer_section(explored_answers(shown, linear), NOTE)
+    return explorer_section(_explored(shown, schema, linear))
 
 
 def _explored(shown: Shown, schema: Schema, linear: LinearEstimates) -> Explored:

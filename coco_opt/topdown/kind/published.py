@@ -35,7 +35,7 @@ from coco_opt.topdown.kind.method import TablesMethod
 from coco_opt.topdown.kind.verify import ALWAYS, CONSTRAINTS_HOLD, INVARIANTS_HOLD, MICRODATA_AGREE
 from coco_opt.topdown.noisy_measurements import TableMeasurements
 from coco_opt.topdown.schema_json import plain_schema
-from coco_opt.topdown.table_queries import AGREES
+from coco_opt.topdown.table_queries import AGREES, CELLS_MEASURED, TableQueries
 
 
 def released(measurement: Measurement, method: TablesMethod, result: TablesResult, config: Config) -> Released:
@@ -62,14 +62,13 @@ def released(measurement: Measurement, method: TablesMethod, result: TablesResul
         files[INTERVALS] = interval_table(measurement_plan, result)
         promises.append(INTERVALS_PROMISE)
     notes = (*_notes(measurement_plan, method, measured, linear, left_out), *_posterior_notes(result))
-    return Released(
-        files, tuple(promises), _manifest(measurement_plan, method, measured, result), notes, for_page=linear
-    )
+    return Released(files, tuple(promises), _manifest(measurement, method, measured, result), notes, for_page=linear)
 
 
 def _manifest(
-    measurement_plan: MeasurementPlan, method: TablesMethod, measured: TableMeasurements, result: TablesResult
+    measurement: Measurement, method: TablesMethod, measured: TableMeasurements, result: TablesResult
 ) -> dict[str, Any]:
+    measurement_plan, cells_open = measurement.measurement_plan, TableQueries.all_leave_cells_open(measurement)
     chosen, uncertified_gap = method.topdown, result.uncertified_gap
     passes = [{"queries": list(step.queries), "tolerance": step.tolerance} for step in chosen.passes]
     exact = [
@@ -78,6 +77,7 @@ def _manifest(
     ]
     return {
         "schema": plain_schema(method.schema),
+        CELLS_MEASURED: not cells_open,
         "method": {
             "estimation": chosen.estimation,
             "rounding": chosen.rounding,
