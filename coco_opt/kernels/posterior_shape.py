@@ -12,7 +12,6 @@ bounds.
    e adds up u_j hat_j(k) shape(k) / f over the block: gamma again.
 2. For every scale draw a_s by a step of Metropolis with the factors integrated out.
 3. Draw the factors of its blocks exactly (Gibbs sampling), and multiply the shape by their change.
-4. Sum the masses of the hats anew.
 
 Invariant: values = base x product of the factors. Cost: O(scales x sizes) a draw.
 Source: Geman and Geman 1984 (Gibbs sampling), Metropolis et al. 1953; the construction is our own.
@@ -66,9 +65,9 @@ class Shape(NamedTuple):
 
 @compiled_in_place
 def draw_shape(scales: Scales, shape: Shape, left: Ints, part: Floats, mass: Floats, words: Words) -> None:
-    """Draw factors and precisions anew and set ``mass`` (hats,) to the shape's; O(scales x sizes).
+    """Draw factors and precisions anew; O(scales x sizes).
 
-    ``shape.groups`` are all groups by size, ``shape.of_hat`` by hat.
+    ``shape.groups`` are all groups by size, ``shape.of_hat`` by hat, and ``mass`` (hats,) is the present shape's.
     """
     values, groups, rates = shape.values, shape.groups, shape.rates
     block_groups, block_rates, scaled = shape.block_groups, shape.block_rates, shape.scaled
@@ -107,9 +106,14 @@ def draw_shape(scales: Scales, shape: Shape, left: Ints, part: Floats, mass: Flo
             shape.factors[b] = drawn
             for k in range(scales.begin[b], scales.end[b]):
                 values[k] *= by
-    for j in range(hats):
+
+
+@compiled_in_place
+def sum_masses(values: Floats, left: Ints, part: Floats, mass: Floats) -> None:
+    """Set ``mass`` (hats,) to a shape's sums under the hats."""
+    for j in range(mass.size):
         mass[j] = 0.0
-    for k in range(sizes):
+    for k in range(values.size):
         mass[left[k]] += values[k] * (1.0 - part[k])
         if part[k] > 0.0:
             mass[left[k] + 1] += values[k] * part[k]

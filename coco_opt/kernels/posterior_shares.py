@@ -3,18 +3,19 @@
 The size distribution of region v is a mixture of distributions B_j, pi_v(k) = sum_j w_vj B_j(k), with
 B_j(k) = shape(k) hat_j(k) / mass_j and mass_j = sum_k shape(k) hat_j(k): hats that add up to 1, so that w = mass gives
 the shape back (drawn too: ``kernels.posterior_shape``). The weights of a region are scattered about its parent's, and
-the root's about the masses of the shape's base,
+the root's about the base's masses m (``kernels.posterior_base``), with a strength s_0 that is drawn too,
 
-    w_root ~ Dirichlet(s_0 mass),   w_v ~ Dirichlet(s_l w_parent),   s_l ~ gamma(1, mean s) for every level l below.
+    w_root ~ Dirichlet(s_0 m),   w_v ~ Dirichlet(s_l w_parent),   s_l ~ gamma(1, mean s) for every level l below.
 
-Given the groups all of it is drawn exactly (Gibbs sampling):
+Given the groups all but the base is drawn exactly (Gibbs sampling):
 
 1. the hat that each group is of (``_count_hats``);
-2. the shape (``_redraw_shape``);
+2. the shape, departing from its base (``_redraw_shape``);
 3. from the leaves up, how many of a region's groups were drawn from its parent anew ("tables"), which count as groups
    of the parent (``_draw_tables``);
 4. the strengths s_l from groups and tables;
-5. the weights from the root down (``_draw_weights``). The leaves' weights are needed where entire rows are drawn
+5. the base and s_0 (Metropolis steps);
+6. the weights from the root down (``_draw_weights``). The leaves' weights are needed where entire rows are drawn
    (``draw``); single groups are moved with these weights summed out (``draw_collapsed``), because a leaf's groups and
    its weights fix each other and would mix slowly.
 
@@ -33,22 +34,22 @@ from numpy.typing import NDArray
 
 from coco_opt.kernels.compile import compiled_in_place
 from coco_opt.kernels.drawing import gamma, uniform
-from coco_opt.kernels.posterior_shape import Scales, Shape, draw_shape
+from coco_opt.kernels.posterior_base import Base, Counted, Knots, draw_base
+from coco_opt.kernels.posterior_shape import Scales, Shape, draw_shape, sum_masses
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Words = NDArray[np.uint64]
 
 _LEAST = 1e-12  # of a weight: what underflows must be able to come back
-_LEAST_ROOT = 0.1  # groups that every hat has at the root
 
 
 class Basis(NamedTuple):
     """The tree, each region's level, the regions that are leaves, and the hats with their masses, which sum to 1.
 
     Size k has the share 1 - ``part[k]`` in hat ``left[k]`` and the rest in the one after it; ``mass`` is that of the
-    shape that chains begin with, and ``scales`` are its blocks. ``strength`` is s, ``root`` s_0. Without regions
-    weights stay as they are.
+    shape that chains begin with, ``scales`` are its blocks and ``knots`` its base's. ``strength`` is the mean of s.
+    Without regions weights stay as they are.
     """
 
     parent: Ints
@@ -58,8 +59,8 @@ class Basis(NamedTuple):
     part: Floats
     mass: Floats
     strength: float
-    root: float
     scales: Scales
+    knots: Knots
 
 
 class Shares(NamedTuple):
@@ -71,6 +72,7 @@ class Shares(NamedTuple):
     gamma_parameters: Floats
     mass: Floats
     shape: Shape
+    base: Base
 
 
 @compiled_in_place
@@ -135,7 +137,7 @@ def set_alpha(basis: Basis, shares: Shares, alpha: Floats) -> None:
 def _parameter(basis: Basis, shares: Shares, region: int, hat: int) -> float:
     """Return a parameter of the Dirichlet distribution of a region's weights."""
     if region == 0:
-        return float(max(basis.root * basis.mass[hat], _LEAST_ROOT))
+        return float(shares.base.root[hat])
     return float(shares.strengths[basis.level[region]] * shares.weights[basis.parent[region], hat])
 
 
@@ -164,7 +166,7 @@ def _draw_above(
     factors: Floats,
     words: Words,
 ) -> None:
-    """Draw the groups' hats given the leaves' factors, then the shape, tables, strengths and all inner weights."""
+    """Draw the groups' hats given the leaves' factors, then shape, tables, base, strengths and all inner weights."""
     strengths, counts = shares.strengths, shares.counts
     # Parents before children; leaves are numbered in order and passed over.
     for v in range(counts.shape[0]):
@@ -183,6 +185,10 @@ def _draw_above(
         )
     _redraw_shape(basis, shares, histograms, occupied, occupied_count, words)
     _draw_tables(basis, shares, words)
+    shape = shares.shape
+    counted = Counted(shape.groups, shape.of_hat, counts[0], shape.values, basis.part)
+    draw_base(basis.knots, shares.base, counted, words)
+    sum_masses(shape.values, basis.left, basis.part, shares.mass)
     # The tables have left shape and rate of each level's strength.
     for level in range(1, strengths.size):
         strengths[level] = max(

@@ -184,6 +184,11 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         paper=BEYOND,
     ),
     Experiment(
+        name="beyond/floor",
+        summary="the groups' posterior against the best possible, which knows the distribution of sizes",
+        paper=BEYOND,
+    ),
+    Experiment(
         name="beyond/wrong_priors",
         summary="the posterior against joint estimation where a smooth prior is wrong",
         paper=BEYOND,

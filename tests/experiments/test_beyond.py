@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import csv
+import itertools
+import math
 from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pytest
 from coco_experiments.bench import posterior as bench
-from coco_experiments.beyond import coverage, loss_distributions, posterior, wrong_priors
+from coco_experiments.beyond import coverage, floor, loss_distributions, posterior, wrong_priors
 from coco_experiments.beyond.queries import PLANNED, QueryPlan, planned
 from coco_experiments.kuo2018.cases import Case
 from coco_experiments.made import generated_counts
@@ -47,6 +49,26 @@ def test_small_runs_write_coverage_and_wrong_priors(tmp_path: Path) -> None:
     assert wrong_priors.run(small=True, out=tmp_path, reporter=Recorder()).ok
     (row, *_) = rows_of(tmp_path / "beyond" / "wrong_priors.csv")
     assert float(row["times joint"]) < 1.1
+
+
+def test_the_floor_is_the_posterior_found_by_enumeration(tmp_path: Path) -> None:
+    distribution, groups, epsilon = np.array([0.5, 0.2, 0.2, 0.1]), 5, 0.4
+    noisy = np.array([[3, 2, 6], [-1, 4, 4]])
+    rows, weights = [], []
+    for sizes in itertools.combinations_with_replacement(range(4), groups):
+        counts = np.bincount(sizes, minlength=4)
+        ways = math.factorial(groups) / np.prod([math.factorial(count) for count in counts])
+        rows.append(np.cumsum(counts)[:-1])
+        weights.append(ways * np.prod(distribution**counts))
+    table = np.array(rows)
+    likelihood = np.array(weights) * np.exp(-epsilon * np.abs(noisy[:, None] - table).sum(axis=2))
+    found = floor.exact_medians(noisy, floor.transitions(distribution, groups), epsilon)
+    for of_seed, medians in zip(likelihood / likelihood.sum(axis=1, keepdims=True), found, strict=True):
+        for k, median in enumerate(medians):
+            assert of_seed[table[:, k] <= median].sum() >= 0.5 > of_seed[table[:, k] < median].sum()
+    assert floor.run(small=True, out=tmp_path, reporter=Recorder()).ok
+    (row, *_) = rows_of(tmp_path / "beyond" / "floor.csv")
+    assert 0.5 < float(row["posterior / floor"]) < 2.0
 
 
 def test_the_planner_asks_cells_where_groups_are_dense() -> None:

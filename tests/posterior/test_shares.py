@@ -19,8 +19,8 @@ from coco_opt.groups.estimating.posterior.chains import (
     Scattered,
 )
 from coco_opt.groups.estimating.posterior.observations import Survey, compiled_queries, residuals
-from coco_opt.groups.estimating.posterior.prior import Hats
-from coco_opt.kernels import drawing, posterior_moves, posterior_shape
+from coco_opt.groups.estimating.posterior.prior import Hats, only_last
+from coco_opt.kernels import drawing, posterior_base, posterior_moves, posterior_shape
 from tests.posterior import tiny
 from tests.posterior.test_moves import (
     CELLS,
@@ -36,24 +36,25 @@ from tests.posterior.test_moves import (
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
-STRENGTH, ROOT = 3.0, 2.0
+STRENGTH = 3.0
+_DRAWS = 100_000  # of the prior
 
 
 def scattered() -> Scattered:
-    """Sizes 0 .. 3 under hats at 0, 1 and 3: size 2 is half of each of the last two."""
+    """Sizes 0 .. 2 under hats at 0, 1 and 3: size 2 is half of each of the last two. Size 3 has a hat of its own."""
     shape = np.array([0.4, 0.3, 0.1, 0.2])
-    return Scattered(shape, Hats.at([0, 1, 3], np.zeros(MAX_SIZE + 1, bool)), STRENGTH, ROOT)
+    return Scattered(shape, Hats.at([0, 1, 3], only_last(MAX_SIZE + 1)), STRENGTH)
 
 
 def log_probabilities(state: IntArray, alpha: FloatArray, distribution: FloatArray) -> FloatArray:
-    """Return the log-chance of one leaf's histogram for every row of Dirichlet parameters (draws, 3).
+    """Return the log-chance of one leaf's histogram for every row of Dirichlet parameters (draws, 4).
 
-    ``law`` (draws, 3, sizes) are the B_j. Summed over how many groups of size 2 are of the middle hat.
+    ``distribution`` (draws, 4, sizes) are the B_j. Summed over how many groups of size 2 are of the middle hat.
     """
     groups, terms = int(state.sum()), []
     for middle in range(int(state[2]) + 1):
-        counts = np.array([state[0], state[1] + middle, state[3] + state[2] - middle])
-        each = distribution[:, [0, 1, 1, 2, 2], [0, 1, 2, 2, 3]]
+        counts = np.array([state[0], state[1] + middle, state[2] - middle, state[3]])
+        each = distribution[:, [0, 1, 1, 2, 3], [0, 1, 2, 2, 3]]
         times = np.array([state[0], state[1], middle, state[2] - middle, state[3]])
         ways = special.gammaln(groups + 1) - special.gammaln(times + 1).sum() + (times * np.log(each)).sum(axis=1)
         strength = alpha.sum(axis=1)
@@ -65,29 +66,51 @@ def log_probabilities(state: IntArray, alpha: FloatArray, distribution: FloatArr
 
 
 def distributions(prior: Scattered, shapes: FloatArray) -> FloatArray:
-    """Return the B_j (draws, 3, sizes) of shapes (draws, sizes)."""
+    """Return the B_j (draws, 4, sizes) of shapes (draws, sizes)."""
     some = np.flatnonzero(prior.hats.sums(prior.base[None])[0] > 0.0)
     hats = np.stack([prior.hats.values(np.eye(prior.hats.count)[j]) for j in some])
     found: FloatArray = hats * shapes[:, None]
     return found / found.sum(axis=2, keepdims=True)
 
 
-def enumerated(survey: Survey, prior: Scattered, *, loose: bool = True) -> tuple[list[IntArray], FloatArray]:
+def bases(draws: int, rng: np.random.Generator) -> FloatArray:
+    """Return draws of the base (draws, sizes) from its prior: knots at 0, 1 and 3, and the size 3 alone."""
+    constants, log_size = posterior_base, np.log1p([0.0, 1.0, 3.0])
+    power, rate, excess = (rng.normal(0.0, spread, draws) for spread in constants.SPREADS)
+    roughness = np.exp(rng.uniform(*constants.BOUNDS[0], draws))
+    wide = np.diff(log_size)
+    square = roughness[:, None] ** 2 * wide + np.array([constants.EMPTY, 0.0]) ** 2
+    steps = power[:, None] * wide + rate[:, None] * np.array([1.0, 2.0])
+    steps += rng.standard_t(2.0, (draws, 2)) * np.sqrt(square)
+    first, second = steps.T
+    middle = (np.log1p(2.0) - log_size[1]) / wide[1]
+    levels = np.stack([0.0 * first, first, first + middle * second, first + second + excess], axis=1)
+    values: FloatArray = np.exp(levels - levels.max(axis=1, keepdims=True))
+    return np.maximum(values / values.sum(axis=1, keepdims=True), 1e-250)
+
+
+def enumerated(
+    survey: Survey, prior: Scattered, *, loose: bool = True, smooth: bool = False
+) -> tuple[list[IntArray], FloatArray]:
     """Return all states and their chances: leaves' weights summed out exactly, all else by draws.
 
-    Sizes 1 to 3 depart from the base by factors of mean 1 and one precision, unless the shape is not ``loose``.
+    The base is drawn from its prior, unless it is ``smooth``: then it is the chains' first one. Sizes 1 and 2 depart
+    from it by factors of mean 1 and one precision, unless the shape is not ``loose``.
     """
     rng = np.random.default_rng(8)
-    mass = prior.hats.sums(prior.base[None])[0]
-    some = mass > 0.0
+    base = bases(_DRAWS, rng)
+    if smooth:
+        base[:] = prior.base
     ends = np.log([posterior_shape.LEAST_PRECISION, posterior_shape.MOST_PRECISION])
-    precision = np.exp(rng.uniform(*ends, 40_000))[:, None]
-    factors = np.ones((40_000, MAX_SIZE + 1))
+    precision = np.exp(rng.uniform(*ends, _DRAWS))[:, None]
+    factors = np.ones((_DRAWS, MAX_SIZE + 1))
     if loose:
-        factors[:, 1:] = rng.gamma(precision, 1.0, (40_000, MAX_SIZE)) / precision
-    distribution = distributions(prior, prior.base * np.maximum(factors, 1e-200))
-    root = rng.dirichlet(ROOT * mass[some], 40_000)
-    alpha = rng.gamma(1.0, STRENGTH, 40_000)[:, None] * root + 1e-30
+        factors[:, 1:3] = rng.gamma(precision, 1.0, (_DRAWS, 2)) / precision
+    distribution = distributions(prior, base * np.maximum(factors, 1e-200))
+    mass = np.stack([base[:, 0], base[:, 1] + 0.5 * base[:, 2], 0.5 * base[:, 2], base[:, 3]], axis=1)
+    mass = (1.0 - posterior_base.EQUAL) * mass + posterior_base.EQUAL / 4
+    root = rng.gamma(np.exp(rng.uniform(*posterior_base.BOUNDS[1], _DRAWS))[:, None] * mass)
+    alpha = rng.gamma(1.0, STRENGTH, _DRAWS)[:, None] * root / root.sum(axis=1, keepdims=True) + 1e-30
     states = tiny.states(survey)
     of_leaf: dict[bytes, FloatArray] = {}
     for state in states:
@@ -136,8 +159,8 @@ def test_weights_and_groups_together_draw_from_the_enumerated_posterior(trades: 
     )
     seen = frequencies(found, states)
     assert distance(seen, wanted) < 5.0
-    # The distance has power: a prior that holds the shape to its base, or the leaves to the shape, is told apart.
-    _, stiff = enumerated(survey, prior, loose=False)
+    # The distance has power: a prior that holds the base, or the leaves to the shape, is told apart.
+    _, stiff = enumerated(survey, prior, smooth=True)
     assert distance(seen, stiff) > 5.0
     _, held = tiny.posterior(survey, Learned(learned.probabilities))
     assert distance(seen, held) > 20.0

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.errors import SolverError
+from coco_opt.groups.estimating.posterior.base import first_base
 from coco_opt.groups.estimating.posterior.observations import Survey, cumulative_rows, residuals
 from coco_opt.groups.estimating.posterior.prior import (
     BoolArray,
@@ -60,16 +61,15 @@ class MoveOptions:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Scattered:
-    """Size distributions that are sampled (``kernels.posterior_shares``): ``base`` float64[K + 1], sum 1, under hats.
+    """Size distributions that are sampled (``kernels.posterior_shares``), under hats.
 
-    The root varies around the base with the strength ``root``; the others around their parents, with strengths
-    whose prior has the mean ``strength``.
+    Chains begin near ``base`` float64[K + 1]. Regions vary around their parents, with strengths whose prior has the
+    mean ``strength``.
     """
 
     base: FloatArray
     hats: Hats
     strength: float
-    root: float
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -97,7 +97,7 @@ class SizeLearner:
         self._probabilities = SizeProbabilities(survey.parent, shape, alone, options)
         hats = self._probabilities.hats
         distribution = smooth_distribution(shape, hats, alone) + options.floor
-        self._scattered = Scattered(distribution / distribution.sum(), hats, options.borrowed, options.root_borrowed)
+        self._scattered = Scattered(distribution / distribution.sum(), hats, options.borrowed)
 
     def learn(self, counts: FloatArray) -> Learned:
         """Return the prior after one more step."""
@@ -138,25 +138,26 @@ class MoveTables:
         expected = occupied_sizes(survey, prior)
         kind = posterior_moves.MULTINOMIAL if prior.scattered is None else posterior_moves.SCATTERED
         sizes = draw.shape[1]
-        hats = Hats(np.arange(sizes), np.zeros(sizes), sizes + 1)
-        shape, parent, strength, root = np.ones(sizes), np.zeros(0, np.int64), 1.0, 1.0
+        hats = Hats(np.arange(sizes), np.zeros(sizes), sizes + 1, np.zeros(0, np.int64))
+        shape, parent, strength = np.ones(sizes), np.zeros(0, np.int64), 1.0
         if prior.scattered is None:
             self.factors = np.concatenate([prior.probabilities, np.zeros((draw.shape[0], 1))], axis=1)
         else:
             shape, hats = prior.scattered.base, prior.scattered.hats
-            strength, root, parent = prior.scattered.strength, prior.scattered.root, survey.parent
+            strength, parent = prior.scattered.strength, survey.parent
             self.factors = np.ones((survey.leaves.size, hats.count))
-        mass = hats.sums(shape[None])[0]
         moves = np.ceil(options.per_size * expected).astype(np.int64)
         spread = (np.arange(_STEPS) + 0.5) / _STEPS
         steps = np.floor(float(min(options.furthest, survey.max_size) + 1) ** spread).astype(np.int64)
         self.prior: Prior = posterior_moves.Prior(
             kind, hats.left, hats.share, survey.leaves, prior.rows(survey.leaves.size), log_draw, keep, alias
         )
-        self.shape = shape
+        knots, self.base = first_base(shape, hats)
+        self.shape = self.base.values
+        mass = hats.sums(self.shape[None])[0]
         scales = posterior_shape.Scales(*block_scales(hats, mass))
         self.basis: Basis = posterior_shares.Basis(
-            read_only(parent), survey.levels(), survey.leaves, hats.left, hats.share, mass, strength, root, scales
+            read_only(parent), survey.levels(), survey.leaves, hats.left, hats.share, mass, strength, scales, knots
         )
         self.plan: Plan = posterior_moves.Plan(
             np.maximum(moves, _LEAST_MOVES),
@@ -293,6 +294,7 @@ class MoveChain:
                 np.zeros((strengths.size, 2)),
                 basis.mass.copy(),
                 own,
+                type(self._tables.base)(*(each.copy() for each in self._tables.base)),
             )
             factors = self._tables.factors
             self._state = self._state._replace(

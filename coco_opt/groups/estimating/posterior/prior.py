@@ -64,10 +64,10 @@ class PriorOptions:
 
     It is multinomial: each group of a leaf has size k with probability pi(k). A region's size distribution varies
     around its parent's as if ``borrowed`` groups of the parent had been observed in it (as a first guess), in factors
-    that vary over about k +- reach k. The root's varies around a smooth distribution near the answers, plus ``floor``
-    everywhere, which counts for no more than ``root_borrowed`` groups. Single sizes deviate from the smooth
-    distribution, in all regions alike. The amounts and all of these distributions are sampled too
-    (``kernels.posterior_shares``, ``kernels.posterior_shape``). Moves are proposed from their expected values
+    that vary over about k +- reach k. The root's varies around a smooth distribution, which is a gamma density unless
+    the answers say otherwise. Single sizes deviate from it, in all regions alike. The amounts and all of these
+    distributions are sampled too (``kernels.posterior_shares``, ``posterior_shape``, ``posterior_base``). Chains begin
+    with a distribution near the answers, plus ``floor`` everywhere. Moves are proposed from their expected values
     (``SizeProbabilities``), for which the root's shape is smoothed over at most k +- ``root_reach`` k (``shape``).
     Sizes that stand out in the answers are not smoothed (``spikes``).
     """
@@ -77,27 +77,27 @@ class PriorOptions:
     root_reach: float = 0.15
     reach: float = 0.6
     borrowed: float = 30.0
-    root_borrowed: float = 3.0
     floor: float = 1e-6
 
     def __post_init__(self) -> None:
         if not all(0.0 <= reach < 1.0 for reach in (self.root_reach, self.reach)):
             raise ProblemError("counts are smoothed over k +- reach k, with a reach from 0 to below 1")
-        if not min(self.borrowed, self.root_borrowed, self.floor) > 0.0:
-            raise ProblemError("'borrowed', 'root_borrowed' and 'floor' must be positive: no size may be impossible")
+        if not min(self.borrowed, self.floor) > 0.0:
+            raise ProblemError("'borrowed' and 'floor' must be positive: no size may be impossible")
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Hats:
     """Functions of a size that are 1 at a knot and fall evenly to 0 at the next ones; they add up to 1 at every size.
 
-    Size k has the share 1 - ``share[k]`` in hat ``left[k]`` and the rest in the one after it. A size that stands alone
-    has a hat of its own.
+    Size k has the share 1 - ``share[k]`` in hat ``left[k]`` and the rest in the one after it. Hat j is that of
+    ``knots[j]``. A size that stands alone has a hat of its own, from hat ``knots.size + 1`` on.
     """
 
     left: IntArray
     share: FloatArray
     count: int
+    knots: IntArray
 
     @classmethod
     def by_reach(cls, alone: BoolArray, reach: float) -> Hats:
@@ -117,7 +117,7 @@ class Hats:
         share = (k - bounds[left]) / (bounds[left + 1] - bounds[left])
         own = np.flatnonzero(alone)
         left[own], share[own] = bounds.size + np.arange(own.size), 0.0
-        return cls(left, share, bounds.size + own.size + 1)
+        return cls(left, share, bounds.size + own.size + 1, bounds[:-1])
 
     def values(self, factors: FloatArray) -> FloatArray:
         """Return sum_j factors_j hat_j at every size, (..., sizes)."""
