@@ -63,7 +63,7 @@ def transitions(distribution: FloatArray, groups: int) -> list[FloatArray]:
     matrices = []
     for share in np.minimum(distribution / left, 1.0)[:-1]:
         logs = ways + special.xlogy(after - before, share) + special.xlog1py(groups - after, -share)
-        matrices.append(np.where(after >= before, np.exp(logs), 0.0))
+        matrices.append(np.exp(np.where(after >= before, logs, -np.inf)))
     return matrices
 
 
