@@ -248,7 +248,7 @@ def _log_prior(knots: Knots, base: Base, level: Floats, scalars: Floats) -> floa
         density -= 1.5 * math.log1p(gone * gone / (2.0 * square)) + 0.5 * math.log(square)
     for i in range(knots.alone.size):
         density -= 0.5 * ((base.excess[i] - knots.expected[i]) / SPREADS[2]) ** 2
-    return density
+    return float(density)
 
 
 @compiled_in_place
