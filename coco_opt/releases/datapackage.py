@@ -54,12 +54,15 @@ _COLUMNS = {
     "tree_level": "level of the interval in the tree; 0 is the whole domain",
     "start": "first value of the interval",
     "stop": "value after the last one of the interval",
+    "draw": "number of the draw from the posterior, from 0",
+    "count": "entities in the draw",
 }
 
 _KEYS = {
     "hierarchy": (_REGION,),
     "histograms": (_REGION, "size"),
-    "intervals": (_REGION, "size", "query", "answer"),  # of groups by size, of tables by query
+    "intervals": (_REGION, "size", "query", "answer", "start", "stop"),  # by size, by query, or of a range
+    "draws": ("draw", "start"),
     "summaries": (_REGION, "summary"),
     "unbiased": (_REGION, "size"),
     "estimates": (_REGION, "query", "answer"),
