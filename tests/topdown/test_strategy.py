@@ -14,10 +14,12 @@ from numpy.typing import NDArray
 from coco_opt.errors import ProblemError
 from coco_opt.privacy import Cost, DiscreteGaussian, Epsilon, Geometric, Neighbours, Rho
 from coco_opt.topdown.budget_plan import TablePlan
+from coco_opt.topdown.measuring.automatic import ranked_strategies
 from coco_opt.topdown.measuring.optimised import (
     OBJECTIVES,
     Objective,
     ShareProblem,
+    _starts,
     best_shares,
     candidate_queries,
     optimised_strategy,
@@ -361,3 +363,24 @@ def test_plans_name_what_is_wrong_with_shares_and_names() -> None:
         TablePlan.product(strategy, cost, 2, level_shares=["1/2", "1/4"])
     with pytest.raises(ProblemError, match="unknown neighbours"):
         TablePlan(strategy.queries, ((cost,),), neighbours="swap")  # type: ignore[arg-type]
+
+
+def test_a_choice_below_structural_zeros_takes_few_searches_with_matrices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The closed form finds the start; the result is as good as all searches with matrices, and is chosen once."""
+    zeros = ["a = 0 & b = 1", "a = 1 & c = 2", "b = 2 & c = 0"]
+    schema = Schema({name: ["0", "1", "2"] for name in "abc"}, structural_zeros=zeros)
+    workload = parse_queries(["total", "a * b", "b * c", "a"], schema)
+    spectra = list[int]()
+    original = np.linalg.eigh
+    monkeypatch.setattr(np.linalg, "eigh", lambda matrix: (spectra.append(len(matrix)), original(matrix))[1])
+    first = ranked_strategies(workload, schema, Epsilon(Fraction(1)))
+    once = len(spectra)
+    assert once < 400
+    assert ranked_strategies(workload, schema, Epsilon(Fraction(2))) == first
+    assert len(spectra) == once
+    model = variance_model(candidate_queries(workload, schema), workload, schema, 512)
+    problem = ShareProblem(candidate_queries(workload, schema), tuple(workload), model, Epsilon(Fraction(1)), "mean")
+    every = min(problem.value(best_shares(problem, start)) for start in _starts(problem))
+    chosen = optimised_strategy(workload, schema, cost=Epsilon(Fraction(1)))
+    shares = {query.text: float(share) for query, share in zip(chosen.queries, chosen.shares, strict=True)}
+    assert problem.value(np.array([shares.get(query.text, 0.0) for query in problem.candidates])) <= 1.01 * every

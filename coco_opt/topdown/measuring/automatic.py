@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -46,8 +47,13 @@ class Ranked(Generic[Value]):
 
 def ranked_strategies(workload: Sequence[Query], schema: Schema, cost: Cost) -> list[Ranked[Strategy]]:
     """Return measured queries and their shares, best first; the workload evenly where nothing else can be predicted."""
+    return list(_ranked_strategies(tuple(workload), schema, type(cost)))
+
+
+@lru_cache(maxsize=2)  # a plan chooses, and then shows the choice
+def _ranked_strategies(workload: tuple[Query, ...], schema: Schema, cost: type[Cost]) -> list[Ranked[Strategy]]:
     even = Strategy.uniform(workload)
-    unit = type(cost)(Fraction(1))
+    unit = cost(Fraction(1))
     try:
         candidates = [even, *(optimised_strategy(workload, schema, cost=unit, objective=each) for each in _OBJECTIVES)]
         aims = [0.5 * _mean_log_variance(each, workload, schema, unit) for each in candidates]

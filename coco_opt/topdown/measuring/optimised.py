@@ -23,7 +23,14 @@ from numpy.typing import NDArray
 from coco_opt.errors import ProblemError
 from coco_opt.privacy.cost import Cost, Rho
 from coco_opt.privacy.planner import rounded_shares
-from coco_opt.topdown.measuring.predicted import EPSILON, VarianceModel, marginals_of, variance_model
+from coco_opt.topdown.measuring.predicted import (
+    EPSILON,
+    MarginalModel,
+    VarianceModel,
+    closed_form,
+    marginals_of,
+    variance_model,
+)
 from coco_opt.topdown.queries import Query, marginal_query, parse_query
 from coco_opt.topdown.schema import Schema
 from coco_opt.topdown.strategy import Strategy
@@ -123,12 +130,23 @@ def optimised_strategy(
     candidates = candidate_queries(workload, schema)
     model = variance_model(candidates, workload, schema, _ATOMS)
     problem = ShareProblem(candidates, tuple(workload), model, type(cost)(Fraction(1)), objective)
+    closed = None if isinstance(model, MarginalModel) else closed_form(candidates, workload, schema)
+    if closed is None:
+        return _best_rounded(problem, [*_searched(problem), problem.even])
+    # Matrices cost a thousand times the closed form, which differs by the combinations that cannot occur: it finds
+    # where a single search with matrices begins.
+    start = min(_searched(replace(problem, model=closed)), key=problem.value)
+    return _best_rounded(problem, [best_shares(problem, start), start, problem.even])
+
+
+def _searched(problem: ShareProblem) -> list[Floats]:
+    """Return what the searches from some starts end at; one where the problem is convex."""
     starts = _starts(problem)
     if not problem.convex:
         convex = replace(problem, cost=Rho(Fraction(1)))
         starts.insert(1, best_shares(convex, starts[0]))
     starts = starts[: 1 if problem.convex else _STARTS]
-    return _best_rounded(problem, [*(best_shares(problem, start) for start in starts), problem.even])
+    return [best_shares(problem, start) for start in starts]
 
 
 def _starts(problem: ShareProblem) -> list[Floats]:

@@ -9,8 +9,9 @@ Sources: McKenna et al. 2018 (HDMM), section 7; Xiao et al. 2023 (ResidualPlanne
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
 from itertools import combinations
 from math import prod
 from typing import Protocol
@@ -47,7 +48,7 @@ class VarianceModel(Protocol):
         ...
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False)
 class MarginalModel:
     """Marginals of a full product of attributes: ``measured`` and ``workload`` are sets of attributes.
 
@@ -61,21 +62,22 @@ class MarginalModel:
 
     def variances(self, precisions: Floats) -> Floats:
         """Return the closed form; O(sets x (measured + workload))."""
-        spread, eigenvalues = self._shares(), self._eigenvalues() @ precisions
+        spread, eigenvalues = self._shares, self._eigenvalues @ precisions
         each = np.divide(spread, eigenvalues, out=np.full(spread.shape, np.inf), where=eigenvalues > 0)
         return np.asarray(np.where(spread > 0, each, 0.0).sum(axis=1))
 
     def gradient(self, precisions: Floats) -> Floats:
         """Return the derivatives of the closed form."""
-        eigenvalues = self._eigenvalues()
+        eigenvalues = self._eigenvalues
         inverse = 1.0 / (eigenvalues @ precisions)
-        return np.asarray(-(self._shares() * inverse**2) @ eigenvalues)
+        return np.asarray(-(self._shares * inverse**2) @ eigenvalues)
 
-    @property
+    @cached_property
     def _sets(self) -> Sets:
         below = {frozenset(part) for attributes in self.workload for part in _subsets(attributes)}
         return tuple(sorted(below, key=lambda axes: (len(axes), sorted(axes))))
 
+    @cached_property
     def _eigenvalues(self) -> Floats:
         """Return the eigenvalue of each measured Q'Q on each set's space, float64[sets, measured]."""
         outside = [self._product(set(range(len(self.shape))) - axes) for axes in self.measured]
@@ -86,6 +88,7 @@ class MarginalModel:
             ]
         )
 
+    @cached_property
     def _shares(self) -> Floats:
         """Return each set's part of the mean variance over its inverse eigenvalue, float64[workload, sets]."""
         rows = []
@@ -100,10 +103,16 @@ class MarginalModel:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class DenseModel:
-    """Any queries over few cells: matrices float64[answers, cells], ``measured`` and ``workload``."""
+    """Any queries over few cells: matrices float64[answers, cells], ``measured`` and ``workload``.
+
+    ``products`` are Q'Q of the measured ones. The last spectrum is kept: a search asks for variances and their gradient
+    at the same precisions.
+    """
 
     measured: tuple[Floats, ...]
     workload: tuple[Floats, ...]
+    products: tuple[Floats, ...]
+    _last: dict[bytes, tuple[Floats, Floats]] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, measured: Sequence[Query], workload: Sequence[Query], most: int = MAX_ATOMS) -> DenseModel:
@@ -115,7 +124,8 @@ class DenseModel:
                 "marginals only, or fewer attributes"
             )
         matrices = [atoms.matrix(query.operator) for query in (*measured, *workload)]
-        return cls(tuple(matrices[: len(measured)]), tuple(matrices[len(measured) :]))
+        own, others = tuple(matrices[: len(measured)]), tuple(matrices[len(measured) :])
+        return cls(own, others, tuple(matrix.T @ matrix for matrix in own))
 
     def variances(self, precisions: Floats) -> Floats:
         """Return traces through the eigenvectors of N; O(atoms^3)."""
@@ -140,11 +150,14 @@ class DenseModel:
         )
 
     def _spectrum(self, precisions: Floats) -> tuple[Floats, Floats]:
-        information = np.zeros((self.measured[0].shape[1],) * 2)
-        for precision, matrix in zip(precisions, self.measured, strict=True):
-            information += precision * (matrix.T @ matrix)
-        values, vectors = np.linalg.eigh(information)
-        return values, vectors
+        key = np.asarray(precisions).tobytes()
+        if key not in self._last:
+            information = np.zeros((self.measured[0].shape[1],) * 2)
+            for precision, product in zip(precisions, self.products, strict=True):
+                information += precision * product
+            self._last.clear()
+            self._last[key] = np.linalg.eigh(information)
+        return self._last[key]
 
 
 def variance_model(
@@ -155,15 +168,25 @@ def variance_model(
     Marginals over more than ``most`` combinations get the closed form's bounds. Raises ProblemError for other queries
     that distinguish more cells.
     """
+    closed = closed_form(measured, workload, schema)
+    if closed is None:
+        return DenseModel.of(measured, workload, most)
+    union = frozenset[int]().union(*closed.measured, *closed.workload)
+    combinations_met = marginal_query(sorted(union), schema).answers
+    if combinations_met < prod(closed.shape) and combinations_met <= most:
+        return DenseModel.of(measured, workload)
+    return closed
+
+
+def closed_form(measured: Sequence[Query], workload: Sequence[Query], schema: Schema) -> MarginalModel | None:
+    """Return the closed form, upper bounds where combinations cannot occur; None where a query is no marginal."""
     sets, workload_sets = marginals_of(measured), marginals_of(workload)
     if sets is None or workload_sets is None:
-        return DenseModel.of(measured, workload, most)
+        return None
     union = frozenset[int]().union(*sets, *workload_sets)
-    shape = tuple(size if axis in union else 1 for axis, size in enumerate(schema.shape))
-    combinations_met = marginal_query(sorted(union), schema).answers
-    if combinations_met < prod(shape) and combinations_met <= most:
-        return DenseModel.of(measured, workload)
-    return MarginalModel(shape, sets, workload_sets)
+    return MarginalModel(
+        tuple(size if axis in union else 1 for axis, size in enumerate(schema.shape)), sets, workload_sets
+    )
 
 
 def predicted_variance(
