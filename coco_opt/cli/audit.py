@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from coco_opt.cli.console import TerminalReporter, figure, fraction, write, write_json, write_table
-from coco_opt.cli.options import ConfigFile, Json, Version
+from coco_opt.cli.options import ConfigFile, Json, Version, integer
 from coco_opt.errors import InputError, Place, VerificationError
 
 if TYPE_CHECKING:
@@ -40,13 +40,20 @@ def audit(
         Path | None,
         typer.Option("--public", help="Public data in the form of the private table; simulated data unless given."),
     ] = None,
-    runs: Annotated[int, typer.Option("--runs", min=2, help="Whole releases on each of two neighbours.")] = 100,
-    draws: Annotated[int, typer.Option("--draws", min=2, help="Noisy answers of each measured cell.")] = 200_000,
+    runs: Annotated[
+        int, typer.Option("--runs", metavar="N", parser=integer(2), help="Whole releases on each of two neighbours.")
+    ] = 100,
+    draws: Annotated[
+        int, typer.Option("--draws", metavar="N", parser=integer(2), help="Noisy answers of each measured cell.")
+    ] = 200_000,
     confidence: Annotated[
         float, typer.Option("--confidence", min=0.5, max=0.999999, help="Of each lower bound.")
     ] = 0.999,
     seed: Annotated[
-        int | None, typer.Option("--seed", min=0, help="Seeded noise in place of the configuration's own sampler.")
+        int | None,
+        typer.Option(
+            "--seed", metavar="N", parser=integer(0), help="Seeded noise in place of the configuration's own sampler."
+        ),
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="A folder for the plots, CSV and JSON.")] = None,
     json: Json = False,

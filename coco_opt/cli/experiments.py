@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from coco_opt.cli.console import write, write_json, write_table
-from coco_opt.cli.options import Json, Version
+from coco_opt.cli.options import Json, Version, integer
 from coco_opt.errors import ConfigError, MissingPackageError, VerificationError
 
 GROUP = "coco_opt.experiments"
@@ -23,7 +23,10 @@ Names = Annotated[
 Small = Annotated[bool, typer.Option("--small", help="Simulated data and few runs: seconds instead of minutes.")]
 Out = Annotated[Path, typer.Option("--out", help="Folder for tables and figures.")]
 States = Annotated[
-    int | None, typer.Option("--states", min=1, max=50, help="How many of 50 states, for bench country alone.")
+    int | None,
+    typer.Option(
+        "--states", metavar="N", parser=integer(1, 50), help="How many of 50 states, for bench country alone."
+    ),
 ]
 Listing = Annotated[bool, typer.Option("--list", help="List the experiments and stop.")]
 

@@ -15,9 +15,11 @@ from coco_opt.cli.console import quoted, write
 from coco_opt.cli.matching import (
     Candidate,
     best_candidate,
+    completed_without,
     further_ids,
     other_kinds,
     shares_no_column,
+    unnamed_ids,
     with_person_id,
 )
 from coco_opt.cli.options import Version
@@ -122,6 +124,7 @@ def init(
     named, headers = dict(zip(named, every, strict=False)), every[len(named) :]
     chosen = with_person_id(best_candidate(kinds, headers, named))
     if not named:
+        _check_fit(chosen, kinds, headers, strict=bool(files))
         _check_left(chosen, kinds, headers, strict=bool(files))
     proposal = _levels(chosen)
     levels = () if proposal is None else proposal.levels
@@ -132,8 +135,6 @@ def init(
     _say_whose(chosen)
     _say_unlinked(chosen, [*named.values(), *headers])
     _say_other(chosen, [] if kind else kinds, headers)
-    if chosen.missing and not files and len(headers) > 1:
-        write("The files in this folder fit in no single way: name those to use, as in  coco-opt init FILE FILE FILE")
     _say_next(chosen, draft, out)
     return 0
 
@@ -172,6 +173,12 @@ def _say_whose(chosen: Candidate) -> None:
         write(
             f"No person_id: {listed} may count the persons of each household. If no two persons share it, say "
             f"--columns person_id={records.name_in_file(names[0])}, and persons who occur twice are refused"
+        )
+    elif "records" in chosen.files and records is not None and (names := unnamed_ids(chosen, records)):
+        name = records.name_in_file(names[0])
+        write(
+            f"No person_id: persons who occur twice are not found. If {name!r} identifies persons, say "
+            f"--columns person_id={name}"
         )
     region = chosen.columns.get("region_id", "region_id")
     if (
@@ -354,6 +361,31 @@ def _kinds(name: str | None, named: Mapping[str, Header]) -> list[AnyKind]:
         keys = "; ".join(f"{kind.name}: {', '.join(kind.draft({}).files)}" for kind in kinds)
         raise InputError("bad-option", f"no kind of release has [data] with {', '.join(named)}: the keys are {keys}")
     return matching
+
+
+def _check_fit(chosen: Candidate, kinds: Sequence[AnyKind], headers: Sequence[Header], *, strict: bool) -> None:
+    """Refuse several files that are no release together, before anything is written, and say which one is too many."""
+    unused = [header for header in headers if not chosen.uses(header)]
+    if not unused or not chosen.missing or len(headers) == 1:
+        return
+    for header in unused:
+        if shares_no_column(header, headers):
+            raise InputError("no-header", _UNLINKED, Place(str(header.path)))
+    if many := completed_without(kinds, headers):
+        first, *others = (header.path for header in many)
+        either = f", or {' or '.join(path.name for path in others)} is" if others else ""
+        message = (
+            f"is one file too many{either}: the others fit together. Leave out that file here. If it lists facilities "
+            "or bounds, name it in the written config:  coco-opt keys data  lists the keys"
+        )
+        raise InputError("two-tables", message, Place(str(first)))
+    if strict:
+        return  # a file of no use is named by its header
+    message = (
+        "and the other files in this folder fit in no single way: name those to use, as in  "
+        "coco-opt init FILE FILE FILE"
+    )
+    raise InputError("two-tables", message, Place(str(unused[0].path)))
 
 
 def _check_left(chosen: Candidate, kinds: Sequence[AnyKind], headers: Sequence[Header], *, strict: bool) -> None:

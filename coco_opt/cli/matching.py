@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from coco_opt.cli.column_names import Header, identifies_a_row, may_count, person_columns
 from coco_opt.errors import InputError, Place
+from coco_opt.files.column_roles import unfit_reason
 
 if TYPE_CHECKING:
     from coco_opt.releases.kind import AnyKind, ColumnNotes, Draft
@@ -134,6 +135,25 @@ def further_ids(chosen: Candidate, header: Header) -> list[str]:
     """Return the columns of the records after the first that may identify persons, without the keys."""
     keys = {"region_id", "group_id", *chosen.columns.values()}
     return [column for column in person_columns(header) if column not in keys]
+
+
+def unnamed_ids(chosen: Candidate, header: Header) -> list[str]:
+    """Return the columns of the records that are ids by their names, but neither keys nor ids of persons."""
+    keys = chosen.keys | {"region_id", "group_id"}
+    return [column for column in header.columns if column not in keys and unfit_reason(column) == "an id"]
+
+
+def completed_without(kinds: Sequence[AnyKind], headers: Sequence[Header]) -> list[Header]:
+    """Return the files without which all others, and no more, are the tables of one release."""
+    return [header for header in headers if _fit(kinds, [other for other in headers if other is not header])]
+
+
+def _fit(kinds: Sequence[AnyKind], headers: Sequence[Header]) -> bool:
+    try:
+        chosen = best_candidate(kinds, headers, {})
+    except InputError:
+        return False
+    return not chosen.missing and all(map(chosen.uses, headers))
 
 
 def other_kinds(chosen: Candidate, kinds: Sequence[AnyKind], headers: Sequence[Header]) -> list[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,11 +15,31 @@ from coco_opt.cli.console import write
 if TYPE_CHECKING:
     from coco_opt.config import Config, EngineConfig
 
+_DIGITS = re.compile(r"[+-]?[0-9]+")
+
 
 def _print_version(requested: bool) -> None:
     if requested:
         write(f"coco-opt {__version__}")
         raise typer.Exit
+
+
+def integer(least: int | None = None, most: int | None = None) -> Callable[[str], int]:
+    """Return a parser of integers in a range; 1.000 and 1,000 are none, for many write a thousand so."""
+
+    def parse(text: str | int) -> int:
+        if not _DIGITS.fullmatch(str(text)):
+            raise typer.BadParameter(
+                f"{text!r} is no integer: write digits alone, without separators of thousands, such as 1000"
+            )
+        number = int(text)
+        if least is not None and number < least:
+            raise typer.BadParameter(f"{number} must be at least {least}")
+        if most is not None and number > most:
+            raise typer.BadParameter(f"{number} must be at most {most}")
+        return number
+
+    return parse
 
 
 Version = Annotated[
@@ -30,7 +52,10 @@ Executor = Annotated[
     typer.Option("--executor", metavar="NAME", help="threads, processes or dask, in place of engine.executor."),
 ]
 Workers = Annotated[
-    int | None, typer.Option("--workers", metavar="N", help="Number of parallel workers, in place of engine.workers.")
+    int | None,
+    typer.Option(
+        "--workers", metavar="N", parser=integer(), help="Number of parallel workers, in place of engine.workers."
+    ),
 ]
 Address = Annotated[
     str | None,

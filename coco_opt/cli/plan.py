@@ -20,7 +20,7 @@ from coco_opt.cli.console import (
     write_table,
     write_values,
 )
-from coco_opt.cli.options import ConfigFile, Json, Version
+from coco_opt.cli.options import ConfigFile, Json, Version, integer
 
 if TYPE_CHECKING:
     from coco_opt.privacy import Cost
@@ -41,12 +41,15 @@ def plan(
         ),
     ] = None,
     runs: Annotated[
-        int, typer.Option("--runs", metavar="N", min=1, help="Simulated releases for each predicted error.")
+        int, typer.Option("--runs", metavar="N", parser=integer(1), help="Simulated releases for each predicted error.")
     ] = 1,
     rows: Annotated[
         int | None,
         typer.Option(
-            "--rows", metavar="N", min=0, help="Rows of the private table, for the predicted time; it stays closed."
+            "--rows",
+            metavar="N",
+            parser=integer(0),
+            help="Rows of the private table, for the predicted time; it stays closed.",
         ),
     ] = None,
     json: Json = False,

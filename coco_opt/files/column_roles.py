@@ -14,6 +14,35 @@ _ID = re.compile(
     re.IGNORECASE,
 )
 _CAMEL_ID = re.compile(r"[a-z](Id|ID|Nr|No)$")
+_NUMBERED = {"num", "numero", "nro", "nr", "no"}  # of a file, an insurance; or of children: these are counted
+_REGISTERED = (
+    *(
+        "afilia",
+        "asegur",
+        "seguridad",
+        "document",
+        "expedient",
+        "historia",
+        "identifica",
+        "matric",
+        "registr",
+        "contrat",
+    ),
+    *(
+        "pacient",
+        "client",
+        "soci",
+        "pasaport",
+        "passaport",
+        "poliza",
+        "cedula",
+        "inscri",
+        "adherent",
+        "dossier",
+        "secu",
+    ),
+    *("fattur", "tesser", "process", "utente"),
+)  # how the names of registers and papers begin, in Spanish, Portuguese, Italian and French
 
 
 def _listed(words: str) -> frozenset[str]:
@@ -87,6 +116,8 @@ def unfit_reason(name: str) -> str:
     if _ID.search(name) or _CAMEL_ID.search(name):
         return "an id"
     words = _words(name)
+    if words & _NUMBERED and any(word.startswith(_REGISTERED) for word in words):
+        return "an id"
     if words & _GROUPED:
         return ""
     if words & _TEXT:

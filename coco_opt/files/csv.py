@@ -56,7 +56,8 @@ def write_csv_files(
 def wide_table(folder: Path, compared: Compared) -> Any:
     """Return a table with a row for each region and a column for each size or cell, 0 where a region has none.
 
-    Where a release could have at most ``_MOST_EVERY``, all have a column; else those that occur in it.
+    Where a release could have at most ``_MOST_EVERY``, all have a column; else those that occur in it. Values are in
+    the order of the release's schema, and cells are named as queries' answers are.
     Raises InputError: unreadable-file, too-many-cells.
     """
     import pandas as pd
@@ -67,17 +68,17 @@ def wide_table(folder: Path, compared: Compared) -> Any:
     keys = compared.keys or tuple(str(name) for name in rows if name not in (*REGION, compared.value))
     every = None if compared.every is None else compared.every(read_manifest(folder), _MOST_EVERY)
     occurring = pd.concat([rows[list(keys)], pd.DataFrame(every or {}, columns=list(keys))], ignore_index=True)
-    cells, column = np.unique(
-        np.stack([occurring[key].factorize(sort=True)[0] for key in keys], axis=1), axis=0, return_inverse=True
-    )
+    stated = {} if compared.ordered is None else compared.ordered(read_manifest(folder))
+    values = [pd.Index(stated.get(key, np.sort(occurring[key].unique()))) for key in keys]
+    places = [each.get_indexer(pd.Index(occurring[key])) for each, key in zip(values, keys, strict=True)]
+    cells, column = np.unique(np.stack(places, axis=1), axis=0, return_inverse=True)
     if len(cells) > _MOST_COLUMNS:
         message = (
             f"has {len(cells):,} sizes or cells, and a spreadsheet takes {_MOST_COLUMNS:,} columns: leave out --wide"
         )
         raise InputError("too-many-cells", message, Place(f"{compared.table}.parquet"))
-    values = [np.sort(occurring[key].unique()) for key in keys]
-    named = [[f"{key}={value}" for value in each] for key, each in zip(keys, values, strict=True)]
-    names = [" & ".join(each[n] for each, n in zip(named, cell, strict=True)) for cell in cells]
+    named = [[f"{key} = {value}" for value in each] for key, each in zip(keys, values, strict=True)]
+    names = [", ".join(each[n] for each, n in zip(named, cell, strict=True)) for cell in cells]
     counts = np.zeros((len(regions), len(cells)), np.int64)
     place = dict(zip(regions["region"], range(len(regions)), strict=True))
     counts[rows["region"].map(place).to_numpy(np.int64), column.ravel()[: len(rows)]] = rows[compared.value]

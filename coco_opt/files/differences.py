@@ -44,8 +44,9 @@ class Compared:
     intervals of the same rows, in the columns ``lower`` and ``upper``; where its keys are others, ``keyed`` returns its
     rows with these keys, from the table and the release's manifest. A row that one release lacks is a count of 0 if
     ``absent_is_zero``; else it is left out. ``every`` returns the columns of all keys that a release with this manifest
-    could have, None where they are more than a number. ``measured`` is a key of the manifest that is false where no
-    query measured the rows: without intervals they are guesses.
+    could have, None where they are more than a number. ``ordered`` returns the values of keys in their order, where
+    they are not sorted. ``measured`` is a key of the manifest that is false where no query measured the rows: without
+    intervals they are guesses.
     """
 
     table: str
@@ -59,6 +60,7 @@ class Compared:
     keyed: Callable[[pa.Table, Mapping[str, Any]], pa.Table] | None = None
     every: Callable[[Mapping[str, Any], int], Mapping[str, Any] | None] | None = None
     measured: str = ""
+    ordered: Callable[[Mapping[str, Any]], Mapping[str, Sequence[Any]]] | None = None
 
 
 Reader = Callable[[str], "pa.Table | None"]

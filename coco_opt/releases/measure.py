@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -19,7 +20,7 @@ import numpy as np
 
 from coco_opt.activity import NOTHING_PAID, PAYMENT_KEPT, set_interrupt_advice
 from coco_opt.config.model import Config
-from coco_opt.errors import BudgetError, InputError, Place, ProblemError
+from coco_opt.errors import BudgetError, ConfigError, InputError, Place, ProblemError
 from coco_opt.files.geometry import without_outline
 from coco_opt.files.measurement import read_measurement, write_measurement
 from coco_opt.files.scratch import Scratch
@@ -259,6 +260,8 @@ def check(config: Config, *, again: bool = False, renamed: bool = False, reporte
     rehearse(config)
     plan = planned(config, reporter)
     kind_of(config).method(config, plan.measurement_plan)
+    for key, folder in _folders_written(config).items():
+        _check_writable(key, folder)
     private = _read(plan, reporter)
     check_room(plan)
     fingerprint = _checked_fingerprint(plan, private, again=again, renamed=renamed)
@@ -593,6 +596,26 @@ def _free_bytes(folder: Path) -> int:
     return shutil.disk_usage(there).free
 
 
+def _folders_written(config: Config) -> dict[str, Path]:
+    """Return the folders that a release writes to, by their keys."""
+    folders = {"output.directory": config.output.directory, "output.private": config.output.private}
+    ledger = config.privacy.ledger
+    return folders if ledger is None else {**folders, "privacy.ledger": ledger.parent}
+
+
+def _check_writable(key: str, folder: Path) -> None:
+    """Raise ConfigError where no file can be made in a folder, or in the one in which it would be made."""
+    there = next(place for place in (folder.absolute(), *folder.absolute().parents) if os.path.lexists(place))
+    reason = ""
+    try:
+        with tempfile.TemporaryFile(dir=there):
+            pass
+    except OSError as error:
+        reason = error.strerror or "unknown reason"
+    if reason:
+        raise ConfigError(key, f"no file can be made in the folder {str(there)!r}: {reason}")
+
+
 def check_target(folder: Path, advice: str = "give another name") -> None:
     """Raise InputError where a folder cannot be made: it exists, its name is too long or its parent is not writable."""
     if os.path.lexists(folder):
@@ -609,4 +632,4 @@ def check_target(folder: Path, advice: str = "give another name") -> None:
     except OSError as error:
         reason = error.strerror or "unknown reason"
     if reason:
-        raise InputError("cannot-write", f"cannot be made in {folder.parent.name or '.'}: {reason}", Place(folder.name))
+        raise InputError("cannot-write", f"cannot be made in {folder.parent}: {reason}", Place(folder.name))

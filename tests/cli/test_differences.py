@@ -20,6 +20,8 @@ from coco_opt.files.differences import Compared, difference_frame
 from coco_opt.files.renamed_regions import later_path, read_renamed
 from coco_opt.releases import differences, read_release, release, render_differences
 from coco_opt.releases.differences import GUESSES, noise_words, short_figure
+from coco_opt.topdown.queries import parse_query
+from coco_opt.topdown.schema import Schema
 from tests.cli.helpers import KINDS, Runner
 
 GROUPS = Compared("h", "groups", ("size",), bounds="i", lower="low", upper="high")
@@ -197,6 +199,10 @@ def test_figures_have_four_digits_unless_they_are_whole(value: float, text: str)
     assert short_figure(value) == text
 
 
+def _cells(schema: Schema) -> list[str]:
+    return parse_query("detail", schema).labels()
+
+
 def test_a_wide_table_has_a_row_a_region_and_keeps_every_count(
     two: tuple[str, Path, Path], coco: Runner, tmp_path: Path
 ) -> None:
@@ -213,6 +219,8 @@ def test_a_wide_table_has_a_row_a_region_and_keeps_every_count(
     read = read_release(folder)
     possible = read.manifest["max_size"] + 1 if kind == "groups" else read.schema.size
     assert len(wide.columns) == 4 + possible  # also sizes and cells that nobody has
+    cells = list(wide.columns[4:])  # in the order of the schema, as queries' answers are called
+    assert cells == ([f"size = {k}" for k in range(possible)] if kind == "groups" else _cells(read.schema))
     sums = wide.set_index("region").filter(like="=").sum(axis=1)
     for region, count in long.groupby("region")[value].sum().items():
         assert sums[region] == count

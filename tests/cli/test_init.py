@@ -236,8 +236,8 @@ def test_tables_of_other_column_names_are_told_by_the_columns_they_share(coco: R
 
 def test_files_that_could_be_linked_in_two_ways_are_not_guessed_at(coco: Runner) -> None:
     write(a="x,y\n1,1\n", b="y,z\n1,1\n", c="z,w\n1,1\n", d="w,v\n1,1\n")
-    assert "name those to use, as in  coco-opt init FILE FILE FILE" in coco("init").out
-    assert CONFIG.read_text().count("NOT FOUND") == 3
+    assert "a.csv: is one file too many, or d.csv is: the others fit together" in coco("init").err
+    assert not CONFIG.exists()
 
 
 def test_further_columns_hide_no_table(coco: Runner) -> None:
@@ -289,6 +289,9 @@ def test_ids_among_persons_columns_are_no_attributes_and_what_was_taken_is_said(
         ("istruzione", ""),
         ("dataset", ""),
         ("geslacht", ""),
+        ("num_afiliacion", "an id"),
+        ("Nº expediente", "an id"),
+        ("num_hijos", ""),
     ],
 )
 def test_names_in_other_languages_tell_what_is_no_attribute(name: str, reason: str) -> None:
@@ -567,6 +570,26 @@ def test_an_id_of_persons_may_stand_in_any_column_unless_it_may_count_them(coco:
         assert said is (name == "person_nr")
 
 
+def test_an_id_of_another_name_is_no_person_id_and_this_is_said(coco: Runner) -> None:
+    write(people=f"region_id,sex,case_id\nr1,f,{CANARY}\nr1,m,2\n", areas=HIERARCHY)
+    ran = coco("init", "--data", "records=people.csv")
+    assert ran.code == 0
+    assert "If 'case_id' identifies persons, say --columns person_id=case_id" in ran.out
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_one_file_too_many_is_named_and_nothing_is_written(coco: Runner, named: bool) -> None:
+    write(persons="home,sex\nh1,f\nh1,m\n", homes="home,area\nh1,r1\n", areas="area,land,town\nr1,E,a\n")
+    write(schools="area,home,school\nr1,3,1\n")
+    files = ("persons.csv", "homes.csv", "areas.csv", "schools.csv") if named else ()
+    refused = coco("init", *files)
+    assert refused.code == 2
+    assert "areas.csv: is one file too many, or schools.csv is: the others fit together" in refused.err
+    assert "coco-opt keys data" in refused.err
+    assert not CONFIG.exists()
+    assert coco("init", "persons.csv", "homes.csv", "areas.csv").code == 0
+
+
 @pytest.mark.parametrize("homes", ["households", "dwellings"])
 def test_a_stated_bare_id_is_the_key_of_one_table(coco: Runner, homes: str) -> None:
     """Each of three tables begins with id: the other name of a key names its table, or no other key is left for it."""
@@ -593,6 +616,7 @@ def test_a_stated_bare_id_is_the_key_of_one_table(coco: Runner, homes: str) -> N
         ("persons", "id", True),
         ("people", "PersNr", True),
         ("patients", "patient_id", True),
+        ("people", "nif", True),
         ("people", "household_id", False),
         ("people", "sex", False),
         ("people", "person", False),

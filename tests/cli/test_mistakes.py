@@ -153,6 +153,10 @@ def test_folders_that_cannot_be_written(kind: str, tmp_path: Path, coco: Runner)
     for key, name in (("private", "/proc/private"), ("directory", "/proc/releases")):
         config.write_text(f'{text}\n[output]\n{key} = "{name}"\n')
         assert "cannot be made" in told(coco("release", config))
+        assert f"[output.{key}] no file can be made in the folder '/proc': " in told(coco("check", config))
+    (tmp_path / "taken").write_text("")
+    config.write_text(f'{text}\n[output]\nprivate = "taken"\n')
+    assert f"[output.private] no file can be made in the folder '{tmp_path / 'taken'}': " in told(coco("check", config))
     config.write_text(text)
     (tmp_path / "out").mkdir()
     for arguments in (("release", config, "--out"), ("measure", config, "--publish")):
@@ -300,6 +304,11 @@ def test_usage_errors(coco: Runner) -> None:
     assert coco("relase").code == 2
     assert coco("verify").code == 2
     assert coco("compare", "x.toml", "--size", "nought").code == 2
+    for number in ("1.000", "1,000", "1 000", "1e3"):
+        assert f"'{number}' is no integer: write digits alone, without separators of thousands, such as 1000" in (
+            coco("plan", "x.toml", "--rows", number).err
+        )
+    assert "must be at least 0" in coco("plan", "x.toml", "--rows", "-1").err
     assert coco("--nonsense").err.startswith("error: No such option")
     bare = coco()
     assert bare.code == 2

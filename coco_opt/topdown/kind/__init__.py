@@ -62,6 +62,12 @@ def _every_cell(manifest: Mapping[str, Any], most: int) -> Mapping[str, Any] | N
     return {name: np.array(values, object)[codes[name]] for name, values in schema.attributes.items()}
 
 
+def _values_in_order(manifest: Mapping[str, Any]) -> Mapping[str, Sequence[str]]:
+    from coco_opt.topdown.schema_json import schema_of
+
+    return schema_of(manifest.get("schema", {})).attributes
+
+
 class TablesKind:
     """Tables of persons for every region of a hierarchy; see ``coco_opt.releases.kind.ReleaseKind``."""
 
@@ -83,6 +89,7 @@ class TablesKind:
             keyed=_intervals_of_cells,
             every=_every_cell,
             measured=CELLS_MEASURED,
+            ordered=_values_in_order,
         ),
         Compared("estimates", "estimate", ("query", "answer"), error="standard_error", absent_is_zero=False),
     )
