@@ -31,6 +31,7 @@ PERSONS = 10
 """Persons in every cell of a leaf, where answers do not count: no cell is at a bound."""
 
 _REHEARSED = (300, 3_000)  # approximate numbers of regions of the two sub-hierarchies that are rehearsed
+_PART = 4  # of the regions of a small hierarchy, a release of which compiles
 _FEW = 2  # children of each region where only compiling counts
 _LONG = 10.0  # seconds of enforcing implied constraints, above which they are predicted, not rehearsed
 
@@ -73,13 +74,15 @@ def simulated_releases(
     tree, extra, implied = table_queries.hierarchy, 0.0, public_choice(table_queries, method)
     if implied.seconds > _LONG:
         extra, method = slowness() * implied.seconds, replace(method, implied="bounds")
-    small, large = (_simulated(table_queries, _branch_limits(tree, regions), population) for regions in _REHEARSED)
+    limits = min(_REHEARSED[0], tree.regions // _PART), _REHEARSED[1]
+    small, large = (_simulated(table_queries, _branch_limits(tree, regions), population) for regions in limits)
     drawn = method.estimation == "posterior"  # takes long: its kernels are compiled on few regions
     first = _simulated(table_queries, [_FEW] * (tree.levels - 1), population) if drawn else small
     regions, more = small[0].hierarchy.regions, large[0].hierarchy.regions
     rehearsed(*first, method, solvers(), 0)
     seconds = 0.0
-    if regions < more:
+    extrapolates = regions < more < tree.regions
+    if extrapolates:
         seconds = rehearsed(*small, method, solvers(), 1)[1]
     results, times = [], []
     for run in range(runs):
@@ -88,10 +91,10 @@ def simulated_releases(
         times.append(each)
         progress(run + 1, runs)
     longer = float(np.median(times))
-    if regions < more:
+    if extrapolates:
         total = seconds + max(longer - seconds, 0.0) / (more - regions) * (tree.regions - regions)
     else:
-        total = longer * tree.regions / regions
+        total = longer * tree.regions / more
     return SimulatedReleases(large[1], large[0], tuple(results), extra + total)
 
 
