@@ -324,7 +324,13 @@ def test_files_that_are_no_config(tmp_path: Path) -> None:
     broken.write_text("[data\n")
     with pytest.raises(ConfigError, match=r"broken\.toml: is not valid TOML.*line 1"):
         load_config(broken)
-    for line, advice in (("età = 1", 'in quotes, such as "età"'), ("age = 0..15", 'in quotes, such as "0..15"')):
+    for line, advice in (
+        ("età = 1", 'in quotes, such as "età"'),
+        ("age = 0..15", 'in quotes, such as "0..15"'),
+        (r'records = "C:\daten\p.csv"', "write paths with /, or between single quotes"),
+        (r'records = "C:\users\p.csv"', "write paths with /"),
+        ('records = "p.csv', "a quotation mark is missing"),
+    ):
         broken.write_text(f"[data]\n{line}\n", encoding="utf-8")
         with pytest.raises(ConfigError, match=f"line 2.*{advice}"):
             load_config(broken)

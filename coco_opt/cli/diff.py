@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from coco_opt.cli.console import write, write_json, write_table
-from coco_opt.cli.options import Delimiter, Json, Raw, Version
+from coco_opt.cli.options import Decimal, Delimiter, Json, Raw, Version
 from coco_opt.errors import InputError, Place
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ def diff(
     ] = None,
     csv_file: Annotated[Path | None, typer.Option("--csv", help="Also write all rows to this file.")] = None,
     delimiter: Delimiter = ",",
+    decimal: Decimal = ".",
     raw: Raw = False,
     page: Annotated[Path | None, typer.Option("--page", help="Also write one HTML page with all tables.")] = None,
     json: Json = False,
@@ -57,14 +58,14 @@ def diff(
         with_renamed,
     )
 
-    check_delimiter(delimiter)
+    check_delimiter(delimiter, decimal)
     if csv_file is None and (raw or delimiter != ","):
-        raise InputError("bad-option", "--raw and --delimiter are for --csv")
+        raise InputError("bad-option", "--raw, --delimiter and --decimal are for --csv")
     first = earlier if renamed is None else with_renamed(earlier, later, renamed)
     table = table or table_of_known_noise(later, first)
     frame = differences(later, first, table)
     if csv_file is not None:
-        _write_file(csv_file, csv_bytes(frame, delimiter, raw=raw))
+        _write_file(csv_file, csv_bytes(frame, delimiter, raw=raw, decimal=decimal))
     if page is not None:
         names = earlier.resolve().name, later.resolve().name
         _write_file(page, render_differences(later, first, names).encode("utf-8"))

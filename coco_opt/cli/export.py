@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from coco_opt.cli.console import write, write_json
-from coco_opt.cli.options import Delimiter, Json, Raw, Version
+from coco_opt.cli.options import Decimal, Delimiter, Json, Raw, Version
 from coco_opt.errors import InputError, Place
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ def export(
         ),
     ] = None,
     delimiter: Delimiter = ",",
+    decimal: Decimal = ".",
     wide: Annotated[
         bool,
         typer.Option("--wide", help="Also write the main table with a row a region and a column a size or cell."),
@@ -48,8 +49,10 @@ def export(
     an apostrophe before them, so that no name is run as a formula. The folder itself stays as it is: it is what
     ``verify`` checks and what a manifest vouches for.
     """
+    from coco_opt.files.csv import check_delimiter
     from coco_opt.releases.measure import check_target
 
+    check_delimiter(delimiter, decimal)
     _check_options(delimiter, wide=wide, raw=raw, xlsx=xlsx, sdmx=sdmx, period=period)
     ending = ".xlsx" if xlsx else "-csv" if sdmx is None else "-sdmx.csv"
     target = folder.with_name(f"{folder.resolve().name}{ending}") if out is None else out
@@ -62,7 +65,7 @@ def export(
     elif xlsx:
         written = _write_workbook(folder, target, wide)
     else:
-        written = _write_csv(folder, target, delimiter, wide, raw)
+        written = _write_csv(folder, target, delimiter, decimal, wide=wide, raw=raw)
     if json:
         write_json(written)
     else:
@@ -73,13 +76,10 @@ def export(
 
 def _check_options(delimiter: str, *, wide: bool, raw: bool, xlsx: bool, sdmx: str | None, period: str | None) -> None:
     """Raise InputError (bad-option) for options that do not go together."""
-    from coco_opt.files.csv import check_delimiter
-
-    check_delimiter(delimiter)
     if xlsx and sdmx is not None:
         raise InputError("bad-option", "--xlsx and --sdmx are two formats: give one of them")
     if (xlsx or sdmx is not None) and (raw or delimiter != ","):
-        raise InputError("bad-option", "--raw and --delimiter are for CSV files: leave them out")
+        raise InputError("bad-option", "--raw, --delimiter and --decimal are for CSV files: leave them out")
     if wide and sdmx is not None:
         raise InputError("bad-option", "SDMX-CSV has a row for each count: leave out --wide")
     if period is not None and sdmx is None:
@@ -95,10 +95,11 @@ def _check_published(folder: Path) -> None:
         raise InputError("file-not-found", message, Place(folder.name))
 
 
-def _write_csv(folder: Path, target: Path, delimiter: str, wide: bool, raw: bool) -> dict[str, Any]:
+def _write_csv(folder: Path, target: Path, delimiter: str, decimal: str, *, wide: bool, raw: bool) -> dict[str, Any]:
     from coco_opt.files.csv import write_csv_files
 
-    files = write_csv_files(folder, target, delimiter, _main_table(folder, wide=True) if wide else None, raw=raw)
+    table = _main_table(folder, wide=True) if wide else None
+    files = write_csv_files(folder, target, delimiter, table, raw=raw, decimal=decimal)
     if not files:
         raise _no_table(folder)
     return {"folder": str(target), "files": [path.name for path in files]}

@@ -71,6 +71,14 @@ Delimiter = Annotated[
         help="What separates fields: a comma, or a semicolon as many spreadsheets want.",
     ),
 ]
+Decimal = Annotated[
+    str,
+    typer.Option(
+        "--decimal",
+        metavar="CHARACTER",
+        help="What begins the decimals of a number: a point, or a comma, as in most of Europe, with --delimiter ;",
+    ),
+]
 Raw = Annotated[
     bool, typer.Option("--raw", help="Write texts as they are, also those that a spreadsheet would run as formulas.")
 ]

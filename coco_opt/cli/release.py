@@ -16,7 +16,8 @@ from coco_opt.cli.options import Address, ConfigFile, Executor, Json, Version, W
 def release(
     config: ConfigFile,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="PATH", help="The release folder; it must not exist.")
+        Path | None,
+        typer.Option("--out", metavar="PATH", help="The release folder: a new one, or this release, which is kept."),
     ] = None,
     executor: Executor = None,
     workers: Workers = None,

@@ -285,6 +285,10 @@ def _unquoted(text: str, reason: str) -> str:
     plain = _QUOTED.sub("", line).partition("#")[0]
     if span := _SPAN.search(plain):
         return f': write ranges in quotes, such as "{span[0]}"'
+    if "Unescaped" in reason or "hex value" in reason:
+        return ": write paths with /, or between single quotes"
+    if r"'\n'" in reason or "Unterminated" in reason:
+        return ": a quotation mark is missing"
     key = plain.partition("=")[0].strip()
     return f': write a name of other letters than a to z in quotes, such as "{key}"' if not key.isascii() else ""
 

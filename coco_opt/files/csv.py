@@ -26,11 +26,18 @@ _MARK = b"\xef\xbb\xbf"  # without it spreadsheets take UTF-8 for another encodi
 
 
 def write_csv_files(
-    folder: Path, target: Path, delimiter: str = ",", wide: Compared | None = None, *, raw: bool = False
+    folder: Path,
+    target: Path,
+    delimiter: str = ",",
+    wide: Compared | None = None,
+    *,
+    raw: bool = False,
+    decimal: str = ".",
 ) -> tuple[Path, ...]:
     """Write each Parquet file of a folder as a CSV file in a new one, which appears complete or not at all.
 
-    Unless ``raw``, an apostrophe stands before texts that a spreadsheet would run as formulas. The ``wide`` table is
+    Unless ``raw``, an apostrophe stands before texts that a spreadsheet would run as formulas. ``decimal`` begins the
+    decimals of numbers. The ``wide`` table is
     also written with a row for each region and a column for each size or cell.
     Returns the files; none, and no folder, where there is no table. Raises InputError: unreadable-file, too-many-cells.
     Memory is a batch of rows, or the wide table.
@@ -42,10 +49,10 @@ def write_csv_files(
     building.mkdir(parents=True)
     try:
         for path in tables:
-            quietly(path, lambda path=path: _write(path, building / f"{path.stem}.csv", delimiter, raw))  # type: ignore[misc]
+            quietly(path, lambda path=path: _write(path, building / f"{path.stem}.csv", delimiter, raw, decimal))  # type: ignore[misc]
         if wide is not None:
             with (building / f"{wide.table}-wide.csv").open("wb") as file:
-                _write_table(wide_table(folder, wide), file, delimiter, raw)
+                _write_table(wide_table(folder, wide), file, delimiter, raw, decimal)
         files = sorted(path.name for path in building.iterdir())
         building.rename(target)
     finally:
@@ -86,31 +93,37 @@ def wide_table(folder: Path, compared: Compared) -> Any:
     return pa.Table.from_pandas(wide, preserve_index=False)
 
 
-def csv_bytes(frame: pd.DataFrame, delimiter: str = ",", *, raw: bool = False) -> bytes:
+def csv_bytes(frame: pd.DataFrame, delimiter: str = ",", *, raw: bool = False, decimal: str = ".") -> bytes:
     """Return a frame as a CSV file, as ``write_csv_files`` writes tables."""
     import pyarrow as pa
 
     content = io.BytesIO()
     table = pa.Table.from_pandas(frame, preserve_index=False)
-    _write_table(table.cast(plain_schema(table.schema)), content, delimiter, raw)
+    _write_table(table.cast(plain_schema(table.schema)), content, delimiter, raw, decimal)
     return content.getvalue()
 
 
-def _write_table(table: pa.Table, file: IO[bytes], delimiter: str, raw: bool) -> None:
+def _write_table(table: pa.Table, file: IO[bytes], delimiter: str, raw: bool, decimal: str) -> None:
     import pyarrow as pa
     import pyarrow.csv
 
     file.write(_MARK)
-    pa.csv.write_csv(table if raw else _inert(table), file, pa.csv.WriteOptions(delimiter=delimiter))
+    pa.csv.write_csv(
+        _with_decimal(table if raw else _inert(table), decimal), file, pa.csv.WriteOptions(delimiter=delimiter)
+    )
 
 
-def check_delimiter(delimiter: str) -> None:
-    """Raise InputError (bad-option) for what cannot separate fields."""
+def check_delimiter(delimiter: str, decimal: str = ".") -> None:
+    """Raise InputError (bad-option) for what cannot separate fields, or begin decimals between such separators."""
     if delimiter not in (",", ";"):
         raise InputError("bad-option", "--delimiter is a comma or a semicolon")
+    if decimal not in (".", ","):
+        raise InputError("bad-option", "--decimal is a point or a comma")
+    if decimal == delimiter:
+        raise InputError("bad-option", '--decimal "," needs another separator of fields: add --delimiter ";"')
 
 
-def _write(path: Path, out: Path, delimiter: str, raw: bool) -> None:
+def _write(path: Path, out: Path, delimiter: str, raw: bool, decimal: str) -> None:
     import pyarrow as pa
     import pyarrow.csv
     import pyarrow.parquet as pq
@@ -119,10 +132,24 @@ def _write(path: Path, out: Path, delimiter: str, raw: bool) -> None:
     with pq.ParquetFile(path, page_checksum_verification=True) as source, out.open("wb") as file:
         file.write(_MARK)
         schema = plain_schema(source.schema_arrow)
-        with pa.csv.CSVWriter(file, schema, write_options=options) as writer:
+        written = _with_decimal(schema.empty_table(), decimal).schema
+        with pa.csv.CSVWriter(file, written, write_options=options) as writer:
             for batch in source.iter_batches():
                 table = pa.Table.from_batches([batch]).cast(schema)
-                writer.write_table(table if raw else _inert(table))
+                writer.write_table(_with_decimal(table if raw else _inert(table), decimal))
+
+
+def _with_decimal(table: Any, decimal: str) -> Any:
+    """Return the table with fractional numbers as texts, where their decimals do not begin with a point."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.types as kinds
+
+    for place, field in enumerate(table.schema):
+        if decimal != "." and kinds.is_floating(field.type):
+            texts = pc.replace_substring(table.column(place).cast(pa.string()), ".", decimal)
+            table = table.set_column(place, field.name, texts)
+    return table
 
 
 def _inert(table: Any) -> Any:

@@ -108,7 +108,7 @@ def _changed_line_end(path: Path) -> tuple[int, str, str] | None:
 
 def check_file(source: Input) -> None:
     """Raise InputError (unknown-format, file-not-found, unreadable-file, empty-file) for what is no table's file."""
-    path, place = source.file, Place(source.name)
+    path, place = source.file, Place(source.name or str(source.file))
     if path.suffix.lower() not in SUFFIXES:
         raise InputError("unknown-format", "must be a .csv, .tsv or .parquet file, or a folder of such", place)
     if not os.path.exists(path):  # noqa: PTH110 - False too for a name that no file system takes

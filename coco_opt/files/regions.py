@@ -154,7 +154,10 @@ def _tree_of(
     except HierarchyError as error:
         if error.code != "several-roots" or rooted:
             raise
-        advice = 'name the region above them in [data], such as root = "all", or add a first column for it'
+        advice = (
+            'name the region above them in [data], such as root = "all", or add a first column for it. Levels are '
+            "listed root first"
+        )
         message, where = f"{error.message}: {advice}", error.place
     raise HierarchyError("several-roots", message, where)
 

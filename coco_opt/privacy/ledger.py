@@ -172,7 +172,9 @@ class Ledger:
         if not os.path.lexists(self._key_path):
             if self._has_keyed_entries():
                 name = self._key_path.name
-                raise BudgetError(f"{name}, the key under which the ledger was written, is gone: restore it. {FREE}")
+                raise BudgetError(
+                    f"{name}, the key under which the ledger was written, is gone: restore it from a backup. {FREE}"
+                )
             _draw_key(self._key_path)
         return hmac.digest(read_record(self._key_path), f"coco-opt ledger {purpose}".encode(), "sha256")
 

@@ -128,6 +128,7 @@ def test_releases_of_every_kind_are_compared(two: tuple[str, Path, Path], coco: 
     assert "clearest" not in same
     assert coco("diff", earlier, later, "--delimiter", ";").code == 2
     assert coco("diff", earlier, later, "--csv", tmp_path / "rows.csv", "--delimiter", ";").code == 0
+    assert coco("diff", earlier, later, "--csv", tmp_path / "rows.csv", "--decimal", ",").code == 2
     header, first = (tmp_path / "rows.csv").read_text(encoding="utf-8-sig").splitlines()[:2]
     assert header.split(";") == [f'"{name}"' for name in frame]
     assert "False" not in first  # truth values and texts are written as export writes them

@@ -114,7 +114,7 @@ def _summary(measurements: GroupsMeasurements) -> str:
     tree = measurements.hierarchy
     return (
         f"<p>Histograms of groups by size for {counted(tree.regions, 'region')} on {counted(tree.levels, 'level')}, "
-        f"{int(measurements.group_counts[0]):,} groups in all, below {escape(tree.names[0])}.</p>"
+        f"{escape(tree.names[0])} first; {int(measurements.group_counts[0]):,} groups in all.</p>"
     )
 
 

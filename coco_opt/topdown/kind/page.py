@@ -45,8 +45,8 @@ _NOTES = (
     ),
     (
         "Estimate and standard error",
-        "The best linear unbiased estimate from the same noisy answers: right on average, but fractional, perhaps "
-        "negative, and not adding up. Two times out of three the truth lies within one standard error of it.",
+        "The best linear unbiased estimate from the same noisy answers: right on average, but fractional and perhaps "
+        "negative. Two times out of three the truth lies within one standard error of it.",
     ),
     (
         "Relaxed",
@@ -89,7 +89,7 @@ def _summary(table_queries: TableQueries) -> str:
     attributes = " x ".join(f"{name} ({len(values)})" for name, values in schema.attributes.items())
     return (
         f"<p>Tables of persons by {escape(attributes)}: {schema.size:,} cells, for "
-        f"{counted(tree.regions, 'region')} on {counted(tree.levels, 'level')} below {escape(tree.names[0])}.</p>"
+        f"{counted(tree.regions, 'region')} on {counted(tree.levels, 'level')}, {escape(tree.names[0])} first.</p>"
     )
 
 

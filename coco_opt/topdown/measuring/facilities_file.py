@@ -94,7 +94,7 @@ def _check_number(column: int, text: str | None) -> None:
 def _check_types(table: Loaded, columns: Sequence[str], types: Sequence[str]) -> None:
     for column, name in enumerate(columns):
         if name not in types:
-            message = f"{name!r} is no type of topdown.facilities; {nearest(name, types)}"
+            message = f"{name!r} is no type of topdown.facilities: delete the column, or {nearest(name, types)}"
             raise InputError("unknown-type", message, table.place(column=column + 1))
     missing = [name for name in types if name not in columns]
     if missing:
