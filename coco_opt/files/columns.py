@@ -102,6 +102,10 @@ class Columns:
         if header_row is not None and len(missing) == len(self.required):
             message = f"the first row must hold the column names {self.describe()}"
             raise InputError("no-header", message, Place(file, header_row))
+        spaced = [name for name in names if name.strip() in missing]
+        if spaced:
+            place = Place(file, header_row, spaced[0].strip())
+            raise InputError("missing-column", f"the table has {spaced[0]!r}: remove the spaces around the name", place)
         if missing:
             place = Place(file, header_row, missing[0])
             raise InputError("missing-column", f"the columns must be {self.describe()}; {self._listed(names)}", place)

@@ -27,16 +27,26 @@ def nearest(name: str, valid: Iterable[str]) -> str:
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     if close:
         return f"did you mean {close[0]!r}?"
-    shown = ", ".join(repr(valid_name) for valid_name in names[:8]) + (", ..." if len(names) > 8 else "")
+    return _listed(names)
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(repr(name) for name in names[:8]) + (", ..." if len(names) > 8 else "")
     return f"use one of {shown}"
 
 
 def find(name: str, valid: Sequence[str], what: str, text: str, note: str = "") -> int:
-    """Return the place of a name; raise InputError (unknown-attribute or unknown-value) naming the nearest."""
+    """Return the place of a name; raise InputError (unknown-attribute or unknown-value) naming the nearest.
+
+    For a number that ends a range, as a ``note`` says, the first valid names are listed: near to it is none.
+    """
     if name in valid:
         return valid.index(name)
     code = "unknown-attribute" if what == "attribute" else "unknown-value"
-    raise InputError(code, f"{text!r}: no {what} {name!r}{note}; {nearest(name, valid)}")
+    raise InputError(
+        code,
+        f"{text!r}: no {what} {name!r}{note}; {_listed(valid) if note and name.isdigit() else nearest(name, valid)}",
+    )
 
 
 def read_values(text: str, attribute: str, values: Sequence[str], context: str) -> list[int]:

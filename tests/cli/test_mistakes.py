@@ -475,6 +475,8 @@ def test_an_empty_level_is_to_be_named_unless_nothing_lies_below(tmp_path: Path,
 def test_a_missing_column_lists_those_there_are_but_no_first_row_of_data(tmp_path: Path, coco: Runner) -> None:
     line = told(coco("check", write_groups(tmp_path, groups="group_id,area\ng1,r1\n")))
     assert "the table has 'group_id', 'area': say what a column is called there by columns = {" in line
+    line = told(coco("check", write_groups(tmp_path, entities="entity_id, group_id\ne1,g1\n")))
+    assert "the table has ' group_id': remove the spaces around the name" in line
     wide = ",".join(["group_id", *(f"c{k}" for k in range(20))])
     assert "'c10', 9 not shown:" in told(coco("check", write_groups(tmp_path, groups=f"{wide}\n")))
     assert CANARY not in told(coco("check", write_groups(tmp_path, entities=f"{CANARY},g1\n")))

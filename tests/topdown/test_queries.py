@@ -185,7 +185,7 @@ def test_names_are_the_text_in_its_normal_form_unless_given() -> None:
         ("rice", "unknown-attribute", "did you mean 'race'"),
         ("hispanic * scool", "unknown-attribute", "did you mean 'school'"),
         ("income", "unknown-attribute", "use one of 'hispanic', 'race', 'age', 'school', 'minority'"),
-        ("age[..7]", "unknown-value", "value of 'age' '7', which is an end of '..7'"),
+        ("age[..7]", "unknown-value", "value of 'age' '7', which is an end of '..7'; use one of '0', '1', '2'"),
         ("age[2..1]", "bad-range", "ends before"),
         ("age[..1, ..1]", "bad-query", "given twice"),
         ("age[..1", "bad-query", "a query reads"),
