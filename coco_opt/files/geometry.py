@@ -96,6 +96,8 @@ def _document(path: Path) -> Any:
         failure = "it is not UTF-8 text"
     except json.JSONDecodeError as error:
         failure = f"{error.msg} in line {error.lineno}"
+    except ValueError:
+        failure = "a number has too many digits"
     except RecursionError:
         failure = "it is nested too deeply"
     except OSError as error:
@@ -110,12 +112,12 @@ def _ids(features: Sequence[Mapping[str, Any]], file: str) -> list[str]:
     ids: list[str] = []
     absent = []
     for number, feature in enumerate(features, start=1):
-        value = (feature["properties"] or {}).get(_KEY) if isinstance(feature["properties"], dict | None) else None
+        value = _properties(feature).get(_KEY)
         if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
             absent.append(number)
         ids.append(unicodedata.normalize("NFC", str(value)))
     if absent:
-        found = sorted(feature for feature in (features[absent[0] - 1]["properties"] or {}))
+        found = sorted(_properties(features[absent[0] - 1]))
         have = f"; it has {', '.join(found[:_LISTED])}" if found else ""
         message = (
             f"{_numbered(absent)} no {_KEY} in the properties that is a text or an integer{have}: copy the column that "
@@ -123,6 +125,11 @@ def _ids(features: Sequence[Mapping[str, Any]], file: str) -> list[str]:
         )
         raise InputError("null-id", message, Place(file))
     return ids
+
+
+def _properties(feature: Mapping[str, Any]) -> Mapping[str, Any]:
+    properties = feature["properties"]
+    return properties if isinstance(properties, dict) else {}
 
 
 def _regions(ids: Sequence[str], tree: Hierarchy, region_ids: Sequence[str | None], file: str) -> list[int]:
@@ -184,7 +191,7 @@ def _each_ring(polygons: Any, where: str, file: str) -> Iterator[Any]:
 def _ring(positions: Any, where: str, file: str) -> Ring:
     try:
         corners = np.array([position[:2] for position in positions], np.float64).reshape(-1, 2)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, KeyError, OverflowError):
         corners = np.full((1, 2), np.nan)
     if not np.isfinite(corners).all():
         raise InputError("not-geojson", f"{where} has a position that is not a pair of numbers", Place(file)) from None

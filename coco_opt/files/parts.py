@@ -32,7 +32,7 @@ def parts_of(source: Input) -> tuple[Input, ...]:
     A sub-folder called column=value gives the rows in it a column, whose value is the text as it stands there.
 
     Raises InputError: empty-file (a folder without a table), unknown-format (a file that is no table, or CSV files next
-    to Parquet files), unlike-parts (sub-folders of other columns).
+    to Parquet files), unlike-parts (sub-folders of other columns), duplicate-column (one twice in a path).
     """
     folder = source.path
     if folder is None or not os.path.isdir(folder):  # noqa: PTH112 - False too for a name that no file system takes
@@ -55,8 +55,10 @@ def _listed(source: Input, folder: Path, name: str, partition: Mapping[str, str 
             continue
         column, equals, value = path.name.partition("=")
         if path.is_dir() and column and equals:
-            text = None if value == _NULL else unquote(value)
-            yield from _listed(source, path, shown, {**partition, normalize("NFC", unquote(column)): text})
+            text, named = None if value == _NULL else unquote(value), normalize("NFC", unquote(column))
+            if named in partition:
+                raise InputError("duplicate-column", "lies in a sub-folder of the same column", Place(shown))
+            yield from _listed(source, path, shown, {**partition, named: text})
         elif path.is_dir() or path.suffix.lower() not in SUFFIXES:
             message = f"is not part of a table: move it elsewhere. The folder of a table holds {_EXPECTED}"
             raise InputError("unknown-format", message, Place(shown))

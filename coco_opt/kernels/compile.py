@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Iterator
+from functools import cache
 from pickle import UnpicklingError
 from types import ModuleType
 from typing import Any, ParamSpec, TypeVar, cast
@@ -11,7 +13,6 @@ from typing import Any, ParamSpec, TypeVar, cast
 import numba
 
 from coco_opt.kernels.compile_lock import share_compiling
-from coco_opt.kernels.drafts import KernelCompiler, draft_for_kernels
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -19,6 +20,24 @@ R = TypeVar("R")
 
 _log = logging.getLogger("coco_opt")
 _warned = False
+_TESTED = (0, 68)
+"""The version of numba on whose inner parts ``drafts`` relies: others may lack them, or use them otherwise."""
+
+
+@cache
+def _drafts() -> ModuleType | None:
+    """Return the module that compiles a kernel together with what it calls; None, with a warning, for another numba."""
+    if tuple(map(int, re.findall(r"\d+", numba.__version__)[:2])) == _TESTED:
+        from coco_opt.kernels import drafts
+
+        return drafts
+    tested = ".".join(map(str, _TESTED))
+    _log.warning(
+        "numba is %s, not %s: kernels take more than twice as long to compile, and results are the same",
+        numba.__version__,
+        tested,
+    )
+    return None
 
 
 def _warn_once(reason: object) -> None:
@@ -112,7 +131,9 @@ def compiled_in_place(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def _compiled(function: Callable[P, R], options: dict[str, Any]) -> Callable[P, R]:
-    for_python = {"nogil": True, "no_cfunc_wrapper": True, "pipeline_class": KernelCompiler, **options}
+    drafts = _drafts()
+    together = {} if drafts is None else {"pipeline_class": drafts.KernelCompiler}
+    for_python = {"nogil": True, "no_cfunc_wrapper": True, **together, **options}
     try:
         dispatcher: Any = numba.njit(cache=True, **for_python)(function)
     except RuntimeError as error:  # numba's "no locator available for file ..."
@@ -122,7 +143,8 @@ def _compiled(function: Callable[P, R], options: dict[str, Any]) -> Callable[P, 
         dispatcher = numba.njit(**for_python)(function)
     else:
         _adjust_cache(dispatcher, function)
-    draft_for_kernels(dispatcher, function, options)
+    if drafts is not None:
+        drafts.draft_for_kernels(dispatcher, function, options)
     return cast("Callable[P, R]", dispatcher)
 
 

@@ -17,6 +17,7 @@ _GAIN = 1.5  # insets are worth it if the rest then takes this much less area
 _GROWTH = 1.1  # of the main map for a cluster that stays on it
 _WIDEST, _HIGHEST, _LEAST = 0.28, 0.25, 0.05  # of an inset, relative to the main map
 _MARGIN = 0.02
+_POINT = 1e-6  # of the main map's width: the least side of what lies in an inset
 
 
 def laid_out(degrees: Float64, units: Int64) -> tuple[Float64, list[int]]:
@@ -37,7 +38,7 @@ def laid_out(degrees: Float64, units: Int64) -> tuple[Float64, list[int]]:
     for cluster in np.unique(clusters[~main]):
         inset = clusters == cluster
         corner = _from_corner(projected(degrees[inset]))
-        sides = corner.max(axis=0)
+        sides = np.maximum(corner.max(axis=0), _POINT * width)  # an outline may have no width or no height
         scale = min(_WIDEST * width / sides[0], _HIGHEST * height / sides[1], max(1.0, _LEAST * width / sides.max()))
         plane[inset] = corner * scale + (left, top)
         left += sides[0] * scale + 2 * _MARGIN * width

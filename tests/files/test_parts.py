@@ -258,17 +258,19 @@ def test_parts_may_have_columns_in_any_order_and_of_any_width(tmp_path: Path, wr
         ("_delta_log/0.json", "unknown-format"),
         ("part.csv", "unknown-format"),
         ("state=06/part.parquet", "unlike-parts"),
+        ("state=06/state=07/part.parquet", "duplicate-column"),
     ],
 )
 def test_what_is_no_part_is_refused_by_name(name: str, code: str, tmp_path: Path) -> None:
     folder = folder_of(tmp_path / "p", [persons()])
     path = folder / name
-    path.parent.mkdir(exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(CANARY)
     error = refused(lambda: parts_of(Input(folder)))
     assert error.code == code
     assert error.place is not None
-    assert error.place.file == f"p/{name if '=' in name else name.split('/')[0]}"
+    shown = name.removesuffix("/part.parquet") if code == "duplicate-column" else name
+    assert error.place.file == f"p/{shown if '=' in name else name.split('/')[0]}"
 
 
 def test_a_folder_has_a_table(tmp_path: Path) -> None:

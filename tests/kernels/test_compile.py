@@ -6,6 +6,7 @@ import importlib
 import logging
 import pickle
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,7 @@ def _sum_of_successors(values: NDArray[np.int32], flags: NDArray[np.int16]) -> i
     return _successor(values[0]) + _successor(flags[0]) + _successor(7)
 
 
+@pytest.mark.skipif(module._drafts() is None, reason="numba is of another version")
 def test_what_kernels_call_is_compiled_once_for_all_integers_and_has_code_of_its_own_where_python_calls_it() -> None:
     compiling: list[str] = []
 
@@ -131,6 +133,22 @@ def test_what_kernels_call_is_compiled_once_for_all_integers_and_has_code_of_its
     assert not _successor.overloads  # type: ignore[attr-defined]
     assert _successor(1) == 2
     assert len(_successor.overloads) == 1  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("version", ["0.61.2", "0.99.0", "0+unknown"])
+def test_with_another_numba_kernels_are_compiled_in_the_plain_way_with_one_warning(
+    version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(module.numba, "__version__", version)
+    monkeypatch.setattr(module, "_drafts", cache(module._drafts.__wrapped__))
+    with caplog.at_level(logging.WARNING, logger="coco_opt"):
+        called = compiled(_successor.py_func)  # type: ignore[attr-defined]
+        monkeypatch.setattr(sys.modules[__name__], "_successor", called)
+        calling = compiled(_sum_of_successors.py_func)  # type: ignore[attr-defined]
+    assert calling(np.array([1], np.int32), np.array([2], np.int16)) == 13
+    assert called.overloads
+    assert [record.args[0] for record in caplog.records if record.args] == [version]
 
 
 @pytest.mark.parametrize(

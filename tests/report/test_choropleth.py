@@ -150,6 +150,20 @@ def test_far_regions_lie_in_insets_and_near_islands_do_not() -> None:
     assert plain["apart"] == []
 
 
+def test_a_far_region_without_any_extent_lies_in_an_inset_of_its_own(tmp_path: Path) -> None:
+    tree = Hierarchy.from_paths([("n", name) for name in "abc"])
+    square = [[0, 0], [1, 0], [1, 1], [0, 1]]
+    for far in ([[120, 60]] * 4, [[120, 60], [120, 61], [120, 62], [120, 60]]):
+        rings = (square, [[x + 1, y] for x, y in square], far)
+        features = [feature(name, [[ring]]) for name, ring in zip("abc", rings, strict=True)]
+        (tmp_path / "f.geojson").write_text(json.dumps({"type": "FeatureCollection", "features": features}))
+        data = map_data(read_outlines(tmp_path / "f.geojson", tree, [None, *"abc"]), tree, 2)
+        assert data is not None
+        assert data["apart"] == [3]
+        assert all(data["rings"])
+        assert np.abs(data["steps"]).max() <= 2**15
+
+
 def test_an_island_stays_open_and_twin_arcs_stay_apart() -> None:
     angle = np.linspace(0, 2 * np.pi, 100, endpoint=False)
     circle = np.round(1000 * np.column_stack([np.cos(angle), np.sin(angle)])).astype(np.int64)
@@ -231,6 +245,9 @@ BAD: Sequence[tuple[str, Any, str]] = (
     ("not-geojson", collection(({"region_id": "r1"}, [[[0, "x"]]])), "not a pair of numbers"),
     ("not-degrees", collection(({"region_id": "r1"}, [[[5e5, 4e6], [5e5, 5e6], [6e5, 5e6]]])), "the file is projected"),
     ("null-id", collection(ONE, ({"GEOID": "r2"}, SQUARE)), "feature 2 has no region_id .* it has GEOID: copy"),
+    ("not-geojson", collection(({"region_id": "r1"}, [[[10**400, 1], [1, 1], [2, 2]]])), "not a pair of numbers"),
+    ("not-geojson", f'{{"features": {"1" * 5000}}}', "too many digits"),
+    ("null-id", collection(([1, "a"], SQUARE)), "feature 1 has no region_id in the properties .* integer: copy"),
     ("unknown-region", collection(ONE, ({"region_id": "r02"}, SQUARE)), "such as 'r02'.*did you mean"),
     ("unknown-region", collection(({"region_id": 7}, SQUARE)), "such as '7' .one that differs only in leading zeros"),
     ("duplicate-region", collection(ONE, ONE), r"features 1, 2 \(2\) have a region in common"),

@@ -220,12 +220,12 @@ class _Evaluations:
         return self._buckets[growth]
 
 
-@cache
 def grid_growth(distributions: int) -> float:
     """Return the growth of the predictor's grid for so many size distributions."""
     return _GRID_GROWTH if distributions == 1 else _COARSE_GROWTH
 
 
+@cache
 def bucket_count(max_size: int, growth: float) -> int:
     """Return the number of noisy answers about one region."""
     return Buckets.by_growth(max_size, growth).count if growth else max_size
