@@ -110,12 +110,14 @@ def draw_base(knots: Knots, base: Base, counted: Counted, words: Words) -> None:
     count = knots.size.size
     _begin(knots, base, counted)
     target = _target(knots, base, counted, base.now, base.sums, base.scalars)
+    # Raise the base from one knot on: only the interval before it changes its form.
     for knot in range(1, count):
         for _ in range(_RAISES):
             length = _step(words)
             for j in range(knot, count):
                 base.trial[j] = base.now[j] + length
             target = _decide(knots, base, counted, knot - 1, knot, target, words)
+    # Tilt the whole base together with c or b, so that the deviations r stay as they are.
     for scalar in (POWER, RATE):
         along = knots.log_size if scalar == POWER else knots.far
         length = _step(words) / along[count - 1]
@@ -125,6 +127,7 @@ def draw_base(knots: Knots, base: Base, counted: Counted, words: Words) -> None:
         target = _decide(knots, base, counted, 0, count - 1, target, words)
     for _ in range(min(_ALONE, knots.alone.size)):
         target = _try_excess(knots, base, counted, below(words, knots.alone.size), target, words)
+    # The scalars alone; the base stays, and no interval is summed anew.
     for n in range(_REPEATS * base.scalars.size):
         scalar = n % base.scalars.size
         base.trial_scalars[scalar] += _step(words)
@@ -177,6 +180,7 @@ def _sum_intervals(knots: Knots, base: Base, counted: Counted, first: int, last:
         for n in range(4):
             base.trial_sums[i, n] = 0.0
         at, to = base.trial[i] - base.level[i], base.trial[i + 1] - base.level[i + 1]
+        # A straight line in l between the changes at both knots.
         for k in range(knots.size[i], knots.size[i + 1]):
             if knots.lent[k]:
                 by = math.exp(at + knots.between[k] * (to - at))
@@ -185,6 +189,7 @@ def _sum_intervals(knots: Knots, base: Base, counted: Counted, first: int, last:
                 base.trial_sums[i, 1] += by * counted.shape[k] * part
                 base.trial_sums[i, 2] += by * base.values[k] * (1.0 - part)
                 base.trial_sums[i, 3] += by * base.values[k] * part
+    # Both knots of a later interval are raised alike.
     for i in range(last, base.level.size - 1):
         by = math.exp(base.trial[i] - base.now[i])
         for n in range(4):
