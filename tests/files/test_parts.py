@@ -132,9 +132,11 @@ def test_persons_of_a_large_table_are_compared_without_holding_their_ids(
         folder = folder_of(tmp_path / str(ids[0]), split(table, 3, 0))
         assert read_records(regions, folder, SCHEMA).identity()["persons"] == 40
     assert loaded == ["ids"]  # of those that are not plain
-    twice = folder_of(tmp_path / "twice", [table[:30], table[20:]])
-    error = refused(lambda: read_records(regions, twice, SCHEMA))
-    assert at(error) == ("duplicate-entity", "twice/part-001.parquet", 1, "person_id")
+    for n, ids in enumerate(([f"p {k}" for k in range(40)], [f"é{k}" for k in range(40)])):
+        table = pa.table({**columns, "person_id": ids})
+        twice = folder_of(tmp_path / f"twice {n}", [table[:30], table[20:]])
+        error = refused(lambda folder=twice: read_records(regions, folder, SCHEMA))
+        assert at(error) == ("duplicate-entity", f"twice {n}/part-001.parquet", 1, "person_id")
 
 
 def test_a_range_of_ids_that_a_file_states_wrongly_is_no_harm(tmp_path: Path, write: Write) -> None:
