@@ -89,23 +89,20 @@ def bases(draws: int, rng: np.random.Generator) -> FloatArray:
     return np.maximum(values / values.sum(axis=1, keepdims=True), 1e-250)
 
 
-def enumerated(
-    survey: Survey, prior: Scattered, *, loose: bool = True, smooth: bool = False
-) -> tuple[list[IntArray], FloatArray]:
-    """Return all states and their chances: leaves' weights summed out exactly, all else by draws.
+def enumerated(survey: Survey, prior: Scattered, *, base_is_known: bool = False) -> tuple[list[IntArray], FloatArray]:
+    """Return all states and their probabilities: leaves' weights summed out exactly, all else by draws.
 
-    The base is drawn from its prior, unless it is ``smooth``: then it is the chains' first one. Sizes 1 and 2 depart
-    from it by factors of mean 1 and one precision, unless the shape is not ``loose``.
+    The base is drawn from its prior, or is the chains' first one where it is known. Sizes 1 and 2 depart from it by
+    factors of mean 1 and one precision.
     """
     rng = np.random.default_rng(8)
     base = bases(_DRAWS, rng)
-    if smooth:
+    if base_is_known:
         base[:] = prior.base
     ends = np.log([posterior_shape.LEAST_PRECISION, posterior_shape.MOST_PRECISION])
     precision = np.exp(rng.uniform(*ends, _DRAWS))[:, None]
     factors = np.ones((_DRAWS, MAX_SIZE + 1))
-    if loose:
-        factors[:, 1:3] = rng.gamma(precision, 1.0, (_DRAWS, 2)) / precision
+    factors[:, 1:3] = rng.gamma(precision, 1.0, (_DRAWS, 2)) / precision
     distribution = distributions(prior, base * np.maximum(factors, 1e-200))
     mass = np.stack([base[:, 0], base[:, 1] + 0.5 * base[:, 2], 0.5 * base[:, 2], base[:, 3]], axis=1)
     mass = (1.0 - posterior_base.EQUAL) * mass + posterior_base.EQUAL / 4
@@ -160,7 +157,7 @@ def test_weights_and_groups_together_draw_from_the_enumerated_posterior(trades: 
     seen = frequencies(found, states)
     assert distance(seen, wanted) < 5.0
     # The distance has power: a prior that holds the base, or the leaves to the shape, is told apart.
-    _, stiff = enumerated(survey, prior, smooth=True)
+    _, stiff = enumerated(survey, prior, base_is_known=True)
     assert distance(seen, stiff) > 5.0
     _, held = tiny.posterior(survey, Learned(learned.probabilities))
     assert distance(seen, held) > 20.0
