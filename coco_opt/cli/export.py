@@ -47,10 +47,11 @@ def export(
 
     CSV is UTF-8 with a byte order mark, so that spreadsheets show every letter. Texts that begin with =, +, - or @ get
     an apostrophe before them, so that no name is run as a formula. The folder itself stays as it is: it is what
-    ``verify`` checks and what a manifest vouches for.
+    ``verify`` checks and what a manifest vouches for. A folder whose files were changed is refused.
     """
     from coco_opt.files.csv import check_delimiter
     from coco_opt.releases.measure import check_target
+    from coco_opt.releases.verify import check_unchanged
 
     check_delimiter(delimiter, decimal)
     _check_options(delimiter, wide=wide, raw=raw, xlsx=xlsx, sdmx=sdmx, period=period)
@@ -60,6 +61,7 @@ def export(
         target = target.with_name(f"{target.name}.xlsx")
     check_target(target, "name another with --out")
     _check_published(folder)
+    check_unchanged(folder)
     if sdmx is not None:
         written = _write_sdmx(folder, target, sdmx, period)
     elif xlsx:

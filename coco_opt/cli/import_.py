@@ -84,4 +84,4 @@ def import_(
 def _in_words(level: Mapping[str, Any]) -> str:
     """Return the number of a level's regions, and of those that have no answers."""
     without = f" ({level['unmeasured']:,} without answers)" if level["unmeasured"] else ""
-    return f"{level['level']} {level['regions']:,}{without}"
+    return f"{level['regions']:,} of level {level['level']!r}{without}"

@@ -26,6 +26,7 @@ _SHARED: dict[str, type[BaseModel]] = {
     "output": OutputConfig,
 }
 _REQUIRED = ("data", "privacy")
+_SHOWN_FILES = 3
 _QUOTED = re.compile(r"""\"[^"]*\"|'[^']*'""")
 _SPAN = re.compile(r"\d+\.\.\d*|\.\.\d+")
 _DEEP_KEY = re.compile(r"""^[ \t\[]*(?:[\w"'-]+[ \t]*\.[ \t]*){40}""", re.MULTILINE)
@@ -75,12 +76,18 @@ def load_config(path: str | Path, like: Config | None = None, *, measures: bool 
             path.read_text(encoding="utf-8-sig"), path.parent, file=path.name, like=like, measures=measures
         )
     except FileNotFoundError:
-        failure = "no such config file"
+        failure = f"no such config file{_config_files(path.parent)}"
     except UnicodeDecodeError:
-        failure = "is not UTF-8 text"
+        failure = "is not UTF-8 text: save it as UTF-8"
     except OSError as error:
         failure = f"cannot be read: {error.strerror}"
     raise ConfigError("", failure, str(path))
+
+
+def _config_files(folder: Path) -> str:
+    """Return which configurations a folder has, or how one is written."""
+    there = sorted(path.name for path in folder.glob("*.toml"))[:_SHOWN_FILES]
+    return f"; there is {', '.join(there)}" if there else ": write one with  coco-opt init FILES"
 
 
 def parse_config(

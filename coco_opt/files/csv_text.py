@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from coco_opt.errors import InputError, Place
-from coco_opt.files.foreign_errors import MISQUOTED, UNEVEN, quietly
+from coco_opt.files.foreign_errors import MISQUOTED, NOT_UTF8, UNEVEN, quietly
 from coco_opt.files.inputs import SUFFIXES, Input
 from coco_opt.files.rows import SHOWN_ROWS
 
@@ -148,7 +148,7 @@ def csv_header(source: Input, required: Sequence[str] = ()) -> tuple[list[str], 
     try:
         headers = quietly(source, read)
     except InputError as error:
-        failure = InputError(error.code, "is not UTF-8 text: convert it", bad)
+        failure = InputError(error.code, NOT_UTF8, bad)
     else:
         if headers:
             # max returns the first of equals: the comma, where nothing else decides.

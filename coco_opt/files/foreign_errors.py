@@ -16,6 +16,10 @@ from coco_opt.files.inputs import Input
 T = TypeVar("T")
 
 MISQUOTED = 'has an unclosed or misplaced quote (")'
+NOT_UTF8 = (
+    "is not UTF-8 text: save it as CSV UTF-8 in the spreadsheet, or convert it, for example with  "
+    "iconv -f CP1252 -t UTF-8 FILE > NEW  where it comes from Windows"
+)
 UNEVEN = "has more or fewer fields than the header"
 _DISK_FULL = "the table does not fit in memory, nor on the disk of the private folder: free some of it"
 
@@ -57,7 +61,7 @@ def _classified(name: str, kind: str, text: str) -> InputError:
     line = re.search(r"CSV Error on Line: (\d+)", text)
     place = Place(name, int(line.group(1)) if line else None)
     if "not utf-8 encoded" in text or kind == "UnicodeDecodeError":
-        return InputError("unreadable-file", "is not UTF-8 text: convert it", place)
+        return InputError("unreadable-file", NOT_UTF8, place)
     if "Expected Number of Columns" in text:
         return InputError("malformed-row", UNEVEN, place)
     if "Maximum line size" in text:

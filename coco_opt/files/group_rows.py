@@ -24,7 +24,10 @@ def check_groups(table: Loaded, where: str) -> None:
     if column_checks.repeats(table, "c0"):
         with faults:
             if rows := column_checks.repeated_rows(table, "c0", "c1", changed=True):
-                message = "this group lies in another leaf in an earlier row"
+                message = (
+                    "this group lies in another leaf in an earlier row. If its id is unique only within a region, join "
+                    "region and id to one id in both files, such as 06001-17"
+                )
                 raise InputError("group-in-two-leaves", message, table.place(rows, 0))
         with faults:
             if rows := column_checks.repeated_rows(table, "c0", "c1"):

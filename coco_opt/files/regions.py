@@ -139,14 +139,14 @@ def _regions(
     if source.root is not None:
         names = (next(level for level in _ROOT_LEVELS if level not in names), *names)
         columns.insert(1, (np.zeros(columns[0][0].size, np.int32), Texts.of((source.root,))))
-    tree, leaf = _tree_of(columns[1:], place, rooted=source.root is not None)
+    tree, leaf = _tree_of(names, columns[1:], place, rooted=source.root is not None)
     if not source.levels:
         _check_dividing(source, names, tree)
     return PublicRegions(tree, names, columns[0][1], leaf - tree.leaves.start)
 
 
 def _tree_of(
-    columns: Sequence[_Column], place: Callable[[int], Place], *, rooted: bool
+    names: Sequence[str], columns: Sequence[_Column], place: Callable[[int], Place], *, rooted: bool
 ) -> tuple[Hierarchy, Int64Array]:
     """Return the tree of columns, and each row's region; where it has no root, the error says how to name one."""
     try:
@@ -158,6 +158,8 @@ def _tree_of(
             'name the region above them in [data], such as root = "all", or add a first column for it. Levels are '
             "listed root first"
         )
+        if len(columns[-1][1]) == 1:  # the last level is the root
+            advice = f"levels are listed root first, such as levels = {_listed(names[::-1])} in [data]"
         message, where = f"{error.message}: {advice}", error.place
     raise HierarchyError("several-roots", message, where)
 
@@ -181,9 +183,14 @@ def _check_dividing(source: Input, names: Sequence[str], tree: Hierarchy) -> Non
 
 
 def _not_a_level(source: Input, names: Sequence[str], column: str, what: str) -> InputError:
-    levels = json.dumps([name for name in names if name != column], ensure_ascii=False)
+    levels = _listed([name for name in names if name != column])
     message = f"{what}: is it a level? Name the levels in [data], root first: levels = {levels}"
     return InputError("not-a-level", message, Place(source.name, None, column))
+
+
+def _listed(levels: Sequence[str]) -> str:
+    """Return names of levels as a configuration lists them."""
+    return json.dumps(levels, ensure_ascii=False)
 
 
 def register_leaves(table: Loaded, public: PublicRegions) -> None:

@@ -173,7 +173,9 @@ class Ledger:
             if self._has_keyed_entries():
                 name = self._key_path.name
                 raise BudgetError(
-                    f"{name}, the key under which the ledger was written, is gone: restore it from a backup. {FREE}"
+                    f"{name}, the key under which the ledger was written, is gone: restore it from a backup. {FREE}. "
+                    "If it is lost for good, state a new file as privacy.ledger, and as privacy.total what is left of "
+                    "the budget: each measurement in private/runs states its cost (see docs/howto/ledger.md)"
                 )
             _draw_key(self._key_path)
         return hmac.digest(read_record(self._key_path), f"coco-opt ledger {purpose}".encode(), "sha256")

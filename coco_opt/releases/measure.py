@@ -42,6 +42,7 @@ from coco_opt.releases.clock import Clock
 from coco_opt.releases.kind import AnyKind, Plan, Private, Remarking
 from coco_opt.releases.outlines import outlines_of
 from coco_opt.releases.payment_status import PaymentStatus, payment_status_of
+from coco_opt.releases.plan_notes import budget_notes, region_notes
 from coco_opt.releases.records import new_run_id, open_private_folder
 from coco_opt.releases.reporter import Reporter, default_reporter
 from coco_opt.releases.runs import (
@@ -119,9 +120,11 @@ def planned(config: Config, reporter: Reporter, *, outline: bool = False, measur
         plan = _after_known_look(_as_chosen_before(_spending_all(read(config), read)))
     notes = () if measuring and plan.before is not None else plan.notes
     unmapped = () if outline else _unmapped_regions(config, plan.measurement_plan)
-    for note in (*notes, *_choice_words(plan), *_repeated_levels(plan.measurement_plan), *unmapped):
+    source = source_of(config)
+    spending = budget_notes(config.privacy.cost) if source.private else ()
+    for note in (*notes, *_choice_words(plan), *region_notes(plan.measurement_plan), *spending, *unmapped):
         reporter.line(note)
-    check_noise(plan.measurement_plan, source_of(config))
+    check_noise(plan.measurement_plan, source)
     return plan
 
 
@@ -138,17 +141,6 @@ def _unmapped_regions(config: Config, measurement_plan: MeasurementPlan) -> Iter
     note = "" if outlines is None else without_outline(outlines, measurement_plan.hierarchy)
     if note:
         yield note
-
-
-def _repeated_levels(measurement_plan: MeasurementPlan) -> Iterator[str]:
-    """Yield a note for each level with the same regions as the level above, often a column that is no level."""
-    counts = np.diff(measurement_plan.hierarchy.level_start)
-    for level in np.flatnonzero(counts[1:] == counts[:-1]) + 1:
-        above, name = measurement_plan.levels[level - 1], measurement_plan.levels[level]
-        yield (
-            f"Note: every region of level {above!r} has one region of {name!r} below it, which says nothing new for "
-            f"its share of the budget: if {name!r} is no level, leave its column out of the hierarchy"
-        )
 
 
 def _as_chosen_before(plan: Plan) -> Plan:
@@ -461,12 +453,12 @@ def _measured(
     warm(plan.measurement_plan, source)
     fingerprint, message = paying.fingerprint(), new_account(config)
     set_interrupt_advice(PAYMENT_KEPT)
+    if message:
+        reporter.line(message)
     with opened_run(config, plan.measurement_plan, fingerprint, again=paying.again, renamed=paying.renamed) as run:
         paid = not run.resumed
         if plan.chosen and plan.rechosen is not None:
             run.folder.keep(CHOSEN, {"choice": plan.choice, "keys": dict(plan.chosen)})
-        if message:
-            reporter.line(message)
         measurement = _run_measurement(run, plan, private, fingerprint, source, reporter)
         clock.lap("measure")
         set_interrupt_advice(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from coco_opt.config.model import Config
 from coco_opt.errors import BudgetError
 from coco_opt.privacy.measurement import MeasurementPlan
-from coco_opt.releases.runs import charge_for, dataset_of, ledger_of
+from coco_opt.releases.runs import charge_for, dataset_of, ledger_of, other_accounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,7 @@ def payment_status_of(
     if account is None:
         granted = charge.amount if total is None else total
         words = f"fits: dataset {name!r} has no account yet, and this opens one of {charge.unit} = {granted}"
+        words += other_accounts(books.accounts)
         return PaymentStatus(fits=True, words=words)
     amounts = {"unit": account.unit, "left": str(account.remaining), "total": str(account.total)}
     earlier = [run for run in books.runs.values() if (run.charge.dataset, run.charge.digest) == (name, charge.digest)]

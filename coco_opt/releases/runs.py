@@ -6,7 +6,7 @@ key erased. A run that stopped anywhere is resumed by the next call with the sam
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +28,7 @@ from coco_opt.releases.records import new_run_id, open_private_folder
 
 LEDGER = "ledger.sqlite"
 RUNS = "runs"
+_SHOWN = 3
 
 Draw = Callable[[RunKey], Drawing]
 
@@ -98,12 +99,21 @@ def dataset_of(config: Config) -> str:
 def new_account(config: Config) -> str:
     """Return the message for a payment that opens an account, which no other ledger may have; "" elsewhere."""
     ledger, dataset = ledger_of(config), dataset_of(config)
-    if dataset in ledger.books().accounts:
+    accounts = ledger.books().accounts
+    if dataset in accounts:
         return ""
     return (
-        f"This opened the account of dataset {dataset!r} in {ledger.path.name}: if these data were released before, by "
-        "another ledger, state that as privacy.ledger"
+        f"This opens the account of dataset {dataset!r} in {ledger.path.name}: if these data were released before, by "
+        f"another ledger, state that as privacy.ledger{other_accounts(accounts)}"
     )
+
+
+def other_accounts(accounts: Collection[str]) -> str:
+    """Return what to add where a new account is opened next to others; "" where there are none."""
+    if not accounts:
+        return ""
+    names = ", ".join(map(repr, sorted(accounts)[:_SHOWN])) + (", ..." if len(accounts) > _SHOWN else "")
+    return f"; if they are of the same people as {names}, state that name as privacy.dataset: losses add up by name"
 
 
 def charge_for(config: Config, measurement_plan: MeasurementPlan, fingerprint: str) -> Charge:

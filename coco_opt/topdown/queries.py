@@ -248,6 +248,10 @@ def _factor(part: str, schema: Schema, text: str) -> Factor:
         names = tuple(schema.groupings[part].groups)
         return Factor(axis, part, names, labels)
     valid = (*schema.names, *schema.group_labels)
+    crossed = [word for word in re.split(r"\W+", part) if word in valid]
+    if part not in valid and len(crossed) > 1:
+        joined = " * ".join(crossed)
+        raise InputError("bad-query", f"{text!r}: attributes are crossed by *, such as {joined!r}")
     return _attribute(find(part, valid, "attribute", text), schema)
 
 

@@ -106,7 +106,7 @@ def test_measured_once_estimated_in_every_way(data: Data, tmp_path: Path, coco: 
     config, published = data.write(tmp_path, privacy=SECURE), tmp_path / "open"
     ran = coco("measure", config, "--publish", published)
     assert (ran.code, ran.errors) == (0, [])
-    assert "This opened the account of dataset 'land'" in ran.out
+    assert "This opens the account of dataset 'land'" in ran.out
     assert "\nPRIVATE: epsilon = 1 spent" in ran.out
     assert "paid now" in ran.out
     again = json.loads(coco("measure", config, "--json").out)
@@ -167,7 +167,7 @@ def test_release_verify_and_ledger(data: Data, tmp_path: Path, coco: Runner) -> 
     config, out = data.write(tmp_path, privacy=SECURE), tmp_path / "out"
     ran = coco("release", config, "--out", out)
     assert (ran.code, ran.errors) == (0, [])
-    assert "This opened the account of dataset 'land'" in ran.out
+    assert "This opens the account of dataset 'land'" in ran.out
     assert "\nPRIVATE: epsilon = 1 spent" in ran.out
     verified = coco("verify", out, "--ledger", config)
     assert verified.code == 0

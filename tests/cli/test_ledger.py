@@ -124,7 +124,8 @@ def test_changed_data_are_refused_with_the_ways_on(tmp_path: Path, coco: Runner)
     assert renamed.code == 3
     assert "knows these data as dataset 'land'" in renamed.errors[0]
     assert coco("check", config).code == 3
-    assert "has no account yet" in coco("check", config, "--renamed").out
+    assert "has no account yet" in (out := coco("check", config, "--renamed").out)
+    assert "if they are of the same people as 'land', state that name as privacy.dataset" in out
     assert "paid now" in coco("measure", config, "--renamed").out
     assert coco("release", config).code == 0
 

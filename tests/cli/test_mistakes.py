@@ -287,7 +287,10 @@ def test_a_solver_that_misses_its_tolerance_is_replaced_and_named(tmp_path: Path
 
 @pytest.mark.parametrize("verb", ["check", "plan", "measure", "release", "compare", "ledger", "audit"])
 def test_wrong_paths(verb: str, tmp_path: Path, coco: Runner) -> None:
-    assert "absent.toml: no such config file" in told(coco(verb, tmp_path / "absent.toml"))
+    absent = tmp_path / "absent.toml"
+    assert "absent.toml: no such config file: write one with  coco-opt init FILES" in told(coco(verb, absent))
+    (tmp_path / "near.toml").touch()
+    assert "absent.toml: no such config file; there is near.toml" in told(coco(verb, absent))
 
 
 def test_what_is_no_measurement(tmp_path: Path, coco: Runner) -> None:
@@ -310,6 +313,7 @@ def test_usage_errors(coco: Runner) -> None:
         )
     assert "must be at least 0" in coco("plan", "x.toml", "--rows", "-1").err
     assert coco("--nonsense").err.startswith("error: No such option")
+    assert "--epsilon is no option: set epsilon in [privacy] of the" in coco("release", "x.toml", "--epsilon", "2").err
     bare = coco()
     assert bare.code == 2
     assert "release" in bare.out

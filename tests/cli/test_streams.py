@@ -97,6 +97,20 @@ def test_the_installed_command(tmp_path: Path) -> None:
     assert CANARY not in failed.stderr + failed.stdout
 
 
+def test_exit_handlers_run_and_the_interpreter_is_not_taken_apart() -> None:
+    code = (
+        "import atexit, sys, coco_opt.cli as c\n"
+        "class Kept:\n"
+        "    def __del__(self): print('taken apart')\n"
+        "kept = Kept()\n"
+        "atexit.register(print, 'handled')\n"
+        "sys.argv = ['coco-opt', 'verify', 'nowhere']\n"
+        "c.run()\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout) == (2, "handled\n"), ran.stderr
+
+
 class Failing(io.StringIO):
     """A stream that takes ``most`` characters and then fails."""
 

@@ -116,6 +116,10 @@ def test_verify_fails_on_a_changed_release(tmp_path: Path, coco: Runner) -> None
     assert "FAILS" in ran.out
     assert "group_totals" in ran.err
     assert coco("verify", tmp_path / "nowhere").code == 2
+    exported = coco("export", out)
+    assert exported.code == 1
+    assert "out: changed since it was written: histograms.parquet. Its numbers are not those" in exported.err
+    assert not (tmp_path / "out-csv").exists()
 
 
 def test_plan_on_a_look_alike(tmp_path: Path, coco: Runner) -> None:
@@ -266,3 +270,13 @@ def test_a_level_that_repeats_the_one_above_is_noted_before_anything_is_paid(tmp
     assert ran.code == 0
     assert "one region of 'extra' below it" in ran.out
     assert "one region of" not in coco("check", KINDS["groups"].write(tmp_path / "plain")).out
+
+
+def test_what_is_allowed_and_seldom_meant_is_noted(tmp_path: Path, coco: Runner) -> None:
+    rows = "region_id,country,county\nr1,land,Östra Å\nr2,land,OSTRA  Å.\nr3,land,1-1\nr4,land,11\n"
+    path = KINDS["groups"].write(tmp_path, privacy=SECURE, hierarchy=rows)
+    notes = [line for line in coco("check", path).out.splitlines() if line.startswith("Note: ")]
+    assert len(notes) == 1
+    assert notes[0].startswith("Note: 'land/Östra Å' (region_id 'r1') and 'land/OSTRA  Å.' (region_id 'r2') are two")
+    path.write_text(path.read_text(encoding="utf-8").replace('epsilon = "1"', 'epsilon = "1000"'), encoding="utf-8")
+    assert "Note: epsilon = 1000 protects hardly anybody" in coco("check", path).out

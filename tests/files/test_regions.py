@@ -119,3 +119,11 @@ def test_a_root_that_no_column_has_is_named(tmp_path: Path) -> None:
     assert found.hierarchy.paths == ("land", "land/n", "land/s", "land/n/a", "land/n/b", "land/s/c")
     with pytest.raises(HierarchyError, match="bad-name"):
         read_regions(Input(path, root=""))
+
+
+def test_levels_that_are_listed_smallest_first_are_named_in_order(tmp_path: Path) -> None:
+    path = tmp_path / "r.csv"
+    path.write_text("region_id,place,county,land\n1,a,n,l\n2,b,n,l\n3,c,s,l\n", encoding="utf-8")
+    for source in (Input(path), Input(path, levels=("place", "county", "land"))):
+        with pytest.raises(HierarchyError, match=r'root first, such as levels = \["land", "county", "place"\]'):
+            read_regions(source)

@@ -194,6 +194,7 @@ def test_names_are_the_text_in_its_normal_form_unless_given() -> None:
         ("sum(age)", "bad-query", "a query reads"),
         ("cumulative(years)", "unknown-attribute", "no attribute 'years'"),
         ("age * school", "bad-query", "'age' twice"),
+        ("race x age", "bad-query", "attributes are crossed by *, such as 'race * age'"),
         ("race * total", "unknown-attribute", "no attribute 'total'"),
     ],
 )

@@ -276,6 +276,10 @@ def test_attributes_of_groups_are_those_of_every_member(tmp_path: Path) -> None:
     assert ("unknown-value", "homes.csv", "age", [4]) in places
     assert ("unknown-group", "persons.csv", "group_id", [42]) in places
     assert ("unknown-value", "persons.csv", "sex", [42]) in places
+    with pytest.raises(InputError) as caught:
+        housed(tmp_path, f"group_id,sex\n{rows}x,male\n", listed + "child,9,\n")
+    places = [(entry["code"], entry["file"], entry["column"], entry["rows"]) for entry in caught.value.bad_rows]
+    assert places == [("null-id", "homes.csv", "region_id", [5]), ("unknown-group", "persons.csv", "group_id", [42])]
 
 
 @pytest.mark.parametrize(

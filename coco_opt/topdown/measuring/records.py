@@ -146,7 +146,7 @@ class _Records:
         if PERSON in table.names and PERSON not in self.schema.attributes:
             with faults:
                 _check_persons(table, self.column(PERSON), self.rows_a_person or 1)
-        if placed:
+        if placed or self.homes is not None:
             with faults:
                 _check_places(table, self.place, self.homes)
         if placed and self.homes is not None and REGION in table.names and REGION not in self.schema.attributes:
@@ -243,21 +243,28 @@ def _check_total(table: Loaded, column: int) -> None:
 
 
 def _relate_places(table: Loaded, groups: Loaded | None, public: PublicRegions) -> None:
-    """Give the connection a relation ``places`` of (id, leaf, shared attributes): of the regions, or of the groups."""
+    """Give the connection a relation ``places`` of (id, leaf, shared attributes): of the regions, or of the groups.
+
+    Of groups there is also ``listed``, the ids of all, before InputError is raised for a group without a sound region.
+    """
     con = table.con
     register_leaves(table, public)
     if groups is None:
         con.execute("CREATE VIEW places AS SELECT region AS id, leaf FROM leaves")
         return
+    con.execute("CREATE VIEW listed AS SELECT c0 AS id FROM groups")
     check_groups(groups, "the ids of the hierarchy")
     shared = "".join(f", c{k} AS shared{k}" for k in range(2, len(groups.names)))
     con.execute(f"CREATE VIEW places AS SELECT c0 AS id, leaf{shared} FROM groups JOIN leaves ON c1 = region")
 
 
 def _check_places(table: Loaded, column: int, homes: Loaded | None) -> None:
-    listed = "the hierarchy" if homes is None else homes.source.name
-    code, message = UNKNOWN_REGION if homes is None else UNKNOWN_GROUP
-    column_checks.check_known(table, column, "places.id", code, message, f"the ids of {listed}")
+    """Check where rows lie: in a listed region, or in a listed group, be its own region right or wrong."""
+    if homes is None:
+        column_checks.check_known(table, column, "places.id", *UNKNOWN_REGION, "the ids of the hierarchy")
+    else:
+        where = f"the ids of {homes.source.name}"
+        column_checks.check_known(table, column, "listed.id", *UNKNOWN_GROUP, where)
 
 
 def _check_region(table: Loaded, column: int, group: int, groups: Loaded) -> None:
