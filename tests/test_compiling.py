@@ -20,6 +20,7 @@ from coco_opt.compiling import EXAMPLES, LAST, compile_kernels, compiling
 from coco_opt.groups.buckets import Buckets
 from coco_opt.groups.estimating.posterior.observations import Answers, Survey
 from coco_opt.groups.estimating.posterior.sampler import SamplerOptions, sample_posterior
+from coco_opt.kernels.arrays import read_only
 from coco_opt.privacy import Geometric
 from coco_opt.problems import PROBLEMS
 from coco_opt.problems.table_rounding.level import RoundingLevel
@@ -84,14 +85,16 @@ def test_everything_worth_compiling_beside_is_there() -> None:
 
 
 def test_the_example_of_the_posterior_compiles_what_an_estimation_calls() -> None:
-    kernel: Any = importlib.import_module("coco_opt.kernels.posterior_moves").advance
+    record, moves = (importlib.import_module(f"coco_opt.kernels.posterior_{each}") for each in ("record", "moves"))
+    kernels: list[Any] = [moves.advance, record.cumulate, record.count, record.summarise, record.quantile]
     compile_kernels(["group_posterior"])
-    compiled = set(kernel.signatures)
+    compiled = [set(kernel.signatures) for kernel in kernels]
     cells = Buckets.cells(40)
     answers = [Answers(region, cells, np.full(40, 3), Geometric(Fraction(1))) for region in range(4)]
-    survey = Survey(np.array([-1, 0, 0, 1]), np.array([7, 4, 3, 4]), 40, answers)
-    sample_posterior(survey, 1, options=SamplerOptions(burn_in=1, most_burn_in=1, draws=4, most_rounds=1), sizes=True)
-    assert set(kernel.signatures) == compiled
+    survey = Survey(read_only(np.array([-1, 0, 0, 1])), read_only(np.array([7, 4, 3, 4])), 40, answers)
+    few = SamplerOptions(burn_in=1, most_burn_in=1, draws=4, most_rounds=1)
+    sample_posterior(survey, 1, options=few, sizes=True).cumulative.quantile(1, 2)
+    assert [set(kernel.signatures) for kernel in kernels] == compiled
 
 
 def test_what_an_outer_call_compiles_is_left_to_it(monkeypatch: pytest.MonkeyPatch) -> None:

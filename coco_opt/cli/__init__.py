@@ -182,6 +182,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     open_descriptors()
     # Arrow's own pool keeps freed memory: 50 MB after a table of 100,000 regions, and 100 MB at a release's peak.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+    # Threads of linear algebra wait actively for one another: on busy cores small matrices take 20 times as long.
+    if "OMP_NUM_THREADS" not in os.environ:
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     arguments = list(sys.argv[1:] if argv is None else argv)
     with safe_streams() as (out, err):
         with Heartbeat(next((word for word in arguments if not word.startswith("-")), "working"), out, err):

@@ -29,7 +29,7 @@ def demo(
     from coco_opt.compiling import compile_kernels, compiling, missing
 
     # A first run compiles what takes longest on a second core, and as much on this one.
-    with compiling("group_matching", "group_posterior"):
+    with compiling("group_posterior"):
         from coco_opt.config import load_config
         from coco_opt.groups.kind.demo import demo_truth, write_demo
         from coco_opt.releases import release, render_report, verify_release

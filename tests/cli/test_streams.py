@@ -194,3 +194,16 @@ def test_figures() -> None:
     assert [figure(-0.0), figure(None), figure(1234.5)] == ["0", "-", "1.2e+03"]
     assert [fraction("1/3"), fraction("1000000001/3000000000")] == ["1/3", "~0.333333"]
     assert [size(12), size(5_300_000)] == ["12 B", "5.3 MB"]
+
+
+@pytest.mark.parametrize("chosen", [{}, {"OMP_NUM_THREADS": "3"}, {"OPENBLAS_NUM_THREADS": "3"}])
+def test_linear_algebra_has_one_thread_unless_the_environment_says_how_many(
+    chosen: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    for name, number in chosen.items():
+        monkeypatch.setenv(name, number)
+    assert main(["--version"]) == 0
+    threads = {name: os.environ[name] for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS") if name in os.environ}
+    assert threads == (chosen or {"OPENBLAS_NUM_THREADS": "1"})
