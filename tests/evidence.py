@@ -379,6 +379,21 @@ ROWS = (
         ),
     ),
     Evidence(
+        "Workers",
+        "parts of a measurement drawn in any order, twice, by files, after a failure, and cut otherwise; an error with "
+        "a private value; every file handed to workers read; addresses open to others",
+        "the same bits, one payment; no key in a file, no value in an error, nothing left",
+        _of(
+            "releases",
+            "test_divided::test_every_executor_order_and_repetition_seals_the_same_bytes",
+            "test_other_parts_hold_the_same_answers",
+            "test_blocks_hold_every_answer_once",
+            "test_a_run_whose_workers_failed_goes_on_with_the_same_noise",
+            "test_a_cluster_open_to_others_draws_no_private_answer",
+            "test_noise_that_is_read_from_its_start_is_not_divided",
+        ),
+    ),
+    Evidence(
         "Temporary storage",
         "a large seeded measurement while it is released, also stopped for memory or manually; arrays of all types "
         "and sizes, with room and without",

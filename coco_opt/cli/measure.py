@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from coco_opt.cli.console import TerminalReporter, quoted, write, write_json, write_values
-from coco_opt.cli.options import Again, ConfigFile, Json, Renamed, Version
+from coco_opt.cli.options import Address, Again, ConfigFile, Executor, Json, Renamed, Version, Workers, engine_of
 
 if TYPE_CHECKING:
     from coco_opt.releases import Measured
@@ -21,6 +22,9 @@ def measure(
     ] = None,
     again: Again = False,
     renamed: Renamed = False,
+    executor: Executor = None,
+    workers: Workers = None,
+    address: Address = None,
     json: Json = False,
     version: Version = False,
 ) -> int:
@@ -31,6 +35,9 @@ def measure(
     from coco_opt.releases.measure import kind_of
 
     settings = load_config(config)
+    engine = engine_of(settings, executor, workers, address)
+    if engine is not None:
+        settings = replace(settings, engine=engine)
     reporter = TerminalReporter(lines=not json)
     measured = measure_data(settings, publish=publish, again=again, renamed=renamed, reporter=reporter)
     spent = spent_line(kind_of(settings), settings, measured.measurement)

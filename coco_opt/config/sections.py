@@ -255,13 +255,13 @@ SOLVERS_MODEL: type[SolversConfig] = create_model("SolversConfig", __base__=Solv
 
 
 class EngineConfig(Section):
-    """How estimation is spread over processors and machines; the result is the same bit for bit.
+    """How measuring and estimating are spread over processors and machines; the result is the same bit for bit.
 
-    Reading private tables and drawing noise stay in the one process that pays.
+    Private tables are read by the one process that pays. The answers of large tables are drawn by the executor.
     """
 
     executor: Annotated[str, PlainValidator(executor_name)] = "threads"
-    """What runs the tasks of an estimation: "threads", "processes", "dask", or one that another package adds."""
+    """What runs the tasks of a measurement and an estimation: "threads", "processes", "dask", or a package's own."""
     workers: Annotated[int, Field(ge=1, le=1024)] = 2
     """The number of parallel threads or processes; a running cluster uses its own number."""
     address: Annotated[str, Field(min_length=1)] | None = None

@@ -130,13 +130,14 @@ class FileTable:
 
     Values of a part are arrays, lists or ``Coded``; types are int32, int64, double or binary. Columns of integers named
     in ``delta`` are stored as differences, and those in ``plain``, whose values hardly repeat, without a list of what
-    occurs. Only one part is held at a time.
+    occurs. Only one part is held at a time; the next is made meanwhile unless ``ahead`` is False.
     """
 
     parts: Iterable[Mapping[str, Any]]
     types: Mapping[str, str]
     delta: tuple[str, ...] = ()
     plain: tuple[str, ...] = ()
+    ahead: bool = True
 
     @classmethod
     def of(cls, columns: Mapping[str, Any], types: Mapping[str, str]) -> FileTable:
@@ -158,18 +159,28 @@ class Coded:
 Content = bytes | FileTable
 Index = Callable[[Mapping[str, str]], bytes]
 Describe = Callable[[Path, Mapping[str, str]], Mapping[str, bytes]]
+Further = Callable[[Path], Mapping[str, str]]
 
 
-def write_folder(folder: Path, files: Mapping[str, Content], name: str, index: Index, *, private: bool = False) -> str:
+def write_folder(
+    folder: Path,
+    files: Mapping[str, Content],
+    name: str,
+    index: Index,
+    *,
+    private: bool = False,
+    further: Further | None = None,
+) -> str:
     """Write a new folder that appears complete or not at all, and return the SHA-256 of its index, hexadecimal.
 
     The index, the file ``name``, is written last, from the SHA-256 of every other file by file name. ``private``
-    keeps the folder and its files to their owner (0700, 0600). Raises InputError: folder-exists, cannot-write.
+    keeps the folder and its files to their owner (0700, 0600). ``further`` writes more files into the unfinished
+    folder, by ``write_new``, and returns their digests. Raises InputError: folder-exists, cannot-write.
     """
     remove_leftovers(folder.parent, folder.name)
     building = temporary_name(folder)
     try:
-        digest = build_folder(building, files, name, index, private=private)
+        digest = build_folder(building, files, name, index, private=private, further=further)
         return publish_folder(building, folder, digest, name)
     finally:
         shutil.rmtree(building, ignore_errors=True)
@@ -187,6 +198,7 @@ def build_folder(
     *,
     private: bool,
     describe: Describe | None = None,
+    further: Further | None = None,
 ) -> str:
     """Write the files of a folder durably, under a temporary name; see ``write_folder``.
 
@@ -196,10 +208,11 @@ def build_folder(
     try:
         building.parent.mkdir(parents=True, exist_ok=True)
         building.mkdir(mode=0o700)
-        digests = {file: _write_new(building / file, content, mode) for file, content in files.items()}
+        digests = {} if further is None else dict(further(building))
+        digests |= {file: write_new(building / file, content, mode) for file, content in files.items()}
         described = {} if describe is None else describe(building, digests)
-        digests |= {file: _write_new(building / file, content, mode) for file, content in described.items()}
-        digest = _write_new(building / name, index(digests), mode)
+        digests |= {file: write_new(building / file, content, mode) for file, content in described.items()}
+        digest = write_new(building / name, index(digests), mode)
         building.chmod(0o700 if private else 0o755)
         sync_folder(building)
         return digest
@@ -268,14 +281,12 @@ def _arrow_parts(table: FileTable) -> Iterator[Any]:
 
 
 def _write_parquet(sink: Any, table: FileTable) -> None:
-    """Write a table's parts as row groups: fixed options, no time and no foreign metadata.
-
-    The next part is made while one is written.
-    """
+    """Write a table's parts as row groups: fixed options, no time and no foreign metadata."""
     import pyarrow.parquet as pq
 
     writer = None
-    for rows in ahead(_arrow_parts(table)):
+    parts = _arrow_parts(table)
+    for rows in ahead(parts) if table.ahead else parts:
         if writer is None:
             writer = pq.ParquetWriter(sink, rows.schema, **_options(rows.schema, table))
         writer.write_table(rows, row_group_size=ROWS_PER_GROUP)
@@ -348,7 +359,7 @@ def write_file(path: Path, content: bytes) -> None:
         raise InputError("folder-exists", "exists already: remove it first", Place(path.name))
     building, reason = temporary_name(path), ""
     try:
-        _write_new(building, content, 0o644)
+        write_new(building, content, 0o644)
         _rename(building, path)
         return
     except OSError as error:
@@ -358,7 +369,7 @@ def write_file(path: Path, content: bytes) -> None:
     raise InputError("cannot-write", f"could not be written: {reason}", Place(path.name))
 
 
-def _write_new(path: Path, content: Content, mode: int) -> str:
+def write_new(path: Path, content: Content, mode: int) -> str:
     """Write a new file durably and return the SHA-256 of its bytes."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     with os.fdopen(descriptor, "wb") as file:

@@ -8,6 +8,8 @@ any: public numbers that belong to no region. The answers, integers, lie in one 
 * ``packed.parquet``, sealed: thousands of answers a row, about half a byte each (``coco_opt.privacy.packed_answers``):
   question (its place in measurement.json), start (place of the row's first answer among all to the question), count,
   width, differences, wide. Written as noise is drawn, and read where an answer is needed: neither is held in memory.
+  Many answers lie in several such files, packed-1.parquet and so on, each of which is one task
+  (``coco_opt.privacy.blocks``).
 """
 
 from __future__ import annotations
@@ -15,17 +17,20 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
 import numpy as np
 
-from coco_opt.errors import CocoOptError, InputError, Place
+from coco_opt.errors import CocoOptError, InputError, Place, WorkerError
+from coco_opt.execution import Count
 from coco_opt.execution.temporary_storage import stored_array
 from coco_opt.files.folder import (
     ROWS_PER_GROUP,
@@ -36,17 +41,21 @@ from coco_opt.files.folder import (
     read_parts,
     sealed,
     write_folder,
+    write_new,
 )
 from coco_opt.files.foreign_errors import quietly
+from coco_opt.files.in_threads import in_threads
 from coco_opt.files.read_ahead import ahead
 from coco_opt.files.regions import REGIONS, region_table, stored_regions
 from coco_opt.files.release_checks import coded
 from coco_opt.files.versions import versions
 from coco_opt.histograms.arrays import Int64Array
+from coco_opt.privacy.blocks import Block, BlockNoise, Division
 from coco_opt.privacy.cost import Sensitivity, cost_of
 from coco_opt.privacy.measurement import FOREIGN, Drawing, Measurement, MeasurementPlan, query_dict, status_of
 from coco_opt.privacy.noise_distributions import distribution_of
 from coco_opt.privacy.packed_answers import Packed, PackedAnswers
+from coco_opt.privacy.private_files import temporary_name
 from coco_opt.privacy.queries import (
     DENSE,
     Answers,
@@ -78,6 +87,8 @@ _PACKED_TYPES = {
 _PACKED_ROWS = 1 << 18  # answers of the rows written, and read back, together
 # Of the rows read lately: whoever reads some regions reads their answers to one query after the other.
 _CACHE_BYTES = 1 << 25
+_OPEN_FILES = 16
+_PACKED_FILE = re.compile(r"packed(-[0-9]+)?\.parquet")
 
 
 def write_measurement(folder: Path, measurement: Measurement | Drawing, *, private: bool) -> str:
@@ -109,12 +120,19 @@ def write_measurement(folder: Path, measurement: Measurement | Drawing, *, priva
     measurement_plan = measurement.measurement_plan
     if isinstance(measurement, Measurement) and measurement.also:
         raise InputError("one-measurement", "write each of several measurements to its own folder", Place(folder.name))
-    answers = _packed_table(measurement) if private else _answer_table(measurement)
-    files = {PACKED if private else ANSWERS: answers, REGIONS: region_table(measurement_plan)}
+    division = measurement.division if private and isinstance(measurement, Drawing) else None
+    files = {REGIONS: region_table(measurement_plan)}
+    if division is None:
+        files[PACKED if private else ANSWERS] = _packed_table(measurement) if private else _answer_table(measurement)
     if measurement_plan.tables:
         files[FACTS] = _constraint_table(measurement_plan.tables)
     return write_folder(
-        folder, files, INDEX, lambda digests: as_json(sealed(_index(measurement, digests))), private=private
+        folder,
+        files,
+        INDEX,
+        lambda digests: as_json(sealed(_index(measurement, digests))),
+        private=private,
+        further=None if division is None else partial(_write_parts, division),
     )
 
 
@@ -154,8 +172,9 @@ def read_measurement(
     if digest is not None and actual != digest:
         raise InputError("damaged-measurement", "is not the measurement that was sealed: restore it", place)
     index = _parse_index(content, place)
-    for name, written in index["files"].items():
-        if file_digest(folder / name) != written:
+    digests = in_threads(lambda name: file_digest(folder / name), index["files"])
+    for (name, written), found in zip(index["files"].items(), digests, strict=True):
+        if found != written:
             message = "is not the file that was written: restore it"
             raise InputError("damaged-measurement", message, Place(f"{folder.name}/{name}"))
     return _measurement(folder, index, measurement_plan), actual
@@ -164,6 +183,11 @@ def read_measurement(
 def is_measurement(folder: Path) -> bool:
     """Return whether a folder holds a measurement."""
     return os.path.isfile(folder / INDEX)  # noqa: PTH113 - False too for a name that no file system takes
+
+
+def is_packed(name: str) -> bool:
+    """Return whether a file of a measurement holds packed answers."""
+    return _PACKED_FILE.fullmatch(name) is not None
 
 
 def read_index(folder: Path) -> dict[str, Any]:
@@ -230,6 +254,47 @@ def _packed_table(measurement: Measurement | Drawing) -> FileTable:
     return FileTable(_packed_rows(packed_parts(ahead(measurement.parts()))), _PACKED_TYPES)
 
 
+def _write_parts(division: Division, folder: Path) -> dict[str, str]:
+    """Have an executor draw the answers and write them into a folder, part by part; return the SHA-256 of each file."""
+    sizes = [sum(block.size for block in part) for part in division.parts]
+    with division.stage() as progress:
+        done, numbered = Count(sum(sizes), progress), list(enumerate(division.parts, 1))
+        task = _PartFile(division.noise, folder)
+        written = dict(division.executor.map(task, numbered, lambda place, _: done.add(sizes[place])))
+    for path in folder.iterdir():  # what workers that were killed left
+        if path.name not in written:
+            path.unlink(missing_ok=True)
+    return written
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class _PartFile:
+    """PRIVATE: a task that draws the answers of a part and writes their file."""
+
+    noise: BlockNoise
+    folder: Path
+
+    def __call__(self, part: tuple[int, tuple[Block, ...]]) -> tuple[str, str]:
+        number, blocks = part
+        name = f"packed-{number}.parquet"
+        table = FileTable(_packed_rows(self.noise.packed(blocks)), _PACKED_TYPES, ahead=False)
+        building, reason = temporary_name(self.folder / name), ""
+        try:
+            digest = write_new(building, table, 0o600)
+            building.replace(self.folder / name)  # of the same bytes, where another worker was given up too early
+            return name, digest
+        except CocoOptError:
+            raise
+        except OSError as error:
+            reason = error.strerror or "unknown reason"
+        except Exception as error:  # its words could be private, and workers may hand errors on
+            reason = type(error).__name__
+        finally:
+            with suppress(OSError):
+                building.unlink(missing_ok=True)
+        raise WorkerError(f"a part of the measurement could not be drawn and written: {reason}")
+
+
 def _packed_rows(parts: Iterable[PackedPart]) -> Iterator[dict[str, Any]]:
     rows: list[PackedPart] = []
     size, written = 0, False
@@ -282,7 +347,7 @@ def _parse_index(content: bytes, place: Place) -> dict[str, Any]:
         index = json.loads(content)
     if not isinstance(index, dict) or not isinstance(index.get("files"), dict):
         raise InputError("unknown-format", "is no measurement of coco-opt", place)
-    if missing := {PACKED if PACKED in index["files"] else ANSWERS, REGIONS} - set(index["files"]):
+    if missing := {*(() if any(map(is_packed, index["files"])) else (ANSWERS,)), REGIONS} - set(index["files"]):
         raise InputError("damaged-measurement", f"states no digest of {', '.join(sorted(missing))}", place)
     if index.get("format") != FORMAT:
         message = f"is of the format {index.get('format')!r}, and this version reads {FORMAT!r}"
@@ -295,8 +360,8 @@ def _measurement(folder: Path, index: Mapping[str, Any], plan: MeasurementPlan |
     try:
         measurement_plan = _stored_measurement_plan(folder, index) if plan is None else plan
         _check_statements(index, measurement_plan)
-        read = _packed_answers if PACKED in index["files"] else _answers
-        answers = read(folder / (PACKED if PACKED in index["files"] else ANSWERS), measurement_plan)
+        packed = tuple(folder / name for name in sorted(index["files"]) if is_packed(name))
+        answers = _packed_answers(packed, measurement_plan) if packed else _answers(folder / ANSWERS, measurement_plan)
         return Measurement(measurement_plan, answers, index["noise"], index["private"], str(index.get("receipt", "")))
     except CocoOptError as error:
         failure = str(error)
@@ -391,9 +456,9 @@ def _read_parts(path: Path, measurement_plan: MeasurementPlan) -> Iterator[Noisy
         raise InputError("damaged-measurement", "holds fewer answers than were planned", Place(path.name))
 
 
-def _packed_answers(path: Path, measurement_plan: MeasurementPlan) -> tuple[Answers, ...]:
-    """Return answers that are read from the file where they are needed; few enough are read into memory immediately."""
-    pieces = _Pieces.opened(path)
+def _packed_answers(paths: tuple[Path, ...], measurement_plan: MeasurementPlan) -> tuple[Answers, ...]:
+    """Return answers that are read from files where they are needed; few enough are read into memory immediately."""
+    pieces = _Pieces.opened(paths)
     answers = []
     for place, query in enumerate(measurement_plan.queries):
         offsets = stored_array([offsets_of(query, measurement_plan.hierarchy, measurement_plan.per_region)])
@@ -405,36 +470,41 @@ def _packed_answers(path: Path, measurement_plan: MeasurementPlan) -> tuple[Answ
 
 
 class _Pieces:
-    """The rows of a packed file; recent reads are cached, and threads may share it.
+    """The rows of packed files; recent reads are cached, and threads may share it.
 
-    ``rows`` int64[rows] are the columns but the answers themselves, ``group`` and ``within`` where each row lies.
+    ``rows`` int64[rows] are the columns but the answers themselves; ``file``, ``group`` and ``within`` are where each
+    row lies.
     """
 
     def __init__(
-        self, path: Path, stamp: tuple[int, int], rows: Mapping[str, Int64Array], group: Int64Array, within: Int64Array
+        self, paths: tuple[Path, ...], stamps: tuple[tuple[int, int], ...], rows: Mapping[str, Int64Array]
     ) -> None:
-        import pyarrow.parquet as pq
-
-        self._path, self._stamp = path, stamp
-        self._rows, self._group, self._within = rows, group, within
+        self._paths, self._stamps, self._rows = paths, stamps, rows
         self._lock = Lock()
-        self._cache: OrderedDict[int, Any] = OrderedDict()
+        self._files: OrderedDict[int, Any] = OrderedDict()
+        self._cache: OrderedDict[tuple[int, int], Any] = OrderedDict()
         self._bytes = 0
-        self._file = quietly(path, lambda: pq.ParquetFile(path, page_checksum_verification=True))
 
     @classmethod
-    def opened(cls, path: Path) -> _Pieces:
-        """Open a file, and read what lies where."""
-        names, stamp = ("question", "start", "count", "width"), _stamp(path)
-        parts = list(read_parts(path, tuple(_PACKED_TYPES), only=names))
-        rows = {name: _int64_column(path, parts, name) for name in names}
-        group = np.repeat(np.arange(len(parts)), [part.num_rows for part in parts])
-        within = np.concatenate([np.arange(0), *(np.arange(part.num_rows) for part in parts)])
-        return cls(path, stamp, rows, group, within)
+    def opened(cls, paths: tuple[Path, ...]) -> _Pieces:
+        """Open files, and read what lies where."""
+        names, columns = ("question", "start", "count", "width"), dict[str, list[Int64Array]]()
+        stamps = tuple(map(_stamp, paths))
+        for number, path in enumerate(paths):
+            parts = list(read_parts(path, tuple(_PACKED_TYPES), only=names))
+            sizes = [part.num_rows for part in parts]
+            found = {name: _int64_column(path, parts, name) for name in names} | {
+                "file": np.full(sum(sizes), number),
+                "group": np.repeat(np.arange(len(parts)), sizes),
+                "within": np.concatenate([np.arange(0), *map(np.arange, sizes)]),
+            }
+            for name, column in found.items():
+                columns.setdefault(name, []).append(column)
+        return cls(paths, stamps, {name: np.concatenate(listed) for name, listed in columns.items()})
 
     def __reduce__(self) -> tuple[Callable[..., _Pieces], tuple[Any, ...]]:
-        # Answers go to other processes as the path of their file, of which each reads what it needs.
-        return _reopen, (self._path.resolve(), self._stamp, self._rows, self._group, self._within)
+        # Answers go to other processes as the paths of their files, of which each reads what it needs.
+        return _reopen, (tuple(path.resolve() for path in self._paths), self._stamps, self._rows)
 
     def of(self, place: int, total: int) -> tuple[Int64Array, Int64Array]:
         """Return where the pieces of a query start, one entry more than pieces, and the rows they lie in."""
@@ -444,26 +514,37 @@ class _Pieces:
         starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
         if (counts <= 0).any() or starts[-1] != total or not np.array_equal(starts[:-1], self._rows["start"][rows]):
             message = "does not hold the planned answers, each once"
-            raise InputError("damaged-measurement", message, Place(self._path.name))
+            raise InputError("damaged-measurement", message, Place(self._paths[0].name))
         return starts, rows
 
     def piece(self, row: int) -> Packed:
         """Return the piece that lies in a row."""
-        group = int(self._group[row])
+        group, within, count, width = (int(self._rows[name][row]) for name in ("group", "within", "count", "width"))
+        file = int(self._rows["file"][row])
         with self._lock:
-            if group not in self._cache:
-                columns = ["differences", "wide"]
-                # Reading two columns of some hundred kilobytes takes less time than starting other threads.
-                read = quietly(self._path, lambda: self._file.read_row_group(group, columns=columns, use_threads=False))
-                self._cache[group] = read
+            if (file, group) not in self._cache:
+                read = self._read(file, group)
+                self._cache[file, group] = read
                 self._bytes += read.nbytes
                 while self._bytes > _CACHE_BYTES and len(self._cache) > 1:
                     self._bytes -= self._cache.popitem(last=False)[1].nbytes
-            self._cache.move_to_end(group)
-            table = self._cache[group]
-        differences, wide = (table.column(name)[int(self._within[row])].as_buffer() for name in ("differences", "wide"))
-        count, width = (int(self._rows[name][row]) for name in ("count", "width"))
+            self._cache.move_to_end((file, group))
+            table = self._cache[file, group]
+        differences, wide = (table.column(name)[within].as_buffer() for name in ("differences", "wide"))
         return Packed(count, width, memoryview(differences), memoryview(wide))
+
+    def _read(self, file: int, group: int) -> Any:
+        """Return the answers of a row group; a few files stay open."""
+        import pyarrow.parquet as pq
+
+        path, columns = self._paths[file], ["differences", "wide"]
+        if file not in self._files:
+            self._files[file] = quietly(path, lambda: pq.ParquetFile(path, page_checksum_verification=True))
+            if len(self._files) > _OPEN_FILES:
+                self._files.popitem(last=False)[1].close()
+        self._files.move_to_end(file)
+        # Reading two columns of some hundred kilobytes takes less time than starting other threads.
+        return quietly(path, lambda: self._files[file].read_row_group(group, columns=columns, use_threads=False))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -482,14 +563,15 @@ def _stamp(path: Path) -> tuple[int, int]:
     return status.st_size, status.st_mtime_ns
 
 
-def _reopen(path: Path, stamp: tuple[int, int], *arrays: Any) -> _Pieces:
-    """Open in another process the file that was checked in the first; InputError where it is not there unchanged."""
-    if not path.is_file():
-        message = "is not seen by a worker: workers of other machines need the measurement under the same path"
-        raise InputError("file-not-found", message, Place(path.name))
-    if _stamp(path) != stamp:
-        raise InputError("damaged-measurement", "changed while it was read: restore it", Place(path.name))
-    return _Pieces(path, stamp, *arrays)
+def _reopen(paths: tuple[Path, ...], stamps: tuple[tuple[int, int], ...], rows: Mapping[str, Int64Array]) -> _Pieces:
+    """Open in another process the files that were checked in the first; InputError where one is not there unchanged."""
+    for path, stamp in zip(paths, stamps, strict=True):
+        if not path.is_file():
+            message = "is not seen by a worker: workers of other machines need the measurement under the same path"
+            raise InputError("file-not-found", message, Place(path.name))
+        if _stamp(path) != stamp:
+            raise InputError("damaged-measurement", "changed while it was read: restore it", Place(path.name))
+    return _Pieces(paths, stamps, rows)
 
 
 def _int64_column(path: Path, parts: Sequence[Any], name: str) -> Int64Array:

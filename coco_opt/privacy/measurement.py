@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from coco_opt.errors import ProblemError
 from coco_opt.histograms.hierarchy import Hierarchy
 from coco_opt.histograms.texts import Texts
+from coco_opt.privacy.blocks import Division
 from coco_opt.privacy.budget import NEIGHBOURS, Neighbours
 from coco_opt.privacy.cost import Cost, cost_together, total
 from coco_opt.privacy.queries import LEAST_PIECE, Answers, LevelQuery, NoisyPart, gathered, offsets_of
@@ -218,13 +219,17 @@ class Measurement:
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Drawing:
-    """A measurement while its noise is drawn: ``stream`` yields its answers once, part after part; else the same."""
+    """A measurement while its noise is drawn: ``stream`` yields its answers once, part after part; else the same.
+
+    Whoever writes it asks ``division`` how its answers are drawn by an executor; None where they are drawn in order.
+    """
 
     measurement_plan: MeasurementPlan
     stream: Iterable[NoisyPart]
     noise: str
     private: bool
     receipt: str = ""
+    division: Division | None = None
 
     @property
     def status(self) -> str:

@@ -19,6 +19,7 @@ from coco_opt.privacy.cost import Cost, Sensitivity
 from coco_opt.privacy.noise import NoiseSource, NoiseStream
 from coco_opt.privacy.noise_distributions import NoiseDistribution
 from coco_opt.privacy.packed_answers import Packed, PackedAnswers
+from coco_opt.privacy.secure import CellStream
 
 Int64 = NDArray[np.int64]
 
@@ -211,7 +212,7 @@ def noisy_parts(
     ends = [int(offsets_of(query, hierarchy, tables)[-1]) for query in queries]
     place = {(query.level, query.name): index for index, query in enumerate(queries)}
     filled, total, done = [0] * len(queries), sum(ends), 0
-    noise = _Noise(source)
+    noise = Noise(source)
     for part in exact:
         index = place[part.query.level, part.query.name]
         noisy, start = noise.add_to(part), filled[index]
@@ -255,22 +256,23 @@ def packed_parts(parts: Iterable[NoisyPart]) -> Iterator[PackedPart]:
     size = 0
     for part in parts:
         if waiting and (part.place != waiting[0].place or size >= LEAST_PIECE):
-            yield from _packed(waiting)
+            yield from packed_pieces(waiting)
             waiting, size = [], 0
         waiting.append(part)
         size += part.values.size
     if waiting:
-        yield from _packed(waiting)
+        yield from packed_pieces(waiting)
 
 
-def _packed(parts: Sequence[NoisyPart]) -> Iterator[PackedPart]:
+def packed_pieces(parts: Sequence[NoisyPart]) -> Iterator[PackedPart]:
+    """Yield parts of one query that follow each other as pieces of limited size."""
     place, start = parts[0].place, parts[0].start
     values = parts[0].values if len(parts) == 1 else np.concatenate([part.values for part in parts])
     for offset in range(0, values.size, _LARGEST_PIECE):
         yield PackedPart(place, start + offset, Packed.of(values[offset : offset + _LARGEST_PIECE]))
 
 
-class _Noise:
+class Noise:
     """Adds to each part the noise of its stream, which stays open while parts of one name follow each other."""
 
     def __init__(self, source: NoiseSource) -> None:
@@ -278,7 +280,11 @@ class _Noise:
         self._name: tuple[LevelQuery, str] | None = None
         self._stream: NoiseStream | None = None
 
-    def add_to(self, part: Exact) -> Int64:
+    def add_to(self, part: Exact, start: int | None = None) -> Int64:
+        """Return a part's answers with noise: the next of its stream or, with ``start``, that of the cells from there.
+
+        Only a stream that can be read at any cell takes a ``start``.
+        """
         if part.values.dtype != np.int64 or part.values.ndim != 1:
             raise ProblemError(f"{part.query.name!r}: exact answers are one-dimensional int64")
         if part.query.exact:
@@ -288,4 +294,8 @@ class _Noise:
             distribution = part.query.distribution
             self._stream = distribution.opened(self._source, measurement=part.query.name, region=part.label)
             self._name = name
-        return self._stream.add_to(part.values)
+        if start is None:
+            return self._stream.add_to(part.values)
+        if not isinstance(self._stream, CellStream):
+            raise ProblemError(f"the noise of {part.query.name!r} can only be read from its start")
+        return self._stream.add_to(part.values, start)

@@ -79,6 +79,12 @@ class RunFolder:
         write_record(path, key.to_bytes())
         return key
 
+    def stored_key(self) -> RunKey:
+        """Return the run's noise key from its file; InputError (lost-key) where it is gone, as it is after the seal."""
+        if not self.has_key:
+            raise InputError("lost-key", f"the noise key of run {self.name} is gone: its measurement was sealed")
+        return RunKey.from_bytes(read_record(self.path / _KEY))
+
     def bind(self, fingerprint: bytes) -> None:
         """Keep the keyed fingerprint of the input durably; InputError (input-changed) where it is another one.
 
@@ -121,3 +127,8 @@ class RunFolder:
         self.erase_key()
         shutil.rmtree(self.path)
         self.release()
+
+
+def noise_key(key: RunKey, digest: str, fingerprint: str) -> RunKey:
+    """Return the key of a run's noise on one input: other queries or another input have other noise."""
+    return RunKey(key.derive("coco-opt noise", digest, fingerprint))

@@ -22,6 +22,7 @@ from coco_opt.files.differences import Compared
 from coco_opt.files.folder import FileTable
 from coco_opt.files.geometry import Outlines
 from coco_opt.files.release_checks import Check, Regions
+from coco_opt.privacy.blocks import Block, ExactBlocks
 from coco_opt.privacy.measurement import Measurement, MeasurementPlan, identity_of
 from coco_opt.privacy.queries import Exact
 from coco_opt.releases.instances import Instance
@@ -304,6 +305,17 @@ class Compiling(Protocol):
 
     def late_kernels(self, method: Any, measurement_plan: MeasurementPlan) -> tuple[str, ...]:
         """Return the names in ``coco_opt.compiling.LAST`` that an estimation calls late, in the order to compile."""
+
+
+@runtime_checkable
+class Dividing(Protocol):
+    """A kind of release whose answers can be computed block by block, so that an executor draws a large measurement."""
+
+    def blocks(self, plan: Plan) -> Iterable[Block]:
+        """Return the blocks of all answers in their order, from public numbers alone; each answer lies in one."""
+
+    def exact_blocks(self, plan: Plan, private: Any) -> ExactBlocks:
+        """Return what gives the exact answers of a block; it pickles, and holds no more than that takes."""
 
 
 @runtime_checkable

@@ -25,6 +25,7 @@ from coco_opt.files.geometry import without_outline
 from coco_opt.files.measurement import read_measurement, write_measurement
 from coco_opt.files.scratch import Scratch
 from coco_opt.kinds import kind_row
+from coco_opt.privacy.blocks import KeyFile, Seed
 from coco_opt.privacy.combined_measurements import together
 from coco_opt.privacy.composition import Composition, bought, shares_of
 from coco_opt.privacy.cost import Cost
@@ -39,6 +40,7 @@ from coco_opt.privacy.secure import SecureNoise
 from coco_opt.privacy.seeded import SeededNoise, derived_seed
 from coco_opt.privacy.sources import resolve_noise
 from coco_opt.releases.clock import Clock
+from coco_opt.releases.divided import Divide, dividing
 from coco_opt.releases.kind import AnyKind, Plan, Private, Remarking
 from coco_opt.releases.outlines import outlines_of
 from coco_opt.releases.payment_status import PaymentStatus, payment_status_of
@@ -455,11 +457,14 @@ def _measured(
     set_interrupt_advice(PAYMENT_KEPT)
     if message:
         reporter.line(message)
-    with opened_run(config, plan.measurement_plan, fingerprint, again=paying.again, renamed=paying.renamed) as run:
+    with (
+        dividing(plan, private, source, reporter) as divide,
+        opened_run(config, plan.measurement_plan, fingerprint, again=paying.again, renamed=paying.renamed) as run,
+    ):
         paid = not run.resumed
         if plan.chosen and plan.rechosen is not None:
             run.folder.keep(CHOSEN, {"choice": plan.choice, "keys": dict(plan.chosen)})
-        measurement = _run_measurement(run, plan, private, fingerprint, source, reporter)
+        measurement = _run_measurement(run, plan, private, fingerprint, source, divide, reporter)
         clock.lap("measure")
         set_interrupt_advice(
             f"Run {run.name} is paid, and its measurement is kept: run the same again, and it goes on for free"
@@ -470,12 +475,19 @@ def _measured(
 
 
 def _run_measurement(
-    run: PaidRun, plan: Plan, private: Private, fingerprint: str, source: NoiseSource, reporter: Reporter
+    run: PaidRun,
+    plan: Plan,
+    private: Private,
+    fingerprint: str,
+    source: NoiseSource,
+    divide: Divide,
+    reporter: Reporter,
 ) -> Measurement:
     def draw(key: RunKey) -> Drawing:
         run.folder.keep("identity", private.identity())
         run_source = SecureNoise(key) if isinstance(source, SecureNoise) else source
-        return drawing(plan, private, run_source, reporter)
+        division = divide(KeyFile(run.folder.path.resolve(), plan.measurement_plan.digest, fingerprint))
+        return replace(drawing(plan, private, run_source, reporter), division=division)
 
     return run.measurement(fingerprint, draw)
 
@@ -489,7 +501,9 @@ def _measure_seeded(
     root = open_private_folder(plan.config.output.private) / SEEDED if scratch is None else scratch.folder
     folder = RunFolder(root, run).measurement
     folder.parent.mkdir(mode=0o700, parents=True)
-    digest = write_measurement(folder, drawn, private=True)
+    with dividing(plan, private, source, reporter) as divide:
+        division = divide(Seed(source.seed)) if isinstance(source, SeededNoise) else None
+        digest = write_measurement(folder, replace(drawn, division=division), private=True)
     measurement, _ = read_measurement(folder, digest, plan.measurement_plan)
     stored = folder if scratch is None else None
     return Measured(plan.config, measurement, run, stored, paid=False, identity=private.identity())

@@ -22,7 +22,7 @@ from coco_opt.privacy.ledger_chain import Charge, Run
 from coco_opt.privacy.ledger_head import CommandWitness, FileWitness
 from coco_opt.privacy.measurement import Drawing, Measurement, MeasurementPlan
 from coco_opt.privacy.private_files import FREE, FileLock, make_private_folder, remove_leftovers
-from coco_opt.privacy.run_folder import RunFolder
+from coco_opt.privacy.run_folder import RunFolder, noise_key
 from coco_opt.privacy.run_key import RunKey
 from coco_opt.releases.records import new_run_id, open_private_folder
 
@@ -75,7 +75,7 @@ class PaidRun:
             )
         self.folder.bind(fingerprint.encode())
         key = self.folder.key()
-        noise = RunKey(key.derive("coco-opt noise", self._run.charge.digest, fingerprint))
+        noise = noise_key(key, self._run.charge.digest, fingerprint)
         try:
             drawn = replace(draw(noise), receipt=self._run.receipt)
             return write_measurement(self.folder.measurement, drawn, private=True), drawn.measurement_plan

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from coco_opt.config import load_config
 from coco_opt.kinds import kind_row
 from coco_opt.privacy import SeededNoise
-from coco_opt.privacy.queries import Exact, _Noise
+from coco_opt.privacy.queries import Exact, Noise
 from coco_opt.privacy.run_key import RunKey
 from coco_opt.privacy.secure import SecureNoise
 from coco_opt.releases.estimate import estimated
@@ -30,9 +30,9 @@ Int64 = NDArray[np.int64]
 @contextmanager
 def intercepted(auditor: Any, monkeypatch: pytest.MonkeyPatch, claimed: Fraction) -> Iterator[None]:
     """Let an auditor of dp-recorder record, or replay, all noise; it is told ``claimed`` times the sensitivity."""
-    add_to = _Noise.add_to
+    add_to = Noise.add_to
 
-    def through(self: _Noise, part: Exact) -> Int64:
+    def through(self: Noise, part: Exact) -> Int64:
         if part.query.exact:
             return add_to(self, part)
 
@@ -46,7 +46,7 @@ def intercepted(auditor: Any, monkeypatch: pytest.MonkeyPatch, claimed: Fraction
         return found
 
     with monkeypatch.context() as patch, auditor:
-        patch.setattr(_Noise, "add_to", through)
+        patch.setattr(Noise, "add_to", through)
         yield
 
 

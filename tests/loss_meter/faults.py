@@ -67,12 +67,12 @@ def _narrow_gaussian(patch: Patch) -> None:
 
 def _at_the_noise(patch: Patch, change: Callable[[Any, Any, Any], Any]) -> None:
     """Have ``change`` see each part's noisy answers, which it may replace, with the noise that made them."""
-    honest = noisy_answers._Noise.add_to
+    honest = noisy_answers.Noise.add_to
 
     def add_to(noise: Any, part: Any) -> Any:
         return change(noise, part, honest(noise, part))
 
-    patch.setattr(noisy_answers._Noise, "add_to", add_to)
+    patch.setattr(noisy_answers.Noise, "add_to", add_to)
 
 
 def _measured_twice(patch: Patch) -> None:

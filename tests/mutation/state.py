@@ -156,9 +156,9 @@ MUTANTS = (
     Mutant(
         "one noise for every input",
         "two copies of a reservation show the exact difference of two inputs",
-        "coco_opt/releases/runs.py",
-        'key.derive("coco-opt noise", self._run.charge.digest, fingerprint)',
-        'key.derive("coco-opt noise", self._run.charge.digest)',
+        "coco_opt/privacy/run_folder.py",
+        'key.derive("coco-opt noise", digest, fingerprint)',
+        'key.derive("coco-opt noise", digest)',
         (f"{_COPIES}has_the_law_of_independent_noise[one key]",),
     ),
     Mutant(

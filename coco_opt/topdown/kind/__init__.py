@@ -14,6 +14,7 @@ from coco_opt.config.sections import DataSection, Section
 from coco_opt.files.differences import Compared
 from coco_opt.files.release_checks import Check
 from coco_opt.privacy import Exact, Measurement, MeasurementPlan
+from coco_opt.privacy.blocks import Block
 from coco_opt.releases.instances import Instance
 from coco_opt.releases.kind import (
     ColumnNotes,
@@ -39,7 +40,7 @@ from coco_opt.topdown.kind.section import TablesData, TopdownSection
 from coco_opt.topdown.kind.template import draft_of, file_key_of
 from coco_opt.topdown.kind.verify import ALWAYS, PROMISES
 from coco_opt.topdown.measuring.counts import TableCounts
-from coco_opt.topdown.measuring.measure import exact_parts
+from coco_opt.topdown.measuring.measure import ExactTables, blocks_of, exact_parts
 from coco_opt.topdown.table_queries import CELLS_MEASURED, KIND
 
 if TYPE_CHECKING:
@@ -125,6 +126,14 @@ class TablesKind:
     def exact_answers(self, plan: Plan, private: TableCounts) -> Iterable[Exact]:
         """Return the exact answers, a block of regions at a time."""
         return exact_parts(private, plan.detail.table_queries)
+
+    def blocks(self, plan: Plan) -> Iterable[Block]:
+        """Return regions of a level and a query, about half a million answers each."""
+        return blocks_of(plan.detail.table_queries)
+
+    def exact_blocks(self, plan: Plan, private: TableCounts) -> ExactTables:
+        """Return the exact answers of blocks, from the counts."""
+        return ExactTables.of(private, plan.detail.table_queries)
 
     def method(self, config: Config, measurement_plan: MeasurementPlan, *also: MeasurementPlan) -> TablesMethod:
         """Return the estimation that a configuration describes."""

@@ -76,8 +76,8 @@ class TableCounts:
         object.__setattr__(self, "_starts", _leaf_starts(self.hierarchy))
 
     def __reduce__(self) -> tuple[Callable[..., TableCounts], tuple[Any, ...]]:
-        # Unpickled arrays are writable: going through the constructor makes them read-only again.
-        return TableCounts, (self.hierarchy, self.schema, self.offsets, self.cells, self.counts, self.rows_read)
+        # Counts that were checked once are not checked again in every task that reads some of them.
+        return _unpickled, tuple(getattr(self, name) for name in self.__dataclass_fields__)
 
     @classmethod
     def from_microdata(
@@ -231,6 +231,16 @@ def _leaf_starts(hierarchy: Hierarchy) -> tuple[Int64Array, ...]:
         regions, below = hierarchy.level_range(level), hierarchy.level_range(level + 1)
         starts.append(starts[-1][hierarchy.first_child[regions.start : regions.stop + 1] - below.start])
     return tuple(reversed(starts))
+
+
+def _unpickled(*values: Any) -> TableCounts:
+    counts = object.__new__(TableCounts)
+    for name, value in zip(TableCounts.__dataclass_fields__, values, strict=True):
+        for array in value if name == "_starts" else (value,):
+            if isinstance(array, np.ndarray):
+                array.setflags(write=False)
+        object.__setattr__(counts, name, value)
+    return counts
 
 
 def _check_runs(tables: TableCounts) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from coco_opt.activity import Progress
 from coco_opt.operators import Operator
+from coco_opt.privacy.blocks import Block
 from coco_opt.privacy.measurement import Measurement
 from coco_opt.privacy.noise import NoiseSource
 from coco_opt.privacy.queries import Exact, LevelQuery, add_noise
@@ -89,17 +91,46 @@ def measure_tables(
 
 
 def exact_parts(counts: TableCounts, table_queries: TableQueries, block: int = BLOCK) -> Iterator[Exact]:
-    """Yield the exact answers to all queries in their order, about ``block`` answers at a time; all PRIVATE."""
-    for (level, query), level_query in zip(table_queries.plan.measured_queries, table_queries.noisy, strict=True):
-        yield from _level_answers(counts, level_query, table_queries.plan.queries[query].operator, level, block)
+    """Return the exact answers to all queries in their order, about ``block`` answers at a time; all PRIVATE."""
+    return map(ExactTables.of(counts, table_queries), blocks_of(table_queries, block))
+
+
+def blocks_of(table_queries: TableQueries, block: int = BLOCK) -> Iterator[Block]:
+    """Yield the regions whose answers are computed together, about ``block`` answers; from public numbers alone."""
+    hierarchy = table_queries.hierarchy
+    for place, (level_query, _) in enumerate(_operators(table_queries)):
+        regions, answers = hierarchy.level_range(level_query.level), int(level_query.size)
+        step = max(1, block // answers)
+        for start in range(0, len(regions), step):
+            some = regions[start : start + step]
+            yield Block(place, some, start * answers, len(some) * answers)
+
+
+def _operators(table_queries: TableQueries) -> Iterator[tuple[LevelQuery, Operator]]:
+    """Yield all queries of a measurement in their order, and how each is computed from cells."""
+    for (_, query), level_query in zip(table_queries.plan.measured_queries, table_queries.noisy, strict=True):
+        yield level_query, table_queries.plan.queries[query].operator
     for invariant, level_query in zip(table_queries.invariants, table_queries.exact, strict=True):
-        yield from _level_answers(counts, level_query, invariant.query.operator, invariant.level, block)
+        yield level_query, invariant.query.operator
 
 
-def _level_answers(
-    counts: TableCounts, level_query: LevelQuery, operator: Operator, level: int, block: int
-) -> Iterator[Exact]:
-    regions, label = counts.hierarchy.level_range(level), noise_label(counts.hierarchy, level)
-    step = max(1, block // operator.answers)
-    for start in range(0, len(regions), step):
-        yield Exact(level_query, label, counts.answers_to(operator, regions[start : start + step]).reshape(-1))
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class ExactTables:
+    """PRIVATE: the exact answers of any block, from counts and what each query sums."""
+
+    counts: TableCounts
+    queries: tuple[tuple[LevelQuery, Operator], ...]
+
+    @classmethod
+    def of(cls, counts: TableCounts, table_queries: TableQueries) -> ExactTables:
+        """Return the answers of some counts to the queries of a measurement."""
+        return cls(counts, tuple(_operators(table_queries)))
+
+    def __call__(self, block: Block) -> Exact:
+        """Return the exact answers of a block's regions, one after the other."""
+        level_query, operator = self.queries[block.place]
+        label = noise_label(self.counts.hierarchy, level_query.level)
+        return Exact(level_query, label, self.counts.answers_to(operator, block.regions).reshape(-1))
+
+    def __repr__(self) -> str:
+        return f"ExactTables({len(self.queries)} queries: private)"

@@ -27,7 +27,7 @@ from coco_opt.execution import Shared
 from coco_opt.execution.processes import Processes
 from coco_opt.execution.remote import Ended, Part
 from coco_opt.execution.shared_values import Handed
-from coco_opt.files.measurement import PACKED, read_measurement
+from coco_opt.files.measurement import is_packed, read_measurement
 from coco_opt.releases import measure
 from coco_opt.topdown.estimating.estimate import estimate_tables
 
@@ -86,7 +86,8 @@ def sealed(folder: str) -> dict[str, float]:
     assert result.folder is not None
     result.folder.rename(Path(folder) / SEALED)
     answers = sum(part.offsets[-1] for part in result.measurement.answers)
-    return {"answers": float(answers), "bytes": float((Path(folder) / SEALED / PACKED).stat().st_size)}
+    packed = [path for path in (Path(folder) / SEALED).iterdir() if is_packed(path.name)]
+    return {"answers": float(answers), "bytes": float(sum(path.stat().st_size for path in packed))}
 
 
 def estimated(folder: str) -> dict[str, float]:
