@@ -177,11 +177,8 @@ def _split(
     weight, target = fitted(columns, level, met, begin, end)
     every = split_certificate.by_rows_and_columns(of_row, of_cell, weigh, met.size, n)
     single, base = split_certificate.single_cells(every.start, every.cell, every.value, weight, target, n)
-    x = np.empty((n, children))
-    # Start from equal parts.
-    for c in range(n):
-        for j in range(children):
-            x[c, j] = sums[c] / children
+    x = base.copy()  # the cells' own answers are near the optimum, which equal parts are not
+    _scale_to_sums(x, sums)
     wide_rows, row, place, entry = _wide(every.start, of_row, of_cell, weigh)
     wide = split_certificate.by_rows_and_columns(row, place, entry, wide_rows.size, n)
     shape = wide_rows.size, children

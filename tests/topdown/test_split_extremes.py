@@ -209,3 +209,25 @@ def test_few_and_many_children(children: int) -> None:
     assert solution.relative_gap <= 1e-6
     assert solution.violation <= 1e-9 * problem.scale
     assert problem.shape == (children, CELLS)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_children_of_very_different_sizes_take_few_steps(seed: int) -> None:
+    """States of 0.3 to 40 million persons, exact totals, many rare cells: from an even start the method cycled."""
+    rng = np.random.default_rng(seed)
+    sizes, shares = 10.0 ** rng.uniform(5.5, 7.6, 50), 10.0 ** rng.uniform(-8.0, 0.0, 900)
+    table = rng.poisson(sizes[:, None] * shares / shares.sum()).astype(np.float64)
+    table = table[:, table.any(axis=0)]
+    cells = np.arange(table.shape[1])
+    weights = {0.83: total(cells.size), 0.053: identity(cells.size)}
+    weights |= {0.001: Grouping(cells % 12, 12), 0.003: Grouping(cells // 12, 75), 0.008: Grouping(cells // 4, 225)}
+    terms = []
+    for weight, operator in weights.items():
+        answers = operator.apply(table)
+        answers += rng.normal(0.0, weight**-0.5, answers.shape)
+        terms.append(SplitTerm(operator, answers, np.full(50, weight)))
+    exact = table.sum(axis=1, keepdims=True)
+    problem = TopdownSplit(terms, table.sum(axis=0), LinearRows(total(cells.size), exact, exact))
+    solution = solve(problem, SplitNewton())
+    assert solution.relative_gap <= SplitNewton.tolerance
+    assert solution.iterations < 1_000

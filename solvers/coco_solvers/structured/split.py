@@ -128,9 +128,7 @@ class _Search:
         self.diagonal, self.flat = self._diagonal()
         self.damping = _DAMPING if self.flat else 0.0
         self.sums = np.zeros(0) if problem.sums is None else np.array(problem.sums, dtype=np.float64)
-        start = np.maximum(self.base, 0.0) if problem.sums is None else self.sums[:, None] / children
-        self.x: Floats = np.empty((n, children))
-        self.x[...] = start
+        self.x: Floats = self._start()
         self.point = self.x.copy()
         self.free = np.ones((n, children), dtype=np.bool_)
         self.nu: Floats = np.zeros(problem.sides[0].shape)
@@ -138,6 +136,20 @@ class _Search:
         self.prices: SplitDual | None = None
         self.energy, self.allowed, self.worst, self.stalled = np.inf, np.inf, np.inf, 0
         self.met = self.contradicted = False
+
+    def _start(self) -> Floats:
+        """Return the point to begin from: the cells' own answers without negative ones, in proportion to the sums.
+
+        Cells that no answer measures by itself begin with equal parts. An even start where children differ much in
+        size is so far from the optimum that the method can cycle.
+        """
+        own: Floats = np.maximum(np.broadcast_to(self.base, self.diagonal.shape), 0.0)
+        if self.problem.sums is None:
+            return own.copy()
+        total = own.sum(axis=1, keepdims=True)
+        even = np.full_like(own, 1.0 / own.shape[1])
+        shares = even if self.flat else np.divide(own, total, out=even, where=total > 0.0)
+        return np.ascontiguousarray(self.sums[:, None] * shares)
 
     def _diagonal(self) -> tuple[Floats, bool]:
         """Return the Hessian's halved diagonal and whether some cell is as good as not measured by itself."""
