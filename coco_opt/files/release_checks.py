@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from coco_opt.files.arrow_texts import as_arrow
+from coco_opt.files.text_index import OrderedNames
 from coco_opt.histograms.arrays import Int64Array
 from coco_opt.histograms.hierarchy_build import is_one_name
 
@@ -38,10 +39,17 @@ class Regions:
     level: Int64Array
     numbers: Mapping[str, Int64Array]
     texts: Mapping[str, tuple[Int64Array, Any]] = field(default_factory=dict)
+    _listed: Mapping[str | None, OrderedNames] = field(init=False)
+
+    def __post_init__(self) -> None:
+        listed: dict[str | None, OrderedNames] = {None: OrderedNames(as_arrow(self.names))}
+        listed |= {name: OrderedNames(expected) for name, (_, expected) in self.texts.items()}
+        object.__setattr__(self, "_listed", listed)
 
     def at(self, column: Any) -> Int64Array:
         """Return the row of every path in a column of texts: -1 for null, -2 for no region."""
-        return positions(column, self.names)
+        codes, texts = coded(column)
+        return self._listed[None].places(texts)[codes]
 
     def misnamed(self, rows: Any, region: Int64Array) -> tuple[int, str] | None:
         """Return the first row whose level, or a text of its region, is not the region's, and which; None for none.
@@ -51,7 +59,7 @@ class Regions:
         differences = [(np.flatnonzero(int64_column(rows, "level") != self.level[region]), "level")]
         for name, (own, expected) in self.texts.items():
             codes, texts = coded(rows.column(name))
-            stated = places(texts, expected)[codes]
+            stated = self._listed[name].places(texts)[codes]
             differences.append((np.flatnonzero(np.where(stated == -1, len(expected), stated) != own[region]), name))
         wrong = [(int(differ[0]), name) for differ, name in differences if differ.size]
         return min(wrong) if wrong else None
@@ -76,13 +84,7 @@ def coded(values: Any) -> tuple[Int64Array, Any]:
 
 def places(texts: Any, names: Any) -> Int64Array:
     """Return where each of ``texts`` stands in the array ``names``, -2 for one that does not; and then null's -1."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    rows = np.full(len(texts), -2)
-    if pa.types.is_string(texts.type):
-        rows = pc.index_in(texts, value_set=names).fill_null(-2).to_numpy(zero_copy_only=False)
-    return np.append(rows, -1).astype(np.int64)
+    return OrderedNames(names).places(texts)
 
 
 def tree_check(names: Sequence[str], parent: Int64Array, level: Int64Array) -> Check:

@@ -20,6 +20,7 @@ from coco_opt.files.foreign_errors import quietly
 from coco_opt.files.in_threads import in_threads
 from coco_opt.files.inputs import Input
 from coco_opt.files.regions import PublicRegions
+from coco_opt.files.text_index import TextIndex
 from coco_opt.histograms.arrays import Int64Array
 from coco_opt.topdown.bins import Bins
 from coco_opt.topdown.measuring.counts import MAX_PEOPLE, TableCounts, summed
@@ -49,8 +50,8 @@ def _table_counts(
 ) -> TableCounts | None:
     import pyarrow as pa
 
-    values = [bins.get(name) or pa.array(texts, pa.string()) for name, texts in schema.attributes.items()]
-    dictionaries = [as_arrow(public.ids), *values]
+    values = [bins.get(name) or TextIndex(pa.array(texts, pa.string())) for name, texts in schema.attributes.items()]
+    dictionaries = [TextIndex(as_arrow(public.ids)), *values]
     if any(opened.is_integer(k) is False for k in range(len(dictionaries), len(opened.columns))):
         return None
 
@@ -142,7 +143,9 @@ def _concatenate(parts: list[Int64Array]) -> Int64Array:
     return joined
 
 
-def _cell_keys(batch: tuple[Any, ...], dictionaries: list[Any], leaf: Int64Array, schema: Schema) -> Keys | None:
+def _cell_keys(
+    batch: tuple[Any, ...], dictionaries: list[TextIndex | Bins], leaf: Int64Array, schema: Schema
+) -> Keys | None:
     """Return the occupied cells of a batch's rows and their people, None if any row is invalid."""
     people = _people(batch[len(dictionaries)]) if len(batch) > len(dictionaries) else np.ones(len(batch[0]), np.int64)
     columns = [_places(array, texts) for array, texts in zip(batch[: len(dictionaries)], dictionaries, strict=True)]
@@ -159,7 +162,7 @@ def _cell_keys(batch: tuple[Any, ...], dictionaries: list[Any], leaf: Int64Array
     return summed(leaf[places[0][some]] * schema.size + cell, people[some])
 
 
-def _places(array: Any, texts: Any) -> Int64Array | None:
+def _places(array: Any, texts: TextIndex | Bins) -> Int64Array | None:
     """Return the position of every entry among texts or bins, None if an entry is missing or unknown."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -168,11 +171,9 @@ def _places(array: Any, texts: Any) -> Int64Array | None:
         return None
     coded = array if pa.types.is_dictionary(array.type) else array.cast(pa.string()).dictionary_encode()
     plain = pc.utf8_normalize(coded.dictionary.cast(pa.string()), form="NFC")
-    if isinstance(texts, Bins):
-        text_places = bin_codes(texts, plain)
-    else:
-        position = pc.index_in(plain, value_set=texts).fill_null(-1)
-        text_places = np.asarray(position.to_numpy(zero_copy_only=False), np.int64)
+    text_places = bin_codes(texts, plain) if isinstance(texts, Bins) else texts.places(plain)
+    if text_places is None:
+        return None
     if not text_places.size:
         return np.zeros(0, np.int64)
     places = text_places[np.asarray(coded.indices.to_numpy(zero_copy_only=False), np.int64)]

@@ -1,0 +1,79 @@
+"""Where texts stand in a long list of distinct ones, asked piece by piece: the list is hashed once, not each time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.files.packed_texts import MOST_WORDS, LongTextError, OddTextError, UInt64Array, packed_texts
+from coco_opt.histograms.arrays import Int64Array
+
+_LEAST = 1 << 17  # texts: fewer are hashed again before the kernels for it are compiled
+_NEARBY = 4  # times as many names as texts are looked at first
+
+
+class TextIndex:
+    """A list of distinct texts (Arrow's strings), of which threads may ask for places."""
+
+    def __init__(self, texts: Any) -> None:
+        self._texts = texts
+        self._packed = _packed(texts) if len(texts) >= _LEAST else None
+
+    def places(self, texts: Any) -> Int64Array | None:
+        """Return the place of each of some texts, int64; None where one is not in the list. O(texts), if many."""
+        import pyarrow.compute as pc
+
+        if self._packed is None:
+            found = pc.index_in(texts, value_set=self._texts)
+            return None if found.null_count else np.asarray(found.to_numpy(zero_copy_only=False), np.int64)
+        from coco_opt.kernels.text_ids import find
+
+        keys, slots = self._packed
+        found = np.empty(len(texts), np.int64)
+        try:
+            words = packed_texts(texts, keys.shape[1])
+        except (OddTextError, LongTextError):  # no text of the list is one
+            return None
+        return None if find(words, keys, slots, found) >= 0 else found
+
+
+def _packed(texts: Any) -> tuple[UInt64Array, NDArray[np.int32]] | None:
+    """Return the texts in words and the table of their hashes; None where one is long or not plain."""
+    from coco_opt.kernels.text_ids import insert
+
+    slots = np.full(1 << (len(texts) + len(texts) // 4).bit_length(), -1, np.int32)
+    for words in range(1, MOST_WORDS + 1):
+        try:
+            keys = packed_texts(texts, words)
+        except LongTextError:
+            continue
+        except OddTextError:
+            return None
+        return (keys, slots) if insert(keys, 0, len(keys), slots) < 0 else None
+    return None
+
+
+class OrderedNames:
+    """A list of distinct names (Arrow's strings) that tables mention in its order, in each about where the last ended.
+
+    Names nearby are compared first: a table of many row groups would otherwise cost their number times the list.
+    """
+
+    def __init__(self, names: Any) -> None:
+        self._names, self._near = names, 0
+
+    def places(self, texts: Any) -> Int64Array:
+        """Return where each of some texts stands, -2 for one that does not, and then -1, the place of null."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        near, rows = self._near, np.full(len(texts), -2, np.int64)
+        if pa.types.is_string(texts.type) and len(texts):
+            found = pc.index_in(texts, value_set=self._names.slice(near, _NEARBY * len(texts)))
+            if found.null_count:
+                found, near = pc.index_in(texts, value_set=self._names), 0
+            rows = np.asarray(pc.add(found, near).fill_null(-2).to_numpy(zero_copy_only=False), np.int64)
+            self._near = max(0, int(rows.max()))
+        return np.append(rows, -1)

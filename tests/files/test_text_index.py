@@ -1,0 +1,59 @@
+"""Places of texts in a long list: the same as a dictionary's, however the list is looked up."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coco_opt.files import text_index
+from coco_opt.files.text_index import OrderedNames, TextIndex
+
+TEXTS = st.lists(st.text(st.sampled_from("ab 1é"), max_size=45), unique=True, min_size=1, max_size=30)
+
+
+def strings(texts: list[str]) -> pa.Array:
+    return pa.array(texts, pa.string())
+
+
+@given(texts=TEXTS, asked=st.lists(st.integers(0, 29), max_size=20), other=st.text(max_size=3), least=st.integers(0, 1))
+def test_texts_have_the_places_of_a_dictionary(texts: list[str], asked: list[int], other: str, least: int) -> None:
+    """Hashed once where all are plain; odd, long and empty texts of the list, and unknown ones, too."""
+    expected, some = {text: place for place, text in enumerate(texts)}, [texts[k % len(texts)] for k in asked]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(text_index, "_LEAST", 0 if least else 1 << 17)
+        index = TextIndex(strings(texts))
+    found = index.places(strings(some))
+    assert found is not None
+    assert found.tolist() == [expected[text] for text in some]
+    if other not in expected:
+        assert index.places(strings([*some, other])) is None
+
+
+@given(texts=TEXTS, asked=st.lists(st.lists(st.integers(0, 31), max_size=6), max_size=8))
+def test_names_are_found_in_any_order(texts: list[str], asked: list[list[int]]) -> None:
+    names = OrderedNames(strings(texts))
+    for some in asked:
+        row = [texts[k] if k < len(texts) else f"other {k}" for k in some]
+        expected = [k if k < len(texts) else -2 for k in some]
+        assert names.places(strings(row)).tolist() == [*expected, -1]
+
+
+def test_names_in_order_are_looked_for_nearby(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list of a thousand names is compared in whole at the first jump only."""
+    import pyarrow.compute as pc
+
+    names = [f"r{k}" for k in range(1000)]
+    listed, seen, index_in = OrderedNames(strings(names)), list[int](), pc.index_in
+
+    def watched(texts: pa.Array, *, value_set: pa.Array) -> pa.Array:
+        seen.append(len(value_set))
+        return index_in(texts, value_set=value_set)
+
+    monkeypatch.setattr(pc, "index_in", watched)
+    for start in (500, 510, 519, 528):
+        rows = listed.places(strings(names[start : start + 10]))
+        np.testing.assert_array_equal(rows[:-1], np.arange(start, start + 10))
+    assert seen == [40, 1000, 40, 40, 40]
