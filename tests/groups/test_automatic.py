@@ -465,8 +465,8 @@ def test_several_losses_are_read_by_matching(tmp_path: Path) -> None:
 
 
 def test_the_leaves_share_is_credited_up_to_a_point_and_never_for_two_or_three_levels_debited() -> None:
-    credit_of = {levels: [automatic._leaf_credit(shares) for shares in allocations(levels)] for levels in (1, 2, 3, 4)}
+    credit_of = {levels: [automatic.leaf_credit(shares) for shares in allocations(levels)] for levels in (1, 2, 3, 4)}
     assert all(credit >= 0 for levels in (1, 2, 3) for credit in credit_of[levels])
-    of_four = {float(shares[-1]): automatic._leaf_credit(shares) for shares in allocations(4)}
+    of_four = {float(shares[-1]): automatic.leaf_credit(shares) for shares in allocations(4)}
     assert of_four[0.25] == 0
     assert of_four[0.5] < of_four[0.7] > of_four[0.85] > of_four[0.95]

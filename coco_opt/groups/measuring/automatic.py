@@ -169,7 +169,7 @@ class QuerySearch:
         return [other for other in dict.fromkeys(changed) if other != candidate and self.fits(other[0])]
 
 
-def _leaf_credit(shares: Shares) -> float:
+def leaf_credit(shares: Shares) -> float:
     """Return by how much the logarithm of the posterior's aim is lower than predicted, for the share of the leaves."""
     share = float(shares[-1]) * len(shares)
     if share <= 1.0:
@@ -195,7 +195,7 @@ class _Evaluations:
     def aim(self, place: int, candidate: Candidate) -> float:
         """Return the logarithm of a candidate's aim under the distribution at a place."""
         errors = np.maximum(self._of(place, candidate), 1e-12)
-        credit = _leaf_credit(candidate[1]) if self._search.reader == "posterior" else 0.0
+        credit = leaf_credit(candidate[1]) if self._search.reader == "posterior" else 0.0
         return float(np.log(errors) @ self._search.weights) - credit
 
     def measured(self, candidate: Candidate) -> tuple[bytes, Shares]:

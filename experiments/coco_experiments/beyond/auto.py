@@ -7,11 +7,14 @@ distributions. This is done for three aims: the geometric mean over all levels, 
 The grid crosses buckets, allocations and methods. Its best entry by an aim is known only in hindsight, from the true
 data, so no user could choose it. By hand: buckets and allocations that were found best with the data at hand.
 
-So that the grid can be afforded, the posterior takes few draws, as many for every entry. It is left out where there are
-many noisy answers, and where its predicted errors under the true sizes are above those of other entries by 30 % for
-every aim. ``joint`` estimates single cells alone. Entries of the same queries read the same noise.
-Seeds are fixed beforehand. Results are stored as they are found, and a run that was stopped goes on where it was. Its
-tables are written after every seed, the first part of the data and budgets first.
+The grid is made affordable thus. Of each method, only entries are estimated whose error for some aim is predicted,
+under the true sizes, within ``_CLOSE`` of the least, and at most ``_MOST`` for each aim. The posterior takes a tenth of
+its usual draws, as many for every entry and for the automatic choice, and is left out where there are many noisy
+answers. ``joint`` estimates single cells alone. Entries of the same queries read the same noise.
+
+Seeds are fixed beforehand; data with few regions come first. Results are stored as they are found and the tables are
+written after every seed. A run ends after ``MINUTES`` of processor time, and the next one goes on where it was. Every
+row says how many seeds, and how many entries of the grid, it comes from.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from fractions import Fraction
 from functools import cache
 from itertools import product
 from pathlib import Path
+from time import process_time
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,7 +57,8 @@ from coco_experiments.outcome import Cell, Outcome, Reporter, Table, write_csv
 from coco_opt.groups.buckets import Buckets
 from coco_opt.groups.estimating.method import Consistency
 from coco_opt.groups.look import distribution_of_look
-from coco_opt.groups.measuring.automatic import Candidate, assumed_distributions
+from coco_opt.groups.measuring.automatic import Candidate, assumed_distributions, leaf_credit
+from coco_opt.groups.measuring.fitted import FitPredictor
 from coco_opt.groups.measuring.measure import look_of, measured, measurement_plan_of
 from coco_opt.groups.measuring.predicted import Predictor, range_of
 from coco_opt.groups.queries import Query
@@ -65,7 +70,9 @@ Floats = NDArray[np.float64]
 
 NAME = "beyond/auto"
 SEEDS = (2018, 2019, 2020, 2021, 2022)
-EPSILONS = (Fraction(1), Fraction(1, 10), Fraction(1, 2), Fraction(2))
+EPSILONS = (Fraction(1, 10), Fraction(1), Fraction(1, 2), Fraction(2))
+MINUTES = 240.0
+"""The processor time of one call of ``run``."""
 LOOK = Fraction(1, 50)
 AIMS = ("balanced", "leaves", "root")
 AUTO, NO_LOOK, BY_HAND = "auto", "auto without a look", "by hand"
@@ -74,7 +81,7 @@ _GROWTHS = (0.0, 0.05, 0.2, 0.5)  # of the grid, one for all levels; and one tha
 _RATIOS = (0.5, 1.0, 2.0)
 _METHODS: tuple[Consistency, ...] = ("posterior", "joint", "matching")
 _MOST_ANSWERS = 200_000  # of which the posterior takes a minute or so
-_MUCH = math.log(1.3)  # the predictor's ratios of two plans are within a quarter
+_CLOSE, _MOST = math.log(1.25), 4  # the predictor's ratios of two plans are within a quarter
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,18 +168,28 @@ def _named(name: str, aim: str) -> str:
 
 
 def grid_of(case: Case, epsilon: Fraction, *, small: bool = False) -> list[Way]:
+    """Return the entries of the grid that are estimated."""
+    setting = f"{float(epsilon):g}"
+    by_method: dict[Consistency, list[Candidate]] = {}
+    for method, growths, shares in entries_of(case, small=small):
+        by_method.setdefault(method, []).append((growths, shares))
+    return [
+        _grid_way(method, *plan, epsilon, setting)
+        for method, plans in by_method.items()
+        for plan in (plans if small else _promising(case, epsilon, method, plans))
+    ]
+
+
+def entries_of(case: Case, *, small: bool = False) -> list[tuple[Consistency, tuple[float, ...], Shares]]:
     """Return the grid: buckets x allocations by each method that can be afforded, and bottom-up of the leaves."""
-    levels, setting = case.levels, f"{float(epsilon):g}"
+    levels = case.levels
     growths = [(growth,) * levels for growth in _GROWTHS] + [GROWTH[:levels]]
     splits = [allocation(ratio, levels) for ratio in _RATIOS] + [leaf_allocation(part, levels) for part in LEAF_SHARES]
     if small:
         growths, splits = growths[::4], splits[1:2]
     leaves = (*(Fraction(0),) * (levels - 1), Fraction(1))
     crossed = [entry for entry in product(_METHODS, growths, splits) if _affordable(case, *entry[:2])]
-    hopeless = set() if small else _hopeless(case, epsilon, [entry[1:] for entry in crossed if entry[0] == "posterior"])
-    crossed = [entry for entry in crossed if entry[0] != "posterior" or entry[1:] not in hopeless]
-    entries = [*crossed, *(("bottom_up", growth, leaves) for growth in growths)]
-    return [_grid_way(*entry, epsilon, setting) for entry in entries]
+    return [*crossed, *(("bottom_up", growth, leaves) for growth in growths)]
 
 
 def _affordable(case: Case, method: Consistency, growths: tuple[float, ...]) -> bool:
@@ -183,11 +200,12 @@ def _affordable(case: Case, method: Consistency, growths: tuple[float, ...]) -> 
     return method != "posterior" or float(np.diff(case.hierarchy.level_start) @ sizes) <= _MOST_ANSWERS
 
 
-def _hopeless(case: Case, epsilon: Fraction, plans: Sequence[Candidate]) -> set[Candidate]:
-    """Return the plans that the posterior is predicted to err much more from than from others, whatever the aim."""
+def _promising(case: Case, epsilon: Fraction, method: Consistency, plans: Sequence[Candidate]) -> list[Candidate]:
+    """Return the plans that a method is predicted to err little from under the true sizes, for one aim or another."""
     search = search_of(case, epsilon)
     sizes = case.truth[0].to_dense(case.max_size).astype(np.float64)
-    predictor = Predictor(search.regions, sizes / sizes.sum())
+    kind = Predictor if method == "posterior" else FitPredictor
+    predictor = kind(search.regions, sizes / sizes.sum())
     schemes = {
         growth: Buckets.by_growth(case.max_size, growth) for growth in {each for plan in plans for each in plan[0]}
     }
@@ -196,8 +214,11 @@ def _hopeless(case: Case, epsilon: Fraction, plans: Sequence[Candidate]) -> set[
         for growths, shares in plans
     ]
     logs = np.log(np.maximum(errors, 1e-9)) @ np.transpose([weights_of(aim, case.levels) for aim in AIMS])
-    above = (logs - logs.min(axis=0)).min(axis=1)
-    return {plan for plan, each in zip(plans, above, strict=True) if each > _MUCH}
+    if method == "posterior":
+        logs[:, 0] -= [leaf_credit(shares) for _, shares in plans]
+    places = np.argsort(logs, axis=0, kind="stable").argsort(axis=0, kind="stable")
+    kept = ((places < _MOST) & (logs <= logs.min(axis=0) + _CLOSE)).any(axis=1)
+    return [plan for plan, some in zip(plans, kept, strict=True) if some]
 
 
 def _grid_way(method: Consistency, growth: tuple[float, ...], split: Shares, epsilon: Fraction, setting: str) -> Way:
@@ -239,11 +260,13 @@ def hindsight_table(results: Sequence[Result]) -> Table:
         ratios.setdefault((look, plan.aim), []).append(ratio)
         name = best.way.name.removeprefix("grid: ")
         key = result.case.name, result.way.setting, plan.aim, look
-        rows.append((*key, aim_of(result, plan.aim), aim_of(best, plan.aim), ratio, f"{name} (of {len(grid)})"))
+        seeds, entries = len(result.findings), f"{len(grid)} of {len(entries_of(result.case))}"
+        rows.append((*key, aim_of(result, plan.aim), aim_of(best, plan.aim), ratio, seeds, entries, name))
     for (look, aim), values in ratios.items():
         for words, value in (("mean", float(np.mean(values))), ("worst", max(values))):
-            rows.append((f"{words} of all", "all", aim, look, None, None, value, ""))
-    columns = "data", "total epsilon", "aim", "look", "auto", "best of the grid", "auto / best", "best in hindsight"
+            rows.append((f"{words} of all", "all", aim, look, None, None, value, None, "", ""))
+    measured = "auto", "best of the grid", "auto / best", "seeds", "entries estimated"
+    columns = "data", "total epsilon", "aim", "look", *measured, "best in hindsight"
     title = "The aim's error of the automatic choice over the best of a grid, known in hindsight only"
     return Table(title, columns, tuple(rows), ())
 
@@ -309,16 +332,19 @@ def cases_of(data: Path | None) -> list[Case]:
 
 def batches(cases: Sequence[Case]) -> Iterator[tuple[Case, Fraction, int]]:
     """Yield a case, an epsilon and a number of seeds: the first part, then all with ever more seeds."""
-    parts = [*product(range(1, 3), EPSILONS[:2], cases[:3]), *product(range(1, len(SEEDS) + 1), EPSILONS, cases)]
+    parts = [*product(range(1, 3), EPSILONS, cases[:2]), *product(range(1, len(SEEDS) + 1), EPSILONS, cases)]
     yield from dict.fromkeys((case, epsilon, seeds) for seeds, epsilon, case in parts)
 
 
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
     """Measure, print and write ``beyond/auto`` as CSV; small: one seed on simulated data and a small grid."""
-    plan = [(small_cases(30)[2], EPSILONS[0], 1)] if small else batches(cases_of(data))
+    plan = [(small_cases(30)[2], EPSILONS[1], 1)] if small else batches(cases_of(data))
     found: dict[tuple[Case, Fraction], list[Result]] = {}
-    stored = stored_results_of(out)
+    stored, end = stored_results_of(out), process_time() + 60.0 * MINUTES
     for case, epsilon, seeds in plan:
+        if process_time() > end:
+            reporter.note(f"stopped after {MINUTES:g} minutes of processor time: the same command goes on")
+            break
         ways = ways_of(case, epsilon, small=small)
         found[case, epsilon] = study(NAME, case, ways, SEEDS[:seeds], reporter, stored)
         _write(out, tables_of([result for results in found.values() for result in results]))
