@@ -17,17 +17,17 @@ class Status(Enum):
     OPTIMAL = "Nothing to do: the point is feasible and its certified gap is within tolerance."
     GAP_TOO_LARGE = (
         "The point is feasible but its certified gap exceeds the tolerance: tighten the solver's own tolerances, "
-        "raise its iteration limit, or use solver 'auto'."
+        "raise its iteration limit, or use another solver."
     )
     INFEASIBLE_POINT = (
         "The point violates the constraints by more than repair can mend: tighten the solver's feasibility "
-        "tolerance, or use solver 'auto'."
+        "tolerance, or use another solver."
     )
-    ITERATION_LIMIT = "The solver ran out of iterations: raise max_iter, or use solver 'auto'."
-    TIME_LIMIT = "The solver ran out of time: raise time_limit, or use solver 'auto'."
+    ITERATION_LIMIT = "The solver ran out of iterations: raise max_iter, or use another solver."
+    TIME_LIMIT = "The solver ran out of time: raise time_limit, or use another solver."
     INFEASIBLE = "The solver claims that no feasible point exists: check the problem's totals and bounds."
     UNBOUNDED = "The solver claims that the objective has no lower bound: check the problem's weights."
-    NUMERICAL_TROUBLE = "The solver broke down numerically: rescale the data, or use solver 'auto'."
+    NUMERICAL_TROUBLE = "The solver broke down numerically: rescale the data, or use another solver."
 
     @property
     def advice(self) -> str:

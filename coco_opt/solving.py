@@ -14,13 +14,14 @@ import numpy as np
 from coco_opt.activity import doing
 from coco_opt.errors import ProblemError, SolverError
 from coco_opt.problem import Problem
-from coco_opt.registry import resolve
+from coco_opt.registry import candidates, resolve
 from coco_opt.solution import Answer, Solution, Status
 from coco_opt.solver import Solver
 
 ValueT = TypeVar("ValueT")
 
 _LARGE = 1_000  # unknowns of a problem that is worth naming to whoever waits
+_NAMED = 4  # solvers, in the advice of an error
 
 
 def solve(
@@ -75,10 +76,17 @@ def solve(
         raise SolverError(
             f"{chosen.name} on {problem.kind} ({problem.variables} unknowns): {solution.status.name}, "
             f"relative gap {solution.relative_gap:.2g} against {solution.tolerance:.2g}, "
-            f"violation {solution.violation:.2g}. {solution.status.advice}",
+            f"violation {solution.violation:.2g}. {solution.status.advice} {_others(problem, chosen.name)}",
             solution,
         )
     return solution
+
+
+def _others(problem: Problem[Any, Any], tried: str) -> str:
+    """Name the installed solvers that can be tried on a problem next, cheapest first."""
+    rows = [row for row in candidates(type(problem)) if row.installed and row.name != tried]
+    names = [row.name for row in rows if problem.variables <= row.limit(problem.kind)][:_NAMED]
+    return f"Others for {problem.kind}: {', '.join(names)}." if names else "No other is meant for a problem so large."
 
 
 def solve_many(

@@ -80,8 +80,9 @@ BACKENDS: tuple[Backend, ...] = (
         name="tree-interior-point",
         target="coco_solvers.structured.joint_interior:TreeInteriorPoint",
         summary="interior point; small dense factors region by region along the tree",
-        kinds=("joint_sums_l1", "joint_sums_l2"),
+        kinds=("joint_l1", "joint_l2", "joint_sums_l1", "joint_sums_l2"),
         packages=("numba", "scipy"),
+        size_limits={"joint_l1": 30_000, "joint_l2": 30_000},
     ),
     Backend(
         name="alternating-sums",

@@ -17,6 +17,7 @@ from coco_opt import IsotonicL1, IsotonicL2, TreeLeastSquares, solve
 from coco_opt.errors import ProblemError, SolverError, UnknownSolverError
 from coco_opt.kernels import joint_rounds
 from coco_opt.problems.joint import JointFit, JointL1, JointL2
+from coco_opt.problems.tree import Tree
 from coco_opt.solution import Answer, Solution, Status
 from coco_opt.solving import judge
 from tests.joint.helpers import TREES, instance, noisy_tables
@@ -28,6 +29,31 @@ TIGHT = 1e-7
 @pytest.mark.parametrize("kind", [JointL1, JointL2])
 def test_a_smaller_tolerance_is_kept(kind: type[JointFit], name: str) -> None:
     assert solve(instance(kind, name), AlternatingDirections(tolerance=TIGHT)).relative_gap <= TIGHT
+
+
+def _unlike_levels(kind: type[JointFit], noisy: int) -> JointFit:
+    """Return three levels of which one has 10^5 times the noise of the others."""
+    rng, depth = np.random.default_rng(1), np.array([0, 1, 1, 2, 2, 2, 2, 2])
+    tree = Tree([-1, 0, 0, 1, 1, 2, 2, 2])
+    truth = np.zeros((8, 31), np.int64)
+    for v in range(7, 0, -1):
+        if v > 2:
+            truth[v] = np.bincount(rng.geometric(0.1, size=300).clip(0, 30), minlength=31).cumsum()
+        truth[tree.parent[v]] += truth[v]
+    scale = np.where(depth == noisy, 1e6, 10.0)
+    table = np.rint(truth[:, :30] + rng.laplace(size=(8, 30)) * scale[:, None])
+    return kind(tree, table, truth[:, 30], scale ** (-1.0 if kind is JointL1 else -2.0))
+
+
+@pytest.mark.parametrize("noisy", [0, 1, 2])
+@pytest.mark.parametrize("kind", [JointL1, JointL2])
+def test_levels_of_noise_that_differs_by_100_000_are_fitted(kind: type[JointFit], noisy: int) -> None:
+    problem = _unlike_levels(kind, noisy)
+    solution = solve(problem, "tree-interior-point" if kind is JointL1 else "auto")
+    assert solution.iterations is not None
+    assert solution.iterations <= 200
+    exact = solve(problem, HiGHS() if kind is JointL1 else PIQP(), tolerance=1e-3, check=False)
+    assert solution.objective <= exact.objective * (1 + 2e-3)
 
 
 @given(st.integers(0, 10_000), st.sampled_from(sorted(TREES)), st.sampled_from([JointL1, JointL2]))

@@ -123,7 +123,7 @@ def test_each_is_asked_where_the_other_misses(kind: type[JointSums]) -> None:
 def test_too_few_iterations_are_reported() -> None:
     with pytest.raises(SolverError, match="ITERATION_LIMIT"):
         solve(sums_instance(JointSumsL1, "three levels"), TreeInteriorPoint(tolerance=1e-9, max_iter=2, rounds=20))
-    with pytest.raises(UnknownSolverError, match="from sums"):
+    with pytest.raises(UnknownSolverError, match="answers joint estimation"):
         TreeInteriorPoint().solve(IsotonicL2([1, 2]))
 
 

@@ -243,8 +243,9 @@ def test_simplex_gap_is_a_bound_for_any_multiplier() -> None:
 def test_not_optimal_raises_with_advice_unless_unchecked() -> None:
     problem = IsotonicL2([3.0, 1.0, 2.0])
     lazy = Planted(Answer(np.array([0.0, 1.0, 5.0]), Status.OPTIMAL))
-    with pytest.raises(SolverError, match="use solver 'auto'") as caught:
+    with pytest.raises(SolverError, match="use another solver") as caught:
         solve(problem, lazy)
+    assert "Others for isotonic_l2: pav, " in str(caught.value)
     assert caught.value.exit_code == 4
     unchecked = solve(problem, lazy, check=False)
     assert unchecked.status is Status.GAP_TOO_LARGE

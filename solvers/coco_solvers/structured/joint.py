@@ -32,7 +32,9 @@ _TASKS = 8  # parts of all rows for each thread, which may have to wait for a co
 _ABSOLUTE = 0.3  # penalty times a level's displacement over weight, for p = 1; half or twice as much costs little
 _LEAST = 0.03  # least displacement that counts, in mean residuals of a cell
 _SQUARES = 3.0  # penalty over weight for p = 2; half or twice as much costs a few rounds
+_SMALLEST = 1e-3  # penalty over the largest for p = 2: with smaller ones far noisier levels need thousands of rounds
 _MORE = 0.5  # of the rounds taken, at most, until the gap is computed again
+_OTHERS = (10.0, 0.1)  # of the penalties, tried for half as many rounds where the limit is met
 _POLISH = 4  # rounds after which polishing ends, in those that reached the tolerance
 
 
@@ -44,7 +46,8 @@ class AlternatingDirections:
     rounds, below ``level_tolerance`` of the loss of that measured level whose loss is least (or 1): a few upper rows
     are a small part of an objective of thousands of leaves, and would be left loose. ``penalty`` scales the penalties,
     which are chosen from the data: for p = 1 a region's weight over how far separate monotone fits of its level are
-    from adding up, for p = 2 three times its weight. ``threads`` (None: all cores) do not change the answer.
+    from adding up, for p = 2 three times its weight. Where ``max_iter`` rounds are not enough, half as many follow with
+    ten times the penalties, and with a tenth of them. ``threads`` (None: all cores) do not change the answer.
     The start is every region's own fit. Among optima (p = 1) the answer is the one it converges to: no corner of the
     optimal face, and measured midway between those with the fewest and the most entities.
     """
@@ -65,13 +68,17 @@ class AlternatingDirections:
         measured, keep = problem.pruned()
         threads = max(1, min(self.threads or os.cpu_count() or 1, measured.y.shape[1], keep.size))
         with ThreadPoolExecutor(threads) as pool:
-            search = Search(measured, _Rounds(measured, self.penalty, pool, threads), pool)
-            status = search.run(self.tolerance, self.level_tolerance, self.max_iter)
+
+            def begin(factor: float) -> Rounds:
+                return _Rounds(measured, self.penalty * factor, pool, threads)
+
+            search = Search(measured, begin(1.0), pool)
+            status = search.run_all(begin, self.tolerance, self.level_tolerance, self.max_iter)
         prices = search.prices
         if keep.size < problem.tree.nodes:
             prices = np.zeros(problem.y.shape)
             prices[keep] = search.prices
-        return Answer(problem.expand(search.point, keep), status, prices, search.rounds.done, perf_counter() - start)
+        return Answer(problem.expand(search.point, keep), status, prices, search.done, perf_counter() - start)
 
 
 def depths(tree: Tree) -> NDArray[np.int64]:
@@ -122,6 +129,24 @@ class Search:
         self.prices: Floats = np.zeros(0)
         self._objective, self._bound = np.inf, -np.inf
         self._level, self._least = depths(problem.tree), 0.0
+        self._before = 0  # rounds with other penalties
+
+    @property
+    def done(self) -> int:
+        """Return how many rounds were taken in all."""
+        return self._before + self.rounds.done
+
+    def run_all(
+        self, begin: Callable[[float], Rounds], tolerance: float, level_tolerance: float, max_iter: int
+    ) -> Status:
+        """Run; where the limit is met, ``begin`` anew with other penalties. The best point and prices are of all."""
+        status = self.run(tolerance, level_tolerance, max_iter)
+        for factor in _OTHERS:
+            if status is Status.ITERATION_LIMIT:
+                self._before = self.done
+                self.rounds = begin(factor)
+                status = self.run(tolerance, level_tolerance, max_iter // 2)
+        return status
 
     def run(self, tolerance: float, level_tolerance: float, max_iter: int) -> Status:
         """Take rounds until the gap is within the tolerances or a limit is met; look at it ever less often."""
@@ -215,7 +240,10 @@ class _Rounds:
     def _penalties(self) -> Floats:
         """Return one penalty a region; regions that were not measured get the least of the others."""
         weights = self._problem.weights
-        chosen = _ABSOLUTE * weights / self._displacements() if self._absolute else _SQUARES * weights
+        if self._absolute:
+            chosen = _ABSOLUTE * weights / self._displacements()
+        else:
+            chosen = _SQUARES * np.maximum(weights, _SMALLEST * weights.max())
         return np.where(weights > 0, chosen, chosen[weights > 0].min())
 
     def _displacements(self) -> Floats:

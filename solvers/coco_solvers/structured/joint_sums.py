@@ -28,10 +28,9 @@ class AlternatingSums:
     The method makes copies of the table equal: one near the measurements, which moves all cells of a bucket by one
     amount; one monotone in its rows; one that adds up. Leaves measured in every cell have best prices in closed form;
     those with wider buckets do not, so the gap is that of the splitting's own prices and falls more slowly:
-    ``tolerance`` is 1e-3 of the objective.
-    ``level_tolerance`` and ``penalty`` are those of ``AlternatingDirections``. Where buckets leave a choice, the answer
-    is the one that the splitting converges to from every region's own fit of its buckets' means, which rises evenly
-    between their middles.
+    ``tolerance`` is 1e-3 of the objective. ``level_tolerance``, ``max_iter`` and ``penalty`` are those of
+    ``AlternatingDirections``. Where buckets leave a choice, the answer is the one that the splitting converges to from
+    every region's own fit of its buckets' means, which rises evenly between their middles.
     """
 
     tolerance: float = 1e-3
@@ -47,8 +46,13 @@ class AlternatingSums:
             raise UnknownSolverError(f"solver {self.name!r} answers joint estimation from sums, not {problem.kind}")
         start = perf_counter()
         search = Search(problem, _Rounds(problem, self.penalty))
-        status = search.run(self.tolerance, self.level_tolerance, self.max_iter)
-        return Answer(search.point, status, search.prices, search.rounds.done, perf_counter() - start)
+        status = search.run_all(
+            lambda factor: _Rounds(problem, self.penalty * factor),
+            self.tolerance,
+            self.level_tolerance,
+            self.max_iter,
+        )
+        return Answer(search.point, status, search.prices, search.done, perf_counter() - start)
 
 
 class _Rounds:
