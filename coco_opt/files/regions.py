@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -19,7 +19,7 @@ from coco_opt.files.arrow_texts import as_arrow, from_arrow
 from coco_opt.files.batches import Batches, batches_of
 from coco_opt.files.columns import hierarchy_columns
 from coco_opt.files.faults import Faults
-from coco_opt.files.folder import Coded, FileTable, read_columns
+from coco_opt.files.folder import ROWS_PER_GROUP, Coded, FileTable, read_columns
 from coco_opt.files.foreign_errors import quietly
 from coco_opt.files.inputs import Input, InputLike
 from coco_opt.files.release_checks import Check, Regions, coded, int64_column, positions, tree_check
@@ -207,17 +207,30 @@ def region_table(measurement_plan: MeasurementPlan, released: Mapping[str, Int64
     They are those that are public beforehand, and those ``released``.
     """
     numbers = {**measurement_plan.per_region, **(released or {})}
-    tree = measurement_plan.hierarchy
-    parents = tree.paths.some(tree.parent[1:])
-    columns = {
-        "region": Texts.of(tree.paths),
-        "region_id": measurement_plan.region_ids,
-        "parent": Texts[str | None].of(chain((None,), parents)),
-        "level": tree.level.astype(np.int32),
-        "level_name": np.array(measurement_plan.levels, dtype=object)[tree.level],
-        **numbers,
-    }
-    return FileTable.of(columns, {"level": "int32", **dict.fromkeys(numbers, "int64")})
+    return FileTable(_RegionRows(measurement_plan, numbers), {"level": "int32", **dict.fromkeys(numbers, "int64")})
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _RegionRows:
+    """The rows of all regions, a group of the file at a time: names are built where they are written."""
+
+    measurement_plan: MeasurementPlan
+    numbers: Mapping[str, Int64Array]
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        tree, levels = self.measurement_plan.hierarchy, np.array(self.measurement_plan.levels, dtype=object)
+        for start in range(0, tree.regions, ROWS_PER_GROUP):
+            some = slice(start, min(start + ROWS_PER_GROUP, tree.regions))
+            above = tree.parent[some]
+            parents = chain([None] * int(above[0] < 0), tree.paths.some(above[above >= 0].tolist()))
+            yield {
+                "region": Texts.of(tree.paths.some(range(some.start, some.stop))),
+                "region_id": Texts[str | None].of(self.measurement_plan.region_ids[some]),
+                "parent": Texts[str | None].of(parents),
+                "level": tree.level[some].astype(np.int32),
+                "level_name": levels[tree.level[some]],
+                **{name: values[some] for name, values in self.numbers.items()},
+            }
 
 
 def stored_regions(folder: Path) -> tuple[Hierarchy, tuple[str, ...], Texts[str | None], dict[str, Int64Array]]:

@@ -73,7 +73,8 @@ class Ledger:
         """
         code = hmac.new(self._key("fingerprint"), digestmod="sha256")
         for array in arrays:
-            code.update(array.size.to_bytes(8, "little") + array.astype("<i8", copy=False).tobytes())
+            code.update(array.size.to_bytes(8, "little"))
+            code.update(np.ascontiguousarray(array, "<i8").data)
         return code.hexdigest()
 
     def reserve(self, run: str, charge: Charge, total: Fraction | None = None, *, renamed: bool = False) -> Run:

@@ -577,11 +577,11 @@ def check_room(plan: Plan) -> None:
     the private folder as they are drawn.
     """
     measurement_plan = plan.measurement_plan
-    offsets = [
-        offsets_of(query, measurement_plan.hierarchy, measurement_plan.per_region) for query in measurement_plan.queries
-    ]
-    answers = sum(int(each[-1]) for each in offsets)
-    at_once = max([min(answers, DENSE), *(int(np.diff(each).max(initial=0)) for each in offsets)])
+    answers, most = 0, 0
+    for query in measurement_plan.queries:
+        offsets = offsets_of(query, measurement_plan.hierarchy, measurement_plan.per_region)
+        answers, most = answers + int(offsets[-1]), max(most, int(np.diff(offsets).max(initial=0)))
+    at_once = max(min(answers, DENSE), most)
     short = False
     try:
         np.empty(2 * at_once, np.int64)

@@ -5,9 +5,10 @@ Tables with errors are left to the reader of texts (``records``), which reports 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import prod
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,9 +21,11 @@ from coco_opt.files.foreign_errors import quietly
 from coco_opt.files.in_threads import in_threads
 from coco_opt.files.inputs import Input
 from coco_opt.files.regions import PublicRegions
+from coco_opt.files.scratch import Scratch
 from coco_opt.files.text_index import TextIndex
 from coco_opt.histograms.arrays import Int64Array
 from coco_opt.topdown.bins import Bins
+from coco_opt.topdown.measuring.cell_files import CellFiles
 from coco_opt.topdown.measuring.counts import MAX_PEOPLE, TableCounts, summed
 from coco_opt.topdown.schema import Schema
 
@@ -30,23 +33,36 @@ Keys = tuple[Int64Array, Int64Array]
 """Keys of cells, leaf by leaf, strictly rising, and the people in each."""
 
 _MOST_ROWS = 1 << 20  # that are joined to one batch
+SPILLED = 1 << 22
+"""The rows from which occupied cells lie in files, where there is a private folder."""
 _INTEGER = "^-?[0-9]{1,18}$"
 
 
 def count_batches(
-    public: PublicRegions, source: Input, schema: Schema, columns: Columns, bins: Mapping[str, Bins]
+    public: PublicRegions,
+    source: Input,
+    schema: Schema,
+    columns: Columns,
+    bins: Mapping[str, Bins],
+    private: Path | None = None,
 ) -> TableCounts | None:
     """Return the counts; None for a CSV file, and for a table with any error.
 
     ``columns`` are region_id, one for each attribute (with ``bins`` of integers), and perhaps one of counts. O(rows);
-    memory is that of the occupied cells and a batch a thread. Counts are the same in any order.
+    memory is that of the occupied cells and a batch a thread. With a ``private`` folder, the cells of a large table lie
+    there in files without a name, and a part of them is in memory. Counts are the same in any order.
     """
     opened = batches_of(source, columns)
-    return None if opened is None else quietly(source, lambda: _table_counts(public, opened, schema, bins))
+    if opened is None:
+        return None
+    if private is None or opened.rows() < SPILLED:
+        return quietly(source, lambda: _table_counts(public, opened, schema, bins, None))
+    with Scratch(private) as scratch:
+        return quietly(source, lambda: _table_counts(public, opened, schema, bins, scratch.folder))
 
 
 def _table_counts(
-    public: PublicRegions, opened: Batches, schema: Schema, bins: Mapping[str, Bins]
+    public: PublicRegions, opened: Batches, schema: Schema, bins: Mapping[str, Bins], folder: Path | None
 ) -> TableCounts | None:
     import pyarrow as pa
 
@@ -64,14 +80,26 @@ def _table_counts(
             rows += len(batch[0])
         return rows, sums.all()
 
-    rows, sums = 0, _Sums()
-    for piece in in_threads(counted, opened.pieces()):
-        if piece is None or not sums.add(piece[1]):
-            return None
+    pieces, hierarchy = in_threads(counted, opened.pieces()), public.hierarchy
+    if folder is None:
+        sums = _Sums()
+        rows = _added(pieces, sums.add)
+        counts = replace(TableCounts.from_keys(hierarchy, schema, *sums.all()), rows_read=rows) if rows else None
+    else:
+        with CellFiles(len(hierarchy.leaves), schema.size, folder) as files:
+            rows = _added(pieces, files.add)
+            counts = TableCounts(hierarchy, schema, *files.runs(), rows_read=rows) if rows else None
+    return counts
+
+
+def _added(pieces: Iterable[tuple[int, Keys] | None], add: Callable[[Keys], bool]) -> int:
+    """Add up pieces of a table and return their rows, 0 where one is not sound or they are too many people."""
+    rows = 0
+    for piece in pieces:
+        if piece is None or not add(piece[1]):
+            return 0
         rows += piece[0]
-    if not rows:
-        return None
-    return replace(TableCounts.from_keys(public.hierarchy, schema, *sums.all()), rows_read=rows)
+    return rows
 
 
 class _Sums:

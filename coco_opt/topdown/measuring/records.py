@@ -75,7 +75,9 @@ def read_records(
         *((REGION,) if homes is not None and REGION not in schema.attributes and states_regions(source, homes) else ()),
     )
     by_batches = rows_a_person is None and homes is None
-    counts = count_batches(public, source, schema, _columns(place, own, schema), bins) if by_batches else None
+    counts = None
+    if by_batches:
+        counts = count_batches(public, source, schema, _columns(place, own, schema), bins, spill)
     if counts is not None and not further:
         return counts
     columns = _columns(place, own, schema, further)
