@@ -177,9 +177,10 @@ def test_made_hierarchies_have_the_groups_that_they_state() -> None:
 def test_the_automatic_choice_is_compared_with_a_grid_of_forty_and_found_again_by_what_it_chose(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    grid = auto.grid_of(case, Fraction(1))
-    assert len({way.name for way in grid}) == len(grid) >= 40
+    entries, grid = auto.entries_of(case), auto.grid_of(case, Fraction(1))
+    assert len(set(entries)) == len(entries) >= 40
     assert {way.consistency for way in grid} == {"posterior", "joint", "matching", "bottom_up"}
+    assert {(way.consistency, way.queries.growth, way.queries.split) for way in grid} <= set(entries)
     ways = auto.automatic_ways(Fraction(1), auto.AIMS)
     keys = {way.name: way.queries.resolved_key(case, 5, way.epsilon) for way in ways}
     assert keys["auto, root"] != keys["auto, leaves"]

@@ -8,9 +8,10 @@ The grid crosses buckets, allocations and methods. Its best entry by an aim is k
 data, so no user could choose it. By hand: buckets and allocations that were found best with the data at hand.
 
 The grid is made affordable thus. Of each method, only entries are estimated whose error for some aim is predicted,
-under the true sizes, within ``_CLOSE`` of the least, and at most ``_MOST`` for each aim. The posterior takes a tenth of
-its usual draws, as many for every entry and for the automatic choice, and is left out where there are many noisy
-answers. ``joint`` estimates single cells alone. Entries of the same queries read the same noise.
+under the true sizes, within ``_CLOSE`` of the least, and at most ``_MOST`` for each aim (one for methods other than the
+posterior). The posterior takes a tenth of its usual draws, as many for every entry and for the automatic choice, and
+the draws' medians where it can; it is left out where there are many noisy answers. ``joint`` estimates single cells
+alone. Entries of the same queries read the same noise.
 
 Seeds are fixed beforehand; data with few regions come first. Results are stored as they are found and the tables are
 written after every seed. A run ends after ``MINUTES`` of processor time, and the next one goes on where it was. Every
@@ -81,7 +82,7 @@ _GROWTHS = (0.0, 0.05, 0.2, 0.5)  # of the grid, one for all levels; and one tha
 _RATIOS = (0.5, 1.0, 2.0)
 _METHODS: tuple[Consistency, ...] = ("posterior", "joint", "matching")
 _MOST_ANSWERS = 200_000  # of which the posterior takes a minute or so
-_CLOSE, _MOST = math.log(1.25), 4  # the predictor's ratios of two plans are within a quarter
+_CLOSE, _MOST = math.log(1.25), 3  # the predictor's ratios of two plans are within a quarter
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +218,8 @@ def _promising(case: Case, epsilon: Fraction, method: Consistency, plans: Sequen
     if method == "posterior":
         logs[:, 0] -= [leaf_credit(shares) for _, shares in plans]
     places = np.argsort(logs, axis=0, kind="stable").argsort(axis=0, kind="stable")
-    kept = ((places < _MOST) & (logs <= logs.min(axis=0) + _CLOSE)).any(axis=1)
+    most = _MOST if method == "posterior" else 1
+    kept = ((places < most) & (logs <= logs.min(axis=0) + _CLOSE)).any(axis=1)
     return [plan for plan, some in zip(plans, kept, strict=True) if some]
 
 

@@ -23,7 +23,7 @@ from coco_opt.groups.estimating.intervals import SUMMARIES, Intervals, SummaryIn
 from coco_opt.groups.estimating.method import GroupsMethod
 from coco_opt.groups.estimating.nearest import integer_histograms, nearest
 from coco_opt.groups.estimating.posterior.convergence import Convergence
-from coco_opt.groups.estimating.posterior.observations import survey_of
+from coco_opt.groups.estimating.posterior.observations import Survey, survey_of
 from coco_opt.groups.estimating.posterior.prior import IntArray, PriorOptions
 from coco_opt.groups.estimating.posterior.recording import summaries, summary_values
 from coco_opt.groups.estimating.posterior.sampler import Posterior, SamplerOptions, groups_a_leaf, sample_posterior
@@ -170,8 +170,7 @@ def integer_estimate(
     """
     survey = survey_of(*map(GroupsMeasurements, (measurement, *also)))
     options = options or SamplerOptions(seconds=seconds, threads=threads)
-    traded = groups_a_leaf(survey) >= (MANY_IN_CELLS if survey.only_cells else MANY_GROUPS)
-    if not has_parents(survey) or (survey.parent.size * survey.max_size <= many and not traded):
+    if not draws_sparse(survey, many):
         estimate = posterior_estimate(
             measurement, solvers, sizes=coverage > 0.0, progress=progress, options=options, also=also
         )
@@ -189,6 +188,12 @@ def integer_estimate(
         estimate_by_size.uncertified_gap,
         _convergence(drawn, prior, how),
     )
+
+
+def draws_sparse(survey: Survey, many: int = MANY_CELLS) -> bool:
+    """Return whether draws are stored by the sizes that occur: see ``integer_estimate``."""
+    traded = groups_a_leaf(survey) >= (MANY_IN_CELLS if survey.only_cells else MANY_GROUPS)
+    return has_parents(survey) and (survey.parent.size * survey.max_size > many or traded)
 
 
 def seed_of(*measurements: Measurement) -> int:
