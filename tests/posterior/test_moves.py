@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any
 
-import numba
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -66,20 +64,13 @@ def distance(seen: NDArray[np.int64], wanted: NDArray[np.float64]) -> float:
     return float((square - freedom) / np.sqrt(2.0 * freedom))
 
 
-@numba.njit(nogil=True)  # type: ignore[untyped-decorator]
-def _trace(queries: Any, state: Any, prior: Any, plan: Any, thin: int, found: Any) -> None:
-    for n in range(found.shape[0]):
-        for _ in range(thin):
-            posterior_moves.sweep(queries, state, prior, plan)
-        found[n] = state.histograms
-
-
 def moved(chain: MoveChain, states: list[IntArray], draws: int, thin: int) -> IntArray:
-    """Return how often each state was drawn; one call for all draws, for a call costs more than a sweep."""
-    assert chain._tables is not None
-    found = np.empty((draws, *states[0].shape), np.int64)
-    _trace(chain._queries, chain._state, chain._tables.prior, chain._tables.plan, thin, found)
-    return frequencies(found, states)
+    """Return how often each state was drawn."""
+    histograms = np.empty((draws, *states[0].shape), np.int64)
+    for n in range(draws):
+        chain.advance(thin)
+        histograms[n] = chain._state.histograms
+    return frequencies(histograms, states)
 
 
 def frequencies(found: IntArray, states: list[IntArray]) -> IntArray:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import cache
 
-import numba
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -20,7 +19,7 @@ from coco_opt.groups.estimating.posterior.chains import (
 )
 from coco_opt.groups.estimating.posterior.observations import Survey, compiled_queries, residuals
 from coco_opt.groups.estimating.posterior.prior import Hats, only_last
-from coco_opt.kernels import drawing, posterior_base, posterior_moves, posterior_shape
+from coco_opt.kernels import drawing, posterior_base, posterior_shape
 from tests.posterior import tiny
 from tests.posterior.test_moves import (
     CELLS,
@@ -32,6 +31,7 @@ from tests.posterior.test_moves import (
     answers,
     distance,
     frequencies,
+    moved,
 )
 
 FloatArray = NDArray[np.float64]
@@ -89,13 +89,14 @@ def bases(draws: int, rng: np.random.Generator) -> FloatArray:
     return np.maximum(values / values.sum(axis=1, keepdims=True), 1e-250)
 
 
-def enumerated(survey: Survey, prior: Scattered, *, base_is_known: bool = False) -> tuple[list[IntArray], FloatArray]:
-    """Return all states and their probabilities: leaves' weights summed out exactly, all else by draws.
+@cache
+def log_prior(*, base_is_known: bool = False) -> FloatArray:
+    """Return the log prior of every state: leaves' weights summed out exactly, all else by draws.
 
     The base is drawn from its prior, or is the chains' first one where it is known. Sizes 1 and 2 depart from it by
-    factors of mean 1 and one precision.
+    factors of mean 1 and one precision. No answers enter, so all surveys share it.
     """
-    rng = np.random.default_rng(8)
+    prior, rng = scattered(), np.random.default_rng(8)
     base = bases(_DRAWS, rng)
     if base_is_known:
         base[:] = prior.base
@@ -108,56 +109,36 @@ def enumerated(survey: Survey, prior: Scattered, *, base_is_known: bool = False)
     mass = (1.0 - posterior_base.EQUAL) * mass + posterior_base.EQUAL / 4
     root = rng.gamma(np.exp(rng.uniform(*posterior_base.BOUNDS[1], _DRAWS))[:, None] * mass)
     alpha = rng.gamma(1.0, STRENGTH, _DRAWS)[:, None] * root / root.sum(axis=1, keepdims=True) + 1e-30
+    states = tiny.states(Survey(PARENT, GROUPS, MAX_SIZE, ()))
+    rows = {row.tobytes(): row for state in states for row in state}
+    of_leaf = {key: log_probabilities(row, alpha, distribution) for key, row in rows.items()}
+    logs = [special.logsumexp(of_leaf[first.tobytes()] + of_leaf[second.tobytes()]) for first, second in states]
+    return np.array(logs) - np.log(_DRAWS)
+
+
+def enumerated(survey: Survey, *, base_is_known: bool = False) -> tuple[list[IntArray], FloatArray]:
+    """Return all states and their probabilities."""
     states = tiny.states(survey)
-    of_leaf: dict[bytes, FloatArray] = {}
-    for state in states:
-        for row in state:
-            of_leaf.setdefault(row.tobytes(), log_probabilities(row, alpha, distribution))
-    logs = []
-    for state in states:
-        told = sum((of_leaf[row.tobytes()] for row in state), start=np.zeros(alpha.shape[0]))
-        mean = special.logsumexp(told) - np.log(told.size)
-        logs.append(tiny.log_likelihood(survey, tiny.table_of(survey, state)) + mean)
-    probabilities = np.exp(np.array(logs) - max(logs))
+    likelihoods = [tiny.log_likelihood(survey, tiny.table_of(survey, state)) for state in states]
+    logs = np.array(likelihoods) + log_prior(base_is_known=base_is_known)
+    probabilities = np.exp(logs - logs.max())
     return states, probabilities / probabilities.sum()
-
-
-@numba.njit(nogil=True)  # type: ignore[untyped-decorator]
-def _trace(
-    queries: Any, state: Any, prior: Any, plan: Any, basis: Any, shares: Any, counts: Any, thin: int, found: Any
-) -> None:
-    for n in range(found.shape[0]):
-        posterior_moves.advance(queries, state, prior, plan, basis, shares, thin, counts)
-        found[n] = state.histograms
 
 
 @pytest.mark.parametrize("trades", [0.0, 4.0])
 def test_weights_and_groups_together_draw_from_the_enumerated_posterior(trades: float) -> None:
     survey = Survey(PARENT, GROUPS, MAX_SIZE, answers([EDGES, None, EDGES], "geometric"))
     prior = scattered()
-    states, wanted = enumerated(survey, prior)
+    states, wanted = enumerated(survey)
     learned = Learned(np.tile(prior.base, (2, 1)), prior)
     chain = MoveChain(survey, compiled_queries(survey), states[0], np.uint64(1))
     options = MoveOptions(several=0.4, independent=0.5, furthest=3, trades=trades, traded=1.0)
     chain.use(learned, MoveTables(survey, learned, options))
     chain.advance(200)
-    assert chain._tables is not None
-    tables, found = chain._tables, np.empty((10_000, *states[0].shape), np.int64)
-    _trace(
-        chain._queries,
-        chain._state,
-        tables.prior,
-        tables.plan,
-        tables.basis,
-        chain._shares,
-        np.zeros(states[0].shape),
-        12,
-        found,
-    )
-    seen = frequencies(found, states)
+    seen = moved(chain, states, 10_000, 12)
     assert distance(seen, wanted) < 5.0
     # The distance has power: a prior that holds the base, or the leaves to the shape, is told apart.
-    _, stiff = enumerated(survey, prior, base_is_known=True)
+    _, stiff = enumerated(survey, base_is_known=True)
     assert distance(seen, stiff) > 5.0
     _, held = tiny.posterior(survey, Learned(learned.probabilities))
     assert distance(seen, held) > 20.0
@@ -167,7 +148,7 @@ def test_weights_and_groups_together_draw_from_the_enumerated_posterior(trades: 
 def test_rows_and_weights_together_draw_from_the_enumerated_posterior(distribution: str) -> None:
     survey = Survey(PARENT, GROUPS, MAX_SIZE, answers([CELLS, None, CELLS], distribution))
     prior = scattered()
-    states, wanted = enumerated(survey, prior)
+    states, wanted = enumerated(survey)
     learned = Learned(np.tile(prior.base, (2, 1)), prior)
     chain = CountRowChain(survey, compiled_queries(survey), states[0], np.uint64(1))
     chain.use(learned, MoveTables(survey, learned, MoveOptions()))
