@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -199,10 +200,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
+@cache
+def _command() -> Any:
+    """Return the verbs with their options; built once, however many commands a program runs."""
+    return typer.main.get_command(app)
+
+
 def _run(arguments: list[str]) -> tuple[int, Failure | None]:
     try:
-        command: Any = typer.main.get_command(app)
-        result = command.main(args=arguments, prog_name="coco-opt", standalone_mode=False)
+        result = _command().main(args=arguments, prog_name="coco-opt", standalone_mode=False)
         if result == INTERRUPTED:  # what typer makes of Ctrl-C
             raise KeyboardInterrupt
         return (result if isinstance(result, int) else 0), None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Sequence
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
 _SHAPING = ("coco-opt", "numpy", "scipy", "numba", "duckdb", "pyarrow", "opendp")
@@ -12,13 +13,17 @@ _SHAPING = ("coco-opt", "numpy", "scipy", "numba", "duckdb", "pyarrow", "opendp"
 
 def versions(packages: Sequence[str] = _SHAPING) -> dict[str, str]:
     """Return the versions of Python and of those packages that are installed; those that shape a release if unsaid."""
-    installed = {"python": platform.python_version()}
-    for package in packages:
-        try:
-            installed[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return installed
+    numbers = {package: _version(package) for package in packages}
+    return {"python": platform.python_version()} | {name: number for name, number in numbers.items() if number}
+
+
+@cache
+def _version(package: str) -> str:
+    """Return the version of a package, "" where it is not installed; read once, for its whole metadata are parsed."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
 
 
 def machine() -> str:

@@ -381,21 +381,21 @@ def failing(error: BaseException) -> Callable[..., int]:
 )
 def test_exit_codes(error: BaseException, code: int, words: str, coco: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COCO_OPT_DEBUG", raising=False)
-    monkeypatch.setattr(coco_opt.cli.typer.main, "get_command", lambda app: type("C", (), {"main": failing(error)}))
+    monkeypatch.setattr(coco_opt.cli, "_command", lambda: type("C", (), {"main": failing(error)}))
     assert words in told(coco("solvers"), code=code)
     assert json.loads(coco("solvers", "--json").out)["error"]["exit_code"] == code
 
 
 def test_several_mistakes_of_a_config_are_a_line_each(monkeypatch: pytest.MonkeyPatch, coco: Runner) -> None:
     error = ConfigError("a.b", "wrong\nrun.toml: [c.d] wrong too", "run.toml")
-    monkeypatch.setattr(coco_opt.cli.typer.main, "get_command", lambda app: type("C", (), {"main": failing(error)}))
+    monkeypatch.setattr(coco_opt.cli, "_command", lambda: type("C", (), {"main": failing(error)}))
     assert coco("solvers").errors == ["error: run.toml: [a.b] wrong", "error: run.toml: [c.d] wrong too"]
 
 
 def test_unexpected_errors_show_their_type_only(monkeypatch: pytest.MonkeyPatch, coco: Runner) -> None:
     monkeypatch.delenv("COCO_OPT_DEBUG", raising=False)
     error = SpillingError(f"row {CANARY}")
-    monkeypatch.setattr(coco_opt.cli.typer.main, "get_command", lambda app: type("C", (), {"main": failing(error)}))
+    monkeypatch.setattr(coco_opt.cli, "_command", lambda: type("C", (), {"main": failing(error)}))
     ran = coco("solvers")
     assert ran.code == 1
     assert "SpillingError" in ran.err
