@@ -59,7 +59,8 @@ def write_release(folder: Path, manifest: Mapping[str, Any], *, json: bool, **en
         for note in [_fallbacks(row)]
     ]
     header = ("problem", "solver", "solved", "worst gap", "relative", "worst violation", "note")
-    write_table("Solvers", header, rows, numeric=2)
+    if rows:
+        write_table("Solvers", header, rows, numeric=2)
     record = entries.get("private_record")
     write_values(
         [

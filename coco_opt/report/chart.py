@@ -97,11 +97,15 @@ class Canvas:
     right: int
     top: int
     bottom: int
+    inset: int = 0
+    """The distance of the outermost points from the edge of the plot: a dot is not cut in half there."""
 
     def place(self, point: tuple[float, float], x: Axis, y: Axis) -> tuple[float, float]:
         """Return the coordinates of a point."""
-        across = self.left + x.share(point[0]) * (self.wide - self.left - self.right)
-        return across, self.high - self.bottom - y.share(point[1]) * (self.high - self.top - self.bottom)
+        across = self.wide - self.left - self.right - 2 * self.inset
+        up = self.high - self.top - self.bottom - 2 * self.inset
+        left, bottom = self.left + self.inset, self.high - self.bottom - self.inset
+        return left + x.share(point[0]) * across, bottom - y.share(point[1]) * up
 
     def svg(self, what: str, parts: Iterable[str]) -> str:
         """Return the picture; ``what`` describes it in words."""
@@ -112,11 +116,16 @@ class Canvas:
     def grid(self, x: Axis, y: Axis) -> str:
         """Return the lines at the ticks of both axes, their values and the labels of the axes."""
         right, bottom, parts = self.wide - self.right, self.high - self.bottom, []
+        free = 0.0  # where the last label ends
         for value in x.ticks():
             position = self.place((value, y.low), x, y)[0]
             parts.append(f'<path class="grid" d="M{position:.1f} {self.top}V{bottom}"/>')
             words = x.words(value)
-            inside = min(position, self.wide - _HALF_LETTER * len(words))  # the last label must not be cut off
+            half = _HALF_LETTER * len(words)
+            inside = min(position, self.wide - half)  # the last label must not be cut off
+            if inside - half < free:
+                continue
+            free = inside + half
             parts.append(f'<text x="{inside:.1f}" y="{bottom + 14}" text-anchor="middle">{escape(words)}</text>')
         for value in y.ticks():
             position = self.place((x.low, value), x, y)[1]

@@ -125,7 +125,13 @@
       labelled = y(value);
     }
     const sizes = wide ? [0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 1e4, 1e5, 1e6].filter(size => size <= last) : steps(last, first, true);
-    for (const size of sizes) svg.append(drawn("text", { x: x(size), y: H - bottom + 16, "text-anchor": "middle" }, figure(size)));
+    let free = 0;  // where the last label ends
+    for (const size of sizes) {
+      const half = wideOf(figure(size)) / 2, middle = Math.min(x(size), W - half);
+      if (middle - half < free) continue;
+      svg.append(drawn("text", { x: middle, y: H - bottom + 16, "text-anchor": "middle" }, figure(size)));
+      free = middle + half + 6;
+    }
     svg.append(drawn("text", { x: (left + W) / 2, y: H - 4, "text-anchor": "middle" },
       `${words.key}${wide ? " (logarithmic)" : ""}; ${share ? "per cent of " : ""}${words.value}${tall ? " (logarithmic)" : ""}`));
     const thick = Math.max(1.5, Math.min(28, wide ? 4 : .7 * across * apart / (last - first + apart)));
@@ -235,7 +241,11 @@
       const rect = drawn("rect", { class: "tile", x: left, y: top, width, height });
       rect.append(drawn("title", {}, `${label(region)}: ${figure(weight[region])}`));
       link.append(rect);
-      if (width > 7 * names[region].length + 8 && height > 18) {
+      const long = wideOf(names[region]) + 10;
+      if (width <= long && width > 16 && height > long) {  // from top to bottom
+        link.append(drawn("text", { class: "tile-name", transform: `translate(${left + width / 2 - 4} ${top + 5}) rotate(90)` }, names[region]));
+      }
+      if (width > long && height > 18) {
         const text = drawn("text", { class: "tile-name", x: left + 5, y: top + 15 }, names[region]);
         if (height > 34 && width > wideOf(figure(weight[region])) + 10) text.append(" ", drawn("tspan", { x: left + 5, y: top + 30 }, figure(weight[region])));
         link.append(text);

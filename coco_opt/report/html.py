@@ -62,7 +62,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[object]], numeric: int 
 
 
 def solvers_section(manifest: Mapping[str, Any]) -> str:
-    """Return the certificates of a manifest as a table."""
+    """Return the certificates of a manifest as a table; "" where no problem was solved, as by the posterior alone."""
     rows = [
         (
             kind.replace("_", " "),
@@ -74,6 +74,8 @@ def solvers_section(manifest: Mapping[str, Any]) -> str:
         )
         for kind, row in manifest["solvers"].items()
     ]
+    if not rows:
+        return ""
     header = ("problem", "solver", "solved", "worst gap", "relative", "worst violation")
     return f"<h2>Solvers and certificates</h2>\n{table(header, rows, numeric=2, stacked=True)}"
 

@@ -16,7 +16,7 @@ Values = NDArray[Any] | Sequence[float]
 Colour = Literal["released", "noisy", "true", "band"]
 
 MAX_POINTS = 1_500
-_PANEL = Canvas(420, 270, 56, 12, 46, 38)
+_PANEL = Canvas(420, 270, 56, 12, 46, 38, 3)
 _LEGEND = 34  # where the legend's line of text stands
 _LETTER = 5.6  # of a legend, in the panel's units
 

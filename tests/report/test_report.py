@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, cast
 from xml.etree import ElementTree
 
@@ -113,6 +114,19 @@ def test_labels_stay_inside_the_fixed_margins() -> None:
         if text.attrib.get("text-anchor") == "middle" and "x" in text.attrib
     ]
     assert all(half <= middle <= width - half for middle, half in across)
+
+
+def test_labels_of_an_axis_do_not_touch() -> None:
+    levels = [f"a long name of level {number}" for number in range(8)]
+    root = ElementTree.fromstring(plots.error_figure({"a": [9.0] * 8}, levels, "people"))
+    middles = [float(text.attrib["x"]) for text in root.iter("text") if (text.text or "").startswith("a long")]
+    assert middles
+    assert all(after - before >= 7.0 * len(levels[0]) for before, after in pairwise(middles))
+
+
+def test_a_page_without_solved_problems_has_no_table_of_solvers() -> None:
+    assert "Solvers and certificates" in page()
+    assert "Solvers and certificates" not in page(solvers={})
 
 
 def test_a_picture_has_no_colour_of_its_own() -> None:

@@ -48,12 +48,12 @@ _NOTES = (
         "The best linear unbiased estimate from the same noisy answers: right on average, but fractional and perhaps "
         "negative. Two times out of three the truth lies within one standard error of it.",
     ),
-    (
-        "Relaxed",
-        "A region whose own table could not be split among its parts within what must hold exactly; it was changed by "
-        "as few persons as possible, with every region above it.",
-    ),
     GAP_NOTE,
+)
+_RELAXED_NOTE = (
+    "Relaxed",
+    "A region whose own table could not be split among its parts within what must hold exactly; it was changed by "
+    "as few persons as possible, with every region above it.",
 )
 
 
@@ -76,6 +76,7 @@ def sections_of(shown: Shown, errors: Mapping[str, Sequence[float]]) -> list[str
         reading_section(
             (
                 *_NOTES,
+                *([_RELAXED_NOTE] if shown.manifest["relaxed"] else []),
                 unit_note(shown.measurement.cost, "person"),
                 guarantee_note(shown.measurement),
                 _rows_note(table_queries.plan.rows),
