@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from coco_opt.histograms import Hierarchy
 from coco_opt.kernels.posterior_table_summaries import Draws
 from coco_opt.operators import Grouping, Operator
-from coco_opt.topdown.estimating.posterior.correction import Correction
-from coco_opt.topdown.estimating.posterior.drawn_tables import DrawnTables, central
+from coco_opt.topdown.estimating.posterior.correction import Correction, _factors
+from coco_opt.topdown.estimating.posterior.drawn_tables import Counting, DrawnTables, central
 
 REGIONS, DRAWS = 400, 120
 TREE = Hierarchy.from_paths([("land", f"r{k}", "leaf") for k in range(REGIONS)])
@@ -35,7 +35,9 @@ class Estimates:
         return np.full_like(self.answers(operator, level, regions), NOISE if level else NOISE * REGIONS**0.5)
 
 
-def corrected(error: float, spread: float = 1.0) -> tuple[Correction, NDArray[np.float64], NDArray[np.float64]]:
+def corrected(
+    error: float | NDArray[np.float64], spread: float = 1.0, *, widened: bool = False
+) -> tuple[Correction, NDArray[np.float64], NDArray[np.float64]]:
     """Return the correction of draws whose mean is wrong by an error, the true answers, and the estimates."""
     rng = np.random.default_rng(5)
     true = 1000.0 + PRIOR * rng.standard_normal(REGIONS)
@@ -46,7 +48,7 @@ def corrected(error: float, spread: float = 1.0) -> tuple[Correction, NDArray[np
     offset = np.arange(DRAWS)[:, None] * REGIONS + np.arange(REGIONS + 1)
     drawn = DrawnTables(TREE, Draws(offset, np.zeros(numbers.size, np.uint16), numbers.reshape(-1)), 1)
     linear: Any = Estimates(estimates)
-    return Correction.of(drawn, linear, ((ALL,),) * 3), true, estimates
+    return Correction.of(drawn, linear, ((ALL,),) * 3, widened=widened), true, estimates
 
 
 def test_a_posterior_that_holds_stays_as_it_is() -> None:
@@ -73,3 +75,33 @@ def test_narrow_draws_get_the_spread_of_their_risk() -> None:
     assert values is not None
     lower, upper = central(values, 0.9)
     assert 0.8 < np.mean((lower <= true) & (true <= upper)) < 0.95
+
+
+def test_leaves_of_a_posterior_that_holds_keep_their_intervals() -> None:
+    correction, _, _ = corrected(0.0, widened=True)
+    assert correction.factors[0] == pytest.approx(1.0, abs=0.1)
+    assert corrected(30.0)[0].sorted_answers(2, TREE.level_range(2), 0) is None  # targets have no factors
+
+
+@pytest.mark.parametrize("error", [15.0, 40.0])
+def test_intervals_of_leaves_are_widened_to_the_errors_and_keep_their_centres(error: float) -> None:
+    correction, true, _ = corrected(np.where(np.arange(REGIONS) % 2, error, -error), widened=True)
+    regions = TREE.level_range(2)
+    before = correction.drawn.sorted_answers(regions, Counting.of(ALL))
+    after = correction.sorted_answers(2, regions, 0)
+    assert after is not None
+    assert (np.diff(after, axis=1) >= 0).all()
+    np.testing.assert_allclose(after.mean(axis=1), before.mean(axis=1), atol=0.5)
+    squared = np.mean((before.mean(axis=1) - true) ** 2)
+    assert after.var(axis=1).mean() == pytest.approx(squared, rel=0.15)
+    some = range(regions.start + 100, regions.start + 110)
+    np.testing.assert_array_equal(correction.sorted_answers(2, some, 0), after[100:110])
+
+
+def test_each_answer_has_a_factor_of_its_own_where_it_differs_by_more_than_chance() -> None:
+    # A region's squared differences are 1 and 3, the linear estimates' variance 2 and the draws' 1: risks are 1 and 3.
+    region = np.array([[1.0, 1.0], [1.0, 3.0], [2.0, 2.0], [1.0, 1.0], [3.0, 27.0]])
+    assert _factors(400.0 * region) == pytest.approx(np.sqrt([1.0, 3.0]), rel=0.05)
+    assert _factors(4.0 * region) == pytest.approx(np.ones(2))  # four regions tell nothing
+    sure = np.array([[1.0], [2.4], [2.0], [0.01], [27.0]])  # nor do draws that are nearly all the same
+    assert _factors(400.0 * np.hstack([region, sure]))[2] < 2.0

@@ -234,7 +234,7 @@ def _least_expected(
         linear = best_linear(measured.own, full=False)
         step = replace(step, targets=Targets.of(drawn, linear, step.rounded))
         of_level = tuple(query.operator for query in queries)
-        correction = Correction.of(drawn, linear, (of_level,) * measured.hierarchy.levels)
+        correction = Correction.of(drawn, linear, (of_level,) * measured.hierarchy.levels, widened=True)
     with doing("rounding the tables of least expected error"):
         checkpoint = top_down(step, executor=executor)
     return replace(

@@ -220,6 +220,13 @@ def _posterior(shown: Shown) -> str:
             "Where the posterior's sums differed from the unbiased linear estimates by more than both variances allow, "
             f"its answers were moved towards these, by the share of the difference in brackets: {'; '.join(of_levels)}."
         )
+    if posterior.has_intervals and posterior.widened:
+        levels = shown.measurement.measurement_plan.levels
+        of_levels = (f"{levels[level]}, {query.text} ({factor:.2g})" for level, query, factor in posterior.widened)
+        lines.append(
+            "Where the unbiased linear estimates show that the posterior errs more than it states, its intervals are "
+            f"widened, by up to the factor in brackets: {'; '.join(of_levels)}."
+        )
     if posterior.has_intervals:
         lines.append(
             f"Intervals of {100 * posterior.coverage:g} % of every cell and query lie in {INTERVALS}: the true answer "

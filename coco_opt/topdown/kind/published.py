@@ -133,6 +133,10 @@ def _posterior_account(measurement_plan: MeasurementPlan, result: TablesResult) 
                 {"level": measurement_plan.levels[level], "query": query.text, "weight": weight}
                 for level, query, weight in posterior.corrected
             ],
+            "widened": [
+                {"level": measurement_plan.levels[level], "query": query.text, "factor": factor}
+                for level, query, factor in posterior.widened
+            ],
         }
     }
     if posterior.has_intervals:

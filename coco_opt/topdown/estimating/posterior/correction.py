@@ -1,16 +1,23 @@
-"""How far the posterior's answers are moved towards the unbiased linear estimates, where its model misses their sums.
+"""What the unbiased linear estimates say about the posterior's errors, and how its answers are corrected for them.
 
-Small errors of a model add up over thousands of leaves, and a model that is sure of its sums ignores what was measured
-about them. The linear estimate L of an answer is unbiased with a known variance, and if the posterior with mean m and
-variance v holds, then (Stein 1981 for Gaussian noise; for any noise because m is a conditional mean)
+The linear estimate L of an answer is unbiased with a known variance, and if the posterior with mean m and variance v
+holds, then (Stein 1981 for Gaussian noise; for any noise because m is a conditional mean)
 
     E (L - m)^2 = var L - E v.
 
-What the squared differences have beyond that, over the answers of a query at a level, estimates the model's squared
-errors. With w = 1 - (var L - v) / mean (L - m)^2, cut off at 0 and 1, the answer m + w (L - m) has the least estimated
-risk, v + w (var L - v): the draws are shifted to that mean and scaled to that variance. So a level's answers are not
-much worse than the better of both, as with James and Stein's estimator, whatever the model. Differences, variances and
-draws are of noisy answers: choosing w is post-processing.
+What the squared differences have beyond that, over the answers of a query at a level, estimates what the model's
+squared errors have beyond v: whatever the model, E (m - answer)^2 = E (L - m)^2 - var L + 2 E v (Stein's unbiased
+estimate of the risk, because dm / dL = v / var L).
+
+1. Above the leaves, small errors of a model add up over thousands of leaves, and a model that is sure of its sums
+   ignores what was measured about them. With w = 1 - (var L - v) / mean (L - m)^2, cut off at 0 and 1, the answer
+   m + w (L - m) has the least estimated risk, v + w (var L - v): the draws are shifted to that mean and scaled to that
+   variance. So a level's answers are not much worse than the better of both, as with James and Stein's estimator.
+2. At the leaves, where most answers are near 0 and a shift would move them away from it, the draws keep their means.
+   For intervals alone, their standard deviations are multiplied by a factor: the root of the estimated risk over v, of
+   a query's answers together and then of each of them, as far as it differs by more than chance.
+
+Differences, variances and draws are of noisy answers: choosing weights and factors is post-processing.
 """
 
 from __future__ import annotations
@@ -33,26 +40,43 @@ _ENOUGH = 24  # answers of a query at a level that tell its own weight; fewer sh
 _LEAST = 0.02  # a weight that is worth a correction
 _NUMBERS = 1 << 22  # draws of answers that are in memory at a time
 _EXACT = 1e-9  # a variance of an answer that is known exactly
+_CLOSE, _CLEAR = 1.0, 3.0  # standard error of a ratio that is estimated at all; standard errors that are enough
+_BLOCKS = 16  # of _NUMBERS draws, spread over the leaves, that tell a query's factors
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Correction:
-    """The draws' answers to the ``queries`` of each level, corrected with ``weights`` [levels][queries], 0 for none."""
+    """The draws' answers to the ``queries`` of each level, corrected with ``weights`` [levels][queries], 0 for none.
+
+    ``factors`` [queries] are those of the leaves' standard deviations, float64[answers]; none where the leaves' answers
+    stay those of the draws.
+    """
 
     drawn: DrawnTables
     linear: LinearEstimates
     queries: tuple[tuple[Operator, ...], ...]
     weights: tuple[tuple[float, ...], ...]
+    factors: tuple[Floats, ...] = ()
 
     @classmethod
-    def of(cls, drawn: DrawnTables, linear: LinearEstimates, queries: Sequence[Sequence[Operator]]) -> Correction:
-        """Estimate the weights above the leaves, where sums are; the leaves' answers stay those of the draws."""
+    def of(
+        cls,
+        drawn: DrawnTables,
+        linear: LinearEstimates,
+        queries: Sequence[Sequence[Operator]],
+        *,
+        widened: bool = False,
+    ) -> Correction:
+        """Estimate the weights above the leaves, where sums are, and factors for the leaves if they are ``widened``."""
         fixed = tuple(tuple(of_level) for of_level in queries)
         weights = [
             _weights(np.array([_excess(drawn, linear, level, query) for query in of_level]))
             for level, of_level in enumerate(fixed[:-1])
         ]
-        return cls(drawn, linear, fixed, (*weights, (0.0,) * len(fixed[-1])))
+        leaves = len(fixed) - 1
+        chosen = fixed[-1] if widened else ()
+        factors = tuple(_factors(_compared(drawn, linear, leaves, query, _BLOCKS)) for query in chosen)
+        return cls(drawn, linear, fixed, (*weights, (0.0,) * len(fixed[-1])), factors)
 
     def sorted_answers(self, level: int, regions: range, query: int) -> NDArray[np.int32] | None:
         """Return the corrected draws of answers, rising, int32[regions x answers, draws]; None where nothing changes.
@@ -60,6 +84,8 @@ class Correction:
         ``regions`` are consecutive regions of the level.
         """
         weight, operator = self.weights[level][query], self.queries[level][query]
+        if level == len(self.queries) - 1 and self.factors:
+            return self._widened(regions, operator, self.factors[query])
         if weight == 0.0:
             return None
         values, mean, variance, estimate, error = _known(self.drawn, self.linear, level, regions, operator)
@@ -75,6 +101,15 @@ class Correction:
         moved = centre[:, None] + scale[:, None] * (values - mean[:, None]) + spread
         return np.asarray(np.maximum(np.rint(moved), 0.0), dtype=np.int32)
 
+    def _widened(self, regions: range, operator: Operator, factors: Floats) -> NDArray[np.int32] | None:
+        """Return the draws of leaves' answers, their distances to their means multiplied by the ``factors``."""
+        if (factors == 1.0).all():
+            return None
+        values = self.drawn.sorted_answers(regions, Counting.of(operator))
+        mean = values.mean(axis=1, keepdims=True)
+        moved = mean + np.tile(factors, len(regions))[:, None] * (values - mean)
+        return np.asarray(np.maximum(np.rint(moved), 0.0), dtype=np.int32)
+
 
 def _known(
     drawn: DrawnTables, linear: LinearEstimates, level: int, regions: range, query: Operator
@@ -87,21 +122,35 @@ def _known(
     return values, values.mean(axis=1), values.var(axis=1), estimate.reshape(-1), error.reshape(-1) ** 2
 
 
+def _compared(
+    drawn: DrawnTables, linear: LinearEstimates, level: int, query: Operator, blocks: int | None = None
+) -> Floats:
+    """Return sums over a level's regions for each answer of a query, float64[5, answers].
+
+    They are the number of estimated answers, and the sums of (L - m)^2, var L, v and (L - m)^4. Of many regions, no
+    more than so many ``blocks`` of consecutive ones are read.
+    """
+    regions, sums = drawn.hierarchy.level_range(level), np.zeros((5, query.answers))
+    step = max(1, _NUMBERS // (query.answers * int(drawn.draws.offset.shape[0])))
+    every = 1 if blocks is None else max(1, -(-len(regions) // (step * blocks)))
+    for begin in range(regions.start, regions.stop, step * every):
+        some = range(begin, min(begin + step, regions.stop))
+        _, mean, variance, estimate, error = _known(drawn, linear, level, some, query)
+        free = np.isfinite(error) & (error > _EXACT)
+        squares = np.where(free, (estimate - mean) ** 2, 0.0)
+        rows = free, squares, np.where(free, error, 0.0), np.where(free, variance, 0.0), squares**2
+        sums += np.reshape(rows, (5, len(some), -1)).sum(axis=1)
+    return sums
+
+
 def _excess(drawn: DrawnTables, linear: LinearEstimates, level: int, query: Operator) -> tuple[float, float, float]:
     """Return how many answers of a level are estimated, and two sums over them, both over the mean var L.
 
     They are sums of (L - m)^2 and of var L - v.
     """
-    step = max(1, _NUMBERS // (query.answers * int(drawn.draws.offset.shape[0])))
-    regions, sums = drawn.hierarchy.level_range(level), np.zeros(4)
-    for begin in range(regions.start, regions.stop, step):
-        some = range(begin, min(begin + step, regions.stop))
-        _, mean, variance, estimate, error = _known(drawn, linear, level, some, query)
-        free = np.isfinite(error) & (error > _EXACT)
-        squares, left = (estimate - mean)[free] ** 2, (error - variance)[free]
-        sums += free.sum(), squares.sum(), left.sum(), error[free].sum()
-    number, squared, expected, scale = sums.tolist()
-    return number, squared * number / max(scale, _EXACT), expected * number / max(scale, _EXACT)
+    number, squared, error, variance, _ = _compared(drawn, linear, level, query).sum(axis=1).tolist()
+    unit = number / max(error, _EXACT)
+    return number, squared * unit, (error - variance) * unit
 
 
 def _weights(sums: Floats) -> tuple[float, ...]:
@@ -112,3 +161,27 @@ def _weights(sums: Floats) -> tuple[float, ...]:
         weight = 1.0 - max(expected, 0.0) / squares if squares > 0.0 else 0.0
         weights.append(float(min(weight, 1.0)) if weight >= _LEAST else 0.0)
     return tuple(weights)
+
+
+def _factors(sums: Floats) -> Floats:
+    """Return the factors [answers] of the draws' standard deviations, from the ``_compared`` of a query."""
+    together = _nearer(*_risk(sums.sum(axis=1, keepdims=True)), np.ones(1))
+    ratio = np.maximum(_nearer(*_risk(sums), together), 1.0)
+    return np.asarray(np.where(ratio < (1.0 + _LEAST) ** 2, 1.0, np.sqrt(ratio)))
+
+
+def _risk(sums: Floats) -> tuple[Floats, Floats]:
+    """Return the estimated risk over v, and a bound on this ratio's variance; 1 and infinity where v is 0."""
+    _, squares, error, variance, fourths = sums
+    known = variance > 0.0
+    unit = np.where(known, variance, 1.0)
+    return np.where(known, (squares - error) / unit + 2.0, 1.0), np.where(known, fourths / unit**2, np.inf)
+
+
+def _nearer(ratio: Floats, variance: Floats, start: Floats) -> Floats:
+    """Return ratios moved towards where they start, by what chance alone would differ (James and Stein 1961)."""
+    squared = (ratio - start) ** 2
+    # Where v is tiny, chance alone makes ratios that are many times too large.
+    told = (variance < squared) & ((variance <= _CLOSE**2) | (squared >= _CLEAR**2 * variance))
+    kept = np.divide(squared - variance, squared, out=np.zeros_like(squared), where=told)
+    return np.asarray(start + kept * (ratio - start))

@@ -65,6 +65,15 @@ class TablesPosterior:
         every = [(level, *pair) for level, own in of_level for pair in zip(self.queries, own, strict=True)]
         return [each for each in every if each[2] > 0.0]
 
+    @property
+    def widened(self) -> list[tuple[int, Query, float]]:
+        """Return the leaves' level and the queries whose intervals there are wider, and their largest factor."""
+        if self.correction is None:
+            return []
+        level = len(self.correction.queries) - 1
+        largest = [(query, float(own.max())) for query, own in zip(self.queries, self.correction.factors, strict=True)]
+        return [(level, query, factor) for query, factor in largest if factor > 1.0]
+
     def sorted_answers(self, query: Query, level: int, regions: range) -> NDArray[np.int32]:
         """Return the draws of answers of consecutive regions of a level, corrected, int32[regions x answers, draws]."""
         assert self.drawn is not None

@@ -1,0 +1,66 @@
+"""Intervals of the posterior of tables where few regions have a kind of person: they hold what they state."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from coco_experiments.statistics import inside_by_ranks
+from numpy.typing import NDArray
+
+from coco_opt.choices import SolverChoices
+from coco_opt.histograms import Hierarchy
+from coco_opt.privacy import Epsilon, SeededNoise
+from coco_opt.topdown.budget_plan import TablePlan
+from coco_opt.topdown.estimating.estimate import estimate_tables
+from coco_opt.topdown.estimating.method import TopdownMethod
+from coco_opt.topdown.measuring.counts import TableCounts
+from coco_opt.topdown.measuring.measure import measure_tables
+from coco_opt.topdown.queries import parse_queries
+from coco_opt.topdown.schema import Schema
+from coco_opt.topdown.strategy import Strategy
+
+SCHEMA = Schema({"sex": ["f", "m"], "age": list("abcdef"), "home": ["household", "nursing", "prison"]})
+PROVINCES, PLACES = 8, 12
+AGES = np.array([0.2, 0.17, 0.2, 0.23, 0.14, 0.06])
+OLD = np.array([0.0, 0.0, 0.0, 0.0, 0.3, 0.7])
+YOUNG = np.array([0.0, 0.25, 0.45, 0.25, 0.05, 0.0])
+
+
+def people(seed: int) -> NDArray[np.int64]:
+    """Return places of some 250 persons; a third of them have a nursing home, and one in twenty a prison."""
+    rng = np.random.default_rng(seed)
+    tables = np.zeros((PROVINCES * PLACES, 12, 3), np.int64)
+    for place in tables:
+        size = 10 + int(200 * rng.lognormal(0.0, 1.0) / np.exp(0.5))
+        place[:, 0] = rng.multinomial(size, np.outer([0.5, 0.5], AGES).reshape(-1))
+        if rng.random() < 0.35:
+            place[:, 1] = rng.multinomial(rng.integers(10, 120), np.outer([0.6, 0.4], OLD).reshape(-1))
+        if rng.random() < 0.05:
+            place[:, 2] = rng.multinomial(rng.integers(80, 400), np.outer([0.1, 0.9], YOUNG).reshape(-1))
+    return tables.reshape(len(tables), -1)
+
+
+@pytest.mark.slow
+def test_intervals_hold_where_a_third_of_the_regions_have_a_kind_of_person() -> None:
+    paths = [("n", f"p{province}", f"m{place}") for province in range(PROVINCES) for place in range(PLACES)]
+    tree = Hierarchy.from_paths(paths)
+    plan = TablePlan.product(
+        Strategy(parse_queries(["home", "detail"], SCHEMA), (Fraction(1, 2),) * 2), Epsilon(Fraction(1)), 3
+    )
+    workload = parse_queries(["total", "home", "sex * age", "detail"], SCHEMA)
+    inside: dict[str, list[float]] = {query.text: [] for query in workload}
+    for seed in range(4):
+        counts = TableCounts.from_counts(tree, SCHEMA, people(seed))
+        measurement = measure_tables(counts, plan, source=SeededNoise(seed))
+        posterior = estimate_tables(
+            measurement, TopdownMethod("posterior", workload=workload), SolverChoices()
+        ).posterior
+        assert posterior is not None
+        regions = tree.level_range(2)
+        for query in workload:
+            true = counts.answers_to(query.operator, regions).reshape(-1, 1)
+            inside[query.text].append(inside_by_ranks(posterior.sorted_answers(query, 2, regions), true, 0.9).mean())
+    means = {text: float(np.mean(each)) for text, each in inside.items()}
+    assert all(0.87 < mean < 0.95 for mean in means.values()), means
