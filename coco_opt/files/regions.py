@@ -61,7 +61,7 @@ class PublicRegions:
         """Return the id of every region in the user's files; None for a region that has none."""
         place = np.full(self.hierarchy.regions, -1, np.int32)
         place[self.hierarchy.leaves.start + self.leaf] = np.arange(len(self.ids))
-        return Texts[str | None].of(None if row < 0 else self.ids.at(int(row)) for row in place)
+        return self.ids.taken(place)
 
 
 def read_regions(hierarchy: InputLike) -> PublicRegions:
@@ -167,6 +167,8 @@ def _tree_of(
 def _check_not_measured(source: Input, names: Sequence[str], columns: Sequence[_Column]) -> None:
     """Raise InputError (not-a-level) for a column of decimal numbers, such as an area in km2."""
     for name, (_, texts) in zip(names, columns, strict=True):
+        if texts.digits:
+            continue
         if all(map(_NUMBER.fullmatch, texts)) and not all(map(_INTEGER.fullmatch, texts)):
             raise _not_a_level(source, names, name, "holds decimal numbers")
 

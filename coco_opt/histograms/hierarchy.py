@@ -73,9 +73,7 @@ class Hierarchy:
     def __post_init__(self) -> None:
         parent = as_int64(self.parent, "parent").copy()
         names = self.names if isinstance(self.names, Texts) else tuple(self.names)
-        first_child, level_start = hierarchy_build.layout(parent, names)
-        level = np.repeat(np.arange(level_start.size - 1, dtype=np.int64), np.diff(level_start))
-        self._set(Texts.of(names), parent, level, first_child, level_start)
+        self._set(Texts.of(names), parent, *_with_levels(*hierarchy_build.layout(parent, names)))
 
     def _set(self, names: Texts[str], *arrays: Int64Array) -> None:
         object.__setattr__(self, "names", names)
@@ -125,7 +123,7 @@ class Hierarchy:
         A column is (places of its names in a list int64[rows], that list without repetitions). See ``from_paths``.
         """
         parent, names, leaf = hierarchy_build.from_columns(columns, place)
-        return cls(parent, names), leaf
+        return _laid_out(names, parent, *hierarchy_build.layout(parent, names, named=True)), leaf
 
     @classmethod
     def from_edges(
@@ -303,6 +301,15 @@ class _Paths(Listed[str]):
             if up != last:
                 last, above = up, f"{self.tree.path(up)}/" if up >= 0 else ""
             yield above + hierarchy_build.escaped(names[region])
+
+
+def _with_levels(first_child: Int64Array, level_start: Int64Array) -> tuple[Int64Array, Int64Array, Int64Array]:
+    level = np.repeat(np.arange(level_start.size - 1, dtype=np.int64), np.diff(level_start))
+    return level, first_child, level_start
+
+
+def _laid_out(names: Texts[str], parent: Int64Array, first_child: Int64Array, level_start: Int64Array) -> Hierarchy:
+    return _unpickled(names, parent, *_with_levels(first_child, level_start))
 
 
 def _unpickled(names: Texts[str], *arrays: Int64Array) -> Hierarchy:

@@ -63,9 +63,10 @@ def _path(parent: Int64Array, names: Sequence[str], region: int) -> str:
     return joined(reversed(parts))
 
 
-def layout(parent: Int64Array, names: Sequence[str]) -> tuple[Int64Array, Int64Array]:
+def layout(parent: Int64Array, names: Sequence[str], *, named: bool = False) -> tuple[Int64Array, Int64Array]:
     """Check a breadth-first parent array and return ``(first_child, level_start)``; O(n).
 
+    ``named`` says that names were found to be printable, and different below each parent, already.
     Raises HierarchyError: no-root, several-roots, orphan, bad-order, bad-name, duplicate-region,
     uneven-depth.
     """
@@ -73,7 +74,8 @@ def layout(parent: Int64Array, names: Sequence[str]) -> tuple[Int64Array, Int64A
     _check_parents(parent, names)
     if parent[0] != -1 or np.any(parent[1:] < parent[:-1]) or np.any(parent >= np.arange(n)):
         raise HierarchyError("bad-order", "regions are not in breadth-first order; use Hierarchy.from_parents")
-    _check_names(parent, names)
+    if not named:
+        _check_names(parent, names)
     first_child = np.searchsorted(parent, np.arange(n + 1)).astype(np.int64, copy=False)
     starts = [0]
     while starts[-1] < n:
@@ -238,7 +240,8 @@ def from_columns(columns: Sequence[Column], place: PlaceOf | None = None) -> tup
         ranks = np.empty(order.size, np.int64)
         ranks[order] = np.arange(start, start + order.size)
         start += order.size
-    return np.concatenate(parents), Texts.of(texts[at] for texts, places in names for at in places), ranks[codes]
+    taken = [Texts.of(texts).taken(places) for texts, places in names]
+    return np.concatenate(parents), Texts.joined(taken), ranks[codes]
 
 
 def _check_depth(rows: list[tuple[str, ...]], place: PlaceOf | None) -> None:
@@ -260,7 +263,8 @@ def _check_level(
 ) -> None:
     """Raise HierarchyError if the regions of a level, which begin in rows ``first``, are not valid."""
     own, texts = columns[level]
-    bad = [text for text, name in enumerate(texts) if _bad_name(name)]
+    fine = isinstance(texts, Texts) and texts.printable
+    bad = [] if fine else [text for text, name in enumerate(texts) if _bad_name(name)]
     if bad:
         row = int(np.flatnonzero(np.isin(own, bad))[0])
         raise _name_error(texts[own[row]], _place(place, row))

@@ -7,8 +7,13 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar, cast, overload
 
+import numpy as np
+from numpy.typing import NDArray
+
 T_co = TypeVar("T_co", bound="str | None", covariant=True)
 
+_AT_ONCE = 1 << 16  # texts
+_MOST_BYTES = 1 << 31
 NONE = b"\xff"
 """Stands for None: no text has this byte in UTF-8."""
 
@@ -71,6 +76,55 @@ class Texts(Listed[T_co]):
             data += NONE if text is None else text.encode()
             ends.append(len(data))
         return cls(bytes(data), ends)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Texts[T_co]]) -> Texts[T_co]:
+        """Return the texts of all parts, one part after the other."""
+        ends, before = array("i", (0,)), 0
+        for part in parts:
+            ends.frombytes((np.frombuffer(part.ends, np.int32)[1:] + np.int32(before)).tobytes())
+            before = ends[-1]
+        return cls(b"".join(part.data for part in parts), ends)
+
+    def taken(self, places: NDArray[np.integer[Any]]) -> Texts[Any]:
+        """Return the texts at some places, None at those below 0; O(bytes), without an object a text."""
+        data, ends = np.frombuffer(self.data + NONE, np.uint8), np.frombuffer(self.ends, np.int32).astype(np.int64)
+        begins, lengths = (
+            np.append(ends[:-1], ends[-1]),
+            np.append(np.diff(ends), len(NONE)),
+        )  # the last stands for None
+        total = int(lengths[places].sum()) if len(places) else 0
+        if total >= _MOST_BYTES:
+            raise OverflowError("texts take 2 GiB together")
+        bytes_taken, ends_taken = bytearray(), array("i", (0,))
+        for start in range(0, len(places), _AT_ONCE):
+            some = places[start : start + _AT_ONCE]
+            sizes = lengths[some]
+            stops = np.cumsum(sizes)
+            ends_taken.frombytes((len(bytes_taken) + stops).astype(np.int32).tobytes())
+            bytes_taken += data[np.repeat(begins[some] - (stops - sizes), sizes) + np.arange(stops[-1])].tobytes()
+        return Texts(bytes(bytes_taken), ends_taken)
+
+    @property
+    def printable(self) -> bool:
+        """Return whether no text is None or empty, or holds a character that is not printable; O(bytes)."""
+        ends = np.frombuffer(self.ends, np.int32)
+        if not (ends[1:] > ends[:-1]).all():
+            return False
+        try:
+            steps = range(0, len(self), _AT_ONCE)
+            return all(self._bytes(step, step + _AT_ONCE).decode().isprintable() for step in steps)
+        except UnicodeDecodeError:
+            return False
+
+    @property
+    def digits(self) -> bool:
+        """Return whether each text is one or more digits from 0 to 9; O(bytes)."""
+        ends = np.frombuffer(self.ends, np.int32)
+        return bool((ends[1:] > ends[:-1]).all()) and self.data.isdigit()
+
+    def _bytes(self, start: int, stop: int) -> bytes:
+        return self.data[self.ends[start] : self.ends[min(stop, len(self))]]
 
     def at(self, place: int) -> T_co:
         """Return the text at a place, from 0."""

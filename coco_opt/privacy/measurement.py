@@ -94,11 +94,13 @@ class MeasurementPlan:
         regions = {f"region {name}": values for name, values in self.per_region.items()}
         tables = {f"table {name}": values for name, values in self.tables.items()}
         arrays = {"parent": self.hierarchy.parent, **regions, **tables}
-        texts = {name: json.dumps(value, sort_keys=True) for name, value in plain.items()}
-        texts["names"] = _json_list(self.hierarchy.names)
-        stated = "{" + ", ".join(f'"{name}": {texts[name]}' for name in sorted(texts)) + "}"
-        for part in (stated.encode(), *_encoded(arrays)):
-            code.update(len(part).to_bytes(8, "little") + part)
+        texts = {name: [json.dumps(value, sort_keys=True).encode()] for name, value in plain.items()}
+        texts["names"] = [b"[", *_separated([[piece] for piece in _json_pieces(self.hierarchy.names)]), b"]"]
+        entries = [[f'"{name}": '.encode(), *texts[name]] for name in sorted(texts)]
+        _update(code, [b"{", *_separated(entries), b"}"])
+        for name in sorted(arrays):
+            _update(code, [name.encode()])
+            _update(code, [np.ascontiguousarray(arrays[name], "<i8").view(np.uint8).data])
         return code.hexdigest()
 
     def at(self, level: int) -> tuple[LevelQuery, ...]:
@@ -290,11 +292,18 @@ def _vector(name: str, values: Any, regions: int | None) -> Int64:
     return array
 
 
-def _json_list(texts: Sequence[str]) -> str:
-    """Return what ``json`` makes of a list of texts, some at a time: all together they take five times as much."""
-    pieces = (json.dumps(texts[start : start + _TEXTS])[1:-1] for start in range(0, len(texts), _TEXTS))
-    return f"[{', '.join(pieces)}]"
+def _json_pieces(texts: Sequence[str]) -> Iterator[bytes]:
+    """Yield the entries of a list of texts as ``json`` writes them, some at a time: together they take much more."""
+    return (json.dumps(texts[start : start + _TEXTS])[1:-1].encode() for start in range(0, len(texts), _TEXTS))
 
 
-def _encoded(arrays: Mapping[str, Int64]) -> list[bytes]:
-    return [part for name in sorted(arrays) for part in (name.encode(), arrays[name].astype("<i8").tobytes())]
+def _separated(entries: Iterable[Sequence[bytes]]) -> list[bytes]:
+    """Return the pieces of all entries, a comma between one entry and the next."""
+    return [piece for entry in entries for piece in (b", ", *entry)][1:]
+
+
+def _update(code: Any, pieces: Sequence[bytes | memoryview]) -> None:
+    """Hash pieces as one text behind its length, without joining them."""
+    code.update(sum(map(len, pieces)).to_bytes(8, "little"))
+    for piece in pieces:
+        code.update(piece)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from coco_opt.files.arrow_texts import as_arrow, from_arrow
 from coco_opt.histograms import Hierarchy
+from coco_opt.histograms import texts as texts_module
 from coco_opt.histograms.texts import Texts
 
 ENTRIES = st.lists(st.none() | st.text(st.characters(codec="utf-8"), max_size=3), max_size=9)
@@ -51,3 +52,20 @@ def test_paths_of_some_regions_in_any_order_are_theirs() -> None:
     assert whole == ("r\\/", "r\\//x", "r\\//y", "r\\//x/1", "r\\//x/\\\\2", "r\\//y/1", "r\\//y/\\\\2")
     assert list(whole.some([6, 3, 0, 4])) == [whole[6], whole[3], whole[0], whole[4]]
     assert [tree.path(region) for region in range(tree.regions)] == list(whole)
+
+
+@given(entries=ENTRIES, places=st.lists(st.integers(-1, 40), max_size=30), at_once=st.integers(1, 5))
+def test_texts_are_taken_and_joined_by_their_bytes(entries: list[str | None], places: list[int], at_once: int) -> None:
+    texts = Texts.of(entries)
+    chosen = [place if place < len(entries) else -1 for place in places]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(texts_module, "_AT_ONCE", at_once)
+        taken = texts.taken(np.array(chosen, np.int64))
+        plain = [entry for entry in entries if entry is not None]
+        assert texts.printable is all(entry and entry.isprintable() for entry in entries)
+        assert texts.digits is (
+            bool(entries) and all(entry and entry.isascii() and entry.isdigit() for entry in entries)
+        )
+        assert Texts.of(plain).printable is all(entry and entry.isprintable() for entry in plain)
+    assert taken == Texts.of(None if place < 0 else entries[place] for place in chosen)
+    assert Texts.joined([texts, taken, texts]) == Texts.of([*texts, *taken, *texts])

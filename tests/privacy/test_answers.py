@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import pickle
 from fractions import Fraction
@@ -33,6 +35,7 @@ from coco_opt.privacy import (
     add_noise,
 )
 from coco_opt.privacy.cost import cost_of, total
+from coco_opt.privacy.measurement import query_dict
 from coco_opt.privacy.noise_distributions import distribution_of
 
 TREE = Hierarchy.from_paths([("land", "north"), ("land", "south"), ("land", "west")])
@@ -185,6 +188,27 @@ def test_the_digest_tells_questions_apart_and_leaves_labels_out() -> None:
     ]
     assert len({measurement_plan().digest, *(other.digest for other in others)}) == len(others) + 1
     assert measurement_plan().cost == Epsilon(Fraction(1))
+
+
+def test_the_digest_is_that_of_one_text_and_of_each_array_behind_their_lengths(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ledgers hold it, so it never changes, however little of the text is in memory at a time."""
+    plan = measurement_plan()
+    plain = {
+        "kind": plan.kind,
+        "questions": [
+            {name: value for name, value in query_dict(query).items() if name != "words"} for query in plan.queries
+        ],
+        "neighbours": plan.neighbours,
+        "facts": plan.parameters,
+        "names": list(plan.hierarchy.names),
+    }
+    arrays = {"parent": TREE.parent, "region groups": GROUPS["groups"], "table bounds": np.arange(3)}
+    parts = [json.dumps(plain, sort_keys=True).encode()]
+    parts += [part for name in sorted(arrays) for part in (name.encode(), arrays[name].astype("<i8").tobytes())]
+    expected = hashlib.sha256(b"".join(len(part).to_bytes(8, "little") + part for part in parts)).hexdigest()
+    for at_once in (1, 3, 4096):
+        monkeypatch.setattr("coco_opt.privacy.measurement._TEXTS", at_once)
+        assert plan.digest == expected
 
 
 def test_a_measurement_holds_the_answers_to_its_questions_only() -> None:
