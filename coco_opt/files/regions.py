@@ -75,9 +75,17 @@ def read_regions(hierarchy: InputLike) -> PublicRegions:
     opened = batches_of(source, expected)
     columns = None if opened is None else quietly(source, lambda: _sound_columns(opened))
     if opened is not None and columns is not None:
+        _return_memory()
         return _regions(source, opened.names[1:], columns, opened.place)
     with isolated([source]) as con:  # a CSV file, and whatever is wrong with a table: by it, errors say what and where
         return read_tree(load(con, "hierarchy", source, expected))
+
+
+def _return_memory() -> None:
+    """Return to the system what Arrow holds for further tables: that of a country's columns is much."""
+    import pyarrow as pa
+
+    pa.default_memory_pool().release_unused()
 
 
 def _sound_columns(opened: Batches) -> list[_Column] | None:

@@ -285,7 +285,8 @@ def _identity(query: LevelQuery) -> dict[str, Any]:
 
 
 def _vector(name: str, values: Any, regions: int | None) -> Int64:
-    array = np.array(values)
+    array = np.asarray(values)
+    array = array.copy() if array.flags.writeable else array  # no caller can change it
     if array.dtype != np.int64 or array.ndim != 1 or (regions is not None and array.size != regions):
         raise ProblemError(f"the public numbers {name!r} must be int64{'' if regions is None else ', one a region'}")
     array.setflags(write=False)

@@ -20,6 +20,7 @@ from coco_opt.operators import Grouping, Operator
 from coco_opt.topdown.queries import Query
 
 UNBOUNDED = 2**62
+_PARENTS = 1 << 12
 
 Sides = tuple[Int64Array, Int64Array]
 Levels = tuple[tuple[Sides, ...], ...]
@@ -80,9 +81,16 @@ def _read_only(sides: Sides) -> Sides:
 
 
 def _sums(hierarchy: Hierarchy, level: int, below: Sides) -> Sides:
-    regions = hierarchy.level_range(level)
-    starts = hierarchy.first_child[regions.start : regions.stop] - hierarchy.level_range(level + 1).start
-    return np.add.reduceat(below[0], starts, axis=0), total_of(below[1], starts, 0)
+    """Return the sums over children, some parents at a time: for all, what is between takes much memory."""
+    regions, first = hierarchy.level_range(level), hierarchy.level_range(level + 1).start
+    lower, upper = (np.empty((len(regions), side.shape[1]), np.int64) for side in below)
+    for begin in range(0, len(regions), _PARENTS):
+        end = min(begin + _PARENTS, len(regions))
+        bounds = hierarchy.first_child[regions.start + begin : regions.start + end + 1] - first
+        children, starts = slice(int(bounds[0]), int(bounds[-1])), bounds[:-1] - bounds[0]
+        lower[begin:end] = np.add.reduceat(below[0][children], starts, axis=0)
+        upper[begin:end] = total_of(below[1][children], starts, 0)
+    return lower, upper
 
 
 def _refinements(queries: Sequence[Query]) -> list[Refinement]:

@@ -14,7 +14,7 @@ from scipy.optimize import linprog
 from coco_opt.errors import InputError, ProblemError
 from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Grouping
-from coco_opt.topdown.bounds import UNBOUNDED, refinement
+from coco_opt.topdown.bounds import UNBOUNDED, close, refinement
 from coco_opt.topdown.invariants import Invariant, Invariants
 from coco_opt.topdown.queries import Query, parse_query
 from coco_opt.topdown.region_bounds import RegionBounds
@@ -225,3 +225,18 @@ def test_facts_survive_pickling() -> None:
     copy = pickle.loads(pickle.dumps(constraints))
     assert limits(copy, 0, copy.queries[0]) == ([[7]], [[7]])
     assert not copy.bounds[0].lower.flags.writeable
+
+
+@pytest.mark.parametrize("parents", [1, 2, 5])
+def test_bounds_are_closed_some_parents_at_a_time(parents: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(parents)
+    tree = Hierarchy.from_paths([("land", f"c{k % 7}", f"t{k}") for k in range(40)])
+    query = parse_query("sex", Schema({"sex": ["female", "male"]}))
+    lower = rng.integers(0, 9, (40, 2))
+    upper = np.where(rng.random((40, 2)) < 0.1, UNBOUNDED, lower + rng.integers(0, 9, (40, 2)))
+    own = {(2, query.text): (lower, upper)}
+    expected = close(tree, [query], own)
+    monkeypatch.setattr("coco_opt.topdown.bounds._PARENTS", parents)
+    for ours, theirs in zip(close(tree, [query], own), expected, strict=True):
+        np.testing.assert_array_equal(ours[0], theirs[0])
+    assert expected[0][0][0].tolist() == [lower.sum(axis=0).tolist()]
