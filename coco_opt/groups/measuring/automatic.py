@@ -44,7 +44,7 @@ Reader = Literal["posterior", "joint", "fits"]
 Candidate = tuple[tuple[float, ...], Shares]
 """Bucket growths and shares of the budget by level, root first."""
 
-GROWTHS = (0.0, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5)
+GROWTHS = (0.0, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0)
 _GRID_GROWTH = 0.03  # of the predictor's grid: no coarser than the finest buckets
 _COARSE_GROWTH = 0.07  # of its grid where several distributions are weighed; coarser ones flatter buckets of 0.05
 _FIRST_GROWTH = 0.05  # of the search
