@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from coco_opt.errors import InputError
+from coco_opt.execution.temporary_storage import stored_empty
 from coco_opt.histograms.arrays import Int64Array
 from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.constraint import LinearConstraint, Source
@@ -66,7 +67,7 @@ class Facilities:
         query = parse_query(f"{self.attribute}[{', '.join(names)}]", schema)
         least = np.array([facility.least for facility in self.types.values()])
         most = np.array([LARGEST if facility.most is None else facility.most for facility in self.types.values()])
-        lower, upper = np.zeros_like(self.counts), np.zeros_like(self.counts)
+        lower, upper = (_zeros(*self.counts.shape) for _ in range(2))
         some = np.flatnonzero(self.counts.any(axis=1))  # few regions have any
         counts = self.counts[some]
         lower[some], upper[some] = counts * least, np.where(counts > 0, np.minimum(counts * most, UNBOUNDED), 0)
@@ -99,6 +100,13 @@ def _negated(condition: str) -> str:
 
 def by_leaf(leaves: int, places: Sequence[int] | Int64Array, counts: Int64Array) -> Int64Array:
     """Return rows of counts [rows, types] added up by leaf, int64[leaves, types]."""
-    sums = np.zeros((leaves, counts.shape[1]), np.int64)
+    sums = _zeros(leaves, counts.shape[1])
     np.add.at(sums, np.asarray(places, np.int64), counts)
     return sums
+
+
+def _zeros(leaves: int, types: int) -> Int64Array:
+    """Return zeros that lie in a file if they are many: the few regions with facilities lie on nearly all pages."""
+    zeros = stored_empty((leaves, types), np.dtype(np.int64))
+    zeros.fill(0)
+    return zeros
