@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.activity import doing
 from coco_opt.config.model import Config, digest_of
 from coco_opt.config.sections import AUTO
 from coco_opt.groups.estimating.method import Consistency, joint_seconds, needed_levels
@@ -95,7 +96,8 @@ def resolved(
         if growths is not None:
             return _with_choice(config, growths, shares), ()
     problem = _search(config, tree, groups, growths, shares, method)
-    ranking = problem.ranked(distributions or assumed_distributions(max_size), _ALTERNATIVES)
+    with doing("choosing the queries"):
+        ranking = problem.ranked(distributions or assumed_distributions(max_size), _ALTERNATIVES)
     return _with_choice(config, ranking[0].growths, ranking[0].shares), ranking
 
 

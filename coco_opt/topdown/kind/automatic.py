@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from coco_opt.activity import doing
 from coco_opt.config.model import Config, digest_of
 from coco_opt.config.sections import AUTO
 from coco_opt.histograms import Hierarchy
@@ -83,7 +84,8 @@ def _queries_open(config: Config) -> bool:
 def _chosen(config: Config, hierarchy: Hierarchy, schema: Schema, workload: Sequence[Query]) -> dict[str, Any]:
     keys: dict[str, Any] = {}
     if _queries_open(config):
-        strategy = chosen_strategy(workload, schema, config.privacy.cost)
+        with doing("choosing the queries"):
+            strategy = chosen_strategy(workload, schema, config.privacy.cost)
         keys["strategy"] = [query.text for query in strategy.queries]
         keys["shares"] = [str(share) for share in strategy.shares]
     if config.privacy.split == AUTO:

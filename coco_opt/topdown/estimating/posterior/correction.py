@@ -27,7 +27,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from coco_opt.operators import Operator
 from coco_opt.topdown.estimating.best_linear import LinearEstimates
@@ -83,6 +82,8 @@ class Correction:
 
         ``regions`` are consecutive regions of the level.
         """
+        from scipy.special import ndtri
+
         weight, operator = self.weights[level][query], self.queries[level][query]
         if level == len(self.queries) - 1 and self.factors:
             return self._widened(regions, operator, self.factors[query])
