@@ -113,7 +113,7 @@ def _write_rows(frame: pd.DataFrame, shown: pd.DataFrame) -> None:
         for row in shown.to_dict("records")
     ]
     changed = int((frame["difference"] != 0).sum())
-    write_table(f"The {len(rows)} clearest of {changed:,} differences", header, rows, numeric=len(keys))
+    write_table(f"The {len(rows)} clearest of the {changed:,} rows that differ", header, rows, numeric=len(keys))
 
 
 def _noise(earlier: Any, later: Path, table: str | None, frame: pd.DataFrame) -> str:

@@ -397,13 +397,18 @@ def _check_left(chosen: Candidate, kinds: Sequence[AnyKind], headers: Sequence[H
         if not keys and strict:
             if shares_no_column(header, headers):
                 raise InputError("no-header", _UNLINKED, Place(str(header.path)))
-            expected = " | ".join(dict.fromkeys(note for kind in kinds for note in kind.draft({}).files.values()))
-            message = f"has none of the headers {expected}; {_OTHER_NAMES}"
+            message = f"has none of the headers {_headers(kinds)}; {_OTHER_NAMES}"
             raise InputError("no-header", message, Place(str(header.path)))
         if keys:
             others = ", ".join(chosen.draft().files)
             message = f"is a table of {keys[0]}, which does not go with {others}: name the files to use"
             raise InputError("two-tables", message, Place(str(header.path)))
+
+
+def _headers(kinds: Sequence[AnyKind]) -> str:
+    """Return what tables of all kinds have as columns, in each form that a table may have."""
+    forms = [(kind, form) for kind in kinds for form in ({}, *({key: ()} for key in kind.data_model.model_fields))]
+    return " | ".join(dict.fromkeys(note for kind, form in forms for note in kind.draft(form).files.values()))
 
 
 def _levels(chosen: Candidate) -> LevelProposal | None:

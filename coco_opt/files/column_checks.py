@@ -13,6 +13,12 @@ from coco_opt.files.source import Loaded
 MAX_DIGITS = 18
 MAX_TOTAL = 4 * 10**18
 
+ZEROS_DIFFER = (
+    ", but one that differs only in leading zeros is: the ids of one file were written as numbers. Write both as text, "
+    "with all their zeros"
+)
+"""What to add about an unknown id that is known with other leading zeros, where the other file is not known."""
+
 _OUTER_SPACE = r"'^[\s\p{Z}]|[\s\p{Z}]$'"
 _HIDDEN = r"'[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]'"
 _PLAIN = "'[!-~]([ -~]*[!-~])?'"

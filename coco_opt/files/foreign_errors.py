@@ -17,8 +17,10 @@ T = TypeVar("T")
 
 MISQUOTED = 'has an unclosed or misplaced quote (")'
 NOT_UTF8 = (
-    "is not UTF-8 text: save it as CSV UTF-8 in the spreadsheet, or convert it, for example with  "
-    "iconv -f CP1252 -t UTF-8 FILE > NEW  where it comes from Windows"
+    "is not UTF-8 text: save it as CSV UTF-8 in the spreadsheet, or convert it with  "
+    "iconv -f CODE -t UTF-8 FILE > NEW,  where CODE is that of the program that wrote it: CP1252 of Windows in "
+    "Western Europe, CP1250 in Central Europe, UTF-16 of Excel's Unicode text. Then look at the names: a wrong code "
+    "changes them"
 )
 UNEVEN = "has more or fewer fields than the header"
 _DISK_FULL = "the table does not fit in memory, nor on the disk of the private folder: free some of it"
@@ -35,10 +37,15 @@ def quietly(source: Path | Input, action: Callable[[], T]) -> T:
     except _foreign_errors() as error:
         failure = _classified(source.name, type(error).__name__, str(error))
     except RuntimeError as error:
-        if str(error) != "Query interrupted":
+        if not is_interrupt(error):
             raise
         failure = KeyboardInterrupt()
     raise failure
+
+
+def is_interrupt(error: BaseException) -> bool:
+    """Return whether an error is what DuckDB makes of Ctrl-C."""
+    return isinstance(error, RuntimeError) and str(error) == "Query interrupted"
 
 
 def _foreign_errors() -> tuple[type[Exception], ...]:

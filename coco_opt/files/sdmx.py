@@ -8,6 +8,7 @@ STANDARD_ERROR. Source: SDMX-CSV field guide of the SDMX technical working group
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable
 from itertools import chain, count
 from pathlib import Path
@@ -24,6 +25,8 @@ _STRUCTURE = re.compile(rf"{_ID}(\.{_ID})*:[A-Za-z0-9_@$-]+\([0-9]+(\.[0-9]+)*\)
 _PERIOD = re.compile(r"[0-9]{4}[0-9A-Za-z:/-]*")
 _ACTION = "R"  # replace: what a receiving system knows of the same keys
 _STATUS = "E"  # estimated value, in the cross-domain code list of observation status
+# Letters that have no accent to take off.
+_LETTERS = str.maketrans({"ł": "l", "Ł": "l", "ø": "o", "Ø": "o", "đ": "d", "Đ": "d", "ß": "ss", "æ": "ae", "œ": "oe"})
 _IDENTITY = ("STRUCTURE", "STRUCTURE_ID", "ACTION")
 _FIXED = (*_IDENTITY, "REF_AREA", "TIME_PERIOD", "OBS_VALUE", "OBS_STATUS", "STANDARD_ERROR")
 
@@ -101,6 +104,7 @@ def components(keys: Iterable[str]) -> list[str]:
 
 
 def component(name: str) -> str:
-    """Return the id of a component: capital letters, digits and underscores, a letter first."""
-    plain = re.sub(r"[^A-Z0-9_]+", "_", name.upper())
+    """Return the id of a component: capital letters without accents, digits and underscores, a letter first."""
+    letters = unicodedata.normalize("NFKD", name.translate(_LETTERS))
+    plain = re.sub(r"[^A-Z0-9_]+", "_", "".join(c for c in letters if not unicodedata.combining(c)).upper())
     return plain if re.match("[A-Z]", plain) else f"D_{plain}"

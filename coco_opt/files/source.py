@@ -14,7 +14,7 @@ from coco_opt.errors import Place
 from coco_opt.files.batches import Batches, batches_of, column_types, is_id
 from coco_opt.files.columns import Columns
 from coco_opt.files.csv_text import check_file, csv_header, csv_rows, literal, load_csv, quoted
-from coco_opt.files.foreign_errors import quietly
+from coco_opt.files.foreign_errors import is_interrupt, quietly
 from coco_opt.files.inputs import Input
 from coco_opt.files.parts import all_columns, check_columns, parts_of
 from coco_opt.files.rows import SHOWN_ROWS, Rows
@@ -126,11 +126,11 @@ def isolated(inputs: Sequence[Input], spill: Path | None = None) -> Iterator[duc
     """Open an in-memory DuckDB that can read the files among ``inputs`` and nothing else, and writes nowhere.
 
     Given a private folder (``files.scratch``), it takes little memory and writes there what does not fit, rows as
-    they are.
+    they are. Ctrl-C in any of its queries is a KeyboardInterrupt.
     """
     import duckdb
 
-    con = duckdb.connect(":memory:")
+    con, interrupted = duckdb.connect(":memory:"), False
     try:
         # A bar is on by default where Python runs no script file. Notebooks that can draw none refuse the word, too.
         with suppress(duckdb.InvalidInputException):
@@ -147,8 +147,14 @@ def isolated(inputs: Sequence[Input], spill: Path | None = None) -> Iterator[duc
         con.execute("SET enable_external_access = false")
         con.execute("SET lock_configuration = true")
         yield con
+    except RuntimeError as error:
+        interrupted = is_interrupt(error)
+        if not interrupted:
+            raise
     finally:
         con.close()
+    if interrupted:
+        raise KeyboardInterrupt
 
 
 def load(

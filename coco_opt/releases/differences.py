@@ -325,7 +325,7 @@ def _noise_words(compared: Compared, frame: pd.DataFrame, coverage: float | None
     share = COVERAGE if compared.error else coverage
     assert share is not None
     return (
-        f"{int(frame['beyond_noise'].sum()):,} of {len(frame):,} differences are beyond noise: their interval of "
+        f"{int(frame['beyond_noise'].sum()):,} of {len(frame):,} rows compared are beyond noise: their interval of "
         f"{100 * share:g} % excludes 0. Each interval holds on its own: of counts that did not change, up to "
         f"{100 * (1 - share):.3g} % are marked by chance.{_unsettled_words(frame)}"
     )

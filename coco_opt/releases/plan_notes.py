@@ -43,7 +43,8 @@ def _repeated_levels(plan: MeasurementPlan) -> Iterator[str]:
         above, name = plan.levels[level - 1], plan.levels[level]
         yield (
             f"Note: every region of level {above!r} has one region of {name!r} below it, which says nothing new for "
-            f"its share of the budget: if {name!r} is no level, leave its column out of the hierarchy"
+            f"its share of the budget: if {name!r} is no level, leave its column out of the hierarchy; if {above!r} "
+            f"lies within {name!r}, list the levels in their order, root first"
         )
 
 

@@ -62,7 +62,7 @@ def test_rows_of_regions_that_have_not_converged_are_marked(capsys: pytest.Captu
     later, earlier = release_of(("a", 1, 9, 8, 9), ("b", 1, 5, 4, 6)), release_of(("a", 1, 2, 1, 3), ("b", 1, 4, 3, 5))
     frame = differences(later, earlier)
     words = noise_words(later, earlier, None, frame)
-    assert words.startswith("1 of 2 differences are beyond noise: their interval of 95 % excludes 0.")
+    assert words.startswith("1 of 2 rows compared are beyond noise: their interval of 95 % excludes 0.")
     assert "up to 5 % are marked by chance. The chains of 1 region have not converged" in words
     page = render_differences(later, earlier)
     assert words in unescape(page)

@@ -153,9 +153,10 @@ def test_what_is_no_dataflow_or_time_is_refused(
 
 
 def test_components_have_ids_that_sdmx_allows() -> None:
+    assert component("płeć") == "PLEC"
     assert [component(name) for name in ("age", "Höhe m²", "2nd", "tree_level")] == [
         "AGE",
-        "H_HE_M_",
+        "HOHE_M2",
         "D_2ND",
         "TREE_LEVEL",
     ]

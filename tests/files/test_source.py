@@ -47,6 +47,10 @@ def test_an_interrupted_query_is_an_interrupt(tmp_path: Path) -> None:
     assert caught.value.__context__ is None
     with pytest.raises(RuntimeError, match="something else"):
         quietly(tmp_path, broken)
+    with pytest.raises(KeyboardInterrupt), isolated([]):
+        interrupted()
+    with pytest.raises(RuntimeError, match="something else"), isolated([]):
+        broken()
 
 
 def test_no_progress_bar_is_drawn_even_where_python_runs_no_file() -> None:

@@ -250,11 +250,17 @@ def test_all_bad_rows_of_facilities_are_named_at_once(tmp_path: Path) -> None:
         "duplicate-region": ([15], 1),
         "not-an-integer": ([16], 1),
     }
+    (tmp_path / "facilities.csv").write_text("region_id,old,child\n0r00,1,1\n")
+    with pytest.raises(InputError, match="not in the hierarchy, but one that differs only in leading zeros is"):
+        measure(config)
 
 
 def test_facilities_need_their_table_and_their_types(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"needs data\.facilities"):
         measure(write(tmp_path, topdown=TOPDOWN + FACILITIES))
+    typo = "\n".join(line.replace("types.old", "types.odl") for line in (TOPDOWN + FACILITIES).splitlines())
+    with pytest.raises(ConfigError, match=r"\[topdown\.facilities\] 'types.odl': no value of 'age' 'odl'"):
+        measure(write(tmp_path, topdown=typo, data='facilities = "facilities.csv"\n'))
     with pytest.raises(ConfigError, match=r"topdown\.facilities\.types\] names no type"):
         write(tmp_path, topdown=TOPDOWN + '[topdown.facilities]\nattribute = "age"\ntypes = {}\n')
     with pytest.raises(InputError, match="no value of 'age'"):

@@ -16,6 +16,7 @@ from coco_opt.topdown.estimating.best_linear import best_linear
 from coco_opt.topdown.estimating.posterior import sampler
 from coco_opt.topdown.kind.files import read_tables_release
 from coco_opt.topdown.kind.map_widths import widths_of
+from coco_opt.topdown.kind.plan import plan_tables
 from coco_opt.topdown.noisy_measurements import TableMeasurements
 from tests.topdown.persons import SEEDED, TOPDOWN, bounds, failing, records, write
 
@@ -131,6 +132,10 @@ def test_invariants_zeros_and_bounds_hold_in_every_draw(tmp_path: Path) -> None:
 
 def test_constraints_that_do_not_nest_are_said_and_give_no_intervals(tmp_path: Path) -> None:
     both = "".join(f'[[topdown.invariants]]\nquery = "{query}"\nlevel = "county"\n' for query in ("sex", "age"))
+    config = write(tmp_path, privacy=REPLACE, topdown=POSTERIOR, more=both)
+    assert any("do not nest" in note for note in plan_tables(config).notes)
+    nested = write(tmp_path, privacy=REPLACE, topdown=POSTERIOR, more=both.replace('"age"', '"sex"'))
+    assert not any("do not nest" in note for note in plan_tables(nested).notes)
     config = write(tmp_path, privacy=REPLACE, topdown=POSTERIOR, more=both)
     outcome = release(config, tmp_path / "out")
     assert failing(outcome.folder) == []

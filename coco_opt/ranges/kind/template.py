@@ -42,9 +42,11 @@ def file_key_of(columns: Sequence[str]) -> str | None:
 
 def draft_of(files: Mapping[str, Sequence[str]], notes: ColumnNotes | None = None) -> Draft:
     """Return a configuration of private values; InputError bad-option for ranges that are no domain."""
-    columns = files.get("values", VALUES.required)
+    columns = files.get("values", ())
     cells = set(CELLS.required) <= set(columns)
     note = "cell, count, one row a cell: private" if cells else "value, one row an entity: private"
+    if not columns:
+        note = "value, one row an entity, or cell, count: private"
     replaced = "an entity's value may change while their number is public"
     ranges = () if notes is None else tuple(notes.values.get("value", ()))
     section = _SECTION.format(domain=_domain(ranges) if ranges else _BOTH)

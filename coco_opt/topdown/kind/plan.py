@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
+import numpy as np
+
 from coco_opt.config.model import Config
 from coco_opt.config.sections import AUTO
 from coco_opt.errors import HierarchyError, InputError, ProblemError
@@ -19,6 +21,7 @@ from coco_opt.topdown.budget_plan import TablePlan
 from coco_opt.topdown.constraint import LinearConstraint
 from coco_opt.topdown.facilities import Facilities, FacilityType, zeros_of
 from coco_opt.topdown.feasibility.proof import Proof
+from coco_opt.topdown.feasibility.system import ConstraintSystem
 from coco_opt.topdown.invariants import Invariant, Stated
 from coco_opt.topdown.kind.automatic import choice_digest, choice_tables, chosen_keys, resolved
 from coco_opt.topdown.kind.earlier_releases import Earlier, account_line, check_account, earlier_of
@@ -29,6 +32,7 @@ from coco_opt.topdown.measuring.facilities_file import read_facilities
 from coco_opt.topdown.measuring.feasibility_check import check_exact, proved
 from coco_opt.topdown.measuring.optimised import optimised_strategy
 from coco_opt.topdown.measuring.records import read_records
+from coco_opt.topdown.names import find
 from coco_opt.topdown.queries import Query, parse_queries, parse_query
 from coco_opt.topdown.region_bounds import RegionBounds
 from coco_opt.topdown.schema import Schema, ValueGroups
@@ -88,7 +92,12 @@ def plan_tables(config: Config) -> Plan:
             config,
             measurement_plan,
             detail,
-            (*notes, *_unmeasured_cells(table_queries), *_undecided(proof)),
+            (
+                *notes,
+                *_unmeasured_cells(table_queries),
+                *_undecided(proof),
+                *_without_intervals(config, table_queries),
+            ),
             partial(planned, proof=proof),
             chosen=chosen_keys(written, config),
             promised=tuple(_promised(table_queries, public.levels, proof)),
@@ -140,6 +149,24 @@ def _undecided(proof: Proof) -> Iterator[str]:
         )
 
 
+def _without_intervals(config: Config, table_queries: TableQueries) -> Iterator[str]:
+    """Say where the posterior will have no draws of these constraints, whatever the answers of the exact ones are."""
+    from coco_opt.topdown.estimating.posterior.result import NOT_CONNECTED
+
+    if config.method.estimation != "posterior":
+        return
+    tree = table_queries.hierarchy
+    exact = [
+        RegionBounds.exact(
+            each.query, each.level, np.zeros((len(tree.level_range(each.level)), each.query.answers), np.int64)
+        )
+        for each in table_queries.invariants
+    ]
+    bounds = (*table_queries.bounds, *exact)
+    if not ConstraintSystem.of(tree, table_queries.schema, bounds, table_queries.linear).by_sums:
+        yield f"{NOT_CONNECTED}. For intervals, leave out what crosses other constraints, before it is paid"
+
+
 def read_tables(plan: Plan) -> TableCounts:
     """Open the private table and count persons; raises InputError, whose message holds no private value.
 
@@ -163,13 +190,22 @@ def schema_of_config(config: Config) -> Schema:
     """Return the schema. Raises ConfigError, which names the wrong key."""
     section = config.method
     _check_columns(config)
-    zeros = tuple(section.structural_zeros or ())
+    zeros = own = tuple(section.structural_zeros or ())
     if section.facilities is not None:
+        blamed(config, "facilities", lambda: _check_types(section.facilities, section.values))
         zeros += blamed(config, "facilities", lambda: zeros_of(section.facilities.attribute, facility_types(config)))
     groupings = {name: ValueGroups(grouping.of, dict(grouping.groups)) for name, grouping in section.groupings.items()}
     blamed(config, "attributes", lambda: Schema(section.values))
-    blamed(config, "structural_zeros", lambda: Schema(section.values, zeros))
+    blamed(config, "structural_zeros", lambda: Schema(section.values, own))
+    blamed(config, "facilities" if zeros != own else "structural_zeros", lambda: Schema(section.values, zeros))
     return blamed(config, "groupings", lambda: Schema(section.values, zeros, groupings))
+
+
+def _check_types(facilities: Any, values: Mapping[str, Sequence[str]]) -> None:
+    """Raise InputError where the attribute, or a type, is none: the rules that types imply would not name it."""
+    find(facilities.attribute, tuple(values), "attribute", "attribute")
+    for name in facilities.types:
+        find(name, tuple(values[facilities.attribute]), f"value of {facilities.attribute!r}", f"types.{name}")
 
 
 def facility_types(config: Config) -> dict[str, FacilityType]:

@@ -72,12 +72,14 @@ def _check_by_row(table: Loaded, public: PublicRegions, columns: int) -> None:
     faults, row_faults = column_checks.absent_entries(table, (0,)), RowFaults(table)
     rows = table.fetch(f"SELECT {', '.join(f'c{k}' for k in range(columns + 1))} FROM {{t}} ORDER BY rowid")
     known, seen = set(public.ids), set[str]()
+    unpadded = {each.lstrip("0") for each in known}
     for row, (region, *texts) in enumerate(rows):
         if not region:
             continue
         with row_faults.row(row):
             if region not in known:
-                raise RowError("unknown-region", "this region is not in the hierarchy", 0)
+                zeros = column_checks.ZEROS_DIFFER if region.lstrip("0") in unpadded else ""
+                raise RowError("unknown-region", f"this region is not in the hierarchy{zeros}", 0)
             if region in seen:
                 raise RowError("duplicate-region", "this region occurs twice", 0)
             seen.add(region)
