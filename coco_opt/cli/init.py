@@ -77,7 +77,7 @@ def init(
         ),
     ] = None,
     kind: Annotated[
-        str | None, typer.Option("--kind", metavar="KIND", help="The kind of release, if headers do not show it.")
+        str | None, typer.Option("--kind", metavar="KIND", help="groups, tables or ranges, if headers do not show it.")
     ] = None,
     columns: Annotated[
         list[str] | None,

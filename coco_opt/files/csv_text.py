@@ -112,7 +112,7 @@ def check_file(source: Input) -> None:
     if path.suffix.lower() not in SUFFIXES:
         raise InputError("unknown-format", "must be a .csv, .tsv or .parquet file, or a folder of such", place)
     if not os.path.exists(path):  # noqa: PTH110 - False too for a name that no file system takes
-        raise InputError("file-not-found", f"no such file in {path.parent}", place)
+        raise InputError("file-not-found", f"no such file in {path.parent.absolute()}", place)
     if not path.is_file():
         raise InputError("unreadable-file", "is not a file", place)
     start = quietly(source, lambda: _start(path))

@@ -40,6 +40,7 @@ _COLUMNS = {
     "entities": "number of members that groups have beyond their first 'size', up to 'last_size' + 1",
     "entities_variance": "variance of 'entities' due to noise",
     "converged": "whether the region's chains converged; if not, its intervals are less certain",
+    "measured": "whether an answer tells the size from its neighbours; if not, its interval rests on the model's shape",
     "summary": "name of the summary of a region's groups",
     "value": "value of the summary",
     "persons": "number of persons",

@@ -125,7 +125,7 @@ class Invariants:
         try:
             closed = close(self.hierarchy, (*queries.values(), *single), own)
         except InputError as error:
-            code, message = error.code, str(error)
+            code, message = error.code, str(error).removesuffix(f" [{error.code}]")
         else:
             code = message = ""
         if code:

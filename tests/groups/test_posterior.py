@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from coco_opt.groups.estimating.posterior.sampler import SamplerOptions
 from coco_opt.groups.estimating.posterior.spikes import informed_counts, isolated_sizes
 from coco_opt.groups.kind import GROUPS
 from coco_opt.groups.kind.files import read_groups_release
+from coco_opt.groups.kind.intervals import measured_sizes
 from coco_opt.groups.measuring.measure import measurement_plan_of
 from coco_opt.groups.noisy_measurements import buckets_of
 from coco_opt.histograms import CountOfCounts, Hierarchy, emd
@@ -185,6 +186,7 @@ def test_a_release_by_buckets_keeps_every_promise(folder: Path) -> None:
     page = (folder / "report.html").read_text()
     assert "12 sizes in 7 buckets" in page
     assert "intervals.parquet" in page
+    assert "no answer says how groups are spread within a bucket" in page
     assert f"after {manifest['convergence']['draws']:,} draws of" in page
 
 
@@ -325,6 +327,7 @@ def test_intervals_are_those_of_the_contract(folder: Path) -> None:
         "at_most_lower int64",
         "at_most_upper int64",
         "converged bool",
+        "measured bool",
     ]
     rows = table.to_pandas()
     released = read_groups_release(folder)
@@ -338,6 +341,22 @@ def test_intervals_are_those_of_the_contract(folder: Path) -> None:
     certain = (rows["groups_upper"] == 0) & (rows["at_most_lower"] == rows["at_most_upper"])
     assert not certain.any()
     assert ((rows["groups_upper"] - rows["groups_lower"]) > 0).any()
+
+
+@pytest.mark.parametrize(
+    ("places", "alone"), [((0, 1), ([0], [0])), ((0,), (range(31), range(31))), ((1,), (range(31), [0]))]
+)
+def test_sizes_that_share_a_bucket_are_marked_unless_a_level_below_tells_them_apart(
+    places: tuple[int, ...], alone: tuple[Sequence[int], Sequence[int]]
+) -> None:
+    hierarchy = Hierarchy.from_paths([("land", "north"), ("land", "south")])
+    leaf = CountOfCounts.from_ranks(np.array([1, 2, 30]))
+    shared = Buckets.from_starts([0, 1, 5, 12], 30)
+    buckets = [shared if level in places else None for level in range(2)]
+    truth = [CountOfCounts.total([leaf, leaf]), leaf, leaf]
+    noisy = measured(hierarchy, truth, max_size=30, buckets=buckets, costs=[Epsilon(Fraction(1, 2))] * 2)
+    told = measured_sizes(noisy.measurement_plan)
+    assert [np.flatnonzero(row).tolist() for row in told] == [list(sizes) for sizes in alone]
 
 
 def twice(columns: dict[str, list[Any]]) -> None:

@@ -15,6 +15,7 @@ from coco_opt.files.folder import FileTable, read_columns
 from coco_opt.files.regions import region_columns
 from coco_opt.files.release_checks import Check, first_of, int64_column, is_safe, positions
 from coco_opt.groups.estimating.intervals import Intervals
+from coco_opt.groups.noisy_measurements import buckets_of, max_size_of, size_queries
 from coco_opt.histograms import CountOfCounts, Hierarchy
 from coco_opt.privacy import MeasurementPlan
 from coco_opt.releases.kind import Folder
@@ -24,15 +25,15 @@ Int64 = NDArray[np.int64]
 INTERVALS = "intervals.parquet"
 PROMISE = "intervals"
 COUNTS = ("size", "groups_lower", "groups_upper", "at_most", "at_most_lower", "at_most_upper")
-CONVERGED = "converged"
-COLUMNS = ("level", "level_name", "region", "region_id", *COUNTS, CONVERGED)
+CONVERGED, MEASURED = "converged", "measured"
+COLUMNS = ("level", "level_name", "region", "region_id", *COUNTS, CONVERGED, MEASURED)
 WORDS = (
     "equal-tailed intervals of each count alone under the posterior of the release's method, whose shape over all "
     "regions is learned from the same noisy answers; each holds its released count; in none of the intervals has a "
     "size without a row any groups, nor groups at most its size other than the released number"
 )
 
-_TYPES = {"level": "int32", **dict.fromkeys(COUNTS, "int64"), CONVERGED: "bool"}
+_TYPES = {"level": "int32", **dict.fromkeys(COUNTS, "int64"), CONVERGED: "bool", MEASURED: "bool"}
 
 
 def interval_table(
@@ -43,7 +44,7 @@ def interval_table(
 ) -> FileTable:
     """Return a row for each region and size that has groups or is uncertain, in the hierarchy's order.
 
-    The rows of regions whose chains have ``not_converged`` say so.
+    The rows of regions whose chains have ``not_converged`` say so, and so do sizes that are not ``measured_sizes``.
 
     Sizes with groups_lower = groups_upper = 0 and at_most_lower = at_most_upper = at_most have no row.
     """
@@ -60,8 +61,29 @@ def interval_table(
         "at_most_lower": intervals.at_most_lower[shown],
         "at_most_upper": intervals.at_most_upper[shown],
         CONVERGED: ~np.isin(region, np.asarray(not_converged, np.int64)),
+        MEASURED: measured_sizes(measurement_plan)[measurement_plan.hierarchy.level[region], size],
     }
     return FileTable.of(columns, _TYPES)
+
+
+def measured_sizes(measurement_plan: MeasurementPlan) -> NDArray[np.bool_]:
+    """Return which sizes the answers at a level or below it tell from their neighbours, bool[levels, max_size + 1].
+
+    The other sizes share a bucket with others, or follow one that does: how groups are spread in a bucket is up to the
+    model, and its intervals hold there only as far as the model does.
+    """
+    levels = measurement_plan.hierarchy.levels
+    alone = np.zeros((levels, max_size_of(measurement_plan) + 1), np.bool_)
+    alone[:, -1] = True  # no group is larger
+    for query in size_queries(measurement_plan):
+        buckets = buckets_of(measurement_plan, query.level)
+        alone[query.level, :-1] |= (
+            True
+            if buckets is None
+            else np.isin(np.arange(alone.shape[1] - 1), buckets.begin[buckets.end - buckets.begin == 1])
+        )
+    told = alone & np.pad(alone, ((0, 0), (1, 0)), constant_values=True)[:, :-1]
+    return np.logical_or.accumulate(told[::-1], axis=0)[::-1]
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
@@ -164,9 +186,10 @@ def _wrong_types(rows: Any) -> str:
         column = rows.column(name)
         if not kinds.is_signed_integer(column.type) or column.null_count:
             return f"{INTERVALS}, column {name!r} does not hold integers"
-    column = rows.column(CONVERGED)
-    if not kinds.is_boolean(column.type) or column.null_count:
-        return f"{INTERVALS}, column {CONVERGED!r} does not hold true or false"
+    for name in (CONVERGED, MEASURED):
+        column = rows.column(name)
+        if not kinds.is_boolean(column.type) or column.null_count:
+            return f"{INTERVALS}, column {name!r} does not hold true or false"
     return ""
 
 

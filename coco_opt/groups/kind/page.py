@@ -7,10 +7,12 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 import numpy as np
+from numpy.typing import NDArray
 
 from coco_opt.groups.estimating.group_counts import with_group_counts
 from coco_opt.groups.estimating.method import GroupsMethod
 from coco_opt.groups.kind import plots
+from coco_opt.groups.kind.intervals import measured_sizes
 from coco_opt.groups.noisy_measurements import GroupsMeasurements, count_queries, has_private_counts, split_of
 from coco_opt.releases.kind import Shown
 from coco_opt.report.explorer import Explored, explorer_section
@@ -181,11 +183,24 @@ def _posterior(shown: Shown) -> str:
             f"Intervals of {100 * intervals.coverage:g} % are in intervals.parquet. For each region and size alone, "
             "the true count is inside with at least that probability under the model; many intervals do not hold at "
             "the same time. They contain the released counts. The privacy guarantee does not depend on the model.",
+            *_unmeasured_words(measured_sizes(shown.measurement.measurement_plan)),
             "Intervals of each region's mean, quantiles, share of groups of one and largest size are in "
             "summaries.parquet.",
         ]
     text = "".join(f"<p>{escape(paragraph)}</p>" for paragraph in paragraphs)
     return f"<h2>Posterior</h2>\n{text}{_not_converged(shown)}"
+
+
+def _unmeasured_words(measured: NDArray[np.bool_]) -> list[str]:
+    """Return the warning about sizes that were measured in buckets alone; none where there are none."""
+    first = np.flatnonzero(~measured.all(axis=0))
+    if not first.size:
+        return []
+    return [
+        f"Sizes from {first[0]:,} on share buckets with others at some levels: no answer says how groups are spread "
+        "within a bucket. Intervals of such sizes hold only as far as sizes are distributed as smoothly as the model "
+        "assumes, and a sharp step inside a bucket can lie outside: in intervals.parquet, 'measured' is false there."
+    ]
 
 
 def _not_converged(shown: Shown) -> str:
