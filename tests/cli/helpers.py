@@ -45,7 +45,7 @@ class Data:
         data = "\n".join(f'{key} = "{key}.csv"' for key in self.files)
         path = folder / "run.toml"
         budget = "" if "rho" in privacy or "delta" in privacy else 'epsilon = "1"\n'
-        # One measurement of single sizes, level by level alike: what is chosen otherwise has tests of its own.
+        # One measurement, level by level alike: what is chosen otherwise has tests of its own.
         split = "" if "split" in privacy else 'split = "uniform"\n'
         text = f"[data]\n{data}\n\n[privacy]\n{budget}{split}{privacy}\n\n{self.section}\n{more}\n"
         path.write_text(text, encoding="utf-8")
@@ -55,8 +55,8 @@ class Data:
 KINDS = {
     "groups": Data(
         {"entities": ENTITIES, "groups": GROUPS, "hierarchy": HIERARCHY},
-        "[groups]\nbucket_growth = 0\nmax_size = 20",
-        'consistency = "matching"',
+        '[groups]\nbucket_growth = 0\nconsistency = "matching"\nmax_size = 20',
+        'merge = "average"',
         frozenset(
             {
                 "isotonic_l2",
@@ -64,7 +64,6 @@ KINDS = {
                 "simplex_projection",
                 "controlled_rounding",
                 "group_matching",
-                "expected_distance",
             }
         ),
     ),
@@ -118,9 +117,7 @@ def write_groups(folder: Path, *, privacy: str = SEEDED, more: str = "", **texts
 
 def write_sizes(folder: Path, text: str = SIZES, *, privacy: str = SEEDED, more: str = "") -> Path:
     """Write a table of counts and a configuration; return the configuration."""
-    return Data({"sizes": text}, "[groups]\nbucket_growth = 0\nmax_size = 20", "", frozenset()).write(
-        folder, privacy=privacy, more=more
-    )
+    return Data({"sizes": text}, KINDS["groups"].section, "", frozenset()).write(folder, privacy=privacy, more=more)
 
 
 def paid(folder: Path) -> list[str]:

@@ -235,10 +235,10 @@ def test_bad_solver_choices(choice: str, words: str, tmp_path: Path, coco: Runne
 
 def test_a_release_names_chosen_solvers_that_it_had_no_problem_for(tmp_path: Path, coco: Runner) -> None:
     config = write_sizes(tmp_path, more='[solvers]\nisotonic_l1 = "highs"')
-    unused = "of [solvers] isotonic_l1: this method has no such problem"
-    assert unused in " ".join(coco("release", config).out.split())
-    config.write_text(config.read_text().replace("max_size = 20", 'max_size = 20\nconsistency = "matching"'))
     assert "of [solvers]" not in coco("release", config).out
+    unused = "of [solvers] isotonic_l1: this method has no such problem"
+    config.write_text(config.read_text().replace('"matching"', '"posterior"'))
+    assert unused in " ".join(coco("release", config).out.split())
 
 
 def test_a_solver_without_its_package(tmp_path: Path, coco: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,7 +258,6 @@ def test_too_many_groups_to_match_are_found_before_the_payment(tmp_path: Path, c
         tmp_path,
         f"country,county,size,groups\nland,north,1,{10**12}\nland,south,2,3\n",
         privacy=SECURE,
-        more='consistency = "matching"',
     )
     assert "matching takes at most" in told(coco("release", config))
     assert paid(tmp_path) == []
@@ -272,7 +271,7 @@ def test_a_negative_size_is_not_shown(tmp_path: Path, coco: Runner) -> None:
 
 
 def test_a_solver_that_misses_its_tolerance_is_replaced_and_named(tmp_path: Path, coco: Runner) -> None:
-    crippled = 'consistency = "matching"\n[solvers]\nisotonic_l1 = { name = "osqp", max_iter = 1 }'
+    crippled = '[solvers]\nisotonic_l1 = { name = "osqp", max_iter = 1 }'
     config = write_sizes(tmp_path, privacy=SECURE, more=crippled)
     ran = coco("release", config, "--out", tmp_path / "out")
     assert ran.code == 0
