@@ -11,14 +11,12 @@ from pathlib import Path
 from coco_experiments.beyond.queries import BUCKETS, CELLS, GROWTH, cells, grown
 from coco_experiments.beyond.study import (
     MATCHING,
-    Result,
     Way,
     error_table,
     finish,
     measured_cases,
     panels,
-    stored_results_of,
-    study,
+    studied,
     usual_ways,
 )
 from coco_experiments.kuo2018.cases import Case
@@ -46,10 +44,8 @@ def ways_of(case: Case, growth: tuple[float, ...]) -> list[Way]:
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
     """Measure, print and write ``beyond/ablation`` as CSV, PNG and PDF; small: one seed on made data."""
     settings = measured_cases(data, TAXI_GROWTH, small=small)
-    results: list[Result] = []
-    stored = stored_results_of(out)
-    for case, growth in settings:
-        results += study(NAME, case, ways_of(case, growth), SEEDS[:1] if small else SEEDS, reporter, stored)
+    ways = ((case, ways_of(case, growth)) for case, growth in settings)
+    results = studied(NAME, ways, SEEDS, out, reporter, small=small)
     notes = (f"Buckets of max(1, c x size) sizes, c = {GROWTH[:3]} on Hawaii and {TAXI_GROWTH} on Taxi, root first.",)
     table = error_table("Queries and prior", results, MATCHING, notes=notes)
     figure = comparison(out / NAME, panels(results), "mean distance (entities) a region", log=True)

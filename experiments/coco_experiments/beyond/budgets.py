@@ -15,8 +15,7 @@ from coco_experiments.beyond.study import (
     finish,
     hawaii_to_tracts,
     reference_of,
-    stored_results_of,
-    study,
+    studied,
     usual_ways,
 )
 from coco_experiments.curves import AxisStyle, Curve, CurvePanel, draw
@@ -80,11 +79,8 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
     else:
         hawaii, taxi = hawaii_to_tracts(data), taxi_case(data, TAXI_MAX_SIZE)
         settings = [(hawaii, grown(hawaii, GROWTH[:3])[0]), (taxi, cells(taxi))]
-    results: list[Result] = []
-    stored = stored_results_of(out)
-    for case, queries in settings:
-        ways = ways_of(case, queries, SMALL_EPSILONS if small else EPSILONS)
-        results += study(NAME, case, ways, SEEDS[:1] if small else SEEDS, reporter, stored)
+    ways = ((case, ways_of(case, queries, SMALL_EPSILONS if small else EPSILONS)) for case, queries in settings)
+    results = studied(NAME, ways, SEEDS, out, reporter, small=small)
     notes = (
         f"Even split but for bottom-up. Hawaii's buckets grow by {GROWTH[:3]}, root first; Taxi is asked for cells.",
     )

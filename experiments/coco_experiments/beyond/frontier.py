@@ -14,8 +14,7 @@ from coco_experiments.beyond.study import (
     error_table,
     finish,
     measured_cases,
-    stored_results_of,
-    study,
+    studied,
 )
 from coco_experiments.curves import AxisStyle, Curve, CurvePanel, draw
 from coco_experiments.kuo2018.cases import Case
@@ -62,10 +61,8 @@ def panel(case: Case, results: Sequence[Result]) -> CurvePanel:
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
     """Measure, print and write ``beyond/frontier`` as CSV, PNG and PDF; small: one seed on made data."""
     settings = measured_cases(data, small=small)
-    results: list[Result] = []
-    stored = stored_results_of(out)
-    for case, growth in settings:
-        results += study(NAME, case, ways_of(case, growth), SEEDS[:1] if small else SEEDS, reporter, stored)
+    ways = ((case, ways_of(case, growth)) for case, growth in settings)
+    results = studied(NAME, ways, SEEDS, out, reporter, small=small)
     notes = ("Splits root first; bottom-up spends all on the leaves.",)
     table = error_table("By split, total epsilon 1", results, BOTTOM_UP, "split", notes)
     style = AxisStyle("error at the leaves", "error at the root")

@@ -19,8 +19,7 @@ from coco_experiments.beyond.study import (
     error_table,
     finish,
     seconds_table,
-    stored_results_of,
-    study,
+    studied,
     usual_ways,
 )
 from coco_experiments.kuo2018.cases import Case, hawaii_case, small_cases, taxi_case
@@ -30,7 +29,6 @@ from coco_experiments.outcome import Cell, Outcome, Reporter, Table
 
 NAME = "beyond/posterior"
 SEEDS = (2018, 2019, 2020, 2021, 2022)
-SMALL_SEEDS = SEEDS[:1]
 PLANNED_COLUMNS = ("data", "level", "growth", "cells", "planner's", "times cells", "against cells, paired")
 NOTES = (
     f"Seeds {', '.join(map(str, SEEDS))}, fixed beforehand. Whole consistent tables, as released.",
@@ -86,11 +84,8 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
         taxi, hawaii = taxi_case(data, TAXI_MAX_SIZE), hawaii_case(data)
         settings = [(taxi, [cells(taxi)]), (hawaii, [cells(hawaii), *grown(hawaii, GROWTH)])]
         settings += [(case, [cells(case)]) for case in (hawaii_case(data, "white"), hawaii_case(data, "asian"))]
-    seeds = SMALL_SEEDS if small else SEEDS
-    results: list[Result] = []
-    stored = stored_results_of(out)
-    for case, queries in settings:
-        results += study(NAME, case, ways_of(case, with_planned(case, queries)), seeds, reporter, stored)
+    ways = ((case, ways_of(case, with_planned(case, queries))) for case, queries in settings)
+    results = studied(NAME, ways, SEEDS, out, reporter, small=small)
     tables = {
         "": error_table("The posterior, total epsilon 1", results, JOINT, notes=NOTES),
         "_planned": planned_table(results),

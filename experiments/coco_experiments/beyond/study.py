@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
@@ -159,6 +159,27 @@ def study(
             if not finding.converged:
                 reporter.note(f"{case.name}, {way.name} {way.setting}, seed {seed}: the chains did not converge")
         reporter.progress(f"{name} {case.name}", done, len(seeds))
+    return results
+
+
+def studied(
+    name: str,
+    settings: Iterable[tuple[Case, Sequence[Way]]],
+    seeds: Sequence[int],
+    out: Path,
+    reporter: Reporter,
+    *,
+    small: bool,
+) -> list[Result]:
+    """Return what ways make of their cases under each seed; small: under the first one, with few draws.
+
+    Results are stored in ``out``.
+    """
+    results: list[Result] = []
+    stored = stored_results_of(out)
+    for case, ways in settings:
+        shown = [replace(way, quick=True) for way in ways] if small else ways
+        results += study(name, case, shown, seeds[:1] if small else seeds, reporter, stored)
     return results
 
 

@@ -13,14 +13,12 @@ from coco_experiments.beyond.posterior import ways_of, with_planned
 from coco_experiments.beyond.queries import BUCKETS, GROWTH, cells, grown
 from coco_experiments.beyond.study import (
     MATCHING,
-    Result,
     Way,
     error_table,
     finish,
     panels,
     seconds_table,
-    stored_results_of,
-    study,
+    studied,
 )
 from coco_experiments.kuo2018.cases import hawaiian_case, housing_case, small_cases, west_coast, white_case
 from coco_experiments.outcome import Outcome, Reporter
@@ -36,13 +34,13 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
         cases = small_cases(30)[1:2]
     else:
         cases = [west_coast(case) for case in (housing_case(data), white_case(data), hawaiian_case(data))]
-    results: list[Result] = []
-    stored = stored_results_of(out)
+    settings = []
     for case in cases:
         ways = ways_of(case, with_planned(case, [cells(case)])[-1:])
         buckets = grown(case, GROWTH[:3])[0]
         ways += [Way("matching, buckets", "matching", buckets), Way(BUCKETS, "posterior", buckets)]
-        results += study(NAME, case, ways, SEEDS, reporter, stored)
+        settings.append((case, ways))
+    results = studied(NAME, settings, SEEDS, out, reporter, small=small)
     notes = (
         "Bottom-up spends all on the leaves. Where no planner's buckets are shown it asks for cells.",
         f"Buckets grow by {GROWTH[:3]}, root first: no planner asks for them where groups are so dense.",

@@ -22,8 +22,7 @@ from coco_experiments.beyond.study import (
     error_table,
     finish,
     reference_of,
-    stored_results_of,
-    study,
+    studied,
     usual_ways,
 )
 from coco_experiments.curves import AxisStyle, Curve, CurvePanel, draw
@@ -109,15 +108,11 @@ def curves(results: Sequence[Result], places: dict[str, tuple[int, int]]) -> lis
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
     """Measure, print and write ``beyond/which_method`` as CSV, PNG and PDF; small: two hierarchies."""
     grid = [(2, 10), (2, 100)] if small else list(product(LEVELS, GROUPS))
-    seeds, epsilons = (SEEDS[:1], EPSILONS[1:]) if small else (SEEDS, EPSILONS)
-    places: dict[str, tuple[int, int]] = {}
-    results: list[Result] = []
-    stored = stored_results_of(out)
-    for levels, groups in grid:
-        case = generated(levels, groups, 30 if small else MAX_SIZE)
-        places[case.name] = levels, groups
-        ways = [way for epsilon in epsilons for way in ways_of(case, epsilon)]
-        results += study(NAME, case, ways, seeds, reporter, stored)
+    epsilons = EPSILONS[1:] if small else EPSILONS
+    cases = [generated(levels, groups, 30 if small else MAX_SIZE) for levels, groups in grid]
+    places = {case.name: place for case, place in zip(cases, grid, strict=True)}
+    ways = ((case, [way for epsilon in epsilons for way in ways_of(case, epsilon)]) for case in cases)
+    results = studied(NAME, ways, SEEDS, out, reporter, small=small)
     errors = error_table("Which method where", results, MATCHING, "total epsilon")
     tables = {"": errors, "_map": map_table(results, places)}
     figures = draw(out / NAME, curves(results, places), AxisStyle("groups a leaf", "error / error of Algorithm 1"))
