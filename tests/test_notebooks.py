@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import nbformat
 import pytest
+from jupyter_client.manager import AsyncKernelManager
+from jupyter_core.utils import run_sync
 from nbclient import NotebookClient
 
+BEGIN = "%reset -f\nimport os\nos.chdir({folder!r})"
 NOTEBOOKS = sorted((Path(__file__).resolve().parent.parent / "notebooks").glob("*.ipynb"))
 
 
@@ -15,16 +19,27 @@ def test_there_is_a_quick_start() -> None:
     assert "quickstart.ipynb" in {path.name for path in NOTEBOOKS}
 
 
+@pytest.fixture(scope="module")
+def kernel() -> Iterator[AsyncKernelManager]:
+    """Serve all notebooks by one process, which imports packages once; each notebook begins without names."""
+    manager = AsyncKernelManager(kernel_name="python3")
+    yield manager
+    run_sync(manager.shutdown_kernel)(now=True)
+
+
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
 @pytest.mark.filterwarnings("ignore")  # the kernel's own packages warn about themselves
-def test_runs_and_is_stored_executed(path: Path, tmp_path: Path) -> None:
+def test_runs_and_is_stored_executed(path: Path, tmp_path: Path, kernel: AsyncKernelManager) -> None:
     notebook = nbformat.read(path, as_version=4)
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     stored = [_texts(cell) for cell in cells]
     assert all(cell.execution_count for cell in cells), "run 'make notebooks' and commit the result"
-    NotebookClient(
-        notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}
-    ).execute()
+    notebook.cells.insert(0, nbformat.v4.new_code_cell(BEGIN.format(folder=str(tmp_path))))
+    client = NotebookClient(notebook, kernel, timeout=300)
+    try:
+        client.execute()
+    finally:
+        client.kc.stop_channels()
     for cell, before in zip(cells, stored, strict=True):
         assert [text.split("\n")[0] for text in _texts(cell)] == [text.split("\n")[0] for text in before]
 

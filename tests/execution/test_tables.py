@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -177,18 +177,27 @@ KILLS = {
 }
 
 
+@pytest.fixture(scope="module")
+def workers(request: pytest.FixtureRequest) -> Iterator[Executor]:
+    with open_executor(request.param, 2) as executor:
+        yield executor
+
+
 @pytest.mark.usefixtures("batches")
-@pytest.mark.parametrize(("name", "kill"), [*(("processes", kill) for kill in KILLS), ("dask", "a subtree's splits")])
+@pytest.mark.parametrize(
+    ("workers", "kill"),
+    [*(("processes", kill) for kill in KILLS), ("dask", "a subtree's splits")],
+    indirect=["workers"],
+)
 def test_processes_and_dask_read_the_sealed_file_and_survive_a_kill(
-    name: str, kill: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    workers: Executor, kill: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("coco_opt.files.measurement.DENSE", 0)  # so that answers stay in their file
     made, method, maps, chosen = KILLS[kill]
     noisy = made(1)
     write_measurement(tmp_path / "sealed", noisy, private=True)
     sealed, _ = read_measurement(tmp_path / "sealed")
-    with open_executor(name, 2) as executor:
-        killing: Executor = Killing(executor, tmp_path, maps, chosen)  # type: ignore[assignment]
-        found = estimate_tables(sealed, method, executor=killing)
+    killing: Executor = Killing(workers, tmp_path, maps, chosen)  # type: ignore[assignment]
+    found = estimate_tables(sealed, method, executor=killing)
     assert (tmp_path / "killed").exists()
     assert same(estimate_tables(noisy, method), found)

@@ -16,7 +16,7 @@ from coco_opt.cli import main
 from tests.releases.towns import entries, write
 
 PUBLIC = ("out", "published")
-FAST, SLOW = 40, 600
+FAST, SLOW = 20, 600
 
 
 def run(*arguments: object) -> int:
