@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import nbformat
 import pytest
-from jupyter_client.manager import AsyncKernelManager
-from jupyter_core.utils import run_sync
 from nbclient import NotebookClient
+from nbclient.util import run_sync
 
 BEGIN = "%reset -f\nimport os\nos.chdir({folder!r})"
 NOTEBOOKS = sorted((Path(__file__).resolve().parent.parent / "notebooks").glob("*.ipynb"))
@@ -20,16 +20,16 @@ def test_there_is_a_quick_start() -> None:
 
 
 @pytest.fixture(scope="module")
-def kernel() -> Iterator[AsyncKernelManager]:
+def kernel() -> Iterator[Any]:
     """Serve all notebooks by one process, which imports packages once; each notebook begins without names."""
-    manager = AsyncKernelManager(kernel_name="python3")
+    manager = NotebookClient(nbformat.v4.new_notebook(), kernel_name="python3").create_kernel_manager()
     yield manager
     run_sync(manager.shutdown_kernel)(now=True)
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
 @pytest.mark.filterwarnings("ignore")  # the kernel's own packages warn about themselves
-def test_runs_and_is_stored_executed(path: Path, tmp_path: Path, kernel: AsyncKernelManager) -> None:
+def test_runs_and_is_stored_executed(path: Path, tmp_path: Path, kernel: Any) -> None:
     notebook = nbformat.read(path, as_version=4)
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     stored = [_texts(cell) for cell in cells]
