@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+
+from coco_opt.array_types import Flags, Floats
 
 if TYPE_CHECKING:
     from scipy.sparse import csc_array
 
-FloatArray = NDArray[np.float64]
 FormName = Literal["lp", "qp", "milp"]
 ValueT = TypeVar("ValueT")
 DualT = TypeVar("DualT")
@@ -37,12 +37,12 @@ class LinearProgram:
     are ``-inf`` and ``inf``.
     """
 
-    c: FloatArray
+    c: Floats
     A: csc_array
-    row_lower: FloatArray
-    row_upper: FloatArray
-    lower: FloatArray
-    upper: FloatArray
+    row_lower: Floats
+    row_upper: Floats
+    lower: Floats
+    upper: Floats
     offset: float = 0.0
 
     form = "lp"
@@ -71,7 +71,7 @@ class QuadraticProgram(LinearProgram):
 class MixedIntegerProgram(LinearProgram):
     """A linear program in which the variables marked in ``integer`` (n,) take integer values."""
 
-    integer: NDArray[np.bool_]
+    integer: Flags
 
     form = "milp"
 
@@ -87,8 +87,8 @@ FORMS: dict[str, type[LinearProgram]] = {
 class ProgramDual:
     """Multipliers of a program's rows (m,) and bounds (n,), in the sign convention of this module."""
 
-    rows: FloatArray
-    bounds: FloatArray
+    rows: Floats
+    bounds: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +100,7 @@ class Formulation(Generic[ValueT, DualT]):
     """
 
     program: LinearProgram
-    recover: Callable[[FloatArray], ValueT]
+    recover: Callable[[Floats], ValueT]
     multipliers: Callable[[ProgramDual], DualT] | None = None
 
 

@@ -10,6 +10,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from coco_opt.array_types import Floats
 from coco_opt.errors import MissingPackageError, ProblemError
 from coco_opt.problems import IsotonicL1, IsotonicL2, SimplexLeastSquares
 from coco_opt.solver import Solver
@@ -22,7 +23,6 @@ try:
 except ImportError as error:
     raise MissingPackageError("scikit-learn", "coco_opt.sklearn", "sklearn") from error
 
-Floats = NDArray[np.float64]
 __all__ = ["IsotonicRegression", "SimplexRegression"]
 
 

@@ -9,8 +9,9 @@ from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
+from coco_opt.array_types import Floats
 from coco_opt.errors import UnknownSolverError
-from coco_opt.forms import FORMS, FloatArray, FormName, LinearProgram, ProgramDual
+from coco_opt.forms import FORMS, FormName, LinearProgram, ProgramDual
 from coco_opt.problem import Problem
 from coco_opt.solution import Answer, Status
 
@@ -37,7 +38,7 @@ class Solver(Protocol):
 class ProgramAnswer:
     """What a generic solver returns for a program: variables (n,), duals, and how it stopped."""
 
-    z: FloatArray | None
+    z: Floats | None
     status: Status
     dual: ProgramDual | None = None
     iterations: int | None = None

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_opt.audit.residuals import Floats, Ints
+from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import ProblemError
 
 CONFIDENCE = 0.999

@@ -15,13 +15,11 @@ from fractions import Fraction
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats, Ints
 from coco_opt.audit.raking import rake
 from coco_opt.errors import ProblemError
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 SamplerName = Literal["ratio", "exact"]
 MechanismName = Literal["GDPC", "RDPC", "ADPC"]
 Mechanism = Callable[[np.random.Generator], Floats]

@@ -6,7 +6,8 @@ import math
 
 import numpy as np
 
-from coco_opt.audit.residuals import Floats, ResidualCounts
+from coco_opt.array_types import Floats
+from coco_opt.audit.residuals import ResidualCounts
 from coco_opt.errors import ProblemError
 
 _UNDERFLOW = 39.0  # exp(-x^2 / 2) is 0 in doubles beyond

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import ProblemError
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -21,7 +20,7 @@ class DirectEstimate:
     to nothing, and their maximum is biased upwards.
     """
 
-    k: NDArray[np.int64]
+    k: Ints
     equal: Floats
     at_least: Floats
 

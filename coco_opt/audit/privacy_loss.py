@@ -11,10 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats, Ints
 from coco_opt.audit.density import unit_grid_density
-from coco_opt.audit.residuals import Floats, Ints, ResidualCounts
+from coco_opt.audit.residuals import ResidualCounts
 from coco_opt.errors import ProblemError
 
 BANDWIDTH = 0.15
@@ -54,7 +54,7 @@ class PrivacyLoss:
 
 
 def empirical_privacy_loss(
-    residuals: ResidualCounts | NDArray[np.float64] | NDArray[np.int64],
+    residuals: ResidualCounts | Floats | Ints,
     *,
     bandwidth: float = BANDWIDTH,
     range_factor: float = RANGE_FACTOR,

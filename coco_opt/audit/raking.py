@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import ProblemError
 
 
-def rake(noisy: NDArray[Any], parent: NDArray[np.int64], level_start: NDArray[np.int64]) -> NDArray[np.float64]:
+def rake(noisy: NDArray[Any], parent: Ints, level_start: Ints) -> Floats:
     """Return consistent values of every region, float64 like ``noisy``: [regions] or [regions, cells].
 
     ``parent`` and ``level_start`` are those of a ``Hierarchy`` (breadth first, -1 at the root). The root keeps its

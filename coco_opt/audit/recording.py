@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from coco_opt.audit.residuals import Ints
+from coco_opt.array_types import Ints
 from coco_opt.audit.subject import Pair, PrivateT, ResultT, Subject
 from coco_opt.errors import ProblemError, VerificationError
 from coco_opt.privacy import DiscreteGaussian, Exact, Geometric, LevelQuery, NoiseDistribution

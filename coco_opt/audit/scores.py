@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats, Ints
 from coco_opt.audit.recording import Differing
-from coco_opt.audit.residuals import Floats
 from coco_opt.audit.subject import Sources, Statistics
 from coco_opt.privacy import Geometric, NoiseDistribution, NoiseSource
 
@@ -63,7 +63,7 @@ class Places:
     """Where in the counts of one part D and D' differ, int64[m] into the flattened array, and both counts there."""
 
     part: str
-    positions: NDArray[np.int64]
+    positions: Ints
     first: NDArray[Any]
     second: NDArray[Any]
 

@@ -9,7 +9,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from numpy.typing import NDArray
 
-from coco_opt.audit.residuals import Ints
+from coco_opt.array_types import Ints
 from coco_opt.privacy import Cost, Exact, LevelQuery, Measurement, MeasurementPlan, NoiseSource, add_noise
 from coco_opt.privacy.composition import Composition
 from coco_opt.privacy.directed_rounding import round_above

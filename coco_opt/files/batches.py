@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from coco_opt.array_types import Ints
 from coco_opt.errors import InputError, Place
 from coco_opt.files.columns import Columns
 from coco_opt.files.csv_text import check_file
 from coco_opt.files.foreign_errors import quietly
 from coco_opt.files.inputs import Frame, Input
 from coco_opt.files.parts import all_columns, check_columns, parts_of
-from coco_opt.histograms.arrays import Int64Array
 
 _BATCH = 1 << 20  # rows
 _BUFFER = 1 << 20  # bytes of a file
@@ -144,7 +144,7 @@ class Batches:
 
         return array.cast(pa.int64())
 
-    def numbers(self, array: Any) -> Int64Array:
+    def numbers(self, array: Any) -> Ints:
         """Return a column of integers without empty entries as int64."""
         return np.asarray(self.integers(array).to_numpy(zero_copy_only=False), np.int64)
 

@@ -14,8 +14,8 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Flags
 from coco_opt.errors import InputError, MissingPackageError
 from coco_opt.files.folder import read_columns
 
@@ -197,7 +197,7 @@ def _add_converged(result: pd.DataFrame, merged: pd.DataFrame) -> None:
         result["converged"] = ~result["region"].isin(merged.loc[~_in_both(merged, "converged"), "region"])
 
 
-def _in_both(merged: pd.DataFrame, mark: str) -> NDArray[np.bool_]:
+def _in_both(merged: pd.DataFrame, mark: str) -> Flags:
     """Return where a mark of intervals is not false in either release; a size without a row is certain."""
     both = np.ones(len(merged), np.bool_)
     for name in (f"={mark}_later", f"={mark}_earlier"):

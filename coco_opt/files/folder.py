@@ -20,11 +20,11 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from coco_opt.array_types import Ints
 from coco_opt.errors import InputError, Place
 from coco_opt.files.arrow_texts import as_arrow
 from coco_opt.files.foreign_errors import quietly
 from coco_opt.files.read_ahead import ahead
-from coco_opt.histograms.arrays import Int64Array
 from coco_opt.histograms.texts import Listed, Texts
 from coco_opt.privacy.private_files import remove_leftovers, sync_folder, temporary_name
 
@@ -153,7 +153,7 @@ class Coded:
     """
 
     texts: Sequence[str | None]
-    codes: Int64Array
+    codes: Ints
 
 
 Content = bytes | FileTable

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats
 from coco_opt.errors import InputError, Place
 from coco_opt.files.folder import file_digest
 from coco_opt.histograms import Hierarchy
 
-Ring = NDArray[np.float64]
+Ring = Floats
 """The corners of a closed line, float64[corners, 2]: longitude and latitude in degrees; the first is not repeated."""
 
 _LISTED = 10  # features or regions that a message names

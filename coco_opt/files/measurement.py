@@ -29,6 +29,7 @@ from typing import Any
 
 import numpy as np
 
+from coco_opt.array_types import Ints
 from coco_opt.errors import CocoOptError, InputError, Place, WorkerError
 from coco_opt.execution import Count
 from coco_opt.execution.temporary_storage import stored_array
@@ -49,7 +50,6 @@ from coco_opt.files.read_ahead import ahead
 from coco_opt.files.regions import REGIONS, region_table, stored_regions
 from coco_opt.files.release_checks import coded
 from coco_opt.files.versions import versions
-from coco_opt.histograms.arrays import Int64Array
 from coco_opt.privacy.blocks import Block, BlockNoise, Division
 from coco_opt.privacy.cost import Sensitivity, cost_of
 from coco_opt.privacy.measurement import FOREIGN, Drawing, Measurement, MeasurementPlan, query_dict, status_of
@@ -237,7 +237,7 @@ def _answer_parts(measurement: Measurement | Drawing) -> Iterator[dict[str, Any]
         }
 
 
-def _joined_parts(parts: Iterable[NoisyPart]) -> Iterator[tuple[int, int, Int64Array]]:
+def _joined_parts(parts: Iterable[NoisyPart]) -> Iterator[tuple[int, int, Ints]]:
     """Yield query, start and values of at least a million answers at a time, or all that are left of a query."""
     waiting: list[NoisyPart] = []
     for part in parts:
@@ -317,7 +317,7 @@ def _packed_columns(rows: Sequence[PackedPart]) -> dict[str, Any]:
     }
 
 
-def _constraint_table(tables: Mapping[str, Int64Array]) -> FileTable:
+def _constraint_table(tables: Mapping[str, Ints]) -> FileTable:
     return FileTable(_ConstraintRows(tables), _CONSTRAINT_TYPES)
 
 
@@ -325,7 +325,7 @@ def _constraint_table(tables: Mapping[str, Int64Array]) -> FileTable:
 class _ConstraintRows:
     """The numbers of all tables, one after the other, a group of the file at a time."""
 
-    tables: Mapping[str, Int64Array]
+    tables: Mapping[str, Ints]
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         names, arrays = list(self.tables), list(self.tables.values())
@@ -414,8 +414,8 @@ def query_from_dict(plain: Mapping[str, Any]) -> LevelQuery:
     return query
 
 
-def _read_constraints(path: Path) -> dict[str, Int64Array]:
-    pieces: dict[str, list[Int64Array]] = {}
+def _read_constraints(path: Path) -> dict[str, Ints]:
+    pieces: dict[str, list[Ints]] = {}
     for part in read_parts(path, ("name", "index", "value"), only=("name", "value"), coded=True):
         codes, names = coded(part.column("name"))
         values = np.asarray(part.column("value").to_numpy(), np.int64)
@@ -476,9 +476,7 @@ class _Pieces:
     row lies.
     """
 
-    def __init__(
-        self, paths: tuple[Path, ...], stamps: tuple[tuple[int, int], ...], rows: Mapping[str, Int64Array]
-    ) -> None:
+    def __init__(self, paths: tuple[Path, ...], stamps: tuple[tuple[int, int], ...], rows: Mapping[str, Ints]) -> None:
         self._paths, self._stamps, self._rows = paths, stamps, rows
         self._lock = Lock()
         self._files: OrderedDict[int, Any] = OrderedDict()
@@ -488,7 +486,7 @@ class _Pieces:
     @classmethod
     def opened(cls, paths: tuple[Path, ...]) -> _Pieces:
         """Open files, and read what lies where."""
-        names, columns = ("question", "start", "count", "width"), dict[str, list[Int64Array]]()
+        names, columns = ("question", "start", "count", "width"), dict[str, list[Ints]]()
         stamps = tuple(map(_stamp, paths))
         for number, path in enumerate(paths):
             parts = list(read_parts(path, tuple(_PACKED_TYPES), only=names))
@@ -506,7 +504,7 @@ class _Pieces:
         # Answers go to other processes as the paths of their files, of which each reads what it needs.
         return _reopen, (tuple(path.resolve() for path in self._paths), self._stamps, self._rows)
 
-    def of(self, place: int, total: int) -> tuple[Int64Array, Int64Array]:
+    def of(self, place: int, total: int) -> tuple[Ints, Ints]:
         """Return where the pieces of a query start, one entry more than pieces, and the rows they lie in."""
         rows = np.flatnonzero(self._rows["question"] == place)
         rows = rows[np.argsort(self._rows["start"][rows], kind="stable")]
@@ -552,7 +550,7 @@ class _Loader:
     """Brings the pieces that lie in some rows of a packed file."""
 
     pieces: _Pieces
-    rows: Int64Array
+    rows: Ints
 
     def __call__(self, piece: int) -> Packed:
         return self.pieces.piece(int(self.rows[piece]))
@@ -563,7 +561,7 @@ def _stamp(path: Path) -> tuple[int, int]:
     return status.st_size, status.st_mtime_ns
 
 
-def _reopen(paths: tuple[Path, ...], stamps: tuple[tuple[int, int], ...], rows: Mapping[str, Int64Array]) -> _Pieces:
+def _reopen(paths: tuple[Path, ...], stamps: tuple[tuple[int, int], ...], rows: Mapping[str, Ints]) -> _Pieces:
     """Open in another process the files that were checked in the first; InputError where one is not there unchanged."""
     for path, stamp in zip(paths, stamps, strict=True):
         if not path.is_file():
@@ -574,7 +572,7 @@ def _reopen(paths: tuple[Path, ...], stamps: tuple[tuple[int, int], ...], rows: 
     return _Pieces(paths, stamps, rows)
 
 
-def _int64_column(path: Path, parts: Sequence[Any], name: str) -> Int64Array:
+def _int64_column(path: Path, parts: Sequence[Any], name: str) -> Ints:
     if any(str(part.schema.field(name).type) != _PACKED_TYPES[name] for part in parts):
         raise InputError("damaged-measurement", "is of another type", Place(path.name, None, name))
     return np.concatenate([np.empty(0, np.int64), *(part.column(name).to_numpy() for part in parts)])

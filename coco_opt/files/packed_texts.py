@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.array_types import Ints
 from coco_opt.files.batches import Batches
 from coco_opt.files.foreign_errors import quietly
 from coco_opt.files.in_threads import in_threads
-from coco_opt.histograms.arrays import Int64Array
 
 UInt64Array = NDArray[np.uint64]
 
@@ -65,7 +65,7 @@ def all_distinct(opened: Batches) -> bool:
 
 def _hashes_differ(opened: Batches) -> bool:
     # One array for all: many small ones would stay with the process when they are done with.
-    hashes, bounds, begin = np.empty(opened.rows(), np.uint64), list[Int64Array](), 0
+    hashes, bounds, begin = np.empty(opened.rows(), np.uint64), list[Ints](), 0
     for piece in in_threads(lambda piece: [_hashes(texts) for (texts,) in piece.texts()], opened.pieces()):
         for some, ends in piece:
             hashes[begin : begin + some.size] = some
@@ -74,7 +74,7 @@ def _hashes_differ(opened: Batches) -> bool:
     return all(in_threads(partial(_differ, hashes, bounds), range(1 << _HASH_BITS)))
 
 
-def _hashes(texts: Any) -> tuple[UInt64Array, Int64Array]:
+def _hashes(texts: Any) -> tuple[UInt64Array, Ints]:
     """Return the hashes of texts, sorted by their first bits alone, and where each part of them ends."""
     from coco_opt.kernels.text_ids import hash_all
 
@@ -82,7 +82,7 @@ def _hashes(texts: Any) -> tuple[UInt64Array, Int64Array]:
     return hashes, hash_all(packed_texts(texts, MOST_WORDS), _HASH_BITS, hashes)
 
 
-def _differ(hashes: UInt64Array, bounds: Sequence[Int64Array], part: int) -> bool:
+def _differ(hashes: UInt64Array, bounds: Sequence[Ints], part: int) -> bool:
     """Return whether all hashes of a part differ; ``bounds`` say for each batch where its parts begin and end."""
     pieces = [hashes[each[part] : each[part + 1]] for each in bounds]
     together = np.sort(np.concatenate([np.empty(0, np.uint64), *pieces]))

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Ints
 from coco_opt.errors import InputError
 from coco_opt.files import column_checks
 from coco_opt.files.columns import Columns, hierarchy_columns
@@ -33,7 +33,7 @@ _SENTENCE_MARKS = ('"', "\n", "\r")
 _MOST_LENGTH = 40  # on average; names of categories are shorter
 _MANY_WORDS = 50  # different ones, at three or more a value
 
-Codes = NDArray[np.int64]
+Codes = Ints
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.array_types import Ints
 from coco_opt.errors import HierarchyError, InputError, Place
 from coco_opt.files import column_checks
 from coco_opt.files.arrow_texts import as_arrow, from_arrow
@@ -25,7 +26,6 @@ from coco_opt.files.inputs import Input, InputLike
 from coco_opt.files.release_checks import Check, Regions, coded, int64_column, positions, tree_check
 from coco_opt.files.source import Loaded, isolated, load
 from coco_opt.histograms import Hierarchy
-from coco_opt.histograms.arrays import Int64Array
 from coco_opt.histograms.hierarchy_build import unescaped
 from coco_opt.histograms.texts import Texts
 from coco_opt.privacy.measurement import MeasurementPlan
@@ -49,7 +49,7 @@ class PublicRegions:
     hierarchy: Hierarchy
     levels: tuple[str, ...]
     ids: Texts[str]
-    leaf: Int64Array
+    leaf: Ints
 
     @property
     def leaf_of(self) -> dict[str, int]:
@@ -155,7 +155,7 @@ def _regions(
 
 def _tree_of(
     names: Sequence[str], columns: Sequence[_Column], place: Callable[[int], Place], *, rooted: bool
-) -> tuple[Hierarchy, Int64Array]:
+) -> tuple[Hierarchy, Ints]:
     """Return the tree of columns, and each row's region; where it has no root, the error says how to name one."""
     try:
         return Hierarchy.from_columns(columns, place)
@@ -211,7 +211,7 @@ def register_leaves(table: Loaded, public: PublicRegions) -> None:
     table.con.register("leaves", pa.table(arrays))
 
 
-def region_table(measurement_plan: MeasurementPlan, released: Mapping[str, Int64Array] | None = None) -> FileTable:
+def region_table(measurement_plan: MeasurementPlan, released: Mapping[str, Ints] | None = None) -> FileTable:
     """Return hierarchy.parquet: region, region_id, parent, level, level_name, and the kind's numbers a region.
 
     They are those that are public beforehand, and those ``released``.
@@ -225,7 +225,7 @@ class _RegionRows:
     """The rows of all regions, a group of the file at a time: names are built where they are written."""
 
     measurement_plan: MeasurementPlan
-    numbers: Mapping[str, Int64Array]
+    numbers: Mapping[str, Ints]
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         tree, levels = self.measurement_plan.hierarchy, np.array(self.measurement_plan.levels, dtype=object)
@@ -243,7 +243,7 @@ class _RegionRows:
             }
 
 
-def stored_regions(folder: Path) -> tuple[Hierarchy, tuple[str, ...], Texts[str | None], dict[str, Int64Array]]:
+def stored_regions(folder: Path) -> tuple[Hierarchy, tuple[str, ...], Texts[str | None], dict[str, Ints]]:
     """Return the hierarchy, the names of its levels, the regions' ids and the numbers of a folder's hierarchy.parquet.
 
     Rows must be in the hierarchy's own order, as ``region_table`` writes them. Raises InputError.
@@ -280,16 +280,16 @@ def checked_regions(folder: Path) -> tuple[Regions | None, Check]:
     return (Regions(names, parent, level, _numbers(table), texts) if check.passed else None), check
 
 
-def _one_name_a_level(level: Int64Array, names: Sequence[str | None]) -> bool:
+def _one_name_a_level(level: Ints, names: Sequence[str | None]) -> bool:
     named = set(zip(level.tolist(), names, strict=True))
     return len(named) == level.max() + 1 and all(name for _, name in named)
 
 
-def _numbers(table: Any) -> dict[str, Int64Array]:
+def _numbers(table: Any) -> dict[str, Ints]:
     return {name: int64_column(table, name) for name in table.column_names if name not in REGION_COLUMNS}
 
 
-def region_columns(measurement_plan: MeasurementPlan, regions: Int64Array) -> dict[str, Any]:
+def region_columns(measurement_plan: MeasurementPlan, regions: Ints) -> dict[str, Any]:
     """Return the columns level, level_name, region and region_id of rows that belong to regions, by their numbers."""
     tree = measurement_plan.hierarchy
     level = tree.level[regions]

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from coco_opt.array_types import Ints
 from coco_opt.files.arrow_texts import as_arrow
 from coco_opt.files.text_index import OrderedNames
-from coco_opt.histograms.arrays import Int64Array
 from coco_opt.histograms.hierarchy_build import is_one_name
 
 _LARGEST_SUM = 4e18
@@ -35,10 +35,10 @@ class Regions:
     """
 
     names: Sequence[str]
-    parent: Int64Array
-    level: Int64Array
-    numbers: Mapping[str, Int64Array]
-    texts: Mapping[str, tuple[Int64Array, Any]] = field(default_factory=dict)
+    parent: Ints
+    level: Ints
+    numbers: Mapping[str, Ints]
+    texts: Mapping[str, tuple[Ints, Any]] = field(default_factory=dict)
     _listed: Mapping[str | None, OrderedNames] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -46,12 +46,12 @@ class Regions:
         listed |= {name: OrderedNames(expected) for name, (_, expected) in self.texts.items()}
         object.__setattr__(self, "_listed", listed)
 
-    def at(self, column: Any) -> Int64Array:
+    def at(self, column: Any) -> Ints:
         """Return the row of every path in a column of texts: -1 for null, -2 for no region."""
         codes, texts = coded(column)
         return self._listed[None].places(texts)[codes]
 
-    def misnamed(self, rows: Any, region: Int64Array) -> tuple[int, str] | None:
+    def misnamed(self, rows: Any, region: Ints) -> tuple[int, str] | None:
         """Return the first row whose level, or a text of its region, is not the region's, and which; None for none.
 
         ``region`` are the rows' regions, all known.
@@ -65,29 +65,29 @@ class Regions:
         return min(wrong) if wrong else None
 
 
-def int64_column(table: Any, name: str) -> Int64Array:
+def int64_column(table: Any, name: str) -> Ints:
     """Return a column of integers."""
     return np.asarray(table.column(name).to_numpy(), np.int64)
 
 
-def positions(values: Any, names: Sequence[str]) -> Int64Array:
+def positions(values: Any, names: Sequence[str]) -> Ints:
     """Return where each value stands in ``names``: -1 for null, -2 for a value that does not occur there."""
     codes, texts = coded(values)
     return places(texts, as_arrow(names))[codes]
 
 
-def coded(values: Any) -> tuple[Int64Array, Any]:
+def coded(values: Any) -> tuple[Ints, Any]:
     """Return a column as places in an Arrow array of the values it has; a null's is that array's length."""
     encoded = values.combine_chunks().dictionary_encode()
     return np.asarray(encoded.indices.fill_null(len(encoded.dictionary)).to_numpy(), np.int64), encoded.dictionary
 
 
-def places(texts: Any, names: Any) -> Int64Array:
+def places(texts: Any, names: Any) -> Ints:
     """Return where each of ``texts`` stands in the array ``names``, -2 for one that does not; and then null's -1."""
     return OrderedNames(names).places(texts)
 
 
-def tree_check(names: Sequence[str], parent: Int64Array, level: Int64Array) -> Check:
+def tree_check(names: Sequence[str], parent: Ints, level: Ints) -> Check:
     """Check that regions form a tree whose leaves lie at one depth and whose names are paths; rows by number."""
     problem = _tree_problem(names, parent, level)
     return Check(
@@ -95,7 +95,7 @@ def tree_check(names: Sequence[str], parent: Int64Array, level: Int64Array) -> C
     )
 
 
-def _tree_problem(names: Sequence[str], parent: Int64Array, level: Int64Array) -> str:
+def _tree_problem(names: Sequence[str], parent: Ints, level: Ints) -> str:
     if not all(names):
         return "a region has no name"
     if len(as_arrow(names).dictionary_encode().dictionary) < len(names):

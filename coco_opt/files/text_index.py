@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.array_types import Ints
 from coco_opt.files.packed_texts import MOST_WORDS, LongTextError, OddTextError, UInt64Array, packed_texts
-from coco_opt.histograms.arrays import Int64Array
 
 _LEAST = 1 << 17  # texts: fewer are hashed again before the kernels for it are compiled
 _NEARBY = 4  # times as many names as texts are looked at first
@@ -21,7 +21,7 @@ class TextIndex:
         self._texts = texts
         self._packed = _packed(texts) if len(texts) >= _LEAST else None
 
-    def places(self, texts: Any) -> Int64Array | None:
+    def places(self, texts: Any) -> Ints | None:
         """Return the place of each of some texts, int64; None where one is not in the list. O(texts), if many."""
         import pyarrow.compute as pc
 
@@ -64,7 +64,7 @@ class OrderedNames:
     def __init__(self, names: Any) -> None:
         self._names, self._near = names, 0
 
-    def places(self, texts: Any) -> Int64Array:
+    def places(self, texts: Any) -> Ints:
         """Return where each of some texts stands, -2 for one that does not, and then -1, the place of null."""
         import pyarrow as pa
         import pyarrow.compute as pc

@@ -11,19 +11,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from coco_opt.array_types import Ints
 from coco_opt.errors import ProblemError
-
-IntArray = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Buckets:
     """Ranges of cells, ``begin`` to ``end`` (exclusive), int64, in order and disjoint; cells may be left out."""
 
-    begin: IntArray
-    end: IntArray
+    begin: Ints
+    end: Ints
 
     def __post_init__(self) -> None:
         begin, end = self.begin, self.end
@@ -72,11 +71,11 @@ class Buckets:
         """Return whether every cell 0 .. max_size - 1 is a bucket of its own."""
         return self.count == max_size and int(self.end[-1]) == max_size
 
-    def sums(self, cumulative: ArrayLike) -> IntArray:
+    def sums(self, cumulative: ArrayLike) -> Ints:
         """Return the sums over the buckets of cumulative counts (..., at least the last end), the true answers."""
         table = np.asarray(cumulative, np.int64)
         running = np.concatenate([np.zeros((*table.shape[:-1], 1), np.int64), np.cumsum(table, axis=-1)], axis=-1)
-        summed: IntArray = running[..., self.end] - running[..., self.begin]
+        summed: Ints = running[..., self.end] - running[..., self.begin]
         return summed
 
 
@@ -96,7 +95,7 @@ class Split:
         if self.at < 1:
             raise ProblemError("a split is at a size of at least 1")
 
-    def answers(self, cumulative: IntArray, ranks: IntArray) -> IntArray:
+    def answers(self, cumulative: Ints, ranks: Ints) -> Ints:
         """Return the true answers from Hc[0..K-1] and the sorted sizes up to K, int64[at + G]."""
         return np.concatenate([cumulative[: self.at], np.maximum(ranks, self.at)])
 

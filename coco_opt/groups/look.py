@@ -9,14 +9,12 @@ The posterior estimates a look together with the main measurement; other methods
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats
 from coco_opt.groups.buckets import Buckets
 from coco_opt.groups.noisy_measurements import buckets_of, has_private_counts, max_size_of
 from coco_opt.groups.queries import GROUPS
 from coco_opt.privacy import Measurement, MeasurementPlan
-
-FloatArray = NDArray[np.float64]
 
 LOOK_GROWTH = 0.5
 _NOBODY = 0.5  # groups: fewer are none
@@ -33,7 +31,7 @@ def is_look(plan: MeasurementPlan) -> bool:
     return buckets is not None and np.array_equal(buckets.begin, looked.begin)
 
 
-def distribution_of_look(look: Measurement) -> FloatArray:
+def distribution_of_look(look: Measurement) -> Floats:
     """Return the size distribution that a look suggests: probabilities of the sizes 0 .. max_size.
 
     The buckets' means are made to rise by least squares (isotonic regression, weights the squared widths, which undo
@@ -47,7 +45,7 @@ def distribution_of_look(look: Measurement) -> FloatArray:
     return _probabilities(cumulative)
 
 
-def certain_distribution(look: Measurement) -> tuple[FloatArray, float]:
+def certain_distribution(look: Measurement) -> tuple[Floats, float]:
     """Return a smooth distribution without large groups that noise alone can make, and the entities these would hold.
 
     It is for simulated data. Where there are no large groups, noise makes some, and straight lines make steps in the
@@ -71,7 +69,7 @@ def certain_distribution(look: Measurement) -> tuple[FloatArray, float]:
     return certain, max(hidden, 0.0)
 
 
-def _means(buckets: Buckets, values: FloatArray, groups: float) -> tuple[FloatArray, FloatArray]:
+def _means(buckets: Buckets, values: Floats, groups: float) -> tuple[Floats, Floats]:
     """Return the buckets' middles, and rising means of the cumulative counts in them."""
     from scipy.optimize import isotonic_regression
 
@@ -80,7 +78,7 @@ def _means(buckets: Buckets, values: FloatArray, groups: float) -> tuple[FloatAr
     return np.asarray(0.5 * (buckets.begin + buckets.end - 1)), np.asarray(means, np.float64)
 
 
-def _larger(middle: FloatArray, larger: FloatArray, max_size: int) -> FloatArray:
+def _larger(middle: Floats, larger: Floats, max_size: int) -> Floats:
     """Return how many groups are larger than each size, from those in the middles of buckets, without steps."""
     from scipy.interpolate import PchipInterpolator
 
@@ -94,6 +92,6 @@ def _larger(middle: FloatArray, larger: FloatArray, max_size: int) -> FloatArray
     return np.where(sizes < end, np.exp(spline(sizes.clip(middle[0], end))), 0.0)
 
 
-def _probabilities(cumulative: FloatArray) -> FloatArray:
+def _probabilities(cumulative: Floats) -> Floats:
     counts = np.diff(cumulative, prepend=0.0).clip(0.0)
     return np.asarray(counts / counts.sum() if counts.sum() > 0 else np.full(counts.size, 1.0 / counts.size))

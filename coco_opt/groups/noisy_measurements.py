@@ -9,8 +9,8 @@ from functools import cached_property
 from typing import Literal, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import ProblemError
 from coco_opt.groups.buckets import Buckets, Scheme, Split
 from coco_opt.groups.queries import GROUPS, MeasuredQuery, check_query
@@ -19,7 +19,6 @@ from coco_opt.privacy import Answers, LevelQuery, Measurement, MeasurementPlan, 
 from coco_opt.privacy.cost import total
 from coco_opt.privacy.queries import DENSE, Stored
 
-Int64 = NDArray[np.int64]
 KIND = "groups"
 MAX_SIZE = "max_size"
 Loss = Literal["l1", "l2"]
@@ -92,7 +91,7 @@ class Portion:
         """Return the number of answers."""
         return self.end - self.begin
 
-    def read(self, begin: int, end: int) -> Int64:
+    def read(self, begin: int, end: int) -> Ints:
         """Return the answers ``begin`` .. ``end`` - 1 of this portion, read-only."""
         return self.answers.read(self.begin + begin, self.begin + end)
 
@@ -111,7 +110,7 @@ class RegionMeasurement:
     groups: int
     max_size: int
     distribution: NoiseDistribution
-    stored: Int64 | Stored
+    stored: Ints | Stored
     buckets: Buckets | None = None
     split: Split | None = None
 
@@ -121,7 +120,7 @@ class RegionMeasurement:
         return self.buckets if self.split is None else self.split
 
     @property
-    def values(self) -> Int64:
+    def values(self) -> Ints:
         """Return all cells, brought into memory where they are not: 8 bytes each."""
         return self.stored if isinstance(self.stored, np.ndarray) else self.stored.read(0, self.stored.size)
 
@@ -130,13 +129,13 @@ class RegionMeasurement:
         """Return whether there are too many cells to hold several such arrays: then read ``pieces`` of them."""
         return self.stored.size > DENSE
 
-    def pieces(self) -> Iterator[tuple[int, Int64]]:
+    def pieces(self) -> Iterator[tuple[int, Ints]]:
         """Yield all cells, a million at a time (none: one empty piece): the place of the first of them, and them."""
         for begin in range(0, max(self.stored.size, 1), _PIECE):
             end = min(begin + _PIECE, self.stored.size)
             yield begin, self.stored[begin:end] if isinstance(self.stored, np.ndarray) else self.stored.read(begin, end)
 
-    def histogram(self) -> tuple[Int64, NDArray[np.float64]]:
+    def histogram(self) -> tuple[Ints, Floats]:
         """Return the sizes and the noisy number of groups of each, from this answer alone.
 
         Noisy cumulative counts are differenced, and noisy sizes are counted; noise can make counts negative. Buckets
@@ -158,7 +157,7 @@ class RegionMeasurement:
             cells = np.diff(np.append(cells, self.groups), prepend=0)
         return np.arange(cells.size, dtype=np.int64), cells.astype(np.float64)
 
-    def _split_histogram(self, at: int) -> tuple[Int64, NDArray[np.float64]]:
+    def _split_histogram(self, at: int) -> tuple[Ints, Floats]:
         """Return sizes and counts: differences of cells below the split, then the noisy ranks of the other groups."""
         cells, ranks = self.values[:at], self.values[at:]
         above = min(max(self.groups - int(cells[-1]), 0), self.groups)
@@ -188,7 +187,7 @@ class GroupsMeasurements:
         return self.measurement.hierarchy
 
     @property
-    def group_counts(self) -> Int64:
+    def group_counts(self) -> Ints:
         """Return the number of groups of every region, int64[regions]: public, or released before."""
         return self.measurement.measurement_plan.per_region[GROUPS]
 
@@ -232,11 +231,11 @@ class GroupsMeasurements:
         self._level_answers(level)
         return self._distributions[level]
 
-    def table(self, level: int) -> Int64:
+    def table(self, level: int) -> Ints:
         """Return a level's answers as int64[regions, cells]; ProblemError for ranks and where not measured."""
         return self._level_answers(level).table()
 
-    def weights(self, loss: Loss) -> NDArray[np.float64]:
+    def weights(self, loss: Loss) -> Floats:
         """Return the weight of each region's answers in a loss, float64[regions]; 0 where not measured.
 
         "l1": maximum likelihood, 1 / scale; "l2": 1 / variance.

@@ -18,8 +18,8 @@ from dataclasses import replace
 from typing import Literal, cast, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Ints
 from coco_opt.errors import ProblemError
 from coco_opt.groups.buckets import Buckets, Scheme, Split
 from coco_opt.histograms import CountOfCounts
@@ -163,9 +163,7 @@ def _check_buckets(query: str, max_size: int, buckets: Buckets) -> None:
         raise ProblemError(f"buckets must hold every size from 0 to below max_size = {max_size:,} exactly once")
 
 
-def exact_answers(
-    histogram: CountOfCounts, query: MeasuredQuery, max_size: int, buckets: Scheme | None = None
-) -> NDArray[np.int64]:
+def exact_answers(histogram: CountOfCounts, query: MeasuredQuery, max_size: int, buckets: Scheme | None = None) -> Ints:
     """Return a region's cells before the noise, int64, their sizes clamped to ``max_size`` = K first.
 
     They are K + 1, K, as many as buckets, G, or for a split T + G.
@@ -189,7 +187,7 @@ def exact_answers(
     return clamped.ranks()
 
 
-def rank_pieces(histogram: CountOfCounts, max_size: int) -> Iterator[NDArray[np.int64]]:
+def rank_pieces(histogram: CountOfCounts, max_size: int) -> Iterator[Ints]:
     """Yield the exact ranks, int64[G] in all, a million at a time (one empty piece of no group); clamped as above.
 
     As private as the histogram is. Memory is that of a piece, whatever G is.

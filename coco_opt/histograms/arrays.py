@@ -5,14 +5,13 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from coco_opt.array_types import Ints
 from coco_opt.errors import InputError
-
-Int64Array = npt.NDArray[np.int64]
 
 INT64_MAX = int(np.iinfo(np.int64).max)
 
 
-def as_int64(values: npt.ArrayLike, what: str, ndim: int | None = 1) -> Int64Array:
+def as_int64(values: npt.ArrayLike, what: str, ndim: int | None = 1) -> Ints:
     """Return ``values`` as contiguous int64, unchanged.
 
     ``ndim`` None accepts any number of dimensions. Raises InputError where the dtype is no integer type, a
@@ -30,13 +29,13 @@ def as_int64(values: npt.ArrayLike, what: str, ndim: int | None = 1) -> Int64Arr
     return np.ascontiguousarray(array, dtype=np.int64)
 
 
-def check_nonnegative(array: Int64Array, code: str, what: str) -> None:
+def check_nonnegative(array: Ints, code: str, what: str) -> None:
     """Raise InputError ``code`` where an entry is negative."""
     if array.size > 0 and int(array.min()) < 0:
         raise InputError(code, f"{what} must not be negative")
 
 
-def check_total(counts: Int64Array) -> None:
+def check_total(counts: Ints) -> None:
     """Raise InputError where the nonnegative ``counts`` add up to more than int64 holds."""
     if counts.size == 0 or int(counts.max()) * counts.size <= INT64_MAX:
         return
@@ -44,7 +43,7 @@ def check_total(counts: Int64Array) -> None:
         raise InputError("too-many-groups", "the number of groups does not fit in int64")
 
 
-def exact_dot(left: Int64Array, right: Int64Array) -> int:
+def exact_dot(left: Ints, right: Ints) -> int:
     """Return the exact sum of products of two nonnegative vectors as a Python int, beyond int64 too."""
     if left.size == 0:
         return 0

@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from coco_opt.array_types import Ints
 from coco_opt.errors import InputError
-from coco_opt.histograms.arrays import Int64Array, as_int64, check_nonnegative, check_total, exact_dot
+from coco_opt.histograms.arrays import as_int64, check_nonnegative, check_total, exact_dot
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-def _frozen(array: Int64Array) -> Int64Array:
+def _frozen(array: Ints) -> Ints:
     copy = array.copy()
     copy.setflags(write=False)
     return copy
@@ -57,8 +58,8 @@ class CountOfCounts:
     [0, 90, 210, 210, 250, 250]
     """
 
-    sizes: Int64Array
-    counts: Int64Array
+    sizes: Ints
+    counts: Ints
 
     def __post_init__(self) -> None:
         sizes, counts = as_int64(self.sizes, "sizes"), as_int64(self.counts, "counts")
@@ -73,7 +74,7 @@ class CountOfCounts:
         object.__setattr__(self, "sizes", _frozen(sizes))
         object.__setattr__(self, "counts", _frozen(counts))
 
-    def __reduce__(self) -> tuple[Callable[..., CountOfCounts], tuple[Int64Array, Int64Array]]:
+    def __reduce__(self) -> tuple[Callable[..., CountOfCounts], tuple[Ints, Ints]]:
         # Unpickled arrays are writable: going through the constructor makes them read-only again.
         return CountOfCounts, (self.sizes, self.counts)
 
@@ -186,7 +187,7 @@ class CountOfCounts:
             return self
         return CountOfCounts.from_runs(np.minimum(self.sizes, max_size), self.counts)
 
-    def to_dense(self, max_size: int) -> Int64Array:
+    def to_dense(self, max_size: int) -> Ints:
         """Return H, int64[max_size + 1]. Raises InputError where a group is larger: clamp first."""
         if max_size < self.max_size or max_size < 0:
             raise InputError("size-above-bound", f"a group is larger than max_size = {max_size}; clamp first")
@@ -194,18 +195,18 @@ class CountOfCounts:
         dense[self.sizes] = self.counts
         return dense
 
-    def cumulative(self, max_size: int) -> Int64Array:
+    def cumulative(self, max_size: int) -> Ints:
         """Return Hc, int64[max_size + 1]; its last cell is ``groups``. Raises as ``to_dense`` does."""
         return np.cumsum(self.to_dense(max_size), dtype=np.int64)
 
-    def ranks(self) -> Int64Array:
+    def ranks(self) -> Ints:
         """Return Hg, int64[groups]: the size of every group in nondecreasing order.
 
         Warning: this expands the runs, 8 bytes a group (2 GB for 240 million groups); see ``rank_runs``.
         """
         return np.repeat(self.sizes, self.counts)
 
-    def rank_runs(self) -> tuple[Int64Array, Int64Array]:
+    def rank_runs(self) -> tuple[Ints, Ints]:
         """Return Hg as runs ``(sizes, stops)``: run k is Hg[stops[k-1]:stops[k]], the first from 0."""
         return self.sizes, np.cumsum(self.counts, dtype=np.int64)
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from coco_opt.array_types import Ints
 from coco_opt.errors import InputError
-from coco_opt.histograms.arrays import INT64_MAX, Int64Array, as_int64, exact_dot
+from coco_opt.histograms.arrays import INT64_MAX, as_int64, exact_dot
 from coco_opt.histograms.counts import CountOfCounts
 
 
-def _counts_at(histogram: CountOfCounts, sizes: Int64Array) -> Int64Array:
+def _counts_at(histogram: CountOfCounts, sizes: Ints) -> Ints:
     stops = np.concatenate([np.zeros(1, np.int64), np.cumsum(histogram.counts)])
     return stops[np.searchsorted(histogram.sizes, sizes, side="right")]
 

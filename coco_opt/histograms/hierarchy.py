@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from coco_opt.array_types import Ints
 from coco_opt.errors import HierarchyError, InputError, Place
 from coco_opt.histograms import hierarchy_build
-from coco_opt.histograms.arrays import Int64Array, as_int64
+from coco_opt.histograms.arrays import as_int64
 from coco_opt.histograms.texts import Listed, Texts
 
 if TYPE_CHECKING:
@@ -63,11 +64,11 @@ class Hierarchy:
     (3, 2, ['nation', 'nation/north', 'nation/south'])
     """
 
-    parent: Int64Array
+    parent: Ints
     names: Sequence[str]
-    level: Int64Array = field(init=False)
-    first_child: Int64Array = field(init=False)
-    level_start: Int64Array = field(init=False)
+    level: Ints = field(init=False)
+    first_child: Ints = field(init=False)
+    level_start: Ints = field(init=False)
     _index: dict[str, int] | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
@@ -75,7 +76,7 @@ class Hierarchy:
         names = self.names if isinstance(self.names, Texts) else tuple(self.names)
         self._set(Texts.of(names), parent, *_with_levels(*hierarchy_build.layout(parent, names)))
 
-    def _set(self, names: Texts[str], *arrays: Int64Array) -> None:
+    def _set(self, names: Texts[str], *arrays: Ints) -> None:
         object.__setattr__(self, "names", names)
         for name, array in zip(_ARRAYS, arrays, strict=True):
             array.setflags(write=False)
@@ -117,7 +118,7 @@ class Hierarchy:
     @classmethod
     def from_columns(
         cls, columns: Sequence[hierarchy_build.Column], place: Callable[[int], Place] | None = None
-    ) -> tuple[Hierarchy, Int64Array]:
+    ) -> tuple[Hierarchy, Ints]:
         """Build from paths as columns, one a level, root first; return also the leaf of every row, int64[rows].
 
         A column is (places of its names in a list int64[rows], that list without repetitions). See ``from_paths``.
@@ -242,7 +243,7 @@ class Hierarchy:
             np.add.reduceat(out[below.start : below.stop], starts, axis=0, out=out[regions.start : regions.stop])
         return out
 
-    def first_branches(self, most: int | Sequence[int]) -> tuple[Hierarchy, Int64Array]:
+    def first_branches(self, most: int | Sequence[int]) -> tuple[Hierarchy, Ints]:
         """Return the tree of the first ``most`` children of each region, and where its regions lie in this one.
 
         ``most`` may be one number a level, the root's children first. O(regions). Raises InputError for fewer than one
@@ -303,16 +304,16 @@ class _Paths(Listed[str]):
             yield above + hierarchy_build.escaped(names[region])
 
 
-def _with_levels(first_child: Int64Array, level_start: Int64Array) -> tuple[Int64Array, Int64Array, Int64Array]:
+def _with_levels(first_child: Ints, level_start: Ints) -> tuple[Ints, Ints, Ints]:
     level = np.repeat(np.arange(level_start.size - 1, dtype=np.int64), np.diff(level_start))
     return level, first_child, level_start
 
 
-def _laid_out(names: Texts[str], parent: Int64Array, first_child: Int64Array, level_start: Int64Array) -> Hierarchy:
+def _laid_out(names: Texts[str], parent: Ints, first_child: Ints, level_start: Ints) -> Hierarchy:
     return _unpickled(names, parent, *_with_levels(first_child, level_start))
 
 
-def _unpickled(names: Texts[str], *arrays: Int64Array) -> Hierarchy:
+def _unpickled(names: Texts[str], *arrays: Ints) -> Hierarchy:
     hierarchy = object.__new__(Hierarchy)
     object.__setattr__(hierarchy, "_index", None)
     hierarchy._set(names, *arrays)

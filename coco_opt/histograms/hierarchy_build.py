@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from coco_opt.array_types import Ints
 from coco_opt.errors import HierarchyError, Place
-from coco_opt.histograms.arrays import Int64Array, as_int64
+from coco_opt.histograms.arrays import as_int64
 from coco_opt.histograms.texts import Texts
 
 PlaceOf = Callable[[int], Place]
 _ESCAPED = re.compile(r"\\(.)")
 _ONE_NAME = re.compile(r"([^/\\]|\\[/\\])+")
-Built = tuple[Int64Array, Sequence[str]]
+Built = tuple[Ints, Sequence[str]]
 Column = tuple[npt.NDArray[np.integer[Any]], Sequence[str]]
 """The names of a level, one a row, by their places in a list in which each occurs once."""
 
@@ -55,7 +56,7 @@ def _bad_name(name: object) -> bool:
     return not isinstance(name, str) or name == "" or not name.isprintable()
 
 
-def _path(parent: Int64Array, names: Sequence[str], region: int) -> str:
+def _path(parent: Ints, names: Sequence[str], region: int) -> str:
     parts = []
     while region >= 0:
         parts.append(names[region])
@@ -63,7 +64,7 @@ def _path(parent: Int64Array, names: Sequence[str], region: int) -> str:
     return joined(reversed(parts))
 
 
-def layout(parent: Int64Array, names: Sequence[str], *, named: bool = False) -> tuple[Int64Array, Int64Array]:
+def layout(parent: Ints, names: Sequence[str], *, named: bool = False) -> tuple[Ints, Ints]:
     """Check a breadth-first parent array and return ``(first_child, level_start)``; O(n).
 
     ``named`` says that names were found to be printable, and different below each parent, already.
@@ -90,7 +91,7 @@ def layout(parent: Int64Array, names: Sequence[str], *, named: bool = False) -> 
     return first_child, np.array(starts, np.int64)
 
 
-def _check_parents(parent: Int64Array, names: Sequence[str]) -> None:
+def _check_parents(parent: Ints, names: Sequence[str]) -> None:
     if parent.size != len(names):
         raise HierarchyError("bad-shape", "a hierarchy needs one name for each region")
     if parent.size == 0:
@@ -118,7 +119,7 @@ def _several_roots(names: Sequence[str], place: Place | None = None) -> Hierarch
     return HierarchyError("several-roots", f"more than one region has no parent: {shown}", place)
 
 
-def _check_names(parent: Int64Array, names: Sequence[str]) -> None:
+def _check_names(parent: Ints, names: Sequence[str]) -> None:
     numbers: dict[str, int] = {}
     for name in names:
         if name not in numbers and _bad_name(name):
@@ -143,7 +144,7 @@ def from_parents(parent: npt.ArrayLike, names: tuple[str, ...]) -> Built:
     return new_parent, tuple(names[v] for v in order.tolist())
 
 
-def _breadth_first(parent: Int64Array, names: Sequence[str]) -> Int64Array:
+def _breadth_first(parent: Ints, names: Sequence[str]) -> Ints:
     n = parent.size
     by_parent = np.argsort(parent, kind="stable")
     first = np.searchsorted(parent[by_parent], np.arange(n + 1)).tolist()
@@ -157,7 +158,7 @@ def _breadth_first(parent: Int64Array, names: Sequence[str]) -> Int64Array:
     return np.array(order, np.int64)
 
 
-def _cycle(parent: Int64Array, names: Sequence[str], unreached: Int64Array) -> HierarchyError:
+def _cycle(parent: Ints, names: Sequence[str], unreached: Ints) -> HierarchyError:
     region = int(unreached[0])
     seen: dict[int, int] = {}
     while region not in seen:
@@ -221,7 +222,7 @@ def from_paths(paths: Iterable[Sequence[str]], place: PlaceOf | None = None) -> 
     return from_columns(columns, place)[:2]
 
 
-def from_columns(columns: Sequence[Column], place: PlaceOf | None = None) -> tuple[Int64Array, Texts[str], Int64Array]:
+def from_columns(columns: Sequence[Column], place: PlaceOf | None = None) -> tuple[Ints, Texts[str], Ints]:
     """Build from one column a level; see ``Hierarchy.from_columns``. Returns every row's region on the last level too.
 
     O(rows log rows) a level.
@@ -258,9 +259,7 @@ def _check_depth(rows: list[tuple[str, ...]], place: PlaceOf | None) -> None:
             )
 
 
-def _check_level(
-    columns: Sequence[Column], level: int, first: Int64Array, codes: Int64Array, place: PlaceOf | None
-) -> None:
+def _check_level(columns: Sequence[Column], level: int, first: Ints, codes: Ints, place: PlaceOf | None) -> None:
     """Raise HierarchyError if the regions of a level, which begin in rows ``first``, are not valid."""
     own, texts = columns[level]
     fine = isinstance(texts, Texts) and texts.printable

@@ -17,6 +17,7 @@ from math import isqrt
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.array_types import Ints
 from coco_opt.kernels import noise_tables as kernels
 from coco_opt.privacy.intervals import certified, exp_neg, floor_bits
 from coco_opt.privacy.keyed_stream import LOTS, BitSource
@@ -33,7 +34,6 @@ from coco_opt.privacy.table_sampler import (
 )
 from coco_opt.privacy.thresholds import Gaussian, HalfGaussian
 
-Int64 = NDArray[np.int64]
 UInt16 = NDArray[np.uint16]
 
 _BLOCKS = 64  # of a deviation, at least; fewer than twice as many
@@ -60,17 +60,17 @@ class BlockGaussianSampler:
         self._factor = int(self.ratio * (1 << 38))
         self._part = np.array([exp_neg(Fraction(f, 256), 30)[0] for f in range(256)], dtype=np.int64)
 
-    def add(self, out: Int64, start: int, source: BitSource) -> None:
+    def add(self, out: Ints, start: int, source: BitSource) -> None:
         """Add the noise of the cells start, start + 1, ... to ``out`` in place; O(len(out)) expected."""
         for begin in range(0, len(out), BATCH):
             part = out[begin : begin + BATCH]
             places, words = undecided(part, start + begin, source, self.width, self._propose)
             self._finish(part, places, words, start + begin, source)
 
-    def _propose(self, words: UInt16, out: Int64, buffer: Int64) -> int:
+    def _propose(self, words: UInt16, out: Ints, buffer: Ints) -> int:
         return kernels.propose(words, self.tables.roots[0], self.block_bits, self._keep, out, buffer)
 
-    def _finish(self, out: Int64, places: Int64, words: UInt16, start: int, source: BitSource) -> None:
+    def _finish(self, out: Ints, places: Ints, words: UInt16, start: int, source: BitSource) -> None:
         """Add the noise of undecided places, whose words are given, with new proposals where one is rejected."""
         attempt = 0
         while len(places):
@@ -83,7 +83,7 @@ class BlockGaussianSampler:
             places = places[~accepted]
             attempt += 1
 
-    def _settle(self, words: UInt16, cells: Int64, attempt: int, source: BitSource) -> tuple[Int64, NDArray[np.uint8]]:
+    def _settle(self, words: UInt16, cells: Ints, attempt: int, source: BitSource) -> tuple[Ints, NDArray[np.uint8]]:
         """Return the proposals of one attempt and whether they are ACCEPTED or REJECTED."""
         more = source.more(cells, attempt, range(2))
         bits = words[:, [0, -1]].astype(np.uint64) << np.uint64(48) | more[:, :, 0] >> np.uint64(16)

@@ -12,11 +12,11 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 from numpy.typing import NDArray
 
+from coco_opt.array_types import Ints
 from coco_opt.privacy.run_key import RunKey
 
 UInt16 = NDArray[np.uint16]
 UInt64 = NDArray[np.uint64]
-Int64 = NDArray[np.int64]
 
 _BLOCK = 16  # bytes of an AES block
 _ZEROS = bytes(1 << 15)  # in the innermost cache
@@ -35,7 +35,7 @@ class BitSource(Protocol):
         """
         ...
 
-    def more(self, cells: Int64, attempt: int, symbols: range, part: int = 0) -> UInt64:
+    def more(self, cells: Ints, attempt: int, symbols: range, part: int = 0) -> UInt64:
         """Return 128 further bits of each symbol of each cell, uint64[cells, symbols, 2].
 
         ``attempt`` counts the rejections of the cell, ``part`` the blocks of 128 bits already used.
@@ -79,7 +79,7 @@ class KeyedBits:
         self._stream = Cipher(algorithms.AES256(self._words_key), modes.CTR(counter)).encryptor()
         return self._stream, byte % _BLOCK
 
-    def more(self, cells: Int64, attempt: int, symbols: range, part: int = 0) -> UInt64:
+    def more(self, cells: Ints, attempt: int, symbols: range, part: int = 0) -> UInt64:
         """Return 128 further bits of each symbol of each cell, uint64[cells, symbols, 2]."""
         if self._blocks is None:
             # Distinct counters through the bare block cipher: counter mode at any places, one call for all.

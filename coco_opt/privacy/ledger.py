@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Ints
 from coco_opt.errors import BudgetError, InputError
 from coco_opt.privacy.bookkeeping import read_record, write_record
 from coco_opt.privacy.budget import Neighbours, Unit, stated_fraction
@@ -66,7 +66,7 @@ class Ledger:
         own = FileWitness(self.path.with_name(f"{self.path.name}.head"))
         self._witnesses: tuple[Witness, ...] = (own,) if witness is None else (own, witness)
 
-    def fingerprint(self, arrays: Iterable[NDArray[np.int64]]) -> str:
+    def fingerprint(self, arrays: Iterable[Ints]) -> str:
         """Return a keyed digest of a private table's canonical form: who lacks the ledger's key learns nothing.
 
         Whoever holds that key can test guesses of the table: it is private like the data.

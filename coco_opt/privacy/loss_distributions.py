@@ -22,13 +22,12 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats
 from coco_opt.errors import ProblemError
 from coco_opt.privacy.cost import Sensitivity
 from coco_opt.privacy.noise_distributions import DiscreteGaussian, Geometric, NoiseDistribution
 
-Floats = NDArray[np.float64]
 Changes = tuple[int, ...]
 
 _RELATIVE = 2.0**-40  # above the error of an outcome's probability: some ten roundings of numbers of at most 200

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Ints
 from coco_opt.errors import ProblemError
 from coco_opt.histograms.hierarchy import Hierarchy
 from coco_opt.histograms.texts import Texts
@@ -18,8 +18,6 @@ from coco_opt.privacy.blocks import Division
 from coco_opt.privacy.budget import NEIGHBOURS, Neighbours
 from coco_opt.privacy.cost import Cost, cost_together, total
 from coco_opt.privacy.queries import LEAST_PIECE, Answers, LevelQuery, NoisyPart, gathered, offsets_of
-
-Int64 = NDArray[np.int64]
 
 FOREIGN = "foreign"
 """The noise of answers that others published: their publisher states what it protects."""
@@ -44,8 +42,8 @@ class MeasurementPlan:
     queries: tuple[LevelQuery, ...]
     neighbours: Neighbours
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    per_region: Mapping[str, Int64] = field(default_factory=dict)
-    tables: Mapping[str, Int64] = field(default_factory=dict)
+    per_region: Mapping[str, Ints] = field(default_factory=dict)
+    tables: Mapping[str, Ints] = field(default_factory=dict)
     region_ids: Sequence[str | None] = ()
 
     def __post_init__(self) -> None:
@@ -284,7 +282,7 @@ def _identity(query: LevelQuery) -> dict[str, Any]:
     return {name: value for name, value in query_dict(query).items() if name != "words"}
 
 
-def _vector(name: str, values: Any, regions: int | None) -> Int64:
+def _vector(name: str, values: Any, regions: int | None) -> Ints:
     array = np.asarray(values)
     array = array.copy() if array.flags.writeable else array  # no caller can change it
     if array.dtype != np.int64 or array.ndim != 1 or (regions is not None and array.size != regions):

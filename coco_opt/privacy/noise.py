@@ -12,11 +12,10 @@ from fractions import Fraction
 from typing import ClassVar, Literal, Protocol, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Ints
 from coco_opt.errors import ProblemError
 
-Int64 = NDArray[np.int64]
 NoiseName = Literal["secure", "opendp", "seeded"]
 NOISE_NAMES: tuple[NoiseName, ...] = get_args(NoiseName)
 
@@ -29,11 +28,11 @@ MAX_VALUE = 2**62
 class NoiseStream(Protocol):
     """The noise of one (measurement, region): read in order, the same in whatever chunks it is read."""
 
-    def add_to(self, values: Int64) -> Int64:
+    def add_to(self, values: Ints) -> Ints:
         """Return ``values`` with the next ``len(values)`` noises added, as a new array."""
         ...
 
-    def draw(self, n: int) -> Int64:
+    def draw(self, n: int) -> Ints:
         """Return the next ``n`` noises."""
         ...
 
@@ -87,7 +86,7 @@ def check_variance(variance: Fraction) -> None:
         raise ProblemError("the noise variance must be above 0 and at most 2**80: choose a larger budget")
 
 
-def check_values(values: Int64) -> None:
+def check_values(values: Ints) -> None:
     """Raise ProblemError unless each value is one cell and keeps its integer in int64.
 
     A second axis would be given one noise a row, whose differences are free of noise; a float would be cut off.

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats
 from coco_opt.errors import InputError, ProblemError
 from coco_opt.privacy.budget import stated_fraction, with_decimal
 from coco_opt.privacy.noise import NoiseSource, NoiseStream, check_scale, check_variance, root_at_least
@@ -66,7 +67,7 @@ class NoiseDistribution(ABC):
         """Return a width such that noise beyond 64 of them has probability below 1e-27."""
 
     @abstractmethod
-    def log_weight(self, noise: NDArray[Any]) -> NDArray[np.float64]:
+    def log_weight(self, noise: NDArray[Any]) -> Floats:
         """Return log P(noise) up to a constant, elementwise."""
 
     @abstractmethod
@@ -156,7 +157,7 @@ class Geometric(NoiseDistribution):
         """Return the scale."""
         return self.scale
 
-    def log_weight(self, noise: NDArray[Any]) -> NDArray[np.float64]:
+    def log_weight(self, noise: NDArray[Any]) -> Floats:
         """Return -|noise| / scale."""
         return np.asarray(-np.abs(noise) / float(self.scale), dtype=np.float64)
 
@@ -236,7 +237,7 @@ class DiscreteGaussian(NoiseDistribution):
         """Return an upper bound on sigma."""
         return root_at_least(self.squared_deviation)
 
-    def log_weight(self, noise: NDArray[Any]) -> NDArray[np.float64]:
+    def log_weight(self, noise: NDArray[Any]) -> Floats:
         """Return -noise^2 / (2 sigma^2)."""
         values = np.asarray(noise, dtype=np.float64)
         return np.asarray(-values * values / (2.0 * float(self.squared_deviation)), dtype=np.float64)

@@ -8,8 +8,8 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar, Literal, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Ints
 from coco_opt.errors import MissingPackageError
 from coco_opt.privacy.noise import (
     NoiseStream,
@@ -24,7 +24,6 @@ from coco_opt.privacy.noise import (
 if TYPE_CHECKING:
     from opendp.mod import Measurement as OpenDPMeasurement
 
-Int64 = NDArray[np.int64]
 
 _BLOCK = 100_000  # OpenDP answers with Python integers, about 60 bytes each
 
@@ -67,7 +66,7 @@ class _OpenDPStream:
     def __init__(self, mechanism: OpenDPMeasurement) -> None:
         self._mechanism = mechanism
 
-    def add_to(self, values: Int64) -> Int64:
+    def add_to(self, values: Ints) -> Ints:
         """Return ``values`` with the next ``len(values)`` noises added, as a new array."""
         check_values(values)
         noisy = np.empty(len(values), dtype=np.int64)
@@ -76,7 +75,7 @@ class _OpenDPStream:
             noisy[start : start + len(block)] = cast("Sequence[int]", self._mechanism(block))
         return noisy
 
-    def draw(self, n: int) -> Int64:
+    def draw(self, n: int) -> Ints:
         """Return the next ``n`` noises."""
         return self.add_to(np.zeros(n, dtype=np.int64))
 

@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.array_types import Ints
 from coco_opt.errors import ProblemError
-
-Int64 = NDArray[np.int64]
 
 WIDTHS = (1, 2, 4, 8)
 _WIDE_BYTES = 8
@@ -34,7 +33,7 @@ class Packed:
     wide: bytes | memoryview
 
     @classmethod
-    def of(cls, values: Int64) -> Packed:
+    def of(cls, values: Ints) -> Packed:
         """Pack answers in the least width that pays; O(answers)."""
         differences = np.empty(values.size, np.int64)
         differences[:1] = values[:1]
@@ -47,13 +46,13 @@ class Packed:
                 return cls(values.size, width, narrow.tobytes(), differences[unfit].astype("<i8").tobytes())
         return cls(values.size, _WIDE_BYTES, differences.astype("<i8").tobytes(), b"")
 
-    def values(self) -> Int64:
+    def values(self) -> Ints:
         """Return the answers as a new array; see ``unpack``."""
         values = np.empty(self.count, np.int64)
         self.unpack(values)
         return values
 
-    def unpack(self, values: Int64) -> None:
+    def unpack(self, values: Ints) -> None:
         """Write all answers into an array; ProblemError where the parts do not fit together. O(answers)."""
         if self.width not in WIDTHS or len(self.differences) != self.width * self.count:
             raise ProblemError("packed answers do not have the length that they state")
@@ -88,10 +87,10 @@ class PackedAnswers:
     Piece k holds the answers starts[k] .. starts[k + 1] - 1 (int64, from 0), and ``load(k)`` brings it.
     """
 
-    def __init__(self, starts: Int64, load: Callable[[int], Packed]) -> None:
+    def __init__(self, starts: Ints, load: Callable[[int], Packed]) -> None:
         self._starts = starts
         self._load = load
-        self._last: tuple[int, Int64] = (-1, np.empty(0, np.int64))
+        self._last: tuple[int, Ints] = (-1, np.empty(0, np.int64))
 
     def __reduce__(self) -> tuple[Callable[..., PackedAnswers], tuple[Any, ...]]:
         return PackedAnswers, (self._starts, self._load)
@@ -101,7 +100,7 @@ class PackedAnswers:
         """Return the number of answers."""
         return int(self._starts[-1])
 
-    def read(self, begin: int, end: int) -> Int64:
+    def read(self, begin: int, end: int) -> Ints:
         """Return the answers ``begin`` .. ``end`` - 1, read-only."""
         first = int(np.searchsorted(self._starts, begin, side="right")) - 1
         if end <= begin:
@@ -121,7 +120,7 @@ class PackedAnswers:
             position, piece = stop, piece + 1
         return _read_only(values)
 
-    def _piece(self, piece: int) -> Int64:
+    def _piece(self, piece: int) -> Ints:
         # One assignment, one reading: a thread sees a complete pair, its own or another's.
         last = self._last
         if last[0] != piece:
@@ -129,6 +128,6 @@ class PackedAnswers:
         return last[1]
 
 
-def _read_only(values: Int64) -> Int64:
+def _read_only(values: Ints) -> Ints:
     values.setflags(write=False)
     return values

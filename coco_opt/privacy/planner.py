@@ -14,13 +14,12 @@ from fractions import Fraction
 from typing import Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats
 from coco_opt.errors import ProblemError
 from coco_opt.histograms.hierarchy import Hierarchy
 from coco_opt.privacy.cost import Cost, Sensitivity
 
-FloatArray = NDArray[np.float64]
 Shares = tuple[Fraction, ...]
 LinearStage = Literal["none", "bottom_up", "least_squares"]
 LINEAR_STAGES: tuple[LinearStage, ...] = get_args(LinearStage)
@@ -48,7 +47,7 @@ class NoisePlan:
     cost: Cost
     sensitivities: tuple[Sensitivity, ...]
 
-    def variances(self, shares: Sequence[float | Fraction]) -> FloatArray:
+    def variances(self, shares: Sequence[float | Fraction]) -> Floats:
         """Return the noise variance of one cell at each level, float64[levels]; infinite where the share is 0."""
         return np.array([self._variance(*pair) for pair in zip(self.sensitivities, shares, strict=True)])
 
@@ -57,7 +56,7 @@ class NoisePlan:
         return cost.distribution(sensitivity).variance if cost else math.inf
 
 
-def linear_errors(hierarchy: Hierarchy, stage: LinearStage, variances: FloatArray) -> FloatArray:
+def linear_errors(hierarchy: Hierarchy, stage: LinearStage, variances: Floats) -> Floats:
     """Return the exact root mean square error of a cell at each level, float64[levels], in the query's unit.
 
     ``variances`` float64[levels] is the noise of one cell. "none" keeps it, "bottom_up" sums the leaves',
@@ -101,7 +100,7 @@ def allocations(levels: int) -> list[Shares]:
     return list(dict.fromkeys(candidates))
 
 
-def rounded_shares(weights: FloatArray, denominator: int = DENOMINATOR) -> Shares:
+def rounded_shares(weights: Floats, denominator: int = DENOMINATOR) -> Shares:
     """Return thousandths nearest to weights scaled to sum to 1, by largest fractions, each at least 1."""
     levels = len(weights)
     spare = denominator - levels

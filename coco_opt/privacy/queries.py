@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from coco_opt.activity import Progress
+from coco_opt.array_types import Ints
 from coco_opt.errors import ProblemError
 from coco_opt.histograms.hierarchy import Hierarchy
 from coco_opt.privacy.cost import Cost, Sensitivity
@@ -20,8 +20,6 @@ from coco_opt.privacy.noise import NoiseSource, NoiseStream
 from coco_opt.privacy.noise_distributions import NoiseDistribution
 from coco_opt.privacy.packed_answers import Packed, PackedAnswers
 from coco_opt.privacy.secure import CellStream
-
-Int64 = NDArray[np.int64]
 
 DENSE = 1 << 22
 """The number of answers up to which a measurement holds them as arrays; more are packed, in memory or on disk."""
@@ -67,7 +65,7 @@ class LevelQuery:
             raise ProblemError(f"the answers to {self.name!r} at level {self.level} are exact: they have no noise")
         return self.cost.distribution(self.sensitivity)
 
-    def sizes(self, regions: int, tables: Mapping[str, Int64], first: int) -> Int64:
+    def sizes(self, regions: int, tables: Mapping[str, Ints], first: int) -> Ints:
         """Return the number of answers of each of the level's ``regions``, the first of which is ``first``."""
         if isinstance(self.size, int):
             return np.full(regions, self.size, np.int64)
@@ -85,7 +83,7 @@ class Exact:
 
     query: LevelQuery
     label: str
-    values: Int64
+    values: Ints
 
     def __repr__(self) -> str:
         return f"Exact({self.query.name!r}, {self.label!r}: private)"
@@ -98,7 +96,7 @@ class Stored(Protocol):
     def size(self) -> int:
         """Return their number."""
 
-    def read(self, begin: int, end: int) -> Int64:
+    def read(self, begin: int, end: int) -> Ints:
         """Return the answers ``begin`` .. ``end`` - 1, read-only; threads may share it."""
 
 
@@ -111,8 +109,8 @@ class Answers:
     """
 
     query: LevelQuery
-    offsets: Int64
-    stored: Int64 | Stored
+    offsets: Ints
+    stored: Ints | Stored
 
     def __post_init__(self) -> None:
         for array in (self.offsets, self.stored):
@@ -134,19 +132,19 @@ class Answers:
         return self.offsets.size - 1
 
     @property
-    def values(self) -> Int64:
+    def values(self) -> Ints:
         """Return all answers, brought into memory where they are not: 8 bytes each."""
         return self.read(0, int(self.offsets[-1]))
 
-    def read(self, begin: int, end: int) -> Int64:
+    def read(self, begin: int, end: int) -> Ints:
         """Return the answers ``begin`` .. ``end`` - 1 of all regions one after the other."""
         return self.stored[begin:end] if isinstance(self.stored, np.ndarray) else self.stored.read(begin, end)
 
-    def region(self, place: int) -> Int64:
+    def region(self, place: int) -> Ints:
         """Return the answers of the ``place``-th region of the level, from 0."""
         return self.read(int(self.offsets[place]), int(self.offsets[place + 1]))
 
-    def table(self) -> Int64:
+    def table(self) -> Ints:
         """Return all answers as int64[regions, answers]; ProblemError where regions have unlike numbers."""
         return self.values.reshape(self.regions, -1) if self.regions else self.values.reshape(0, 0)
 
@@ -160,7 +158,7 @@ class NoisyPart:
 
     place: int
     start: int
-    values: Int64
+    values: Ints
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
@@ -172,7 +170,7 @@ class PackedPart:
     packed: Packed
 
 
-def offsets_of(query: LevelQuery, hierarchy: Hierarchy, tables: Mapping[str, Int64]) -> Int64:
+def offsets_of(query: LevelQuery, hierarchy: Hierarchy, tables: Mapping[str, Ints]) -> Ints:
     """Return where the answers of each region of a query's level begin, int64[regions + 1], from public numbers."""
     regions = hierarchy.level_range(query.level)
     sizes = query.sizes(len(regions), tables, regions.start)
@@ -183,7 +181,7 @@ def add_noise(
     queries: Sequence[LevelQuery],
     exact: Iterable[Exact],
     hierarchy: Hierarchy,
-    tables: Mapping[str, Int64],
+    tables: Mapping[str, Ints],
     source: NoiseSource,
     progress: Progress | None = None,
 ) -> tuple[Answers, ...]:
@@ -199,7 +197,7 @@ def noisy_parts(
     queries: Sequence[LevelQuery],
     exact: Iterable[Exact],
     hierarchy: Hierarchy,
-    tables: Mapping[str, Int64],
+    tables: Mapping[str, Ints],
     source: NoiseSource,
     progress: Progress | None = None,
 ) -> Iterator[NoisyPart]:
@@ -229,7 +227,7 @@ def noisy_parts(
 
 
 def gathered(
-    queries: Sequence[LevelQuery], parts: Iterable[NoisyPart], hierarchy: Hierarchy, tables: Mapping[str, Int64]
+    queries: Sequence[LevelQuery], parts: Iterable[NoisyPart], hierarchy: Hierarchy, tables: Mapping[str, Ints]
 ) -> tuple[Answers, ...]:
     """Return the answers of all parts in memory: as arrays or, above ``DENSE`` answers in all, packed."""
     offsets = [offsets_of(query, hierarchy, tables) for query in queries]
@@ -280,7 +278,7 @@ class Noise:
         self._name: tuple[LevelQuery, str] | None = None
         self._stream: NoiseStream | None = None
 
-    def add_to(self, part: Exact, start: int | None = None) -> Int64:
+    def add_to(self, part: Exact, start: int | None = None) -> Ints:
         """Return a part's answers with noise: the next of its stream or, with ``start``, that of the cells from there.
 
         Only a stream that can be read at any cell takes a ``start``.

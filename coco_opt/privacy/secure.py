@@ -9,16 +9,14 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Ints
 from coco_opt.errors import ProblemError
 from coco_opt.privacy.noise import OpenedStreams, check_scale, check_values, check_variance
 from coco_opt.privacy.run_key import RunKey
 
 if TYPE_CHECKING:
     from coco_opt.privacy.table_sampler import Sampler
-
-Int64 = NDArray[np.int64]
 
 
 class SecureNoise:
@@ -70,7 +68,7 @@ class CellStream:
         self._process = os.getpid()
         self._lock = threading.Lock()
 
-    def add_to(self, values: Int64, start: int | None = None) -> Int64:
+    def add_to(self, values: Ints, start: int | None = None) -> Ints:
         """Return int64 ``values`` with the next ``len(values)`` noises added, as a new array.
 
         With ``start``, the noises of the cells from there on, and the position stays. Raises ProblemError once
@@ -81,13 +79,13 @@ class CellStream:
         self._add(noisy, start)
         return noisy
 
-    def draw(self, n: int, start: int | None = None) -> Int64:
+    def draw(self, n: int, start: int | None = None) -> Ints:
         """Return the next ``n`` noises or, with ``start``, those of the cells from there on."""
         noise = np.zeros(n, dtype=np.int64)
         self._add(noise, start)
         return noise
 
-    def _add(self, out: Int64, start: int | None) -> None:
+    def _add(self, out: Ints, start: int | None) -> None:
         from coco_opt.privacy.keyed_stream import KeyedBits
 
         bits = KeyedBits(self._key, *self._labels)

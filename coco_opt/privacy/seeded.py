@@ -7,14 +7,12 @@ from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Ints
 from coco_opt.errors import ProblemError
 from coco_opt.privacy.noise import NoiseStream, OpenedStreams, check_scale, check_values, check_variance
 from coco_opt.privacy.run_key import RunKey
 from coco_opt.privacy.secure import gaussian_stream
-
-Int64 = NDArray[np.int64]
 
 _BLOCK = 1 << 14  # two buffers of this many pairs stay in a core's cache
 
@@ -86,14 +84,14 @@ class _SeededStream:
         self._scale = scale
         self._rng = rng
 
-    def add_to(self, values: Int64) -> Int64:
+    def add_to(self, values: Ints) -> Ints:
         """Return ``values`` with the next ``len(values)`` noises added, as a new array."""
         check_values(values)
         noisy = self.draw(len(values))
         noisy += values
         return noisy
 
-    def draw(self, n: int) -> Int64:
+    def draw(self, n: int) -> Ints:
         """Return the next ``n`` noises."""
         noise = np.empty(n, dtype=np.int64)
         block = min(n, _BLOCK)

@@ -19,11 +19,11 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.array_types import Ints
 from coco_opt.kernels import noise_tables as kernels
 from coco_opt.privacy.keyed_stream import BitSource
 from coco_opt.privacy.thresholds import GeometricDigit, LaplaceBlocks, NoiseDistribution, thresholds
 
-Int64 = NDArray[np.int64]
 UInt16 = NDArray[np.uint16]
 UInt64 = NDArray[np.uint64]
 
@@ -49,7 +49,7 @@ class SymbolTables:
     values: UInt64
     cells: NDArray[np.int32]
     roots: NDArray[np.int16]
-    firsts: Int64
+    firsts: Ints
 
     @classmethod
     def of(cls, *distributions: NoiseDistribution) -> SymbolTables:
@@ -65,7 +65,7 @@ class SymbolTables:
         roots = np.where(decided, outcomes, kernels.UNDECIDED).astype(np.int16)
         return cls(distributions, np.concatenate(values), cells.astype(np.int32), roots, firsts)
 
-    def search(self, bits: UInt64) -> tuple[Int64, NDArray[np.uint8]]:
+    def search(self, bits: UInt64) -> tuple[Ints, NDArray[np.uint8]]:
         """Return the outcomes that 64 bits [n, d or more] decide, int64[n, d], and the states ACCEPTED or OPEN [n]."""
         outcomes = np.empty((len(bits), len(self.distributions)), dtype=np.int64)
         states = np.empty(len(bits), dtype=np.uint8)
@@ -88,7 +88,7 @@ def settle_symbol(distribution: NoiseDistribution, bits: int, refill: Iterator[i
 class Refill:
     """Further bits of one attempt of one cell, 64 at a time; the first 128 of each symbol are at hand."""
 
-    def __init__(self, source: BitSource, cell: Int64, attempt: int, first: UInt64) -> None:
+    def __init__(self, source: BitSource, cell: Ints, attempt: int, first: UInt64) -> None:
         self._source, self._cell, self._attempt, self._first = source, cell, attempt, first
 
     def of(self, symbol: int) -> Iterator[int]:
@@ -102,17 +102,17 @@ class Refill:
 class Sampler(Protocol):
     """Exact noise as a function of a source's bits; immutable and shared by threads."""
 
-    def add(self, out: Int64, start: int, source: BitSource) -> None:
+    def add(self, out: Ints, start: int, source: BitSource) -> None:
         """Add the noise of the cells start, start + 1, ... to ``out`` in place."""
         ...
 
 
 def undecided(
-    out: Int64, start: int, source: BitSource, width: int, look_up: Callable[[UInt16, Int64, Int64], int]
-) -> tuple[Int64, UInt16]:
+    out: Ints, start: int, source: BitSource, width: int, look_up: Callable[[UInt16, Ints, Ints], int]
+) -> tuple[Ints, UInt16]:
     """Add to ``out`` what ``look_up`` (words, out, buffer) decides; return the places it leaves and their words."""
     buffer = np.empty(min(len(out), _CHUNK), dtype=np.int64)
-    places: list[Int64] = []
+    places: list[Ints] = []
     open_words: list[UInt16] = []
     for begin in range(0, len(out), _CHUNK):
         part = out[begin : begin + _CHUNK]
@@ -137,7 +137,7 @@ class InversionSampler:
         self.width = 1 + len(digits)
         self._shifts = np.array([digit.shift for digit in digits], dtype=np.int64)
 
-    def add(self, out: Int64, start: int, source: BitSource) -> None:
+    def add(self, out: Ints, start: int, source: BitSource) -> None:
         """Add the noise of the cells start, start + 1, ... to ``out`` in place; O(len(out)) expected."""
         for begin in range(0, len(out), BATCH):
             part = out[begin : begin + BATCH]
@@ -145,13 +145,13 @@ class InversionSampler:
             if len(places):
                 part[places] += self._settle(words, start + begin + places, source)
 
-    def _look_up(self, words: UInt16, out: Int64, buffer: Int64) -> int:
+    def _look_up(self, words: UInt16, out: Ints, buffer: Ints) -> int:
         roots = self.tables.roots
         if self.width == 1:
             return kernels.look_up(words[:, 0], roots[0], out, buffer)
         return kernels.combine(words, roots, self._shifts, self.block_bits, out, buffer)
 
-    def _settle(self, words: UInt16, cells: Int64, source: BitSource) -> Int64:
+    def _settle(self, words: UInt16, cells: Ints, source: BitSource) -> Ints:
         """Return the noise of cells that 16 bits a symbol leave undecided."""
         more = source.more(cells, 0, range(self.width))
         bits = words.astype(np.uint64) << np.uint64(48) | more[:, :, 0] >> np.uint64(16)

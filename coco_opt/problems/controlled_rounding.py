@@ -17,13 +17,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from coco_opt.array_types import Flags, Floats, Ints
 from coco_opt.errors import ProblemError
-from coco_opt.forms import FloatArray, Formulation, LinearProgram, MixedIntegerProgram
+from coco_opt.forms import Formulation, LinearProgram, MixedIntegerProgram
 from coco_opt.problem import MAX_INTEGER, Problem, checked_vector, integer_answer
 
-IntegerOrNot = NDArray[np.float64] | NDArray[np.int64]
+IntegerOrNot = Floats | Ints
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -54,7 +55,7 @@ class ControlledRounding(Problem[IntegerOrNot, float]):
     [1, 1]
     """
 
-    x: FloatArray
+    x: Floats
     total: int
 
     kind: ClassVar[str] = "controlled_rounding"
@@ -77,17 +78,17 @@ class ControlledRounding(Problem[IntegerOrNot, float]):
             )
 
     @property
-    def floors(self) -> NDArray[np.int64]:
+    def floors(self) -> Ints:
         """Return the cells rounded down (n,)."""
         return np.floor(self.x).astype(np.int64)
 
     @property
-    def fractions(self) -> FloatArray:
+    def fractions(self) -> Floats:
         """Return the fractional parts (n,), in [0, 1)."""
         return self.x - np.floor(self.x)
 
     @property
-    def fractional(self) -> NDArray[np.bool_]:
+    def fractional(self) -> Flags:
         """Return which cells (n,) are not integers already."""
         return self.fractions > 0
 
@@ -171,8 +172,8 @@ class ControlledRounding(Problem[IntegerOrNot, float]):
         if form is MixedIntegerProgram:
             program = MixedIntegerProgram(**vars(linear), integer=np.ones(choices.size, dtype=np.bool_))
 
-        def recover(z: FloatArray) -> IntegerOrNot:
-            x: FloatArray = floors.astype(np.float64)
+        def recover(z: Floats) -> IntegerOrNot:
+            x: Floats = floors.astype(np.float64)
             x[choices] += z
             return x
 

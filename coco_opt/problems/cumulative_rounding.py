@@ -20,23 +20,15 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import ProblemError
-from coco_opt.forms import (
-    FloatArray,
-    Formulation,
-    LinearProgram,
-    MixedIntegerProgram,
-    ProgramDual,
-    first_differences,
-)
+from coco_opt.forms import Formulation, LinearProgram, MixedIntegerProgram, ProgramDual, first_differences
 from coco_opt.kernels.arrays import as_floats
 from coco_opt.problem import MAX_INTEGER, Problem, integer_answer
 
-IntArray = NDArray[np.int64]
-
 
 @dataclass(frozen=True, eq=False, init=False)
-class CumulativeRounding(Problem[NDArray[Any], FloatArray]):
+class CumulativeRounding(Problem[NDArray[Any], Floats]):
     """Integer rows near x that sum to the parent's: ``CumulativeRounding(x, parent, groups)``.
 
     x (children, cells) fractional; parent (cells,) integer; groups (children,): each child's number of groups G_j.
@@ -44,9 +36,9 @@ class CumulativeRounding(Problem[NDArray[Any], FloatArray]):
     or leaves [0, sum of G].
     """
 
-    x: FloatArray
-    parent: IntArray
-    groups: IntArray
+    x: Floats
+    parent: Ints
+    groups: Ints
 
     kind: ClassVar[str] = "cumulative_rounding"
     forms: ClassVar[tuple[type[LinearProgram], ...]] = (LinearProgram, MixedIntegerProgram)
@@ -123,27 +115,27 @@ class CumulativeRounding(Problem[NDArray[Any], FloatArray]):
         rows = np.where(np.abs(rows - integers) < 1e-6, integers, rows)
         return joint_rounding.schedule(as_floats(rows), self.parent, self.groups, 1.0, wait=True)
 
-    def multipliers(self, x: NDArray[Any]) -> FloatArray:
+    def multipliers(self, x: NDArray[Any]) -> Floats:
         """Return prices that are optimal cell by cell, the order left out; they do not depend on the point."""
         from coco_opt.kernels import joint_rounding
 
         return joint_rounding.cell_prices(self.x, self.parent)
 
-    def admissible(self, multipliers: FloatArray) -> FloatArray:
+    def admissible(self, multipliers: Floats) -> Floats:
         """Return the prices, zero for what is no number; any prices are valid."""
         prices = np.asarray(multipliers, dtype=np.float64)
         if prices.shape != self.parent.shape:
             return np.zeros(self.parent.size)
         return np.where(np.isfinite(prices), prices, 0.0)
 
-    def gap(self, x: NDArray[Any], multipliers: FloatArray) -> float:
+    def gap(self, x: NDArray[Any], multipliers: Floats) -> float:
         """Return the certified gap of the module docstring, for integer x."""
         from coco_opt.kernels import joint_leaves
 
         integers, top = np.asarray(x, dtype=np.float64), self.groups.astype(np.float64)
         return float(joint_leaves.rounding_gap(self.x, integers, -np.asarray(multipliers), top))
 
-    def formulate(self, form: type[LinearProgram]) -> Formulation[NDArray[Any], FloatArray]:
+    def formulate(self, form: type[LinearProgram]) -> Formulation[NDArray[Any], Floats]:
         """Write X = floor(x) + g + e - b with 0 <= g <= 1 at cost 1 - 2 fraction and e, b >= 0 at cost 1."""
         if form not in self.forms:
             raise self._no_form(form)
@@ -174,11 +166,11 @@ class CumulativeRounding(Problem[NDArray[Any], FloatArray]):
         if form is MixedIntegerProgram:
             program = MixedIntegerProgram(**vars(linear), integer=np.ones(3 * n, dtype=np.bool_))
 
-        def recover(z: FloatArray) -> NDArray[Any]:
-            rounded: FloatArray = floors + (z[:n] + z[n : 2 * n] - z[2 * n :]).reshape(children, cells)
+        def recover(z: Floats) -> NDArray[Any]:
+            rounded: Floats = floors + (z[:n] + z[n : 2 * n] - z[2 * n :]).reshape(children, cells)
             return rounded
 
-        def read_dual(dual: ProgramDual) -> FloatArray:
+        def read_dual(dual: ProgramDual) -> Floats:
             return dual.rows[:cells].copy()
 
         return Formulation(program, recover, multipliers=read_dual)

@@ -20,11 +20,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import ProblemError
-from coco_opt.forms import FloatArray, Formulation, LinearProgram, MixedIntegerProgram
+from coco_opt.forms import Formulation, LinearProgram, MixedIntegerProgram
 from coco_opt.problem import Problem, integer_answer, plain_answer
 
-IntArray = NDArray[np.int64]
 MAX_ARCS = 20_000_000
 MAX_COST = 2**61  # people; reduced costs, at most twice that, then fit in int64
 MAX_UNITS = 4_000
@@ -40,8 +40,8 @@ class Flow:
     Child runs are numbered through all children. Counts are int64, or float64 while a solver's answer is raw.
     """
 
-    parent_run: IntArray
-    child_run: IntArray
+    parent_run: Ints
+    child_run: Ints
     count: NDArray[Any]
 
 
@@ -82,11 +82,11 @@ class GroupMatching(Problem[Flow, Potentials]):
     1.0
     """
 
-    parent_sizes: IntArray
-    parent_counts: IntArray
-    child_sizes: IntArray
-    child_counts: IntArray
-    child_offsets: IntArray
+    parent_sizes: Ints
+    parent_counts: Ints
+    child_sizes: Ints
+    child_counts: Ints
+    child_offsets: Ints
 
     kind: ClassVar[str] = "group_matching"
     forms: ClassVar[tuple[type[LinearProgram], ...]] = (LinearProgram, MixedIntegerProgram)
@@ -244,7 +244,7 @@ class GroupMatching(Problem[Flow, Potentials]):
         if form is MixedIntegerProgram:
             program = MixedIntegerProgram(**vars(linear), integer=np.ones(p * c, dtype=np.bool_))
 
-        def recover(z: FloatArray) -> Flow:
+        def recover(z: Floats) -> Flow:
             flow = unit * z
             used = np.flatnonzero(np.abs(flow) > NO_FLOW)
             return Flow(used // c, used % c, flow[used])
@@ -258,8 +258,8 @@ class GroupMatching(Problem[Flow, Potentials]):
             for run, runs in ends
         )
 
-    def _distances(self, x: Flow) -> IntArray:
-        distances: IntArray = np.abs(self.parent_sizes[x.parent_run] - self.child_sizes[x.child_run])
+    def _distances(self, x: Flow) -> Ints:
+        distances: Ints = np.abs(self.parent_sizes[x.parent_run] - self.child_sizes[x.child_run])
         return distances
 
     def _marginals(self, x: Flow) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -270,7 +270,7 @@ class GroupMatching(Problem[Flow, Potentials]):
         return parent, child
 
 
-def _integers(values: ArrayLike, name: str) -> IntArray:
+def _integers(values: ArrayLike, name: str) -> Ints:
     array = np.asarray(values)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise ProblemError(f"{name} must be a vector of integers")
@@ -279,9 +279,7 @@ def _integers(values: ArrayLike, name: str) -> IntArray:
     return array
 
 
-def _last_units(
-    x: Flow, fractions: FloatArray, parent_left: IntArray, child_left: IntArray
-) -> tuple[IntArray, IntArray]:
+def _last_units(x: Flow, fractions: Floats, parent_left: Ints, child_left: Ints) -> tuple[Ints, Ints]:
     """Return arcs (tails, heads) for the missing units, as many as can be among those with a fractional rest."""
     from scipy.optimize import linear_sum_assignment
     from scipy.sparse import csr_array

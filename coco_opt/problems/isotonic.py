@@ -27,15 +27,9 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from coco_opt.array_types import Floats
 from coco_opt.errors import ProblemError
-from coco_opt.forms import (
-    FloatArray,
-    Formulation,
-    LinearProgram,
-    ProgramDual,
-    QuadraticProgram,
-    first_differences,
-)
+from coco_opt.forms import Formulation, LinearProgram, ProgramDual, QuadraticProgram, first_differences
 from coco_opt.problem import MAX_INTEGER, MAX_MAGNITUDE, Appraisal, Problem, checked_vector, plain_answer
 
 TieRule = Literal["upper", "lower", "midpoint"]
@@ -43,9 +37,9 @@ TIE_RULES: tuple[TieRule, ...] = ("upper", "lower", "midpoint")
 
 
 @dataclass(frozen=True, eq=False, init=False)
-class _IsotonicRegression(Problem[NDArray[Any], FloatArray]):
+class _IsotonicRegression(Problem[NDArray[Any], Floats]):
     y: NDArray[Any]
-    weights: FloatArray | None
+    weights: Floats | None
     lower: float
     upper: float
 
@@ -93,7 +87,7 @@ class _IsotonicRegression(Problem[NDArray[Any], FloatArray]):
         return max(1.0, float(self.y.max(initial=0)), -float(self.y.min(initial=0)))
 
     @property
-    def dense_weights(self) -> FloatArray:
+    def dense_weights(self) -> Floats:
         """Return the weights as a vector (ones by default)."""
         return np.ones(self.y.size) if self.weights is None else self.weights
 
@@ -115,7 +109,7 @@ class _IsotonicRegression(Problem[NDArray[Any], FloatArray]):
     def _judge_point(self, x: NDArray[Any]) -> tuple[float, float, float]:
         """Return violation, objective and certified gap of n >= 1 numbers, in one pass."""
 
-    def appraise(self, x: NDArray[Any], multipliers: FloatArray | None = None) -> Appraisal[NDArray[Any]]:
+    def appraise(self, x: NDArray[Any], multipliers: Floats | None = None) -> Appraisal[NDArray[Any]]:
         """Judge a point by one pass over it and the data; a solver's multipliers may lower the gap."""
         if x.shape == self.y.shape and x.size and x.dtype in (np.int64, np.float64):
             violation, objective, gap = self._judge_point(x)
@@ -133,14 +127,14 @@ class _IsotonicRegression(Problem[NDArray[Any], FloatArray]):
 
         return isotonic_l2.fit(np.ascontiguousarray(x, dtype=np.float64), None, self.lower, self.upper)
 
-    def _nonnegative(self, multipliers: FloatArray) -> FloatArray:
+    def _nonnegative(self, multipliers: Floats) -> Floats:
         """Return lam with zero for what is negative or no number; all zero, which is admissible, for a wrong shape."""
         lam = np.asarray(multipliers, dtype=np.float64)
         if lam.shape != (self.y.size + 1,):
             return np.zeros(self.y.size + 1)
         return np.where(np.isfinite(lam), np.maximum(lam, 0.0), 0.0)
 
-    def _residual_bounds(self) -> tuple[FloatArray, FloatArray]:
+    def _residual_bounds(self) -> tuple[Floats, Floats]:
         """Return bounds on the residual u = x - y: only the ends are bounded, the order does the rest."""
         lower, upper = np.full(self.y.size, -np.inf), np.full(self.y.size, np.inf)
         if self.y.size:
@@ -153,12 +147,12 @@ class _IsotonicRegression(Problem[NDArray[Any], FloatArray]):
         excess = max(float(lower.max(initial=0.0)), -float(upper.min(initial=0.0)))
         return max(float(self._decreases().max(initial=0.0)), excess) or 1.0
 
-    def _decreases(self) -> FloatArray:
+    def _decreases(self) -> Floats:
         """Return y_i - y_{i+1} (n - 1,): what neighbouring residuals must make up for."""
-        falls: FloatArray = (self.y[:-1] - self.y[1:]).astype(np.float64)
+        falls: Floats = (self.y[:-1] - self.y[1:]).astype(np.float64)
         return falls
 
-    def _multipliers_of(self, rows: FloatArray, first: float, last: float) -> FloatArray:
+    def _multipliers_of(self, rows: Floats, first: float, last: float) -> Floats:
         """Return lam from the duals of the n - 1 order rows, of the first entry's lower side and the last's upper."""
         n = self.y.size
         lam = np.zeros(n + 1)
@@ -217,7 +211,7 @@ class IsotonicL2(_IsotonicRegression):
             return float(np.einsum("i,i->", residual, residual))
         return float(np.einsum("i,i,i->", self.weights, residual, residual))
 
-    def multipliers(self, x: NDArray[Any]) -> FloatArray:
+    def multipliers(self, x: NDArray[Any]) -> Floats:
         """Rebuild lam from x: partial sums of 2 w (y - x) inside each block of equal values."""
         from coco_opt.kernels import isotonic_l2_certificate
 
@@ -228,20 +222,20 @@ class IsotonicL2(_IsotonicRegression):
 
         return isotonic_l2_certificate.judge(x, self.y, self.weights, self.lower, self.upper)
 
-    def gap(self, x: NDArray[Any], multipliers: FloatArray) -> float:
+    def gap(self, x: NDArray[Any], multipliers: Floats) -> float:
         """Return the certified gap of the module docstring."""
         from coco_opt.kernels import isotonic_l2_certificate
 
         return isotonic_l2_certificate.gap(x, self.y, self.weights, self.lower, self.upper, multipliers)
 
-    def admissible(self, multipliers: FloatArray) -> FloatArray:
+    def admissible(self, multipliers: Floats) -> Floats:
         """Return multipliers with negative ones, and those of infinite bounds, set to zero."""
         lam = self._nonnegative(multipliers)
         lam[0] = lam[0] if np.isfinite(self.lower) else 0.0
         lam[-1] = lam[-1] if np.isfinite(self.upper) else 0.0
         return lam
 
-    def formulate(self, form: type[LinearProgram]) -> Formulation[NDArray[Any], FloatArray]:
+    def formulate(self, form: type[LinearProgram]) -> Formulation[NDArray[Any], Floats]:
         """Write the quadratic program in the residual u = x - y, counted in its own unit.
 
         In x the optimum is a small difference of large numbers, and solvers stop digits too early.
@@ -262,7 +256,7 @@ class IsotonicL2(_IsotonicRegression):
             upper=upper / unit,
         )
 
-        def read_dual(dual: ProgramDual) -> FloatArray:
+        def read_dual(dual: ProgramDual) -> Floats:
             if n == 0:
                 return np.zeros(1)
             return unit * self._multipliers_of(dual.rows, float(dual.bounds[0]), -float(dual.bounds[-1]))
@@ -341,7 +335,7 @@ class IsotonicL1(_IsotonicRegression):
         residual = np.abs(x - self.y).astype(np.float64, copy=False)  # int64 would overflow in the sum
         return float(residual.sum() if self.weights is None else self.weights @ residual)
 
-    def multipliers(self, x: NDArray[Any]) -> FloatArray:
+    def multipliers(self, x: NDArray[Any]) -> Floats:
         """Rebuild lam from x: a feasible path of partial sums of subgradients inside each block."""
         from coco_opt.kernels import isotonic_l1_certificate
 
@@ -352,13 +346,13 @@ class IsotonicL1(_IsotonicRegression):
 
         return isotonic_l1_certificate.judge(x, self.y, self.weights, self.lower, self.upper)
 
-    def gap(self, x: NDArray[Any], multipliers: FloatArray) -> float:
+    def gap(self, x: NDArray[Any], multipliers: Floats) -> float:
         """Return the certified gap of the module docstring."""
         from coco_opt.kernels import isotonic_l1_certificate
 
         return isotonic_l1_certificate.gap(x, self.y, self.weights, self.lower, self.upper, multipliers)
 
-    def admissible(self, multipliers: FloatArray) -> FloatArray:
+    def admissible(self, multipliers: Floats) -> Floats:
         """Return the largest multipliers below these with lam >= 0 and |d_i| <= w_i."""
         from coco_opt.kernels import isotonic_l1_certificate
 
@@ -366,7 +360,7 @@ class IsotonicL1(_IsotonicRegression):
             self._nonnegative(multipliers), self.weights, self.lower, self.upper
         )
 
-    def formulate(self, form: type[LinearProgram]) -> Formulation[NDArray[Any], FloatArray]:
+    def formulate(self, form: type[LinearProgram]) -> Formulation[NDArray[Any], Floats]:
         """Write the linear program in the parts p, m >= 0 of the residual x - y = p - m, with cost w (p + m)."""
         if form is not LinearProgram:
             raise self._no_form(form)
@@ -385,7 +379,7 @@ class IsotonicL1(_IsotonicRegression):
         )
         return Formulation(program, recover=lambda z: self.y + unit * (z[:n] - z[n:]), multipliers=self._read_dual)
 
-    def _read_dual(self, dual: ProgramDual) -> FloatArray:
+    def _read_dual(self, dual: ProgramDual) -> Floats:
         if self.y.size == 0:
             return np.zeros(1)
         return self._multipliers_of(dual.rows[:-2], float(dual.rows[-2]), -float(dual.rows[-1]))
@@ -400,7 +394,7 @@ def _check_bounds(lower: float, upper: float) -> None:
             raise ProblemError("bounds must not exceed 2^53 in magnitude; leave one out, or infinite, for none")
 
 
-def _checked_weights(weights: ArrayLike | None, n: int) -> FloatArray | None:
+def _checked_weights(weights: ArrayLike | None, n: int) -> Floats | None:
     if weights is None:
         return None
     checked = checked_vector(weights, "weights")

@@ -19,8 +19,9 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from coco_opt.array_types import Floats
 from coco_opt.errors import ProblemError
-from coco_opt.forms import FloatArray, Formulation, LinearProgram, QuadraticProgram
+from coco_opt.forms import Formulation, LinearProgram, QuadraticProgram
 from coco_opt.problem import checked_vector
 from coco_opt.problems.simplex_projection import SimplexProblem
 
@@ -58,8 +59,8 @@ class SimplexLeastSquares(SimplexProblem):
     [0.75, 0.25]
     """
 
-    A: FloatArray
-    y: FloatArray
+    A: Floats
+    y: Floats
     total: float
 
     kind: ClassVar[str] = "simplex_least_squares"
@@ -98,26 +99,26 @@ class SimplexLeastSquares(SimplexProblem):
         """Return the number of coefficients n."""
         return int(self.A.shape[1])
 
-    def objective(self, x: FloatArray) -> float:
+    def objective(self, x: Floats) -> float:
         """Return the sum of squared residuals."""
         residual = self.A @ x - self.y
         return float(residual @ residual)
 
-    def gradient(self, x: FloatArray) -> FloatArray:
+    def gradient(self, x: Floats) -> Floats:
         """Return the gradient 2 A' (A x - y) of the objective, (n,)."""
-        slope: FloatArray = 2.0 * (self.A.T @ (self.A @ x - self.y))
+        slope: Floats = 2.0 * (self.A.T @ (self.A @ x - self.y))
         return slope
 
-    def multipliers(self, x: FloatArray) -> float:
+    def multipliers(self, x: Floats) -> float:
         """Return the largest admissible nu at x: the smallest entry of the gradient."""
         return float(self.gradient(x).min())
 
-    def gap(self, x: FloatArray, multipliers: float) -> float:
+    def gap(self, x: Floats, multipliers: float) -> float:
         """Return the certified gap of the module docstring; a nu that is too large counts as the largest admissible."""
         slope = self.gradient(x)
         return float(x @ (slope - min(float(multipliers), float(slope.min()))))
 
-    def formulate(self, form: type[LinearProgram]) -> Formulation[FloatArray, float]:
+    def formulate(self, form: type[LinearProgram]) -> Formulation[Floats, float]:
         """Write the quadratic program in x and the residuals r = A x - y."""
         if form is not QuadraticProgram:
             raise self._no_form(form)

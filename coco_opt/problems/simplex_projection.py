@@ -18,12 +18,13 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from coco_opt.array_types import Floats
 from coco_opt.errors import ProblemError
-from coco_opt.forms import FloatArray, Formulation, LinearProgram, QuadraticProgram
+from coco_opt.forms import Formulation, LinearProgram, QuadraticProgram
 from coco_opt.problem import Problem, checked_vector, plain_answer
 
 
-class SimplexProblem(Problem[FloatArray, float]):
+class SimplexProblem(Problem[Floats, float]):
     """Base of the problems over the simplex: their checks and repair, whatever the objective.
 
     A subclass holds the ``total`` of its nonnegative unknowns.
@@ -36,11 +37,11 @@ class SimplexProblem(Problem[FloatArray, float]):
         """Return the total, at least 1."""
         return max(1.0, self.total)
 
-    def accept(self, answer: Any) -> FloatArray:
+    def accept(self, answer: Any) -> Floats:
         """Return the answer as float64."""
         return np.asarray(plain_answer(answer), dtype=np.float64)
 
-    def violation(self, x: FloatArray) -> float:
+    def violation(self, x: Floats) -> float:
         """Return the largest negative entry or the error of the sum."""
         x = self.accept(x)
         if x.shape != (self.variables,) or not np.isfinite(x).all():
@@ -50,7 +51,7 @@ class SimplexProblem(Problem[FloatArray, float]):
         rounding = 4.0 * np.finfo(np.float64).eps * float(np.abs(x).sum())
         return max(0.0, -float(x.min()), 0.0 if error <= rounding else error)
 
-    def repair(self, x: FloatArray) -> FloatArray:
+    def repair(self, x: Floats) -> Floats:
         """Return the projection of x onto the feasible set; a wrong shape comes back unchanged."""
         if x.shape != (self.variables,) or not np.isfinite(x).all():
             return x
@@ -86,7 +87,7 @@ class SimplexProjection(SimplexProblem):
     [2.0, 0.0]
     """
 
-    y: FloatArray
+    y: Floats
     total: float
 
     kind: ClassVar[str] = "simplex_projection"
@@ -118,24 +119,24 @@ class SimplexProjection(SimplexProblem):
         """Return the number of cells n."""
         return self.y.size
 
-    def objective(self, x: FloatArray) -> float:
+    def objective(self, x: Floats) -> float:
         """Return the squared distance to y."""
         residual = x - self.y
         return float(np.einsum("i,i->", residual, residual))
 
-    def multipliers(self, x: FloatArray) -> float:
+    def multipliers(self, x: Floats) -> float:
         """Rebuild nu from x: twice the mean shift of the positive entries."""
         from coco_opt.kernels import simplex
 
         return float(simplex.multiplier(x, self.y))
 
-    def gap(self, x: FloatArray, multipliers: float) -> float:
+    def gap(self, x: Floats, multipliers: float) -> float:
         """Return the certified gap of the module docstring."""
         from coco_opt.kernels import simplex
 
         return float(simplex.gap(x, self.y, multipliers))
 
-    def formulate(self, form: type[LinearProgram]) -> Formulation[FloatArray, float]:
+    def formulate(self, form: type[LinearProgram]) -> Formulation[Floats, float]:
         """Write the quadratic program in the residual u = x - y, whose optimum is the objective itself."""
         if form is not QuadraticProgram:
             raise self._no_form(form)

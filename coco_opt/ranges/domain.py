@@ -8,14 +8,13 @@ from fractions import Fraction
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from coco_opt.array_types import Ints
 from coco_opt.errors import ProblemError
 from coco_opt.privacy import Neighbours, Sensitivity
 from coco_opt.problem import MAX_INTEGER
 from coco_opt.problems import Tree
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False, init=False, slots=True)

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from coco_opt.array_types import Ints
 from coco_opt.errors import ProblemError
 from coco_opt.privacy import Cost, Neighbours
 from coco_opt.ranges.domain import DomainTree
@@ -81,14 +82,14 @@ def choose_fan_out(
     return trees[0].fan_out
 
 
-def evenly(cells: int, size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def evenly(cells: int, size: int) -> tuple[Ints, Ints]:
     """Return 64 ranges begin:end of ``size`` cells at places spread evenly; a place may occur twice."""
     places = np.unique(np.linspace(0, cells - size, _PLACES).astype(np.int64))
     begin = np.resize(places, _PLACES)
     return begin, begin + size
 
 
-def _spread(cells: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _spread(cells: int) -> tuple[Ints, Ints]:
     sizes = [1 << power for power in range(cells.bit_length())]
     begins, ends = zip(*(evenly(cells, size) for size in sizes), strict=True)
     return np.concatenate(begins), np.concatenate(ends)

@@ -8,8 +8,8 @@ from fractions import Fraction
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Ints
 from coco_opt.errors import ProblemError
 from coco_opt.privacy import Measurement
 from coco_opt.privacy.budget import stated_fraction
@@ -31,7 +31,7 @@ class IntervalCounts:
     """
 
     domain: DomainTree
-    values: NDArray[np.int64]
+    values: Ints
     distribution: Noise
 
     def __post_init__(self) -> None:

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from coco_opt.array_types import Floats
 from coco_opt.privacy import Cost, Neighbours, NoiseDistribution
 from coco_opt.problems.tree import TreePosterior
 from coco_opt.ranges.domain import DomainTree
 
-Floats = NDArray[np.float64]
 Noise = NoiseDistribution | tuple[NoiseDistribution, ...]
 """The distribution of the noise of all counts or, where levels share the budget, of each level's, the root first."""
 

@@ -21,16 +21,14 @@ from itertools import count, pairwise
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats
 from coco_opt.privacy import Cost, Neighbours
 from coco_opt.privacy.planner import rounded_shares
 from coco_opt.ranges.domain import DomainTree
 from coco_opt.ranges.fan_out import FAN_OUTS, choose_fan_out
 from coco_opt.ranges.precision import Precision, noise_of
 from coco_opt.ranges.workload import Workload
-
-Floats = NDArray[np.float64]
 
 _PRIMES = (2, 3, 5, 7)
 _WIDTHS = 160  # widths that are weighed at most

@@ -12,15 +12,14 @@ from fractions import Fraction
 from typing import Literal, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import ProblemError
 from coco_opt.privacy import Cost, Neighbours
 from coco_opt.ranges.domain import DomainTree
 from coco_opt.ranges.precision import Precision, noise_of
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 Named = Literal["ranges", "prefixes"]
 NAMED: tuple[Named, ...] = get_args(Named)
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
-import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.array_types import Ints
 from coco_opt.choices import Certificate, SolverChoices
 from coco_opt.config.model import Config
 from coco_opt.config.sections import DataSection, Section
@@ -28,7 +28,6 @@ from coco_opt.privacy.queries import Exact
 from coco_opt.releases.instances import Instance
 from coco_opt.releases.reporter import Progress, Reporter
 
-Int64 = NDArray[np.int64]
 PrivateT = TypeVar("PrivateT", bound="Private")
 MethodT = TypeVar("MethodT")
 ResultT = TypeVar("ResultT", bound="Result")
@@ -38,7 +37,7 @@ class Private(Protocol):
     """A private table, read and checked in full; its repr shows nothing private."""
 
     @property
-    def arrays(self) -> tuple[Int64, ...]:
+    def arrays(self) -> tuple[Ints, ...]:
         """Return all private data in a canonical form: the arrays are equal exactly where the data are."""
 
     def identity(self) -> dict[str, int]:
@@ -154,7 +153,7 @@ class Released:
     promises: tuple[str, ...]
     manifest: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    numbers: Mapping[str, Int64] = field(default_factory=dict)
+    numbers: Mapping[str, Ints] = field(default_factory=dict)
     for_page: Any = None
 
 

@@ -11,6 +11,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from coco_opt.array_types import Ints
 from coco_opt.errors import InputError
 from coco_opt.files.differences import FrameKind, as_frame
 from coco_opt.files.folder import (
@@ -26,7 +27,6 @@ from coco_opt.files.folder import (
     sealed,
 )
 from coco_opt.files.regions import REGIONS, region_table
-from coco_opt.histograms.arrays import Int64Array
 from coco_opt.privacy.private_files import remove_leftovers, temporary_name
 from coco_opt.releases.datapackage import DATAPACKAGE, datapackage
 from coco_opt.releases.kind import AnyKind, PageWriter, Shown
@@ -54,7 +54,7 @@ class Estimated:
     default: Path
     scratch: Path | None = None
     recorded: Callable[[str], None] | None = None
-    numbers: Mapping[str, Int64Array] = field(default_factory=dict)
+    numbers: Mapping[str, Ints] = field(default_factory=dict)
 
     @property
     def manifest(self) -> Mapping[str, Any]:

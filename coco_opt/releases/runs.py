@@ -11,9 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
+from coco_opt.array_types import Ints
 from coco_opt.config.model import Config
 from coco_opt.errors import BudgetError, CocoOptError, InputError
 from coco_opt.files.measurement import read_measurement, write_measurement
@@ -124,7 +122,7 @@ def charge_for(config: Config, measurement_plan: MeasurementPlan, fingerprint: s
     )
 
 
-def fingerprint_of(config: Config, private: Iterable[NDArray[np.int64]]) -> str:
+def fingerprint_of(config: Config, private: Iterable[Ints]) -> str:
     """Return the ledger's keyed digest of a private table's canonical form, hexadecimal; see ``Ledger.fingerprint``.
 
     Raises InputError and BudgetError where the ledger or its key were changed.

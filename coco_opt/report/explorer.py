@@ -12,14 +12,13 @@ from importlib.resources import files
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats, Ints
 from coco_opt.files.geometry import Outlines
 from coco_opt.histograms import Hierarchy
 from coco_opt.report.choropleth import map_data
 
-Int64 = NDArray[np.int64]
-Numbers = NDArray[np.int64] | NDArray[np.float64]
+Numbers = Ints | Floats
 
 MOST_ROWS = 1_500_000
 """The maximum number of rows in a page: deeper levels are left out, and the page says so."""
@@ -43,9 +42,9 @@ class Explored:
     hierarchy: Hierarchy
     levels: Sequence[str]
     region_ids: Sequence[str | None]
-    weight: Int64
-    regions: Int64
-    keys: Int64
+    weight: Ints
+    regions: Ints
+    keys: Ints
     values: Numbers
     words: Mapping[str, str]
     labels: Sequence[str] | None = None
@@ -53,8 +52,8 @@ class Explored:
     upper: Numbers | None = None
     from_zero: bool = True
     outlines: Outlines | None = None
-    attributes: Mapping[str, tuple[Sequence[str], Int64]] | None = None
-    widths: NDArray[np.float64] | None = None
+    attributes: Mapping[str, tuple[Sequence[str], Ints]] | None = None
+    widths: Floats | None = None
 
 
 def explorer_section(explored: Explored, intervals: str = "", title: str = "Every region") -> str:

@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Flags, Floats, Ints
 from coco_opt.report.projection import projected
-
-Float64 = NDArray[np.float64]
-Int64 = NDArray[np.int64]
 
 _CELLS = 40  # along the longer side: what is one empty cell or more away is apart
 _GAIN = 1.5  # insets are worth it if the rest then takes this much less area
@@ -20,7 +17,7 @@ _MARGIN = 0.02
 _POINT = 1e-6  # of the main map's width: the least side of what lies in an inset
 
 
-def laid_out(degrees: Float64, units: Int64) -> tuple[Float64, list[int]]:
+def laid_out(degrees: Floats, units: Ints) -> tuple[Floats, list[int]]:
     """Return places (longitude, latitude) on a plane, y downwards, and the units that lie in insets.
 
     ``units`` number the region of each place; a region is never divided. The main map has the cluster of most regions
@@ -45,14 +42,14 @@ def laid_out(degrees: Float64, units: Int64) -> tuple[Float64, list[int]]:
     return plane, np.unique(units[~main]).tolist()
 
 
-def _from_corner(plane: Float64) -> Float64:
+def _from_corner(plane: Floats) -> Floats:
     """Return places with y downwards, counted from the upper left corner of their box."""
     turned = plane * (1.0, -1.0)
-    corner: Float64 = turned - turned.min(axis=0)
+    corner: Floats = turned - turned.min(axis=0)
     return corner
 
 
-def _clusters(plane: Float64, units: Int64) -> Int64:
+def _clusters(plane: Floats, units: Ints) -> Ints:
     """Return the cluster of each place: what touches on a coarse grid, or belongs to one region, is together."""
     from scipy.ndimage import label
     from scipy.sparse import coo_array
@@ -65,11 +62,11 @@ def _clusters(plane: Float64, units: Int64) -> Int64:
     spots = np.asarray(label(grid, np.ones((3, 3)))[0])[cells[:, 0], cells[:, 1]]
     numbers = units - units.min() + spots.max() + 1
     links = coo_array((np.ones(len(units)), (spots, numbers)), shape=(numbers.max() + 1,) * 2)
-    together: Int64 = connected_components(links, directed=False)[1][spots].astype(np.int64)
+    together: Ints = connected_components(links, directed=False)[1][spots].astype(np.int64)
     return together
 
 
-def _main(plane: Float64, units: Int64, clusters: Int64) -> NDArray[np.bool_]:
+def _main(plane: Floats, units: Ints, clusters: Ints) -> Flags:
     """Return the places on the main map; all of them where insets would gain little."""
     count = {int(cluster): len(np.unique(units[clusters == cluster])) for cluster in np.unique(clusters)}
     order = sorted(count, key=lambda cluster: (-count[cluster], cluster))
@@ -82,13 +79,13 @@ def _main(plane: Float64, units: Int64, clusters: Int64) -> NDArray[np.bool_]:
     return main if _area(plane) > _GAIN * _area(plane[main]) else everything
 
 
-def _area(plane: Float64) -> float:
+def _area(plane: Floats) -> float:
     """Return the area of the box around places."""
     width, height = np.ptp(plane, axis=0)
     return float(width * height)
 
 
-def units_of(regions: Sequence[int], level: Int64, parent: Int64) -> Int64:
+def units_of(regions: Sequence[int], level: Ints, parent: Ints) -> Ints:
     """Return for each region the one above it on the first level that divides the land; itself where it lies higher."""
     first = next((depth for depth in range(int(level.max()) + 1) if np.count_nonzero(level == depth) > 1), 0)
     above = np.array(regions, np.int64)

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.array_types import Ints
 from coco_opt.report.chart import Axis, Canvas, line_chart
 
 Values = NDArray[Any] | Sequence[float]
@@ -136,7 +137,7 @@ def error_figure(errors: Mapping[str, Sequence[float]], levels: Sequence[str], w
     return line_chart(lines, x, y, "Mean error by level and method; the table has the figures")
 
 
-def thin(count: int, limit: int = MAX_POINTS) -> NDArray[np.int64]:
+def thin(count: int, limit: int = MAX_POINTS) -> Ints:
     """Return at most ``limit`` positions out of 0..count-1: all where they fit, else log-spaced ones."""
     if count <= limit:
         return np.arange(count)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-Float64 = NDArray[np.float64]
+from coco_opt.array_types import Floats
 
 _WIDE = 180.0  # degrees of longitude from which a cone would fold around
 _FLAT = 0.1  # constant of a cone that is nearly a cylinder
 _SIXTH = 1 / 6  # of the latitudes lies outside each standard parallel (Deetz and Adams 1934)
 
 
-def projected(degrees: Float64) -> Float64:
+def projected(degrees: Floats) -> Floats:
     """Return places float64[n, 2] (longitude, latitude in degrees) on a plane, y upwards, areas in one proportion.
 
     Albers' conic projection with standard parallels a sixth inside the latitudes, or Lambert's cylindrical one
@@ -34,11 +33,11 @@ def projected(degrees: Float64) -> Float64:
     return np.column_stack([radius * np.sin(cone * longitude), -radius * np.cos(cone * longitude)])
 
 
-def unwrapped(longitude: Float64) -> Float64:
+def unwrapped(longitude: Floats) -> Floats:
     """Return longitudes counted eastwards from the middle of the widest gap between them, in degrees."""
     around = np.unique(np.mod(longitude, 360.0))
     gaps = np.diff(around, append=around[0] + 360.0)
     widest = int(gaps.argmax())
     cut = around[widest] + gaps[widest] / 2
-    counted: Float64 = np.mod(longitude - cut, 360.0)
+    counted: Floats = np.mod(longitude - cut, 360.0)
     return counted

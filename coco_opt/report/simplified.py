@@ -6,11 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Flags, Floats, Ints
 from coco_opt.report.topology import Points
-
-Float64 = NDArray[np.float64]
 
 
 def simplified(arcs: Sequence[Points], most: int) -> list[Points]:
@@ -42,14 +40,14 @@ def simplified(arcs: Sequence[Points], most: int) -> list[Points]:
     return np.split(places, np.flatnonzero(np.diff(arc)) + 1)
 
 
-def _triangles(places: Points) -> Float64:
+def _triangles(places: Points) -> Floats:
     """Return twice the area of the triangle of each place and its neighbours in the list."""
     before, after = np.roll(places, 1, axis=0) - places, np.roll(places, -1, axis=0) - places
-    areas: Float64 = np.abs(before[:, 0] * after[:, 1] - before[:, 1] * after[:, 0]).astype(np.float64)
+    areas: Floats = np.abs(before[:, 0] * after[:, 1] - before[:, 1] * after[:, 0]).astype(np.float64)
     return areas
 
 
-def _fixed(arcs: Sequence[Points]) -> NDArray[np.bool_]:
+def _fixed(arcs: Sequence[Points]) -> Flags:
     """Return the places that stay: both ends, and those without which an arc would enclose nothing."""
     ends = [tuple(sorted((tuple(each[0]), tuple(each[-1])))) for each in arcs]
     times = Counter(ends)
@@ -66,7 +64,7 @@ def _fixed(arcs: Sequence[Points]) -> NDArray[np.bool_]:
     return np.concatenate(fixed)
 
 
-def _farthest(arc: Points, end: NDArray[np.int64]) -> int:
+def _farthest(arc: Points, end: Ints) -> int:
     """Return the place of an arc that is farthest from the line from its first place to ``end``."""
     along, places = end - arc[0], arc - arc[0]
     return int(np.abs(along[0] * places[:, 1] - along[1] * places[:, 0]).argmax())

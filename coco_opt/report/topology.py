@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
-Int64 = NDArray[np.int64]
-Points = NDArray[np.int64]
+from coco_opt.array_types import Flags, Ints
+
+Points = Ints
 """Places on a grid, int64[n, 2]."""
 
 CORNERS = 3
@@ -71,7 +71,7 @@ def without_spikes(ring: Points) -> Points:
         ring = ring[~(spikes & ~np.roll(spikes, 1))] if not spikes.all() else ring[:0]
 
 
-def _meeting(vertices: Int64, starts: Int64) -> NDArray[np.bool_]:
+def _meeting(vertices: Ints, starts: Ints) -> Flags:
     """Return where outlines meet or part: places whose neighbours are not the same in every ring through them."""
     before, after = np.roll(vertices, 1), np.roll(vertices, -1)
     before[starts[:-1]], after[starts[1:] - 1] = vertices[starts[1:] - 1], vertices[starts[:-1]]
@@ -80,11 +80,11 @@ def _meeting(vertices: Int64, starts: Int64) -> NDArray[np.bool_]:
     least, most = np.full(count, np.iinfo(np.int64).max), np.full(count, -1, np.int64)
     np.minimum.at(least, vertices, pair)
     np.maximum.at(most, vertices, pair)
-    meets: NDArray[np.bool_] = (least != most)[vertices]
+    meets: Flags = (least != most)[vertices]
     return meets
 
 
-def _cut(ring: Int64, ends: NDArray[np.bool_]) -> Iterable[Int64]:
+def _cut(ring: Ints, ends: Flags) -> Iterable[Ints]:
     """Yield the runs of a ring between its ends, in a direction and, where it has no end, from a place of its own."""
     cuts = np.flatnonzero(ends)
     if not cuts.size:

@@ -7,12 +7,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Flags, Floats, Ints
 from coco_opt.operators import Operator
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -52,7 +49,7 @@ class Atoms:
         """Return tables [regions, cells] of people by atom [regions, atoms]: the cells of an atom get equal parts."""
         return np.asarray((values / np.bincount(self.codes))[:, self.codes])
 
-    def resolves(self, query: Operator) -> NDArray[np.bool_]:
+    def resolves(self, query: Operator) -> Flags:
         """Return which answers (answers,) of a query weigh all cells of each atom equally."""
         rows = query.to_sparse().tocsr()
         spread = rows - rows[:, self.first][:, self.codes]

@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from coco_opt.array_types import Ints
 from coco_opt.errors import InputError
-from coco_opt.histograms.arrays import Int64Array
 from coco_opt.histograms.hierarchy import Hierarchy
 from coco_opt.operators import Grouping, Operator
 from coco_opt.topdown.queries import Query
@@ -22,9 +21,9 @@ from coco_opt.topdown.queries import Query
 UNBOUNDED = 2**62
 _PARENTS = 1 << 12
 
-Sides = tuple[Int64Array, Int64Array]
+Sides = tuple[Ints, Ints]
 Levels = tuple[tuple[Sides, ...], ...]
-Refinement = tuple[int, int, Int64Array]
+Refinement = tuple[int, int, Ints]
 
 
 def close(hierarchy: Hierarchy, queries: Sequence[Query], own: Mapping[tuple[int, str], Sides]) -> Levels:
@@ -53,7 +52,7 @@ def close(hierarchy: Hierarchy, queries: Sequence[Query], own: Mapping[tuple[int
     return tuple(reversed(levels))
 
 
-def selected(operator: Operator, rows: Int64Array) -> tuple[Operator, Int64Array]:
+def selected(operator: Operator, rows: Ints) -> tuple[Operator, Ints]:
     """Return an operator with some answers only, where it is a grouping, and the answers it has."""
     if not rows.size or rows.size == operator.answers:
         return operator, rows
@@ -64,7 +63,7 @@ def selected(operator: Operator, rows: Int64Array) -> tuple[Operator, Int64Array
     return Grouping(place[operator.labels], int(rows.size)), rows
 
 
-def total_of(upper: Int64Array, starts: Int64Array, axis: int) -> Int64Array:
+def total_of(upper: Ints, starts: Ints, axis: int) -> Ints:
     """Return sums of uppers over runs along an axis, unbounded where a term is."""
     finite = np.add.reduceat(np.where(upper >= UNBOUNDED, 0, upper), starts, axis=axis)
     return np.where(np.logical_or.reduceat(upper >= UNBOUNDED, starts, axis=axis), UNBOUNDED, finite)
@@ -105,7 +104,7 @@ def _refinements(queries: Sequence[Query]) -> list[Refinement]:
     return nested_pairs
 
 
-def refinement(fine: Operator, coarse: Operator) -> Int64Array | None:
+def refinement(fine: Operator, coarse: Operator) -> Ints | None:
     """Return each fine answer's coarse one (-1: none) where all coarse answers are sums of fine ones, else None."""
     if not isinstance(fine, Grouping) or not isinstance(coarse, Grouping):
         return None
@@ -126,14 +125,14 @@ def _tighten(sides: list[Sides], refinements: Sequence[Refinement]) -> None:
         sides[fine] = _parts(sides[fine], sides[coarse], labels)
 
 
-def _group_sums(fine: Sides, labels: Int64Array, answers: int) -> Sides:
+def _group_sums(fine: Sides, labels: Ints, answers: int) -> Sides:
     order = np.argsort(labels, kind="stable")
     order = order[labels[order] >= 0]
     starts = np.searchsorted(labels[order], np.arange(answers))
     return np.add.reduceat(fine[0][:, order], starts, axis=1), total_of(fine[1][:, order], starts, 1)
 
 
-def _parts(fine: Sides, coarse: Sides, labels: Int64Array) -> Sides:
+def _parts(fine: Sides, coarse: Sides, labels: Ints) -> Sides:
     """Return fine bounds tightened by what the total leaves to one term when the others are least or most."""
     lower, upper = fine
     total_lower, total_upper = coarse
@@ -159,7 +158,7 @@ def _parts(fine: Sides, coarse: Sides, labels: Int64Array) -> Sides:
 
 def _check(hierarchy: Hierarchy, level: int, queries: Sequence[Query], sides: Sequence[Sides]) -> None:
     for query, (lower, upper) in zip(queries, sides, strict=True):
-        broken: npt.NDArray[np.int64] = np.argwhere(lower > upper)
+        broken: Ints = np.argwhere(lower > upper)
         if broken.size:
             region, answer = (int(place) for place in broken[0])
             path = hierarchy.paths[hierarchy.level_range(level).start + region]

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
-import numpy.typing as npt
 
+from coco_opt.array_types import Flags, Ints
 from coco_opt.errors import InputError
-from coco_opt.histograms.arrays import Int64Array, as_int64
+from coco_opt.histograms.arrays import as_int64
 from coco_opt.histograms.hierarchy import Hierarchy
 from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.names import nearest
@@ -66,8 +66,8 @@ class LinearConstraint:
     text: str
     terms: Terms
     level: int
-    lower: Int64Array
-    upper: Int64Array
+    lower: Ints
+    upper: Ints
     source: Source = "structural"
 
     def __post_init__(self) -> None:
@@ -133,7 +133,7 @@ class LinearConstraint:
         terms = tuple((-weight, conditions) for weight, conditions in self.terms)
         return replace(self, terms=terms, lower=-self.upper, upper=-self.lower)
 
-    def row(self, schema: Schema) -> Int64Array:
+    def row(self, schema: Schema) -> Ints:
         """Return every cell's coefficient, int64[schema.size]."""
         return row_of(self.terms, schema)
 
@@ -141,7 +141,7 @@ class LinearConstraint:
         return f"LinearConstraint({self.text!r} at level {self.level}, {self.source})"
 
 
-def row_of(terms: Terms, schema: Schema) -> Int64Array:
+def row_of(terms: Terms, schema: Schema) -> Ints:
     """Return the coefficients of a sum of counts, int64[schema.size]."""
     row = np.zeros(schema.size, np.int64)
     for weight, conditions in terms:
@@ -149,7 +149,7 @@ def row_of(terms: Terms, schema: Schema) -> Int64Array:
     return row
 
 
-def counted(conditions: str, schema: Schema) -> npt.NDArray[np.bool_]:
+def counted(conditions: str, schema: Schema) -> Flags:
     """Return which cells some conditions count, bool[schema.size]."""
     if conditions == TOTAL:
         return np.ones(schema.size, np.bool_)

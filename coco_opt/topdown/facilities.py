@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from coco_opt.array_types import Ints
 from coco_opt.errors import InputError
 from coco_opt.execution.temporary_storage import stored_empty
-from coco_opt.histograms.arrays import Int64Array
 from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.constraint import LinearConstraint, Source
 from coco_opt.topdown.names import find
@@ -48,7 +48,7 @@ class Facilities:
 
     attribute: str
     types: Mapping[str, FacilityType]
-    counts: Int64Array
+    counts: Ints
     source: Source = "public"
 
     def constraints(self, schema: Schema, leaf_level: int) -> tuple[list[RegionBounds], list[LinearConstraint]]:
@@ -98,14 +98,14 @@ def _negated(condition: str) -> str:
     return f"{name.strip()} {sign} {right.strip()}"
 
 
-def by_leaf(leaves: int, places: Sequence[int] | Int64Array, counts: Int64Array) -> Int64Array:
+def by_leaf(leaves: int, places: Sequence[int] | Ints, counts: Ints) -> Ints:
     """Return rows of counts [rows, types] added up by leaf, int64[leaves, types]."""
     sums = _zeros(leaves, counts.shape[1])
     np.add.at(sums, np.asarray(places, np.int64), counts)
     return sums
 
 
-def _zeros(leaves: int, types: int) -> Int64Array:
+def _zeros(leaves: int, types: int) -> Ints:
     """Return zeros that lie in a file if they are many: the few regions with facilities lie on nearly all pages."""
     zeros = stored_empty((leaves, types), np.dtype(np.int64))
     zeros.fill(0)

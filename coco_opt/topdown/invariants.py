@@ -8,11 +8,10 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from coco_opt.array_types import Flags, Floats, Ints
 from coco_opt.errors import InputError, ProblemError
 from coco_opt.execution.temporary_storage import stored_array
-from coco_opt.histograms.arrays import Int64Array
 from coco_opt.histograms.hierarchy import Hierarchy
 from coco_opt.operators import Grouping, Operator, stack
 from coco_opt.topdown.bounds import UNBOUNDED, Sides, close, selected, total_of
@@ -23,8 +22,6 @@ from coco_opt.topdown.matrix_operator import integer_matrix
 from coco_opt.topdown.queries import Query
 from coco_opt.topdown.region_bounds import RegionBounds
 from coco_opt.topdown.schema import Schema
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -53,8 +50,8 @@ class Constraints:
     """
 
     operator: Operator
-    lower: Int64Array
-    upper: Int64Array
+    lower: Ints
+    upper: Ints
     labels: tuple[str, ...]
 
     @classmethod
@@ -74,10 +71,10 @@ class Constraints:
         """Return the lower side with minus infinity for no bound."""
         return infinite(self.lower)
 
-    def broken_by(self, tables: Int64Array) -> npt.NDArray[np.bool_]:
+    def broken_by(self, tables: Ints) -> Flags:
         """Return which rows integer tables int64[regions, cells] break, bool[regions, rows]."""
         answers = self.operator.apply(tables)
-        out: npt.NDArray[np.bool_] = (answers < self.lower) | (answers > self.upper)
+        out: Flags = (answers < self.lower) | (answers > self.upper)
         return out
 
 
@@ -108,7 +105,7 @@ class Invariants:
             query = queries.setdefault(bound.query.text, bound.query)
             if query.answers != bound.query.answers:
                 raise ProblemError(f"two different queries read {bound.query.text!r}")
-        own: dict[tuple[int, str], tuple[Int64Array, Int64Array]] = {}
+        own: dict[tuple[int, str], tuple[Ints, Ints]] = {}
         for bound in bounds:
             key = (bound.level, bound.query.text)
             earlier = own.get(key)
@@ -211,9 +208,9 @@ def _in_words(system: ConstraintSystem) -> str:
 class _LinearRow:
     """A row of linear constraints on a level: coefficients int64[cells], sides int64[regions]."""
 
-    row: Int64Array
-    lower: Int64Array
-    upper: Int64Array
+    row: Ints
+    lower: Ints
+    upper: Ints
     label: str
 
 
@@ -279,7 +276,7 @@ def _tightened(rows: Sequence[_LinearRow], counts: Sequence[Query], sides: Seque
 def _constraints(queries: Sequence[Query], sides: Sequence[Sides], linear: Sequence[_LinearRow]) -> Constraints | None:
     """Return the rows of a level that bind some region, for all its regions."""
     operators, labels = list[Operator](), list[str]()
-    lowers, uppers = list[Int64Array](), list[Int64Array]()
+    lowers, uppers = list[Ints](), list[Ints]()
     for query, (lower, upper) in zip(queries, sides, strict=True):
         operator, rows = selected(query.operator, np.flatnonzero((lower > 0).any(0) | (upper < UNBOUNDED).any(0)))
         if rows.size:

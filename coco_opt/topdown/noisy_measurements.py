@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Flags, Floats, Ints
 from coco_opt.errors import ProblemError
 from coco_opt.histograms.hierarchy import Hierarchy
 from coco_opt.privacy.measurement import Measurement
@@ -27,8 +27,6 @@ from coco_opt.topdown.region_bounds import RegionBounds
 from coco_opt.topdown.schema import Schema
 from coco_opt.topdown.table_queries import TableQueries
 
-Int64 = NDArray[np.int64]
-Floats = NDArray[np.float64]
 Levels = tuple[tuple[RegionMeasurements | None, ...], ...]
 
 
@@ -161,14 +159,14 @@ class Stored:
     """
 
     sealed: Answers
-    unmeasured: NDArray[np.bool_] | None = None
+    unmeasured: Flags | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
         """Return the number of regions and of answers."""
         return self.sealed.regions, int(self.sealed.offsets[1])
 
-    def __getitem__(self, regions: slice, /) -> Int64:
+    def __getitem__(self, regions: slice, /) -> Ints:
         """Return the answers of consecutive regions, counted in their level."""
         begin, end, _ = regions.indices(self.sealed.regions)
         size = self.shape[1]

@@ -11,14 +11,12 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats
 from coco_opt.privacy.combined_measurements import differ
 from coco_opt.topdown.queries import Query, parse_query
 from coco_opt.topdown.region_bounds import RegionBounds
 from coco_opt.topdown.table_queries import TableQueries
-
-Floats = NDArray[np.float64]
 
 
 class RegionMeasurements(Protocol):
@@ -46,7 +44,7 @@ class Unread:
         """Return the number of regions and of answers."""
         return self.several[0].shape
 
-    def __getitem__(self, regions: slice, /) -> NDArray[np.float64]:
+    def __getitem__(self, regions: slice, /) -> Floats:
         """Return the weighted sum of all answers of consecutive regions, counted in their level."""
         weights = [weight[regions] if len(weight) > 1 else weight for weight in self.weights]
         return _mean([answers[regions] for answers in self.several], weights)
@@ -86,7 +84,7 @@ def pooled(several: Sequence[Noisy]) -> Noisy:
     return Noisy(Unread(answers, weights), stated)
 
 
-def _mean(several: Sequence[Any], weights: Sequence[Floats]) -> NDArray[np.float64]:
+def _mean(several: Sequence[Any], weights: Sequence[Floats]) -> Floats:
     return np.asarray(sum(answers * weight for answers, weight in zip(several, weights, strict=True)), np.float64)
 
 

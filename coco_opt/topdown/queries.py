@@ -15,17 +15,14 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import InputError, ProblemError
 from coco_opt.operators import Grouping, Kronecker, Operator, Restricted
 from coco_opt.privacy.budget import NEIGHBOURS, Neighbours
 from coco_opt.privacy.cost import Sensitivity
 from coco_opt.topdown.names import find, read_values
 from coco_opt.topdown.schema import Schema
-
-Int64 = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 _LISTED = re.compile(r"(?P<name>[^\[\]()]+)\[(?P<ranges>[^\[\]]*)\]")
 _CUMULATIVE = re.compile(r"cumulative\s*\((?P<name>[^()]*)\)")
@@ -44,11 +41,11 @@ class Factor:
     attribute: int
     title: str
     answers: tuple[str, ...]
-    counts: Int64 | Floats
+    counts: Ints | Floats
     complete: bool = False
 
     @property
-    def labels(self) -> Int64 | None:
+    def labels(self) -> Ints | None:
         """Return each value's answer, -1 for none, or None where a value counts in several."""
         return self.counts.astype(np.int64) if self.counts.ndim == 1 else None
 
@@ -74,7 +71,7 @@ class Query:
     text: str
     operator: Operator
     factors: tuple[Factor, ...]
-    combinations: Int64
+    combinations: Ints
     most_answers: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -275,14 +272,14 @@ def _listed(name: str, ranges: Sequence[str], schema: Schema, text: str) -> Fact
     return Factor(axis, f"{name}[{', '.join(names)}]", names, counts)
 
 
-def _operator(factors: Sequence[Factor], schema: Schema) -> tuple[Operator, Int64]:
+def _operator(factors: Sequence[Factor], schema: Schema) -> tuple[Operator, Ints]:
     labels = [factor.labels for factor in factors]
     if any(factor_labels is None for factor_labels in labels):
         return _kronecker(factors, schema)
     return _grouping([factor_labels for factor_labels in labels if factor_labels is not None], factors, schema)
 
 
-def _grouping(labels: Sequence[Int64], factors: Sequence[Factor], schema: Schema) -> tuple[Grouping, Int64]:
+def _grouping(labels: Sequence[Ints], factors: Sequence[Factor], schema: Schema) -> tuple[Grouping, Ints]:
     """Return the sums over the combinations that an allowed cell enters, and which those are."""
     codes = np.unravel_index(schema.allowed, schema.shape)
     combined = np.zeros(schema.size, np.int64)
@@ -297,7 +294,7 @@ def _grouping(labels: Sequence[Int64], factors: Sequence[Factor], schema: Schema
     return Grouping(places, int(combinations.size)), combinations
 
 
-def _kronecker(factors: Sequence[Factor], schema: Schema) -> tuple[Operator, Int64]:
+def _kronecker(factors: Sequence[Factor], schema: Schema) -> tuple[Operator, Ints]:
     """Return the product over the attributes; the factors are in the schema's order."""
     by_axis = {factor.attribute: factor.matrix for factor in factors}
     product = Kronecker(tuple(by_axis.get(axis, np.ones((1, size))) for axis, size in enumerate(schema.shape)))

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from coco_opt.array_types import Ints
 from coco_opt.errors import InputError
 from coco_opt.execution.temporary_storage import stored_array
-from coco_opt.histograms.arrays import Int64Array, as_int64
+from coco_opt.histograms.arrays import as_int64
 from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.constraint import Source
 from coco_opt.topdown.queries import Query
@@ -31,8 +32,8 @@ class RegionBounds:
 
     query: Query
     level: int
-    lower: Int64Array
-    upper: Int64Array
+    lower: Ints
+    upper: Ints
     source: Source = "public"
 
     def __post_init__(self) -> None:

@@ -12,13 +12,10 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import ProblemError
 from coco_opt.privacy.noise_distributions import DiscreteGaussian
-
-Int64 = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 VARIANCES = "variances"
 """The parameter of a measurement that states them, and the name of the public numbers that state regions' classes."""
@@ -34,7 +31,7 @@ class RegionVariances:
     """
 
     level: int
-    classes: Int64
+    classes: Ints
     stated: Mapping[str, tuple[Fraction | None, ...]]
 
     def __post_init__(self) -> None:
@@ -82,7 +79,7 @@ class RegionVariances:
         return [self.level, texts]
 
     @classmethod
-    def read(cls, plain: Sequence[Any], tables: Mapping[str, Int64]) -> RegionVariances:
+    def read(cls, plain: Sequence[Any], tables: Mapping[str, Ints]) -> RegionVariances:
         """Return what ``plain`` stated, with the regions' classes from a measurement's public numbers."""
         level, texts = plain
         stated = {

@@ -11,12 +11,10 @@ from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Flags
 from coco_opt.errors import InputError
 from coco_opt.topdown.names import find, read_values
-
-Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -24,9 +22,9 @@ class Rule:
     """A forbidden combination: ``conditions`` [(attribute, bool[values])], all of which a forbidden cell meets."""
 
     text: str
-    conditions: tuple[tuple[int, Bools], ...]
+    conditions: tuple[tuple[int, Flags], ...]
 
-    def forbidden(self, shape: Sequence[int]) -> Bools:
+    def forbidden(self, shape: Sequence[int]) -> Flags:
         """Return which cells the rule forbids, bool of the attributes' shape (broadcast, not filled)."""
         masks = [
             mask.reshape([-1 if axis == attribute else 1 for axis in range(len(shape))])
@@ -38,7 +36,7 @@ class Rule:
 def parse_rule(text: str, attributes: Mapping[str, Sequence[str]]) -> Rule:
     """Return the rule of a text. Raises InputError: bad-rule, unknown-attribute, unknown-value, bad-range."""
     names = list(attributes)
-    conditions: list[tuple[int, Bools]] = []
+    conditions: list[tuple[int, Flags]] = []
     for part in text.split("&"):
         left, equals, right = part.partition("=")
         if not equals or not left.strip().rstrip("!").strip() or not right.strip() or "=" in right:

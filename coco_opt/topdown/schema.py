@@ -11,8 +11,9 @@ from unicodedata import normalize
 import numpy as np
 import numpy.typing as npt
 
+from coco_opt.array_types import Ints
 from coco_opt.errors import InputError, Place
-from coco_opt.histograms.arrays import Int64Array, as_int64
+from coco_opt.histograms.arrays import as_int64
 from coco_opt.topdown.names import check_name, find, read_values
 from coco_opt.topdown.rules import Rule, parse_rule
 
@@ -76,9 +77,9 @@ class Schema:
     groupings: Mapping[str, ValueGroups] = field(default_factory=dict)
     rules: tuple[Rule, ...] = field(init=False)
     shape: tuple[int, ...] = field(init=False)
-    allowed: Int64Array = field(init=False)
-    position: Int64Array = field(init=False)
-    group_labels: Mapping[str, tuple[int, Int64Array]] = field(init=False)
+    allowed: Ints = field(init=False)
+    position: Ints = field(init=False)
+    group_labels: Mapping[str, tuple[int, Ints]] = field(init=False)
 
     def __post_init__(self) -> None:
         for name, values in self.attributes.items():
@@ -136,7 +137,7 @@ class Schema:
         groupings = {name: groups for name, groups in self.groupings.items() if name in names}
         return Schema(self.attributes, self.structural_zeros, groupings)
 
-    def encode(self, columns: Mapping[str, npt.ArrayLike], place: PlaceOf | None = None) -> Int64Array:
+    def encode(self, columns: Mapping[str, npt.ArrayLike], place: PlaceOf | None = None) -> Ints:
         """Return the place of every record's cell among the allowed ones, int64[records].
 
         ``columns`` has, for every attribute, a value index per record; ``place`` turns a record's number into its
@@ -168,7 +169,7 @@ class Schema:
         message = "the record lies in a cell that a structural zero forbids: correct the data or the rules"
         return _record_error("structural-zero", message, record, columns, place)
 
-    def decode(self, cells: npt.ArrayLike) -> dict[str, Int64Array]:
+    def decode(self, cells: npt.ArrayLike) -> dict[str, Ints]:
         """Return the value indices, by attribute, of cells given by their places among the allowed ones."""
         codes = np.unravel_index(self.allowed[as_int64(cells, "cells")], self.shape)
         return {name: code.astype(np.int64) for name, code in zip(self.attributes, codes, strict=True)}
@@ -213,7 +214,7 @@ def _check_unreserved(name: object, what: str) -> None:
         raise InputError("bad-name", f"{what} must not be {name!r}, which queries use: choose another")
 
 
-def _group_labels(name: str, grouping: ValueGroups, attributes: Mapping[str, Sequence[str]]) -> tuple[int, Int64Array]:
+def _group_labels(name: str, grouping: ValueGroups, attributes: Mapping[str, Sequence[str]]) -> tuple[int, Ints]:
     """Return the attribute and the group of each of its values, -1 for those in none."""
     _check_unreserved(name, "a grouping's name")
     if name in attributes:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Ints
 from coco_opt.errors import ProblemError
 from coco_opt.histograms.hierarchy import Hierarchy
 from coco_opt.privacy.measurement import Measurement, MeasurementPlan
@@ -22,8 +22,6 @@ from coco_opt.topdown.region_bounds import RegionBounds
 from coco_opt.topdown.region_variances import VARIANCES, RegionVariances, classes_name
 from coco_opt.topdown.schema import Schema
 from coco_opt.topdown.schema_json import plain_schema, schema_of
-
-Int64 = NDArray[np.int64]
 
 KIND = "tables"
 CELLS_MEASURED = "cells_measured"  # of a release: false where its cells are guesses
@@ -245,7 +243,7 @@ class TableQueries:
             for invariant in self.invariants
         )
 
-    def _sides(self) -> dict[str, Int64]:
+    def _sides(self) -> dict[str, Ints]:
         sides = {}
         for number, bounds in enumerate(self.bounds):
             sides[_LOWER.format(number)] = bounds.lower.ravel()

@@ -8,8 +8,8 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Ints
 from coco_opt.audit import Sources, Subject
 from coco_opt.histograms import Hierarchy
 from coco_opt.privacy import (
@@ -26,7 +26,6 @@ from coco_opt.privacy import (
     Sensitivity,
 )
 
-Ints = NDArray[np.int64]
 AnySubject = Subject[Any, Any]
 
 TREE = Hierarchy.from_paths([("all", "north"), ("all", "south")])

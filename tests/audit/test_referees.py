@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Ints
 from coco_opt.config import load_config
 from coco_opt.kinds import kind_row
 from coco_opt.privacy import SeededNoise
@@ -24,25 +24,23 @@ from coco_opt.releases.measure import noisy
 from coco_opt.releases.reporter import Silent
 from tests.audit.kinds import KINDS, config_of
 
-Int64 = NDArray[np.int64]
-
 
 @contextmanager
 def intercepted(auditor: Any, monkeypatch: pytest.MonkeyPatch, claimed: Fraction) -> Iterator[None]:
     """Let an auditor of dp-recorder record, or replay, all noise; it is told ``claimed`` times the sensitivity."""
     add_to = Noise.add_to
 
-    def through(self: Noise, part: Exact) -> Int64:
+    def through(self: Noise, part: Exact) -> Ints:
         if part.query.exact:
             return add_to(self, part)
 
-        def noise(values: Int64, sensitivity: float) -> Int64:
+        def noise(values: Ints, sensitivity: float) -> Ints:
             return add_to(self, dataclasses.replace(part, values=values))
 
         reach = float(claimed * part.query.sensitivity.l1)  # type: ignore[union-attr]
         distance = lambda one, two: float(np.abs(one - two).sum())  # noqa: E731
         call = ("noise", noise, "values", "sensitivity", distance, None)
-        found: Int64 = auditor.intercept_mechanism(*call, values=part.values, sensitivity=reach)
+        found: Ints = auditor.intercept_mechanism(*call, values=part.values, sensitivity=reach)
         return found
 
     with monkeypatch.context() as patch, auditor:

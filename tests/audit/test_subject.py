@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from coco_opt.array_types import Ints
 from coco_opt.audit import (
     CAVEAT,
     AuditRow,
@@ -46,7 +47,6 @@ from tests.audit.helpers import (
     AnySubject,
     Couple,
     HalvedNoise,
-    Ints,
     couple,
     half_the_sensitivity,
     measured_twice,

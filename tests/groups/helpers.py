@@ -7,14 +7,13 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from coco_opt import CountOfCounts, Hierarchy, SeededNoise
+from coco_opt.array_types import Ints
 from coco_opt.groups import GroupsMeasurements, RegionMeasurement, measure_hierarchy
 from coco_opt.groups.estimating.consistency import sum_of_leaves
 from coco_opt.privacy import Cost, Epsilon, Measurement
 
-Int64 = NDArray[np.int64]
 MAX_SIZE = 12
 
 
@@ -36,12 +35,12 @@ class NoNoise:
         """Open nothing."""
         return self.stream(variance, measurement=measurement, region=region)
 
-    def add_to(self, values: Int64) -> Int64:
+    def add_to(self, values: Ints) -> Ints:
         """Add nothing."""
         assert values.dtype == np.int64
         return values.copy()
 
-    def draw(self, n: int) -> Int64:
+    def draw(self, n: int) -> Ints:
         """Draw zeros."""
         return np.zeros(n, dtype=np.int64)
 
@@ -53,7 +52,7 @@ class Told(NoNoise):
         super().__init__()
         self._answers = answers
 
-    def add_to(self, values: Int64) -> Int64:
+    def add_to(self, values: Ints) -> Ints:
         """Return what was told of the region opened last."""
         return np.array(self._answers[self.opened[-1][2]], np.int64)
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from coco_opt import CountOfCounts, GroupsMethod, Hierarchy, SeededNoise, SolverChoices, estimate_groups
+from coco_opt.array_types import Ints
 from coco_opt.errors import InputError, ProblemError
 from coco_opt.groups import GroupsMeasurements
 from coco_opt.groups.buckets import Buckets
@@ -39,20 +39,19 @@ from coco_opt.problems import TreeLeastSquares
 from coco_opt.solving import solve
 from tests.groups.helpers import NoNoise, Told, costs, thirds
 
-Int64 = NDArray[np.int64]
 PATHS = [("n", f"s{i}", f"c{j}") for i in range(4) for j in range(1 + 2 * i)]
 HIERARCHY = Hierarchy.from_paths(PATHS)
 THIRDS = [Fraction(1, 3)] * 3
 UNITS: list[type[Cost]] = [Epsilon, Rho]
 
 
-def counts_of(seed: int, most: int = 60) -> Int64:
+def counts_of(seed: int, most: int = 60) -> Ints:
     rng = np.random.default_rng(seed)
     leaves = rng.integers(0, most, len(HIERARCHY.leaves)) * (rng.random(len(HIERARCHY.leaves)) < 0.6)
     return HIERARCHY.aggregate(leaves.astype(np.int64))
 
 
-def measure_counts(hierarchy: Hierarchy, counts: Int64, costs: Any, neighbours: Any, source: Any) -> Measurement:
+def measure_counts(hierarchy: Hierarchy, counts: Ints, costs: Any, neighbours: Any, source: Any) -> Measurement:
     """Return noisy numbers of groups alone."""
     queries = [groups_query(level, neighbours, cost) for level, cost in enumerate(costs) if cost]
     names = tuple(f"level {level}" for level in range(hierarchy.levels))
@@ -65,7 +64,7 @@ def measure_counts(hierarchy: Hierarchy, counts: Int64, costs: Any, neighbours: 
     return Measurement(measurement_plan, add_noise(queries, parts, hierarchy, {}, source), source.name, source.private)
 
 
-def noisy(counts: Int64, shares: Any = THIRDS, unit: type[Cost] = Epsilon, **settings: Any) -> Measurement:
+def noisy(counts: Ints, shares: Any = THIRDS, unit: type[Cost] = Epsilon, **settings: Any) -> Measurement:
     options: dict[str, Any] = {"neighbours": "add_remove", "source": SeededNoise(1), **settings}
     return measure_counts(HIERARCHY, counts, costs(shares, unit), **options)
 
@@ -77,7 +76,7 @@ def told(hierarchy: Hierarchy, values: list[int], amounts: list[Fraction]) -> Me
     return measure_counts(hierarchy, zeros, costs(amounts), "add_remove", source)
 
 
-def assert_counts(result: Int64) -> None:
+def assert_counts(result: Ints) -> None:
     assert result.dtype == np.int64
     assert (result >= 0).all()
     np.testing.assert_array_equal(HIERARCHY.aggregate(result[HIERARCHY.leaves.start :]), result)
@@ -238,7 +237,7 @@ def test_the_stated_sensitivities_hold_for_every_neighbour(measurement_plan: dic
             [*leaves[:place], [*leaves[place], size], *leaves[place + 1 :]] for place in range(3) for size in (0, 1)
         ]
 
-    def answers(leaves: list[list[int]]) -> dict[tuple[int, str], Int64]:
+    def answers(leaves: list[list[int]]) -> dict[tuple[int, str], Ints]:
         truth = sum_of_leaves(tree, [CountOfCounts.from_ranks(leaf) for leaf in leaves])
         measurement = measure_hierarchy(
             truth,

@@ -10,18 +10,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 import coco_opt.groups.measuring.measure
 import coco_opt.groups.queries
 import coco_opt.privacy.queries
+from coco_opt.array_types import Ints
 from coco_opt.errors import InputError, ProblemError
 from coco_opt.groups import QUERIES, GroupsMeasurements, Query, measure_hierarchy
 from coco_opt.histograms import CountOfCounts, Hierarchy
 from coco_opt.privacy import Cost, Epsilon, Measurement, OpenDPNoise, Rho, SeededNoise
 from tests.groups.helpers import NoNoise, answer, costs
 
-Int64 = NDArray[np.int64]
 HISTOGRAM = CountOfCounts.from_runs([0, 1, 3, 9], [2, 4, 1, 3])  # 10 groups, one in three above K = 5
 
 
@@ -80,7 +79,7 @@ HIERARCHY = Hierarchy.from_paths([("us", "ny", "a"), ("us", "ny", "b"), ("us", "
 THIRDS = costs([Fraction(1, 3)] * 3)
 
 
-def sample() -> tuple[list[CountOfCounts], Int64]:
+def sample() -> tuple[list[CountOfCounts], Ints]:
     """Four equal leaves and their sums: equal regions must still get different noise."""
     leaf = CountOfCounts.from_runs([1, 2, 4], [30, 10, 2])
     leaves = [leaf] * 4

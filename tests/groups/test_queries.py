@@ -9,15 +9,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Ints
 from coco_opt.errors import ProblemError
 from coco_opt.groups.buckets import Buckets, Split
 from coco_opt.groups.queries import QUERIES, Query, cells, exact_answers, sensitivity
 from coco_opt.histograms import CountOfCounts
 from coco_opt.privacy import NEIGHBOURS, Neighbours
-
-Ints = NDArray[np.int64]
 
 
 def defined(sizes: tuple[int, ...], query: Query, clamp: int) -> Ints:

@@ -6,18 +6,15 @@ from typing import Any
 
 import numpy as np
 from coco_solvers.structured.joint import AlternatingDirections, UnitSchedules
-from numpy.typing import NDArray
 
 from coco_opt import SolverChoices
+from coco_opt.array_types import Floats, Ints
 from coco_opt.groups.buckets import Buckets, common_cells
 from coco_opt.problem import Problem
 from coco_opt.problems.joint import JointFit
 from coco_opt.problems.joint_sums import JointSums, JointSumsL1
 from coco_opt.problems.tree import Tree
 from coco_opt.solver import Solver
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 TREES = {
     "one region": [-1],

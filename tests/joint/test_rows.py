@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coco_opt import solve
+from coco_opt.array_types import Floats
 from coco_opt.kernels import joint_rounds, joint_rows
 from coco_opt.problems.joint import JointFit, JointL1, JointL2
-from tests.joint.helpers import Floats, instance, noisy_tables
+from tests.joint.helpers import instance, noisy_tables
 
 
 def pooled(c: Floats, top: float) -> Floats:

@@ -18,23 +18,22 @@ from numba.core.event import Listener, install_listener
 from numpy.typing import NDArray
 
 import coco_opt.kernels.compile as module
+from coco_opt.array_types import Ints
 from coco_opt.kernels.compile import compiled, compiled_in_place
-
-IntArray = NDArray[np.int64]
 
 
 def _double(value: int) -> int:
     return 2 * value
 
 
-def _raise_row(pair: tuple[IntArray, IntArray], row: int) -> int:
+def _raise_row(pair: tuple[Ints, Ints], row: int) -> int:
     values = pair[0][row]
     for n in range(values.size):
         values[n] += pair[1][n]
     return int(values[0])
 
 
-def _new(values: IntArray) -> int:
+def _new(values: Ints) -> int:
     return int(np.zeros(values.size, np.int64).size)
 
 

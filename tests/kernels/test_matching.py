@@ -10,20 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment
 
+from coco_opt.array_types import Ints
 from coco_opt.errors import ProblemError
 from coco_opt.histograms import CountOfCounts, emd
-from coco_opt.kernels.matching import MAX_GROUPS, Int64Array, Matches, match_runs, potentials
+from coco_opt.kernels.matching import MAX_GROUPS, Matches, match_runs, potentials
 
-Runs = tuple[Int64Array, Int64Array, Int64Array, Int64Array, Int64Array]
+Runs = tuple[Ints, Ints, Ints, Ints, Ints]
 
 
-def transport_cost(parent_sizes: Int64Array, child_sizes: Int64Array, matches: Matches) -> int:
+def transport_cost(parent_sizes: Ints, child_sizes: Ints, matches: Matches) -> int:
     """Return the total |size difference| of a matching in entities, exactly."""
     gaps = np.abs(parent_sizes[matches.parent_run] - child_sizes[matches.child_run])
     return sum(gap * count for gap, count in zip(gaps.tolist(), matches.groups.tolist(), strict=True))
 
 
-def ints(*values: int) -> Int64Array:
+def ints(*values: int) -> Ints:
     return np.array(values, np.int64)
 
 

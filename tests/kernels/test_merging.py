@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coco_opt.array_types import Ints
 from coco_opt.errors import ProblemError
-from coco_opt.kernels.matching import Int64Array, match_runs
+from coco_opt.kernels.matching import match_runs
 from coco_opt.kernels.merging import (
     Merge,
     Rounding,
@@ -18,7 +19,7 @@ from coco_opt.kernels.merging import (
 )
 
 
-def ints(*values: int) -> Int64Array:
+def ints(*values: int) -> Ints:
     return np.array(values, np.int64)
 
 

@@ -14,11 +14,9 @@ from fractions import Fraction
 from functools import reduce
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats
 from coco_opt.privacy.noise_distributions import DiscreteGaussian, Geometric, NoiseDistribution
-
-Floats = NDArray[np.float64]
 
 _STEP = 2.0**-12
 _FLOATS = 1e-9  # far above the relative error of sums of nonnegative numbers here

@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Ints
 from coco_opt.cli import main
 from coco_opt.cli.heartbeat import Heartbeat
 from coco_opt.privacy import ledger, run_folder, secure
@@ -33,7 +33,6 @@ from coco_opt.privacy.noise_distributions import DiscreteGaussian, Geometric, No
 from coco_opt.privacy.run_key import RunKey
 from coco_opt.releases import runs
 
-Ints = NDArray[np.int64]
 Labels = tuple[str, str, str, str]
 """Of a stream of noise: the law's name, its parameter, the measurement and the region."""
 Files = Mapping[str, str]

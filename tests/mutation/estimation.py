@@ -131,8 +131,8 @@ MUTANTS = (
         "contradictions of bounds pass",
         "a payment for a table that cannot exist",
         "coco_opt/topdown/bounds.py",
-        "broken: npt.NDArray[np.int64] = np.argwhere(lower > upper)",
-        "broken: npt.NDArray[np.int64] = np.argwhere(lower > upper + UNBOUNDED)",
+        "broken: Ints = np.argwhere(lower > upper)",
+        "broken: Ints = np.argwhere(lower > upper + UNBOUNDED)",
         (f"{_INVARIANTS}test_contradictions_name_region_and_query",),
     ),
     Mutant(

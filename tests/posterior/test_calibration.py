@@ -10,16 +10,14 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats, Ints
 from coco_opt.groups.buckets import Buckets
 from coco_opt.groups.estimating.posterior.observations import Answers, Survey
 from coco_opt.groups.estimating.posterior.prior import Hats, only_last
 from coco_opt.groups.estimating.posterior.sampler import SamplerOptions, sample_posterior
 from coco_opt.privacy import Geometric
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 TRUTHS, MIDDLES, LEAVES, GROUPS, MAX_SIZE = 16, 4, 12, 60, 200
 PARENT = np.array([-1] + [0] * MIDDLES + [1 + leaf // LEAVES for leaf in range(MIDDLES * LEAVES)])
 LEVEL = np.array([0] + [1] * MIDDLES + [2] * (MIDDLES * LEAVES))
@@ -28,7 +26,7 @@ QUESTIONS = [Buckets.by_growth(MAX_SIZE, growth) for growth in (0.05, 0.2, 0.5)]
 HATS = Hats.by_reach(only_last(MAX_SIZE + 1), 0.6)
 
 
-def root_distribution(rng: np.random.Generator) -> FloatArray:
+def root_distribution(rng: np.random.Generator) -> Floats:
     """Return a power of the size with a cut-off and an excess of empty groups."""
     k = np.arange(MAX_SIZE + 1.0)
     steep, from_, cut = rng.uniform(1.2, 2.2), rng.uniform(1.0, 6.0), rng.uniform(30.0, 100.0)
@@ -37,15 +35,15 @@ def root_distribution(rng: np.random.Generator) -> FloatArray:
     return distribution / distribution.sum()
 
 
-def scattered(rng: np.random.Generator, distribution: FloatArray, strength: float) -> FloatArray:
+def scattered(rng: np.random.Generator, distribution: Floats, strength: float) -> Floats:
     """Return a law whose factors of the given one are Dirichlet's under the hats."""
     mass = HATS.sums(distribution[None])[0]
     factors = np.array([rng.gamma(max(strength * one, 1e-9)) / one if one > 0.0 else 0.0 for one in mass])
-    found: FloatArray = distribution * HATS.values(factors)
+    found: Floats = distribution * HATS.values(factors)
     return found / found.sum()
 
 
-def made(seed: int) -> tuple[Survey, IntArray]:
+def made(seed: int) -> tuple[Survey, Ints]:
     """Return noisy answers about 53 regions and the true histograms int64[regions, K + 1]."""
     rng = np.random.default_rng([seed, 77])
     distributions, true = [root_distribution(rng)], np.zeros((LEVEL.size, MAX_SIZE + 1), np.int64)
@@ -65,7 +63,7 @@ def made(seed: int) -> tuple[Survey, IntArray]:
 
 @pytest.mark.slow
 def test_intervals_hold_made_truths_at_every_level() -> None:
-    held: dict[tuple[str, int, int], list[FloatArray]] = {}
+    held: dict[tuple[str, int, int], list[Floats]] = {}
     for seed in range(TRUTHS):
         survey, true = made(seed)
         drawn = sample_posterior(survey, seed, sizes=True, options=SamplerOptions(threads=1))

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from coco_opt.array_types import Ints
 from coco_opt.groups.buckets import Buckets
 from coco_opt.groups.estimating.posterior.chains import Learned, MoveChain, MoveOptions, MoveTables
 from coco_opt.groups.estimating.posterior.observations import Answers, Ranks, Survey, compiled_queries, residuals
@@ -15,7 +16,6 @@ from coco_opt.kernels import posterior_moves
 from coco_opt.privacy import DiscreteGaussian, Geometric, NoiseDistribution
 from tests.posterior import tiny
 
-IntArray = NDArray[np.int64]
 DRAWS = 20_000
 DISTRIBUTIONS: dict[str, NoiseDistribution] = {
     "geometric": Geometric(Fraction(17, 10)),
@@ -64,7 +64,7 @@ def distance(seen: NDArray[np.int64], wanted: NDArray[np.float64]) -> float:
     return float((square - freedom) / np.sqrt(2.0 * freedom))
 
 
-def moved(chain: MoveChain, states: list[IntArray], draws: int, thin: int) -> IntArray:
+def moved(chain: MoveChain, states: list[Ints], draws: int, thin: int) -> Ints:
     """Return how often each state was drawn."""
     histograms = np.empty((draws, *states[0].shape), np.int64)
     for n in range(draws):
@@ -73,7 +73,7 @@ def moved(chain: MoveChain, states: list[IntArray], draws: int, thin: int) -> In
     return frequencies(histograms, states)
 
 
-def frequencies(found: IntArray, states: list[IntArray]) -> IntArray:
+def frequencies(found: Ints, states: list[Ints]) -> Ints:
     """Return how often each state is among the draws."""
     place = (max(int(GROUPS.max()), 1) + 1) ** np.arange(states[0].size)
     keys = np.array([state.ravel() @ place for state in states])

@@ -6,9 +6,9 @@ from functools import cache
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy import special, stats
 
+from coco_opt.array_types import Floats, Ints
 from coco_opt.groups.estimating.posterior.chains import (
     CountRowChain,
     Learned,
@@ -34,8 +34,6 @@ from tests.posterior.test_moves import (
     moved,
 )
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 STRENGTH = 3.0
 _DRAWS = 100_000  # of the prior
 
@@ -46,7 +44,7 @@ def scattered() -> Scattered:
     return Scattered(shape, Hats.at([0, 1, 3], only_last(MAX_SIZE + 1)), STRENGTH)
 
 
-def log_probabilities(state: IntArray, alpha: FloatArray, distribution: FloatArray) -> FloatArray:
+def log_probabilities(state: Ints, alpha: Floats, distribution: Floats) -> Floats:
     """Return the log-chance of one leaf's histogram for every row of Dirichlet parameters (draws, 4).
 
     ``distribution`` (draws, 4, sizes) are the B_j. Summed over how many groups of size 2 are of the middle hat.
@@ -61,19 +59,19 @@ def log_probabilities(state: IntArray, alpha: FloatArray, distribution: FloatArr
         drawn = special.gammaln(strength) - special.gammaln(strength + groups)
         drawn += (special.gammaln(alpha + counts) - special.gammaln(alpha)).sum(axis=1)
         terms.append(ways + drawn)
-    found: FloatArray = special.logsumexp(terms, axis=0)
+    found: Floats = special.logsumexp(terms, axis=0)
     return found
 
 
-def distributions(prior: Scattered, shapes: FloatArray) -> FloatArray:
+def distributions(prior: Scattered, shapes: Floats) -> Floats:
     """Return the B_j (draws, 4, sizes) of shapes (draws, sizes)."""
     some = np.flatnonzero(prior.hats.sums(prior.base[None])[0] > 0.0)
     hats = np.stack([prior.hats.values(np.eye(prior.hats.count)[j]) for j in some])
-    found: FloatArray = hats * shapes[:, None]
+    found: Floats = hats * shapes[:, None]
     return found / found.sum(axis=2, keepdims=True)
 
 
-def bases(draws: int, rng: np.random.Generator) -> FloatArray:
+def bases(draws: int, rng: np.random.Generator) -> Floats:
     """Return draws of the base (draws, sizes) from its prior: knots at 0, 1 and 3, and the size 3 alone."""
     constants, log_size = posterior_base, np.log1p([0.0, 1.0, 3.0])
     power, rate, excess = (rng.normal(0.0, spread, draws) for spread in constants.SPREADS)
@@ -85,12 +83,12 @@ def bases(draws: int, rng: np.random.Generator) -> FloatArray:
     first, second = steps.T
     middle = (np.log1p(2.0) - log_size[1]) / wide[1]
     levels = np.stack([0.0 * first, first, first + middle * second, first + second + excess], axis=1)
-    values: FloatArray = np.exp(levels - levels.max(axis=1, keepdims=True))
+    values: Floats = np.exp(levels - levels.max(axis=1, keepdims=True))
     return np.maximum(values / values.sum(axis=1, keepdims=True), 1e-250)
 
 
 @cache
-def log_prior(*, base_is_known: bool = False) -> FloatArray:
+def log_prior(*, base_is_known: bool = False) -> Floats:
     """Return the log prior of every state: leaves' weights summed out exactly, all else by draws.
 
     The base is drawn from its prior, or is the chains' first one where it is known. Sizes 1 and 2 depart from it by
@@ -116,7 +114,7 @@ def log_prior(*, base_is_known: bool = False) -> FloatArray:
     return np.array(logs) - np.log(_DRAWS)
 
 
-def enumerated(survey: Survey, *, base_is_known: bool = False) -> tuple[list[IntArray], FloatArray]:
+def enumerated(survey: Survey, *, base_is_known: bool = False) -> tuple[list[Ints], Floats]:
     """Return all states and their probabilities."""
     states = tiny.states(survey)
     likelihoods = [tiny.log_likelihood(survey, tiny.table_of(survey, state)) for state in states]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from coco_opt.array_types import Ints
 from coco_opt.histograms import Hierarchy
 from coco_opt.kernels import posterior_table_shares
 from coco_opt.topdown.queries import parse_query
@@ -16,9 +17,6 @@ from coco_opt.topdown.region_bounds import RegionBounds
 from coco_opt.topdown.schema import Schema
 from tests.posterior.tiny_tables import chain_of, log_table, log_totals, model_of
 from tests.topdown.estimation import measured, random_hierarchy, sums_of_leaves
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 SCHEMA = Schema({"sex": ["female", "male"]})
 QUERIES = {"total": np.array([[1, 1]]), "sex": np.eye(2, dtype=np.int64)}

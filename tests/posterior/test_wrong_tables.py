@@ -6,8 +6,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats, Ints
 from coco_opt.choices import SolverChoices
 from coco_opt.histograms import Hierarchy
 from coco_opt.privacy import Epsilon, SeededNoise
@@ -20,9 +20,6 @@ from coco_opt.topdown.measuring.measure import measure_tables
 from coco_opt.topdown.queries import parse_queries
 from coco_opt.topdown.schema import Schema
 from coco_opt.topdown.strategy import Strategy
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 SCHEMA = Schema({"race": ["a", "b", "c", "d", "e", "f", "g"]})
 COUNTIES, TRACTS, GROUPS, BLOCKS = 5, 5, 4, 20

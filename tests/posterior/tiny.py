@@ -7,14 +7,11 @@ import math
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats, Ints
 from coco_opt.groups.buckets import Buckets
 from coco_opt.groups.estimating.posterior.chains import Learned
 from coco_opt.groups.estimating.posterior.observations import Answers, Survey
-
-IntArray = NDArray[np.int64]
-FloatArray = NDArray[np.float64]
 
 
 def histograms(groups: int, sizes: int) -> Iterator[tuple[int, ...]]:
@@ -27,13 +24,13 @@ def histograms(groups: int, sizes: int) -> Iterator[tuple[int, ...]]:
             yield (first, *rest)
 
 
-def states(survey: Survey) -> list[IntArray]:
+def states(survey: Survey) -> list[Ints]:
     """Return every table of the leaves' histograms (leaves, K + 1)."""
     each = [list(histograms(int(survey.groups[leaf]), survey.max_size + 1)) for leaf in survey.leaves]
     return [np.array(state) for state in itertools.product(*each)]
 
 
-def table_of(survey: Survey, state: IntArray) -> IntArray:
+def table_of(survey: Survey, state: Ints) -> Ints:
     """Return the cumulative counts of all regions (regions, K)."""
     table = np.zeros((survey.parent.size, survey.max_size), np.int64)
     table[survey.leaves] = np.cumsum(state, axis=1)[:, :-1]
@@ -42,7 +39,7 @@ def table_of(survey: Survey, state: IntArray) -> IntArray:
     return table
 
 
-def truth(one: Answers, row: IntArray, groups: int) -> IntArray:
+def truth(one: Answers, row: Ints, groups: int) -> Ints:
     """Return what the question asks, from first principles."""
     if isinstance(one.query, Buckets):
         pairs = zip(one.query.begin, one.query.end, strict=True)
@@ -51,7 +48,7 @@ def truth(one: Answers, row: IntArray, groups: int) -> IntArray:
     return np.maximum(np.array(sizes), one.query.floor)
 
 
-def log_likelihood(survey: Survey, table: IntArray) -> float:
+def log_likelihood(survey: Survey, table: Ints) -> float:
     """Return the log-likelihood of all answers up to a constant."""
     found = 0.0
     for one in survey.answers:
@@ -60,7 +57,7 @@ def log_likelihood(survey: Survey, table: IntArray) -> float:
     return found
 
 
-def log_prior(prior: Learned, state: IntArray) -> float:
+def log_prior(prior: Learned, state: Ints) -> float:
     """Return the log prior of the leaves' histograms up to a constant."""
     found = 0.0
     for leaf, size in np.ndindex(state.shape):
@@ -69,7 +66,7 @@ def log_prior(prior: Learned, state: IntArray) -> float:
     return found
 
 
-def posterior(survey: Survey, prior: Learned) -> tuple[list[IntArray], FloatArray]:
+def posterior(survey: Survey, prior: Learned) -> tuple[list[Ints], Floats]:
     """Return all states and their chances."""
     found = states(survey)
     logs = np.array([log_likelihood(survey, table_of(survey, state)) + log_prior(prior, state) for state in found])
@@ -82,7 +79,7 @@ def some_prior(leaves: int, max_size: int, *, seed: int = 5) -> Learned:
     return Learned(np.random.default_rng(seed).dirichlet(np.full(max_size + 1, 2.0), leaves))
 
 
-def marginals(weight: FloatArray, probabilities: FloatArray) -> FloatArray:
+def marginals(weight: Floats, probabilities: Floats) -> Floats:
     """Return P(x_i = n) (cells, groups + 1) of one row of cumulative counts under a multinomial prior, by matrices.
 
     ``weight`` is the likelihood of every state. Given their sum, multinomial counts are independent Poisson numbers.

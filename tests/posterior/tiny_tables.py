@@ -7,16 +7,13 @@ from itertools import product
 from math import lgamma
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats, Ints
 from coco_opt.privacy import Measurement
 from coco_opt.topdown.estimating.posterior.chains import Layout, MoveOptions, TableChain
 from coco_opt.topdown.estimating.posterior.model import Model
 from coco_opt.topdown.estimating.sparse_tables import SparseTables
 from coco_opt.topdown.noisy_measurements import TableMeasurements
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 MOVES = MoveOptions(least=4, per_cell=0, shares=(0.35, 0.15, 0.25, 0.1, 0.15), near=0.4, single=0.5, furthest=1.0)
 

@@ -12,6 +12,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
+from coco_opt.array_types import Floats, Ints
 from coco_opt.privacy.gaussian_sampler import gaussian_sampler
 from coco_opt.privacy.keyed_stream import KeyedBits
 from coco_opt.privacy.opendp import OpenDPNoise
@@ -19,8 +20,6 @@ from coco_opt.privacy.run_key import RunKey
 from coco_opt.privacy.secure import SecureNoise
 from coco_opt.privacy.table_sampler import laplace_sampler
 
-Int64 = NDArray[np.int64]
-Floats = NDArray[np.float64]
 Name = Literal["laplace", "gaussian"]
 SCALES = [Fraction(1, 7), Fraction(1), Fraction(10), Fraction(100), Fraction(1000), Fraction(10**6)]
 DISTRIBUTIONS: list[Name] = ["laplace", "gaussian"]
@@ -53,7 +52,7 @@ class Bins:
         self.seen = np.zeros(len(self.probabilities))
         self.low_bits = np.zeros(256)
 
-    def take(self, noise: Int64) -> None:
+    def take(self, noise: Ints) -> None:
         places = np.searchsorted(self.edges, noise, side="right")
         self.seen += np.bincount(places, minlength=len(self.seen))
         self.low_bits += np.bincount(noise & 255, minlength=256)
@@ -68,14 +67,14 @@ def p_value(seen: Floats, probabilities: Floats) -> float:
     return float(chi2.sf(((seen - expected) ** 2 / expected).sum(), len(seen) - 1))
 
 
-def binned(distribution: Name, scale: Fraction, n: int, draw: Callable[[int, int], Int64]) -> Bins:
+def binned(distribution: Name, scale: Fraction, n: int, draw: Callable[[int, int], Ints]) -> Bins:
     bins = Bins(distribution, float(scale), n)
     for start in range(0, n, PART):
         bins.take(draw(start, min(PART, n - start)))
     return bins
 
 
-def secure_draws(distribution: Name, scale: Fraction) -> Callable[[int, int], Int64]:
+def secure_draws(distribution: Name, scale: Fraction) -> Callable[[int, int], Ints]:
     source = SecureNoise(RunKey(bytes(range(32))))
     labels = {"measurement": "test", "region": "us"}
     stream = source.stream(scale, **labels) if distribution == "laplace" else source.gaussian_stream(scale**2, **labels)
@@ -193,7 +192,7 @@ def test_the_chi_square_rejects_a_scale_that_is_one_per_cent_small(distribution:
 class ShortBits(KeyedBits):
     """Sixteen bits a symbol and no more: what a sampler does that takes the table's word in undecided cells."""
 
-    def more(self, cells: Int64, attempt: int, symbols: range, part: int = 0) -> NDArray[np.uint64]:
+    def more(self, cells: Ints, attempt: int, symbols: range, part: int = 0) -> NDArray[np.uint64]:
         return np.full((len(cells), len(symbols), 2), 2**63 + part, dtype=np.uint64)
 
 
@@ -202,7 +201,7 @@ class ShortBits(KeyedBits):
 def test_the_chi_square_rejects_a_sampler_of_sixteen_bits(distribution: Name) -> None:
     sampler = laplace_sampler(Fraction(10)) if distribution == "laplace" else gaussian_sampler(Fraction(100))
 
-    def draw(start: int, n: int) -> Int64:
+    def draw(start: int, n: int) -> Ints:
         noise = np.zeros(n, dtype=np.int64)
         sampler.add(noise, start, ShortBits(RunKey(bytes(range(32))), "short"))
         return noise

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 from scipy.stats import chi2
 
+from coco_opt.array_types import Ints
 from coco_opt.errors import ConfigError, MissingPackageError, ProblemError
 from coco_opt.privacy.noise import MAX_SCALE, GaussianSource, NoiseSource, float_at_least, root_at_least
 from coco_opt.privacy.opendp import OpenDPNoise
@@ -21,14 +21,12 @@ from coco_opt.privacy.secure import SecureNoise
 from coco_opt.privacy.seeded import SeededNoise
 from coco_opt.privacy.sources import resolve_noise
 
-Int64 = NDArray[np.int64]
 
-
-def draws(source: NoiseSource, scale: Fraction, n: int, region: str = "r") -> Int64:
+def draws(source: NoiseSource, scale: Fraction, n: int, region: str = "r") -> Ints:
     return source.stream(scale, measurement="m", region=region).draw(n)
 
 
-def chi_square_p_value(noise: Int64, scale: float) -> float:
+def chi_square_p_value(noise: Ints, scale: float) -> float:
     """Compare noise with P(k) = (1-a)/(1+a) a^|k|, a = exp(-1/s); tails with few draws are pooled."""
     a = math.exp(-1 / scale)
     edge = max(1, int(scale * math.log(len(noise) * (1 - a) / 50)))
@@ -132,7 +130,7 @@ def test_opendp_adds_to_the_values_it_is_given() -> None:
 @pytest.mark.parametrize(
     "values", [np.ones((2, 2), np.int64), np.ones(2), np.ones(2, np.uint64), np.array(1)], ids=["2d", "f8", "u8", "0d"]
 )
-def test_only_integers_one_a_cell_are_given_noise(make: Callable[[], NoiseSource], values: Int64) -> None:
+def test_only_integers_one_a_cell_are_given_noise(make: Callable[[], NoiseSource], values: Ints) -> None:
     stream = make().stream(Fraction(10), measurement="m", region="r")
     with pytest.raises(ProblemError, match="one-dimensional"):
         stream.add_to(values)

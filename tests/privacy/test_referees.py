@@ -12,11 +12,11 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import binom, chi2, norm
 
+from coco_opt.array_types import Ints
 from coco_opt.privacy.opendp import OpenDPNoise
 from coco_opt.privacy.run_key import RunKey
 from coco_opt.privacy.secure import SecureNoise
 
-Int64 = NDArray[np.int64]
 Name = Literal["laplace", "gaussian"]
 DISTRIBUTIONS: tuple[Name, ...] = ("laplace", "gaussian")
 SCALES = [Fraction(1, 2), Fraction(1), Fraction(10), Fraction(100), Fraction(1000), Fraction(10**6)]
@@ -58,7 +58,7 @@ def wilson(seen: int, draws: int, probability: float) -> float:
     return float(2 * norm.sf(abs(seen / draws - probability) / deviation))
 
 
-def matrix(noise: Int64, distribution: Name, scale: float) -> dict[str, float]:
+def matrix(noise: Ints, distribution: Name, scale: float) -> dict[str, float]:
     """Return p-values by test: how far draws are from the law of this scale."""
     n, exact = noise.size, Exactly(distribution, scale)
     width = max(1, int(scale) // 4)
@@ -94,7 +94,7 @@ def matrix(noise: Int64, distribution: Name, scale: float) -> dict[str, float]:
     return found
 
 
-def ours(distribution: Name, scale: Fraction, draws: int = DRAWS, key: int = 0) -> Int64:
+def ours(distribution: Name, scale: Fraction, draws: int = DRAWS, key: int = 0) -> Ints:
     source, names = SecureNoise(RunKey(bytes([key] * 32))), {"measurement": "matrix", "region": "all"}
     stream = source.stream(scale, **names) if distribution == "laplace" else source.gaussian_stream(scale**2, **names)
     return stream.draw(draws)
@@ -108,13 +108,13 @@ def test_our_samplers_pass_the_matrix(distribution: Name, scale: Fraction) -> No
     assert min(found.values()) > LEAST, found
 
 
-def double_zero(noise: Int64) -> Int64:
+def double_zero(noise: Ints) -> Ints:
     """Return signs and magnitudes drawn apart: zero is twice as likely as the law says."""
     rng = np.random.default_rng(3)
     return np.where(rng.random(noise.size) < 0.05, 0, noise)
 
 
-PLANTED: dict[str, tuple[Callable[[Int64], Int64], set[str]]] = {
+PLANTED: dict[str, tuple[Callable[[Ints], Ints], set[str]]] = {
     "one per cent too narrow": (lambda noise: ours("laplace", Fraction(99, 10)), {"moments"}),
     "shifted by one": (lambda noise: noise + 1, {"chi-square", "symmetry", "moments"}),
     "zero too often": (double_zero, {"chi-square", "Wilson"}),

@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
-Ints = NDArray[np.int64]
+from coco_opt.array_types import Ints
 
 LEVELS = {1: "US", 3: "State", 9: "County", 10: "Tract", 11: "Block_Group", 27: "Block"}
 RHO = {"US": 0.5, "State": 0.5, "County": 1.0, "Tract": 1.5, "Block_Group": 3.0, "Block": 1.0}

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats, Ints
 from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Operator
 from coco_opt.privacy import Epsilon, Measurement, Rho, SeededNoise
@@ -27,9 +27,6 @@ from coco_opt.topdown.region_variances import RegionVariances
 from coco_opt.topdown.schema import Schema
 from coco_opt.topdown.strategy import Strategy
 from coco_opt.topdown.table_queries import TableQueries
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 def random_hierarchy(rng: np.random.Generator, levels: int, most: int = 3) -> Hierarchy:

@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Ints
 from coco_opt.errors import InputError, ProblemError
 from coco_opt.histograms import Hierarchy
 from coco_opt.privacy import Cost, Epsilon, Measurement, NoiseSource, Rho, SecureNoise, SeededNoise, add_noise
@@ -26,7 +26,6 @@ from coco_opt.topdown.schema import Schema
 from coco_opt.topdown.strategy import Strategy
 from coco_opt.topdown.table_queries import TableQueries
 
-Int64 = NDArray[np.int64]
 SCHEMA = Schema({"h": ("no", "yes"), "race": ("w", "b", "o"), "age": ("0", "1", "2")}, ("age = 0 & race = b",))
 HIERARCHY = Hierarchy.from_paths([("r", f"p{leaf // 4}", f"l{leaf}") for leaf in range(20)])
 TABLES = np.random.default_rng(5).integers(0, 9, (20, SCHEMA.size))
@@ -55,16 +54,16 @@ class SilentNoise:
         self.measurement_plan.append((scale, measurement, region))
         return self
 
-    def add_to(self, values: Int64) -> Int64:
+    def add_to(self, values: Ints) -> Ints:
         assert values.dtype == np.int64
         self.cells.append(len(values))
         return values.copy()
 
-    def draw(self, n: int) -> Int64:
+    def draw(self, n: int) -> Ints:
         return np.zeros(n, dtype=np.int64)
 
 
-def truth(level: int, query: int) -> Int64:
+def truth(level: int, query: int) -> Ints:
     here = HIERARCHY.level_range(level)
     return QUERIES[query].operator.apply(HIERARCHY.aggregate(TABLES)[here.start : here.stop])
 

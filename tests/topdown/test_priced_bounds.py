@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from coco_solvers.structured.split import SplitNewton
 
+from coco_opt.array_types import Floats
 from coco_opt.operators import Grouping, Operator
-from coco_opt.problems.sparse_rows import Floats, stacked
+from coco_opt.problems.sparse_rows import stacked
 from coco_opt.problems.topdown_split import LinearRows, SplitTerm, TopdownSplit
 from coco_opt.problems.topdown_split.level import SplitLevel
 from coco_opt.solving import solve

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats
 from coco_opt.choices import SolverChoices
 from coco_opt.histograms import Hierarchy
 from coco_opt.topdown.estimating.estimate import estimate_tables
@@ -20,8 +21,6 @@ from coco_opt.topdown.estimating.step import split_step
 from coco_opt.topdown.noisy_measurements import TableMeasurements
 from coco_opt.topdown.schema import Schema
 from tests.topdown.estimation import check_tables, measured
-
-Floats = NDArray[np.float64]
 
 SCHEMA = Schema({"race": ["a", "b"], "age": ["minor", "adult"]})
 LEAVES, CELLS = 3, 4

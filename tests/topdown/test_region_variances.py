@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 import coco_opt as co
 from coco_opt.errors import ProblemError
@@ -34,7 +33,6 @@ from coco_opt.topdown.schema import Schema
 from coco_opt.topdown.table_queries import TableQueries
 from tests.topdown.estimation import dense_estimates, dense_system, random_hierarchy, sums_of_leaves, with_variances
 
-Floats = NDArray[np.float64]
 SCHEMA = Schema({"sex": ["f", "m"], "age": ["child", "adult", "old"]}, ["sex = m & age = old"])
 QUERIES = ("total", "sex", "detail")
 

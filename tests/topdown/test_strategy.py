@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats
 from coco_opt.errors import ProblemError
 from coco_opt.privacy import Cost, DiscreteGaussian, Epsilon, Geometric, Neighbours, Rho
 from coco_opt.topdown.budget_plan import TablePlan
@@ -29,7 +29,6 @@ from coco_opt.topdown.queries import Query, parse_queries, parse_query
 from coco_opt.topdown.schema import Schema, ValueGroups
 from coco_opt.topdown.strategy import Strategy
 
-Floats = NDArray[np.float64]
 NEAR = 1.05  # of the optimum of all mechanisms
 
 PLAIN = Schema({"a": ("0", "1", "2"), "b": ("0", "1"), "c": ("0", "1", "2", "3")})

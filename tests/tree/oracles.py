@@ -8,10 +8,9 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats
 from coco_opt.problems.integer_tree import IntegerTree
 from coco_opt.problems.tree import Tree, TreeLeastAbsolute, TreeLeastSquares
-
-Floats = NDArray[np.float64]
 
 
 def random_tree(rng: np.random.Generator, nodes: int) -> Tree:

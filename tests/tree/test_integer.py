@@ -12,9 +12,9 @@ from coco_solvers.structured.integer_tree import MergedSlopesInteger
 from coco_solvers.structured.tree import TreeSlopes
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from coco_opt import solve
+from coco_opt.array_types import Ints
 from coco_opt.errors import ProblemError, UnknownSolverError
 from coco_opt.problems import IntegerTreeL1, IntegerTreeL2, IsotonicL1
 from coco_opt.problems.integer_tree import IntegerTree
@@ -25,7 +25,6 @@ from tests.tree.instances import random_integers
 from tests.tree.oracles import enumerated, leaf_matrix, random_tree
 
 KINDS: tuple[type[IntegerTree], ...] = (IntegerTreeL1, IntegerTreeL2)
-Ints = NDArray[np.int64]
 
 
 @pytest.mark.parametrize("kind", KINDS)

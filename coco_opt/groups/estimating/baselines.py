@@ -10,14 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import InputError, ProblemError
 from coco_opt.groups.noisy_measurements import GroupsMeasurements, RegionMeasurement
 from coco_opt.histograms import CountOfCounts, Hierarchy, emd, emd_cumulative
 from coco_opt.privacy import Cost, Measurement, Sensitivity
-
-FloatArray = NDArray[np.float64]
 
 INTEGER_TOLERANCE = 1e-9  # cells nearer to an integer, relative to the largest cell, count as integers
 
@@ -30,8 +28,8 @@ class OmniscientError:
     noise's mean absolute value, which is what its error would be on average.
     """
 
-    deviation: FloatArray
-    absolute: FloatArray
+    deviation: Floats
+    absolute: Floats
 
 
 def omniscient(hierarchy: Hierarchy, truth: Sequence[CountOfCounts], costs: Sequence[Cost]) -> OmniscientError:
@@ -56,7 +54,7 @@ def omniscient(hierarchy: Hierarchy, truth: Sequence[CountOfCounts], costs: Sequ
     return OmniscientError(_times(means, deviation), _times(means, absolute))
 
 
-def _times(distinct: FloatArray, noise: FloatArray) -> FloatArray:
+def _times(distinct: Floats, noise: Floats) -> Floats:
     # A level without groups has no error, whatever its noise: 0 x infinity is 0 here.
     return np.where(distinct > 0, distinct, 1.0) * np.where(distinct > 0, noise, 0.0)
 
@@ -66,7 +64,7 @@ class MeanConsistency:
     """Consistent tables of H[0..K], float64[regions, K + 1] in groups, that are not histograms."""
 
     hierarchy: Hierarchy
-    table: FloatArray
+    table: Floats
 
     @property
     def negative(self) -> float:
@@ -107,14 +105,14 @@ def mean_consistency(measurement: Measurement) -> MeanConsistency:
     return MeanConsistency(tree, z)
 
 
-def _families(hierarchy: Hierarchy, level: int) -> tuple[slice, NDArray[np.int64], slice]:
+def _families(hierarchy: Hierarchy, level: int) -> tuple[slice, Ints, slice]:
     """Return a level's regions, where the children of each begin in the level below, and the level below."""
     parents, below = hierarchy.level_range(level), hierarchy.level_range(level + 1)
     starts = hierarchy.first_child[parents.start : parents.stop] - below.start
     return slice(parents.start, parents.stop), starts, slice(below.start, below.stop)
 
 
-def _answers(answers: GroupsMeasurements) -> tuple[FloatArray, FloatArray]:
+def _answers(answers: GroupsMeasurements) -> tuple[Floats, Floats]:
     """Return the noisy table (regions, K + 1), zeros where nothing was measured, and the variances (regions,)."""
     hierarchy = answers.hierarchy
     if hierarchy.levels - 1 not in answers.measured_levels:
@@ -127,7 +125,7 @@ def _answers(answers: GroupsMeasurements) -> tuple[FloatArray, FloatArray]:
     return table, variance
 
 
-def _sizes(answer: RegionMeasurement) -> NDArray[np.int64]:
+def _sizes(answer: RegionMeasurement) -> Ints:
     if answer.query != "sizes":
         raise ProblemError(f"the query of region {answer.region!r} is {answer.query!r}: this baseline needs 'sizes'")
     return answer.values
@@ -158,7 +156,7 @@ def cumulative_distance(a: CountOfCounts, b: CountOfCounts, max_size: int) -> in
 
 def errors_by_level(
     hierarchy: Hierarchy, histograms: Sequence[CountOfCounts], truth: Sequence[CountOfCounts]
-) -> FloatArray:
+) -> Floats:
     """Return the mean earth mover's distance of a region at each level, float64[levels], in entities.
 
     Where numbers of groups differ, empty groups are added to the fewer: an entity to add or remove counts one.

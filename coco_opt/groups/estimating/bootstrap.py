@@ -12,8 +12,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats
 from coco_opt.choices import SolverChoices
 from coco_opt.errors import ProblemError
 from coco_opt.groups.estimating.estimates import SizeEstimate
@@ -23,13 +23,11 @@ from coco_opt.groups.queries import exact_answers
 from coco_opt.histograms import CountOfCounts
 from coco_opt.privacy import SeededNoise
 
-FloatArray = NDArray[np.float64]
-
 REPLICATES = 20
 _PUBLIC_SEED = 2018
 
 
-def squared_errors(estimated: SizeEstimate, other: CountOfCounts) -> FloatArray:
+def squared_errors(estimated: SizeEstimate, other: CountOfCounts) -> Floats:
     """Return the sum over each run's groups of (size - other's size of the same rank)^2, float64[runs].
 
     In entities squared; O(runs log runs). Raises ProblemError where the numbers of groups differ.
@@ -46,7 +44,7 @@ def squared_errors(estimated: SizeEstimate, other: CountOfCounts) -> FloatArray:
     return sums.astype(np.float64)
 
 
-def with_errors(estimated: SizeEstimate, errors: FloatArray, draws: int) -> SizeEstimate:
+def with_errors(estimated: SizeEstimate, errors: Floats, draws: int) -> SizeEstimate:
     """Return the estimate with the mean of ``errors``, summed over ``draws`` and each run's groups, as variances.
 
     One additional group, wrong by one entity, is counted too, because no finite sample shows that a size is exact.

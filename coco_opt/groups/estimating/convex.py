@@ -22,8 +22,8 @@ much.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Flags, Floats, Ints
 from coco_opt.choices import SolverChoices
 from coco_opt.errors import ProblemError
 from coco_opt.groups.estimating.estimators import LOSSES, check_choice
@@ -40,9 +40,6 @@ from coco_opt.problems import (
     IsotonicL2,
     SimplexProjection,
 )
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 
 def convex(measurement: Measurement, solvers: SolverChoices, *, loss: Loss = "l1") -> list[CountOfCounts]:
@@ -81,7 +78,7 @@ def _query(answers: GroupsMeasurements) -> MeasuredQuery:
     return queries.pop()
 
 
-def _table(answers: GroupsMeasurements) -> IntArray:
+def _table(answers: GroupsMeasurements) -> Ints:
     """Return the noisy table (regions, cells), zeros where nothing was measured."""
     cells = answers.table(answers.measured_levels[0]).shape[1]
     table = np.zeros((len(answers), cells), dtype=np.int64)
@@ -91,7 +88,7 @@ def _table(answers: GroupsMeasurements) -> IntArray:
     return table
 
 
-def _measured_regions(hierarchy: Hierarchy, weights: FloatArray) -> NDArray[np.bool_]:
+def _measured_regions(hierarchy: Hierarchy, weights: Floats) -> Flags:
     """Return the regions at or below which something was measured."""
     measured = weights > 0.0
     for region in range(hierarchy.regions - 1, 0, -1):
@@ -100,13 +97,13 @@ def _measured_regions(hierarchy: Hierarchy, weights: FloatArray) -> NDArray[np.b
     return measured
 
 
-def _with_total(row: IntArray, groups: int, solvers: SolverChoices) -> IntArray:
+def _with_total(row: Ints, groups: int, solvers: SolverChoices) -> Ints:
     """Return nonnegative integer counts near the row (cells,) that add up to the number of groups."""
     fractional = solvers.solve(SimplexProjection(row, groups))
     return np.asarray(solvers.solve(ControlledRounding(fractional, groups)), dtype=np.int64)
 
 
-def _nondecreasing(row: IntArray, groups: int, loss: Loss, solvers: SolverChoices) -> IntArray:
+def _nondecreasing(row: Ints, groups: int, loss: Loss, solvers: SolverChoices) -> Ints:
     """Return the counts (cells + 1,) of the nondecreasing cumulative row nearest to the row, within 0..groups."""
     if loss == "l1":
         fitted = solvers.solve(IsotonicL1(row, lower=0, upper=groups))
@@ -116,9 +113,7 @@ def _nondecreasing(row: IntArray, groups: int, loss: Loss, solvers: SolverChoice
     return np.diff(np.append(cumulative, groups), prepend=0)
 
 
-def _agree(
-    hierarchy: Hierarchy, groups: IntArray, counts: IntArray, measured: NDArray[np.bool_], solvers: SolverChoices
-) -> None:
+def _agree(hierarchy: Hierarchy, groups: Ints, counts: Ints, measured: Flags, solvers: SolverChoices) -> None:
     """Make the counts (regions, cells) of children add up to their parent's, root first, in place."""
     for parent in range(hierarchy.regions):
         children = hierarchy.children(parent)
@@ -131,7 +126,7 @@ def _agree(
             counts[below] = reconciled(counts[parent], counts[below])
 
 
-def reconciled(parent: IntArray, children: IntArray) -> IntArray:
+def reconciled(parent: Ints, children: Ints) -> Ints:
     """Return children's counts (children, cells) that add up to the parent's (cells,), by the shortest moves.
 
     All counts are nonnegative and the totals agree; every child's total is preserved. Where children have too many
@@ -153,7 +148,7 @@ def reconciled(parent: IntArray, children: IntArray) -> IntArray:
     return moved
 
 
-def _surplus(excess: IntArray, children: IntArray) -> IntArray:
+def _surplus(excess: Ints, children: Ints) -> Ints:
     """Return how many units of each size each child gives up (children, cells), in proportion to what it has.
 
     Shares are differences of rounded running sums. Units that rounding assigns beyond a child's own are passed on.
@@ -162,7 +157,7 @@ def _surplus(excess: IntArray, children: IntArray) -> IntArray:
     share = np.divide(excess, totals[-1], out=np.zeros(excess.size), where=totals[-1] > 0)
     running = np.minimum(np.floor(totals * share + 0.5).astype(np.int64), excess)
     running[-1] = excess
-    surplus: IntArray = np.minimum(np.diff(running, axis=0, prepend=0), children)
+    surplus: Ints = np.minimum(np.diff(running, axis=0, prepend=0), children)
     missing = excess - surplus.sum(axis=0)
     for child in range(len(children) if missing.any() else 0):
         more = np.minimum(missing, children[child] - surplus[child])

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from coco_opt.activity import Progress
+from coco_opt.array_types import Floats, Ints
 from coco_opt.choices import Certificate, SolverChoices
 from coco_opt.errors import InputError, ProblemError
 from coco_opt.execution import Executor, Threads
@@ -60,11 +60,11 @@ class GroupsResult:
     uncertified_gap: float = 0.0
     intervals: Intervals | None = None
     convergence: Convergence | None = None
-    level_gaps: NDArray[np.float64] | None = None
+    level_gaps: Floats | None = None
     unbiased: UnbiasedEstimates | None = None
 
     @property
-    def group_counts(self) -> NDArray[np.int64]:
+    def group_counts(self) -> Ints:
         """Return the released number of groups of every region, int64[regions]; the public one where it is public."""
         return np.array([histogram.groups for histogram in self.histograms], np.int64)
 

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
+from coco_opt.array_types import Floats, Ints
 from coco_opt.histograms import CountOfCounts
-
-IntArray = NDArray[np.int64]
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -21,9 +16,9 @@ class SizeEstimate:
     sizes may come in several runs of different variance.
     """
 
-    sizes: IntArray
-    counts: IntArray
-    variances: FloatArray
+    sizes: Ints
+    counts: Ints
+    variances: Floats
 
     @property
     def histogram(self) -> CountOfCounts:

@@ -29,9 +29,10 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats, Ints
 from coco_opt.choices import SolverChoices
 from coco_opt.errors import ProblemError
-from coco_opt.groups.estimating.estimates import FloatArray, IntArray, SizeEstimate
+from coco_opt.groups.estimating.estimates import SizeEstimate
 from coco_opt.groups.noisy_measurements import Loss, RegionMeasurement
 from coco_opt.groups.queries import MeasuredQuery
 from coco_opt.histograms import CountOfCounts
@@ -119,7 +120,7 @@ def _ranks(answer: RegionMeasurement, options: FitOptions, solvers: SolverChoice
     )
 
 
-def _pooled_blocks(answer: RegionMeasurement) -> tuple[FloatArray, IntArray]:
+def _pooled_blocks(answer: RegionMeasurement) -> tuple[Floats, Ints]:
     """Return means and lengths of the blocks of adjacent violators among a region's cells, pooled piece by piece.
 
     The least squares fit is constant on each block. There the loss is that of the block's mean, weighted by its length
@@ -154,14 +155,14 @@ def _split(answer: RegionMeasurement, options: FitOptions, solvers: SolverChoice
 
 
 def _isotonic(
-    values: NDArray[Any], upper: int, options: FitOptions, solvers: SolverChoices, weights: FloatArray | None = None
+    values: NDArray[Any], upper: int, options: FitOptions, solvers: SolverChoices, weights: Floats | None = None
 ) -> NDArray[Any]:
     if options.loss == "l2":
         return solvers.solve(IsotonicL2(values, weights, lower=0, upper=upper))
     return solvers.solve(IsotonicL1(values, weights, lower=0, upper=upper, ties=options.ties))
 
 
-def _integer_values(values: NDArray[Any], rounding: Rounding) -> IntArray:
+def _integer_values(values: NDArray[Any], rounding: Rounding) -> Ints:
     return values if values.dtype == np.int64 else round_sizes(values, rounding)
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats, Ints
 from coco_opt.choices import SolverChoices
 from coco_opt.errors import ProblemError
 from coco_opt.groups.noisy_measurements import buckets_of, has_private_counts
@@ -20,16 +20,13 @@ from coco_opt.privacy import Answers, Measurement
 from coco_opt.privacy.queries import Stored
 from coco_opt.problems import ControlledRounding, Tree, TreeLeastSquares
 
-Int64 = NDArray[np.int64]
-FloatArray = NDArray[np.float64]
-
 _LEAST_VARIANCE = 1e-6  # noise of a smaller variance is zero except for one draw in a million
 _INFORMATIVE = 1e12  # a variance this many times a leaf's carries no information, one this many times smaller no more
 _GRID_BITS = 20  # fractional digits kept before rounding, so that parents are exactly the sums of their children
 
 
 def with_group_counts(
-    measurement: Measurement, solvers: SolverChoices | None = None, counts: Int64 | None = None
+    measurement: Measurement, solvers: SolverChoices | None = None, counts: Ints | None = None
 ) -> Measurement:
     """Return the answers about sizes as if the numbers of groups were public: estimated, or ``counts`` where given.
 
@@ -53,7 +50,7 @@ def with_group_counts(
     )
 
 
-def _from_below(measurement: Measurement, answers: Answers, groups: Int64) -> Int64 | Stored:
+def _from_below(measurement: Measurement, answers: Answers, groups: Ints) -> Ints | Stored:
     """Return answers from above as answers of Hc, and others as they are stored."""
     query = answers.query
     if plain_query(query) == query.name:
@@ -73,23 +70,23 @@ class FromAbove:
     """
 
     answers: Answers
-    groups: Int64
-    widths: Int64
+    groups: Ints
+    widths: Ints
 
     @property
     def size(self) -> int:
         """Return the number of answers."""
         return int(self.answers.offsets[-1])
 
-    def read(self, begin: int, end: int) -> Int64:
+    def read(self, begin: int, end: int) -> Ints:
         """Return the answers ``begin`` .. ``end`` - 1."""
         region, cell = np.divmod(np.arange(begin, end, dtype=np.int64), self.widths.size)
-        turned: Int64 = self.groups[region] * self.widths[cell] - self.answers.read(begin, end)
+        turned: Ints = self.groups[region] * self.widths[cell] - self.answers.read(begin, end)
         turned.setflags(write=False)
         return turned
 
 
-def estimate_group_counts(measurement: Measurement, solvers: SolverChoices | None = None) -> Int64:
+def estimate_group_counts(measurement: Measurement, solvers: SolverChoices | None = None) -> Ints:
     """Return nonnegative integer numbers of groups, int64[regions], where children sum to their parent.
 
     Post-processing of sealed counts: costs no privacy. Nonnegative least squares on the tree, weighted by 1 / variance,
@@ -119,7 +116,7 @@ def estimate_group_counts(measurement: Measurement, solvers: SolverChoices | Non
     return counts
 
 
-def noisy_counts(measurement: Measurement) -> tuple[Int64, FloatArray]:
+def noisy_counts(measurement: Measurement) -> tuple[Ints, Floats]:
     """Return the noisy number of groups of every region, 0 where not measured, and its variance, infinite there."""
     hierarchy = measurement.hierarchy
     values, variances = np.zeros(hierarchy.regions, np.int64), np.full(hierarchy.regions, np.inf)
@@ -132,7 +129,7 @@ def noisy_counts(measurement: Measurement) -> tuple[Int64, FloatArray]:
     return values, variances
 
 
-def _on_grid(tree: Tree, fitted: FloatArray) -> FloatArray:
+def _on_grid(tree: Tree, fitted: Floats) -> Floats:
     """Return nonnegative values whose leaves are on a grid of binary fractions and whose inner ones are exact sums."""
     bits = min(_GRID_BITS, 51 - int(np.ceil(np.log2(float(max(fitted.max(), 0.0)) + 1.0))))
     grid = 2.0 ** max(bits, 0)

@@ -5,11 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-import numpy as np
-from numpy.typing import NDArray
-
-Float64 = NDArray[np.float64]
-Int64 = NDArray[np.int64]
+from coco_opt.array_types import Floats, Ints
 
 NO_INTERVALS = 'has no intervals: estimate the measurement with consistency = "posterior"'
 
@@ -31,9 +27,9 @@ class SummaryIntervals:
     """
 
     names: tuple[str, ...]
-    value: Float64
-    lower: Float64
-    upper: Float64
+    value: Floats
+    lower: Floats
+    upper: Floats
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -47,10 +43,10 @@ class Intervals:
     """
 
     coverage: float
-    groups_lower: Int64
-    groups_upper: Int64
-    at_most_lower: Int64
-    at_most_upper: Int64
+    groups_lower: Ints
+    groups_upper: Ints
+    at_most_lower: Ints
+    at_most_upper: Ints
     summaries: SummaryIntervals | None = None
 
     def of(self, region: int) -> Intervals:

@@ -15,8 +15,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats, Ints
 from coco_opt.choices import Certificate, SolverChoices
 from coco_opt.errors import ProblemError, SolverError
 from coco_opt.groups.buckets import Buckets, common_cells
@@ -31,8 +31,6 @@ from coco_opt.problems.joint_sums import JointSumsL1, JointSumsL2
 from coco_opt.problems.tree import Tree
 
 JointProblem = JointL1 | JointL2 | JointSumsL1 | JointSumsL2
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 _GRID_BITS = 20  # fractional digits kept before rounding, so that parents are exactly the sums of their children
 
@@ -47,10 +45,10 @@ class JointEstimate:
     solver's tolerance; 0 where none did. Such tables are integer and consistent, only not certified nearest.
     """
 
-    fitted: FloatArray
-    cumulative: IntArray
-    group_counts: IntArray
-    level_gaps: FloatArray
+    fitted: Floats
+    cumulative: Ints
+    group_counts: Ints
+    level_gaps: Floats
     uncertified_gap: float
 
     @property
@@ -81,7 +79,7 @@ def joint(measurement: Measurement, solvers: SolverChoices, *, loss: Loss = "l1"
     return JointEstimate(fitted, tables, groups, gaps, max(uncertified_gap, rounding_gap))
 
 
-def _fit(problem: JointProblem, solvers: SolverChoices) -> tuple[FloatArray, float, float]:
+def _fit(problem: JointProblem, solvers: SolverChoices) -> tuple[Floats, float, float]:
     """Return the fitted tables, their certified gap, and that gap relative to the loss where no solver closed it."""
     try:
         solution = solvers.solution(problem)
@@ -131,19 +129,19 @@ def _from_sums(answers: GroupsMeasurements, tree: Tree, loss: Loss, cells: Bucke
     return (JointSumsL1 if loss == "l1" else JointSumsL2)(tree, table, begins, answers.group_counts, weights, widths)
 
 
-def _rising(fitted: FloatArray, cells: Buckets, groups: IntArray) -> FloatArray:
+def _rising(fitted: Floats, cells: Buckets, groups: Ints) -> Floats:
     """Return rows (regions, max_size) that rise evenly between the middles of cells, from fits (regions, cells)."""
     middles = np.append(0.5 * (cells.begin + cells.end - 1), cells.end[-1])
     heights = np.column_stack([fitted, groups])
     place = np.interp(np.arange(int(cells.end[-1])), middles, np.arange(middles.size))
     left = np.floor(place).astype(np.int64)
     part = place - left
-    rows: FloatArray = heights[:, left]
+    rows: Floats = heights[:, left]
     rows += part * (heights[:, np.minimum(left + 1, cells.count)] - rows)
     return rows
 
 
-def _level_gaps(losses: FloatArray, gap: float, answers: GroupsMeasurements) -> FloatArray:
+def _level_gaps(losses: Floats, gap: float, answers: GroupsMeasurements) -> Floats:
     """Return the gap relative to the loss (or 1, as for the total problem) of each measured level, nan elsewhere."""
     starts = answers.hierarchy.level_start[:-1]
     gaps = np.full(starts.size, np.nan)
@@ -152,7 +150,7 @@ def _level_gaps(losses: FloatArray, gap: float, answers: GroupsMeasurements) -> 
     return gaps
 
 
-def round_tables(tree: Tree, fitted: FloatArray, groups: IntArray, solvers: SolverChoices) -> tuple[IntArray, float]:
+def round_tables(tree: Tree, fitted: Floats, groups: Ints, solvers: SolverChoices) -> tuple[Ints, float]:
     """Return consistent integer tables (regions, cells) near fitted ones, and the largest uncertified relative gap.
 
     Only the leaves' rows are read; they are put on a fixed grid, where sums are exact, and the root is rounded half up.
@@ -172,7 +170,7 @@ def round_tables(tree: Tree, fitted: FloatArray, groups: IntArray, solvers: Solv
     return tables, uncertified_gap
 
 
-def on_grid(tree: Tree, fitted: FloatArray, groups: IntArray) -> FloatArray:
+def on_grid(tree: Tree, fitted: Floats, groups: Ints) -> Floats:
     """Return tables whose leaves are on a grid of binary fractions and whose inner rows are exact sums."""
     from coco_opt.kernels import joint_certificate
 

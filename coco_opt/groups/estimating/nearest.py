@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Ints
 from coco_opt.choices import SolverChoices
 from coco_opt.errors import SolverError
 from coco_opt.histograms import CountOfCounts
@@ -31,7 +31,7 @@ def nearest(problem: Problem[ValueT, Any], solvers: SolverChoices) -> tuple[Valu
     return solvers.solve(problem), 0.0
 
 
-def integer_histograms(table: NDArray[np.int64], groups: NDArray[np.int64]) -> list[CountOfCounts]:
+def integer_histograms(table: Ints, groups: Ints) -> list[CountOfCounts]:
     """Return one histogram a region from cumulative counts (regions, K) and the numbers of groups."""
-    rows: Iterable[NDArray[np.int64]] = np.column_stack([table, groups])
+    rows: Iterable[Ints] = np.column_stack([table, groups])
     return [CountOfCounts.from_dense(np.diff(row, prepend=0)) for row in rows]

@@ -20,17 +20,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import InputError, ProblemError
 from coco_opt.groups.buckets import Buckets
 from coco_opt.groups.noisy_measurements import buckets_of, has_private_counts, max_size_of, split_of
 from coco_opt.groups.queries import GROUPS, plain_query
 from coco_opt.privacy import Answers, Measurement
 from coco_opt.privacy.queries import DENSE
-
-Float64 = NDArray[np.float64]
-Int64 = NDArray[np.int64]
 
 NO_UNBIASED = "has no unbiased estimates: estimate the measurement with unbiased = true"
 
@@ -48,14 +45,14 @@ class UnbiasedCounts:
     Rows of one region are not independent of each other; regions are.
     """
 
-    size: Int64
-    last_size: Int64
-    entities: Float64
-    entities_variance: Float64
-    at_most: Float64
-    at_most_variance: Float64
-    groups: Float64
-    groups_variance: Float64
+    size: Ints
+    last_size: Ints
+    entities: Floats
+    entities_variance: Floats
+    at_most: Floats
+    at_most_variance: Floats
+    groups: Floats
+    groups_variance: Floats
 
     def of(self, place: int) -> UnbiasedCounts:
         """Return the counts of one of several regions, by its place among them."""
@@ -66,7 +63,7 @@ class UnbiasedCounts:
         return np.array_equal(self.size, other.size) and np.array_equal(self.last_size, other.last_size)
 
     @property
-    def _figures(self) -> tuple[Float64, ...]:
+    def _figures(self) -> tuple[Floats, ...]:
         return tuple(getattr(self, field.name) for field in fields(self)[2:])
 
     def added(self, other: UnbiasedCounts) -> UnbiasedCounts:
@@ -80,7 +77,7 @@ class UnbiasedCounts:
 
     def averaged(self, other: UnbiasedCounts) -> UnbiasedCounts:
         """Return the means of two independent estimates of the same counts, weighted by 1 / variance."""
-        means: list[Float64] = []
+        means: list[Floats] = []
         first, second = self._figures, other._figures
         for a, va, b, vb in zip(first[::2], first[1::2], second[::2], second[1::2], strict=True):
             weight = np.divide(vb, va + vb, out=np.ones_like(va), where=va + vb > 0.0)
@@ -122,7 +119,7 @@ class UnbiasedEstimates:
             counts.append(_averaged([source.read(place, place + 1) for source in sources]).of(0))
         return together(counts)
 
-    def parts(self) -> Iterator[tuple[Int64, UnbiasedCounts]]:
+    def parts(self) -> Iterator[tuple[Ints, UnbiasedCounts]]:
         """Yield consecutive regions in the hierarchy's order, by their numbers, and their estimates [regions, rows]."""
         for level in range(self.measurement.hierarchy.levels):
             sources = self._sources(level)
@@ -171,9 +168,9 @@ class _Level:
     """
 
     answers: Answers
-    size: Int64
+    size: Ints
     max_size: int
-    groups: Int64
+    groups: Ints
     counts: Answers | None
 
     @classmethod
@@ -220,7 +217,7 @@ class _Level:
             entities = width * groups[:, None] - entities
         return self._of_entities(entities, variance, groups[:, None], spread)
 
-    def _values(self, begin: int, end: int) -> Int64:
+    def _values(self, begin: int, end: int) -> Ints:
         """Return the answers int64[regions, cells]; the sum of ranks is one cell, the last one for a split."""
         offsets, query = self.answers.offsets[begin : end + 1], self.answers.query.name
         if query in ("ranks", "split") and int(offsets[-1] - offsets[0]) > DENSE:
@@ -234,7 +231,7 @@ class _Level:
         sums = running[offsets[1:] - offsets[0]] - running[first + cells.shape[1]]
         return np.column_stack([cells, sums])
 
-    def _piecewise(self, begin: int, end: int) -> Int64:
+    def _piecewise(self, begin: int, end: int) -> Ints:
         """Return the same for very many ranks: few regions at a time, or parts of one region's ranks."""
         if end - begin > 1:
             middle = (begin + end) // 2
@@ -246,7 +243,7 @@ class _Level:
         )
         return np.append(self.answers.read(first, ranks), sum(int(piece.sum()) for piece in pieces))[None, :]
 
-    def _of_entities(self, entities: Float64, variance: Float64, groups: Float64, spread: float) -> UnbiasedCounts:
+    def _of_entities(self, entities: Floats, variance: Floats, groups: Floats, spread: float) -> UnbiasedCounts:
         """Return the estimates from entities by bucket, of independent noise, and groups [regions, 1], public or noisy.
 
         Both float64[regions, buckets]; ``spread`` is the groups' variance, 0 where they are public.
@@ -263,7 +260,7 @@ class _Level:
         figures = (np.hstack([entities, none]), np.hstack([variance, none]), at_most, spreads, of_size, of_spread)
         return UnbiasedCounts(self.size, last, *figures)
 
-    def _of_sizes(self, cells: Float64, groups: Float64, spread: float) -> UnbiasedCounts:
+    def _of_sizes(self, cells: Floats, groups: Floats, spread: float) -> UnbiasedCounts:
         """Return the estimates from noisy groups of each size [regions, K + 1] and groups [regions, 1]."""
         noise = self.answers.query.distribution.variance
         share = noise / (cells.shape[1] * noise + spread)
@@ -272,7 +269,7 @@ class _Level:
         if not spread:
             at_most[:, -1:] = groups  # public: without the rounding of the sums
 
-        def variance(summed: Int64) -> Float64:
+        def variance(summed: Ints) -> Floats:
             """Return the variance of the sum of so many fitted cells, the same in every region: 0 for a public sum."""
             others = (cells.shape[1] - summed) * noise
             return np.broadcast_to(

@@ -13,9 +13,9 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from coco_opt.activity import doing
+from coco_opt.array_types import Floats, Ints
 from coco_opt.config.model import Config, digest_of
 from coco_opt.config.sections import AUTO
 from coco_opt.groups.estimating.method import Consistency, joint_seconds, needed_levels
@@ -40,8 +40,6 @@ from coco_opt.releases.resource_cost import count_answers
 if TYPE_CHECKING:
     from coco_opt.groups.kind.section import GroupsSection
 
-Int64 = NDArray[np.int64]
-FloatArray = NDArray[np.float64]
 
 _MOST_SIZES = 2_000_000  # beyond which sizes are not searched one by one: the predictor holds their probabilities
 _FEW_SIZES = 50
@@ -71,8 +69,8 @@ def takes_look(config: Config) -> bool:
 def resolved(
     config: Config,
     tree: Hierarchy,
-    groups: Int64,
-    distributions: Mapping[str, FloatArray] | None = None,
+    groups: Ints,
+    distributions: Mapping[str, Floats] | None = None,
     *,
     search: bool = True,
 ) -> tuple[Config, tuple[QueryChoice, ...]]:
@@ -195,7 +193,7 @@ def _methods(
     return [name for name, reads in readers if reads]
 
 
-def _expected_method(config: Config, tree: Hierarchy, groups: Int64) -> Consistency:
+def _expected_method(config: Config, tree: Hierarchy, groups: Ints) -> Consistency:
     """Return the method that is set, or that will be chosen for the queries of the fewest answers that are possible."""
     section, levels = config.method, tree.levels
     if section.consistency != AUTO:
@@ -262,13 +260,13 @@ def choice_tables(levels: Sequence[str], ranking: Sequence[QueryChoice], method:
     return (Figures(title, ("bucket_growth", "split", "error at most", *levels), rows, numeric=2),)
 
 
-def range_words(low: FloatArray, high: FloatArray) -> tuple[str, ...]:
+def range_words(low: Floats, high: Floats) -> tuple[str, ...]:
     """Return ranges of errors by level in words, from float64[levels] each."""
     pairs = zip(low.tolist(), high.tolist(), strict=True)
     return tuple(" to ".join(f"{end:,.0f}" if end >= 100 else f"{end:.3g}" for end in pair) for pair in pairs)
 
 
-def assumed_counts(tree: Hierarchy) -> Int64:
+def assumed_counts(tree: Hierarchy) -> Ints:
     """Return assumed numbers of groups, int64[regions], where the true ones are private."""
     return tree.aggregate(np.full(len(tree.leaves), ASSUMED, np.int64))
 
@@ -295,7 +293,7 @@ def _growths_open(config: Config) -> bool:
 def _search(
     config: Config,
     tree: Hierarchy,
-    groups: Int64,
+    groups: Ints,
     growths: tuple[float, ...] | None,
     shares: Shares | None,
     method: Consistency,

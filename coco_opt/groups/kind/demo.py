@@ -12,8 +12,8 @@ from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Ints
 from coco_opt.groups.estimating.estimate import GroupsResult, estimate_groups
 from coco_opt.groups.estimating.method import Consistency, GroupsMethod
 from coco_opt.groups.measuring.entities import read_tables
@@ -96,7 +96,7 @@ def write_demo(folder: Path, *, seed: int = SEED, groups: int = 20_000) -> DemoF
     return files
 
 
-def _households(rng: np.random.Generator, regions: int, groups: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _households(rng: np.random.Generator, regions: int, groups: int) -> tuple[Ints, Ints]:
     """Return the region and the size of every group: households, and a few institutions in some regions."""
     weights = rng.pareto(2.5, regions) + 0.15
     per_region = rng.multinomial(groups, weights / weights.sum())

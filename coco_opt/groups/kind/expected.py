@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats
 from coco_opt.choices import SolverChoices
 from coco_opt.groups.buckets import Buckets
 from coco_opt.groups.estimating.method import GroupsMethod
@@ -33,8 +33,6 @@ from coco_opt.groups.queries import sensitivity
 from coco_opt.privacy.planner import NoisePlan
 from coco_opt.releases.kind import Plan, SimulatedData
 
-FloatArray = NDArray[np.float64]
-
 _REHEARSED: Final = ("steep, 70 % empty", "heavy tail (1/s)", "geometric")
 _BELOW, _ABOVE = 2.5, 1.5  # factors by which errors may lie outside those rehearsed: data of few sizes err less
 
@@ -43,8 +41,8 @@ _BELOW, _ABOVE = 2.5, 1.5  # factors by which errors may lie outside those rehea
 class ExpectedErrors:
     """The least and largest mean distance of a region (entities) to expect by level, float64[levels], root first."""
 
-    low: FloatArray
-    high: FloatArray
+    low: Floats
+    high: Floats
     words: str
 
 
@@ -63,7 +61,7 @@ def is_predictable(plan: Plan) -> bool:
     return plan.config.method.consistency == "posterior" and not queries & {"ranks", "split", "sizes"}
 
 
-def distributions_of(plan: Plan) -> tuple[dict[str, FloatArray], str]:
+def distributions_of(plan: Plan) -> tuple[dict[str, Floats], str]:
     """Return the size distributions that a plan's errors are predicted under, by name, and words about them."""
     if plan.also:
         return {"look": distribution_of_look(plan.also[0])}, "the size distribution that the look suggests"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from coco_opt.array_types import Ints
 from coco_opt.errors import InputError, Place
 from coco_opt.files.differences import FrameKind, as_frame, stored_frame
 from coco_opt.files.folder import FileTable, read_columns, read_manifest
@@ -45,7 +46,7 @@ from coco_opt.groups.noisy_measurements import (
 )
 from coco_opt.groups.queries import GROUPS
 from coco_opt.histograms import CountOfCounts, Hierarchy
-from coco_opt.histograms.arrays import Int64Array, as_int64
+from coco_opt.histograms.arrays import as_int64
 from coco_opt.privacy import MeasurementPlan
 from coco_opt.releases.kind import Released
 
@@ -153,7 +154,7 @@ class Release:
     hierarchy: Hierarchy
     levels: tuple[str, ...]
     region_ids: Sequence[str | None]
-    group_counts: Int64Array
+    group_counts: Ints
     histograms: tuple[CountOfCounts, ...]
     manifest: Mapping[str, Any]
     released_intervals: ReleasedIntervals | None = None
@@ -272,7 +273,7 @@ def _histograms_by_region(hierarchy: Hierarchy, rows: Any) -> tuple[CountOfCount
     return tuple(CountOfCounts(sizes[start:stop], counts[start:stop]) for start, stop in pairwise(cuts))
 
 
-def _integers(rows: Any, column: str) -> Int64Array:
+def _integers(rows: Any, column: str) -> Ints:
     import pyarrow.types as kinds
 
     data = rows.column(column)

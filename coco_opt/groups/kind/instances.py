@@ -12,8 +12,8 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats, Ints
 from coco_opt.choices import SolverChoices
 from coco_opt.config.model import Config
 from coco_opt.groups.buckets import Buckets, common_cells
@@ -46,9 +46,6 @@ from coco_opt.problems import (
 from coco_opt.releases.instances import AnyProblem, Instance
 from coco_opt.solution import Answer, Status
 from coco_opt.solving import solve
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 _FEW_PAIRS = 100
 _FEW_GROUPS = 2

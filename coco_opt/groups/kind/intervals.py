@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Flags, Ints
 from coco_opt.errors import InputError, Place
 from coco_opt.files.folder import FileTable, read_columns
 from coco_opt.files.regions import region_columns
@@ -19,8 +19,6 @@ from coco_opt.groups.noisy_measurements import buckets_of, max_size_of, size_que
 from coco_opt.histograms import CountOfCounts, Hierarchy
 from coco_opt.privacy import MeasurementPlan
 from coco_opt.releases.kind import Folder
-
-Int64 = NDArray[np.int64]
 
 INTERVALS = "intervals.parquet"
 PROMISE = "intervals"
@@ -66,7 +64,7 @@ def interval_table(
     return FileTable.of(columns, _TYPES)
 
 
-def measured_sizes(measurement_plan: MeasurementPlan) -> NDArray[np.bool_]:
+def measured_sizes(measurement_plan: MeasurementPlan) -> Flags:
     """Return which sizes the answers at a level or below it tell from their neighbours, bool[levels, max_size + 1].
 
     The other sizes share a bucket with others, or follow one that does: how groups are spread in a bucket is up to the
@@ -91,8 +89,8 @@ class ReleasedIntervals:
     """The rows of intervals.parquet: ``region`` and ``size`` int64[rows], sorted, and the other columns by name."""
 
     coverage: float
-    region: Int64
-    columns: Mapping[str, Int64]
+    region: Ints
+    columns: Mapping[str, Ints]
 
     def of(self, region: int, released: CountOfCounts, max_size: int) -> Intervals:
         """Return the intervals of one region, int64[max_size + 1] each; sizes without a row are certain."""
@@ -129,7 +127,7 @@ def read_intervals(folder: Path, hierarchy: Hierarchy, coverage: float, max_size
     return ReleasedIntervals(coverage, region[order], {name: column[order] for name, column in columns.items()})
 
 
-def interval_check(folder: Folder, histogram: tuple[Int64, Int64, Int64], totals: Int64, max_size: int) -> Check:
+def interval_check(folder: Folder, histogram: tuple[Ints, Ints, Ints], totals: Ints, max_size: int) -> Check:
     """Check that intervals are ordered, in bounds, of existing keys, and hold the released counts; O(rows log rows).
 
     ``histogram`` are the regions, sizes and groups of the rows of histograms.parquet, ``totals`` the regions' groups.
@@ -162,7 +160,7 @@ def interval_check(folder: Folder, histogram: tuple[Int64, Int64, Int64], totals
     return _released_check(columns, key, region, histogram, totals, max_size)
 
 
-def _wrong_marks(folder: Folder, region: Int64, converged: NDArray[np.bool_]) -> str:
+def _wrong_marks(folder: Folder, region: Ints, converged: Flags) -> str:
     """Return what is wrong with the marks of regions that have not converged, "" if they are the manifest's."""
     account = folder.manifest.get("convergence")
     paths = account.get("not_converged") if isinstance(account, dict) else None
@@ -194,11 +192,11 @@ def _wrong_types(rows: Any) -> str:
 
 
 def _released_check(
-    columns: dict[str, Int64],
-    key: Int64,
-    region: Int64,
-    histogram: tuple[Int64, Int64, Int64],
-    totals: Int64,
+    columns: dict[str, Ints],
+    key: Ints,
+    region: Ints,
+    histogram: tuple[Ints, Ints, Ints],
+    totals: Ints,
     max_size: int,
 ) -> Check:
     """Compare every row with the released counts, and every released count with the rows."""

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Flags
 from coco_opt.groups.estimating.group_counts import with_group_counts
 from coco_opt.groups.estimating.method import GroupsMethod
 from coco_opt.groups.kind import plots
@@ -191,7 +191,7 @@ def _posterior(shown: Shown) -> str:
     return f"<h2>Posterior</h2>\n{text}{_not_converged(shown)}"
 
 
-def _unmeasured_words(measured: NDArray[np.bool_]) -> list[str]:
+def _unmeasured_words(measured: Flags) -> list[str]:
     """Return the warning about sizes that were measured in buckets alone; none where there are none."""
     first = np.flatnonzero(~measured.all(axis=0))
     if not first.size:

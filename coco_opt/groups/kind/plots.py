@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Ints
 from coco_opt.groups.noisy_measurements import RegionMeasurement
 from coco_opt.groups.queries import exact_answers
 from coco_opt.histograms import CountOfCounts
@@ -32,7 +32,7 @@ def region_figure(
     return panels(drawn)
 
 
-def residuals(measurement: RegionMeasurement, estimate: CountOfCounts, cells: NDArray[np.int64]) -> NDArray[np.int64]:
+def residuals(measurement: RegionMeasurement, estimate: CountOfCounts, cells: Ints) -> Ints:
     """Return the noisy value of some measured cells, in increasing order, minus the released value."""
     if measurement.query != "ranks":
         exact = exact_answers(estimate, measurement.query, measurement.max_size, measurement.scheme)

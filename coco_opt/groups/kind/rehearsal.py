@@ -12,9 +12,9 @@ from fractions import Fraction
 from time import process_time
 
 import numpy as np
-from numpy.typing import NDArray
 
 from coco_opt.activity import doing
+from coco_opt.array_types import Floats
 from coco_opt.choices import SolverChoices
 from coco_opt.groups.buckets import Scheme, Split
 from coco_opt.groups.estimating.baselines import errors_by_level
@@ -30,8 +30,6 @@ from coco_opt.groups.queries import GROUPS, Query, cells
 from coco_opt.histograms import Hierarchy
 from coco_opt.privacy import Cost, Measurement, MeasurementPlan, SeededNoise
 from coco_opt.releases.kind import Plan, SimulatedData
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +64,13 @@ class Rehearsal:
         """Return the regions of the simulated data."""
         return self._plan.hierarchy
 
-    def errors(self, queries: LevelQueries, method: GroupsMethod, runs: int, solvers: SolverChoices) -> FloatArray:
+    def errors(self, queries: LevelQueries, method: GroupsMethod, runs: int, solvers: SolverChoices) -> Floats:
         """Return every run's mean error of each level, float64[runs, levels]."""
         return self.timed_errors(queries, method, runs, solvers)[0]
 
     def timed_errors(
         self, queries: LevelQueries, method: GroupsMethod, runs: int, solvers: SolverChoices
-    ) -> tuple[FloatArray, float]:
+    ) -> tuple[Floats, float]:
         """Return every run's mean error of each level, float64[runs, levels], and the CPU seconds of an estimation."""
         run_errors, seconds = [], 0.0
         for run in range(runs):
@@ -175,7 +173,7 @@ def part_of(plan: Plan, public: SimulatedData | None, branches: int | None) -> S
     return queries_like(public.plan, PrivateCounts.of_leaves(tree, leaves), (), public.words)
 
 
-def extrapolated(errors: FloatArray, part: Hierarchy, full: Hierarchy) -> FloatArray:
+def extrapolated(errors: Floats, part: Hierarchy, full: Hierarchy) -> Floats:
     """Extrapolate the errors (levels,) of a part to the number of leaves below each region in the ``full`` hierarchy.
 
     They grow by the power of the leaves that the part shows from each level to the leaves, between 0 and 1: errors of

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import InputError, Place
 from coco_opt.files.inputs import Input
 from coco_opt.groups.kind.automatic import ASSUMED, assumed_counts
@@ -24,7 +24,7 @@ SEED = 20100901  # of simulated data: the same plan gives the same data
 _MADE_POWER = 2.0
 
 
-def assumed_groups(plan: Plan) -> NDArray[np.int64]:
+def assumed_groups(plan: Plan) -> Ints:
     """Return the public number of groups of every region, int64[regions], or an assumed one where they are private."""
     measurement_plan = plan.measurement_plan
     if not has_private_counts(measurement_plan):
@@ -40,7 +40,7 @@ def numbers_words(plan: Plan) -> str:
 def simulated_data_of(
     plan: Plan,
     branches: int | None = None,
-    probabilities: NDArray[np.float64] | None = None,
+    probabilities: Floats | None = None,
     distribution: str = "sizes s with probability in proportion to 1/s^2, an assumption",
 ) -> SimulatedData:
     """Simulate data of the public shape: the true numbers of groups, sizes s with probability in proportion to 1/s^2.

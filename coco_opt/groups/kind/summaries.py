@@ -5,16 +5,14 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Ints
 from coco_opt.files.folder import FileTable, read_columns
 from coco_opt.files.regions import region_columns
 from coco_opt.files.release_checks import Check, first_of
 from coco_opt.groups.estimating.intervals import QUANTILES, SummaryIntervals
 from coco_opt.privacy import MeasurementPlan
 from coco_opt.releases.kind import Folder
-
-Int64 = NDArray[np.int64]
 
 SUMMARY_FILE = "summaries.parquet"
 SUMMARY_PROMISE = "summaries"
@@ -35,7 +33,7 @@ def summary_table(measurement_plan: MeasurementPlan, summaries: SummaryIntervals
     return FileTable.of(columns, _TYPES)
 
 
-def summary_check(folder: Folder, histogram: tuple[Int64, Int64, Int64], totals: Int64) -> Check:
+def summary_check(folder: Folder, histogram: tuple[Ints, Ints, Ints], totals: Ints) -> Check:
     """Check that every region has each summary once, computed from the released counts and within its interval.
 
     ``histogram`` are the regions, sizes and groups of the rows of histograms.parquet, ``totals`` the regions' groups.
@@ -62,7 +60,7 @@ def summary_check(folder: Folder, histogram: tuple[Int64, Int64, Int64], totals:
     return Check(SUMMARY_PROMISE, passed=True, detail=f"{len(keys):,} summaries are those released, in their intervals")
 
 
-def _released(region: Int64, size: Int64, groups: Int64, totals: Int64) -> dict[tuple[int, str], float]:
+def _released(region: Ints, size: Ints, groups: Ints, totals: Ints) -> dict[tuple[int, str], float]:
     """Return the summaries of all regions that have groups, by region and name."""
     order = np.lexsort((size, region))
     cuts = np.searchsorted(region[order], np.arange(totals.size + 1)).tolist()

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Flags, Floats, Ints
 from coco_opt.files.folder import FileTable, read_parts
 from coco_opt.files.measurement import query_from_dict
 from coco_opt.files.regions import region_columns
@@ -25,9 +25,6 @@ from coco_opt.groups.queries import GROUPS
 from coco_opt.histograms import Hierarchy
 from coco_opt.privacy import LevelQuery
 from coco_opt.releases.kind import Folder
-
-Float64 = NDArray[np.float64]
-Int64 = NDArray[np.int64]
 
 UNBIASED = "unbiased.parquet"
 PROMISE = "unbiased"
@@ -100,11 +97,11 @@ class ReleasedUnbiased:
         return together(counts)
 
 
-def _figures(rows: Any, name: str) -> Float64:
+def _figures(rows: Any, name: str) -> Floats:
     return np.asarray(rows.column(name).to_numpy(), np.float64)
 
 
-def unbiased_check(folder: Folder, totals: Int64, max_size: int) -> Check:
+def unbiased_check(folder: Folder, totals: Ints, max_size: int) -> Check:
     """Check that every measured region has rows of all sizes, that they agree, and have the stated noise's variance.
 
     ``totals`` are the regions' groups. Only a part of the rows is in memory at a time.
@@ -118,7 +115,7 @@ def unbiased_check(folder: Folder, totals: Int64, max_size: int) -> Check:
     )
 
 
-def _problem(folder: Folder, totals: Int64, max_size: int) -> str:
+def _problem(folder: Folder, totals: Ints, max_size: int) -> str:
     """Return what is wrong, "" for nothing."""
     queries_by_level = _queries_by_level(folder.manifest)
     single = "measurements" not in folder.manifest
@@ -160,7 +157,7 @@ def _queries_by_level(manifest: Mapping[str, Any]) -> dict[int, dict[str, LevelQ
     return {level: queries for level, queries in queries_by_level.items() if set(queries) - {GROUPS}}
 
 
-def _wrong(figures: Mapping[str, Float64], first: Int64, ends: Int64, max_size: int) -> NDArray[np.bool_]:
+def _wrong(figures: Mapping[str, Floats], first: Ints, ends: Ints, max_size: int) -> Flags:
     """Return which rows have figures that no measurement gives."""
     wrong = np.zeros(first.size, np.bool_)
     for estimate, variance in zip(FIGURES[::2], FIGURES[1::2], strict=True):
@@ -177,20 +174,20 @@ def _wrong(figures: Mapping[str, Float64], first: Int64, ends: Int64, max_size: 
 class _Rows:
     """Rows of one measurement: region, level, released groups and sizes of each."""
 
-    region: Int64
-    level: Int64
-    totals: Int64
-    first: Int64
-    ends: Int64
+    region: Ints
+    level: Ints
+    totals: Ints
+    first: Ints
+    ends: Ints
     max_size: int
 
 
 def _other_noise(
-    figures: Mapping[str, Float64],
+    figures: Mapping[str, Floats],
     rows: _Rows,
     queries_by_level: Mapping[int, Mapping[str, LevelQuery]],
     manifest: Mapping[str, Any],
-) -> NDArray[np.bool_]:
+) -> Flags:
     """Return which rows contradict the rest of their region, or the noise variances that the manifest states."""
     wrong = np.zeros(rows.first.size, np.bool_)
     width = (rows.ends - rows.first + 1).astype(np.float64)
@@ -218,5 +215,5 @@ def _other_noise(
     return wrong
 
 
-def _near(a: Float64, b: Float64) -> NDArray[np.bool_]:
+def _near(a: Floats, b: Floats) -> Flags:
     return np.asarray(np.abs(a - b) <= _TOLERANCE * np.maximum(1.0, np.abs(b)))

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from coco_opt.array_types import Ints
 from coco_opt.files.folder import read_columns
 from coco_opt.files.regions import REGIONS
 from coco_opt.files.release_checks import Check, first_of, int64_column, is_safe
@@ -17,7 +18,6 @@ from coco_opt.groups.kind.summaries import SUMMARY_FILE, SUMMARY_PROMISE, summar
 from coco_opt.groups.kind.unbiased import PROMISE as UNBIASED_PROMISE
 from coco_opt.groups.kind.unbiased import UNBIASED, unbiased_check
 from coco_opt.groups.queries import GROUPS
-from coco_opt.histograms.arrays import Int64Array
 from coco_opt.releases.kind import Folder
 
 
@@ -26,11 +26,11 @@ class _Content:
     """The columns of both tables as arrays; ``parent`` and ``region`` are row numbers in the hierarchy table."""
 
     names: Sequence[str]
-    parent: Int64Array
-    totals: Int64Array
-    region: Int64Array
-    sizes: Int64Array
-    groups: Int64Array
+    parent: Ints
+    totals: Ints
+    region: Ints
+    sizes: Ints
+    groups: Ints
     max_size: int
 
 

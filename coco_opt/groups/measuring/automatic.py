@@ -32,14 +32,13 @@ from functools import cache, partial
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats
 from coco_opt.groups.buckets import Buckets
 from coco_opt.groups.measuring.fitted import MOST_SIZES, FitPredictor
 from coco_opt.groups.measuring.predicted import Predictor, Regions
 from coco_opt.privacy.planner import NoisePlan, Shares, allocation, allocations
 
-FloatArray = NDArray[np.float64]
 Reader = Literal["posterior", "joint", "fits"]
 Candidate = tuple[tuple[float, ...], Shares]
 """Bucket growths and shares of the budget by level, root first."""
@@ -65,7 +64,7 @@ class QueryChoice:
 
     growths: tuple[float, ...]
     shares: Shares
-    errors: FloatArray
+    errors: Floats
     regret: float
 
 
@@ -81,20 +80,20 @@ class QuerySearch:
     regions: Regions
     max_size: int
     noise: NoisePlan
-    weights: FloatArray
+    weights: Floats
     growths: tuple[float, ...] | None = None
     shares: Shares | None = None
     reader: Reader = "posterior"
     most_answers: float = math.inf
 
-    def choose(self, distributions: Mapping[str, FloatArray]) -> QueryChoice:
+    def choose(self, distributions: Mapping[str, Floats]) -> QueryChoice:
         """Return the choice of least aim, or of least worst regret where there are several distributions.
 
         Each distribution gives the probabilities of the sizes 0 .. max_size, float64[max_size + 1].
         """
         return self.ranked(distributions, 1)[0]
 
-    def ranked(self, distributions: Mapping[str, FloatArray], count: int) -> tuple[QueryChoice, ...]:
+    def ranked(self, distributions: Mapping[str, Floats], count: int) -> tuple[QueryChoice, ...]:
         """Return the choice and the next best candidates that the search met, at most ``count`` in all."""
         grid = grid_growth(len(distributions))
         evaluations = _Evaluations(self, [self._predictor(each, grid) for each in distributions.values()])
@@ -134,7 +133,7 @@ class QuerySearch:
         even = [(growth,) * self.levels for growth in GROWTHS if growth >= _FIRST_GROWTH]
         return next((growths for growths in even if self.fits(growths)), even[-1])
 
-    def _predictor(self, probabilities: FloatArray, grid: float) -> Predictor | FitPredictor:
+    def _predictor(self, probabilities: Floats, grid: float) -> Predictor | FitPredictor:
         if self.reader == "posterior" or self.max_size > MOST_SIZES:
             return Predictor(self.regions, probabilities, grid)
         return FitPredictor(self.regions, probabilities)
@@ -184,7 +183,7 @@ class _Evaluations:
     def __init__(self, search: QuerySearch, predictors: Sequence[Predictor | FitPredictor]) -> None:
         self._search, self._predictors = search, predictors
         self._buckets: dict[float, Buckets] = {}
-        self._errors: dict[tuple[int, Candidate], FloatArray] = {}
+        self._errors: dict[tuple[int, Candidate], Floats] = {}
 
     @property
     def complete(self) -> list[Candidate]:
@@ -202,11 +201,11 @@ class _Evaluations:
         """Return what a candidate measures: small growths can give the same buckets."""
         return b"|".join(self._buckets_of(growth).begin.tobytes() for growth in candidate[0]), candidate[1]
 
-    def errors(self, candidate: Candidate) -> FloatArray:
+    def errors(self, candidate: Candidate) -> Floats:
         """Return the errors of a candidate, float64[distributions, levels]."""
         return np.array([self._of(place, candidate) for place in range(len(self._predictors))])
 
-    def _of(self, place: int, candidate: Candidate) -> FloatArray:
+    def _of(self, place: int, candidate: Candidate) -> Floats:
         if (place, candidate) not in self._errors:
             growths, shares = candidate
             buckets = [self._buckets_of(growth) for growth in growths]
@@ -231,7 +230,7 @@ def bucket_count(max_size: int, growth: float) -> int:
     return Buckets.by_growth(max_size, growth).count if growth else max_size
 
 
-def assumed_distributions(max_size: int) -> dict[str, FloatArray]:
+def assumed_distributions(max_size: int) -> dict[str, Floats]:
     """Return the family of size distributions that a choice from public numbers alone is held to, by name.
 
     Each gives the probabilities of the sizes 0 .. max_size. Steep and heavy tails, with and without seven in ten groups
@@ -239,14 +238,14 @@ def assumed_distributions(max_size: int) -> dict[str, FloatArray]:
     """
     sizes = np.arange(max_size + 1, dtype=np.float64)
 
-    def power(exponent: float, empty: float) -> FloatArray:
+    def power(exponent: float, empty: float) -> Floats:
         probabilities = np.zeros(max_size + 1)
         probabilities[1:] = sizes[1:] ** -exponent
         probabilities *= (1.0 - empty) / probabilities.sum()
         probabilities[0] = empty
         return probabilities
 
-    def geometric(mean: float) -> FloatArray:
+    def geometric(mean: float) -> Floats:
         probabilities = np.zeros(max_size + 1)
         probabilities[1:] = np.exp(-(sizes[1:] - 1.0) / mean)
         return np.asarray(probabilities / probabilities.sum())

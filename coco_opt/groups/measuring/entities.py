@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from coco_opt.array_types import Ints
 from coco_opt.errors import InputError
 from coco_opt.files import column_checks
 from coco_opt.files.batches import batches_of
@@ -33,7 +34,6 @@ from coco_opt.groups.measuring.integer_ids import (
 from coco_opt.groups.measuring.private import PrivateCounts
 from coco_opt.groups.measuring.text_ids import count_texts, distinct_entities, read_text_groups
 from coco_opt.histograms import Hierarchy
-from coco_opt.histograms.arrays import Int64Array
 
 if TYPE_CHECKING:
     import duckdb
@@ -49,7 +49,7 @@ class PublicGroups:
     """
 
     regions: PublicRegions
-    group_counts: Int64Array
+    group_counts: Ints
     groups: GroupTable | Input | None = None
     listed: Input | None = None
 
@@ -218,7 +218,7 @@ def _relate_groups(con: duckdb.DuckDBPyConnection, public: PublicGroups) -> None
     con.execute("CREATE VIEW group_leaf AS SELECT c0 AS id, leaf FROM groups JOIN leaves ON c1 = region")
 
 
-def from_runs(tree: Hierarchy, group_counts: Int64Array, runs: Runs, read: int, counted: int) -> PrivateCounts:
+def from_runs(tree: Hierarchy, group_counts: Ints, runs: Runs, read: int, counted: int) -> PrivateCounts:
     """Build the private counts from (leaf, size, groups) runs sorted by leaf and size."""
     leaf, sizes, counts = runs
     offsets = np.searchsorted(leaf, np.arange(len(tree.leaves) + 1)).astype(np.int64)
@@ -237,7 +237,7 @@ def _listed_in(tree: Loaded) -> str:
     return f"{tree.shown[0]!r} of {tree.source.name}"
 
 
-def _groups_of_leaves(table: Loaded, region: int, leaves: int) -> Int64Array:
+def _groups_of_leaves(table: Loaded, region: int, leaves: int) -> Ints:
     """Return the number of groups of each leaf, whose region's id is in a column; int64[leaves]."""
     counts = np.zeros(leaves, np.int64)
     for leaf, number in table.fetch(

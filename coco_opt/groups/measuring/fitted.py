@@ -21,13 +21,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats
 from coco_opt.groups.buckets import Buckets
 from coco_opt.groups.measuring.predicted import Regions
 from coco_opt.kernels.isotonic_l1 import fit_real
-
-FloatArray = NDArray[np.float64]
 
 MOST_SIZES = 5_000
 """Of a distribution whose fits are drawn in seconds."""
@@ -40,13 +38,13 @@ _SEED = 20_181_220  # the same numbers give the same choice
 class FitPredictor:
     """Predicts errors under one size distribution: ``probabilities`` float64[K + 1] of sum 1, K = max_size."""
 
-    def __init__(self, regions: Regions, probabilities: FloatArray) -> None:
+    def __init__(self, regions: Regions, probabilities: Floats) -> None:
         self._regions, self._probabilities = regions, probabilities
         self._classes = [_few(*level) for level in zip(regions.groups, regions.parts, strict=True)]
         self._stored: dict[tuple[int, int, float], float] = {}
         self._buckets: dict[int, Buckets] = {}  # kept alive, since they are known by their id
 
-    def errors(self, buckets: Sequence[Buckets], variances: FloatArray) -> FloatArray:
+    def errors(self, buckets: Sequence[Buckets], variances: Floats) -> Floats:
         """Return the predicted mean distance (entities) of a region at each level, float64[levels], root first.
 
         ``buckets`` are what each level is asked, single cells too, with noise of ``variances`` float64[levels]
@@ -82,7 +80,7 @@ class FitPredictor:
         return total / _DRAWS
 
 
-def _few(groups: FloatArray, parts: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _few(groups: Floats, parts: Floats) -> tuple[Floats, Floats]:
     """Return a level's classes joined into a few: their mean numbers of groups, and their parts of the regions."""
     joined = np.array_split(np.arange(groups.size), min(_CLASSES, groups.size))
     sums = np.array([parts[each].sum() for each in joined])

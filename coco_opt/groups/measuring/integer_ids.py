@@ -16,17 +16,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.array_types import Ints
 from coco_opt.files.batches import Batches, batches_of
 from coco_opt.files.columns import ENTITIES, GROUPS
 from coco_opt.files.foreign_errors import quietly
 from coco_opt.files.in_threads import in_threads
 from coco_opt.files.inputs import Input
-from coco_opt.histograms.arrays import Int64Array
 
 REPEATED = ("duplicate-entity", "this entity occurs in an earlier row: one entity belongs to one group, once")
 
 Int32Array = NDArray[np.int32]
-Runs = tuple[Int64Array, Int64Array, Int64Array]
+Runs = tuple[Ints, Ints, Ints]
 
 _GROUP_SPREAD, _ENTITY_SPREAD = 4, 64  # ids may span so many times their number: 32 and 8 bytes each
 _ROOM = 1 << 20  # or so many in any case
@@ -53,7 +53,7 @@ class GroupTable:
             yield ids.cast(pa.string()), leaves.cast(pa.string())
 
 
-def read_group_table(source: Input, leaf_of: Mapping[str, int], leaves: int) -> tuple[GroupTable, Int64Array] | None:
+def read_group_table(source: Input, leaf_of: Mapping[str, int], leaves: int) -> tuple[GroupTable, Ints] | None:
     """Return each group's leaf, from its region's id, and every leaf's number of groups, int64[leaves].
 
     None where ids are not integers, or anything is wrong with the table.
@@ -64,7 +64,7 @@ def read_group_table(source: Input, leaf_of: Mapping[str, int], leaves: int) -> 
     return quietly(source, lambda: _group_table(opened, leaf_of, leaves))
 
 
-def _read_groups(piece: Batches, leaf_of: Mapping[str, int]) -> list[tuple[Int64Array, Int32Array]] | None:
+def _read_groups(piece: Batches, leaf_of: Mapping[str, int]) -> list[tuple[Ints, Int32Array]] | None:
     """Return the ids of groups and the places of their leaves, batch by batch; None where an entry is missing."""
     batches = []
     for group, region in piece:
@@ -81,8 +81,8 @@ def leaf_places(region: Any, leaf_of: Mapping[str, int]) -> Int32Array:
     return np.asarray(np.array(codes, np.int32)[coded.indices.to_numpy(zero_copy_only=False)])
 
 
-def _group_table(opened: Batches, leaf_of: Mapping[str, int], leaves: int) -> tuple[GroupTable, Int64Array] | None:
-    ids: list[Int64Array] = []
+def _group_table(opened: Batches, leaf_of: Mapping[str, int], leaves: int) -> tuple[GroupTable, Ints] | None:
+    ids: list[Ints] = []
     places: list[Int32Array] = []
     for piece in in_threads(partial(_read_groups, leaf_of=leaf_of), opened.pieces()):
         if piece is None:
@@ -192,7 +192,7 @@ def runs_of(leaf: Int32Array, sizes: Int32Array) -> Runs:
     """Count the groups of each leaf by size: small sizes in one table, the few large ones by sorting."""
     leaves = int(leaf.max(initial=-1)) + 1
     table = np.zeros(leaves * _SMALL, np.int64)
-    large: list[Int64Array] = []
+    large: list[Ints] = []
     for start in range(0, leaf.size, _CHUNK):
         part, size = leaf[start : start + _CHUNK].astype(np.int64), sizes[start : start + _CHUNK].astype(np.int64)
         small = (part >= 0) & (size < _SMALL)

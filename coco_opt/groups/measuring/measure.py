@@ -6,9 +6,10 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from coco_opt.activity import Progress
+from coco_opt.array_types import Ints
 from coco_opt.errors import InputError, ProblemError
 from coco_opt.groups.buckets import Buckets, Scheme, Split
 from coco_opt.groups.look import LOOK_GROWTH
@@ -28,8 +29,6 @@ from coco_opt.histograms import CountOfCounts, Hierarchy
 from coco_opt.histograms.arrays import as_int64
 from coco_opt.privacy import Cost, Exact, LevelQuery, Measurement, MeasurementPlan, Neighbours, NoiseSource, add_noise
 from coco_opt.privacy.noise import MAX_VALUE
-
-Int64 = NDArray[np.int64]
 
 _SPREADS = 64  # noise beyond this many spreads has probability below 1e-27
 
@@ -70,7 +69,7 @@ def measurement_plan_of(
         for level, (query, cost, scheme) in rows
         if cost
     )
-    tables: dict[str, Int64] = {}
+    tables: dict[str, Ints] = {}
     for planned_query in level_queries:
         regions, scheme, widest = hierarchy.level_range(planned_query.level), schemes[planned_query.level], 1
         if isinstance(scheme, Split):
@@ -116,7 +115,7 @@ def look_of(plan: MeasurementPlan, cost: Cost) -> MeasurementPlan:
     )
 
 
-def _public_counts(hierarchy: Hierarchy, group_counts: ArrayLike | None) -> Int64 | None:
+def _public_counts(hierarchy: Hierarchy, group_counts: ArrayLike | None) -> Ints | None:
     if group_counts is None:
         return None
     counts = as_int64(group_counts, "the public numbers of groups").copy()
@@ -126,7 +125,7 @@ def _public_counts(hierarchy: Hierarchy, group_counts: ArrayLike | None) -> Int6
 
 
 def _parts_of_costs(
-    costs: Sequence[Cost], neighbours: Neighbours, counts: Int64 | None, share: Fraction | None
+    costs: Sequence[Cost], neighbours: Neighbours, counts: Ints | None, share: Fraction | None
 ) -> tuple[Fraction, tuple[LevelQuery, ...]]:
     """Return the part of each level's cost for queries about sizes, and the queries for numbers of groups."""
     if (counts is None) != (share is not None):

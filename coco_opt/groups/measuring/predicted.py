@@ -33,13 +33,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats, Ints
 from coco_opt.groups.buckets import Buckets
 from coco_opt.histograms.hierarchy import Hierarchy
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 GRID_GROWTH = 0.03
 _CLASSES = 6  # of regions of a level, by their number of groups
@@ -49,7 +46,7 @@ _MEAN_ABSOLUTE = (2.0 / np.pi) ** 0.5  # of a standard normal number
 _OVERESTIMATE, _UNDERESTIMATE = 2.5, 1.1  # of released errors by predicted ones, as measured
 
 
-def range_of(errors: FloatArray) -> tuple[FloatArray, FloatArray]:
+def range_of(errors: Floats) -> tuple[Floats, Floats]:
     """Return the least and the largest error to expect by level of ``errors`` float64[distributions, levels]."""
     return np.asarray(errors.min(axis=0) / _OVERESTIMATE), np.asarray(errors.max(axis=0) * _UNDERESTIMATE)
 
@@ -62,13 +59,13 @@ class Regions:
     the level's regions, ``concentration`` float64[levels] the participation ratios (mean G)^2 / mean G^2.
     """
 
-    count: FloatArray
-    groups: tuple[FloatArray, ...]
-    parts: tuple[FloatArray, ...]
-    concentration: FloatArray
+    count: Floats
+    groups: tuple[Floats, ...]
+    parts: tuple[Floats, ...]
+    concentration: Floats
 
     @classmethod
-    def of(cls, tree: Hierarchy, group_counts: IntArray) -> Regions:
+    def of(cls, tree: Hierarchy, group_counts: Ints) -> Regions:
         """Return the regions of a hierarchy with int64[regions] groups each."""
         groups, parts, concentration = [], [], []
         for level in range(tree.levels):
@@ -85,11 +82,11 @@ class Regions:
 class Predictor:
     """Predicts errors under one size distribution: ``probabilities`` float64[K + 1] of sum 1, K = max_size."""
 
-    def __init__(self, regions: Regions, probabilities: FloatArray, growth: float = GRID_GROWTH) -> None:
+    def __init__(self, regions: Regions, probabilities: Floats, growth: float = GRID_GROWTH) -> None:
         self._regions = regions
         self._grid = _Grid(Buckets.by_growth(probabilities.size - 1, growth), probabilities)
 
-    def errors(self, buckets: Sequence[Buckets], variances: FloatArray) -> FloatArray:
+    def errors(self, buckets: Sequence[Buckets], variances: Floats) -> Floats:
         """Return the predicted mean distance (entities) of a region at each level, float64[levels], root first.
 
         ``buckets`` are what each level is asked, single cells too, with noise of ``variances`` float64[levels]
@@ -121,20 +118,20 @@ class Predictor:
 class _Answers:
     """What sums over buckets with unit noise say of a grid: information float64[cells, cells], and widths there."""
 
-    information: FloatArray
-    widths: FloatArray
+    information: Floats
+    widths: Floats
 
 
 class _Grid:
     """Ranges of sizes, and the distribution of the bridge on them."""
 
-    def __init__(self, cells: Buckets, probabilities: FloatArray) -> None:
+    def __init__(self, cells: Buckets, probabilities: Floats) -> None:
         self.cells, self.width = cells, (cells.end - cells.begin).astype(np.float64)
         below = np.concatenate([[0.0], np.cumsum(probabilities)])
         slope = (below[cells.end] - below[cells.begin]) / self.width
         reached = np.interp(0.5 * (cells.begin + cells.end - 1), np.arange(probabilities.size), below[1:])
         values, vectors = np.linalg.eigh(np.minimum.outer(reached, reached) - np.outer(reached, reached))
-        self._root: FloatArray = vectors * np.sqrt(values.clip(0.0))
+        self._root: Floats = vectors * np.sqrt(values.clip(0.0))
         # Mode k = 1 .. n - 1 of a free walk over n cells has the variance step / (2 - 2 cos(pi k / n)).
         modes = [np.arange(1.0, width) for width in self.width]
         self._cell = np.repeat(np.arange(self.width.size), [each.size for each in modes])
@@ -162,7 +159,7 @@ class _Grid:
         place = np.searchsorted(end, self.cells.begin, side="right").clip(max=buckets.count - 1)
         return _Answers(information, (end - begin)[place].astype(np.float64))
 
-    def posterior(self, groups: FloatArray, answers: Sequence[_Answers], precisions: Sequence[float]) -> FloatArray:
+    def posterior(self, groups: Floats, answers: Sequence[_Answers], precisions: Sequence[float]) -> Floats:
         """Return the variance of a cell's count in each grid cell, on average, float64[classes, grid cells].
 
         With the bridge's covariance G R R' and the information J = sum of precisions x answers, the posterior
@@ -174,7 +171,7 @@ class _Grid:
         weights = groups[:, None] / (1.0 + groups[:, None] * values.clip(0.0))
         return np.asarray(weights @ squares.T + self._inside(groups, answers, precisions))
 
-    def _inside(self, groups: FloatArray, answers: Sequence[_Answers], precisions: Sequence[float]) -> FloatArray:
+    def _inside(self, groups: Floats, answers: Sequence[_Answers], precisions: Sequence[float]) -> Floats:
         """Return the mean variance within each grid cell of a free walk about its mean, float64[classes, grid cells].
 
         Sums over buckets of b cells determine the modes k < n / b of n cells, with b times a single cell's precision.

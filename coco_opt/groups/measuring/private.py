@@ -8,9 +8,10 @@ from itertools import pairwise
 
 import numpy as np
 
+from coco_opt.array_types import Ints
 from coco_opt.errors import InputError
 from coco_opt.histograms import CountOfCounts, Hierarchy
-from coco_opt.histograms.arrays import Int64Array, as_int64
+from coco_opt.histograms.arrays import as_int64
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
@@ -25,10 +26,10 @@ class PrivateCounts:
     """
 
     hierarchy: Hierarchy
-    group_counts: Int64Array
-    leaf_offsets: Int64Array
-    sizes: Int64Array
-    counts: Int64Array
+    group_counts: Ints
+    leaf_offsets: Ints
+    sizes: Ints
+    counts: Ints
     rows_read: int
     rows_counted: int
 
@@ -74,11 +75,11 @@ class PrivateCounts:
         if not np.array_equal(self.hierarchy.aggregate(groups), self.group_counts):
             raise InputError("groups-lost", "the groups of the private table are not those of the public counts")
 
-    def _leaf_of_run(self) -> Int64Array:
+    def _leaf_of_run(self) -> Ints:
         return np.repeat(np.arange(self.leaf_offsets.size - 1, dtype=np.int64), np.diff(self.leaf_offsets))
 
     @property
-    def arrays(self) -> tuple[Int64Array, Int64Array, Int64Array]:
+    def arrays(self) -> tuple[Ints, Ints, Ints]:
         """Return all that is private: the offsets of the leaves' runs, the sizes and the counts."""
         return self.leaf_offsets, self.sizes, self.counts
 
@@ -110,7 +111,7 @@ class PrivateCounts:
             levels.append(self._cut(level, owner, sizes, counts))
         return [histogram for level in reversed(levels) for histogram in level]
 
-    def _cut(self, level: int, owner: Int64Array, sizes: Int64Array, counts: Int64Array) -> list[CountOfCounts]:
+    def _cut(self, level: int, owner: Ints, sizes: Ints, counts: Ints) -> list[CountOfCounts]:
         regions = self.hierarchy.level_range(level)
         cuts = np.searchsorted(owner, np.arange(regions.start, regions.stop + 1)).tolist()
         return [CountOfCounts(sizes[start:stop], counts[start:stop]) for start, stop in pairwise(cuts)]
@@ -129,7 +130,7 @@ class PrivateCounts:
         return f"PrivateCounts({self.hierarchy!r}, {int(self.group_counts[0]):,} groups; sizes are private)"
 
 
-def _combine(owner: Int64Array, sizes: Int64Array, counts: Int64Array) -> tuple[Int64Array, Int64Array, Int64Array]:
+def _combine(owner: Ints, sizes: Ints, counts: Ints) -> tuple[Ints, Ints, Ints]:
     """Add up the runs of equal (owner, size) and sort them so."""
     order = np.lexsort((sizes, owner))
     owner, sizes, counts = owner[order], sizes[order], counts[order]

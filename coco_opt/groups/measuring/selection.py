@@ -34,8 +34,8 @@ from fractions import Fraction
 from typing import Literal, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Ints
 from coco_opt.choices import SolverChoices
 from coco_opt.errors import ProblemError
 from coco_opt.groups.estimating.estimate import estimate_groups
@@ -48,7 +48,6 @@ from coco_opt.privacy.budget import noise_scale, sequential
 from coco_opt.privacy.noise import check_scale
 from coco_opt.solver import Solver
 
-Int64 = NDArray[np.int64]
 Estimator = Callable[[Measurement], Sequence[CountOfCounts]]
 Rule = Literal["noisy_min", "random_stopping"]
 
@@ -114,7 +113,7 @@ class PrivateGroups:
 
     hierarchy: Hierarchy
     truth: tuple[CountOfCounts, ...] = field(repr=False)
-    group_counts: Int64
+    group_counts: Ints
     max_size: int
     neighbours: Neighbours
     source: NoiseSource

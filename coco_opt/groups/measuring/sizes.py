@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from coco_opt.array_types import Ints
 from coco_opt.errors import HierarchyError, InputError, Place
 from coco_opt.files import column_checks
 from coco_opt.files.columns import SIZES
@@ -19,7 +20,6 @@ from coco_opt.files.source import Loaded, isolated, load
 from coco_opt.groups.measuring.entities import PublicGroups, fetch_runs, from_runs
 from coco_opt.groups.measuring.private import PrivateCounts
 from coco_opt.histograms import Hierarchy
-from coco_opt.histograms.arrays import Int64Array
 from coco_opt.histograms.texts import Texts
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def _join(levels: int) -> str:
     return f"sizes JOIN leaves ON {on}" if levels else "sizes CROSS JOIN leaves"
 
 
-def _group_counts(table: Loaded, tree: Hierarchy) -> Int64Array:
+def _group_counts(table: Loaded, tree: Hierarchy) -> Ints:
     """Check the groups column and return every region's number of groups, int64[regions]."""
     levels = len(table.names) - 2
     groups = f"c{levels + 1}"

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import ProblemError
-from coco_opt.forms import FloatArray
-from coco_opt.problems.expected_distance.marginals import IntArray, Marginals
+from coco_opt.problems.expected_distance.marginals import Marginals
 from coco_opt.problems.joint.data import checked_groups
 from coco_opt.problems.tree import Tree
 
@@ -27,7 +27,7 @@ class DistanceData:
     """Tree, groups and marginals: ``DistanceData(tree, groups, marginals, total=)``, as in ``ExpectedDistance``."""
 
     tree: Tree
-    groups: IntArray
+    groups: Ints
     marginals: Marginals
     total: int
     fineness: int
@@ -108,7 +108,7 @@ class DistanceData:
             return self.fineness * int(atoms @ weights)
         return self.fineness * int(sum(a * w for a, w in zip(atoms.tolist(), weights.tolist(), strict=True)))
 
-    def parts(self, x: IntArray) -> int:
+    def parts(self, x: Ints) -> int:
         """Return the objective of integer x within bounds in parts (``grain``), exactly."""
         from coco_opt.kernels import expected_distance_rows
 
@@ -116,13 +116,13 @@ class DistanceData:
         expected_distance_rows.costs_of_rows(self.costs, np.ascontiguousarray(x, dtype=np.int64), rows)
         return self.at_zero + int(sum(rows.tolist()))
 
-    def limited(self, prices: NDArray[Any]) -> IntArray:
+    def limited(self, prices: NDArray[Any]) -> Ints:
         """Return prices in parts rounded to integer ones, within what no sum can pass, and 0 at leaves."""
-        integers: IntArray = np.rint(np.clip(prices, -self._steepest, self._steepest)).astype(np.int64)
+        integers: Ints = np.rint(np.clip(prices, -self._steepest, self._steepest)).astype(np.int64)
         integers[self.tree.is_leaf] = 0
         return integers
 
-    def in_parts(self, multipliers: FloatArray) -> IntArray:
+    def in_parts(self, multipliers: Floats) -> Ints:
         """Return prices, in groups, in parts: 0 for what is no number, and zeros for a wrong shape."""
         prices = np.asarray(multipliers, dtype=np.float64)
         if prices.shape != self.marginals.shape:

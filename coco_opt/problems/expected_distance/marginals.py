@@ -8,10 +8,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from coco_opt.array_types import Ints
 from coco_opt.errors import ProblemError
 from coco_opt.problem import MAX_INTEGER
-
-IntArray = NDArray[np.int64]
 
 _BLOCK = 2**22  # atoms that are sorted together
 
@@ -26,9 +25,9 @@ class Marginals:
     """
 
     shape: tuple[int, int]
-    offsets: IntArray
-    atoms: IntArray
-    weights: IntArray
+    offsets: Ints
+    atoms: Ints
+    weights: Ints
 
     def __init__(self, shape: tuple[int, int], offsets: ArrayLike, atoms: ArrayLike, weights: ArrayLike) -> None:
         ends = _integers(offsets, "offsets")
@@ -81,19 +80,19 @@ class Marginals:
         return cls((regions, cells), np.append(0, np.cumsum(counts)), atoms, atom_weights)
 
     @property
-    def cell_of(self) -> IntArray:
+    def cell_of(self) -> Ints:
         """Return the number of each atom's cell (m,)."""
         return np.repeat(np.arange(self.offsets.size - 1), np.diff(self.offsets))
 
     @property
-    def totals(self) -> IntArray:
+    def totals(self) -> Ints:
         """Return the sum of weights of each cell (regions * cells,)."""
         running = np.append(0, np.cumsum(self.weights))
-        totals: IntArray = np.diff(running[self.offsets])
+        totals: Ints = np.diff(running[self.offsets])
         return totals
 
 
-def _distinct(rows: NDArray[Any], mass: NDArray[Any]) -> tuple[IntArray, IntArray, IntArray]:
+def _distinct(rows: NDArray[Any], mass: NDArray[Any]) -> tuple[Ints, Ints, Ints]:
     """Return the number of distinct points of each row (rows,), the points in order and their weights (m,).
 
     mass: () or (points,) or one for each point of each row.
@@ -113,7 +112,7 @@ def _distinct(rows: NDArray[Any], mass: NDArray[Any]) -> tuple[IntArray, IntArra
     return np.bincount(row[starts], minlength=len(rows)), points[starts].astype(np.int64), weights
 
 
-def _integers(values: ArrayLike, name: str) -> IntArray:
+def _integers(values: ArrayLike, name: str) -> Ints:
     array = np.asarray(values)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise ProblemError(f"{name} must be a vector of integers")

@@ -11,12 +11,9 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats, Ints
 from coco_opt.problems.expected_distance.data import DistanceData
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 _FACTOR = 0.25  # of Polyak's length, at first: a longer step overshoots where most cells are in balance
 _KEEP = 0.7  # of the average direction, from one round to the next

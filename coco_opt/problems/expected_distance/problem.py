@@ -32,7 +32,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from coco_opt.forms import FloatArray, Formulation, LinearProgram, MixedIntegerProgram
+from coco_opt.array_types import Floats
+from coco_opt.forms import Formulation, LinearProgram, MixedIntegerProgram
 from coco_opt.problem import Problem, integer_answer
 from coco_opt.problems.expected_distance.data import DistanceData
 from coco_opt.problems.expected_distance.marginals import Marginals
@@ -42,7 +43,7 @@ _ASCENT = 60  # rounds in which prices are rebuilt from a point alone
 
 
 @dataclass(frozen=True, eq=False, init=False)
-class ExpectedDistance(DistanceData, Problem[NDArray[Any], FloatArray]):
+class ExpectedDistance(DistanceData, Problem[NDArray[Any], Floats]):
     """The consistent integer table of least expected distance: ``ExpectedDistance(tree, groups, marginals, total=)``.
 
     tree: a Tree or its parent array (regions,); groups (regions,) integer, a parent's being the sum of its children's;
@@ -119,17 +120,17 @@ class ExpectedDistance(DistanceData, Problem[NDArray[Any], FloatArray]):
 
         return rounded(self.tree, np.asarray(x, dtype=np.float64), self.groups)
 
-    def multipliers(self, x: NDArray[Any]) -> FloatArray:
+    def multipliers(self, x: NDArray[Any]) -> Floats:
         """Rebuild prices from x: those of every cell on its own, then some rounds of ascent towards its objective."""
         ascent = Ascent(self, cell_prices(self))
         ascent.rounds(_ASCENT, self.parts(np.asarray(x)))
         return ascent.best / self.grain
 
-    def admissible(self, multipliers: FloatArray) -> FloatArray:
+    def admissible(self, multipliers: Floats) -> Floats:
         """Return the prices on the grid, 0 at leaves and for what is no number; zeros for a wrong shape."""
         return self.in_parts(multipliers) / self.grain
 
-    def gap(self, x: NDArray[Any], multipliers: FloatArray) -> float:
+    def gap(self, x: NDArray[Any], multipliers: Floats) -> float:
         """Return the certified gap of the module docstring, for integer x."""
         from coco_opt.kernels import expected_distance_rows
 
@@ -138,13 +139,13 @@ class ExpectedDistance(DistanceData, Problem[NDArray[Any], FloatArray]):
         expected_distance_rows.row_gaps(self.costs, self.shape, integers, state, rows)
         return sum(rows.tolist()) // self.fineness / self.total
 
-    def certified_gap(self, x: NDArray[Any], multipliers: FloatArray | None = None) -> float:
+    def certified_gap(self, x: NDArray[Any], multipliers: Floats | None = None) -> float:
         """Return the smaller gap of a solver's prices and the cells' own; without any, that of rebuilt prices."""
         if multipliers is None:
             return self.gap(x, self.multipliers(x))
         return min(self.gap(x, multipliers), self.gap(x, cell_prices(self) / self.grain))
 
-    def formulate(self, form: type[LinearProgram]) -> Formulation[NDArray[Any], FloatArray]:
+    def formulate(self, form: type[LinearProgram]) -> Formulation[NDArray[Any], Floats]:
         """Write every count as the sum of its segments between atoms, each at its slope."""
         if form not in self.forms:
             raise self._no_form(form)

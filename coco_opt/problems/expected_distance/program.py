@@ -7,18 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_opt.forms import (
-    FloatArray,
-    Formulation,
-    LinearProgram,
-    MixedIntegerProgram,
-    ProgramDual,
-    first_differences,
-)
+from coco_opt.array_types import Floats, Ints
+from coco_opt.forms import Formulation, LinearProgram, MixedIntegerProgram, ProgramDual, first_differences
 from coco_opt.problems.expected_distance.data import DistanceData
 
 
-def program(data: DistanceData, form: type[LinearProgram]) -> Formulation[NDArray[Any], FloatArray]:
+def program(data: DistanceData, form: type[LinearProgram]) -> Formulation[NDArray[Any], Floats]:
     """Return the program in one of the problem's forms, with the way back from its variables and duals.
 
     Slopes rise along a count's segments, so an optimum fills them in order; the last one ends at the region's
@@ -45,19 +39,19 @@ def program(data: DistanceData, form: type[LinearProgram]) -> Formulation[NDArra
     if form is MixedIntegerProgram:
         chosen = MixedIntegerProgram(**vars(linear), integer=np.ones(n, dtype=np.bool_))
 
-    def recover(z: FloatArray) -> NDArray[Any]:
+    def recover(z: Floats) -> NDArray[Any]:
         return np.asarray(counts @ z).reshape(regions, cells)
 
     return Formulation(chosen, recover, multipliers=lambda dual: _prices(data, dual))
 
 
 def _segments(
-    offsets: NDArray[np.int64],
-    atoms: NDArray[np.int64],
-    slopes: NDArray[np.int64],
-    first: NDArray[np.int64],
-    top: NDArray[np.int64],
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    offsets: Ints,
+    atoms: Ints,
+    slopes: Ints,
+    first: Ints,
+    top: Ints,
+) -> tuple[Ints, Ints, Ints]:
     """Return each segment's cell, length and slope: one more a cell than it has atoms."""
     sizes = np.diff(offsets) + 1
     cell = np.repeat(np.arange(first.size), sizes)
@@ -71,7 +65,7 @@ def _segments(
     return cell, right - left, slope
 
 
-def _rows(data: DistanceData) -> tuple[Any, FloatArray]:
+def _rows(data: DistanceData) -> tuple[Any, Floats]:
     """Return the rows on all counts and their upper sides, the lower ones being 0: sums, then the leaves' order."""
     from scipy.sparse import csc_array, eye_array, kron, vstack
 
@@ -87,7 +81,7 @@ def _rows(data: DistanceData) -> tuple[Any, FloatArray]:
     return csc_array(rows), high
 
 
-def _prices(data: DistanceData, dual: ProgramDual) -> FloatArray:
+def _prices(data: DistanceData, dual: ProgramDual) -> Floats:
     """Return prices from the duals of the sums: a group more in v than in its children costs what its row is worth."""
     inner, cells = np.flatnonzero(~data.tree.is_leaf), data.marginals.shape[1]
     prices = np.zeros(data.marginals.shape)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats, Ints
 from coco_opt.kernels.arrays import read_only
-from coco_opt.problems.tree import IntArray, Tree
+from coco_opt.problems.tree import Tree
 
 _NEAR = 1e-6  # of an integer: what a linear program's solver leaves
 
 
-def rounded(tree: Tree, x: NDArray[np.float64], groups: IntArray) -> IntArray:
+def rounded(tree: Tree, x: Floats, groups: Ints) -> Ints:
     """Return a consistent integer table near x (regions, cells), integer where x is.
 
     The leaves' rows are put in order and within bounds first; the root is rounded half up, and every family of children

@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import ProblemError
-from coco_opt.forms import FloatArray
 from coco_opt.problems.integer_tree.passes import families
-from coco_opt.problems.tree.data import IntArray, Tree
+from coco_opt.problems.tree.data import Tree
 
 _LARGEST = 2**50  # sums over all regions up to here are exact in floats
 
@@ -26,15 +26,15 @@ class IntegerTreeData:
     """
 
     tree: Tree
-    y: IntArray
-    weights: FloatArray
-    groups: IntArray | None
-    root: IntArray | None
+    y: Ints
+    weights: Floats
+    groups: Ints | None
+    root: Ints | None
     unit: float
-    shares: FloatArray
+    shares: Floats
     """The largest weight (1 where all are 0), and the weights divided by it (regions, 1)."""
-    least: IntArray
-    most: IntArray
+    least: Ints
+    most: Ints
     """The range of values (regions,) that some optimum keeps to: the bounds, or one implied by the measurements."""
 
     def __init__(
@@ -97,12 +97,12 @@ class Pieces(NamedTuple):
     The costs (steps, regions, cells) are in units of the largest weight; the last step may be repeated without end.
     """
 
-    base: IntArray
-    up: FloatArray
-    down: FloatArray
+    base: Ints
+    up: Floats
+    down: Floats
 
 
-def real_optimum(data: IntegerTreeData) -> FloatArray:
+def real_optimum(data: IntegerTreeData) -> Floats:
     """Return the least squares table (regions, cells) within bounds that need not be integer."""
     from coco_opt.kernels import tree_bounded_l2
 
@@ -116,7 +116,7 @@ def real_optimum(data: IntegerTreeData) -> FloatArray:
     return real
 
 
-def _integer_array(values: ArrayLike, name: str, shape: tuple[int, ...], least: int = -_LARGEST) -> IntArray:
+def _integer_array(values: ArrayLike, name: str, shape: tuple[int, ...], least: int = -_LARGEST) -> Ints:
     """Return a read-only int64 copy; ``shape`` may leave its last length open with -1."""
     array = np.asarray(values)
     fits = array.ndim == len(shape) and array.shape[0] == shape[0] and array.size > 0
@@ -130,7 +130,7 @@ def _integer_array(values: ArrayLike, name: str, shape: tuple[int, ...], least: 
     return array
 
 
-def _weights(weights: ArrayLike, tree: Tree) -> FloatArray:
+def _weights(weights: ArrayLike, tree: Tree) -> Floats:
     values = np.asarray(weights)
     if values.shape not in ((), (tree.nodes,)) or values.dtype.kind not in "iuf":
         raise ProblemError(f"weights must be one number, or one for each of the {tree.nodes} regions")

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_opt.forms import FloatArray
+from coco_opt.array_types import Floats
 from coco_opt.problems.integer_tree.data import Pieces, real_optimum
 from coco_opt.problems.integer_tree.problem import IntegerTree
 
@@ -22,14 +22,14 @@ class IntegerTreeL1(IntegerTree):
     kind: ClassVar[str] = "integer_tree_l1"
     power: ClassVar[int] = 1
 
-    def _costs(self, residual: FloatArray) -> FloatArray:
+    def _costs(self, residual: Floats) -> Floats:
         return self.shares * np.abs(residual)
 
-    def _differences(self, x: NDArray[Any], step: int) -> FloatArray:
+    def _differences(self, x: NDArray[Any], step: int) -> Floats:
         slope = step * np.sign(step * (x - self.y) + 0.5)
         return np.asarray(self.shares * slope, dtype=np.float64)
 
-    def _excess(self, residual: FloatArray, d: FloatArray) -> FloatArray:
+    def _excess(self, residual: Floats, d: Floats) -> Floats:
         least, most = self.sides
         cost, worst = self._costs(residual), np.zeros(residual.shape)
         for u in (np.clip(0.0, least, most), least, most):
@@ -39,7 +39,7 @@ class IntegerTreeL1(IntegerTree):
     def _slope(self) -> float:
         return 1.0
 
-    def _swing(self, digits: float) -> FloatArray:
+    def _swing(self, digits: float) -> Floats:
         return self.sides[1] - self.sides[0]
 
     def pieces(self) -> Pieces:
@@ -59,13 +59,13 @@ class IntegerTreeL2(IntegerTree):
     kind: ClassVar[str] = "integer_tree_l2"
     power: ClassVar[int] = 2
 
-    def _costs(self, residual: FloatArray) -> FloatArray:
+    def _costs(self, residual: Floats) -> Floats:
         return self.shares * np.square(residual)
 
-    def _differences(self, x: NDArray[Any], step: int) -> FloatArray:
+    def _differences(self, x: NDArray[Any], step: int) -> Floats:
         return np.asarray(self.shares * (2 * (x - self.y) + step), dtype=np.float64)
 
-    def _excess(self, residual: FloatArray, d: FloatArray) -> FloatArray:
+    def _excess(self, residual: Floats, d: Floats) -> Floats:
         least, most = self.sides
         w = self.shares
         half = np.divide(0.5 * d, w, out=np.zeros(d.shape), where=w > 0.0)
@@ -77,7 +77,7 @@ class IntegerTreeL2(IntegerTree):
         furthest = np.maximum(-self.sides[0], self.sides[1])
         return float((self.shares * (2.0 * furthest + 1.0)).max())
 
-    def _swing(self, digits: float) -> FloatArray:
+    def _swing(self, digits: float) -> Floats:
         # The costs bend: one unit, and more only where a weight is as small as the error of the price.
         free = np.divide(digits, self.shares, out=np.full(self.shares.shape, np.inf), where=self.shares > 0.0)
         return np.asarray(np.minimum(1.0 + free, self.sides[1] - self.sides[0]), dtype=np.float64)

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_opt.problems.tree.data import IntArray, Tree
-
-FloatArray = NDArray[np.float64]
+from coco_opt.array_types import Floats, Ints
+from coco_opt.problems.tree.data import Tree
 
 _SNAP = 1e-5  # values closer than this to an integer count as it
 
@@ -39,7 +38,7 @@ def sums(tree: Tree, table: NDArray[Any]) -> NDArray[Any]:
     return total
 
 
-def least_squares(tree: Tree, y: IntArray, precision: FloatArray) -> FloatArray:
+def least_squares(tree: Tree, y: Ints, precision: Floats) -> Floats:
     """Return the real table of sums nearest to y in squares weighted by ``precision`` (regions,), all above 0.
 
     Two passes (Hay et al. 2010, Theorem 3, for unequal weights).
@@ -55,7 +54,7 @@ def least_squares(tree: Tree, y: IntArray, precision: FloatArray) -> FloatArray:
     return z
 
 
-def rounded(tree: Tree, x: NDArray[Any], root: IntArray | None) -> IntArray:
+def rounded(tree: Tree, x: NDArray[Any], root: Ints | None) -> Ints:
     """Return an integer table of sums around a real one: the root half up, then the children's largest fractions up.
 
     Integer values stay where the real table adds up. ``root``, if not None, is the root's row.
@@ -72,7 +71,7 @@ def rounded(tree: Tree, x: NDArray[Any], root: IntArray | None) -> IntArray:
     return np.asarray(sums(tree, integer_table), dtype=np.int64)
 
 
-def within(tree: Tree, x: IntArray, least: IntArray, most: IntArray, root: IntArray | None) -> IntArray:
+def within(tree: Tree, x: Ints, least: Ints, most: Ints, root: Ints | None) -> Ints:
     """Return an integer table of sums within bounds (regions,), moved from x as far as they and ``root`` require.
 
     The bounds of inner regions must lie in reach of the leaves'. Siblings are moved in order.
@@ -92,7 +91,7 @@ def within(tree: Tree, x: IntArray, least: IntArray, most: IntArray, root: IntAr
     return x
 
 
-def prices(tree: Tree, d_low: FloatArray, d_high: FloatArray) -> FloatArray:
+def prices(tree: Tree, d_low: Floats, d_high: Floats) -> Floats:
     """Return lam (regions, cells), 0 at leaves, with d_low <= lam_v - lam_parent(v) <= d_high where there is one.
 
     Upward: the interval of every lam that the regions below allow, or its middle where they contradict each other.

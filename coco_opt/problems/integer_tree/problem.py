@@ -26,18 +26,18 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_opt.forms import FloatArray, Formulation, LinearProgram, MixedIntegerProgram
+from coco_opt.array_types import Floats, Ints
+from coco_opt.forms import Formulation, LinearProgram, MixedIntegerProgram
 from coco_opt.problem import MAX_INTEGER, Problem, integer_answer, plain_answer
 from coco_opt.problems.integer_tree import passes
 from coco_opt.problems.integer_tree.data import IntegerTreeData, Pieces
 from coco_opt.problems.integer_tree.program import program
-from coco_opt.problems.tree.data import IntArray
 
 _UNMEASURED = 1e-9  # the precision, relative to the largest weight, of a region that was not measured
 
 
 @dataclass(frozen=True, eq=False, init=False)
-class IntegerTree(IntegerTreeData, Problem[NDArray[Any], FloatArray]):
+class IntegerTree(IntegerTreeData, Problem[NDArray[Any], Floats]):
     """Base of both losses: constraints, certificate and what their programs share.
 
     Values are int64 (regions, cells).
@@ -112,7 +112,7 @@ class IntegerTree(IntegerTreeData, Problem[NDArray[Any], FloatArray]):
         inside = np.clip(x, self.least[:, None], self.most[:, None])
         return passes.within(self.tree, passes.rounded(self.tree, inside, self.root), self.least, self.most, self.root)
 
-    def start(self) -> IntArray:
+    def start(self) -> Ints:
         """Return a feasible point: least squares rounded, moved into the bounds as far as they require.
 
         For p = 1 each weight is squared, as variances are; regions that were not measured get a very small one
@@ -131,7 +131,7 @@ class IntegerTree(IntegerTreeData, Problem[NDArray[Any], FloatArray]):
         """Return the weighted sum of |residual|^p."""
         return self.unit * float(self._costs(np.asarray(x - self.y, dtype=np.float64)).sum())
 
-    def multipliers(self, x: NDArray[Any]) -> FloatArray:
+    def multipliers(self, x: NDArray[Any]) -> Floats:
         """Rebuild prices from integer x by intervals, up and down the tree: exact if x is optimal."""
         d_low, d_high = -self._differences(x, 1), -self._differences(x, -1)
         d_high[x <= self.least[:, None]] = np.inf
@@ -140,7 +140,7 @@ class IntegerTree(IntegerTreeData, Problem[NDArray[Any], FloatArray]):
             d_low[0], d_high[0] = -np.inf, np.inf
         return passes.prices(self.tree, d_low, d_high)
 
-    def admissible(self, multipliers: FloatArray) -> FloatArray:
+    def admissible(self, multipliers: Floats) -> Floats:
         """Return the prices with 0 at leaves and for what is no number; zeros for a wrong shape."""
         prices = plain_answer(multipliers)
         if prices.shape != self.y.shape:
@@ -148,7 +148,7 @@ class IntegerTree(IntegerTreeData, Problem[NDArray[Any], FloatArray]):
         usable = np.isfinite(prices) & ~self.tree.is_leaf[:, None]
         return np.where(usable, prices, 0.0).astype(np.float64)
 
-    def gap(self, x: NDArray[Any], multipliers: FloatArray) -> float:
+    def gap(self, x: NDArray[Any], multipliers: Floats) -> float:
         """Return the certified gap of the module docstring, for integer x."""
         d = np.array(multipliers, dtype=np.float64)
         d[1:] -= multipliers[self.tree.parent[1:]]
@@ -156,15 +156,15 @@ class IntegerTree(IntegerTreeData, Problem[NDArray[Any], FloatArray]):
         return self.unit * float(excess[0 if self.root is None else 1 :].sum())
 
     @abstractmethod
-    def _costs(self, residual: FloatArray) -> FloatArray:
+    def _costs(self, residual: Floats) -> Floats:
         """Return the costs of residuals (regions, cells), in units of the largest weight as all that follow."""
 
     @abstractmethod
-    def _differences(self, x: NDArray[Any], step: int) -> FloatArray:
+    def _differences(self, x: NDArray[Any], step: int) -> Floats:
         """Return the slope of the costs between x and x + step, step being 1 or -1."""
 
     @abstractmethod
-    def _excess(self, residual: FloatArray, d: FloatArray) -> FloatArray:
+    def _excess(self, residual: Floats, d: Floats) -> Floats:
         """Return cost plus d x less its least value over integers in least..most, for x given by x - y.
 
         In residuals all integers are exact, however large the measurements are.
@@ -175,11 +175,11 @@ class IntegerTree(IntegerTreeData, Problem[NDArray[Any], FloatArray]):
         """Return the largest slope of a cost between the residuals of an optimum."""
 
     @abstractmethod
-    def _swing(self, digits: float) -> FloatArray:
+    def _swing(self, digits: float) -> Floats:
         """Return how far an error of that size in a price can move the u of the least value (regions, cells)."""
 
     @cached_property
-    def sides(self) -> tuple[FloatArray, FloatArray]:
+    def sides(self) -> tuple[Floats, Floats]:
         """The range of residuals (regions, cells) of some optimum: no region costs more than a feasible start.
 
         Far narrower than ``least`` and ``most`` where measurements are large, so the gap does not grow with their size.
@@ -194,7 +194,7 @@ class IntegerTree(IntegerTreeData, Problem[NDArray[Any], FloatArray]):
     def pieces(self) -> Pieces:
         """Return the costs as a base and unit steps up and down from it."""
 
-    def formulate(self, form: type[LinearProgram]) -> Formulation[NDArray[Any], FloatArray]:
+    def formulate(self, form: type[LinearProgram]) -> Formulation[NDArray[Any], Floats]:
         """Write x as a base with unit steps up and down from it, each at its own cost; the last ones have no end."""
         if form not in self.forms:
             raise self._no_form(form)

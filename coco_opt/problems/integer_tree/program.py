@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_opt.forms import FloatArray, Formulation, LinearProgram, MixedIntegerProgram, ProgramDual
+from coco_opt.array_types import Floats, Ints
+from coco_opt.forms import Formulation, LinearProgram, MixedIntegerProgram, ProgramDual
 from coco_opt.problems.integer_tree.data import IntegerTreeData, Pieces
-from coco_opt.problems.tree.data import IntArray
 
 
 def program(
     data: IntegerTreeData, pieces: Pieces, offset: float, form: type[LinearProgram]
-) -> Formulation[NDArray[Any], FloatArray]:
+) -> Formulation[NDArray[Any], Floats]:
     """Return the program in one of the two forms, with the way back; ``offset`` is the objective at the base."""
     from scipy.sparse import csc_array, hstack
 
@@ -40,14 +40,14 @@ def program(
     if form is MixedIntegerProgram:
         chosen = MixedIntegerProgram(**vars(linear), integer=np.ones(2 * steps * n, dtype=np.bool_))
 
-    def recover(z: FloatArray) -> NDArray[Any]:
+    def recover(z: Floats) -> NDArray[Any]:
         moves = z.reshape(2, steps, *base.shape).sum(axis=1)
         return np.asarray(base + moves[0] - moves[1])
 
     return Formulation(chosen, recover, multipliers=lambda dual: _prices(data, dual))
 
 
-def _rows(data: IntegerTreeData, base: IntArray) -> tuple[Any, FloatArray, FloatArray]:
+def _rows(data: IntegerTreeData, base: Ints) -> tuple[Any, Floats, Floats]:
     """Return the rows on x - base (all cells) and their sides: sums, then all bounds."""
     from scipy.sparse import csc_array, eye_array, kron, vstack
 
@@ -67,7 +67,7 @@ def _rows(data: IntegerTreeData, base: IntArray) -> tuple[Any, FloatArray, Float
     return csc_array(rows), sides[0], sides[1]
 
 
-def _prices(data: IntegerTreeData, dual: ProgramDual) -> FloatArray:
+def _prices(data: IntegerTreeData, dual: ProgramDual) -> Floats:
     inner, cells = np.flatnonzero(~data.tree.is_leaf), data.y.shape[1]
     prices = np.zeros(data.y.shape)
     prices[inner] = -dual.rows[: inner.size * cells].reshape(inner.size, cells) / data.unit

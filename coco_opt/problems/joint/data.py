@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
+from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import ProblemError
-from coco_opt.forms import FloatArray
 from coco_opt.problem import MAX_INTEGER, MAX_MAGNITUDE
-from coco_opt.problems.tree.data import IntArray, Tree
+from coco_opt.problems.tree.data import Tree
 
 
-def checked_table(y: ArrayLike, tree: Tree) -> FloatArray:
+def checked_table(y: ArrayLike, tree: Tree) -> Floats:
     """Return noisy counts as float64 (regions, cells), a copy."""
     table = np.asarray(y)
     if table.ndim != 2 or table.shape[0] != tree.nodes or table.shape[1] == 0 or table.dtype.kind not in "iuf":
@@ -22,7 +22,7 @@ def checked_table(y: ArrayLike, tree: Tree) -> FloatArray:
     return table
 
 
-def checked_groups(groups: ArrayLike, tree: Tree) -> IntArray:
+def checked_groups(groups: ArrayLike, tree: Tree) -> Ints:
     """Return the regions' numbers of groups as int64 (regions,), a copy."""
     counts = np.asarray(groups)
     if counts.shape != (tree.nodes,) or counts.dtype.kind not in "iu" or (counts < 0).any():
@@ -33,7 +33,7 @@ def checked_groups(groups: ArrayLike, tree: Tree) -> IntArray:
     return counts
 
 
-def checked_weights(weights: ArrayLike, tree: Tree) -> FloatArray:
+def checked_weights(weights: ArrayLike, tree: Tree) -> Floats:
     """Return one weight a region as float64 (regions,), a copy."""
     values = np.asarray(weights)
     if values.shape not in ((), (tree.nodes,)) or values.dtype.kind not in "iuf":

@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_opt.forms import FloatArray, Formulation, LinearProgram, QuadraticProgram
+from coco_opt.array_types import Floats
+from coco_opt.forms import Formulation, LinearProgram, QuadraticProgram
 from coco_opt.problems.joint.problem import JointFit
 
 
@@ -51,18 +52,18 @@ class JointL1(JointFit):
     kind: ClassVar[str] = "joint_l1"
     forms: ClassVar[tuple[type[LinearProgram], ...]] = (LinearProgram,)
 
-    def losses(self, x: NDArray[Any]) -> FloatArray:
+    def losses(self, x: NDArray[Any]) -> Floats:
         """Return each region's weight times the sum of its absolute residuals (regions,)."""
         from coco_opt.kernels import joint_certificate
 
         return joint_certificate.distances(np.ascontiguousarray(x, dtype=np.float64), self.y) * self.weights
 
-    def _slopes(self, residual: FloatArray) -> FloatArray:
-        slopes: FloatArray = self.weights[:, None] * np.sign(residual)
+    def _slopes(self, residual: Floats) -> Floats:
+        slopes: Floats = self.weights[:, None] * np.sign(residual)
         return slopes
 
-    def _limited(self, prices: FloatArray, out: FloatArray | None = None) -> FloatArray:
-        limited: FloatArray = np.clip(prices, -self.weights[:, None], self.weights[:, None], out=out)
+    def _limited(self, prices: Floats, out: Floats | None = None) -> Floats:
+        limited: Floats = np.clip(prices, -self.weights[:, None], self.weights[:, None], out=out)
         return limited
 
     @property
@@ -71,7 +72,7 @@ class JointL1(JointFit):
 
         return joint_certificate.gaps_absolute, joint_leaves.tighten_absolute
 
-    def formulate(self, form: type[LinearProgram]) -> Formulation[NDArray[Any], FloatArray]:
+    def formulate(self, form: type[LinearProgram]) -> Formulation[NDArray[Any], Floats]:
         """Write the linear program in the parts of the residual x - y = q - r, q and r >= 0, at cost w (q + r)."""
         if form is not LinearProgram:
             raise self._no_form(form)
@@ -117,16 +118,16 @@ class JointL2(JointFit):
     kind: ClassVar[str] = "joint_l2"
     forms: ClassVar[tuple[type[LinearProgram], ...]] = (QuadraticProgram,)
 
-    def losses(self, x: NDArray[Any]) -> FloatArray:
+    def losses(self, x: NDArray[Any]) -> Floats:
         """Return each region's weight times the sum of its squared residuals (regions,)."""
         from coco_opt.kernels import joint_certificate
 
         return joint_certificate.squared_distances(np.ascontiguousarray(x, dtype=np.float64), self.y) * self.weights
 
-    def _slopes(self, residual: FloatArray) -> FloatArray:
+    def _slopes(self, residual: Floats) -> Floats:
         return 2.0 * self.weights[:, None] * residual
 
-    def _limited(self, prices: FloatArray, out: FloatArray | None = None) -> FloatArray:
+    def _limited(self, prices: Floats, out: Floats | None = None) -> Floats:
         limited = prices.copy() if out is None else out
         limited[self.weights == 0.0] = 0.0
         return limited
@@ -137,7 +138,7 @@ class JointL2(JointFit):
 
         return joint_certificate.gaps_squares, joint_leaves.tighten_squares
 
-    def formulate(self, form: type[LinearProgram]) -> Formulation[NDArray[Any], FloatArray]:
+    def formulate(self, form: type[LinearProgram]) -> Formulation[NDArray[Any], Floats]:
         """Write the quadratic program in the residuals x - y of all cells."""
         if form is not QuadraticProgram:
             raise self._no_form(form)

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from coco_opt.forms import FloatArray
+from coco_opt.array_types import Flags, Floats, Ints
 from coco_opt.problems.joint.data import checked_groups, checked_table, checked_weights
 from coco_opt.problems.joint.tables import CumulativeTables
 from coco_opt.problems.tree.data import Tree
@@ -82,19 +82,19 @@ class JointFit(CumulativeTables):
         return max(1.0, float(np.abs(self.y).max(initial=0.0)), float(self.groups.max()))
 
     @property
-    def frontier(self) -> NDArray[np.int64]:
+    def frontier(self) -> Ints:
         """Return the topmost regions below which nothing was measured; every leaf is at or below exactly one."""
         quiet = self._nothing_below()
         return np.flatnonzero(quiet & ~np.append(False, quiet[self.tree.parent[1:]]))
 
-    def _nothing_below(self) -> NDArray[np.bool_]:
+    def _nothing_below(self) -> Flags:
         quiet = np.ones(self.tree.nodes, dtype=np.bool_)
         for v in range(self.tree.nodes - 1, 0, -1):
             if self.weights[v] > 0.0 or not quiet[v]:
                 quiet[self.tree.parent[v]] = False
         return quiet
 
-    def pruned(self) -> tuple[Self, NDArray[np.int64]]:
+    def pruned(self) -> tuple[Self, Ints]:
         """Return the problem without the regions below the frontier, and the regions it keeps; itself if that is all.
 
         Whatever the frontier's rows are, the regions below can follow them at no cost: see ``expand``.
@@ -107,7 +107,7 @@ class JointFit(CumulativeTables):
         parent = np.append(-1, number[self.tree.parent[keep[1:]]])
         return type(self)(Tree(parent), self.y[keep], self.groups[keep], self.weights[keep]), keep
 
-    def expand(self, rows: FloatArray, keep: NDArray[np.int64]) -> FloatArray:
+    def expand(self, rows: Floats, keep: Ints) -> Floats:
         """Return the rows of the regions in ``keep`` with those below them, each in proportion to its groups."""
         if keep.size == self.tree.nodes:
             return rows
@@ -119,7 +119,7 @@ class JointFit(CumulativeTables):
                 table[v] = table[up] * (self.groups[v] / self.groups[up])
         return table
 
-    def nearest_rows(self, table: FloatArray) -> FloatArray:
+    def nearest_rows(self, table: Floats) -> Floats:
         """Return the nearest nondecreasing rows within each region's bounds, in place."""
         from coco_opt.kernels import joint_rounds
 
@@ -127,21 +127,21 @@ class JointFit(CumulativeTables):
         joint_rounds.monotone(table, table, toward, widths, self.groups.astype(np.float64), 0, len(table), table)
         return table
 
-    def multipliers(self, x: NDArray[Any]) -> FloatArray:
+    def multipliers(self, x: NDArray[Any]) -> Floats:
         """Rebuild prices from x: a loss's slope (0 at a kink) above the leaves, the best completion at them.
 
         Exact for an optimal x if p = 2; for p = 1 only a solver knows the inner regions' prices at kinks.
         """
         return self.tightened(self._slopes(np.asarray(x, dtype=np.float64) - self.y))
 
-    def admissible(self, multipliers: FloatArray) -> FloatArray:
+    def admissible(self, multipliers: Floats) -> Floats:
         """Return the nearest valid prices, those of the leaves replaced by the best ones; zeros for a wrong shape."""
         prices = np.asarray(multipliers, dtype=np.float64)
         if prices.shape != self.y.shape:
             prices = np.zeros(self.y.shape)
         return self.tightened(np.where(np.isfinite(prices), prices, 0.0))
 
-    def gap(self, x: NDArray[Any], multipliers: FloatArray) -> float:
+    def gap(self, x: NDArray[Any], multipliers: Floats) -> float:
         """Return the certified gap of the module docstring."""
         everywhere, ends = np.arange(self.tree.nodes), np.zeros(self.tree.nodes, np.bool_)
         ends[self.frontier] = True
@@ -154,13 +154,13 @@ class JointFit(CumulativeTables):
         price = float(self._slopes(np.ones((self.tree.nodes, 1))).max(initial=0.0))
         return float(eps * self.y.shape[1] * depth * price * float(self.groups[0]))
 
-    def tightened(self, prices: FloatArray) -> FloatArray:
+    def tightened(self, prices: Floats) -> Floats:
         """Return valid prices whose part at the frontier is the best for those above."""
         best = self._limited(prices)
         self._tighten(self.frontier, best, np.zeros((0, self.y.shape[1])), np.zeros(self.tree.nodes))
         return best
 
-    def tighten(self, prices: FloatArray, x: FloatArray, enough: float, pool: Executor | None) -> float:
+    def tighten(self, prices: Floats, x: Floats, enough: float, pool: Executor | None) -> float:
         """Replace prices by ``tightened`` ones, in place, and return the gap that they leave of x.
 
         The gap adds up over regions. Once what is added up is above ``enough`` that sum is returned, and prices are
@@ -178,15 +178,13 @@ class JointFit(CumulativeTables):
             list(tasks(lambda part: self._tighten(part, prices, x, gaps), parts[first : first + _AT_ONCE]))
         return float(gaps.sum())
 
-    def _gaps(
-        self, x: NDArray[Any], prices: FloatArray, regions: NDArray[np.int64], ends: NDArray[np.bool_]
-    ) -> FloatArray:
+    def _gaps(self, x: NDArray[Any], prices: Floats, regions: Ints, ends: Flags) -> Floats:
         """Return the parts of some regions in the gap (regions,), with the order's at the ends of paths."""
         gaps, values = np.zeros(self.tree.nodes), np.ascontiguousarray(x, dtype=np.float64)
         self._kernels[0](self._measured, regions, ends, prices, values, gaps)
         return gaps
 
-    def _tighten(self, regions: NDArray[np.int64], prices: FloatArray, x: FloatArray, gaps: FloatArray) -> None:
+    def _tighten(self, regions: Ints, prices: Floats, x: Floats, gaps: Floats) -> None:
         """Replace some prices by the best ones under those above, and write the gaps of x, if it has rows."""
         self._kernels[1](self._measured, regions, np.ones(self.y.shape[1]), prices, x, gaps)
 
@@ -198,11 +196,11 @@ class JointFit(CumulativeTables):
         return Measured(self.tree.parent, self.y, self.weights, self.groups.astype(np.float64))
 
     @abstractmethod
-    def _slopes(self, residual: FloatArray) -> FloatArray:
+    def _slopes(self, residual: Floats) -> Floats:
         """Return the loss's derivative at residuals (regions, cells)."""
 
     @abstractmethod
-    def _limited(self, prices: FloatArray, out: FloatArray | None = None) -> FloatArray:
+    def _limited(self, prices: Floats, out: Floats | None = None) -> Floats:
         """Return prices moved to the nearest valid ones, in ``out`` or a new table."""
 
     @property

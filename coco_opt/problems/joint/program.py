@@ -9,18 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csc_array, diags_array, eye_array, hstack, kron, vstack
 
-from coco_opt.forms import (
-    FloatArray,
-    Formulation,
-    LinearProgram,
-    ProgramDual,
-    QuadraticProgram,
-    first_differences,
-)
-from coco_opt.problems.tree.data import IntArray, Tree
+from coco_opt.array_types import Floats, Ints
+from coco_opt.forms import Formulation, LinearProgram, ProgramDual, QuadraticProgram, first_differences
+from coco_opt.problems.tree.data import Tree
 
 
-def linear(tree: Tree, y: FloatArray, groups: IntArray, weights: FloatArray) -> Formulation[NDArray[Any], FloatArray]:
+def linear(tree: Tree, y: Floats, groups: Ints, weights: Floats) -> Formulation[NDArray[Any], Floats]:
     """Write p = 1 in the parts of the residual x - y = q - r, q and r >= 0, at cost w (q + r)."""
     rows, low, high = table_rows(tree, y, groups)
     n, cost = y.size, np.repeat(weights, y.shape[1])
@@ -37,9 +31,7 @@ def linear(tree: Tree, y: FloatArray, groups: IntArray, weights: FloatArray) -> 
     )
 
 
-def quadratic(
-    tree: Tree, y: FloatArray, groups: IntArray, weights: FloatArray
-) -> Formulation[NDArray[Any], FloatArray]:
+def quadratic(tree: Tree, y: Floats, groups: Ints, weights: Floats) -> Formulation[NDArray[Any], Floats]:
     """Write p = 2 in the residuals x - y of all cells."""
     rows, low, high = table_rows(tree, y, groups)
     n, cost = y.size, np.repeat(weights, y.shape[1])
@@ -55,7 +47,7 @@ def quadratic(
     return Formulation(program, recover=lambda z: y + z.reshape(y.shape), multipliers=_prices(tree, y.shape[1]))
 
 
-def table_rows(tree: Tree, y: FloatArray, groups: IntArray) -> tuple[csc_array, FloatArray, FloatArray]:
+def table_rows(tree: Tree, y: Floats, groups: Ints) -> tuple[csc_array, Floats, Floats]:
     """Return the rows on what cells are above y, and their sides: sums, then the leaves' order and ends."""
     regions, cells = y.shape
     inner, leaves = np.flatnonzero(~tree.is_leaf), np.flatnonzero(tree.is_leaf)
@@ -73,14 +65,14 @@ def table_rows(tree: Tree, y: FloatArray, groups: IntArray) -> tuple[csc_array, 
     return csc_array(vstack(blocks)), _flat(low), _flat(high)
 
 
-def _flat(parts: list[FloatArray]) -> FloatArray:
+def _flat(parts: list[Floats]) -> Floats:
     return np.concatenate([part.ravel() for part in parts]).astype(np.float64)
 
 
-def _prices(tree: Tree, cells: int) -> Callable[[ProgramDual], FloatArray]:
+def _prices(tree: Tree, cells: int) -> Callable[[ProgramDual], Floats]:
     """Return how to read prices from the duals of the sums: a region's own less its parent's."""
 
-    def read(dual: ProgramDual) -> FloatArray:
+    def read(dual: ProgramDual) -> Floats:
         inner = np.flatnonzero(~tree.is_leaf)
         own = np.zeros((tree.nodes, cells))
         own[inner] = dual.rows[: inner.size * cells].reshape(inner.size, cells)

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_opt.forms import FloatArray
+from coco_opt.array_types import Floats, Ints
 from coco_opt.problem import Problem, plain_answer
-from coco_opt.problems.tree.data import IntArray, Tree
+from coco_opt.problems.tree.data import Tree
 
 
 @dataclass(frozen=True, eq=False, init=False)
-class CumulativeTables(Problem[NDArray[Any], FloatArray]):
+class CumulativeTables(Problem[NDArray[Any], Floats]):
     """Base of problems whose values are tables (regions, cells) near noisy measurements ``y``.
 
     Rows are nondecreasing within 0 .. ``groups`` (regions,), and inner regions' are the sums of their children's;
@@ -23,9 +23,9 @@ class CumulativeTables(Problem[NDArray[Any], FloatArray]):
     """
 
     tree: Tree
-    y: FloatArray
-    groups: IntArray
-    weights: FloatArray
+    y: Floats
+    groups: Ints
+    weights: Floats
 
     def _store(self, tree: Tree, **arrays: NDArray[Any]) -> None:
         """Store checked data, with read-only arrays."""
@@ -71,9 +71,9 @@ class CumulativeTables(Problem[NDArray[Any], FloatArray]):
         return float(self.losses(x).sum())
 
     @abstractmethod
-    def losses(self, x: NDArray[Any]) -> FloatArray:
+    def losses(self, x: NDArray[Any]) -> Floats:
         """Return each region's weighted loss (regions,)."""
 
     @abstractmethod
-    def nearest_rows(self, table: FloatArray) -> FloatArray:
+    def nearest_rows(self, table: Floats) -> Floats:
         """Return the nearest nondecreasing rows within each region's bounds; the table may be overwritten."""

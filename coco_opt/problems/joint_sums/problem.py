@@ -26,11 +26,11 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from coco_opt.array_types import Flags, Floats, Ints
 from coco_opt.errors import ProblemError
-from coco_opt.forms import FloatArray
 from coco_opt.problems.joint.data import checked_groups, checked_table, checked_weights
 from coco_opt.problems.joint.tables import CumulativeTables
-from coco_opt.problems.tree.data import IntArray, Tree
+from coco_opt.problems.tree.data import Tree
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -44,8 +44,8 @@ class JointSums(CumulativeTables):
     ProblemError for anything else.
     """
 
-    begins: NDArray[np.bool_]
-    widths: IntArray
+    begins: Flags
+    widths: Ints
 
     def __init__(
         self,
@@ -86,18 +86,18 @@ class JointSums(CumulativeTables):
         }
 
     @property
-    def starts(self) -> IntArray:
+    def starts(self) -> Ints:
         """Return where the buckets of all regions begin among all cells, region by region, int64[answers]."""
         return np.flatnonzero(self.begins)
 
     @property
-    def answers(self) -> FloatArray:
+    def answers(self) -> Floats:
         """Return the answers of all regions one after the other, float64[answers]."""
-        noisy: FloatArray = self.y[self.begins]
+        noisy: Floats = self.y[self.begins]
         return noisy
 
     @property
-    def answer_weights(self) -> FloatArray:
+    def answer_weights(self) -> Floats:
         """Return the weight of every answer, float64[answers]."""
         return np.repeat(self.weights, self.begins.sum(axis=1))
 
@@ -106,20 +106,20 @@ class JointSums(CumulativeTables):
         """Return the largest magnitude in the data, at least 1."""
         return max(1.0, float(np.abs(self.answers).max(initial=0.0)), float(self.groups.max()))
 
-    def bucket_sums(self, x: NDArray[Any]) -> FloatArray:
+    def bucket_sums(self, x: NDArray[Any]) -> Floats:
         """Return the true answers to the queries on a table (regions, cells), float64[answers]."""
         return np.asarray(np.add.reduceat((x * self.widths).ravel(), self.starts), np.float64)
 
-    def cell_prices(self, prices: FloatArray) -> FloatArray:
+    def cell_prices(self, prices: Floats) -> Floats:
         """Return the price of every cell (regions, cells) from those of the answers."""
         lengths = np.diff(self.starts, append=self.y.size)
         return np.repeat(prices, lengths).reshape(self.y.shape) * self.widths
 
-    def residuals(self, x: NDArray[Any]) -> FloatArray:
+    def residuals(self, x: NDArray[Any]) -> Floats:
         """Return sum less answer for every answer, float64[answers]."""
         return self.bucket_sums(x) - self.answers
 
-    def nearest_rows(self, table: FloatArray) -> FloatArray:
+    def nearest_rows(self, table: Floats) -> Floats:
         """Return the nearest nondecreasing rows within each region's bounds, cells weighed by their widths."""
         from coco_opt.kernels import joint_rounds
 
@@ -128,18 +128,18 @@ class JointSums(CumulativeTables):
         joint_rounds.monotone(table, table, toward, widths, top, 0, len(table), near)
         return near
 
-    def multipliers(self, x: NDArray[Any]) -> FloatArray:
+    def multipliers(self, x: NDArray[Any]) -> Floats:
         """Rebuild prices from x: the losses' slopes, 0 at a kink. Exact for an optimal x if p = 2."""
         return self.slopes(self.residuals(np.asarray(x, dtype=np.float64)))
 
-    def admissible(self, multipliers: FloatArray) -> FloatArray:
+    def admissible(self, multipliers: Floats) -> Floats:
         """Return the nearest valid prices; zeros for a wrong shape."""
         prices = np.asarray(multipliers, dtype=np.float64)
         if prices.shape != (int(self.begins.sum()),):
             return np.zeros(int(self.begins.sum()))
         return self.limited(np.where(np.isfinite(prices), prices, 0.0))
 
-    def tightened(self, prices: FloatArray) -> FloatArray:
+    def tightened(self, prices: Floats) -> Floats:
         """Return prices in which leaves measured in every cell have the best ones for the prices above.
 
         The best prices of a leaf's wider buckets have no closed form: these prices stay as they are.
@@ -156,7 +156,7 @@ class JointSums(CumulativeTables):
         kernel(measured, leaves, scale, cells, none, gaps)
         return self.limited((cells / widths)[self.begins])
 
-    def gap(self, x: NDArray[Any], multipliers: FloatArray) -> float:
+    def gap(self, x: NDArray[Any], multipliers: Floats) -> float:
         """Return the certified gap: what losses and leaves' rows are above the least that the prices allow."""
         from coco_opt.kernels import joint_certificate
 
@@ -173,7 +173,7 @@ class JointSums(CumulativeTables):
         price = float(np.abs(self.slopes(np.ones(self.starts.size))).max(initial=0.0))
         return float(eps * self.widths.sum() * depth * price * float(self.groups[0]))
 
-    def losses(self, x: NDArray[Any]) -> FloatArray:
+    def losses(self, x: NDArray[Any]) -> Floats:
         """Return each region's weighted loss (regions,)."""
         each = self.answer_losses(self.residuals(np.asarray(x, np.float64)))
         region = np.repeat(np.arange(self.tree.nodes), self.begins.sum(axis=1))
@@ -181,31 +181,31 @@ class JointSums(CumulativeTables):
 
     @property
     @abstractmethod
-    def _tightening(self) -> tuple[Callable[..., None], FloatArray]:
+    def _tightening(self) -> tuple[Callable[..., None], Floats]:
         """Return the kernel of ``tightened``, and a cell's weight relative to a single size (cells,)."""
 
     @abstractmethod
-    def answer_losses(self, residual: FloatArray) -> FloatArray:
+    def answer_losses(self, residual: Floats) -> Floats:
         """Return the weighted loss of every answer [answers]."""
 
     @abstractmethod
-    def slopes(self, residual: FloatArray) -> FloatArray:
+    def slopes(self, residual: Floats) -> Floats:
         """Return the losses' derivatives at residuals [answers]."""
 
     @abstractmethod
-    def limited(self, prices: FloatArray) -> FloatArray:
+    def limited(self, prices: Floats) -> Floats:
         """Return a copy of prices [answers] moved to the nearest valid ones."""
 
     @abstractmethod
-    def loss_gap(self, residual: FloatArray, prices: FloatArray) -> float:
+    def loss_gap(self, residual: Floats, prices: Floats) -> float:
         """Return the sum over all answers of loss + conjugate - price times residual, each nonnegative."""
 
     @abstractmethod
-    def shifts(self, residual: FloatArray, spans: FloatArray, penalty: FloatArray) -> FloatArray:
+    def shifts(self, residual: Floats, spans: Floats, penalty: Floats) -> Floats:
         """Return t [answers] least in loss(residual + span t) + penalty span t^2 / 2, spans being sums of widths."""
 
 
-def _checked_begins(begins: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.bool_]:
+def _checked_begins(begins: ArrayLike, shape: tuple[int, ...]) -> Flags:
     array = np.asarray(begins)
     if array.shape != shape or array.dtype.kind not in "biuf" or not np.isin(array, (0, 1)).all():
         raise ProblemError("begins must be 0 or 1 for every region and cell: whether a bucket begins there")
@@ -215,7 +215,7 @@ def _checked_begins(begins: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.boo
     return marks
 
 
-def _checked_widths(widths: ArrayLike, cells: int) -> IntArray:
+def _checked_widths(widths: ArrayLike, cells: int) -> Ints:
     array = np.asarray(widths)
     if array.shape not in ((), (cells,)) or array.dtype.kind not in "iu" or (array < 1).any():
         raise ProblemError(f"widths must be integers of at least 1, one for each of the {cells} cells")

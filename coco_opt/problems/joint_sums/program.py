@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csc_array, diags_array, eye_array, hstack, vstack
 
-from coco_opt.forms import FloatArray, Formulation, LinearProgram, ProgramDual, QuadraticProgram
+from coco_opt.array_types import Floats
+from coco_opt.forms import Formulation, LinearProgram, ProgramDual, QuadraticProgram
 from coco_opt.problems.joint.program import table_rows
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 _HEAVY = 30.0  # weight of the most precise measurements, so a solver's regularisation of free variables stays small
 
 
-def linear(problem: JointSums) -> Formulation[NDArray[Any], FloatArray]:
+def linear(problem: JointSums) -> Formulation[NDArray[Any], Floats]:
     """Write p = 1 in cells, and the parts of the residuals q - r, q and r >= 0, at cost w (q + r)."""
     base, rows, low, high, unit = _rows(problem)
     n, answers, cost = base.size, problem.starts.size, problem.answer_weights
@@ -38,7 +39,7 @@ def linear(problem: JointSums) -> Formulation[NDArray[Any], FloatArray]:
     return Formulation(program, recover=_table(base, unit), multipliers=_prices(answers, 1.0))
 
 
-def quadratic(problem: JointSums) -> Formulation[NDArray[Any], FloatArray]:
+def quadratic(problem: JointSums) -> Formulation[NDArray[Any], Floats]:
     """Write p = 2 in cells and residuals."""
     base, rows, low, high, unit = _rows(problem)
     n, answers = base.size, problem.starts.size
@@ -62,11 +63,11 @@ def _residual_columns(answers: int, rows: int) -> csc_array:
     return csc_array(vstack([-eye_array(answers), csc_array((rows - answers, answers))]))
 
 
-def _table(base: FloatArray, unit: float) -> Callable[[FloatArray], NDArray[Any]]:
+def _table(base: Floats, unit: float) -> Callable[[Floats], NDArray[Any]]:
     return lambda z: base + unit * z[: base.size].reshape(base.shape)
 
 
-def _rows(problem: JointSums) -> tuple[FloatArray, csc_array, FloatArray, FloatArray, float]:
+def _rows(problem: JointSums) -> tuple[Floats, csc_array, Floats, Floats, float]:
     """Return the table that cells count from, rows on all cells, their sides, and the unit that these are counted in.
 
     The rows are the answers', the tree's, the leaves' orders and their ends.
@@ -87,6 +88,6 @@ def _rows(problem: JointSums) -> tuple[FloatArray, csc_array, FloatArray, FloatA
     return base, csc_array(vstack([ask, rows])), low / unit, high / unit, unit
 
 
-def _prices(answers: int, unit: float) -> Callable[[ProgramDual], FloatArray]:
+def _prices(answers: int, unit: float) -> Callable[[ProgramDual], Floats]:
     """Return how to read prices: what a sum must be worth for its residual not to pay, the rows' duals reversed."""
     return lambda dual: -unit * dual.rows[:answers]

@@ -9,9 +9,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
+from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import ProblemError
 from coco_opt.operators import Operator
-from coco_opt.problems.sparse_rows import Floats, Ints, SparseRows, stacked
+from coco_opt.problems.sparse_rows import SparseRows, stacked
 from coco_opt.problems.table_rounding.rows import UNBOUNDED, IntegerRows, Nested, checked_parent, checked_tables
 
 

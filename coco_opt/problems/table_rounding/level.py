@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Flags, Floats, Ints
 from coco_opt.kernels.arrays import read_only
-from coco_opt.problems.sparse_rows import Floats, Ints, SparseRows
+from coco_opt.problems.sparse_rows import SparseRows
 
 
 class Rounded(NamedTuple):
     """Integer tables, the parents that were rounded, and the worst certified gaps of all passes, with their number."""
 
     tables: Ints
-    done: NDArray[np.bool_]
+    done: Flags
     solves: int
     gap: float
     relative_gap: float

@@ -36,10 +36,10 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats, Ints
 from coco_opt.forms import Formulation, LinearProgram, MixedIntegerProgram
 from coco_opt.operators import Grouping, stack, total
 from coco_opt.problem import Problem, integer_answer
-from coco_opt.problems.sparse_rows import Floats, Ints
 from coco_opt.problems.table_rounding import transport
 from coco_opt.problems.table_rounding.data import RoundingData
 from coco_opt.problems.table_rounding.prices import relaxed_prices

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_opt.forms import FloatArray, Formulation, LinearProgram, MixedIntegerProgram
-from coco_opt.problems.sparse_rows import Floats, Ints
+from coco_opt.array_types import Flags, Floats, Ints
+from coco_opt.forms import Formulation, LinearProgram, MixedIntegerProgram
 from coco_opt.problems.table_rounding.data import RoundingData
 from coco_opt.problems.table_rounding.rows import RoundingDual
 
@@ -32,14 +32,14 @@ class Written:
     child: Ints
     cell: Ints
     sign: Ints
-    row_present: NDArray[np.bool_]
+    row_present: Flags
 
     @property
-    def integer(self) -> NDArray[np.bool_]:
+    def integer(self) -> Flags:
         """Return which variables are people."""
         return np.arange(self.program.variables) < self.child.size
 
-    def table(self, z: FloatArray) -> NDArray[Any]:
+    def table(self, z: Floats) -> NDArray[Any]:
         """Return the tables of a point."""
         z = z[: self.child.size]
         integers = np.rint(z)
@@ -51,7 +51,7 @@ class Written:
         np.add.at(fractional, (self.child, self.cell), self.sign * z)
         return fractional
 
-    def prices(self, dual: FloatArray) -> RoundingDual:
+    def prices(self, dual: Floats) -> RoundingDual:
         """Return the problem's prices from those of the program's rows."""
         parent, rows, position = np.zeros(self.data.shape[1]), np.zeros(self.row_present.size), 0
         if self.data.parent is not None:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import ProblemError
 from coco_opt.operators import Operator
 from coco_opt.problem import MAX_INTEGER
-from coco_opt.problems.sparse_rows import Floats, Ints
 
 UNBOUNDED = 2**62
 """The upper side that stands for none, and its negative for a lower one; so do all of half its magnitude or more."""

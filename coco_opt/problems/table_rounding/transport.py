@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import ProblemError
-from coco_opt.problems.sparse_rows import Floats, Ints
 from coco_opt.problems.table_rounding.data import RoundingData
 from coco_opt.problems.table_rounding.rows import UNBOUNDED, IntegerRows, RoundingDual
 

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import ProblemError
 from coco_opt.problem import MAX_INTEGER, checked_vector
-from coco_opt.problems.sparse_rows import Floats, SparseRows, stacked
+from coco_opt.problems.sparse_rows import SparseRows, stacked
 from coco_opt.problems.topdown_split.rows import LinearRows, SplitTerm
 
 
@@ -63,7 +64,7 @@ class SplitData:
         return self.terms[0].answers.shape[0], self.terms[0].operator.cells
 
     @cached_property
-    def occupied_cells(self) -> NDArray[np.int64]:
+    def occupied_cells(self) -> Ints:
         """Return the cells that may hold anything: those in which the parent does."""
         return np.arange(self.shape[1]) if self.parent is None else np.flatnonzero(self.parent)
 

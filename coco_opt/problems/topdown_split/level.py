@@ -10,10 +10,10 @@ from functools import cached_property
 from typing import NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Flags, Floats, Ints
 from coco_opt.kernels.arrays import read_only
-from coco_opt.problems.sparse_rows import Floats, Ints, SparseRows, runs_from
+from coco_opt.problems.sparse_rows import SparseRows, runs_from
 
 
 class Judged(NamedTuple):
@@ -58,7 +58,7 @@ class SplitLevel:
     weights: Floats
     classes: Ints | None = None
     exact: Floats | None = None
-    closed: NDArray[np.bool_] | None = None
+    closed: Flags | None = None
 
     @classmethod
     def example(cls) -> Self:
@@ -93,7 +93,7 @@ class SplitLevel:
         return Judged(*split_level.judge(self.columns, self.arrays, self.places, self.shut, tables))
 
     @property
-    def shut(self) -> NDArray[np.bool_]:
+    def shut(self) -> Flags:
         """Return what is ``closed`` for kernels: empty where nothing is."""
         return read_only(np.zeros(0, np.bool_) if self.closed is None else self.closed)
 
@@ -103,7 +103,7 @@ class SplitLevel:
         return np.repeat(np.arange(self.starts.size - 1), np.diff(self.starts))
 
     @property
-    def shut_pairs(self) -> NDArray[np.bool_]:
+    def shut_pairs(self) -> Flags:
         """Return which numbers of the tables must be 0, bool[places]."""
         return np.zeros(int(self.places[-1]), np.bool_) if self.closed is None else self.closed
 
@@ -183,10 +183,10 @@ class LevelSplitter(Protocol):
 
     tolerance: float
 
-    def split_level(self, level: SplitLevel) -> tuple[Floats, NDArray[np.bool_]]:
+    def split_level(self, level: SplitLevel) -> tuple[Floats, Flags]:
         """Return tables of all parents, closed cells 0, and which are worth judging; others are left to ``solve``."""
         ...
 
-    def split_exact(self, level: SplitLevel) -> tuple[Floats, NDArray[np.bool_], Prices]:
+    def split_exact(self, level: SplitLevel) -> tuple[Floats, Flags, Prices]:
         """Return the same, with prices, for a level whose children have exact counts of classes."""
         ...

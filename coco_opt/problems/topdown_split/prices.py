@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from coco_opt.array_types import Floats
 from coco_opt.problem import MAX_INTEGER
-from coco_opt.problems.sparse_rows import Floats
 from coco_opt.problems.topdown_split.data import SplitData, SplitDual
 
 _RIDGE = 1e-11

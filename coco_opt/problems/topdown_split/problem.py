@@ -28,10 +28,10 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from coco_opt.forms import FloatArray, Formulation, LinearProgram, QuadraticProgram
+from coco_opt.array_types import Floats
+from coco_opt.forms import Formulation, LinearProgram, QuadraticProgram
 from coco_opt.operators import Grouping, identity, total
 from coco_opt.problem import Problem, plain_answer
-from coco_opt.problems.sparse_rows import Floats
 from coco_opt.problems.topdown_split import prices
 from coco_opt.problems.topdown_split.data import SplitData, SplitDual
 from coco_opt.problems.topdown_split.program import lifted
@@ -164,7 +164,7 @@ class TopdownSplit(SplitData, Problem[Floats, SplitDual]):
         last = np.finfo(np.float64).eps * self.magnitude
         return float(self.weights.sum()) * last**2
 
-    def formulate(self, form: type[LinearProgram]) -> Formulation[FloatArray, SplitDual]:
+    def formulate(self, form: type[LinearProgram]) -> Formulation[Floats, SplitDual]:
         """Write the quadratic program in distances from single cells' answers and in the other rows' residuals."""
         if form is not QuadraticProgram:
             raise self._no_form(form)

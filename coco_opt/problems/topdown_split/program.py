@@ -10,14 +10,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from coco_opt.forms import FloatArray, Formulation, LinearProgram, ProgramDual, QuadraticProgram
-from coco_opt.problems.sparse_rows import Floats, SparseRows
+from coco_opt.array_types import Flags, Floats
+from coco_opt.forms import Formulation, LinearProgram, ProgramDual, QuadraticProgram
+from coco_opt.problems.sparse_rows import SparseRows
 from coco_opt.problems.topdown_split.data import SplitData, SplitDual
 
 
-def lifted(data: SplitData) -> Formulation[FloatArray, SplitDual]:
+def lifted(data: SplitData) -> Formulation[Floats, SplitDual]:
     """Return the program, with the way back from its variables and duals."""
     from scipy.sparse import block_array, csc_array, diags_array, eye_array, kron
 
@@ -52,7 +52,7 @@ def lifted(data: SplitData) -> Formulation[FloatArray, SplitDual]:
         offset=_offset(data, base, wide),
     )
 
-    def recover(z: FloatArray) -> Floats:
+    def recover(z: Floats) -> Floats:
         return data.expand(base + z[: n * children].reshape(children, n).T)
 
     return Formulation(program, recover, lambda dual: _read_dual(data, dual, row.size))
@@ -93,7 +93,7 @@ def _matrix(rows: SparseRows) -> Any:
     return csr_array((rows.value, rows.cell, rows.start), shape=rows.shape)
 
 
-def _offset(data: SplitData, base: Floats, wide: NDArray[np.bool_]) -> float:
+def _offset(data: SplitData, base: Floats, wide: Flags) -> float:
     """Return the objective at y = 0 and z = 0: how much the single cells' answers differ among themselves."""
     residual = (data.queries.apply(base) - data.answers)[~wide]
     return float(np.einsum("ij,ij,ij->", data.weights[~wide], residual, residual))

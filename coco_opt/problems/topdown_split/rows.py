@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from coco_opt.array_types import Floats
 from coco_opt.errors import ProblemError
 from coco_opt.operators import Operator
 from coco_opt.problem import MAX_INTEGER
-from coco_opt.problems.sparse_rows import Floats
 
 MAX_WEIGHT = 1e60  # with answers up to 2^53 a square times a weight stays finite
 

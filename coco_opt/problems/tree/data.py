@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from coco_opt.array_types import Flags, Ints
 from coco_opt.errors import ProblemError
 from coco_opt.problem import plain_answer
-
-IntArray = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False, init=False, slots=True)
@@ -44,8 +43,8 @@ class Tree:
     [5.0, 2.0, 3.0]
     """
 
-    parent: IntArray
-    first_child: IntArray
+    parent: Ints
+    first_child: Ints
 
     def __init__(self, parent: ArrayLike) -> None:
         array = np.asarray(parent)
@@ -78,7 +77,7 @@ class Tree:
         return self.parent.size
 
     @property
-    def is_leaf(self) -> NDArray[np.bool_]:
+    def is_leaf(self) -> Flags:
         """Return which nodes (n,) have no children."""
         return np.equal(self.first_child[1:], self.first_child[:-1])
 

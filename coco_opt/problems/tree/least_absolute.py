@@ -18,9 +18,10 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import ProblemError
-from coco_opt.forms import FloatArray, Formulation, LinearProgram, MixedIntegerProgram
-from coco_opt.problems.tree.data import IntArray, Tree
+from coco_opt.forms import Formulation, LinearProgram, MixedIntegerProgram
+from coco_opt.problems.tree.data import Tree
 from coco_opt.problems.tree.problem import TreeProblem
 
 _LARGEST = 2**52  # sums and bounds up to here are exact in floats
@@ -62,8 +63,8 @@ class TreeLeastAbsolute(TreeProblem):
     3.0
     """
 
-    y: IntArray
-    weights: FloatArray
+    y: Ints
+    weights: Floats
     ties: Literal["lower", "upper"]
 
     kind: ClassVar[str] = "tree_l1"
@@ -133,7 +134,7 @@ class TreeLeastAbsolute(TreeProblem):
         """Return the weighted sum of absolute deviations."""
         return float(self.weights @ np.abs(x - self.y))
 
-    def multipliers(self, x: NDArray[Any]) -> FloatArray:
+    def multipliers(self, x: NDArray[Any]) -> Floats:
         """Rebuild lam from x by intervals, up and down the tree: exact if x is optimal; O(n)."""
         from coco_opt.kernels import tree_certificate
 
@@ -142,16 +143,16 @@ class TreeLeastAbsolute(TreeProblem):
         tree_certificate.slopes(x, self.lower, self.upper, left, right)
         return self._nearest(left, right, np.zeros(x.size))
 
-    def _reach(self) -> FloatArray:
+    def _reach(self) -> Floats:
         return self.weights
 
-    def _certify(self, x: NDArray[Any], lam: FloatArray) -> float:
+    def _certify(self, x: NDArray[Any], lam: Floats) -> float:
         from coco_opt.kernels import tree_certificate
 
         tree, data = self.tree, (self.y, self.weights, self.lower, self.upper)
         return float(tree_certificate.gap_l1(tree.parent, tree.first_child, *data, x, lam))
 
-    def formulate(self, form: type[LinearProgram]) -> Formulation[NDArray[Any], FloatArray]:
+    def formulate(self, form: type[LinearProgram]) -> Formulation[NDArray[Any], Floats]:
         """Write the program in (x, m): the deviation of a measured node is x - y + 2 m with m >= y - x, m >= 0."""
         if form not in self.forms:
             raise self._no_form(form)

@@ -19,8 +19,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from coco_opt.array_types import Flags, Floats
 from coco_opt.errors import ProblemError
-from coco_opt.forms import FloatArray, Formulation, LinearProgram, ProgramDual, QuadraticProgram
+from coco_opt.forms import Formulation, LinearProgram, ProgramDual, QuadraticProgram
 from coco_opt.problems.tree.data import Tree
 from coco_opt.problems.tree.problem import TreeProblem
 
@@ -61,9 +62,9 @@ class TreeLeastSquares(TreeProblem):
     [5.0, 3.0, 2.0]
     """
 
-    y: FloatArray
-    variance: FloatArray
-    weights: FloatArray
+    y: Floats
+    variance: Floats
+    weights: Floats
 
     kind: ClassVar[str] = "tree_l2"
     forms: ClassVar[tuple[type[LinearProgram], ...]] = (QuadraticProgram,)
@@ -115,7 +116,7 @@ class TreeLeastSquares(TreeProblem):
             "large-counts": cls([-1, 0, 0], [7_000, 4_003, 2_991], lower=0),
         }
 
-    def _with_exact(self, measurements: FloatArray, exact: NDArray[np.bool_]) -> tuple[FloatArray, FloatArray]:
+    def _with_exact(self, measurements: Floats, exact: Flags) -> tuple[Floats, Floats]:
         if not exact.any():
             return self.lower, self.upper
         beyond = exact & ((measurements < self.lower) | (measurements > self.upper))
@@ -148,7 +149,7 @@ class TreeLeastSquares(TreeProblem):
         last = np.finfo(np.float64).eps * self.y
         return float(np.einsum("i,i,i->", self.weights, last, last))
 
-    def certified_gap(self, x: NDArray[Any], multipliers: FloatArray | None = None) -> float:
+    def certified_gap(self, x: NDArray[Any], multipliers: Floats | None = None) -> float:
         """Return the smallest gap over multipliers rebuilt from x, in two ways, and a solver's own."""
         gap = super().certified_gap(x, multipliers)
         if gap <= _ROUNDING or gap <= _ROUNDING * self.objective(x):
@@ -159,24 +160,24 @@ class TreeLeastSquares(TreeProblem):
         balanced = tree_certificate.balanced_multipliers_l2(tree.parent, tree.first_child, *data, x)
         return min(gap, self.gap(x, balanced))
 
-    def multipliers(self, x: NDArray[Any]) -> FloatArray:
+    def multipliers(self, x: NDArray[Any]) -> Floats:
         """Rebuild lam from x by intervals, up and down the tree: exact if x is optimal; O(n)."""
         from coco_opt.kernels import tree_certificate
 
         tree, data = self.tree, (self.y, self.weights, self.lower, self.upper)
         return tree_certificate.multipliers_l2(tree.parent, tree.first_child, *data, x)
 
-    def _reach(self) -> FloatArray:
+    def _reach(self) -> Floats:
         return np.where(self.weights > 0, np.inf, 0.0)
 
-    def _certify(self, x: NDArray[Any], lam: FloatArray) -> float:
+    def _certify(self, x: NDArray[Any], lam: Floats) -> float:
         from coco_opt.kernels import tree_certificate
 
         tree, data = self.tree, (self.y, self.weights, self.lower, self.upper)
         values = np.ascontiguousarray(x, dtype=np.float64)
         return float(tree_certificate.gap_l2(tree.parent, tree.first_child, *data, values, lam))
 
-    def formulate(self, form: type[LinearProgram]) -> Formulation[NDArray[Any], FloatArray]:
+    def formulate(self, form: type[LinearProgram]) -> Formulation[NDArray[Any], Floats]:
         """Write the quadratic program in the residual u = x - y, counted in the unit of what sums miss.
 
         One row for the sum of each inner node. In x the optimum is a small difference of large numbers, and solvers
@@ -199,17 +200,17 @@ class TreeLeastSquares(TreeProblem):
             upper=(self.upper - base) / unit,
         )
 
-        def read_dual(dual: ProgramDual) -> FloatArray:
+        def read_dual(dual: ProgramDual) -> Floats:
             return heaviest * unit * self._read_dual(dual)
 
         return Formulation(program, recover=lambda u: base + unit * u, multipliers=read_dual)
 
-    def _base(self) -> FloatArray:
+    def _base(self) -> Floats:
         """Return the measurements, and at unmeasured inner nodes the sums of the leaves'."""
         leaves = np.where(self.tree.is_leaf, self.y, 0.0)
         return np.where(self.variance < np.inf, self.y, self.tree.sums(leaves))
 
-    def _unit(self, base: FloatArray, missing: FloatArray) -> float:
+    def _unit(self, base: Floats, missing: Floats) -> float:
         """Return the largest error of a sum of measurements or excess over a bound; 1 if all are 0."""
         beyond = np.maximum(self.lower - base, base - self.upper)
         return max(float(np.abs(missing).max(initial=0.0)), float(beyond.max(initial=0.0))) or 1.0

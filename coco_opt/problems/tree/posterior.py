@@ -11,11 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import ProblemError
-from coco_opt.forms import FloatArray
-from coco_opt.problems.tree.data import IntArray, Tree
+from coco_opt.problems.tree.data import Tree
 from coco_opt.problems.tree.least_squares import TreeLeastSquares
 
 
@@ -27,11 +27,11 @@ class TreePosterior:
     """
 
     tree: Tree
-    estimate: FloatArray
-    variance: FloatArray
-    _below: FloatArray
-    _children: FloatArray
-    _deficit: FloatArray
+    estimate: Floats
+    variance: Floats
+    _below: Floats
+    _children: Floats
+    _deficit: Floats
 
     @classmethod
     def of(cls, problem: TreeLeastSquares) -> TreePosterior:
@@ -46,7 +46,7 @@ class TreePosterior:
         return cls.of(TreeLeastSquares(tree, np.zeros(tree.nodes), variance))
 
     @classmethod
-    def _build(cls, tree: Tree, y: FloatArray, s2: FloatArray) -> TreePosterior:
+    def _build(cls, tree: Tree, y: Floats, s2: Floats) -> TreePosterior:
         from coco_opt.kernels import tree_passes
 
         none = np.empty(0)
@@ -77,7 +77,7 @@ class TreePosterior:
         variance = tree_passes.combination(self.tree.first_child, self._below, self._children, weights)
         return float(weights @ self.estimate), float(variance)
 
-    def ranges(self, begin: ArrayLike, end: ArrayLike) -> tuple[FloatArray, FloatArray]:
+    def ranges(self, begin: ArrayLike, end: ArrayLike) -> tuple[Floats, Floats]:
         """Return estimates and variances (k,) of sums over nodes begin:end, each within one level.
 
         In a complete tree such a range of leaves is a range query. O(fan-out x depth) a range after O(n); O(n) for one
@@ -105,7 +105,7 @@ class TreePosterior:
         running = np.concatenate([[0.0], np.cumsum(self.estimate)])
         return running[ends] - running[begins], variance
 
-    def _levels(self) -> IntArray:
+    def _levels(self) -> Ints:
         starts, position = [0], 1
         while position < self.tree.nodes:
             starts.append(position)
@@ -117,7 +117,7 @@ class TreePosterior:
             raise ProblemError(f"there is no node {node}; nodes are 0 to {self.tree.nodes - 1}")
 
     @staticmethod
-    def _positions(values: ArrayLike) -> NDArray[np.int64]:
+    def _positions(values: ArrayLike) -> Ints:
         array = np.atleast_1d(np.asarray(values))
         if array.ndim != 1 or array.dtype.kind not in "iu" or (array < 0).any():
             raise ProblemError("positions must be integers, 0 or more")

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from coco_opt.array_types import Floats
 from coco_opt.errors import ProblemError
-from coco_opt.forms import FloatArray, ProgramDual
+from coco_opt.forms import ProgramDual
 from coco_opt.problem import MAX_INTEGER, Problem, plain_answer
 from coco_opt.problems.tree.data import Tree
 
@@ -27,19 +28,19 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False, init=False)
-class TreeProblem(Problem[NDArray[Any], FloatArray]):
+class TreeProblem(Problem[NDArray[Any], Floats]):
     """Base of the problems on a tree: the constraints, their program rows and the certificate's frame."""
 
     tree: Tree
-    lower: FloatArray
-    upper: FloatArray
+    lower: Floats
+    upper: Floats
 
     def _set_constraints(self, tree: Tree | ArrayLike, lower: ArrayLike | None, upper: ArrayLike | None) -> None:
         object.__setattr__(self, "tree", tree if isinstance(tree, Tree) else Tree(tree))
         object.__setattr__(self, "lower", self._per_node(lower, -np.inf, "lower"))
         object.__setattr__(self, "upper", self._per_node(upper, np.inf, "upper"))
 
-    def _per_node(self, values: ArrayLike | None, default: float, name: str) -> FloatArray:
+    def _per_node(self, values: ArrayLike | None, default: float, name: str) -> Floats:
         """Return one number a node, infinite ones included; a single number holds for all."""
         array = np.asarray(default if values is None else values)
         if array.dtype.kind not in "iuf" or array.shape not in ((), self.tree.parent.shape):
@@ -63,11 +64,11 @@ class TreeProblem(Problem[NDArray[Any], FloatArray]):
             )
 
     @abstractmethod
-    def _reach(self) -> FloatArray:
+    def _reach(self) -> Floats:
         """Return the largest |d| (n,) for which the cost plus d x is bounded below without bounds."""
 
     @abstractmethod
-    def _certify(self, x: NDArray[Any], lam: FloatArray) -> float:
+    def _certify(self, x: NDArray[Any], lam: Floats) -> float:
         """Return the gap for any finite multipliers, infinite where a node's minimum is; O(n)."""
 
     @property
@@ -107,7 +108,7 @@ class TreeProblem(Problem[NDArray[Any], FloatArray]):
         )
         return near
 
-    def gap(self, x: NDArray[Any], multipliers: FloatArray) -> float:
+    def gap(self, x: NDArray[Any], multipliers: Floats) -> float:
         """Return the certified gap; multipliers for which it would be infinite are first moved to valid ones.
 
         Those of a wrong shape, and entries that are no finite number, count as 0.
@@ -121,7 +122,7 @@ class TreeProblem(Problem[NDArray[Any], FloatArray]):
         d_high = np.where(self.lower == -np.inf, reach, np.inf)
         return self._certify(x, self._nearest(d_low, d_high, lam))
 
-    def _finite(self, multipliers: FloatArray) -> FloatArray:
+    def _finite(self, multipliers: Floats) -> Floats:
         lam = plain_answer(multipliers)
         if lam.shape != self.tree.parent.shape:
             return np.zeros(self.variables)
@@ -129,7 +130,7 @@ class TreeProblem(Problem[NDArray[Any], FloatArray]):
         finite = np.isfinite(lam)
         return lam if finite.all() else np.where(finite, lam, 0.0)
 
-    def _nearest(self, d_low: FloatArray, d_high: FloatArray, target: FloatArray) -> FloatArray:
+    def _nearest(self, d_low: Floats, d_high: Floats, target: Floats) -> Floats:
         from coco_opt.kernels import tree_certificate
 
         return tree_certificate.multipliers(self.tree.parent, self.tree.first_child, d_low, d_high, target)
@@ -146,7 +147,7 @@ class TreeProblem(Problem[NDArray[Any], FloatArray]):
         data = np.concatenate([np.ones(inner.size), -np.ones(child.size)])
         return csc_array((data, (rows, np.concatenate([inner, child]))), shape=(inner.size, self.variables))
 
-    def _read_dual(self, dual: ProgramDual) -> FloatArray:
+    def _read_dual(self, dual: ProgramDual) -> Floats:
         lam = np.zeros(self.variables)
         inner = np.flatnonzero(~self.tree.is_leaf)
         lam[inner] = -dual.rows[: inner.size]

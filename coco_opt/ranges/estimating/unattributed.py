@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.array_types import Ints
 from coco_opt.choices import SolverChoices
 from coco_opt.errors import ProblemError
 from coco_opt.privacy import Measurement, NoiseDistribution
@@ -24,7 +25,7 @@ class SortedCounts:
     ``distribution`` is that of each count's noise. Raises ProblemError for another shape or type.
     """
 
-    values: NDArray[np.int64]
+    values: Ints
     distribution: NoiseDistribution
 
     def __post_init__(self) -> None:
@@ -40,7 +41,7 @@ class SortedCounts:
         (answers,) = measurement.answers
         return cls(answers.values, answers.query.distribution)
 
-    def sorted_rounded(self) -> NDArray[np.int64]:
+    def sorted_rounded(self) -> Ints:
         """Return S~r: sorted, and rounded to the nearest nonnegative integer; O(n log n)."""
         return round_nonnegative(np.sort(self.values))
 

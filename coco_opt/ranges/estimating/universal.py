@@ -7,8 +7,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal, Protocol, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from coco_opt.array_types import Floats, Ints
 from coco_opt.choices import SolverChoices
 from coco_opt.errors import ProblemError
 from coco_opt.privacy import Measurement
@@ -24,7 +25,6 @@ from coco_opt.ranges.workload import Workload
 if TYPE_CHECKING:
     import pandas as pd
 
-Floats = NDArray[np.float64]
 Estimator = Literal["noisy", "consistent", "nonnegative", "zeroed", "posterior"]
 ESTIMATORS: tuple[Estimator, ...] = get_args(Estimator)
 NONNEGATIVE: tuple[Estimator, ...] = ("nonnegative", "zeroed", "posterior")
@@ -42,9 +42,7 @@ class RangeMeasurements:
 class IntervalSource(Protocol):
     """What knows intervals of ranges."""
 
-    def interval(
-        self, begin: NDArray[np.int64], end: NDArray[np.int64], coverage: float
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def interval(self, begin: Ints, end: Ints, coverage: float) -> tuple[Ints, Ints]:
         """Return the ends, both included, of intervals of ranges begin:end (k,); ProblemError where it has none."""
 
 
@@ -56,8 +54,8 @@ class RangeIntervals:
     """
 
     coverage: float
-    lower: NDArray[np.int64]
-    upper: NDArray[np.int64]
+    lower: Ints
+    upper: Ints
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -237,7 +235,7 @@ class UniversalHistogram:
         running = np.maximum.accumulate(np.maximum(np.cumsum(self.cells), 0.0))
         return running / running[-1] if running[-1] > 0 else np.ones(running.size)
 
-    def quantile(self, q: ArrayLike) -> NDArray[np.int64]:
+    def quantile(self, q: ArrayLike) -> Ints:
         """Return the first cell up to which the share of entities is at least q; ProblemError unless 0 <= q <= 1."""
         shares = np.atleast_1d(np.asarray(q, dtype=np.float64))
         if not ((shares >= 0) & (shares <= 1)).all():

@@ -7,8 +7,8 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats
 from coco_opt.errors import UnknownSolverError
 from coco_opt.problem import Problem
 from coco_opt.problems import TreeLeastSquares
@@ -41,7 +41,7 @@ class ShiftedLeaf:
 
     name = "shifted leaf"
 
-    def solve(self, problem: Problem[Any, Any]) -> Answer[NDArray[np.float64], Any]:
+    def solve(self, problem: Problem[Any, Any]) -> Answer[Floats, Any]:
         """Return the shifted answer; UnknownSolverError for anything but least squares on a tree."""
         start = perf_counter()
         if not isinstance(problem, TreeLeastSquares):

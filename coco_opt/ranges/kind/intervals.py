@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import InputError, Place, ProblemError
 from coco_opt.files.folder import FileTable, read_columns
 from coco_opt.files.release_checks import Check, first_of, int64_column
@@ -24,8 +24,6 @@ from coco_opt.ranges.estimating.posterior.sampler import LEAST_DRAWS
 from coco_opt.ranges.estimating.universal import IntervalSource, UniversalHistogram
 from coco_opt.ranges.workload import Workload
 from coco_opt.releases.kind import Folder
-
-Ints = NDArray[np.int64]
 
 INTERVALS, DRAWS = "intervals.parquet", "draws.parquet"
 PROMISE_OF = {INTERVALS: "intervals", DRAWS: "draws"}
@@ -107,7 +105,7 @@ def read_spans(folder: Path, domain: DomainTree, cells: Ints, manifest: Mapping[
     return PublishedIntervals(coverage, begin, end, lower, upper)
 
 
-def interval_checks(folder: Folder, domain: DomainTree, nodes: NDArray[np.float64]) -> Iterator[Check]:
+def interval_checks(folder: Folder, domain: DomainTree, nodes: Floats) -> Iterator[Check]:
     """Yield the checks of what is published of the draws, where anything is, or should be."""
     cells = nodes[domain.first_leaf :]
     for name, check in ((INTERVALS, _check_intervals), (DRAWS, _check_draws)):
@@ -116,7 +114,7 @@ def interval_checks(folder: Folder, domain: DomainTree, nodes: NDArray[np.float6
             yield Check(PROMISE_OF[name], not wrong, wrong or detail)
 
 
-def _check_intervals(folder: Folder, domain: DomainTree, cells: NDArray[np.float64]) -> tuple[str, str]:
+def _check_intervals(folder: Folder, domain: DomainTree, cells: Floats) -> tuple[str, str]:
     if _coverage(folder.manifest) is None:
         return "the manifest states no coverage between 0 and 1", ""
     begin, end, lower, upper, wrong = _read_intervals(folder.path, domain)
@@ -133,7 +131,7 @@ def _check_intervals(folder: Folder, domain: DomainTree, cells: NDArray[np.float
     return "", "every interval holds its released count"
 
 
-def _check_draws(folder: Folder, domain: DomainTree, cells: NDArray[np.float64]) -> tuple[str, str]:
+def _check_draws(folder: Folder, domain: DomainTree, cells: Floats) -> tuple[str, str]:
     draws, wrong = _read_draws(folder.path, domain, folder.manifest)
     return wrong, f"{len(draws):,} draws of nonnegative integers"
 

@@ -9,8 +9,8 @@ from html import escape
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats, Ints
 from coco_opt.histograms import Hierarchy
 from coco_opt.ranges.estimating.universal import UniversalHistogram
 from coco_opt.ranges.interval_counts import IntervalCounts
@@ -20,8 +20,6 @@ from coco_opt.report.chart import Axis
 from coco_opt.report.explorer import Explored, explorer_section
 from coco_opt.report.html import counted, guarantee_note, reading_section, table, unit_note
 from coco_opt.report.plots import Band, Dots, Layer, Steps, linear, panel
-
-Floats = NDArray[np.float64]
 
 _DRAWN = 300  # bars, each of as many cells as it takes
 _PARTS = 4
@@ -67,7 +65,7 @@ class _Answers:
         """Return what the ends are, in a sentence."""
         return f"the {self.band}" if self.coverage else "one standard error on either side"
 
-    def __call__(self, begin: NDArray[np.int64], end: NDArray[np.int64]) -> tuple[Floats, Floats, Floats]:
+    def __call__(self, begin: Ints, end: Ints) -> tuple[Floats, Floats, Floats]:
         """Return estimates, lower and upper ends of ranges begin:end."""
         answers = self.histogram.ranges(begin, end)
         if not self.coverage:
@@ -128,7 +126,7 @@ def _figure(shown: Shown, answers: _Answers) -> str:
     return f"<h2>Histogram</h2>\n<p>Entities in {bars}, with {answers.words}.</p>\n{picture}"
 
 
-def _noisy(shown: Shown, cuts: NDArray[np.int64]) -> NDArray[np.int64] | None:
+def _noisy(shown: Shown, cuts: Ints) -> Ints | None:
     """Return the noisy counts of the cells, None where a bar holds several."""
     counts = IntervalCounts.of(shown.measurement)
     return counts.values[counts.domain.first_leaf :] if cuts.size > counts.domain.cells else None
@@ -136,9 +134,9 @@ def _noisy(shown: Shown, cuts: NDArray[np.int64]) -> NDArray[np.int64] | None:
 
 def _drawn(
     answers: _Answers,
-    cuts: NDArray[np.int64],
-    noisy: NDArray[np.int64] | None,
-    truth: NDArray[np.int64] | None,
+    cuts: Ints,
+    noisy: Ints | None,
+    truth: Ints | None,
 ) -> str:
     estimate, low, high = answers(cuts[:-1], cuts[1:])
     edges = answers.histogram.domain.edges[cuts]
@@ -215,7 +213,7 @@ def _explorer(answers: _Answers) -> str:
     return explorer_section(explored, note, "Every range")
 
 
-def _nested(cells: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+def _nested(cells: int) -> tuple[Ints, Ints, Ints]:
     """Return ranges of cells within each other, begin and end behind it, and each one's parent (-1), breadth first.
 
     Every step has parts of one width, at most 40 in a range.

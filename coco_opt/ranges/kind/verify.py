@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Flags, Floats
 from coco_opt.errors import CocoOptError
 from coco_opt.files.folder import read_columns
 from coco_opt.files.release_checks import Check, first_of, int64_column
@@ -35,8 +35,8 @@ class _Content:
     domain: DomainTree
     distribution: Noise
     estimator: Estimator
-    estimate: NDArray[np.float64]
-    errors: NDArray[np.float64]
+    estimate: Floats
+    errors: Floats
 
 
 def promises_of(estimator: Estimator, fan_out: int | Sequence[int] | None) -> tuple[str, ...]:
@@ -145,7 +145,7 @@ def _standard_errors(content: _Content) -> Check:
     return _every("standard_errors", bad, "has another standard error than its noise gives", detail)
 
 
-def _every(name: str, bad: NDArray[np.bool_], fault: str, detail: str) -> Check:
+def _every(name: str, bad: Flags, fault: str, detail: str) -> Check:
     return Check(name, not bad.any(), f"row {first_of(bad) + 1} {fault}" if bad.any() else detail)
 
 

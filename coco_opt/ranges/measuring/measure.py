@@ -26,8 +26,6 @@ from coco_opt.problem import MAX_INTEGER
 from coco_opt.ranges.domain import DomainTree
 from coco_opt.ranges.interval_counts import RANGES, SORTED, Outside, parameters_of
 
-Int64 = NDArray[np.int64]
-
 _INTERVALS = "entities in every interval of the tree over the domain, the whole domain first"
 _LEVEL = "entities in every interval of one level of the tree over the domain"
 _CELLS = "entities in every cell of the domain"

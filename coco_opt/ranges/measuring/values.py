@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Ints
 from coco_opt.errors import InputError, Place
 from coco_opt.files import column_checks
 from coco_opt.files.columns import Columns
@@ -27,7 +27,6 @@ from coco_opt.ranges.interval_counts import Outside
 if TYPE_CHECKING:
     import duckdb
 
-Int64 = NDArray[np.int64]
 
 VALUES = Columns(last=("value",), optional=("count",), others=True)
 CELLS = Columns(last=("cell", "count"), others=True)
@@ -41,12 +40,12 @@ class CellCounts:
     ``rows`` were read from the file; ``clamped`` entities lay outside the domain and count in its first or last cell.
     """
 
-    cells: Int64
+    cells: Ints
     rows: int = 0
     clamped: int = 0
 
     @property
-    def arrays(self) -> tuple[Int64, ...]:
+    def arrays(self) -> tuple[Ints, ...]:
         """Return the counts: equal data, and no other, give equal arrays."""
         return (self.cells,)
 
@@ -143,7 +142,7 @@ def _check_inside(table: Loaded, column: int, first: int, behind: int, *, clamp:
         raise InputError("outside-domain", message, table.place(rows, column))
 
 
-def _counts_by_entry(table: Loaded, column: int, counted: str) -> tuple[Int64, Int64]:
+def _counts_by_entry(table: Loaded, column: int, counted: str) -> tuple[Ints, Ints]:
     """Return the distinct entries of a column and the entities of each."""
     query = f"SELECT c{column}::BIGINT AS entry, sum({counted})::BIGINT AS entities FROM {table.table} GROUP BY 1"
     rows = quietly(table.source, lambda: table.con.execute(query).fetchnumpy())

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Ints
 from coco_opt.histograms import Hierarchy
-
-Ints = NDArray[np.int64]
 
 _NUMBERS = 1 << 21  # answers or cells of a batch, at most, but for a single region of more
 _LEAST_NUMBERS = 1 << 14  # below which a batch is mostly glue

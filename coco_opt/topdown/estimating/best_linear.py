@@ -7,8 +7,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Flags, Floats
 from coco_opt.errors import ProblemError
 from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Operator
@@ -20,7 +20,6 @@ from coco_opt.topdown.estimating.low_rank import LowRankInformation, low_rank_in
 if TYPE_CHECKING:
     from coco_opt.topdown.noisy_measurements import TableMeasurements
 
-Floats = NDArray[np.float64]
 
 MOST_ATOMS = 96
 """Joint cells, or directions, up to which matrices are used by default: seconds for a state's blocks."""
@@ -52,7 +51,7 @@ class LinearEstimates(Protocol):
         """Return exact standard errors [regions of level, answers], infinite where undetermined."""
         ...
 
-    def determines(self, operator: Operator, level: int) -> NDArray[np.bool_]:
+    def determines(self, operator: Operator, level: int) -> Flags:
         """Return which answers (answers,) are determined in every region of a level."""
         ...
 

@@ -10,15 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Flags, Floats, Ints
 from coco_opt.operators import Operator
 from coco_opt.topdown.estimating.sparse_tables import SparseTables
 from coco_opt.topdown.invariants import Constraints
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 
 FREE = -1
 """The child of a cell that bounds do not decide."""

@@ -18,8 +18,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Flags, Floats, Ints
 from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Operator, blocks_of_rows
 from coco_opt.topdown.estimating.information.exact_rows import ExactRows, groups
@@ -29,9 +29,6 @@ from coco_opt.topdown.estimating.normal_equations import NormalEquations
 if TYPE_CHECKING:
     from coco_opt.topdown.noisy_measurements import TableMeasurements
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 
 _OUTSIDE = 1e-8  # part of a row, relative to its size, that counts as zero
 _RANK = 1e-11  # eigenvalues and singular values below this part of the largest are zero

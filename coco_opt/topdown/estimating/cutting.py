@@ -7,16 +7,13 @@ from dataclasses import dataclass, field
 from time import time
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats, Ints
 from coco_opt.operators import Operator, stack
 from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.feasibility.cuts import Cut, CutOracle
 from coco_opt.topdown.invariants import Constraints
 from coco_opt.topdown.matrix_operator import integer_matrix
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 ROUNDS = 40
 """Times that one split is solved again with more cuts; the failsafe follows where that is not enough."""

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from coco_opt.activity import Progress, doing
+from coco_opt.array_types import Ints
 from coco_opt.choices import Certificate, SolverChoices
 from coco_opt.errors import InputError, ProblemError, SolverError
 from coco_opt.execution import Executor, Shared, Threads
@@ -40,8 +40,6 @@ from coco_opt.topdown.estimating.uncertified_gap import ALL_CERTIFIED, Uncertifi
 from coco_opt.topdown.noisy_measurements import TableMeasurements
 from coco_opt.topdown.queries import parse_query
 from coco_opt.topdown.schema import Schema
-
-Ints = NDArray[np.int64]
 
 _BLOCK = 256  # regions whose dense tables are in memory at a time
 

@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import ProblemError, SolverError
 from coco_opt.operators import Grouping, Operator
 
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 _SHOWN = 8  # changed cells in a sentence
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 NO_TABLES_FIT = "no whole tables of its parts that keep to their facts add up to the table that it had"

@@ -18,8 +18,8 @@ from functools import partial
 from time import perf_counter
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Flags, Floats, Ints
 from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Operator
 from coco_opt.problems.sparse_rows import SparseRows, runs_from, stacked
@@ -34,12 +34,10 @@ from coco_opt.topdown.estimating.rounding import is_of_cells, nested
 from coco_opt.topdown.estimating.sparse_tables import SparseTables
 from coco_opt.topdown.estimating.step import SplitStep
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Runs = tuple[Ints, Ints, Ints]
 """The nonzero entries of some tables: regions (from the first child), cells (rising in a region) and counts."""
 
-Fractions = tuple[Floats, NDArray[np.bool_]]
+Fractions = tuple[Floats, Flags]
 """The fractional tables of several parents, and which of them are certified."""
 Way = Callable[[SplitStep, SplitLevel, Ints, Ints], Fractions]
 """How several parents are split: takes the step, the problem, the children, and the entries of the parents' tables."""
@@ -90,7 +88,7 @@ class LevelSplit:
         left = ~(settled | exact | closable)
         runs = [_only_children(above, np.flatnonzero(settled & people & only), bounds)]
         placed = self._split_exact if holder is None else partial(self._split_placed, holder, int(bounds[0]))
-        ways: list[tuple[NDArray[np.bool_], Way]] = [
+        ways: list[tuple[Flags, Way]] = [
             (settled & people & ~only, placed),
             (exact, self._split_exact),
             (closable, self._split_closed),
@@ -104,7 +102,7 @@ class LevelSplit:
         tables = SparseTables.of_runs(region, cells, counts, (int(bounds[-1] - bounds[0]), above.size))
         return tables, [parents[place] for place in np.flatnonzero(left).tolist()]
 
-    def _small(self, above: SparseTables) -> NDArray[np.bool_]:
+    def _small(self, above: SparseTables) -> Flags:
         """Return which parents' connected cells are so few that the dense interior points of a batch pay."""
         assert self.part is not None
         sizes = [
@@ -115,7 +113,7 @@ class LevelSplit:
 
     def _split_batch(
         self, step: SplitStep, above: SparseTables, chosen: Ints, bounds: Ints, way: Way
-    ) -> tuple[Runs, NDArray[np.bool_]]:
+    ) -> tuple[Runs, Flags]:
         """Return the children's tables of the parents ``chosen`` from consecutive ones, and for which there are any."""
         offsets = above.offsets
         cells = np.concatenate([np.arange(offsets[at], offsets[at + 1]) for at in chosen])
@@ -151,7 +149,7 @@ class LevelSplit:
 
     def _hold(
         self, step: SplitStep, problem: SplitLevel, tables: Floats | Ints, regions: Ints, slack: float = 0.0
-    ) -> NDArray[np.bool_]:
+    ) -> Flags:
         """Return for which parents the children keep the bounds on classes."""
         assert self.classes is not None
         places = regions - step.measured.hierarchy.level_range(self.level + 1).start
@@ -265,14 +263,14 @@ class LevelSplit:
         self._count(step, judged, settled, seconds)
         return tables, settled
 
-    def _certified(self, problem: SplitLevel, judged: Judged, rested: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    def _certified(self, problem: SplitLevel, judged: Judged, rested: Flags) -> Flags:
         """Return which parents' tables are near enough to the optimum and to what must hold."""
         allowed = _SAFE * self.splitter.tolerance * np.maximum(1.0, judged.objective)
         most = np.maximum(1.0, np.maximum.reduceat(problem.counts, problem.starts[:-1]))
         holds = judged.violation <= TopdownSplit.feasibility_tolerance * most
         return np.asarray(rested & (judged.gap <= allowed) & holds)
 
-    def _count(self, step: SplitStep, judged: Judged, settled: NDArray[np.bool_], seconds: float) -> None:
+    def _count(self, step: SplitStep, judged: Judged, settled: Flags, seconds: float) -> None:
         """Count the certificates of settled parents."""
         if settled.any():
             relative = judged.gap / np.maximum(1.0, judged.objective)
@@ -290,7 +288,7 @@ def _only_children(above: SparseTables, forced: Ints, bounds: Ints) -> Runs:
     return region, above.cells[entries], above.counts[entries]
 
 
-def _runs(problem: SplitLevel, tables: Ints, done: NDArray[np.bool_], regions: Ints) -> Runs:
+def _runs(problem: SplitLevel, tables: Ints, done: Flags, regions: Ints) -> Runs:
     """Return the nonzero entries of the parents that are ``done``; ``regions`` are the children."""
     place = np.flatnonzero(tables)
     parent = np.searchsorted(problem.places, place, side="right") - 1

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.array_types import Flags, Floats, Ints
 from coco_opt.errors import ProblemError
 from coco_opt.execution.temporary_storage import forget_pages, stored_array, stored_empty
 from coco_opt.histograms import Hierarchy
@@ -39,8 +40,6 @@ from coco_opt.topdown.pooled_measurements import RegionMeasurements
 if TYPE_CHECKING:
     from coco_opt.topdown.noisy_measurements import TableMeasurements
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Summed = list[list[NDArray[Any] | None]]
 """z [levels][queries] of some regions of consecutive levels; None where the answers alone say it."""
 
@@ -124,7 +123,7 @@ class LinearStage:
     trees: tuple[QueryTree, ...]
 
     @cached_property
-    def reached(self) -> tuple[NDArray[np.bool_], ...]:
+    def reached(self) -> tuple[Flags, ...]:
         """Return for each level which of its regions [regions of level] some query knows something of."""
         queries = range(len(self.trees))
         return tuple(
@@ -192,11 +191,11 @@ class LinearStage:
         """Return a level's answers to any number of queries: all its tables are computed once and kept in memory."""
         return LevelAnswers.of(self, level)
 
-    def known(self, operator: Operator, level: int, regions: slice = slice(None)) -> NDArray[np.bool_]:
+    def known(self, operator: Operator, level: int, regions: slice = slice(None)) -> Flags:
         """Return which answers of a query are determined in some regions of a level, bool[regions, answers]."""
         return self.reached[level][regions][:, None] & self.normal[level].determines(operator)
 
-    def determines(self, operator: Operator, level: int) -> NDArray[np.bool_]:
+    def determines(self, operator: Operator, level: int) -> Flags:
         """Return which answers (answers,) of a query are determined in every region of a level."""
         return self.normal[level].determines(operator) & self.reached[level].all()
 
@@ -249,7 +248,7 @@ class ByTables(Protocol):
         """Return estimated tables [regions, cells] of consecutive regions of a level."""
         ...
 
-    def known(self, operator: Operator, level: int, regions: slice = slice(None)) -> NDArray[np.bool_]:
+    def known(self, operator: Operator, level: int, regions: slice = slice(None)) -> Flags:
         """Return which answers of a query are determined, [answers] or [regions, answers]."""
         ...
 

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Flags, Floats
 from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Operator
 from coco_opt.topdown.estimating.information import FullInformation, full_information
@@ -28,9 +28,6 @@ from coco_opt.topdown.estimating.linear import LevelAnswers, LinearStage, answer
 
 if TYPE_CHECKING:
     from coco_opt.topdown.noisy_measurements import TableMeasurements
-
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)

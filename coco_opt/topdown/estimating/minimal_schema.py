@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Flags, Floats, Ints
 from coco_opt.choices import SolverChoices
 from coco_opt.errors import ProblemError, SolverError
 from coco_opt.operators import Grouping
@@ -40,8 +40,6 @@ from coco_opt.topdown.noisy_measurements import TableMeasurements
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 SUITED = ("piqp", "clarabel")
 """Sparse programs with many exact rows suit factorisations; the splits' own solver takes 10 to 25 times as long."""
@@ -106,7 +104,7 @@ def bounds_fall_short(system: ConstraintSystem) -> bool:
     that meets the bounds extends to its children. Give each child its least numbers in the inner sets, and fill it up
     to its total: what is left of the region's inner sets fits, since the children's totals leave as much room.
     """
-    sets: dict[bytes, tuple[NDArray[np.bool_], bool]] = {}
+    sets: dict[bytes, tuple[Flags, bool]] = {}
     for row in system.rows:
         if not row.counts_once:
             return True

@@ -11,12 +11,10 @@ from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Flags, Floats
 from coco_opt.errors import ProblemError, SolverError
 from coco_opt.operators import Operator
-
-Floats = NDArray[np.float64]
 
 DENSE_CELLS = 4096
 _SAFE = 1e-7  # smallest pivot of a Cholesky factor, relative to the largest, that is taken for definite
@@ -52,7 +50,7 @@ class NormalEquations:
         solutions = self._solve_dense(rows) if self._dense else np.stack([self._gradients(row) for row in rows])
         return np.asarray(solutions.reshape(right.shape))
 
-    def determines(self, operator: Operator) -> NDArray[np.bool_]:
+    def determines(self, operator: Operator) -> Flags:
         """Return which answers (answers,) of a query every solution of the normal equations agrees on."""
         if self._dense and self._null is None:
             return np.ones(operator.answers, dtype=bool)
@@ -91,7 +89,7 @@ class NormalEquations:
         return values, vectors
 
     @cached_property
-    def _nonzero(self) -> NDArray[np.bool_]:
+    def _nonzero(self) -> Flags:
         values = self._spectrum[0]
         return np.asarray(values > self.cells * 1e-14 * max(float(values[-1]), np.finfo(np.float64).tiny))
 

@@ -10,11 +10,9 @@ same answers, parent and constraints that is the one nearest, in relative entrop
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats
 from coco_opt.problems.topdown_split import TopdownSplit
-
-Floats = NDArray[np.float64]
 
 _ENOUGH = 1e-4  # people by which an answer may be off: the tables are rounded to whole persons afterwards
 _ROUNDS = 300

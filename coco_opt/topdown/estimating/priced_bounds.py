@@ -16,13 +16,9 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Flags, Floats, Ints
 from coco_opt.problems.topdown_split.level import Judged, LevelSplitter, SplitLevel
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 
 _ROUNDS = 16
 _NEAR = 1e-5  # persons that a class may be off its bound while prices are sought

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from coco_opt.activity import Progress
+from coco_opt.array_types import Ints
 from coco_opt.choices import Certificate
 from coco_opt.errors import ProblemError, SolverError, WorkerError
 from coco_opt.execution import Count, Executor, Shared, Threads, even_tasks
@@ -29,8 +29,6 @@ from coco_opt.topdown.estimating.sparse_tables import SparseTables
 from coco_opt.topdown.estimating.step import SplitStep
 from coco_opt.topdown.estimating.uncertified_gap import ALL_CERTIFIED, UncertifiedGap
 from coco_opt.topdown.feasibility.cuts import Cut
-
-Ints = NDArray[np.int64]
 
 _CHANGES = 50  # changed cells that a failsafe's record names
 _WAITING_RUNS = 1 << 18  # nonzero cells of a level's finished tables, above which they are moved to a file

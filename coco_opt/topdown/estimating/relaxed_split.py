@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Ints
 from coco_opt.errors import ProblemError, SolverError
 from coco_opt.problems.topdown_split import LinearRows, SplitTerm, TopdownSplit
 from coco_opt.topdown.estimating.failsafe import Bound, Rows, change_cost, least, own_rows, relaxed_rows, unbound
@@ -14,8 +14,6 @@ from coco_opt.topdown.estimating.rounding import round_tables, rows_between
 from coco_opt.topdown.estimating.step import SplitStep
 from coco_opt.topdown.invariants import Constraints
 from coco_opt.topdown.matrix_operator import MatrixOperator, side_by_side
-
-Ints = NDArray[np.int64]
 
 TIME_LIMIT = 60.0
 """Seconds that one mixed-integer program of the failsafe may take; 1 once the estimation's time is over."""

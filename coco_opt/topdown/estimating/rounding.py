@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats, Ints
 from coco_opt.choices import SolverChoices
 from coco_opt.errors import ProblemError, SolverError
 from coco_opt.operators import Operator, stack
@@ -22,9 +22,6 @@ from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.estimating.tie_breaking import Ties
 from coco_opt.topdown.estimating.uncertified_gap import Tally
 from coco_opt.topdown.invariants import Constraints
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 def round_in_passes(

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats, Ints
 from coco_opt.choices import SolverChoices
 from coco_opt.errors import ProblemError, SolverError
 from coco_opt.operators import Operator, stack, total
@@ -30,9 +31,6 @@ from coco_opt.topdown.estimating.uncertified_gap import Tally
 from coco_opt.topdown.feasibility.cuts import CutOracle
 from coco_opt.topdown.invariants import Constraints
 from coco_opt.topdown.noisy_measurements import TableMeasurements
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 _MOST_SUITED = 50_000  # cells of all children up to which splits below exact classes or under cuts are factorised
 _PROGRAMS = 3  # mixed-integer programs of the minimal schema, one after the other, that share its time

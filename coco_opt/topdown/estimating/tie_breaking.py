@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats
 from coco_opt.privacy.measurement import Measurement
 
-Floats = NDArray[np.float64]
 Bits = NDArray[np.uint64]
 
 PRECISION = 1e-6  # people; a solver's numbers this near a whole one, or each other, are not distinguished

@@ -8,11 +8,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import ProblemError
 from coco_opt.problem import MAX_INTEGER
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 _SUMS = 1e-3  # people by which sums may differ from integers: a solver's error, not another table
 

@@ -16,8 +16,8 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats, Ints
 from coco_opt.topdown.feasibility.intervals import nested_conflict
 from coco_opt.topdown.feasibility.presolve import tightened
 from coco_opt.topdown.feasibility.programs import integer_program, least_total
@@ -26,8 +26,6 @@ from coco_opt.topdown.feasibility.system import ConstraintSystem, RegionConstrai
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 _NOTHING = 1e-7
 _DENOMINATOR = 10**4

@@ -21,16 +21,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Flags, Floats, Ints
 from coco_opt.topdown.feasibility.presolve import tightened
 from coco_opt.topdown.feasibility.system import ConstraintSystem, infinite
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Oracle = Literal["flow", "projection"]
 
 _SCALE = 2**30  # flows are integers of 32 bits
@@ -93,7 +91,7 @@ class CutOracle:
             return self._by_flow(leaves, np.asarray(classes, np.float64), self.totals[leaves])
         return self._by_projection(level, region, np.asarray(classes, np.float64))
 
-    def cut_of(self, leaves: slice, chosen: NDArray[np.bool_], totals: Ints) -> Cut:
+    def cut_of(self, leaves: slice, chosen: Flags, totals: Ints) -> Cut:
         """Return Hoffman's cut of a set of classes bool[classes]."""
         lower, upper = (side[leaves] for side in self.box)
         inside = upper[:, chosen]

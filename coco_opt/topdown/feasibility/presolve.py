@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Ints
 from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.feasibility.system import ConstraintSystem
-
-Ints = NDArray[np.int64]
 
 _ROUNDS = 8
 _LEAVES = 1 << 16  # whose sides are in memory at a time

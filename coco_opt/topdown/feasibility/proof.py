@@ -14,13 +14,12 @@ from time import perf_counter
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Ints
 from coco_opt.topdown.feasibility.conflict import Conflict, conflict_by_programs, conflict_by_sums
 from coco_opt.topdown.feasibility.programs import solve_integer
 from coco_opt.topdown.feasibility.system import ConstraintSystem
 
-Ints = NDArray[np.int64]
 Verdict = Literal["holds", "conflict", "undecided"]
 
 TIME_LIMIT = 60.0

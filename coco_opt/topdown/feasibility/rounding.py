@@ -5,16 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats, Ints
 from coco_opt.topdown.feasibility.programs import integer_program
 from coco_opt.topdown.feasibility.system import ConstraintSystem, infinite
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 _NEAR = 1e-6  # a solver's number this near an integer is that integer
 _TIE = 1e-3  # the largest perturbation that decides between equal distances, in persons

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.array_types import Flags, Floats, Ints
 from coco_opt.histograms.hierarchy import Hierarchy
 from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.constraint import LinearConstraint, Source
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
 
     from coco_opt.topdown.region_bounds import RegionBounds
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 RegionConstraint = tuple[int, int]
 """A row of a system and a region, counted from 0 within the row's level."""
 
@@ -44,7 +42,7 @@ class ConstraintRow:
     relation: bool = False  # the label is a complete statement, sides and all
 
     @property
-    def binding(self) -> Bools:
+    def binding(self) -> Flags:
         """Return the regions in which the row says anything: 0 is no lower side of a count."""
         low = self.lower > (0 if (self.coefficients >= 0).all() else -UNBOUNDED)
         return np.asarray(low | (self.upper < UNBOUNDED))

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from coco_opt.array_types import Ints
 from coco_opt.errors import CocoOptError
 from coco_opt.files.folder import MANIFEST, file_digest, read_columns, read_manifest
 from coco_opt.files.release_checks import Check, Regions, first_of, int64_column, positions
-from coco_opt.histograms.arrays import Int64Array
 from coco_opt.operators import Grouping
 from coco_opt.privacy.cost import cost_of
 from coco_opt.releases.kind import Folder
@@ -23,7 +23,7 @@ from coco_opt.topdown.queries import parse_query
 from coco_opt.topdown.schema import Schema
 from coco_opt.topdown.table_queries import AGREES
 
-Tables = tuple[Int64Array, Int64Array, Int64Array]
+Tables = tuple[Ints, Ints, Ints]
 """Raw rows of tables: regions by row of the regions' file, allowed cells, persons."""
 
 

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from coco_opt.array_types import Ints
 from coco_opt.config.model import Config
 from coco_opt.errors import InputError, Place
 from coco_opt.files.folder import MANIFEST, file_digest, read_columns, read_manifest
 from coco_opt.histograms import Hierarchy
-from coco_opt.histograms.arrays import Int64Array
 from coco_opt.privacy.cost import Cost, cost_of
 from coco_opt.releases.read import read_release
 from coco_opt.releases.verify import verify_release
@@ -234,7 +234,7 @@ def agreed_groups(
     return Earlier(tuple(bounds), tuple(linear))
 
 
-def _answers(query: Query, places: Sequence[Int64Array], rows: int) -> Int64Array:
+def _answers(query: Query, places: Sequence[Ints], rows: int) -> Ints:
     """Return the index of each row's answer from the positions of its values, -1 where no cell can occur."""
     combined = np.zeros(rows, np.int64)
     for factor, place in zip(query.factors, places, strict=True):
@@ -244,7 +244,7 @@ def _answers(query: Query, places: Sequence[Int64Array], rows: int) -> Int64Arra
     return np.where(occurs, position, -1)
 
 
-def _shared_regions(earlier: Hierarchy, later: Hierarchy, levels: Sequence[str], name: str) -> tuple[int, Int64Array]:
+def _shared_regions(earlier: Hierarchy, later: Hierarchy, levels: Sequence[str], name: str) -> tuple[int, Ints]:
     """Return the last level that both have, and each earlier region's position within it (-1 for other levels).
 
     One hierarchy must be the other's upper part: every level that both have has the same regions.

@@ -12,14 +12,10 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Flags, Floats, Ints
 from coco_opt.files.release_checks import Regions, first_of
-from coco_opt.histograms.arrays import Int64Array
 from coco_opt.topdown.queries import Query
-
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 
 _ROUNDING = 1e-9, 1e-6
 """What a sum of estimates may differ by: a part of the value, and people."""
@@ -34,7 +30,7 @@ class Statements:
 
     matrix: Any
     known: Flags
-    values: Int64Array
+    values: Ints
     names: tuple[str, ...]
     starts: tuple[int, ...] = ()
 
@@ -45,27 +41,25 @@ class Statements:
 
         return cls(csr_array((0, cells), dtype=np.int64), np.zeros((regions, 0), np.bool_), _zeros(regions, 0), ())
 
-    def and_answers(self, query: Query, region: Int64Array, answers: Int64Array, values: Int64Array) -> Statements:
+    def and_answers(self, query: Query, region: Ints, answers: Ints, values: Ints) -> Statements:
         """Return these with exact answers of a query: one entry for each pair of a region and an answer."""
         used, place = np.unique(answers, return_inverse=True)
         rows = query.operator.to_sparse().tocsr()[used]
         names = tuple(f"{query.text}, {query.label(answer)}" for answer in used.tolist())
         return self._with(rows, names, (region, place.reshape(-1)), values)
 
-    def and_row(self, weights: Int64Array, name: str, region: Int64Array, values: Int64Array) -> Statements:
+    def and_row(self, weights: Ints, name: str, region: Ints, values: Ints) -> Statements:
         """Return these with one row of weights on the cells that is exact in some regions."""
         from scipy.sparse import csr_array
 
         return self._with(csr_array(weights[None, :]), (name,), (region, np.zeros_like(region)), values)
 
-    def _with(
-        self, rows: Any, names: tuple[str, ...], at: tuple[Int64Array, Int64Array], values: Int64Array
-    ) -> Statements:
+    def _with(self, rows: Any, names: tuple[str, ...], at: tuple[Ints, Ints], values: Ints) -> Statements:
         known, every = np.zeros((len(self.known), len(names)), np.bool_), _zeros(len(self.known), len(names))
         known[at], every[at] = True, values
         return self._beside(rows, names, known, every)
 
-    def _beside(self, rows: Any, names: tuple[str, ...], known: Flags, every: Int64Array) -> Statements:
+    def _beside(self, rows: Any, names: tuple[str, ...], known: Flags, every: Ints) -> Statements:
         from scipy.sparse import csr_array, vstack
 
         matrix = csr_array(vstack([self.matrix, rows.astype(np.int64)], format="csr"))
@@ -111,7 +105,7 @@ class ExactAnswers:
     checked: int = 0
     _sums: dict[str, _Sums] = field(default_factory=dict)
 
-    def look_at(self, query: Query, region: Int64Array, answers: Int64Array, values: Floats, errors: Floats) -> None:
+    def look_at(self, query: Query, region: Ints, answers: Ints, values: Floats, errors: Floats) -> None:
         """Read some estimates of a query with their standard errors."""
         if self.failure:
             return
@@ -156,11 +150,11 @@ class _Sums:
     """
 
     statements: Statements
-    single_of: Int64Array
-    several: Int64Array
+    single_of: Ints
+    several: Ints
     weights: Any
     sums: Floats
-    missing: Int64Array
+    missing: Ints
 
     @classmethod
     def of(cls, query: Query, statements: Statements) -> _Sums:
@@ -182,7 +176,7 @@ class _Sums:
         missing = np.tile(sizes[several], (shape[0], 1))
         return cls(statements, single_of, several, weights[several], np.zeros(shape), missing)
 
-    def single(self, region: Int64Array, answers: Int64Array) -> tuple[Flags, Floats]:
+    def single(self, region: Ints, answers: Ints) -> tuple[Flags, Floats]:
         """Return which estimates must be exact by themselves, and their values."""
         statement = self.single_of[answers]
         named = np.flatnonzero(statement >= 0)
@@ -191,7 +185,7 @@ class _Sums:
         values[named] = self.statements.values[region[named], statement[named]]
         return exact, values
 
-    def add(self, region: Int64Array, answers: Int64Array, values: Floats) -> None:
+    def add(self, region: Ints, answers: Ints, values: Floats) -> None:
         """Add some estimates to the sums of their regions."""
         if not self.several.size:
             return
@@ -233,5 +227,5 @@ def _bytes(matrix: Any, row: int) -> tuple[bytes, bytes]:
     return matrix.indices[inside][order].tobytes(), matrix.data[inside][order].tobytes()
 
 
-def _zeros(regions: int, rows: int) -> Int64Array:
+def _zeros(regions: int, rows: int) -> Ints:
     return np.zeros((regions, rows), np.int64)

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats
 from coco_opt.errors import ProblemError
 from coco_opt.releases.kind import ForecastOptions, Plan, SimulatedData
 from coco_opt.releases.reporter import Reporter
@@ -29,8 +29,6 @@ from coco_opt.topdown.kind.rehearsal import SimulatedReleases, rehearsed, simula
 from coco_opt.topdown.kind.simulated_data import Population, read_simulated_data
 from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.table_queries import TableQueries
-
-Floats = NDArray[np.float64]
 
 _FEW, _MANY = 50, 1_000  # persons a leaf, where nobody states how many
 _SKEWED, _EVEN = 2.0, 0.5  # powers of the weights of cells

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.array_types import Ints
 from coco_opt.errors import InputError, Place, SolverError
 from coco_opt.files.differences import REGION, FrameKind, as_frame, stored_frame
 from coco_opt.files.folder import ROWS_PER_GROUP, Coded, FileTable, read_columns, read_manifest
 from coco_opt.files.regions import region_columns, stored_regions
 from coco_opt.files.release_checks import positions
 from coco_opt.histograms import Hierarchy
-from coco_opt.histograms.arrays import Int64Array
 from coco_opt.privacy.measurement import MeasurementPlan
 from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.constraint import LinearConstraint
@@ -66,9 +66,9 @@ class CellRuns:
     Regions are numbers in the hierarchy, cells are positions among the allowed ones; both are sorted.
     """
 
-    regions: Int64Array
-    cells: Int64Array
-    counts: Int64Array
+    regions: Ints
+    cells: Ints
+    counts: Ints
 
     @classmethod
     def of(cls, levels: Sequence[SparseTables], most: int | None = None) -> CellRuns:
@@ -299,7 +299,7 @@ def _concatenate(parts: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, NDArr
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-def _values(schema: Schema, cells: Int64Array) -> dict[str, Coded]:
+def _values(schema: Schema, cells: Ints) -> dict[str, Coded]:
     codes = schema.decode(cells)
     return {name: Coded(values, codes[name]) for name, values in schema.attributes.items()}
 
@@ -362,7 +362,7 @@ class TablesRelease:
         changes: pd.DataFrame = differences(self, earlier)
         return changes
 
-    def table(self, region: str) -> Int64Array:
+    def table(self, region: str) -> Ints:
         """Return a region's table, int64[schema.size], by its path. Raises HierarchyError."""
         number = self.hierarchy.index(region)
         start, stop = np.searchsorted(self.runs.regions, [number, number + 1])
@@ -370,7 +370,7 @@ class TablesRelease:
         table[self.runs.cells[start:stop]] = self.runs.counts[start:stop]
         return table
 
-    def __getitem__(self, region: str) -> Int64Array:
+    def __getitem__(self, region: str) -> Ints:
         """Return a region's table, as ``table`` does."""
         return self.table(region)
 
@@ -462,7 +462,7 @@ def read_tables_release(folder: str | Path) -> TablesRelease:
     return TablesRelease(hierarchy, levels, ids, schema, runs, manifest, folder, intervals)
 
 
-def _codes(rows: Any, column: str, names: Sequence[str], code: str, message: str) -> Int64Array:
+def _codes(rows: Any, column: str, names: Sequence[str], code: str, message: str) -> Ints:
     """Return the position of every entry among names; raise InputError at the first unknown one."""
     codes = positions(rows.column(column), names)
     unknown = np.flatnonzero(codes < 0)

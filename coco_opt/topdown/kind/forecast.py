@@ -5,9 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
 from coco_opt.releases.clock import slowness
 from coco_opt.releases.kind import Figures, Forecast, ForecastOptions, Plan, ResourceCost
 from coco_opt.releases.reporter import Reporter
@@ -18,8 +15,6 @@ from coco_opt.topdown.kind.linear_errors import Predicted, predicted
 from coco_opt.topdown.kind.method import TablesMethod, method_of
 from coco_opt.topdown.kind.plan import TablesDetail
 from coco_opt.topdown.kind.rehearsal import public_choice
-
-Floats = NDArray[np.float64]
 
 _DIGITS = 4
 _FEW_DIGITS = 2  # of errors on simulated persons: those of few regions vary from run to run

@@ -8,8 +8,8 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats, Ints
 from coco_opt.choices import SolverChoices
 from coco_opt.errors import ProblemError
 from coco_opt.histograms import Hierarchy
@@ -24,8 +24,6 @@ from coco_opt.topdown.estimating.method import TopdownMethod
 from coco_opt.topdown.estimating.step import SplitStep, split_step
 from coco_opt.topdown.noisy_measurements import TableMeasurements
 
-Ints = NDArray[np.int64]
-
 _LEAST_CELLS = 2
 
 
@@ -37,7 +35,7 @@ class EvenSplit:
 
     name = "even split"
 
-    def solve(self, problem: Problem[Any, Any]) -> Answer[NDArray[np.float64], Any]:
+    def solve(self, problem: Problem[Any, Any]) -> Answer[Floats, Any]:
         """Return the parent's table divided by the number of children."""
         start = perf_counter()
         assert isinstance(problem, TopdownSplit)

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Flags, Ints
 from coco_opt.errors import InputError, Place
 from coco_opt.files.folder import Coded, FileTable, read_columns
 from coco_opt.files.regions import region_columns
@@ -23,8 +23,6 @@ from coco_opt.topdown.estimating.posterior.sampler import Sampled
 from coco_opt.topdown.queries import parse_query
 from coco_opt.topdown.schema import Schema
 from coco_opt.topdown.schema_json import schema_of
-
-Int64 = NDArray[np.int64]
 
 INTERVALS = "intervals.parquet"
 PROMISE = "intervals"
@@ -40,7 +38,7 @@ _TYPES = {"level": "int32", "lower": "int64", "upper": "int64", "converged": "bo
 _MOST = 1 << 22  # draws of answers that are in memory at a time
 
 
-def settled_regions(sampled: Sampled) -> NDArray[np.bool_]:
+def settled_regions(sampled: Sampled) -> Flags:
     """Return which regions have converged, by the criterion of all posteriors."""
     return Criterion().met(sampled.r_hat, sampled.effective)
 
@@ -87,16 +85,16 @@ class ReleasedIntervals:
 
     coverage: float
     queries: tuple[str, ...]
-    region: Int64
-    query: Int64
-    answer: Int64
-    lower: Int64
-    upper: Int64
+    region: Ints
+    query: Ints
+    answer: Ints
+    lower: Ints
+    upper: Ints
 
     def of(self, region: int, schema: Schema) -> TableIntervals:
         """Return the intervals of a region; answers without a row are 0."""
         rows = slice(*np.searchsorted(self.region, [region, region + 1]).tolist())
-        ends: dict[str, tuple[Int64, Int64]] = {}
+        ends: dict[str, tuple[Ints, Ints]] = {}
         for place, text in enumerate(self.queries):
             mine = np.flatnonzero(self.query[rows] == place) + rows.start
             lower, upper = np.zeros((2, parse_query(text, schema).answers), np.int64)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from time import process_time
 
 import numpy as np
-from numpy.typing import NDArray
 
 from coco_opt.activity import doing
+from coco_opt.array_types import Floats
 from coco_opt.histograms import Hierarchy
 from coco_opt.releases.reporter import Progress, no_progress
 from coco_opt.topdown.bounds import UNBOUNDED
@@ -20,8 +20,6 @@ from coco_opt.topdown.kind.rehearsal import generated_invariants
 from coco_opt.topdown.noisy_measurements import TableMeasurements
 from coco_opt.topdown.region_bounds import RegionBounds
 from coco_opt.topdown.table_queries import TableQueries
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

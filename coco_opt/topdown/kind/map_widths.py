@@ -6,21 +6,19 @@ from collections.abc import Iterator
 from statistics import NormalDist
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats
 from coco_opt.releases.kind import Shown
 from coco_opt.topdown.estimating.best_linear import LinearEstimates
 from coco_opt.topdown.estimating.estimate import TablesResult
 from coco_opt.topdown.queries import Query, parse_query
 from coco_opt.topdown.schema import Schema
 
-Float64 = NDArray[np.float64]
-
 _COVERAGE = 0.95  # of intervals around unbiased estimates
 _MOST = 1 << 22  # draws or cells that are in memory at a time
 
 
-def widths_of(shown: Shown, schema: Schema, linear: LinearEstimates) -> tuple[str, Float64]:
+def widths_of(shown: Shown, schema: Schema, linear: LinearEstimates) -> tuple[str, Floats]:
     """Return what the widths are of, in words, and the widths float64[regions], infinite where there is no interval.
 
     They are intervals of the posterior where the release has these, else those of unbiased estimates by their standard
@@ -34,7 +32,7 @@ def widths_of(shown: Shown, schema: Schema, linear: LinearEstimates) -> tuple[st
     return _words(_COVERAGE, "unbiased estimate"), 2 * NormalDist().inv_cdf((1 + _COVERAGE) / 2) * errors
 
 
-def _of_posterior(result: TablesResult, total: Query) -> Iterator[Float64]:
+def _of_posterior(result: TablesResult, total: Query) -> Iterator[Floats]:
     """Yield the widths of some regions at a time, level by level."""
     posterior = result.posterior
     assert posterior is not None

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import ProblemError
 from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Operator
@@ -17,9 +18,6 @@ from coco_opt.releases.kind import Neighbours
 from coco_opt.topdown.estimating.estimate import TablesResult
 from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.table_queries import TableQueries
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 _STARTS = 64  # starting cells of a replaced person that are tried
 

@@ -12,13 +12,10 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Flags, Ints
 from coco_opt.errors import InputError, Place
 from coco_opt.privacy.budget import stated_fraction
-
-Int64 = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 
 GEOCODE, QUERY, VALUE, VARIANCE = COLUMNS = ("geocode", "query_name", "value", "variance")
 SHAPE, SIGN = "query_shape", "sign"
@@ -72,7 +69,7 @@ def _is_list(kind: Any) -> bool:
     return bool(kinds.is_list(kind) or kinds.is_large_list(kind) or kinds.is_fixed_size_list(kind))
 
 
-def coded(column: Any, place: Place) -> tuple[list[str], Int64]:
+def coded(column: Any, place: Place) -> tuple[list[str], Ints]:
     """Return the distinct texts of a column, and each row's position among them, -1 for an empty cell.
 
     Raises InputError (unreadable-file) at ``place`` for bytes that are no UTF-8 text.
@@ -113,7 +110,7 @@ def read_fraction(text: str) -> Fraction | None:
     return value if value is not None and _LEAST_VARIANCE <= value <= _LARGEST_VARIANCE else None
 
 
-def lists_of(batch: Any, positions: Int64, size: int, file: str, rows: Int64) -> Int64:
+def lists_of(batch: Any, positions: Ints, size: int, file: str, rows: Ints) -> Ints:
     """Return the values int64[rows, size] of rows whose lists all have that length; what is larger is the largest.
 
     Raises InputError (null-value) for a list with an empty entry.
@@ -130,7 +127,7 @@ def lists_of(batch: Any, positions: Int64, size: int, file: str, rows: Int64) ->
 
 
 def check_shapes(
-    batch: Any, positions: Int64, size: int, shape: Sequence[int], name: str, file: str, rows: Int64
+    batch: Any, positions: Ints, size: int, shape: Sequence[int], name: str, file: str, rows: Ints
 ) -> None:
     """Raise InputError (bad-shape) unless rows have as many values as their query and their stated shape."""
     import pyarrow.compute as pc
@@ -155,7 +152,7 @@ def check_shapes(
         raise InputError("bad-shape", message, place_of(file, rows[positions], sizes != size, SHAPE))
 
 
-def place_of(file: str, rows: Int64, wrong: Flags | None, column: str) -> Place:
+def place_of(file: str, rows: Ints, wrong: Flags | None, column: str) -> Place:
     """Return the place of the first wrong row, or of the first row without ``wrong``."""
     index = 0 if wrong is None else int(np.flatnonzero(wrong)[0])
     return Place(file, int(rows[index]) + 1, column)

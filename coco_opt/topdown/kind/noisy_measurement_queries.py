@@ -12,13 +12,11 @@ from dataclasses import dataclass, field
 from math import prod
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Ints
 from coco_opt.errors import InputError, Place
 from coco_opt.topdown.queries import Query, parse_query
 from coco_opt.topdown.schema import Schema
-
-Int64 = NDArray[np.int64]
 
 _SUFFIXES = ("_dpq", "_con", "_lb", "_ub")
 _ALIASES = {
@@ -47,7 +45,7 @@ class PublishedQuery:
         return prod(self.shape)
 
     @property
-    def combinations(self) -> Int64:
+    def combinations(self) -> Ints:
         """Return which of the values are the query's answers: no cell enters the others."""
         return np.zeros(0, np.int64) if self.query is None else self.query.combinations
 

@@ -9,8 +9,8 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Flags, Ints
 from coco_opt.errors import InputError, Place
 from coco_opt.files.arrow_texts import as_arrow
 from coco_opt.files.regions import PublicRegions
@@ -37,9 +37,6 @@ from coco_opt.topdown.region_bounds import RegionBounds
 from coco_opt.topdown.region_variances import RegionVariances
 from coco_opt.topdown.schema import Schema
 
-Int64 = NDArray[np.int64]
-Flags = NDArray[np.bool_]
-
 _SIGNS = {"=": (True, True), "==": (True, True), "eq": (True, True), "<=": (False, True), "le": (False, True)}
 _SIGNS |= {">=": (True, False), "ge": (True, False)}
 """Whether a constraint's values are lower bounds, and upper ones."""
@@ -56,8 +53,8 @@ class QueryAnswers:
     """
 
     query: Query
-    values: Int64
-    variance_of: Int64
+    values: Ints
+    variance_of: Ints
     variances: list[Fraction] = field(default_factory=list)
     _places: dict[int, list[int]] = field(default_factory=dict)
 
@@ -81,8 +78,8 @@ class QueryBounds:
     """The bounds of one query's answers at one level, int64[regions, answers]."""
 
     query: Query
-    lower: Int64
-    upper: Int64
+    lower: Ints
+    upper: Ints
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -90,12 +87,12 @@ class _Rows:
     """Rows of a batch, of one query, level and sign: ``positions`` in the batch, ``regions`` counted in their level."""
 
     batch: Any
-    positions: Int64
-    regions: Int64
+    positions: Ints
+    regions: Ints
     level: int
     name: str
     file: str
-    numbers: Int64
+    numbers: Ints
 
     def place(self, column: str, wrong: Flags | None = None) -> Place:
         """Return the place of the first of these rows that is wrong, or of the first."""
@@ -131,7 +128,7 @@ class GatheredRows:
         if nothing.any():
             measured = np.flatnonzero(~nothing)
             batch, numbers = batch.take(measured), numbers[measured]
-        signs: tuple[list[str], Int64] = [], np.full(batch.num_rows, -1)
+        signs: tuple[list[str], Ints] = [], np.full(batch.num_rows, -1)
         if SIGN in batch.schema.names:
             signs = coded(batch.column(SIGN), Place(file, None, SIGN))
         self._refuse_empty(batch, signs[1], file, numbers)
@@ -150,7 +147,7 @@ class GatheredRows:
             else:
                 self._answer(rows)
 
-    def _counts_others(self, batch: Any, file: str, numbers: Int64) -> Flags:
+    def _counts_others(self, batch: Any, file: str, numbers: Ints) -> Flags:
         """Return which rows count an attribute that is summed over; InputError (null-value) where they do not say."""
         import pyarrow.compute as pc
 
@@ -164,7 +161,7 @@ class GatheredRows:
         self.left_out += int(np.asarray(lengths, np.int64)[counts].sum())
         return counts
 
-    def _refuse_empty(self, batch: Any, signs: Int64, file: str, numbers: Int64) -> None:
+    def _refuse_empty(self, batch: Any, signs: Ints, file: str, numbers: Ints) -> None:
         """Raise InputError (null-value) for empty cells; constraints need no variance."""
         for name in COLUMNS:
             present = name in batch.schema.names
@@ -174,7 +171,7 @@ class GatheredRows:
             if empty.any():
                 raise InputError("null-value", "is empty", place_of(file, numbers, empty, name))
 
-    def _regions(self, geocode: Any, file: str, numbers: Int64) -> Int64:
+    def _regions(self, geocode: Any, file: str, numbers: Ints) -> Ints:
         """Return the region of every row; each geocode is looked up once in a batch."""
         import pyarrow as pa
         import pyarrow.compute as pc
@@ -182,7 +179,7 @@ class GatheredRows:
         texts, codes = coded(geocode, Place(file, None, GEOCODE))
         places = pc.index_in(pa.array(texts, pa.string()), value_set=self._geocodes)
         known_regions = np.asarray(places.fill_null(-1 - self._first).to_numpy(zero_copy_only=False), np.int64)
-        regions: Int64 = known_regions[codes] + self._first
+        regions: Ints = known_regions[codes] + self._first
         if (regions < 0).any():
             text = texts[int(codes[np.flatnonzero(regions < 0)[0]])]
             place = place_of(file, numbers, regions < 0, GEOCODE)
@@ -206,7 +203,7 @@ class GatheredRows:
                 stated.append(texts[codes[rows.positions[0]]])
         return self._queries.of(rows.name, stated, rows.place(QUERY))
 
-    def _values(self, rows: _Rows, published: PublishedQuery) -> Int64:
+    def _values(self, rows: _Rows, published: PublishedQuery) -> Ints:
         check_shapes(rows.batch, rows.positions, published.size, published.shape, rows.name, rows.file, rows.numbers)
         return lists_of(rows.batch, rows.positions, published.size, rows.file, rows.numbers)
 
@@ -236,7 +233,7 @@ class GatheredRows:
         entry.variance_of[rows.regions] = np.array(places, np.int64)[codes]
         entry.values[rows.regions] = values
 
-    def _variances(self, rows: _Rows) -> tuple[list[Fraction], Int64]:
+    def _variances(self, rows: _Rows) -> tuple[list[Fraction], Ints]:
         """Return the different variances of some rows, positive numbers, and each row's place among them."""
         texts, codes = coded(rows.batch.column(VARIANCE).take(rows.positions), Place(rows.file, None, VARIANCE))
         variances = []
@@ -273,7 +270,7 @@ class GatheredRows:
         if above:
             np.minimum.at(entry.upper, rows.regions, values)
 
-    def _refuse_impossible(self, rows: _Rows, values: Int64, published: PublishedQuery, below: bool) -> None:
+    def _refuse_impossible(self, rows: _Rows, values: Ints, published: PublishedQuery, below: bool) -> None:
         """Raise InputError (inconsistent-bounds) where persons are required in cells that cannot occur."""
         others = np.delete(values, published.combinations, axis=1)
         wrong = np.asarray((others > 0).any(axis=1) & below, np.bool_)
@@ -338,7 +335,7 @@ def geocodes_of(public: PublicRegions, root_has_code: bool = True) -> Sequence[s
     return tree.names if root_has_code else Texts.of(tree.names[region] for region in range(1, tree.regions))
 
 
-def _classes(places: Sequence[Int64]) -> tuple[Int64, Int64]:
+def _classes(places: Sequence[Ints]) -> tuple[Ints, Ints]:
     """Return the classes of regions whose places are equal in all lists, and the first region of each class."""
     classes, first = np.zeros(places[0].size, np.int64), np.zeros(1, np.int64)
     for place in places:
@@ -346,6 +343,6 @@ def _classes(places: Sequence[Int64]) -> tuple[Int64, Int64]:
     return classes.reshape(-1).astype(np.int64), first.astype(np.int64)
 
 
-def _stated(entry: QueryAnswers, regions: Int64) -> tuple[Fraction | None, ...]:
+def _stated(entry: QueryAnswers, regions: Ints) -> tuple[Fraction | None, ...]:
     """Return the variances of some regions' answers to a query, None where there are none."""
     return tuple(None if place < 0 else entry.variances[place] for place in entry.variance_of[regions].tolist())

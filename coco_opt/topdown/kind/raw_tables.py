@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.array_types import Flags, Ints
 from coco_opt.files.differences import REGION
 from coco_opt.files.folder import read_parts
 from coco_opt.files.release_checks import Regions, first_of, int64_column, positions
-from coco_opt.histograms.arrays import Int64Array
 from coco_opt.releases.kind import Folder
 from coco_opt.topdown.kind.agreement import Tables
 from coco_opt.topdown.kind.files import PERSONS, TABLES
@@ -42,7 +42,7 @@ class RawTables:
     regions: Regions
     region: Int32Array
     cell: Int32Array
-    persons: Int64Array
+    persons: Ints
     misplaced: str
     block: int
 
@@ -66,12 +66,12 @@ class RawTables:
         return cls(folder.path, folder.manifest, schema, regions, *columns, misplaced, block)
 
     @property
-    def keys(self) -> Int64Array:
+    def keys(self) -> Ints:
         """Return one number for each row's region and cell."""
         return self.region * np.int64(self.schema.cells) + self.cell
 
     @cached_property
-    def allowed(self) -> Int64Array:
+    def allowed(self) -> Ints:
         """Return each row's place among the cells that can occur, negative for a structural zero."""
         return np.asarray(self.schema.position[self.cell], np.int64)
 
@@ -81,11 +81,11 @@ class RawTables:
         used = self.allowed >= 0
         return self.region[used].astype(np.int64), self.allowed[used], self.persons[used]
 
-    def weighted(self, weights: Int64Array) -> Int64Array:
+    def weighted(self, weights: Ints) -> Ints:
         """Return each row's persons times the weight of its cell; ``weights`` int64[allowed cells]."""
         return np.where(self.allowed >= 0, weights[np.maximum(self.allowed, 0)], 0) * self.persons
 
-    def answers(self, query: Query, regions: Int64Array, answers: Int64Array) -> Int64Array:
+    def answers(self, query: Query, regions: Ints, answers: Ints) -> Ints:
         """Return the answer of a query for each pair of regions and answers, all int64[rows], from the raw rows."""
         from scipy.sparse import csr_array
 
@@ -105,7 +105,7 @@ class RawTables:
             values[rows] = block[inverse[rows] - start, answers[rows]]
         return values
 
-    def _rows_of(self, regions: Int64Array) -> slice:
+    def _rows_of(self, regions: Ints) -> slice:
         """Return rows that hold all of some regions, which rise: few of them where rows lie in the regions' order."""
         if not regions.size or not self._rising:
             return slice(0, self.region.size)
@@ -126,7 +126,7 @@ def _check_integers(tables: Any) -> None:
             raise BrokenError(f"{TABLES}, column {name!r} does not hold integers only")
 
 
-def cells_of(schema: Schema, table: Any) -> Int64Array:
+def cells_of(schema: Schema, table: Any) -> Ints:
     """Return the product cell of every row's values, negative for an unknown value."""
     cell = np.zeros(table.num_rows, np.int64)
     for name, values in schema.attributes.items():
@@ -135,12 +135,12 @@ def cells_of(schema: Schema, table: Any) -> Int64Array:
     return cell
 
 
-def refuse(wrong: NDArray[np.bool_], file: str, what: str, before: int = 0) -> None:
+def refuse(wrong: Flags, file: str, what: str, before: int = 0) -> None:
     """Raise BrokenError, naming the first row of a file that is wrong; ``before`` rows of the file came before."""
     if wrong.any():
         raise BrokenError(f"{file}, row {before + first_of(wrong) + 1}: {what}")
 
 
-def all_differ(keys: Int64Array) -> bool:
+def all_differ(keys: Ints) -> bool:
     """Return whether no key occurs twice; rising keys, as in written files, need no sorting."""
     return bool((keys[1:] > keys[:-1]).all()) or np.unique(keys).size == keys.size

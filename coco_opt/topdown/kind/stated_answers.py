@@ -9,12 +9,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Flags, Ints
 from coco_opt.files.arrow_texts import as_arrow
 from coco_opt.files.folder import read_columns, read_parts
 from coco_opt.files.release_checks import coded, first_of, int64_column, is_safe, places
-from coco_opt.histograms.arrays import Int64Array
 from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.constraint import row_of
 from coco_opt.topdown.kind.exact_answers import ExactAnswers, Statements
@@ -36,17 +35,17 @@ class QueryRows(NamedTuple):
     """The rows of a file that are about one query, and the index of the answer that each of them states."""
 
     query: Query
-    rows: Int64Array
-    answers: Int64Array
+    rows: Ints
+    answers: Ints
 
-    def keys(self, region: Int64Array) -> Int64Array:
+    def keys(self, region: Ints) -> Ints:
         """Return one number for each row's region and answer; ``region`` are those of all rows of the file."""
         return region[self.rows] * self.query.answers + self.answers
 
 
 def check_invariants(tables: RawTables) -> int:
     """Check that the tables keep every stated answer, and that all that the manifest declares are stated."""
-    before, stated_answers = 0, dict[str, NDArray[np.bool_]]()  # by query, [regions, answers]
+    before, stated_answers = 0, dict[str, Flags]()  # by query, [regions, answers]
     for stated in read_parts(tables.folder / EXACT, EXACT_COLUMNS, coded=True):
         region, queries = _query_rows(tables, stated, EXACT, before)
         lower, upper = int64_column(stated, "lower"), _upper(stated)
@@ -149,7 +148,7 @@ def check_intervals(tables: RawTables) -> int:
     return int(region.size)
 
 
-def _query_rows(tables: RawTables, stated: Any, file: str, before: int = 0) -> tuple[Int64Array, list[QueryRows]]:
+def _query_rows(tables: RawTables, stated: Any, file: str, before: int = 0) -> tuple[Ints, list[QueryRows]]:
     """Return the region of every row of answers, and the rows of each query.
 
     ``before`` is the number of the file's rows before these. Raises BrokenError for a row of no known answer.
@@ -173,7 +172,7 @@ def _query_rows(tables: RawTables, stated: Any, file: str, before: int = 0) -> t
     return region, queries
 
 
-def _check_complete(tables: RawTables, stated: Mapping[str, NDArray[np.bool_]]) -> None:
+def _check_complete(tables: RawTables, stated: Mapping[str, Flags]) -> None:
     """Raise BrokenError for an invariant of the manifest that is not stated for every region of its level.
 
     ``stated`` says by query which answers [regions, answers] are.
@@ -205,9 +204,9 @@ def _statements(tables: RawTables) -> Statements:
     return statements.closed(tables.regions)
 
 
-def _exact_rows(tables: RawTables) -> Iterator[tuple[Query, Int64Array, Int64Array, Int64Array]]:
+def _exact_rows(tables: RawTables) -> Iterator[tuple[Query, Ints, Ints, Ints]]:
     """Yield each query's stated answers that are exact: regions, answers and values."""
-    exact: dict[str, list[tuple[Query, Int64Array, Int64Array, Int64Array]]] = {}
+    exact: dict[str, list[tuple[Query, Ints, Ints, Ints]]] = {}
     for stated in read_parts(tables.folder / EXACT, EXACT_COLUMNS, coded=True):
         region, queries = _query_rows(tables, stated, EXACT)
         values = int64_column(stated, "lower")
@@ -224,7 +223,7 @@ def _exact_rows(tables: RawTables) -> Iterator[tuple[Query, Int64Array, Int64Arr
 
 def _linear_constraints(
     tables: RawTables,
-) -> Iterator[tuple[str, Int64Array, Int64Array, tuple[Int64Array, Int64Array]]]:
+) -> Iterator[tuple[str, Ints, Ints, tuple[Ints, Ints]]]:
     """Yield each linear constraint: its text, weights on cells, regions, and sides there."""
     stated = read_columns(tables.folder / CONSTRAINTS, CONSTRAINT_COLUMNS)
     region, constraint = tables.regions.at(stated.column("region")), int64_column(stated, "fact")
@@ -237,7 +236,7 @@ def _linear_constraints(
 
 def _each_once(tables: RawTables, texts: set[str]) -> bool:
     """Return whether no answer of a region occurs twice among the estimates of some queries."""
-    keys: dict[str, list[Int64Array]] = {text: [] for text in texts}
+    keys: dict[str, list[Ints]] = {text: [] for text in texts}
     for stated in read_parts(tables.folder / ESTIMATES, ESTIMATE_COLUMNS, coded=True):
         region, queries = _query_rows(tables, stated, ESTIMATES)
         for each in queries:
@@ -246,11 +245,11 @@ def _each_once(tables: RawTables, texts: set[str]) -> bool:
     return all(all_differ(np.concatenate(parts)) for parts in keys.values())
 
 
-def _sides(stated: Any) -> tuple[Int64Array, Int64Array]:
+def _sides(stated: Any) -> tuple[Ints, Ints]:
     """Return the sides of constraints, ``UNBOUNDED`` or its negative where there is none."""
     return np.asarray(stated.column("lower").fill_null(-UNBOUNDED).to_numpy(), np.int64), _upper(stated)
 
 
-def _upper(stated: Any) -> Int64Array:
+def _upper(stated: Any) -> Ints:
     """Return the upper bounds, ``UNBOUNDED`` where there is none."""
     return np.asarray(stated.column("upper").fill_null(UNBOUNDED).to_numpy(), np.int64)

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.array_types import Ints
 from coco_opt.errors import CocoOptError, InputError
 from coco_opt.files.differences import REGION
 from coco_opt.files.folder import read_parts
 from coco_opt.files.release_checks import Check, first_of, is_safe
-from coco_opt.histograms.arrays import Int64Array
 from coco_opt.releases.kind import Folder
 from coco_opt.topdown.kind.agreement import agreement_checks
 from coco_opt.topdown.kind.files import CONSTRAINTS, ESTIMATES, EXACT, MICRODATA
@@ -127,7 +127,7 @@ def _children_sum(tables: RawTables) -> Check:
     return Check(name, passed=True, detail="every region is the sum of its children in every cell")
 
 
-def _families(tables: RawTables) -> Iterator[tuple[Int64Array, Int64Array, Int64Array]]:
+def _families(tables: RawTables) -> Iterator[tuple[Ints, Ints, Ints]]:
     """Yield rows of regions with children, and negated rows of those children: parent region, cell, persons.
 
     Each item holds some parents with all rows that count there.
@@ -152,7 +152,7 @@ class _Sorted:
     """Keys in rising order; ``order`` is the original position of each, None if they rise already."""
 
     keys: Int32Array
-    order: Int64Array | None
+    order: Ints | None
 
     @classmethod
     def of(cls, keys: Int32Array) -> _Sorted:
@@ -162,7 +162,7 @@ class _Sorted:
         order = np.argsort(keys, kind="stable")
         return cls(keys[order], order)
 
-    def between(self, low: int, high: int) -> Int64Array:
+    def between(self, low: int, high: int) -> Ints:
         """Return the original positions of the keys low .. high - 1."""
         first, last = np.searchsorted(self.keys, [low, high])
         return np.arange(first, last) if self.order is None else self.order[first:last]
@@ -215,7 +215,7 @@ def _microdata(tables: RawTables) -> Check:
     return Check("microdata", same, detail)
 
 
-def _merged(keys: Int64Array, counts: Int64Array, more: Int64Array) -> tuple[Int64Array, Int64Array]:
+def _merged(keys: Ints, counts: Ints, more: Ints) -> tuple[Ints, Ints]:
     """Return distinct keys and their counts after more keys are added."""
     added, times = np.unique(more, return_counts=True)
     merged, where = np.unique(np.concatenate([keys, added]), return_inverse=True)

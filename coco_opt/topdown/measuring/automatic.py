@@ -18,8 +18,8 @@ from functools import lru_cache
 from typing import Generic, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats
 from coco_opt.errors import ProblemError
 from coco_opt.privacy.cost import Cost, Sensitivity
 from coco_opt.privacy.planner import NoisePlan, Shares, allocations
@@ -29,7 +29,6 @@ from coco_opt.topdown.queries import Query
 from coco_opt.topdown.schema import Schema
 from coco_opt.topdown.strategy import Strategy
 
-FloatArray = NDArray[np.float64]
 Value = TypeVar("Value")
 
 _OBJECTIVES: tuple[Objective, ...] = ("mean", "max")
@@ -85,7 +84,7 @@ def chosen_allocation(widths: Sequence[int], cost: Cost, weights: Sequence[float
     return ranked_allocations(widths, cost, weights)[0].value
 
 
-def tree_errors(widths: Sequence[int], variances: FloatArray) -> FloatArray:
+def tree_errors(widths: Sequence[int], variances: Floats) -> Floats:
     """Return the standard error of a cell at each level after least squares on a tree, float64[levels].
 
     ``widths`` are the numbers of regions by level, and ``variances`` float64[levels] those of one noisy cell. Exact

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from coco_opt.array_types import Ints
 from coco_opt.files import column_checks
 from coco_opt.files.arrow_texts import as_arrow
 from coco_opt.files.batches import Batches, batches_of, is_int64
@@ -23,13 +24,12 @@ from coco_opt.files.inputs import Input
 from coco_opt.files.regions import PublicRegions
 from coco_opt.files.scratch import Scratch
 from coco_opt.files.text_index import TextIndex
-from coco_opt.histograms.arrays import Int64Array
 from coco_opt.topdown.bins import Bins
 from coco_opt.topdown.measuring.cell_files import CellFiles
 from coco_opt.topdown.measuring.counts import MAX_PEOPLE, TableCounts, summed
 from coco_opt.topdown.schema import Schema
 
-Keys = tuple[Int64Array, Int64Array]
+Keys = tuple[Ints, Ints]
 """Keys of cells, leaf by leaf, strictly rising, and the people in each."""
 
 _MOST_ROWS = 1 << 20  # that are joined to one batch
@@ -160,7 +160,7 @@ def _unified(arrays: Sequence[Any]) -> Any:
     return pa.chunked_array(arrays).unify_dictionaries().combine_chunks()
 
 
-def _concatenate(parts: list[Int64Array]) -> Int64Array:
+def _concatenate(parts: list[Ints]) -> Ints:
     """Return the concatenated arrays; each part is dropped once it is copied."""
     joined, start = np.empty(sum(part.size for part in parts), np.int64), 0
     parts.reverse()
@@ -171,9 +171,7 @@ def _concatenate(parts: list[Int64Array]) -> Int64Array:
     return joined
 
 
-def _cell_keys(
-    batch: tuple[Any, ...], dictionaries: list[TextIndex | Bins], leaf: Int64Array, schema: Schema
-) -> Keys | None:
+def _cell_keys(batch: tuple[Any, ...], dictionaries: list[TextIndex | Bins], leaf: Ints, schema: Schema) -> Keys | None:
     """Return the occupied cells of a batch's rows and their people, None if any row is invalid."""
     people = _people(batch[len(dictionaries)]) if len(batch) > len(dictionaries) else np.ones(len(batch[0]), np.int64)
     columns = [_places(array, texts) for array, texts in zip(batch[: len(dictionaries)], dictionaries, strict=True)]
@@ -190,7 +188,7 @@ def _cell_keys(
     return summed(leaf[places[0][some]] * schema.size + cell, people[some])
 
 
-def _places(array: Any, texts: TextIndex | Bins) -> Int64Array | None:
+def _places(array: Any, texts: TextIndex | Bins) -> Ints | None:
     """Return the position of every entry among texts or bins, None if an entry is missing or unknown."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -208,7 +206,7 @@ def _places(array: Any, texts: TextIndex | Bins) -> Int64Array | None:
     return None if (places < 0).any() else places
 
 
-def bin_codes(bins: Bins, texts: Any) -> Int64Array:
+def bin_codes(bins: Bins, texts: Any) -> Ints:
     """Return the range of each of Arrow's strings, -1 for what is no integer or lies in none; O(n log ranges)."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -221,7 +219,7 @@ def bin_codes(bins: Bins, texts: Any) -> Int64Array:
     return np.where(inside, codes, -1).astype(np.int64)
 
 
-def _people(array: Any) -> Int64Array | None:
+def _people(array: Any) -> Ints | None:
     """Return the counts of rows, None if one is missing, negative or too large, or their sum may not be exact."""
     import pyarrow as pa
 

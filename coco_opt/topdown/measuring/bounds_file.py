@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Flags, Ints
 from coco_opt.errors import HierarchyError, InputError
 from coco_opt.files import column_checks
 from coco_opt.files.columns import Columns
@@ -14,7 +14,6 @@ from coco_opt.files.faults import RowError, RowFaults
 from coco_opt.files.inputs import Input, InputLike
 from coco_opt.files.source import isolated, load
 from coco_opt.histograms import Hierarchy
-from coco_opt.histograms.arrays import Int64Array
 from coco_opt.topdown.bins import label_of
 from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.constraint import Source
@@ -64,9 +63,9 @@ class _Sides:
 
     query: Query
     places: dict[str, int]
-    lower: Int64Array
-    upper: Int64Array
-    present: NDArray[np.bool_]
+    lower: Ints
+    upper: Ints
+    present: Flags
 
     @classmethod
     def open(cls, query: Query, regions: int) -> _Sides:

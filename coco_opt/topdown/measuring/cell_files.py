@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from coco_opt.array_types import Ints
 from coco_opt.execution.temporary_storage import remembered
-from coco_opt.histograms.arrays import Int64Array
 from coco_opt.topdown.measuring.counts import MAX_PEOPLE, summed
 
 _PARTS = 64
@@ -37,7 +37,7 @@ class CellFiles:
         self._files = [_file(folder) for _ in self._parts]
         self._people = 0
 
-    def add(self, cells: tuple[Int64Array, Int64Array]) -> bool:
+    def add(self, cells: tuple[Ints, Ints]) -> bool:
         """Add the people of rising cells; return whether all together are at most 2^53, so that no sum wraps."""
         keys, people = cells
         self._people += int(people.sum())
@@ -49,7 +49,7 @@ class CellFiles:
                 file.write(np.stack([keys[begin:end], people[begin:end]], axis=1).data)
         return True
 
-    def runs(self) -> tuple[Int64Array, Int64Array, Int64Array]:
+    def runs(self) -> tuple[Ints, Ints, Ints]:
         """Return where each leaf's cells begin, the cells and their people; each part's file is closed after it."""
         offsets, total = np.zeros(self._leaves + 1, np.int64), 0
         with _file(self._folder) as cell_file, _file(self._folder) as people_file:
@@ -70,7 +70,7 @@ class CellFiles:
         for file in self._files:
             file.close()
 
-    def _part(self, file: Any) -> tuple[Int64Array, Int64Array]:
+    def _part(self, file: Any) -> tuple[Ints, Ints]:
         """Return the cells of a part, rising, and the people of each."""
         with file:
             size = file.tell()
@@ -84,7 +84,7 @@ def _file(folder: Path) -> Any:
     return tempfile.TemporaryFile(dir=folder)
 
 
-def _mapped(file: Any) -> Int64Array:
+def _mapped(file: Any) -> Ints:
     """Return the integers of a file, read-only."""
     file.flush()
     if not os.fstat(file.fileno()).st_size:

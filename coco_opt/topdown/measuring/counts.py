@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from coco_opt.array_types import Ints
 from coco_opt.errors import InputError
-from coco_opt.histograms.arrays import Int64Array, as_int64, check_nonnegative
+from coco_opt.histograms.arrays import as_int64, check_nonnegative
 from coco_opt.histograms.hierarchy import Hierarchy
 from coco_opt.operators import Grouping, Operator, identity
 from coco_opt.topdown.schema import Schema
@@ -60,11 +61,11 @@ class TableCounts:
 
     hierarchy: Hierarchy
     schema: Schema
-    offsets: Int64Array
-    cells: Int64Array
-    counts: Int64Array
+    offsets: Ints
+    cells: Ints
+    counts: Ints
     rows_read: int = 0
-    _starts: tuple[Int64Array, ...] = field(init=False)
+    _starts: tuple[Ints, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         for name in ("offsets", "cells", "counts"):
@@ -104,7 +105,7 @@ class TableCounts:
         return cls.from_keys(hierarchy, schema, leaf * schema.size + cell, people)
 
     @classmethod
-    def from_keys(cls, hierarchy: Hierarchy, schema: Schema, keys: Int64Array, people: Int64Array) -> TableCounts:
+    def from_keys(cls, hierarchy: Hierarchy, schema: Schema, keys: Ints, people: Ints) -> TableCounts:
         """Build from cells numbered leaf by leaf (leaf * size + cell), in any order; the same cells are added up.
 
         Rising ``keys`` without empty cells are used as they are, and their ``people`` must not be changed afterwards.
@@ -139,7 +140,7 @@ class TableCounts:
         return cls._of_keys(hierarchy, schema, keys, dense.reshape(-1)[keys])
 
     @classmethod
-    def _of_keys(cls, hierarchy: Hierarchy, schema: Schema, keys: Int64Array, counts: Int64Array) -> TableCounts:
+    def _of_keys(cls, hierarchy: Hierarchy, schema: Schema, keys: Ints, counts: Ints) -> TableCounts:
         ends = np.arange(len(hierarchy.leaves) + 1, dtype=np.int64) * schema.size
         arrays = np.searchsorted(keys, ends), keys % schema.size, counts if counts.base is None else counts.copy()
         for array in arrays:
@@ -147,7 +148,7 @@ class TableCounts:
         return cls(hierarchy, schema, *arrays)
 
     @property
-    def arrays(self) -> tuple[Int64Array, ...]:
+    def arrays(self) -> tuple[Ints, ...]:
         """Return all private arrays: only equal data give equal arrays."""
         return self.offsets, self.cells, self.counts
 
@@ -156,7 +157,7 @@ class TableCounts:
         read = {"rows_read": self.rows_read, "rows_counted": self.rows_read, "rows_rejected": 0}
         return {**read, "persons": int(self.counts.sum()), "cells_occupied": int(self.cells.size)}
 
-    def runs_of(self, regions: range) -> tuple[Int64Array, Int64Array, Int64Array]:
+    def runs_of(self, regions: range) -> tuple[Ints, Ints, Ints]:
         """Return the runs below consecutive regions of one level: region (from 0 within ``regions``), cell and people.
 
         A cell of a region occurs once for each of its leaves that has it. O(runs and leaves below).
@@ -168,15 +169,15 @@ class TableCounts:
         runs = slice(int(bounds[0]), int(bounds[-1]))
         return region, self.cells[runs], self.counts[runs]
 
-    def tables_of(self, regions: range) -> Int64Array:
+    def tables_of(self, regions: range) -> Ints:
         """Return the dense tables of consecutive regions of one level, int64[regions, size]."""
         return self.answers_to(identity(self.schema.size), regions)
 
-    def level_tables(self, level: int) -> Int64Array:
+    def level_tables(self, level: int) -> Ints:
         """Return the dense tables of all regions of a level, int64[regions of level, size]; mind the memory."""
         return self.tables_of(self.hierarchy.level_range(level))
 
-    def answers_to(self, operator: Operator, regions: range) -> Int64Array:
+    def answers_to(self, operator: Operator, regions: range) -> Ints:
         """Return the exact answers of consecutive regions of one level, int64[regions, answers].
 
         Sums over groups of cells use the runs, in O(runs + answers); others use dense tables, a block at a time.
@@ -191,7 +192,7 @@ class TableCounts:
             out[start : start + step] = operator.apply(self.tables_of(regions[start : start + step]))
         return out
 
-    def _sums(self, operator: Grouping, regions: range) -> Int64Array:
+    def _sums(self, operator: Grouping, regions: range) -> Ints:
         region, cell, people = self.runs_of(regions)
         answer = operator.labels[cell]
         counted = answer >= 0
@@ -200,7 +201,7 @@ class TableCounts:
         sums = np.bincount(key, people[counted], len(regions) * operator.answers)
         return sums.astype(np.int64).reshape(len(regions), operator.answers)
 
-    def _starts_of(self, regions: range) -> Int64Array:
+    def _starts_of(self, regions: range) -> Ints:
         if not len(regions) or regions.step != 1:
             raise InputError("unknown-region", "give one or more consecutive regions")
         level = int(self.hierarchy.level[regions.start])
@@ -213,7 +214,7 @@ class TableCounts:
         return f"TableCounts({self.hierarchy!r}, {self.schema!r}: private)"
 
 
-def summed(keys: Int64Array, people: Int64Array) -> tuple[Int64Array, Int64Array]:
+def summed(keys: Ints, people: Ints) -> tuple[Ints, Ints]:
     """Return distinct rising keys, and the total people of each; keys without people are dropped."""
     if (keys[1:] > keys[:-1]).all() and people.all():
         return keys, people
@@ -224,7 +225,7 @@ def summed(keys: Int64Array, people: Int64Array) -> tuple[Int64Array, Int64Array
     return keys[first], np.add.reduceat(people[order], first) if keys.size else np.zeros(0, np.int64)
 
 
-def _leaf_starts(hierarchy: Hierarchy) -> tuple[Int64Array, ...]:
+def _leaf_starts(hierarchy: Hierarchy) -> tuple[Ints, ...]:
     """Return, for each level, the first leaf of every region and the number of leaves, int64[regions + 1]."""
     starts = [np.arange(len(hierarchy.leaves) + 1, dtype=np.int64)]
     for level in range(hierarchy.levels - 2, -1, -1):
@@ -261,6 +262,6 @@ def _check_runs(tables: TableCounts) -> None:
     _check_people(counts)
 
 
-def _check_people(counts: Int64Array) -> None:
+def _check_people(counts: Ints) -> None:
     if counts.size and int(counts.max()) * counts.size > MAX_PEOPLE and sum(counts.tolist()) > MAX_PEOPLE:
         raise InputError("too-many-people", "the counts must sum to at most 2^53")

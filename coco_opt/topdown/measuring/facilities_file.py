@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from coco_opt.array_types import Ints
 from coco_opt.errors import InputError
 from coco_opt.files import column_checks
 from coco_opt.files.arrow_texts import as_arrow
@@ -14,14 +15,13 @@ from coco_opt.files.faults import RowError, RowFaults
 from coco_opt.files.inputs import Input, InputLike
 from coco_opt.files.regions import PublicRegions
 from coco_opt.files.source import Loaded, isolated, load
-from coco_opt.histograms.arrays import Int64Array
 from coco_opt.topdown.facilities import by_leaf
 from coco_opt.topdown.names import nearest
 
 FACILITIES = Columns(first=("region_id",), levels=True, middle="one column a type", min_levels=1, private=False)
 
 
-def read_facilities(facilities: InputLike, public: PublicRegions, types: Sequence[str]) -> Int64Array:
+def read_facilities(facilities: InputLike, public: PublicRegions, types: Sequence[str]) -> Ints:
     """Return the facilities of every leaf and type, int64[leaves, types], types in the order of ``types``.
 
     Regions without a row have none. Raises InputError with all bad rows: unknown-region, duplicate-region,
@@ -42,7 +42,7 @@ def read_facilities(facilities: InputLike, public: PublicRegions, types: Sequenc
     return by_leaf(len(public.hierarchy.leaves), leaf, counts)
 
 
-def _leaves(table: Loaded, public: PublicRegions) -> Int64Array:
+def _leaves(table: Loaded, public: PublicRegions) -> Ints:
     """Return the leaf of every row, -1 where the region is unknown or an earlier row has it."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -56,7 +56,7 @@ def _leaves(table: Loaded, public: PublicRegions) -> Int64Array:
     return leaf
 
 
-def _numbers(table: Loaded, column: int) -> Int64Array:
+def _numbers(table: Loaded, column: int) -> Ints:
     """Return a column of integers of at least 0; -1 for what is none."""
     import pyarrow as pa
     import pyarrow.compute as pc

@@ -18,8 +18,8 @@ from math import prod
 from typing import Any, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats
 from coco_opt.errors import ProblemError
 from coco_opt.privacy.cost import Cost, Rho
 from coco_opt.privacy.planner import rounded_shares
@@ -35,7 +35,6 @@ from coco_opt.topdown.queries import Query, marginal_query, parse_query
 from coco_opt.topdown.schema import Schema
 from coco_opt.topdown.strategy import Strategy
 
-Floats = NDArray[np.float64]
 Objective = Literal["total", "mean", "max"]
 OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
 

@@ -17,8 +17,8 @@ from math import prod
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats
 from coco_opt.errors import ProblemError
 from coco_opt.privacy.budget import Neighbours
 from coco_opt.privacy.cost import Cost, Epsilon
@@ -28,7 +28,6 @@ from coco_opt.topdown.queries import Query, marginal_query
 from coco_opt.topdown.schema import Schema
 from coco_opt.topdown.strategy import Strategy
 
-Floats = NDArray[np.float64]
 Sets = tuple[frozenset[int], ...]
 
 EPSILON = Epsilon(Fraction(1))

@@ -6,11 +6,9 @@ from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Ints
 from coco_opt.privacy import SeededNoise
-
-Ints = NDArray[np.int64]
 
 SEED = 2018
 

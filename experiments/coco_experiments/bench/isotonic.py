@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from coco_experiments.bench.instances import INSTANCES
 from coco_experiments.bench.rows import Row
 from coco_experiments.bench.timing import Timing, take_turns
 from coco_experiments.outcome import Reporter
+from coco_opt.array_types import Ints
 
-Ints = NDArray[np.int64]
 Candidates = Callable[[Ints], dict[str, Callable[[], Any]]]
 
 

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from coco_experiments.bench.heap_isotonic_l1 import heap_fit
-from coco_experiments.bench.instances import Ints, noisy_cumulative_counts
+from coco_experiments.bench.instances import noisy_cumulative_counts
 from coco_experiments.bench.isotonic import over_instances
 from coco_experiments.bench.rows import Row, finish, worst
 from coco_experiments.bench.timing import Timing, take_turns
 from coco_experiments.outcome import Outcome, Reporter
 from coco_opt import solving
+from coco_opt.array_types import Ints
 from coco_opt.kernels import isotonic_l1
 from coco_opt.problems import IsotonicL1
 from coco_opt.solution import Solution

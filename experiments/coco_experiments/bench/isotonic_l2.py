@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from coco_experiments.bench.instances import Ints
 from coco_experiments.bench.isotonic import over_instances
 from coco_experiments.bench.rows import Row, finish, worst
 from coco_experiments.bench.timing import Timing
 from coco_experiments.outcome import Outcome, Reporter
 from coco_opt import solving
+from coco_opt.array_types import Ints
 from coco_opt.kernels import isotonic_l2
 from coco_opt.problems import IsotonicL2
 

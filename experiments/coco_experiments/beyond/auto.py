@@ -30,7 +30,6 @@ from pathlib import Path
 from time import process_time
 
 import numpy as np
-from numpy.typing import NDArray
 
 from coco_experiments.beyond.queries import EPSILON, GROWTH, NEIGHBOURS, QueryPlan, search_of
 from coco_experiments.beyond.study import (
@@ -55,6 +54,7 @@ from coco_experiments.kuo2018.cases import (
 )
 from coco_experiments.kuo2018.joint import TAXI_MAX_SIZE
 from coco_experiments.outcome import Cell, Outcome, Reporter, Table, write_csv
+from coco_opt.array_types import Floats
 from coco_opt.groups.buckets import Buckets
 from coco_opt.groups.estimating.method import Consistency
 from coco_opt.groups.look import distribution_of_look
@@ -66,8 +66,6 @@ from coco_opt.groups.queries import Query
 from coco_opt.privacy import Epsilon, Measurement, SeededNoise
 from coco_opt.privacy.combined_measurements import together
 from coco_opt.privacy.planner import LEAF_SHARES, Shares, allocation, leaf_allocation
-
-Floats = NDArray[np.float64]
 
 NAME = "beyond/auto"
 SEEDS = (2018, 2019, 2020, 2021, 2022)

@@ -22,6 +22,7 @@ from coco_experiments.hay2010.data import generated, universal
 from coco_experiments.outcome import Cell, Outcome, Reporter, Table, publish
 from coco_experiments.topdown.data import Tables, generated_blocks, hawaii, large_tables, small_tables
 from coco_experiments.topdown.study import Estimates, mean_absolute
+from coco_opt.array_types import Floats
 from coco_opt.choices import SolverChoices
 from coco_opt.privacy import Epsilon, SeededNoise
 from coco_opt.privacy.planner import Shares, allocation, leaf_allocation, uniform_shares
@@ -34,8 +35,6 @@ from coco_opt.topdown.measuring.automatic import chosen_allocation, chosen_strat
 from coco_opt.topdown.measuring.measure import measure_tables
 from coco_opt.topdown.queries import parse_queries
 from coco_opt.topdown.strategy import Strategy
-
-Floats = NDArray[np.float64]
 
 NAME = "beyond/auto_tables"
 SEEDS = (2018, 2019, 2020)

@@ -14,20 +14,17 @@ from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
 from coco_experiments.kuo2018.sweep import SEEDED
 from coco_experiments.outcome import Cell, Outcome, Reporter, Table, publish
+from coco_opt.array_types import Floats, Ints
 from coco_opt.choices import SolverChoices
 from coco_opt.groups import GroupsMeasurements, measure_hierarchy
 from coco_opt.groups.estimating.estimate import estimate_groups
 from coco_opt.groups.estimating.method import Consistency, GroupsMethod
 from coco_opt.histograms import CountOfCounts, Hierarchy, emd
 from coco_opt.privacy import Epsilon, SeededNoise
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 NAME = "beyond/floor"
 SEEDS = tuple(range(2018, 2038))
@@ -39,7 +36,7 @@ METHODS: tuple[Consistency, ...] = ("joint", "posterior")
 COLUMNS = ("sizes", "groups", "epsilon", "floor", "joint", "posterior", "joint / floor", "posterior / floor", "runs")
 
 
-def distributions() -> Mapping[str, FloatArray]:
+def distributions() -> Mapping[str, Floats]:
     """Return the distributions of sizes, float64[41] of sum 1 each."""
     k = np.arange(MAX_SIZE + 1)
     every = {
@@ -51,7 +48,7 @@ def distributions() -> Mapping[str, FloatArray]:
     return {name: weights / weights.sum() for name, weights in every.items()}
 
 
-def transitions(distribution: FloatArray, groups: int) -> list[FloatArray]:
+def transitions(distribution: Floats, groups: int) -> list[Floats]:
     """Return P(Hc[k] = j | Hc[k - 1] = i) for every size k below the largest, float64[G + 1, G + 1] each.
 
     Given that i groups are smaller than k, each of the others has size k with the probability pi_k / sum_(m >= k) pi_m.
@@ -67,7 +64,7 @@ def transitions(distribution: FloatArray, groups: int) -> list[FloatArray]:
     return matrices
 
 
-def exact_medians(noisy: IntArray, matrices: list[FloatArray], epsilon: float) -> IntArray:
+def exact_medians(noisy: Ints, matrices: list[Floats], epsilon: float) -> Ints:
     """Return the posterior medians of all cumulative counts, int64[seeds, K], of noisy ones; O(seeds K G^2)."""
     groups = matrices[0].shape[0] - 1
     distance = np.abs(noisy[:, :, None] - np.arange(groups + 1))
@@ -99,7 +96,7 @@ class FloorCase:
     epsilon: Fraction
 
 
-def errors_of(case: FloorCase, seeds: tuple[int, ...]) -> FloatArray:
+def errors_of(case: FloorCase, seeds: tuple[int, ...]) -> Floats:
     """Return the errors float64[seeds, 3] of the exact posterior, of joint estimation and of the posterior."""
     distribution = distributions()[case.distribution]
     noisy, truth, errors = [], [], np.zeros((len(seeds), 3))

@@ -14,7 +14,6 @@ from pathlib import Path
 from time import process_time
 
 import numpy as np
-from numpy.typing import NDArray
 
 from coco_experiments.beyond.stored_results import StoredResults
 from coco_experiments.hay2010.data import (
@@ -26,6 +25,7 @@ from coco_experiments.hay2010.data import (
 )
 from coco_experiments.outcome import Cell, Outcome, Reporter, Table, write_csv
 from coco_experiments.statistics import Mean, inside_by_ranks
+from coco_opt.array_types import Ints
 from coco_opt.privacy import Epsilon, SeededNoise
 from coco_opt.ranges import UniversalHistogram, Workload, choose_fan_out, measure_ranges
 from coco_opt.ranges.estimating.posterior.release import mean_square
@@ -40,7 +40,6 @@ ESTIMATORS: tuple[Estimator, ...] = (POSTERIOR, "nonnegative", "zeroed", "consis
 COVERAGE = 0.9
 PLACES = 2_000  # of ranges of a length whose intervals are looked at
 NOTE = "Noise is seeded: NOT PRIVATE. Estimators share each seed's noise."
-Ints = NDArray[np.int64]
 Findings = dict[tuple[str, str], list["Finding"]]
 
 

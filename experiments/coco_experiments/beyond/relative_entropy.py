@@ -26,12 +26,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats
 from coco_opt.groups.buckets import Buckets
 from coco_opt.groups.estimating.posterior.prior import reaching, smoothed
 from coco_opt.groups.noisy_measurements import GroupsMeasurements
 from coco_opt.histograms import Hierarchy
-
-FloatArray = NDArray[np.float64]
 
 ROOT_REACH, REACH, BORROWED, FLOOR = 0.15, 0.3, 30.0, 1e-6  # of the prior
 LEAST = 0.01  # groups that a leaf expects of any size: the solver's cones are of such weights
@@ -44,7 +43,7 @@ class Level:
     number: int
     first_leaf: NDArray[np.int64]
     buckets: Buckets
-    answers: FloatArray
+    answers: Floats
     weight: float
 
 
@@ -52,12 +51,12 @@ class Level:
 class RelativeEntropy:
     """The program: ``prior`` float64[leaves, K + 1] above 0 (lambda), ``groups`` float64[leaves], what was measured."""
 
-    prior: FloatArray
-    groups: FloatArray
+    prior: Floats
+    groups: Floats
     levels: tuple[Level, ...]
 
     @classmethod
-    def of(cls, answers: GroupsMeasurements, prior: FloatArray) -> RelativeEntropy:
+    def of(cls, answers: GroupsMeasurements, prior: Floats) -> RelativeEntropy:
         """Return the program of a measurement of cumulative counts or buckets of them."""
         tree = answers.hierarchy
         levels = []
@@ -71,11 +70,11 @@ class RelativeEntropy:
         return cls(prior, answers.group_counts[tree.leaves.start :].astype(np.float64), tuple(levels))
 
     @cached_property
-    def bounds(self) -> FloatArray:
+    def bounds(self) -> Floats:
         """Return the largest price of each answer, level by level."""
         return np.concatenate([np.full(level.answers.size, level.weight) for level in self.levels])
 
-    def residuals(self, h: FloatArray) -> FloatArray:
+    def residuals(self, h: Floats) -> Floats:
         """Return A x - y of the leaves' histograms, all answers level by level."""
         cumulative = np.cumsum(h, axis=1)[:, :-1]
         parts = []
@@ -84,13 +83,13 @@ class RelativeEntropy:
             parts.append((np.add.reduceat(x, level.buckets.begin, axis=1) - level.answers).ravel())
         return np.concatenate(parts)
 
-    def objective(self, h: FloatArray) -> float:
+    def objective(self, h: Floats) -> float:
         """Return the program's objective; 0 log 0 is 0."""
         ratio = np.where(h > 0.0, h / self.prior, 1.0)
         entropy = float((h * np.log(ratio) - h + self.prior).sum())
         return float(self.bounds @ np.abs(self.residuals(h))) + entropy
 
-    def histograms(self, prices: FloatArray) -> tuple[FloatArray, float]:
+    def histograms(self, prices: Floats) -> tuple[Floats, float]:
         """Return the best histograms given prices, float64[leaves, K + 1], and D(prices), a lower bound in the box."""
         leaves, sizes = self.prior.shape
         each = np.zeros((leaves, sizes - 1))
@@ -114,14 +113,14 @@ class RelativeEntropy:
         value += float((G[some] * (np.log(G[some]) - log_z[some]) - G[some]).sum() + self.prior.sum())
         return h * (G / total)[:, None], value
 
-    def certified(self, h: FloatArray, prices: FloatArray) -> tuple[float, float]:
+    def certified(self, h: Floats, prices: Floats) -> tuple[float, float]:
         """Return the objective at h, and the gap to the bound that prices, cut off to their box, certify."""
         _, bound = self.histograms(np.clip(prices, -self.bounds, self.bounds))
         objective = self.objective(h)
         return objective, objective - bound
 
 
-def solved(problem: RelativeEntropy) -> tuple[FloatArray, FloatArray]:
+def solved(problem: RelativeEntropy) -> tuple[Floats, Floats]:
     """Return histograms and prices by CVXPY and Clarabel: an exponential cone for every unknown count."""
     import cvxpy as cp
 
@@ -152,7 +151,7 @@ def _adding(widths: NDArray[np.int64]) -> Any:
     return csr_array((np.ones(total), (np.arange(total), np.repeat(np.arange(widths.size), widths))))
 
 
-def learned(tree: Hierarchy, h: FloatArray, groups: NDArray[np.int64]) -> FloatArray:
+def learned(tree: Hierarchy, h: Floats, groups: NDArray[np.int64]) -> Floats:
     """Return the prior lambda = G pi that histograms of the leaves teach: smoothed, and borrowed from parents."""
     sizes = h.shape[1]
     table = tree.aggregate(h)
@@ -163,5 +162,5 @@ def learned(tree: Hierarchy, h: FloatArray, groups: NDArray[np.int64]) -> FloatA
         own = smoothed(table[region], reaching(sizes, REACH))
         probabilities[region] = (own + BORROWED * probabilities[tree.parent[region]]) / (own.sum() + BORROWED)
     leaves = probabilities[tree.leaves.start :]
-    expected: FloatArray = groups[tree.leaves.start :, None] * leaves / leaves.sum(axis=1, keepdims=True)
+    expected: Floats = groups[tree.leaves.start :, None] * leaves / leaves.sum(axis=1, keepdims=True)
     return np.maximum(expected, LEAST)

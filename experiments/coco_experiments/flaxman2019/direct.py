@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from coco_experiments.flaxman2019.setting import EPSILONS, MOVED, NOT_PRIVATE, PAPERS, SMALL, Database
 from coco_experiments.looks import looks
 from coco_experiments.outcome import Outcome, Reporter, Table, publish
+from coco_opt.array_types import Floats
 from coco_opt.audit.bounds import LowerBound, lower_bound
 from coco_opt.audit.counting import MECHANISMS, MechanismName, mechanism, population
 from coco_opt.audit.direct import DirectEstimate, direct_estimate
@@ -38,8 +38,6 @@ COLUMNS = (
     "sound lower bound",
 )
 FEW = 50
-
-Floats = NDArray[np.float64]
 
 
 def outputs(database: Database, name: MechanismName, runs: int, seed: int) -> tuple[Floats, Floats]:

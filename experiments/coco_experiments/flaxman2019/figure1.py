@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from coco_experiments.data import data_file
 from coco_experiments.flaxman2019.setting import (
@@ -29,6 +28,7 @@ from coco_experiments.flaxman2019.setting import (
 )
 from coco_experiments.looks import looks
 from coco_experiments.outcome import Outcome, Reporter, Statement, Table, publish, write_csv
+from coco_opt.array_types import Floats
 from coco_opt.audit.counting import MECHANISMS, MechanismName, SamplerName
 from coco_opt.audit.privacy_loss import CAVEAT, PrivacyLoss, empirical_privacy_loss
 from coco_opt.report.style import PAGE, fitted_legend, saved, styled
@@ -55,7 +55,6 @@ COLUMNS = (
 CURVES = ("panel", "mechanism", "epsilon", "whose", "error", "value")
 _BIN = 5  # people: single ones of 1,000 cells are a thicket
 
-Floats = NDArray[np.float64]
 Losses = dict[MechanismName, PrivacyLoss]
 
 

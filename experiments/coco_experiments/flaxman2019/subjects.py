@@ -7,8 +7,8 @@ from itertools import pairwise
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats, Ints
 from coco_opt.audit.recording import Recorder
 from coco_opt.audit.subject import Statistics, Subject
 from coco_opt.choices import SolverChoices
@@ -26,8 +26,6 @@ from coco_opt.ranges.measuring.measure import exact_intervals, plan_ranges
 from coco_opt.ranges.precision import Precision
 from coco_opt.releases.kind import Neighbours as Pair
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 SortedEstimator = Literal["noisy", "l2", "l1"]
 
 _FOREST_NODES = 1 << 19

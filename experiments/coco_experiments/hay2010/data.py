@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from coco_experiments.data import find_data_file
 from coco_experiments.hay2010.simulated_data import (
@@ -26,9 +25,8 @@ from coco_experiments.hay2010.simulated_data import (
     counts_with,
     place,
 )
+from coco_opt.array_types import Ints
 from coco_opt.errors import InputError, Place
-
-Ints = NDArray[np.int64]
 
 ORIGINAL, SIMULATED_DATA, SNAP, MADE = "original", "simulated", "SNAP", "made"
 _COUNT = re.compile(rb"[0-9]{1,18}")

@@ -13,8 +13,9 @@ import numpy as np
 
 from coco_experiments.curves import AxisStyle, Curve, CurvePanel, draw
 from coco_experiments.hay2010.theory import Runs
-from coco_experiments.hay2010.unattributed import FIT, RAW, Floats, fit, noisy_ranks
+from coco_experiments.hay2010.unattributed import FIT, RAW, fit, noisy_ranks
 from coco_experiments.outcome import Outcome, Reporter, Statement, Table, publish, statements_table, write_csv
+from coco_opt.array_types import Floats
 
 NAME = "hay2010/figure3"
 EPSILON = Fraction(1)

@@ -25,8 +25,6 @@ from coco_experiments.hay2010.strategies import (
     RAW_UNIT,
     STRATEGIES,
     UNIT,
-    Floats,
-    Ints,
     Ranges,
     Sample,
     fewest_nodes,
@@ -36,6 +34,7 @@ from coco_experiments.hay2010.strategies import (
 from coco_experiments.hay2010.theory import range_bound, unit_range_error
 from coco_experiments.outcome import Cell, Outcome, Reporter, Table, statements_table, write_csv
 from coco_experiments.statistics import Mean
+from coco_opt.array_types import Floats, Ints
 from coco_opt.ranges.domain import DomainTree
 
 NAME = "hay2010/figure6"

@@ -10,14 +10,12 @@ from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from coco_experiments.curves import AxisStyle, Curve, CurvePanel, draw
 from coco_experiments.hay2010.data import NET_TRACE_SOURCE, Counts, generated, original_or_simulated
-from coco_experiments.hay2010.unattributed import FIT, Floats, fit, noisy_ranks
+from coco_experiments.hay2010.unattributed import FIT, fit, noisy_ranks
 from coco_experiments.outcome import Outcome, Reporter, Statement, Table, publish, statements_table, write_csv
-
-Ints = NDArray[np.int64]
+from coco_opt.array_types import Floats, Ints
 
 NAME = "hay2010/figure7"
 EPSILON = Fraction(1)

@@ -23,8 +23,7 @@ from coco_experiments.hay2010.strategies import (
     UNIT,
 )
 from coco_experiments.outcome import Statement
-
-Floats = NDArray[np.float64]
+from coco_opt.array_types import Floats
 
 WHERE = "section 5.2"
 PUBLISHED_CROSSING = 2_000.0

@@ -13,9 +13,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.array_types import Ints
 from coco_opt.errors import ProblemError
 
-Ints = NDArray[np.int64]
 Placement = Literal["clustered", "rising", "none"]
 
 SEED = 2010

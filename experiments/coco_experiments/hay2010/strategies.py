@@ -15,11 +15,9 @@ from coco_solvers.structured.tree import TreePasses
 from numpy.typing import NDArray
 
 from coco_opt import solving
+from coco_opt.array_types import Floats, Ints
 from coco_opt.problems.tree import TreeLeastSquares, TreePosterior
 from coco_opt.ranges import DomainTree, round_nonnegative, zero_subtrees
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 UNIT, NODES = "L~", "H~"
 FIT, FIT_LEAVES = "H-bar zeroed, by nodes", "H-bar zeroed, by leaves"

@@ -10,10 +10,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from coco_opt.array_types import Floats, Ints
 
 
 @dataclass(frozen=True, eq=False, slots=True)

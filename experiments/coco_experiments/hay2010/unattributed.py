@@ -9,12 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt import solving
+from coco_opt.array_types import Floats, Ints
 from coco_opt.privacy import Epsilon, SeededNoise
 from coco_opt.problems import IsotonicL2
 from coco_opt.ranges import SortedCounts, measure_sorted, round_nonnegative
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 RAW, SORTED, FIT = "S~", "S~r", "S-bar"
 GEOMETRIC, GEOMETRIC_L1 = "S-bar, geometric noise", "S-bar p = 1, geometric noise"

@@ -10,16 +10,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from coco_experiments.curves import AxisStyle, Curve, CurvePanel, draw
 from coco_experiments.hay2010.strategies import RAW_FIT, RAW_NODES, RAW_UNIT
 from coco_experiments.hay2010.theory import useful_error
 from coco_experiments.outcome import Outcome, Reporter, Table, publish
+from coco_opt.array_types import Floats
 from coco_opt.kernels import tree_passes
 from coco_opt.ranges.domain import DomainTree
-
-Floats = NDArray[np.float64]
 
 NAME = "hay2010/usefulness"
 HEIGHTS, SMALL_HEIGHTS = tuple(range(5, 18)), (5, 7)

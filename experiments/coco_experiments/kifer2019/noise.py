@@ -12,10 +12,10 @@ from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from coco_experiments.outcome import Cell, Outcome, Reporter, Table, publish
 from coco_experiments.topdown.data import Tables, generated_blocks, hawaii, small_tables
+from coco_opt.array_types import Floats
 from coco_opt.privacy import Cost, Epsilon, Rho, SeededNoise
 from coco_opt.privacy.accounting import rho_of_epsilon_delta
 from coco_opt.topdown.budget_plan import TablePlan
@@ -24,8 +24,6 @@ from coco_opt.topdown.invariants import Invariant
 from coco_opt.topdown.measuring.measure import measure_tables
 from coco_opt.topdown.queries import parse_queries, parse_query
 from coco_opt.topdown.strategy import Strategy
-
-Floats = NDArray[np.float64]
 
 NAME = "kifer2019/noise"
 DELTA = Fraction(1, 10**6)

@@ -12,11 +12,11 @@ from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from coco_experiments.kifer2019.redistricting import people
 from coco_experiments.outcome import Cell, Outcome, Reporter, Table, publish
 from coco_experiments.topdown.data import generated_blocks, hawaii
+from coco_opt.array_types import Floats
 from coco_opt.histograms import Hierarchy
 from coco_opt.privacy import Epsilon, Measurement, SeededNoise
 from coco_opt.topdown import (
@@ -31,8 +31,6 @@ from coco_opt.topdown import (
     measure_tables,
     parse_query,
 )
-
-Floats = NDArray[np.float64]
 
 NAME = "kifer2019/rounding"
 SEEDS, SMALL_SEEDS = 40, 4

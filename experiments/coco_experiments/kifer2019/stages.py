@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from coco_experiments.kifer2019.redistricting import LEVELS, people
 from coco_experiments.outcome import Cell, Outcome, Reporter, Table, publish
 from coco_experiments.topdown.data import generated_blocks, hawaii
+from coco_opt.array_types import Floats
 from coco_opt.config import configure
 from coco_opt.privacy import Epsilon, SeededNoise
 from coco_opt.releases import release, verify_release
@@ -39,8 +39,6 @@ from coco_opt.topdown.queries import parse_queries, parse_query
 from coco_opt.topdown.region_bounds import RegionBounds
 from coco_opt.topdown.schema import Schema
 from coco_opt.topdown.strategy import Strategy
-
-Floats = NDArray[np.float64]
 
 NAME = "kifer2019/stages"
 QUERIES = ("race", "hispanic * race", "detail")

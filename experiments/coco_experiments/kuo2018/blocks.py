@@ -12,15 +12,13 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from coco_experiments.kuo2018.housing import Households
 from coco_experiments.made import counts_of_runs
+from coco_opt.array_types import Ints
 from coco_opt.errors import ConfigError
 from coco_opt.groups.measuring.private import PrivateCounts
 from coco_opt.histograms import CountOfCounts, Hierarchy
-
-Int64 = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,22 +64,22 @@ def simulated_data(margin: Margin) -> CountOfCounts:
     return CountOfCounts.from_runs(np.r_[0, sizes], np.r_[margin.empty, counts])
 
 
-def _support(distinct: int, largest: int) -> Int64:
+def _support(distinct: int, largest: int) -> Ints:
     core = 3 * distinct // 4
     spread = np.linspace(0.0, 1.0, distinct - core + 1)[1:] ** 1.5
     far = core + np.maximum(np.arange(1, distinct - core + 1), np.floor(spread * (largest - core) + 0.5))
     return np.concatenate([np.arange(1, core + 1), np.maximum.accumulate(far)], dtype=np.int64, casting="unsafe")
 
 
-def _counts(sizes: Int64, groups: int, decay: float, exponent: float) -> Int64:
+def _counts(sizes: Ints, groups: int, decay: float, exponent: float) -> Ints:
     """Return at least one group a size; rounding the running sum keeps the total exact."""
     weights = np.exp(-exponent * np.log(sizes) - sizes / decay)
     running = np.cumsum(weights) / weights.sum() * (groups - sizes.size)
-    rounded: Int64 = np.floor(running + 0.5).astype(np.int64)
+    rounded: Ints = np.floor(running + 0.5).astype(np.int64)
     return np.diff(rounded, prepend=0) + 1
 
 
-def _with_people(sizes: Int64, counts: Int64, people: int, name: str) -> Int64:
+def _with_people(sizes: Ints, counts: Ints, people: int, name: str) -> Ints:
     """Move groups from a size to a larger one until the people are right; ``counts`` must not have too many."""
     missing = people - int(counts @ sizes)
     counts = counts.copy()

@@ -15,14 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from coco_experiments.data import data_file
 from coco_experiments.made import counts_of_runs
+from coco_opt.array_types import Ints
 from coco_opt.groups.measuring.private import PrivateCounts
 from coco_opt.histograms import Hierarchy
-
-Int64 = NDArray[np.int64]
 
 OUTLIERS = 50  # a state
 LARGEST_OUTLIER = 10_000  # entities
@@ -39,10 +37,10 @@ class Households:
     """
 
     states: tuple[str, ...]
-    table: Int64
+    table: Ints
     counties: tuple[str, ...]
-    county_state: Int64
-    county_size: Int64
+    county_state: Ints
+    county_size: Ints
 
 
 def census_households(folder: Path | None = None) -> Households:
@@ -80,7 +78,7 @@ def tail_ratio(size6: int, size7_plus: int) -> float:
     return size7_plus / (size6 + size7_plus) if size7_plus else 0.0
 
 
-def tail(total: int, ratio: float, rng: np.random.Generator) -> Int64:
+def tail(total: int, ratio: float, rng: np.random.Generator) -> Ints:
     """Return the numbers of groups of sizes 7, 8, ..., which sum to ``total``.
 
     Of the groups that reach a size each goes on to the next with probability ``ratio`` (binomial draws), so that
@@ -115,7 +113,7 @@ def housing(
     paths = [(root, households.states[s], c) for s, c in zip(households.county_state, households.counties, strict=True)]
     hierarchy = Hierarchy.from_paths(paths)
     place = np.array([hierarchy.index(path) - hierarchy.leaves.start for path in paths], np.int64)
-    pieces: list[tuple[Int64, Int64, Int64]] = []
+    pieces: list[tuple[Ints, Ints, Ints]] = []
     for state in range(len(households.states)):
         counties = np.flatnonzero(households.county_state == state)
         if counties.size == 0:
@@ -131,7 +129,7 @@ def housing(
     return counts_of_runs(hierarchy, leaf, size, count)
 
 
-def _state_runs(row: Int64, scale: float, rng: np.random.Generator) -> tuple[Int64, Int64]:
+def _state_runs(row: Ints, scale: float, rng: np.random.Generator) -> tuple[Ints, Ints]:
     scaled = np.floor(row * scale + 0.5).astype(np.int64)
     above = tail(int(scaled[6]), tail_ratio(int(scaled[5]), int(scaled[6])), rng)
     return np.arange(1, 7 + above.size), np.concatenate([scaled[:6], above])

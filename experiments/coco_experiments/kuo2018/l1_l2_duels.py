@@ -18,6 +18,7 @@ from coco_experiments.kuo2018.cases import Case
 from coco_experiments.kuo2018.draws import Levels, errors_by_level
 from coco_experiments.kuo2018.joint import before_rounding
 from coco_experiments.kuo2018.noisy_answers import split_evenly
+from coco_opt.array_types import Floats
 from coco_opt.choices import SolverChoices
 from coco_opt.groups import GroupsMeasurements, Query, exact_answers, measure_hierarchy
 from coco_opt.groups.estimating.consistency import bottom_up, matching, separate
@@ -34,7 +35,6 @@ from coco_opt.solution import Solution
 from coco_opt.solving import solve
 
 ValueT = TypeVar("ValueT")
-FloatArray = NDArray[np.float64]
 LOSSES: tuple[Loss, ...] = ("l1", "l2")
 ALONE, BOTTOM_UP, MATCHING, CONVEX, JOINT = "alone", "bottom-up", "matching", "convex program", "joint"
 STEPS = (ALONE, BOTTOM_UP, MATCHING, CONVEX, JOINT)
@@ -136,7 +136,7 @@ def _after(case: Case, measurement: Measurement, loss: Loss, step: str, estimate
 def _alone(case: Case, measurement: Measurement, loss: Loss) -> tuple[list[SizeEstimate], Side]:
     """Return every region's estimate on its own, and what is reported of them."""
     estimates: list[SizeEstimate] = []
-    rows: list[FloatArray] = []
+    rows: list[Floats] = []
     answers = GroupsMeasurements(measurement)
     for region, truth in enumerate(case.truth):
         stored = StoredFits()
@@ -149,7 +149,7 @@ def _alone(case: Case, measurement: Measurement, loss: Loss) -> tuple[list[SizeE
     return estimates, Side(errors_by_level(case, separate(estimates)), fractional, fits)
 
 
-def _figures(stored: StoredFits, truth: CountOfCounts, query: MeasuredQuery, max_size: int) -> FloatArray:
+def _figures(stored: StoredFits, truth: CountOfCounts, query: MeasuredQuery, max_size: int) -> Floats:
     """Return the figures of one fit in the order of Fit's fields, then its error before rounding."""
     if not stored.solved:  # a region without a group is not fitted
         return np.array([0.0, 100.0, 100.0, 0.0, 0.0, 0.0, 0.0])
@@ -159,7 +159,7 @@ def _figures(stored: StoredFits, truth: CountOfCounts, query: MeasuredQuery, max
     return np.array([fit.objective, fit.integer_share, fit.nearly, fit.runs, fit.kernel, fit.certified, error])
 
 
-def _level_fit(rows: FloatArray) -> Fit:
+def _level_fit(rows: Floats) -> Fit:
     objective, integer, nearly, runs = rows[:, :4].mean(axis=0).tolist()
     return Fit(objective, integer, nearly, runs, float(rows[:, 4].sum()), float(rows[:, 5].sum()))
 

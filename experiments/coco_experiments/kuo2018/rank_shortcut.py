@@ -14,8 +14,8 @@ import math
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Ints
 from coco_opt.choices import SolverChoices
 from coco_opt.groups import sensitivity
 from coco_opt.groups.estimating.estimates import SizeEstimate
@@ -25,10 +25,8 @@ from coco_opt.kernels.merging import round_sizes
 from coco_opt.privacy import Epsilon
 from coco_opt.problems import IsotonicL2
 
-Int64 = NDArray[np.int64]
 
-
-def face_lengths(counts: Int64, rng: np.random.Generator) -> tuple[Int64, Int64]:
+def face_lengths(counts: Ints, rng: np.random.Generator) -> tuple[Ints, Ints]:
     """Return (run, length) of the faces of every run: the cycle lengths of random permutations of ``counts``.
 
     O(sum of log counts) in as many vector steps as the run with the most faces has.
@@ -46,7 +44,7 @@ def face_lengths(counts: Int64, rng: np.random.Generator) -> tuple[Int64, Int64]
     return np.concatenate(runs), np.concatenate(lengths)
 
 
-def noisy_faces(histogram: CountOfCounts, scale: Fraction, rng: np.random.Generator) -> tuple[Int64, Int64]:
+def noisy_faces(histogram: CountOfCounts, scale: Fraction, rng: np.random.Generator) -> tuple[Ints, Ints]:
     """Return (sums, lengths) of blocks of noisy sorted sizes whose isotonic fit is distributed as the groups' own.
 
     ``scale`` is that of the double-geometric noise of one group; sums in entities, lengths in groups.

@@ -13,18 +13,17 @@ from math import log, sqrt
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from coco_experiments.outcome import Cell, Outcome, Reporter, Table
 from coco_experiments.peers.study import OURS, finish
 from coco_experiments.statistics import Mean
+from coco_opt.array_types import Ints
 from coco_opt.privacy import Epsilon, SeededNoise
 from coco_opt.problems import IsotonicL1
 from coco_opt.ranges import measure_ranges, measure_sorted
 from coco_opt.ranges.interval_counts import IntervalCounts
 from coco_opt.solving import solve
 
-Ints = NDArray[np.int64]
 Sizes = Callable[[int], Ints]
 
 NAME = "peers/anonymised"

@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from coco_experiments.bench.instances import INSTANCES, Ints
+from coco_experiments.bench.instances import INSTANCES
 from coco_experiments.bench.timing import take_turns
 from coco_experiments.outcome import Outcome, Reporter
 from coco_experiments.peers.study import OURS, Result, System, finish, missing, peer_table
 from coco_opt import solving
+from coco_opt.array_types import Ints
 from coco_opt.problem import Problem
 from coco_opt.problems import IsotonicL1, IsotonicL2
 from coco_opt.registry import make_solver

@@ -17,16 +17,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from coco_experiments.outcome import Outcome, Reporter
 from coco_experiments.peers.study import OURS, Result, System, clock, finish, missing, peer_table
+from coco_opt.array_types import Floats
 from coco_opt.histograms import Hierarchy
 from coco_opt.privacy import Epsilon, SeededNoise
 from coco_opt.topdown import Schema, Strategy, TableCounts, TablePlan, estimate_tables, measure_tables, parse_queries
 from coco_opt.topdown.noisy_measurements import TableMeasurements
 
-Floats = NDArray[np.float64]
 Answers = list[list[Floats]]  # by level and query, [regions of the level, answers]
 
 NAME = "peers/marginals"

@@ -16,17 +16,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from coco_experiments.outcome import Outcome, Reporter
 from coco_experiments.peers.study import OURS, Result, System, clock, finish, missing, peer_table
+from coco_opt.array_types import Floats, Ints
 from coco_opt.privacy import Cost, Epsilon, SeededNoise
 from coco_opt.ranges import UniversalHistogram, Workload, measure_ranges, optimised_tree
 from coco_opt.ranges.estimating.universal import Estimator
 from coco_opt.ranges.fan_out import choose_fan_out
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Noisy = Callable[[Ints, int], Floats]
 
 NAME = "peers/ranges"

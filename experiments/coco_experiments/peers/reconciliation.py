@@ -14,14 +14,12 @@ from typing import Any
 
 import numpy as np
 from coco_solvers.generic.clarabel import Clarabel
-from numpy.typing import NDArray
 
 from coco_experiments.outcome import Outcome, Reporter
 from coco_experiments.peers.study import OURS, Result, System, clock, finish, missing, peer_table
 from coco_opt import solving
+from coco_opt.array_types import Floats
 from coco_opt.problems.tree import Tree, TreeLeastSquares
-
-Floats = NDArray[np.float64]
 
 NAME = "peers/reconciliation"
 SEEDS, SMALL_SEEDS = (1, 2, 3, 4, 5), (1, 2)

@@ -17,15 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats, Ints
 from coco_opt.topdown.schema import Schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Int64 = NDArray[np.int64]
-Floats = NDArray[np.float64]
 Form = Literal["parquet", "csv"]
 
 LEVELS = ("state", "county", "tract", "block_group", "block")
@@ -73,10 +71,10 @@ class GeneratedCensus:
         return counts[0], counts[1], counts[2]
 
     @cached_property
-    def children(self) -> tuple[Int64, Int64, Int64, Int64]:
+    def children(self) -> tuple[Ints, Ints, Ints, Ints]:
         """Return how many counties each state has, tracts each county, groups each tract and blocks each group."""
         rng = np.random.default_rng([self.seed, 0])
-        counts: list[Int64] = []
+        counts: list[Ints] = []
         total = self.blocks
         for parts, spread in zip((*self.regions_above, self.states), _SPREADS, strict=True):
             counts.append(_shared_out(total, parts, spread, rng))
@@ -100,7 +98,7 @@ class GeneratedCensus:
             rng = np.random.default_rng([self.seed, 1, number])
             yield Batch(codes, *self._persons(tract - start, rng))
 
-    def _persons(self, tract: Int64, rng: np.random.Generator) -> tuple[Int64, Int64, Int64]:
+    def _persons(self, tract: Ints, rng: np.random.Generator) -> tuple[Ints, Ints, Ints]:
         """Return the runs of a batch's blocks, which lie in these tracts: block, cell and persons."""
         sizes = np.ceil(rng.lognormal(np.log(_MEDIAN), _TAIL, tract.size)).astype(np.int64)
         sizes[rng.random(tract.size) < _EMPTY] = 0
@@ -146,7 +144,7 @@ class GeneratedCensus:
         persons.write({"region_id": ids.take(batch.block), **self._values(batch.cell), "count": batch.persons})
         return int(batch.persons.sum())
 
-    def _values(self, cells: Int64) -> dict[str, Any]:
+    def _values(self, cells: Ints) -> dict[str, Any]:
         import pyarrow as pa
 
         return {
@@ -164,10 +162,10 @@ class Batch:
     ``codes`` are the places, from 0, of each block's state, county, tract, group and itself within the region above.
     """
 
-    codes: tuple[Int64, Int64, Int64, Int64, Int64]
-    block: Int64
-    cell: Int64
-    persons: Int64
+    codes: tuple[Ints, Ints, Ints, Ints, Ints]
+    block: Ints
+    cell: Ints
+    persons: Ints
 
     @property
     def ids(self) -> pa.Array:
@@ -268,23 +266,23 @@ shares = {json.dumps(listed if len(listed) > 1 else listed[0])}
 """
 
 
-def _shared_out(total: int, parts: int, spread: float, rng: np.random.Generator) -> Int64:
+def _shared_out(total: int, parts: int, spread: float, rng: np.random.Generator) -> Ints:
     """Return int64[parts], each at least 1, that sum to ``total``: the rest falls by log-normal weights."""
     weights = rng.lognormal(0.0, spread, parts)
     return 1 + rng.multinomial(total - parts, weights / weights.sum()).astype(np.int64)
 
 
-def _owners(counts: Int64) -> Int64:
+def _owners(counts: Ints) -> Ints:
     """Return which region above each one lies in."""
     return np.repeat(np.arange(counts.size), counts)
 
 
-def _places(counts: Int64) -> Int64:
+def _places(counts: Ints) -> Ints:
     """Return each region's place within the one above."""
     return np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
 
 
-def _digits(places: Int64, width: int) -> pa.Array:
+def _digits(places: Ints, width: int) -> pa.Array:
     """Return places, counted from 1, as texts of at least so many digits."""
     import pyarrow as pa
     import pyarrow.compute as pc

@@ -17,10 +17,8 @@ from numpy.typing import NDArray
 
 from coco_experiments.topdown.census import PERSONS, REGIONS, Batch, Form, GeneratedCensus, Writer
 from coco_experiments.topdown.data import RACES, RESIDENCES, large_schema
+from coco_opt.array_types import Ints
 from coco_opt.topdown.schema import Schema, ValueGroups
-
-Int64 = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 FACILITIES = "facilities"
 STATES, COUNTIES, TRACTS, GROUPS, BLOCKS = 50, 3_143, 74_000, 220_000, 6_200_000
@@ -70,7 +68,7 @@ class GeneratedCountry(GeneratedCensus):
         )
         return groups, tracts, counties
 
-    def _persons(self, tract: Int64, rng: np.random.Generator) -> tuple[Int64, Int64, Int64]:
+    def _persons(self, tract: Ints, rng: np.random.Generator) -> tuple[Ints, Ints, Ints]:
         """Return the runs of a batch's blocks, which lie in these tracts: block, cell and persons."""
         sizes = np.ceil(rng.lognormal(np.log(_MEDIAN), _TAIL, tract.size)).astype(np.int64)
         places = np.flatnonzero(rng.random(tract.size) < _WITH_QUARTERS)
@@ -100,7 +98,7 @@ class GeneratedCountry(GeneratedCensus):
         return written
 
 
-def facilities_of(fine: Schema, batch: Batch) -> tuple[Int64, Int64]:
+def facilities_of(fine: Schema, batch: Batch) -> tuple[Ints, Ints]:
     """Return the blocks of a batch with facilities, and how many of each type, int64[blocks, types]."""
     residence = fine.decode(batch.cell)["residence"]
     persons = np.zeros((batch.codes[0].size, len(RESIDENCES)), np.int64)
@@ -110,14 +108,14 @@ def facilities_of(fine: Schema, batch: Batch) -> tuple[Int64, Int64]:
     return blocks, counts[blocks]
 
 
-def _under_18(tract: Int64, block: Int64, residence: Int64, rng: np.random.Generator) -> NDArray[np.bool_]:
+def _under_18(tract: Ints, block: Ints, residence: Ints, rng: np.random.Generator) -> NDArray[np.bool_]:
     """Return who is under 18: all in juvenile quarters, nobody in others, a tract's share in households."""
     young = rng.beta(20 * _UNDER_18, 20 * (1 - _UNDER_18), int(tract[-1]) + 1)[tract[block]]
     juvenile = RESIDENCES.index("juvenile")
     return np.where(residence == 0, rng.random(block.size) < young, residence == juvenile)
 
 
-def _kinds(tract: Int64, block: Int64, races: Sequence[str], rng: np.random.Generator) -> Int64:
+def _kinds(tract: Ints, block: Ints, races: Sequence[str], rng: np.random.Generator) -> Ints:
     """Return every person's ethnicity and race as one number, 63 races each; neighbours are often alike."""
     combined = _FALL ** np.arange(len(races) - len(RACES))
     tracts = int(tract[-1]) + 1
@@ -136,5 +134,5 @@ def _kinds(tract: Int64, block: Int64, races: Sequence[str], rng: np.random.Gene
     new = rng.random(block.size) >= _ALIKE
     new[1:] |= block[1:] != block[:-1]
     new[:1] = True
-    alike: Int64 = kind[np.maximum.accumulate(np.where(new, np.arange(block.size), 0))]
+    alike: Ints = kind[np.maximum.accumulate(np.where(new, np.arange(block.size), 0))]
     return alike

@@ -13,16 +13,13 @@ from itertools import combinations
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from coco_experiments.data import data_file
+from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import InputError
 from coco_opt.histograms import Hierarchy
 from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.schema import Schema
-
-Int64 = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 COLUMNS = ("white_nh", "black_nh", "aian_nh", "asian_nh", "nhpi_nh", "hisp")  # then the rest of pop
 RACES = ("white", "black", "aian", "asian", "nhpi", "other")
@@ -54,7 +51,7 @@ class Blocks:
     """Blocks as the leaves of five levels, and their people int64[blocks, 7]: six races of others, then Hispanics."""
 
     hierarchy: Hierarchy
-    people: Int64
+    people: Ints
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -143,7 +140,7 @@ def _counts(row: dict[str, str]) -> list[int]:
     return [*races, int(row["pop"]) - sum(races) - hispanic, hispanic]
 
 
-def _races(people: Int64, races: int, rng: np.random.Generator) -> tuple[Int64, Int64, Int64, Int64]:
+def _races(people: Ints, races: int, rng: np.random.Generator) -> tuple[Ints, Ints, Ints, Ints]:
     """Return runs of (block, hispanic, race of 63, people): combinations fall off steeply in their order."""
     several = 0.8 ** np.arange(races - len(RACES))
     several /= several.sum()
@@ -157,7 +154,7 @@ def _races(people: Int64, races: int, rng: np.random.Generator) -> tuple[Int64, 
     return block, hispanic, race, tables[block, hispanic, race]
 
 
-def _quarters(blocks: int, rng: np.random.Generator) -> tuple[Int64, Floats]:
+def _quarters(blocks: int, rng: np.random.Generator) -> tuple[Ints, Floats]:
     """Return each block's type of group quarters, 1..7, and the share of its people who live there."""
     kind = rng.choice(len(_QUARTERS), blocks, p=_QUARTERS / _QUARTERS.sum()) + 1
     return kind, np.where(rng.random(blocks) < _WITH_QUARTERS, rng.beta(2, 2, blocks), 0.0)

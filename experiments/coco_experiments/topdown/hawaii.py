@@ -12,7 +12,6 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from coco_experiments.outcome import Cell, Outcome, Reporter, Table, write_csv
 from coco_experiments.topdown.data import Tables, generated_blocks, hawaii, small_tables
@@ -28,9 +27,8 @@ from coco_experiments.topdown.study import (
     make,
     mean_absolute,
 )
+from coco_opt.array_types import Floats
 from coco_opt.topdown.queries import Query, parse_queries
-
-Floats = NDArray[np.float64]
 
 NAME = "topdown/hawaii"
 METHODS = (FULL, CLASSIC, EQUAL, BOTTOM_UP, LINEAR)

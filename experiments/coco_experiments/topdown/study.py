@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_experiments.topdown.data import Tables
+from coco_opt.array_types import Floats
 from coco_opt.choices import SolverChoices
 from coco_opt.operators import Operator
 from coco_opt.privacy import Epsilon, Measurement, SeededNoise
@@ -22,7 +23,6 @@ from coco_opt.topdown.measuring.measure import measure_tables
 from coco_opt.topdown.queries import Query, parse_queries
 from coco_opt.topdown.strategy import Strategy
 
-Floats = NDArray[np.float64]
 Answers = Callable[[Operator, int], NDArray[np.float64] | NDArray[np.int64]]
 
 FULL, CLASSIC, BOTTOM_UP = "full", "classic", "bottom-up, all budget on the leaves"

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_opt.forms import FloatArray, LinearProgram, ProgramDual, QuadraticProgram
+from coco_opt.array_types import Floats
+from coco_opt.forms import LinearProgram, ProgramDual, QuadraticProgram
 from coco_opt.solution import Status
 from coco_opt.solver import ProgramAnswer
 
@@ -33,7 +34,7 @@ class Sides:
     upper: Indices
 
 
-def sides(lower: FloatArray, upper: FloatArray) -> Sides:
+def sides(lower: Floats, upper: Floats) -> Sides:
     """Split two-sided constraints (k,) into equalities, lower sides and upper sides."""
     equal = lower == upper
     return Sides(
@@ -48,12 +49,12 @@ class StackedRows:
     """All constraints of a program as rows: its own (m,), then a unit row a bounded variable (k,)."""
 
     matrix: csc_matrix
-    lower: FloatArray
-    upper: FloatArray
+    lower: Floats
+    upper: Floats
     bounded: Indices
     variables: int
 
-    def dual(self, stacked: FloatArray) -> ProgramDual:
+    def dual(self, stacked: Floats) -> ProgramDual:
         """Split duals (m + k,) in the program's sign convention into those of its rows and of its bounds."""
         m = self.lower.size - self.bounded.size
         bounds = np.zeros(self.variables)
@@ -95,7 +96,7 @@ def quadratic_term(program: LinearProgram) -> csc_matrix:
     return csc32(csc_matrix((program.variables, program.variables), dtype=np.float64))
 
 
-def claim(status: Status, z: FloatArray | None, dual: ProgramDual | None, iterations: int) -> ProgramAnswer:
+def claim(status: Status, z: Floats | None, dual: ProgramDual | None, iterations: int) -> ProgramAnswer:
     """Return the answer, without point or duals where there are none or they are not numbers."""
     if status in (Status.INFEASIBLE, Status.UNBOUNDED) or z is None or not np.isfinite(z).all():
         return ProgramAnswer(None, status, None, iterations)

@@ -11,16 +11,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from coco_opt.array_types import Floats
 from coco_opt.errors import ConfigError, UnknownSolverError
-from coco_opt.forms import (
-    FORMS,
-    FloatArray,
-    FormName,
-    LinearProgram,
-    MixedIntegerProgram,
-    ProgramDual,
-    QuadraticProgram,
-)
+from coco_opt.forms import FORMS, FormName, LinearProgram, MixedIntegerProgram, ProgramDual, QuadraticProgram
 from coco_opt.solution import Status
 from coco_opt.solver import ProgramAnswer, ProgramSolver
 from coco_solvers.generic.adapt import claim, hushed, sides
@@ -102,7 +95,7 @@ class CVXPY(ProgramSolver):
 class _Between:
     """The constraints ``lower <= expression <= upper`` (k,), infinite sides left out, and their duals."""
 
-    def __init__(self, expression: Any, lower: FloatArray, upper: FloatArray) -> None:
+    def __init__(self, expression: Any, lower: Floats, upper: Floats) -> None:
         split = sides(lower, upper)
         # CVXPY's multipliers of == and <= have the opposite sign of coco_opt.forms, those of >= the same.
         parts = [
@@ -117,7 +110,7 @@ class _Between:
     def constraints(self) -> list[cp.Constraint]:
         return [constraint for _, _, constraint in self.parts]
 
-    def dual(self) -> FloatArray:
+    def dual(self) -> Floats:
         dual = np.zeros(self.size)
         for position, sign, constraint in self.parts:
             dual[position] += sign * constraint.dual_value

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from coco_opt.forms import FloatArray, LinearProgram, ProgramDual, QuadraticProgram
+from coco_opt.array_types import Flags, Floats
+from coco_opt.forms import LinearProgram, ProgramDual, QuadraticProgram
 from coco_opt.solution import Status
 from coco_opt.solver import ProgramAnswer, ProgramSolver
 from coco_solvers.generic.adapt import Indices, claim, csc32, quadratic_term
@@ -69,9 +69,9 @@ class _SplitRows:
 
     equal: Indices
     ranged: Indices
-    is_fixed: NDArray[np.bool_]
+    is_fixed: Flags
     equal_matrix: csc_matrix
-    equal_values: FloatArray
+    equal_values: Floats
     ranged_matrix: csc_matrix
     rows: int
 
@@ -95,7 +95,7 @@ class _SplitRows:
             rows=program.rows,
         )
 
-    def dual(self, equal: FloatArray, ranged: FloatArray, bounds: FloatArray) -> ProgramDual:
+    def dual(self, equal: Floats, ranged: Floats, bounds: Floats) -> ProgramDual:
         """Return duals of the program's rows and bounds; PIQP's for equalities have the opposite sign."""
         rows = np.zeros(self.rows)
         rows[self.equal] = -equal[: self.equal.size]

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import ProblemError, UnknownSolverError
 from coco_opt.problem import Problem
 from coco_opt.problems import (
@@ -51,7 +52,7 @@ class BruteForce:
         return Answer(value, Status.OPTIMAL, seconds=perf_counter() - start)
 
 
-def isotonic_l2(problem: IsotonicL2) -> NDArray[np.float64]:
+def isotonic_l2(problem: IsotonicL2) -> Floats:
     """Evaluate the min-max formula x_k = min_{j >= k} max_{i <= j} mean(y[i..j]) (Hay et al. 2010, Theorem 1)."""
     y, w = _fractions(problem.y), _fractions(problem.dense_weights)
     n = len(y)
@@ -65,7 +66,7 @@ def isotonic_l2(problem: IsotonicL2) -> NDArray[np.float64]:
     return np.clip(np.array(fit, dtype=np.float64), problem.lower, problem.upper)
 
 
-def isotonic_l1(problem: IsotonicL1) -> NDArray[np.float64]:
+def isotonic_l1(problem: IsotonicL1) -> Floats:
     """Search all nondecreasing sequences of data values and bounds by dynamic programming, with the tie rule.
 
     Cost-to-go over the last value used; among equal costs the largest ("upper") or smallest ("lower") next value.
@@ -76,7 +77,7 @@ def isotonic_l1(problem: IsotonicL1) -> NDArray[np.float64]:
     return _l1_extreme(problem, upper=problem.ties == "upper")
 
 
-def _l1_extreme(problem: IsotonicL1, *, upper: bool) -> NDArray[np.float64]:
+def _l1_extreme(problem: IsotonicL1, *, upper: bool) -> Floats:
     y, w = _fractions(problem.y), _fractions(problem.dense_weights)
     bounds = [Fraction(b) for b in (problem.lower, problem.upper) if not isinf(b)]
     values = [v for v in sorted({*y, *bounds}) if problem.lower <= v <= problem.upper]
@@ -96,7 +97,7 @@ def _l1_extreme(problem: IsotonicL1, *, upper: bool) -> NDArray[np.float64]:
     return np.array(fit, dtype=np.float64)
 
 
-def simplex_projection(problem: SimplexProjection) -> NDArray[np.float64]:
+def simplex_projection(problem: SimplexProjection) -> Floats:
     """Try every set of positive cells; the shift is the same in all of them."""
     y, total = _fractions(problem.y), Fraction(problem.total)
 
@@ -112,18 +113,18 @@ def simplex_projection(problem: SimplexProjection) -> NDArray[np.float64]:
     return np.array([float(v) for v in best])
 
 
-def controlled_rounding(problem: ControlledRounding) -> NDArray[np.int64]:
+def controlled_rounding(problem: ControlledRounding) -> Ints:
     """Try every choice of cells to round up."""
     x = _fractions(problem.x)
     fractional = np.flatnonzero(problem.fractional)
     count = problem.total - int(problem.floors.sum())
 
-    def rounded(ups: tuple[int, ...]) -> NDArray[np.int64]:
+    def rounded(ups: tuple[int, ...]) -> Ints:
         cells = problem.floors
         cells[list(ups)] += 1
         return cells
 
-    def cost(cells: NDArray[np.int64]) -> Fraction:
+    def cost(cells: Ints) -> Fraction:
         return sum((abs(int(c) - v) for c, v in zip(cells, x, strict=True)), Fraction(0))
 
     return min((rounded(ups) for ups in combinations(fractional.tolist(), count)), key=cost)

@@ -7,13 +7,14 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.array_types import Ints
 from coco_opt.errors import ProblemError
 from coco_opt.problems.expected_distance import ExpectedDistance
 
 MAX_STATES = 200_000
 
 
-def expected_distance(problem: ExpectedDistance) -> NDArray[np.int64]:
+def expected_distance(problem: ExpectedDistance) -> Ints:
     """Try all values of the leaves in every cell, where those of the cell before are at most as large.
 
     ProblemError where the leaves have more than 200,000 values together.

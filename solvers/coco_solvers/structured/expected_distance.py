@@ -8,17 +8,14 @@ from time import perf_counter
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import UnknownSolverError
 from coco_opt.forms import FormName
 from coco_opt.problem import Problem
 from coco_opt.problems.expected_distance import ExpectedDistance
 from coco_opt.problems.expected_distance.prices import Ascent, cell_prices
 from coco_opt.solution import Answer, Status
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

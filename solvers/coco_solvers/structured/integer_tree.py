@@ -9,15 +9,13 @@ from time import perf_counter
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import UnknownSolverError
 from coco_opt.kernels.arrays import read_only
 from coco_opt.problem import Problem
 from coco_opt.problems.integer_tree import IntegerTree, passes
 from coco_opt.solution import Answer, Status
-
-Floats = NDArray[np.float64]
 
 _FEW = 12  # windows of a cell before a closer start is worth its price: most cells take fewer
 _MANY = 100_000  # windows of a cell in all: a guard for costs that only differ by rounding, which the gap shows
@@ -45,7 +43,7 @@ class MergedSlopesInteger:
         value, windows = self._fit(problem)
         return Answer(value, Status.OPTIMAL, iterations=windows, seconds=perf_counter() - start)
 
-    def _fit(self, problem: IntegerTree) -> tuple[NDArray[np.int64], int]:
+    def _fit(self, problem: IntegerTree) -> tuple[Ints, int]:
         from coco_opt.kernels import integer_tree
 
         weights = on_grid(problem.shares.ravel())
@@ -76,7 +74,7 @@ def on_grid(shares: Floats) -> Floats:
     return np.asarray(np.ldexp(np.rint(np.ldexp(shares, bits)), -bits), dtype=np.float64)
 
 
-def closer_start(problem: IntegerTree, cells: NDArray[np.int64]) -> NDArray[np.int64]:
+def closer_start(problem: IntegerTree, cells: Ints) -> Ints:
     """Return a point (regions, cells) next to the optimum in some cells, from real fits of one cell after another.
 
     p = 2: bounded least squares, rounded. p = 1: an optimum, then the least squares among all of them: its prices show
@@ -100,9 +98,7 @@ def closer_start(problem: IntegerTree, cells: NDArray[np.int64]) -> NDArray[np.i
     return passes.within(tree, passes.rounded(tree, real, root), problem.least, problem.most, root)
 
 
-def _optimal_sides(
-    problem: IntegerTree, x: NDArray[np.int64], y: NDArray[np.int64], least: Floats, most: Floats
-) -> tuple[Floats, Floats]:
+def _optimal_sides(problem: IntegerTree, x: Ints, y: Ints, least: Floats, most: Floats) -> tuple[Floats, Floats]:
     """Return the bounds (regions,) that hold for every optimum of absolute values, from one of them."""
     shares = problem.shares.ravel()
     up, down = np.where(x >= y, shares, -shares), np.where(x > y, shares, -shares)

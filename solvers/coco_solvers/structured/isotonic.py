@@ -9,13 +9,14 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats, Ints
 from coco_opt.problems import IsotonicL1, IsotonicL2
 from coco_solvers.structured.kernel_solver import KernelSolver
 
 _SAFE_ENTRIES = 2**9  # so many integers of at most 2^53 have a sum below 2^62
 
 
-def _small(y: NDArray[np.int64]) -> NDArray[Any]:
+def _small(y: Ints) -> NDArray[Any]:
     """Return integers as they are where their sum fits in int64, else as float64."""
     return y if float(y.max()) * y.size < 2.0**62 else y.astype(np.float64)
 
@@ -29,7 +30,7 @@ class PoolAdjacentViolators(KernelSolver):
     name: ClassVar[str] = "pav"
     problem = IsotonicL2
 
-    def fit(self, problem: IsotonicL2) -> NDArray[np.float64]:
+    def fit(self, problem: IsotonicL2) -> Floats:
         """Return the fit (n,) as float64."""
         from coco_opt.kernels import isotonic_l2
 
@@ -51,7 +52,7 @@ class SciPyPava(KernelSolver):
     name: ClassVar[str] = "scipy-pava"
     problem = IsotonicL2
 
-    def fit(self, problem: IsotonicL2) -> NDArray[np.float64]:
+    def fit(self, problem: IsotonicL2) -> Floats:
         """Return the fit (n,) as float64."""
         from scipy.optimize import isotonic_regression
 
@@ -73,9 +74,7 @@ class DivideAndConquer(KernelSolver):
     def fit(self, problem: IsotonicL1) -> NDArray[Any]:
         """Return the upper or lower fit, or their mean (float64)."""
         if problem.ties == "midpoint":
-            middle: NDArray[np.float64] = 0.5 * (
-                self._extreme(problem, upper=True) + self._extreme(problem, upper=False)
-            )
+            middle: Floats = 0.5 * (self._extreme(problem, upper=True) + self._extreme(problem, upper=False))
             return middle
         return self._extreme(problem, upper=problem.ties == "upper")
 

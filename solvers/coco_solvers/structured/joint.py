@@ -11,8 +11,8 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import UnknownSolverError
 from coco_opt.problem import Problem
 from coco_opt.problems.cumulative_rounding import CumulativeRounding
@@ -24,7 +24,6 @@ from coco_opt.solution import Answer, Status
 if TYPE_CHECKING:
     from coco_opt.kernels.joint_rows import Passes
 
-Floats = NDArray[np.float64]
 
 _WIDTH = 512  # cells of a block: long rows for vector instructions, blocks that stay near a core
 _SIBLINGS = 32  # leaves of one parent that one thread adds up
@@ -81,7 +80,7 @@ class AlternatingDirections:
         return Answer(problem.expand(search.point, keep), status, prices, search.done, perf_counter() - start)
 
 
-def depths(tree: Tree) -> NDArray[np.int64]:
+def depths(tree: Tree) -> Ints:
     """Return every region's number of regions above it."""
     depth = np.zeros(tree.nodes, np.int64)
     for v in range(1, tree.nodes):
@@ -309,7 +308,7 @@ def _passes(tree: Tree, own: Floats, share: Floats) -> Passes:
     return Passes(parent, inner, own, share, np.append(begin, tree.nodes), into, owner)
 
 
-def _cuts(begin: NDArray[np.int64], parts: int) -> list[int]:
+def _cuts(begin: Ints, parts: int) -> list[int]:
     """Return where to cut runs that begin at ``begin``, the end behind them, into parts of about as many rows."""
     goals = [int(begin[-1]) * k // parts for k in range(parts + 1)]
     return sorted({int(position) for position in np.searchsorted(begin, goals)})
@@ -349,7 +348,7 @@ class UnitSchedules:
                 prices = prices if exact.multipliers is None else exact.multipliers
         return Answer(value, Status.OPTIMAL, prices, rounds, perf_counter() - start)
 
-    def _fit(self, problem: CumulativeRounding, part: float, wait: bool) -> NDArray[np.int64]:
+    def _fit(self, problem: CumulativeRounding, part: float, wait: bool) -> Ints:
         from coco_opt.kernels import joint_rounding
 
         rows = joint_rounding.schedule(problem.x, problem.parent, problem.groups, part, wait)

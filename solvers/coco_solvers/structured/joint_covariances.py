@@ -18,14 +18,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import cholesky
 from scipy.linalg.lapack import dtrtri
 
+from coco_opt.array_types import Floats, Ints
 from coco_opt.problems.joint_sums import JointSums
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 _BATCH = 2_000_000  # numbers of one array over the leaves that are taken together
 _ROUNDING = 1e-14  # of a squared deviation before it is conditioned: about what rounding leaves after it

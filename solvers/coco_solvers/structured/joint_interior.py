@@ -8,8 +8,8 @@ from time import perf_counter
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import UnknownSolverError
 from coco_opt.problem import Problem
 from coco_opt.problems.joint import JointFit, JointL1, JointL2
@@ -18,8 +18,6 @@ from coco_opt.solution import Answer, Status
 from coco_solvers.structured.joint import Search
 from coco_solvers.structured.joint_covariances import TreeSystem
 from coco_solvers.structured.joint_sums import AlternatingSums
-
-Floats = NDArray[np.float64]
 
 _STARTS = (0.1, 1.0)  # how much of the start is even: near the first answers, and far from every bound
 _REFINED = 30  # rounds of conjugate gradients at most, and
@@ -74,7 +72,7 @@ class TreeInteriorPoint:
         first = splitting.solve(problem)
         return first if first.status is Status.OPTIMAL else _better(problem, first, self._own(problem, leaves, system))
 
-    def _own(self, problem: JointSums, leaves: NDArray[np.int64], system: TreeSystem) -> Answer[Any, Any]:
+    def _own(self, problem: JointSums, leaves: Ints, system: TreeSystem) -> Answer[Any, Any]:
         start = perf_counter()
         search = Search(problem, _Iterates(problem, leaves, system, _STARTS[0]))
         status = self._search(search, self.max_iter)
@@ -119,7 +117,7 @@ class _Iterates:
     least one, and w - s, w + s. ``aim`` weighs the products: a cell's by its width.
     """
 
-    def __init__(self, problem: JointSums, leaves: NDArray[np.int64], system: TreeSystem, even: float, done: int = 0):
+    def __init__(self, problem: JointSums, leaves: Ints, system: TreeSystem, even: float, done: int = 0):
         self.done, self._problem, self._leaves, self._system = done, problem, leaves, system
         self._groups = problem.groups[leaves].astype(np.float64)[:, None]
         self._absolute = isinstance(problem, JointSumsL1)

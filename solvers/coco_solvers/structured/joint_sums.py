@@ -9,13 +9,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats
 from coco_opt.errors import UnknownSolverError
 from coco_opt.problem import Problem
 from coco_opt.problems.joint_sums import JointSums, JointSumsL1, JointSumsL2
 from coco_opt.solution import Answer
 from coco_solvers.structured.joint import Search, depths, displacements
-
-Floats = NDArray[np.float64]
 
 _WIDTH = 512  # cells of a block, as for single cells
 _STEP = 1.7  # over-relaxation: 1 takes twice the rounds

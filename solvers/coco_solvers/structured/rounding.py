@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
+from coco_opt.array_types import Ints
 from coco_opt.problems import ControlledRounding
 from coco_solvers.structured.kernel_solver import KernelSolver
 
@@ -21,7 +19,7 @@ class LargestFractions(KernelSolver):
     name: ClassVar[str] = "largest-fractions"
     problem = ControlledRounding
 
-    def fit(self, problem: ControlledRounding) -> NDArray[np.int64]:
+    def fit(self, problem: ControlledRounding) -> Ints:
         """Return the rounded cells (n,)."""
         from coco_opt.kernels import rounding
 

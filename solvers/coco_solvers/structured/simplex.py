@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
+from coco_opt.array_types import Floats
 from coco_opt.problems import SimplexProjection
 from coco_solvers.structured.kernel_solver import KernelSolver
 
@@ -21,7 +19,7 @@ class SimplexPivot(KernelSolver):
     name: ClassVar[str] = "pivot"
     problem = SimplexProjection
 
-    def fit(self, problem: SimplexProjection) -> NDArray[np.float64]:
+    def fit(self, problem: SimplexProjection) -> Floats:
         """Return the projection (n,)."""
         from coco_opt.kernels import simplex
 

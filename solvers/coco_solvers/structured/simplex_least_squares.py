@@ -6,12 +6,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Flags, Floats
 from coco_opt.problems import SimplexLeastSquares
 from coco_solvers.structured.kernel_solver import KernelSolver
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -61,7 +59,7 @@ def _best_vertex(problem: SimplexLeastSquares) -> Floats:
     return x
 
 
-def _solve_positive(problem: SimplexLeastSquares, x: Floats, positive: NDArray[np.bool_]) -> Floats:
+def _solve_positive(problem: SimplexLeastSquares, x: Floats, positive: Flags) -> Floats:
     """Return the best point whose support lies in ``positive``, or the last one before the objective's minimum.
 
     Invariant: x is feasible and zero outside ``positive``; each pass removes at least one index from it.

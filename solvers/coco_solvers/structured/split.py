@@ -8,12 +8,11 @@ from time import perf_counter
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Flags, Floats
 from coco_opt.errors import UnknownSolverError
 from coco_opt.kernels.arrays import read_only
 from coco_opt.problem import Problem
-from coco_opt.problems.sparse_rows import Floats
 from coco_opt.problems.topdown_split import SplitDual, TopdownSplit
 from coco_opt.problems.topdown_split.level import Prices, SplitLevel
 from coco_opt.problems.topdown_split.prices import best_parent, caps, gradient, impossible, mended
@@ -63,7 +62,7 @@ class SplitNewton:
             answer = _by_others(problem, answer, search.contradicted)
         return replace(answer, seconds=perf_counter() - built, build_seconds=built - start)
 
-    def split_level(self, level: SplitLevel) -> tuple[Floats, NDArray[np.bool_]]:
+    def split_level(self, level: SplitLevel) -> tuple[Floats, Flags]:
         """Return one descent of every parent's split, and which converged."""
         from coco_opt.kernels import split_level
 
@@ -72,7 +71,7 @@ class SplitNewton:
         rested, _ = split_level.solve(level.columns, level.arrays, level.places, level.shut, *options, tables)
         return tables, rested
 
-    def split_exact(self, level: SplitLevel) -> tuple[Floats, NDArray[np.bool_], Prices]:
+    def split_exact(self, level: SplitLevel) -> tuple[Floats, Flags, Prices]:
         """Return every parent's split under exact counts of classes, which of them converged, and the prices."""
         from coco_opt.kernels import split_exact
 

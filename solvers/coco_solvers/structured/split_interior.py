@@ -16,9 +16,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from coco_opt.array_types import Floats
 from coco_opt.errors import UnknownSolverError
 from coco_opt.problem import Problem
-from coco_opt.problems.sparse_rows import Floats
 from coco_opt.problems.topdown_split import SplitDual, TopdownSplit
 from coco_opt.solution import Answer, Status
 

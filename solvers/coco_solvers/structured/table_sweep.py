@@ -15,15 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats, Ints
 from coco_opt.forms import MixedIntegerProgram
 from coco_opt.operators import stack
 from coco_opt.problems.table_rounding import UNBOUNDED, IntegerRows, TableRounding
 from coco_opt.problems.table_rounding.program import Written, relaxation
 from coco_opt.problems.table_rounding.transport import nested_part, solve
 from coco_solvers.generic.highs import HiGHS
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 _BETTER = 1e-9  # the least improvement that counts, in people
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import UnknownSolverError
 from coco_opt.problems.tree import TreeLeastAbsolute, TreeLeastSquares
 from coco_solvers.structured.kernel_solver import KernelSolver
@@ -22,7 +22,7 @@ class TreePasses(KernelSolver):
     name: ClassVar[str] = "tree-passes"
     problem = TreeLeastSquares
 
-    def fit(self, problem: TreeLeastSquares) -> NDArray[np.float64]:
+    def fit(self, problem: TreeLeastSquares) -> Floats:
         """Return the values (n,); a node fixed at a bound has exactly its value."""
         from coco_opt.kernels import tree_bounded_l2, tree_passes
 
@@ -44,7 +44,7 @@ class TreeSlopes(KernelSolver):
     name: ClassVar[str] = "tree-slopes"
     problem = TreeLeastAbsolute
 
-    def fit(self, problem: TreeLeastAbsolute) -> NDArray[np.int64]:
+    def fit(self, problem: TreeLeastAbsolute) -> Ints:
         """Return the values (n,) as int64."""
         from coco_opt.kernels import tree_bounded_l1
 
@@ -69,7 +69,7 @@ class SparseEquations(KernelSolver):
     name: ClassVar[str] = "scipy-sparse"
     problem = TreeLeastSquares
 
-    def fit(self, problem: TreeLeastSquares) -> NDArray[np.float64]:
+    def fit(self, problem: TreeLeastSquares) -> Floats:
         """Return the values (n,); UnknownSolverError for bounds or answers that do not determine every node."""
         if problem.bounded:
             raise UnknownSolverError(f"{self.name} solves equations only; a problem with bounds needs a QP solver")

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from coco_opt.groups.estimating.posterior.prior import FloatArray, Hats
+from coco_opt.array_types import Floats
+from coco_opt.groups.estimating.posterior.prior import Hats
 
 if TYPE_CHECKING:
     from coco_opt.kernels.posterior_base import Base, Knots
@@ -15,7 +16,7 @@ _ROUGHNESS, _STRENGTH = 0.3, 300.0  # of the base's increments, and in groups, a
 _ABOVE = 3.0  # expected logarithm of how far a size alone stands above the base; the last size does not
 
 
-def first_base(shape: FloatArray, hats: Hats) -> tuple[Knots, Base]:
+def first_base(shape: Floats, hats: Hats) -> tuple[Knots, Base]:
     """Return a base's knots and the base nearest to a ``shape`` float64[K + 1] > 0, as the kernels read them.
 
     Hats without knots have the shape itself, which is not drawn.

@@ -12,18 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.array_types import Flags, Floats, Ints
 from coco_opt.errors import SolverError
 from coco_opt.groups.estimating.posterior.base import first_base
 from coco_opt.groups.estimating.posterior.observations import Survey, cumulative_rows, residuals
-from coco_opt.groups.estimating.posterior.prior import (
-    BoolArray,
-    FloatArray,
-    Hats,
-    IntArray,
-    PriorOptions,
-    SizeProbabilities,
-    smooth_distribution,
-)
+from coco_opt.groups.estimating.posterior.prior import Hats, PriorOptions, SizeProbabilities, smooth_distribution
 from coco_opt.kernels.arrays import read_only
 
 if TYPE_CHECKING:
@@ -67,7 +60,7 @@ class Scattered:
     mean ``strength``.
     """
 
-    base: FloatArray
+    base: Floats
     hats: Hats
     strength: float
 
@@ -80,11 +73,11 @@ class Learned:
     may serve several leaves: ``row`` int64[leaves], by default each leaf's own.
     """
 
-    probabilities: FloatArray
+    probabilities: Floats
     scattered: Scattered | None = None
-    row: IntArray | None = None
+    row: Ints | None = None
 
-    def rows(self, leaves: int) -> IntArray:
+    def rows(self, leaves: int) -> Ints:
         """Return the row of ``probabilities`` of each of so many leaves."""
         return np.arange(leaves) if self.row is None else self.row
 
@@ -92,14 +85,14 @@ class Learned:
 class SizeLearner:
     """Learns multinomial priors from the leaves' mean counts (leaves, K + 1); see ``prior.SizeProbabilities``."""
 
-    def __init__(self, survey: Survey, shape: FloatArray, alone: BoolArray, options: PriorOptions) -> None:
+    def __init__(self, survey: Survey, shape: Floats, alone: Flags, options: PriorOptions) -> None:
         self._survey = survey
         self._probabilities = SizeProbabilities(survey.parent, shape, alone, options)
         hats = self._probabilities.hats
         distribution = smooth_distribution(shape, hats, alone) + options.floor
         self._scattered = Scattered(distribution / distribution.sum(), hats, options.borrowed)
 
-    def learn(self, counts: FloatArray) -> Learned:
+    def learn(self, counts: Floats) -> Learned:
         """Return the prior after one more step."""
         parent = self._survey.parent
         full = np.zeros((parent.size, counts.shape[1]))
@@ -111,10 +104,10 @@ class SizeLearner:
 
 @dataclass(eq=False, slots=True)
 class _Means:
-    counts: FloatArray
+    counts: Floats
     sweeps: int = 0
 
-    def take(self) -> FloatArray:
+    def take(self) -> Floats:
         means = self.counts / max(self.sweeps, 1)
         self.counts[:] = 0.0
         self.sweeps = 0
@@ -173,7 +166,7 @@ class MoveTables:
         )
         self._first = self.plan
 
-    def with_factors(self, factors: FloatArray) -> float:
+    def with_factors(self, factors: Floats) -> float:
         """Multiply each leaf's first number of moves, exchanges and trades by a factor; return that of all moves.
 
         All chains that share these tables continue so.
@@ -187,7 +180,7 @@ class MoveTables:
         return float(moves.sum() / first.moves.sum())
 
 
-def occupied_sizes(survey: Survey, prior: Learned) -> FloatArray:
+def occupied_sizes(survey: Survey, prior: Learned) -> Floats:
     """Return the expected number of sizes with groups of each leaf (leaves,), from size distributions."""
     groups, row = survey.groups[survey.leaves].astype(np.float64)[:, None], prior.rows(survey.leaves.size)
     expected = np.empty(row.size)
@@ -198,7 +191,7 @@ def occupied_sizes(survey: Survey, prior: Learned) -> FloatArray:
     return expected
 
 
-def leaves_under(survey: Survey) -> tuple[IntArray, IntArray, IntArray]:
+def leaves_under(survey: Survey) -> tuple[Ints, Ints, Ints]:
     """Return each leaf's ancestors by level (leaves, levels), -1 where none, and each region's leaves.
 
     The latter are starts and places among the leaves.
@@ -216,7 +209,7 @@ def leaves_under(survey: Survey) -> tuple[IntArray, IntArray, IntArray]:
     return above, start, np.array([place for places in under for place in places], np.int64)
 
 
-def block_scales(hats: Hats, mass: FloatArray) -> tuple[IntArray, IntArray, IntArray]:
+def block_scales(hats: Hats, mass: Floats) -> tuple[Ints, Ints, Ints]:
     """Return the blocks of sizes of each scale as starts, begins and ends: runs of about a third of a size, and single.
 
     A size with a hat of its own has no block, because the hat's weight determines how often it occurs.
@@ -330,15 +323,15 @@ class MoveChain:
         means.sweeps += sweeps
 
     @property
-    def lists(self) -> tuple[NDArray[Any], NDArray[Any], IntArray]:
+    def lists(self) -> tuple[NDArray[Any], NDArray[Any], Ints]:
         """The present histograms (leaves, K + 1), the lists of their occupied sizes, and the lists' lengths."""
         return self._state.histograms, self._state.occupied, self._state.occupied_count
 
-    def take_means(self) -> FloatArray:
+    def take_means(self) -> Floats:
         """Return the mean counts (rows of the prior, K + 1) since the last call."""
         return self._means.take()
 
-    def fill(self, table: IntArray) -> None:
+    def fill(self, table: Ints) -> None:
         """Write the present cumulative counts int64[regions, K]."""
         from coco_opt.kernels import posterior_record
 
@@ -348,11 +341,11 @@ class MoveChain:
 class CountRowChain(MoveChain):
     """Draws complete rows in turn under size distributions, given answers about single cells, without moves."""
 
-    _low: IntArray
-    _start: IntArray
-    _powers: FloatArray
+    _low: Ints
+    _start: Ints
+    _powers: Floats
 
-    def within(self, lowest: IntArray, highest: IntArray) -> None:
+    def within(self, lowest: Ints, highest: Ints) -> None:
         """Use windows lowest .. highest, int64[leaves, K], which must hold the present rows."""
         self._low, self._start = windows_within(lowest, highest, self._survey.groups[self._leaves])
         self._powers = _powers(self._queries, self._start)
@@ -394,7 +387,7 @@ class CountRowChain(MoveChain):
         posterior_moves.exchange(queries, state, prior, self._tables.plan)
 
 
-def windows_within(lowest: IntArray, highest: IntArray, totals: IntArray) -> tuple[IntArray, IntArray]:
+def windows_within(lowest: Ints, highest: Ints, totals: Ints) -> tuple[Ints, Ints]:
     """Return low int64[leaves, K] and start int64[leaves, K + 1] of windows cut to 0 .. totals (leaves,)."""
     low = np.maximum(lowest, 0)
     width = np.minimum(highest, totals[:, None]) - low + 1
@@ -403,6 +396,6 @@ def windows_within(lowest: IntArray, highest: IntArray, totals: IntArray) -> tup
     return low, start
 
 
-def _powers(queries: Queries, start: IntArray) -> FloatArray:
+def _powers(queries: Queries, start: Ints) -> Floats:
     """Return exp(-d steepness) of every block, for all distances d within the widest window."""
     return np.exp(-queries.steepness[:, None] * np.arange(float(np.diff(start, axis=1).max() + 1)))

@@ -17,6 +17,7 @@ from fractions import Fraction
 import numpy as np
 
 from coco_opt.activity import Progress, doing
+from coco_opt.array_types import Ints
 from coco_opt.choices import SolverChoices
 from coco_opt.execution import Threads
 from coco_opt.groups.estimating.intervals import SUMMARIES, Intervals, SummaryIntervals
@@ -24,7 +25,7 @@ from coco_opt.groups.estimating.method import GroupsMethod
 from coco_opt.groups.estimating.nearest import integer_histograms, nearest
 from coco_opt.groups.estimating.posterior.convergence import Convergence
 from coco_opt.groups.estimating.posterior.observations import Survey, survey_of
-from coco_opt.groups.estimating.posterior.prior import IntArray, PriorOptions
+from coco_opt.groups.estimating.posterior.prior import PriorOptions
 from coco_opt.groups.estimating.posterior.recording import summaries, summary_values
 from coco_opt.groups.estimating.posterior.sampler import Posterior, SamplerOptions, groups_a_leaf, sample_posterior
 from coco_opt.groups.estimating.posterior.sparse import (
@@ -51,8 +52,8 @@ class PosteriorEstimate:
     ``uncertified_gap`` is the relative gap that its solver left, 0 where the table is certified best for the draws.
     """
 
-    cumulative: IntArray
-    group_counts: IntArray
+    cumulative: Ints
+    group_counts: Ints
     posterior: Posterior
     convergence: Convergence
     uncertified_gap: float

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
+from coco_opt.array_types import Flags, Floats
 
 COUNTS = ("its entities", "its groups of size 0", "its groups up to the middle size")
 """The counts of a region by which chains are compared, in the order of the sampler's diagnostics."""
@@ -23,11 +22,11 @@ class Criterion:
     r_hat: float = 1.1
     effective: float = 25.0
 
-    def met(self, r_hat: FloatArray, effective: FloatArray) -> NDArray[np.bool_]:
+    def met(self, r_hat: Floats, effective: Floats) -> Flags:
         """Return which regions have converged (regions,), from the diagnostics of their counts (regions, counts)."""
         return np.asarray(((r_hat <= self.r_hat) & (effective >= self.effective)).all(axis=1))
 
-    def distance(self, r_hat: FloatArray, effective: FloatArray) -> FloatArray:
+    def distance(self, r_hat: Floats, effective: Floats) -> Floats:
         """Return how far regions are from the criterion (regions,): at most 1 where they meet it."""
         return np.asarray(np.maximum((r_hat - 1.0) / (self.r_hat - 1.0), self.effective / effective).max(axis=1))
 

@@ -7,9 +7,8 @@ Sources: Gelman and Rubin 1992; split chains as in Gelman et al. 2013, section 1
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
+from coco_opt.array_types import Floats
 
 _ROUNDED = 1e-9  # more than the rounding of floating point takes off a number of draws
 
@@ -23,13 +22,13 @@ def central_ranks(draws: int, coverage: float) -> tuple[int, int]:
     return outside, draws - 1 - outside
 
 
-def _split(draws: FloatArray) -> FloatArray:
+def _split(draws: Floats) -> Floats:
     """Return the chains' halves as chains of their own; the middle one of an odd number of draws is left out."""
     half = draws.shape[1] // 2
     return np.concatenate([draws[:, :half], draws[:, draws.shape[1] - half :]])
 
 
-def _variances(chains: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _variances(chains: Floats) -> tuple[Floats, Floats]:
     """Return the mean variance within chains, and the pooled estimate, which includes the variance between them."""
     n = chains.shape[1]
     within = chains.var(axis=1, ddof=1).mean(axis=0)
@@ -37,15 +36,15 @@ def _variances(chains: FloatArray) -> tuple[FloatArray, FloatArray]:
     return within, within * (n - 1) / n + between
 
 
-def split_r_hat(draws: FloatArray) -> FloatArray:
+def split_r_hat(draws: Floats) -> Floats:
     """Return R-hat of draws (chains, n >= 4, scalars): 1 where all are equal, infinite where only the chains differ."""
     within, pooled = _variances(_split(draws))
     with np.errstate(divide="ignore", invalid="ignore"):
-        r_hat: FloatArray = np.sqrt(pooled / within)
+        r_hat: Floats = np.sqrt(pooled / within)
     return np.where(pooled == 0.0, 1.0, r_hat)
 
 
-def effective_size(draws: FloatArray) -> FloatArray:
+def effective_size(draws: Floats) -> Floats:
     """Return the effective sample sizes of draws (chains, n >= 4, scalars) for their means; all if none differ."""
     chains = _split(draws)
     m, n, _ = chains.shape

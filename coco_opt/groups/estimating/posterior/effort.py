@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from coco_opt.array_types import Floats
 from coco_opt.groups.estimating.posterior.observations import Survey
-from coco_opt.groups.estimating.posterior.prior import FloatArray
 
 _START, _ANSWER = 5.0, 2e-4  # seconds, as measured
 _SLOWEST = 10.0  # times these seconds, where regions mix slowly: 7.4 times were measured
@@ -55,7 +55,7 @@ class Effort:
         """Return whether so many sweeps more would exceed the limit."""
         return self._spent + self.moves * sweeps > self._most
 
-    def distribute(self, distance: FloatArray) -> None:
+    def distribute(self, distance: Floats) -> None:
         """Change the leaves' factors by how far regions (regions,) are from the criterion (``Criterion.distance``).
 
         The leaves of a region that does not meet it get no fewer moves. The root is not looked at, because its leaves

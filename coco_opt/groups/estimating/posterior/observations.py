@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.array_types import Ints
 from coco_opt.errors import ProblemError
 from coco_opt.groups.buckets import Buckets
 from coco_opt.groups.noisy_measurements import GroupsMeasurements
@@ -17,7 +18,6 @@ from coco_opt.privacy import DiscreteGaussian, Geometric, NoiseDistribution
 if TYPE_CHECKING:
     from coco_opt.kernels.posterior_moves import Queries
 
-IntArray = NDArray[np.int64]
 
 # The kernels' codes of the noise distributions (``kernels.posterior_moves`` and ``kernels.posterior_weights``), and the
 # steepness of their log-likelihoods: -steepness |noise|, and -steepness noise^2.
@@ -40,7 +40,7 @@ class Answers:
 
     region: int
     query: Buckets | Ranks
-    values: IntArray
+    values: Ints
     distribution: NoiseDistribution
 
 
@@ -52,8 +52,8 @@ class Survey:
     numbers of groups; sizes are 0 .. ``max_size``. A region may have no answers, or several.
     """
 
-    parent: IntArray
-    groups: IntArray
+    parent: Ints
+    groups: Ints
     max_size: int
     answers: Sequence[Answers]
 
@@ -84,7 +84,7 @@ class Survey:
             raise ProblemError(f"region {answers.region} needs {size} integer answers to its query")
 
     @property
-    def leaves(self) -> IntArray:
+    def leaves(self) -> Ints:
         """Return the regions without children, int64, in order."""
         return np.flatnonzero(np.bincount(self.parent[1:], minlength=self.parent.size) == 0)
 
@@ -95,7 +95,7 @@ class Survey:
             isinstance(answers.query, Buckets) and answers.query.of_cells(self.max_size) for answers in self.answers
         )
 
-    def levels(self) -> IntArray:
+    def levels(self) -> Ints:
         """Return each region's distance from the root, int64[regions]."""
         depth = np.zeros(self.parent.size, np.int64)
         for v in range(1, self.parent.size):
@@ -190,7 +190,7 @@ def compiled_queries(survey: Survey) -> Queries:
     )
 
 
-def _paths(survey: Survey) -> tuple[IntArray, IntArray]:
+def _paths(survey: Survey) -> tuple[Ints, Ints]:
     """Return the answer blocks of each leaf and its ancestors, as starts and block numbers, the leaf's own first."""
     of_region: list[list[int]] = [[] for _ in range(survey.parent.size)]
     for number, answers in enumerate(survey.answers):
@@ -205,7 +205,7 @@ def _paths(survey: Survey) -> tuple[IntArray, IntArray]:
     return np.array(start, np.int64), np.array(path, np.int64)
 
 
-def cumulative_rows(survey: Survey, histograms: NDArray[Any]) -> Callable[[int], IntArray]:
+def cumulative_rows(survey: Survey, histograms: NDArray[Any]) -> Callable[[int], Ints]:
     """Return a function of a region that gives its cumulative counts int64[K], from leaves' histograms (leaves, K + 1).
 
     Leaves' rows are computed again each time, because all rows together take more memory than chains do.
@@ -214,10 +214,10 @@ def cumulative_rows(survey: Survey, histograms: NDArray[Any]) -> Callable[[int],
     place[survey.leaves] = np.arange(survey.leaves.size)
     inner = {int(region): np.zeros(survey.max_size, np.int64) for region in np.flatnonzero(place < 0)}
 
-    def row(region: int) -> IntArray:
+    def row(region: int) -> Ints:
         if place[region] < 0:
             return inner[region]
-        cumulative: IntArray = np.cumsum(histograms[place[region], :-1], dtype=np.int64)
+        cumulative: Ints = np.cumsum(histograms[place[region], :-1], dtype=np.int64)
         return cumulative
 
     for region in range(parent.size - 1, 0, -1):
@@ -225,7 +225,7 @@ def cumulative_rows(survey: Survey, histograms: NDArray[Any]) -> Callable[[int],
     return row
 
 
-def values_of(query: Buckets | Ranks, row: IntArray, groups: int) -> IntArray:
+def values_of(query: Buckets | Ranks, row: Ints, groups: int) -> Ints:
     """Return the true answers to a query, from cumulative counts int64[K] and the region's number of groups."""
     if not isinstance(query, Ranks):
         return query.sums(row)
@@ -233,7 +233,7 @@ def values_of(query: Buckets | Ranks, row: IntArray, groups: int) -> IntArray:
     return np.maximum(np.repeat(np.arange(row.size + 1), counts), query.floor)
 
 
-def residuals(survey: Survey, row_of: Callable[[int], IntArray]) -> tuple[IntArray, IntArray]:
+def residuals(survey: Survey, row_of: Callable[[int], Ints]) -> tuple[Ints, Ints]:
     """Return value minus answer for all answers in order, and the values of rank answers (0 at others).
 
     ``row_of`` gives each region's present cumulative counts int64[K].

@@ -11,18 +11,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Flags, Floats, Ints
 from coco_opt.errors import ProblemError
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
 
-
-def smoothed(
-    values: FloatArray, width: IntArray, alone: BoolArray | None = None, *, signed: bool = False
-) -> FloatArray:
+def smoothed(values: Floats, width: Ints, alone: Flags | None = None, *, signed: bool = False) -> Floats:
     """Return means over the sizes k - width[k] .. k + width[k], cut off at the ends; last axis, O(n).
 
     Sizes that stand ``alone`` (n,) keep their own values and do not enter other means: by default the last one, which
@@ -40,18 +34,18 @@ def smoothed(
     return np.where(single, values, means if signed else np.maximum(means, 0.0))
 
 
-def reaching(sizes: int, reach: float) -> IntArray:
+def reaching(sizes: int, reach: float) -> Ints:
     """Return floor(reach k) for the sizes k = 0 .. sizes - 1."""
-    widths: IntArray = np.floor(reach * np.arange(sizes)).astype(np.int64)
+    widths: Ints = np.floor(reach * np.arange(sizes)).astype(np.int64)
     return widths
 
 
-def _ends(width: IntArray) -> tuple[IntArray, IntArray]:
+def _ends(width: Ints) -> tuple[Ints, Ints]:
     k = np.arange(width.size)
     return np.maximum(k - width, 0), np.minimum(k + width + 1, width.size)
 
 
-def only_last(sizes: int) -> BoolArray:
+def only_last(sizes: int) -> Flags:
     """Return which of 0 .. sizes - 1 stand alone by default: the last one."""
     alone = np.zeros(sizes, bool)
     alone[-1] = True
@@ -94,13 +88,13 @@ class Hats:
     ``knots[j]``. A size that stands alone has a hat of its own, from hat ``knots.size + 1`` on.
     """
 
-    left: IntArray
-    share: FloatArray
+    left: Ints
+    share: Floats
     count: int
-    knots: IntArray
+    knots: Ints
 
     @classmethod
-    def by_reach(cls, alone: BoolArray, reach: float) -> Hats:
+    def by_reach(cls, alone: Flags, reach: float) -> Hats:
         """Return hats with knots 0, 1, ... each about 1 + reach times the one before."""
         last = alone.size - 1
         knots = [0]
@@ -109,7 +103,7 @@ class Hats:
         return cls.at(knots, alone)
 
     @classmethod
-    def at(cls, knots: Sequence[int], alone: BoolArray) -> Hats:
+    def at(cls, knots: Sequence[int], alone: Flags) -> Hats:
         """Return hats with the given knots, in order from 0 to the last size."""
         bounds = np.array([*knots, alone.size])
         k = np.arange(alone.size)
@@ -119,11 +113,11 @@ class Hats:
         left[own], share[own] = bounds.size + np.arange(own.size), 0.0
         return cls(left, share, bounds.size + own.size + 1, bounds[:-1])
 
-    def values(self, factors: FloatArray) -> FloatArray:
+    def values(self, factors: Floats) -> Floats:
         """Return sum_j factors_j hat_j at every size, (..., sizes)."""
         return factors[..., self.left] * (1.0 - self.share) + factors[..., self.left + 1] * self.share
 
-    def sums(self, values: FloatArray) -> FloatArray:
+    def sums(self, values: Floats) -> Floats:
         """Return sum_k hat_j(k) values_k for every hat, float64[rows, count], of values float64[rows, sizes]."""
         rows = values.shape[0]
         base = np.arange(rows)[:, None] * self.count
@@ -142,7 +136,7 @@ class SizeProbabilities:
     the region's.
     """
 
-    def __init__(self, parent: IntArray, shape: FloatArray, alone: BoolArray, options: PriorOptions) -> None:
+    def __init__(self, parent: Ints, shape: Floats, alone: Flags, options: PriorOptions) -> None:
         self.parent, self._options = parent, options
         self.hats = Hats.by_reach(alone, options.reach)
         self.shape = shape / max(shape.sum(), 1e-300) + options.floor
@@ -154,7 +148,7 @@ class SizeProbabilities:
         self.level = level
         self._levels = [np.flatnonzero(level == depth) for depth in range(int(level.max()) + 1)]
 
-    def learn(self, counts: FloatArray, steps: int = 1) -> FloatArray:
+    def learn(self, counts: Floats, steps: int = 1) -> Floats:
         """Return pi float64[regions, K + 1], rows of sum 1, after so many steps towards mean counts; O(regions K)."""
         borrowed, hats = self._options.borrowed, self.hats
         probabilities = np.empty_like(counts)
@@ -173,7 +167,7 @@ class SizeProbabilities:
         return probabilities
 
 
-def smooth_distribution(counts: FloatArray, hats: Hats, alone: BoolArray) -> FloatArray:
+def smooth_distribution(counts: Floats, hats: Hats, alone: Flags) -> Floats:
     """Return probabilities float64[K + 1] of sum 1 with no more detail than hats: powers of the size between knots.
 
     At a knot it is the mean of the counts (K + 1,) under its hat; sizes ``alone`` keep their counts. Where there are no
@@ -185,6 +179,6 @@ def smooth_distribution(counts: FloatArray, hats: Hats, alone: BoolArray) -> Flo
     knots = np.flatnonzero((hats.share == 0.0) & ~alone)
     k = np.log1p(np.arange(counts.size))
     between = np.exp(np.interp(k, k[knots], np.log(means[hats.left[knots]]))) if knots.size else counts
-    distribution: FloatArray = np.where(alone, np.maximum(counts, 0.5), between)
+    distribution: Floats = np.where(alone, np.maximum(counts, 0.5), between)
     distribution /= distribution.sum()
     return distribution

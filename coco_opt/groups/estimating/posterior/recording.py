@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import ProblemError
 from coco_opt.groups.estimating.intervals import QUANTILES
 from coco_opt.groups.estimating.posterior.chains import MoveChain
-from coco_opt.groups.estimating.posterior.prior import FloatArray, IntArray
 from coco_opt.problems import Marginals
 
 _MARGIN = 2  # groups that every cell's window extends at least beyond the values seen in burn-in
@@ -29,11 +29,11 @@ class Counted:
     """
 
     low: NDArray[Any]
-    start: IntArray
+    start: Ints
     counts: NDArray[np.uint16]
     draws: int
 
-    def inside(self, table: IntArray, coverage: Fraction) -> FloatArray:
+    def inside(self, table: Ints, coverage: Fraction) -> Floats:
         """Return to what degree each value of a table is within the middle ``coverage`` of its cell's draws, 0 to 1.
 
         A value at an end counts in part, by where its own draws end. If the values were draws too, the mean would equal
@@ -48,7 +48,7 @@ class Counted:
         )
         return depth
 
-    def quantile(self, part: int, of: int, *, upper: bool = False) -> IntArray:
+    def quantile(self, part: int, of: int, *, upper: bool = False) -> Ints:
         """Return the lower (or upper) quantile part / of, int64[regions, cells]; of Hc nondecreasing in a region."""
         from coco_opt.kernels import posterior_record
 
@@ -72,7 +72,7 @@ class Windows:
     """The windows of all cells: ``low`` int32[regions, cells]; cell n has the places start[n] to start[n + 1]."""
 
     low: NDArray[Any]
-    start: IntArray
+    start: Ints
 
 
 class Range:
@@ -84,7 +84,7 @@ class Range:
     def __init__(self, kind: type[np.int32] | type[np.int64] = np.int32) -> None:
         self._kind = kind
 
-    def see(self, table: IntArray, *, anew: bool = False) -> None:
+    def see(self, table: Ints, *, anew: bool = False) -> None:
         """Widen by a table; ``anew``: begin with it."""
         if anew:
             self.lowest, self.highest = table.astype(self._kind), table.astype(self._kind)
@@ -92,7 +92,7 @@ class Range:
             np.minimum(self.lowest, table, out=self.lowest, casting="same_kind")
             np.maximum(self.highest, table, out=self.highest, casting="same_kind")
 
-    def windows(self, most: IntArray) -> Windows:
+    def windows(self, most: Ints) -> Windows:
         """Return windows with margins on both sides, within 0 and the most (regions, cells) or (regions, 1)."""
         slack = _MARGIN + (self.highest - self.lowest) // 2
         low = np.maximum(self.lowest - slack, 0).astype(self._kind)
@@ -109,7 +109,7 @@ class Tally:
         self.sums = np.zeros(windows.low.shape, np.int64)
         self.outside = 0
 
-    def count(self, table: IntArray) -> None:
+    def count(self, table: Ints) -> None:
         """Count a table."""
         from coco_opt.kernels import posterior_record
 
@@ -124,7 +124,7 @@ def together(tallies: Sequence[Tally], draws: int) -> Counted:
     return Counted(first.windows.low, first.windows.start, counts, draws)
 
 
-def size_counts(table: IntArray, groups: IntArray, into: IntArray | None = None) -> IntArray:
+def size_counts(table: Ints, groups: Ints, into: Ints | None = None) -> Ints:
     """Return H (regions, K + 1) from Hc (regions, K) and the regions' groups, in ``into`` where one is given."""
     sizes = np.empty((table.shape[0], table.shape[1] + 1), np.int64) if into is None else into
     sizes[:, 0] = table[:, 0]
@@ -133,7 +133,7 @@ def size_counts(table: IntArray, groups: IntArray, into: IntArray | None = None)
     return sizes
 
 
-def summaries(table: IntArray, groups: IntArray) -> IntArray:
+def summaries(table: Ints, groups: Ints) -> Ints:
     """Return int64[regions, 3 + quantiles] of Hc (regions, K): entities, groups of size 1, the largest size, QUANTILES.
 
     The quantile p is the smallest size that at least the share p of the groups do not exceed; 0 without groups.
@@ -146,13 +146,13 @@ def summaries(table: IntArray, groups: IntArray) -> IntArray:
     return rows
 
 
-def parts_of_quantiles() -> tuple[int, IntArray]:
+def parts_of_quantiles() -> tuple[int, Ints]:
     """Return QUANTILES as a common denominator and integer numerators."""
     denominator = math.lcm(*(quantile.denominator for quantile in QUANTILES))
     return denominator, np.array([int(quantile * denominator) for quantile in QUANTILES])
 
 
-def summary_values(counted: IntArray, groups: IntArray) -> FloatArray:
+def summary_values(counted: Ints, groups: Ints) -> Floats:
     """Return ``summaries`` as SUMMARIES, float64: the first two divided by the regions' groups; NaN where none."""
     values = counted.astype(np.float64)
     some = groups > 0
@@ -161,7 +161,7 @@ def summary_values(counted: IntArray, groups: IntArray) -> FloatArray:
     return values
 
 
-def most_of_summaries(groups: IntArray, max_size: int) -> IntArray:
+def most_of_summaries(groups: Ints, max_size: int) -> Ints:
     """Return the largest values that ``summaries`` can have."""
     sizes = np.full((groups.size, 1 + len(QUANTILES)), max_size)
     return np.column_stack([groups * max_size, groups, sizes])
@@ -176,7 +176,7 @@ class RecordedWindows:
     summaries: Windows | None
 
 
-def compared(table: IntArray, probe: int) -> FloatArray:
+def compared(table: Ints, probe: int) -> Floats:
     """Return float64[regions x 3], the counts by which chains are compared (``convergence.COUNTS``)."""
     # The entities are a constant less the sum of all cumulative counts.
     scalars = table.sum(axis=1), table[:, 0], table[:, probe]
@@ -189,8 +189,8 @@ class Recorder:
     def __init__(
         self,
         chain: MoveChain,
-        table: IntArray,
-        groups: IntArray,
+        table: Ints,
+        groups: Ints,
         windows: RecordedWindows,
         probe: int,
     ) -> None:
@@ -198,7 +198,7 @@ class Recorder:
         self.cumulative = Tally(windows.cumulative)
         self.sizes = None if windows.sizes is None else Tally(windows.sizes)
         self.summaries = None if windows.summaries is None else Tally(windows.summaries)
-        self.trace: list[FloatArray] = []
+        self.trace: list[Floats] = []
         # One array for all draws: allocating memory takes several times as long as filling it.
         self._of_sizes = None if windows.sizes is None else np.empty(windows.sizes.low.shape, np.int64)
 

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.activity import doing, may_end_early
+from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import ProblemError, SolverError
 from coco_opt.groups.buckets import Buckets
 from coco_opt.groups.estimating.posterior.chains import (
@@ -41,7 +42,7 @@ from coco_opt.groups.estimating.posterior.observations import (
     compiled_queries,
     values_of,
 )
-from coco_opt.groups.estimating.posterior.prior import FloatArray, IntArray, PriorOptions
+from coco_opt.groups.estimating.posterior.prior import PriorOptions
 from coco_opt.groups.estimating.posterior.recording import (
     Counted,
     Range,
@@ -112,18 +113,18 @@ class Posterior:
     cumulative: Counted
     sizes: Counted | None
     summaries: Counted | None
-    mean: FloatArray
+    mean: Floats
     draws: int
     sweeps: int
     probe: int
-    r_hat: FloatArray
-    effective: FloatArray
+    r_hat: Floats
+    effective: Floats
     accepted: float
     outside: float
-    probabilities: FloatArray
+    probabilities: Floats
     prior_moved: float
 
-    def quantile(self, part: int, of: int, *, upper: bool = False) -> IntArray:
+    def quantile(self, part: int, of: int, *, upper: bool = False) -> Ints:
         """Return the lower (or upper) quantile part / of of Hc, int64[regions, K], nondecreasing in every region."""
         return self.cumulative.quantile(part, of, upper=upper)
 
@@ -134,7 +135,7 @@ def sample_posterior(
     *,
     prior: PriorOptions | None = None,
     options: SamplerOptions | None = None,
-    start: NDArray[np.int64] | None = None,
+    start: Ints | None = None,
     sizes: bool = False,
     progress: Progress | None = None,
 ) -> Posterior:
@@ -168,7 +169,7 @@ def groups_a_leaf(survey: Survey) -> float:
 class Takes(Protocol):
     """Takes draws of one chain, and records the scalars float64[regions x 3] by which chains are compared."""
 
-    trace: list[FloatArray]
+    trace: list[Floats]
 
     def take(self, draws: int, thin: int) -> None:
         """Take so many draws, ``thin`` sweeps apart."""
@@ -180,8 +181,8 @@ class Judged:
     """The number of rounds, and the diagnostics of the chains' scalars after the last, float64[regions, 3] each."""
 
     rounds: int
-    r_hat: FloatArray
-    effective: FloatArray
+    r_hat: Floats
+    effective: Floats
 
 
 class Sampler:
@@ -195,7 +196,7 @@ class Sampler:
         options: SamplerOptions,
         kind: type[MoveChain],
         *,
-        start: IntArray | None = None,
+        start: Ints | None = None,
         sizes: bool = False,
         progress: Progress | None = None,
     ) -> None:
@@ -207,7 +208,7 @@ class Sampler:
         self.chains: Sequence[MoveChain] = [kind(survey, queries, histograms, word) for word in words]
         self.margin = _margin(survey)
         self.burnt, self.moved = 0, math.inf
-        self.tables: list[IntArray] = []
+        self.tables: list[Ints] = []
         self.learned: Learned
         self.shared: MoveTables | None = None
         self.effort = Effort(survey, options.seconds)
@@ -216,7 +217,7 @@ class Sampler:
         self.summaries = Range(np.int64) if sizes else None
         self.progress = progress
 
-    def _begin(self, start: IntArray | None) -> NDArray[Any]:
+    def _begin(self, start: Ints | None) -> NDArray[Any]:
         """Return the histograms to begin with; set the learner and the mean counts it learns from first."""
         survey, prior, leaves = self.survey, self.prior, self.survey.leaves
         fits = start_histograms(survey)
@@ -246,7 +247,7 @@ class Sampler:
         for chain in self.chains:
             chain.use(self.learned, self.shared)
 
-    def _distribute_moves(self, distance: FloatArray) -> None:
+    def _distribute_moves(self, distance: Floats) -> None:
         """Give the leaves more or fewer moves by how far regions (regions,) are from the criterion."""
         if self.shared is not None:
             self.effort.distribute(distance)
@@ -268,8 +269,8 @@ class Sampler:
         self._look(pool)
         self._see(anew=True)
         self._set_windows(4 * self.margin)
-        before: deque[FloatArray] = deque(maxlen=_LAG + 1)
-        trace: deque[list[FloatArray]] = deque(maxlen=_LOOKS)
+        before: deque[Floats] = deque(maxlen=_LAG + 1)
+        trace: deque[list[Floats]] = deque(maxlen=_LOOKS)
         while not self._learned_enough(before):
             self._advance(pool, options.update_every)
             self.burnt += options.update_every
@@ -290,13 +291,13 @@ class Sampler:
             self._set_windows(self.margin)
             self._report_progress(self.burnt)
 
-    def _distribute_by(self, trace: Sequence[list[FloatArray]]) -> None:
+    def _distribute_by(self, trace: Sequence[list[Floats]]) -> None:
         """Give leaves more moves where the chains' last tables of the burn-in differ."""
         if self.tables and len(trace) >= _FEWEST_LOOKS:
             r_hat = split_r_hat(np.stack(trace, axis=1)).reshape(-1, 3)
             self._distribute_moves(self.options.criterion.distance(r_hat, np.full(r_hat.shape, np.inf)))
 
-    def _learned_enough(self, before: deque[FloatArray]) -> bool:
+    def _learned_enough(self, before: deque[Floats]) -> bool:
         """Return whether the prior changed little over the last updates, or the cap is reached; record the change."""
         options, groups = self.options, self.survey.groups[self.survey.leaves]
         if len(before) > _LAG:
@@ -416,14 +417,14 @@ def _margin(survey: Survey) -> int:
     return math.ceil(2.5 * max(own or [spread for _, spread in every] or [1.0])) + 2
 
 
-def _integer_histograms(counts: FloatArray, groups: IntArray) -> IntArray:
+def _integer_histograms(counts: Floats, groups: Ints) -> Ints:
     """Return integer histograms near expected counts (leaves, K + 1), with the given numbers of groups."""
     rows = np.floor(np.cumsum(counts, axis=1) + 0.5).astype(np.int64)
     rows[:, -1] = groups
     return np.diff(np.minimum(rows, groups[:, None]), axis=1, prepend=0)
 
 
-def first_histograms(survey: Survey, distribution: FloatArray, fits: IntArray, places: IntArray) -> IntArray:
+def first_histograms(survey: Survey, distribution: Floats, fits: Ints, places: Ints) -> Ints:
     """Return histograms int64[places, K + 1] between fits of some leaves and their counts expected from a distribution.
 
     Chains forget a start slowly where noise is wide compared with a leaf's groups, and there a fit is mostly noise. The
@@ -443,7 +444,7 @@ def first_histograms(survey: Survey, distribution: FloatArray, fits: IntArray, p
     return _integer_histograms(share * fits + (1.0 - share) * means, groups)
 
 
-def start_histograms(survey: Survey, places: IntArray | None = None) -> IntArray:
+def start_histograms(survey: Survey, places: Ints | None = None) -> Ints:
     """Return histograms int64[leaves, K + 1] to begin with: each leaf's isotonic fit, or its share of an ancestor's.
 
     ``places`` selects some leaves, by default all.
@@ -451,7 +452,7 @@ def start_histograms(survey: Survey, places: IntArray | None = None) -> IntArray
     leaves = survey.leaves if places is None else survey.leaves[places]
     by_region = answers_by_region(survey)
     rows = np.zeros((leaves.size, survey.max_size), np.int64)
-    above: dict[int, IntArray] = {}
+    above: dict[int, Ints] = {}
     for place, leaf in enumerate(leaves.tolist()):
         region = leaf
         while region >= 0 and region not in by_region:
@@ -466,7 +467,7 @@ def start_histograms(survey: Survey, places: IntArray | None = None) -> IntArray
     return np.diff(rows, axis=1, prepend=0, append=survey.groups[leaves][:, None])
 
 
-def _region_fit(survey: Survey, region: int, answers: Sequence[Answers]) -> IntArray:
+def _region_fit(survey: Survey, region: int, answers: Sequence[Answers]) -> Ints:
     """Return nondecreasing cumulative counts int64[K] near the answers about a region."""
     groups = int(survey.groups[region])
     first, *others = answers
@@ -479,7 +480,7 @@ def _region_fit(survey: Survey, region: int, answers: Sequence[Answers]) -> IntA
     return row
 
 
-def _fit(answers: Answers, groups: int, max_size: int) -> IntArray:
+def _fit(answers: Answers, groups: int, max_size: int) -> Ints:
     """Return nondecreasing cumulative counts int64[K] near one region's answers."""
     from coco_opt.kernels import isotonic_l1
 

@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import numpy as np
 
+from coco_opt.array_types import Flags, Floats
 from coco_opt.groups.estimating.posterior.observations import Survey
-from coco_opt.groups.estimating.posterior.prior import BoolArray, FloatArray, Hats
+from coco_opt.groups.estimating.posterior.prior import Hats
 from coco_opt.groups.estimating.posterior.spikes import informed_counts
 
 _PLAIN = 8.0  # standard deviations of noise that the groups between two knots should exceed
 _STEPS = 200
 
 
-def root_shape(survey: Survey, fitted: FloatArray, alone: BoolArray, reach: float) -> FloatArray:
+def root_shape(survey: Survey, fitted: Floats, alone: Flags, reach: float) -> Floats:
     """Return about how many of the root's groups have each size, float64[K + 1], at least 0.
 
     This is the most likely combination of hats for the answers of all levels, added up and made nondecreasing;
@@ -42,7 +43,7 @@ def root_shape(survey: Survey, fitted: FloatArray, alone: BoolArray, reach: floa
     return hats.values(factors)
 
 
-def size_probabilities(shape: FloatArray) -> FloatArray:
+def size_probabilities(shape: Floats) -> Floats:
     """Return the probabilities of sizes from ``root_shape``; equal ones where it has no groups.
 
     Private numbers of groups may all be released as 0.
@@ -51,7 +52,7 @@ def size_probabilities(shape: FloatArray) -> FloatArray:
     return np.asarray(shape / groups) if groups > 0.0 else np.full(shape.shape, 1.0 / shape.size)
 
 
-def plain_knots(counts: FloatArray, variance: FloatArray, reach: float) -> list[int]:
+def plain_knots(counts: Floats, variance: Floats, reach: float) -> list[int]:
     """Return knots from 0 to the largest size, as close as the groups between two exceed noise and chance variation.
 
     ``variance`` is the variance of each count's answer; a knot is at most about 1 + reach times the one before.

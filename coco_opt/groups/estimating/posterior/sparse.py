@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.array_types import Flags, Floats, Ints
 from coco_opt.choices import SolverChoices
 from coco_opt.groups.estimating.intervals import SUMMARIES, Intervals, SummaryIntervals
 from coco_opt.groups.estimating.nearest import nearest
 from coco_opt.groups.estimating.posterior.chains import Learned, MoveChain, SizeLearner
 from coco_opt.groups.estimating.posterior.observations import Survey
-from coco_opt.groups.estimating.posterior.prior import BoolArray, FloatArray, IntArray, PriorOptions
+from coco_opt.groups.estimating.posterior.prior import PriorOptions
 from coco_opt.groups.estimating.posterior.recording import parts_of_quantiles, summary_values
 from coco_opt.groups.estimating.posterior.sampler import (
     Progress,
@@ -69,17 +70,17 @@ def has_parents(survey: Survey) -> bool:
 class _SharedLearner(SizeLearner):
     """Learns size distributions of the leaves' parents only."""
 
-    def __init__(self, survey: Survey, shape: FloatArray, alone: BoolArray, options: PriorOptions) -> None:
+    def __init__(self, survey: Survey, shape: Floats, alone: Flags, options: PriorOptions) -> None:
         inner = np.setdiff1d(np.arange(survey.parent.size), survey.leaves)
         number = np.full(survey.parent.size, -1)
         number[inner] = np.arange(inner.size)
         parent = np.where(inner > 0, number[survey.parent[inner]], -1)
         upper = Survey(parent, survey.groups[inner], survey.max_size, ())
         super().__init__(upper, shape, alone, options)
-        self.row: IntArray = np.searchsorted(inner[upper.leaves], survey.parent[survey.leaves])
+        self.row: Ints = np.searchsorted(inner[upper.leaves], survey.parent[survey.leaves])
         self.rows = upper.leaves.size
 
-    def learn(self, counts: FloatArray) -> Learned:
+    def learn(self, counts: Floats) -> Learned:
         """Return the prior one step on, by mean counts (parents of leaves, K + 1)."""
         return replace(super().learn(counts), row=self.row)
 
@@ -92,12 +93,12 @@ class SparseDraws:
     """
 
     survey: Survey
-    start: IntArray
+    start: Ints
     sizes: NDArray[Any]
     counts: NDArray[Any]
     sweeps: int
-    r_hat: FloatArray
-    effective: FloatArray
+    r_hat: Floats
+    effective: Floats
     prior_moved: float
 
     @property
@@ -112,10 +113,10 @@ class _Recorder:
     def __init__(self, chain: MoveChain, tree: Tree, inner: int, probe: int) -> None:
         self.chain, self.tree, self.probe = chain, tree, probe
         self._inner = np.empty((inner, chain.lists[0].shape[1]), np.int64)
-        self.start: list[IntArray] = []
+        self.start: list[Ints] = []
         self.sizes: list[NDArray[Any]] = []
         self.counts: list[NDArray[Any]] = []
-        self.trace: list[FloatArray] = []
+        self.trace: list[Floats] = []
 
     def take(self, draws: int, thin: int) -> None:
         """Take so many draws, ``thin`` sweeps apart."""
@@ -154,7 +155,7 @@ class SparseSampler(Sampler):
         self._near = near
         super().__init__(survey, seed, prior, options, MoveChain, progress=progress)
 
-    def _begin(self, start: IntArray | None) -> NDArray[Any]:
+    def _begin(self, start: Ints | None) -> NDArray[Any]:
         survey, options, leaves = self.survey, self.prior, self.survey.leaves
         batches = [np.arange(begin, min(begin + _BATCH, leaves.size)) for begin in range(0, leaves.size, _BATCH)]
         fitted = np.zeros(survey.max_size + 1)
@@ -237,7 +238,7 @@ def sparse_estimate(drawn: SparseDraws, solvers: SolverChoices, coverage: float)
     """Return the table of least expected error of draws, and intervals of a coverage above 0."""
     survey, tail = drawn.survey, (1 - Fraction(str(coverage))) / 2
     intervals = _empty_intervals(survey, coverage)
-    entries: list[tuple[IntArray, ...]] = []
+    entries: list[tuple[Ints, ...]] = []
     gap = cost = 0.0
     before = np.zeros(survey.parent.size, np.int64)
     for sizes, marginals in _stretches(drawn, tail, intervals):
@@ -295,7 +296,7 @@ def _stretches(drawn: SparseDraws, tail: Fraction, intervals: Intervals) -> Iter
             yield slice(begin, begin + cells), Marginals((regions, cells), offsets, atoms, weights)
 
 
-def _without_last(offsets: IntArray, atoms: IntArray, weights: IntArray, cells: int) -> tuple[IntArray, ...]:
+def _without_last(offsets: Ints, atoms: Ints, weights: Ints, cells: int) -> tuple[Ints, ...]:
     """Return the atoms of every region's cells except the last."""
     lengths = np.diff(offsets).reshape(-1, cells)
     inner = np.repeat(np.tile(np.arange(cells) < cells - 1, len(lengths)), lengths.ravel())
@@ -308,18 +309,16 @@ def _ranks(tail: Fraction, draws: int) -> tuple[int, int]:
     return lower, min(math.floor((1 - tail) * draws), draws - 1)
 
 
-def _best_counts(
-    survey: Survey, marginals: Marginals, total: int, before: IntArray, solvers: SolverChoices
-) -> IntArray:
+def _best_counts(survey: Survey, marginals: Marginals, total: int, before: Ints, solvers: SolverChoices) -> Ints:
     """Return the best integer counts of a stretch that are at least those before it."""
     regions = np.repeat(np.arange(survey.parent.size), np.diff(marginals.offsets[:: marginals.shape[1]]))
     above = Marginals(marginals.shape, marginals.offsets, marginals.atoms - before[regions], marginals.weights)
     problem = ExpectedDistance(survey.parent, survey.groups - before, above, total=total)
-    counts: IntArray = nearest(problem, solvers)[0] + before[:, None]
+    counts: Ints = nearest(problem, solvers)[0] + before[:, None]
     return counts
 
 
-def _record_stretch(intervals: Intervals, sizes: slice, table: IntArray, before: IntArray) -> tuple[IntArray, ...]:
+def _record_stretch(intervals: Intervals, sizes: slice, table: Ints, before: Ints) -> tuple[Ints, ...]:
     """Widen the intervals of a stretch to hold its counts; return the regions, sizes and counts of its groups."""
     increments = np.diff(table, axis=1, prepend=before[:, None])
     for lower, upper, value in (
@@ -332,7 +331,7 @@ def _record_stretch(intervals: Intervals, sizes: slice, table: IntArray, before:
     return region, size + sizes.start, increments[region, size]
 
 
-def _histograms(region: IntArray, size: IntArray, count: IntArray, regions: int) -> list[CountOfCounts]:
+def _histograms(region: Ints, size: Ints, count: Ints, regions: int) -> list[CountOfCounts]:
     order = np.argsort(region, kind="stable")
     ends = np.searchsorted(region[order], np.arange(1, regions))
     pairs = zip(np.split(size[order], ends), np.split(count[order], ends), strict=True)

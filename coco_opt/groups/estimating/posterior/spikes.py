@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import numpy as np
 
+from coco_opt.array_types import Flags, Floats
 from coco_opt.groups.buckets import Buckets
 from coco_opt.groups.estimating.posterior.observations import Answers, Survey
-from coco_opt.groups.estimating.posterior.prior import BoolArray, FloatArray, only_last, reaching, smoothed
+from coco_opt.groups.estimating.posterior.prior import only_last, reaching, smoothed
 
 _EXCESS = 4.0  # standard deviations beyond which a size stands alone
 _VAGUE = 1e-9  # weight of a level's answers for sizes that its buckets do not separate
 
 
-def isolated_sizes(survey: Survey, reach: float) -> BoolArray:
+def isolated_sizes(survey: Survey, reach: float) -> Flags:
     """Return which sizes 0 .. K must not be smoothed over k +- reach k: the last, and those far above their neighbours.
 
     They are found one by one, the clearest first, because each raises the mean of the others. O(answers + spikes K).
@@ -32,7 +33,7 @@ def isolated_sizes(survey: Survey, reach: float) -> BoolArray:
         alone[size] = True
 
 
-def informed_counts(survey: Survey) -> tuple[FloatArray, FloatArray]:
+def informed_counts(survey: Survey) -> tuple[Floats, Floats]:
     """Return the answers' estimate of the root's groups of each size, float64[K + 1], and its variances.
 
     Neighbouring answers are differenced, regions of a level added, and levels weighted by their variances. A variance
@@ -62,16 +63,16 @@ def informed_counts(survey: Survey) -> tuple[FloatArray, FloatArray]:
         return weighted / np.maximum(weights, 1e-300), 1.0 / sharp
 
 
-def _distinct_sizes(buckets: Buckets, max_size: int) -> BoolArray:
+def _distinct_sizes(buckets: Buckets, max_size: int) -> Flags:
     """Return the sizes 0 .. max_size whose own cell and the one before are single buckets; the last cell is public."""
     single = np.zeros(max_size + 1, bool)
     single[buckets.begin[buckets.end - buckets.begin == 1]] = True
     single[max_size] = True
-    distinct: BoolArray = single & np.append(True, single[:-1])
+    distinct: Flags = single & np.append(True, single[:-1])
     return distinct
 
 
-def _differences(buckets: Buckets, sums: FloatArray, groups: int, sizes: int) -> FloatArray:
+def _differences(buckets: Buckets, sums: Floats, groups: int, sizes: int) -> Floats:
     """Return the groups of each size from noisy sums, the cumulative counts rising evenly between buckets' middles."""
     middle = 0.5 * (buckets.begin + buckets.end - 1)
     rows = np.interp(np.arange(sizes - 1), middle, sums / (buckets.end - buckets.begin))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats, Ints
 from coco_opt.problems import Tree, TreeLeastSquares
 from coco_opt.problems.tree import TreePosterior
 from coco_opt.ranges.interval_counts import IntervalCounts
@@ -16,8 +17,6 @@ from coco_opt.ranges.precision import Precision
 if TYPE_CHECKING:
     from coco_opt.kernels.posterior_splits import Nodes
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 _POINTS = 64  # of a grid: between them messages are interpolated
 _DEVIATIONS = 9.0  # of the least squares estimate that a grid reaches to both sides

@@ -6,15 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats, Ints
 from coco_opt.ranges.estimating.posterior.layout import Layout
 
 if TYPE_CHECKING:
     from coco_opt.kernels.posterior_splits import Components, Splits
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 CONCENTRATIONS = (0.25, 0.8, 2.0, 6.0, 20.0, 60.0, 200.0, 600.0, 2_000.0, 20_000.0, np.inf)
 """Of the beta-binomial components, after the first component, which puts all in one child."""

@@ -8,13 +8,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats, Ints
 from coco_opt.groups.estimating.posterior.diagnostics import central_ranks
 from coco_opt.ranges.estimating.posterior.sampler import Progress, Sampled, SamplerOptions, sample_counts
 from coco_opt.ranges.interval_counts import IntervalCounts
 from coco_opt.ranges.workload import Workload
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 _TOGETHER = 2**22  # drawn answers that are sorted together
 _PASSES = 4  # over the ends of a list of ranges

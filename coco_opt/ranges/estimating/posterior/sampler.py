@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.array_types import Ints
 from coco_opt.errors import ProblemError
 from coco_opt.groups.estimating.posterior.convergence import Criterion
 from coco_opt.groups.estimating.posterior.diagnostics import effective_size, split_r_hat
@@ -22,8 +23,6 @@ from coco_opt.ranges.estimating.posterior.layout import Layout
 from coco_opt.ranges.estimating.posterior.prior import SplitComponents, SplitPrior
 from coco_opt.ranges.interval_counts import IntervalCounts
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 Progress = Callable[[int, int], None]
 
 MAX_CELLS = 2**20

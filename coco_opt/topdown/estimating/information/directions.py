@@ -15,8 +15,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Flags, Floats
 from coco_opt.operators import Operator, blocks_of_rows
 from coco_opt.topdown.estimating.information.exact_rows import ExactRows
 from coco_opt.topdown.estimating.information.full import kinds_of, precision
@@ -25,8 +25,6 @@ from coco_opt.topdown.estimating.normal_equations import NormalEquations
 if TYPE_CHECKING:
     from coco_opt.topdown.noisy_measurements import TableMeasurements
 
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 
 _ALIKE = 1e-12  # difference of two queries' shares that is rounding
 _RANK = 1e-7  # singular values of rows of length 1 that count as zero

@@ -19,8 +19,8 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Flags, Floats, Ints
 from coco_opt.errors import ProblemError
 from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Operator
@@ -32,9 +32,6 @@ from coco_opt.topdown.estimating.information.subspaces import span
 if TYPE_CHECKING:
     from coco_opt.topdown.noisy_measurements import TableMeasurements
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 Loads = dict[int, Floats]
 """What a linear combination weighs in the tables of some regions: (atoms, combinations) by region."""
 

@@ -22,11 +22,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coco_opt.array_types import Flags, Floats
 from coco_opt.topdown.estimating.information.subspaces import complement, shared, span, without
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +106,7 @@ class Shapes:
         """Return the number of atoms."""
         return int(self.information[0].shape[0])
 
-    def at(self, level: int, kind: int, exact: NDArray[np.bool_], children: Sequence[int]) -> int:
+    def at(self, level: int, kind: int, exact: Flags, children: Sequence[int]) -> int:
         """Return the number of a subtree's shape.
 
         ``kind`` is the region's, which is of one level; ``exact`` are the constraints of the level that hold in it,
@@ -129,7 +127,7 @@ class Shapes:
             self._structure_of.append(structure)
         return self._shape_at[structure, counted]
 
-    def _structure(self, level: int, kind: int, exact: NDArray[np.bool_], below: frozenset[int]) -> Structure:
+    def _structure(self, level: int, kind: int, exact: Flags, below: frozenset[int]) -> Structure:
         constraints = self.constraints[level][exact]
         nothing = np.zeros((self.atoms, 0))
         structures = [self._structures[place] for place in sorted(below)]

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from coco_opt.array_types import Floats
 
 _RANK = 1e-9  # singular values below this part of the largest are zero; the matrices here are of small integers
 

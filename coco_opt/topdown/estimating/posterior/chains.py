@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats, Ints
 from coco_opt.histograms import Hierarchy
 from coco_opt.topdown.estimating.posterior.model import Model
 from coco_opt.topdown.estimating.sparse_tables import SparseTables
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from coco_opt.kernels.posterior_table_moves import Proposals
     from coco_opt.kernels.posterior_table_state import Answers, Prior, State, Tree
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 _STRENGTH = 20.0  # of every level's shares around their parents' at the start
 _LEAST, _MOST = 1e-2, 1e6  # ends of the concentrations

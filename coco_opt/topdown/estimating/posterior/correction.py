@@ -28,12 +28,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats
 from coco_opt.operators import Operator
 from coco_opt.topdown.estimating.best_linear import LinearEstimates
 from coco_opt.topdown.estimating.posterior.drawn_tables import Counting, DrawnTables
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 _ENOUGH = 24  # answers of a query at a level that tell its own weight; fewer share one with the level's other queries
 _LEAST = 0.02  # a weight that is worth a correction

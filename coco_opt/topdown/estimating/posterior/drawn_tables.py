@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.array_types import Ints
 from coco_opt.groups.estimating.posterior.diagnostics import central_ranks
 from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Operator
 
 if TYPE_CHECKING:
     from coco_opt.kernels.posterior_table_summaries import Draws
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import ProblemError
 from coco_opt.histograms import Hierarchy
 from coco_opt.privacy import DiscreteGaussian, Geometric, Measurement, NoiseDistribution
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 
     from coco_opt.kernels.posterior_table_state import Answers
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 _REGIONS = 1024  # of a level whose answers are subtracted together
 _SMALL = 2**30  # values of at most this need 32 bits

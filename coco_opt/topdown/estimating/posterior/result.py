@@ -8,13 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.array_types import Ints
 from coco_opt.topdown.estimating.posterior.correction import Correction
 from coco_opt.topdown.estimating.posterior.drawn_tables import Counting, DrawnTables, central
 from coco_opt.topdown.estimating.posterior.sampler import Sampled
 from coco_opt.topdown.estimating.sparse_tables import SparseTables
 from coco_opt.topdown.queries import Query
-
-Ints = NDArray[np.int64]
 
 NO_INTERVALS = 'has no intervals: estimate the measurement with estimation = "posterior"'
 NOT_CONNECTED = (

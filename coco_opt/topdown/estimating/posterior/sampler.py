@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.activity import may_end_early
+from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import ProblemError
 from coco_opt.groups.estimating.posterior.diagnostics import effective_size, split_r_hat
 from coco_opt.topdown.estimating.posterior.chains import Layout, MoveOptions, TableChain
@@ -26,8 +27,6 @@ from coco_opt.topdown.estimating.sparse_tables import SparseTables
 if TYPE_CHECKING:
     from coco_opt.kernels.posterior_table_summaries import Draws
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 Progress = Callable[[int, int], None]
 Kept = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
 """A draw: how many cells each leaf occupies, the cells and the counts, as narrow as they fit."""

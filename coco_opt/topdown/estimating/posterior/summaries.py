@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats, Ints
 from coco_opt.operators import Grouping, Operator
 from coco_opt.topdown.estimating.best_linear import LinearEstimates
 from coco_opt.topdown.estimating.posterior.correction import Correction
@@ -17,8 +18,6 @@ from coco_opt.topdown.estimating.posterior.drawn_tables import Counting, DrawnTa
 if TYPE_CHECKING:
     from coco_opt.kernels.posterior_table_summaries import Sums
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 _MOST = 100_000_000  # numbers of a region's children that are sorted together; more children use fewer draws
 

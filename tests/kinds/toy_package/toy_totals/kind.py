@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.array_types import Ints
 from coco_opt.choices import Certificate
 from coco_opt.config import Config, Section
 from coco_opt.config.sections import DataSection, TableInput
@@ -42,7 +43,6 @@ from coco_opt.releases.kind import (
 )
 from coco_opt.releases.reporter import Reporter
 
-Ints = NDArray[np.int64]
 PERSONS = Columns(first=("person_id", "region_id"), others=True)
 TOTALS_FILE = "totals.parquet"
 
