@@ -164,7 +164,8 @@ class _Sorted:
 
     def between(self, low: int, high: int) -> Ints:
         """Return the original positions of the keys low .. high - 1."""
-        first, last = np.searchsorted(self.keys, [low, high])
+        # Bounds of another type would have all keys converted at every call.
+        first, last = np.searchsorted(self.keys, np.array([low, high], self.keys.dtype))
         return np.arange(first, last) if self.order is None else self.order[first:last]
 
 
