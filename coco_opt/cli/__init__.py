@@ -10,6 +10,7 @@ import atexit
 import errno
 import os
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -168,6 +169,7 @@ def run() -> NoReturn:
     took up to three seconds after the last line.
     """
     code = main()
+    threading._shutdown()  # type: ignore[attr-defined]  # ends threads and pools, as the interpreter does first
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError, AttributeError):

@@ -158,7 +158,7 @@ class _Records:
             holder, column = self.holder(name)
             _relate_values(holder, column, f"values{k}", values, self.bins.get(name))
             with faults:
-                _check_values(holder, column, f"values{k}", values)
+                _check_values(holder, column, f"values{k}", values, ranges=name in self.bins)
 
     def _sums(self, faults: Faults) -> TableCounts:
         """Add up the rows of each leaf and cell; rows with persons in a forbidden cell are faults too."""
@@ -289,9 +289,11 @@ def _relate_values(table: Loaded, column: int, name: str, values: Sequence[str],
     table.con.register(name, pa.table(relation))
 
 
-def _check_values(table: Loaded, column: int, name: str, values: Sequence[str]) -> None:
+def _check_values(table: Loaded, column: int, name: str, values: Sequence[str], *, ranges: bool) -> None:
     shown = ", ".join(values[:6]) + (", ..." if len(values) > 6 else "")
     message = f"is not a value of this attribute, whose values are {shown}"
+    if ranges:
+        message = f"is no integer within the ranges of this attribute, which are {shown}"
     column_checks.check_known(table, column, f"{name}.value", "unknown-value", message, "the values listed")
 
 
