@@ -7,6 +7,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from coco_experiments.kifer2019.elimination import Inequality, eliminated
 
 from coco_opt.choices import SolverChoices
 from coco_opt.errors import ProblemError
@@ -14,7 +15,6 @@ from coco_opt.histograms import Hierarchy
 from coco_opt.topdown import LinearConstraint, RegionBounds, Schema, TopdownMethod, estimate_tables, parse_query
 from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.feasibility.cuts import CutOracle
-from coco_opt.topdown.feasibility.elimination import Inequality, eliminated
 from coco_opt.topdown.feasibility.system import ConstraintSystem
 from tests.topdown.estimation import check_tables, measured, with_answers
 

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
+from coco_experiments.kifer2019.elimination import Inequality, eliminated, implied, irredundant
 from coco_experiments.outcome import Cell, Outcome, Reporter, Statement, Table, publish
 from coco_opt.choices import SolverChoices
 from coco_opt.histograms import Hierarchy
@@ -35,7 +36,6 @@ from coco_opt.topdown import (
     parse_query,
 )
 from coco_opt.topdown.feasibility.cuts import CutOracle
-from coco_opt.topdown.feasibility.elimination import Inequality, eliminated, implied, irredundant
 from coco_opt.topdown.feasibility.system import ConstraintSystem
 
 NAME = "kifer2019/dorm"
