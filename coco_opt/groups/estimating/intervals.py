@@ -40,6 +40,7 @@ class Intervals:
     ``summaries`` are those of regions' means, quantiles and the like, where available. ``coverage`` is a lower bound on
     the posterior probability that one interval holds the true count. It accounts for the uncertainty of a region's size
     distribution. The shape over all regions is learned from the same answers, and the coverage does not account for it.
+    Inside buckets intervals are wider (``posterior.in_buckets``).
     """
 
     coverage: float

@@ -27,8 +27,9 @@ CONVERGED, MEASURED = "converged", "measured"
 COLUMNS = ("level", "level_name", "region", "region_id", *COUNTS, CONVERGED, MEASURED)
 WORDS = (
     "equal-tailed intervals of each count alone under the posterior of the release's method, whose shape over all "
-    "regions is learned from the same noisy answers; each holds its released count; in none of the intervals has a "
-    "size without a row any groups, nor groups at most its size other than the released number"
+    "regions is learned from the same noisy answers; each holds its released count, and at sizes that no answers "
+    "separate the counts that the released buckets permit; in none of the intervals has a size without a row any "
+    "groups, nor groups at most its size other than the released number"
 )
 
 _TYPES = {"level": "int32", **dict.fromkeys(COUNTS, "int64"), CONVERGED: "bool", MEASURED: "bool"}
@@ -68,7 +69,7 @@ def measured_sizes(measurement_plan: MeasurementPlan) -> Flags:
     """Return which sizes the answers at a level or below it tell from their neighbours, bool[levels, max_size + 1].
 
     The other sizes share a bucket with others, or follow one that does: how groups are spread in a bucket is up to the
-    model, and its intervals hold there only as far as the model does.
+    model, and its intervals are widened there (``posterior.in_buckets``).
     """
     levels = measurement_plan.hierarchy.levels
     alone = np.zeros((levels, max_size_of(measurement_plan) + 1), np.bool_)

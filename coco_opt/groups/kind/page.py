@@ -198,8 +198,8 @@ def _unmeasured_words(measured: Flags) -> list[str]:
         return []
     return [
         f"Sizes from {first[0]:,} on share buckets with others at some levels: no answer says how groups are spread "
-        "within a bucket. Intervals of such sizes hold only as far as sizes are distributed as smoothly as the model "
-        "assumes, and a sharp step inside a bucket can lie outside: in intervals.parquet, 'measured' is false there."
+        "within a bucket. Intervals of such sizes also hold the counts that the released buckets permit, between the "
+        "mean counts of the buckets around: in intervals.parquet, 'measured' is false there."
     ]
 
 

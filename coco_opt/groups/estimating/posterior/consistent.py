@@ -24,6 +24,7 @@ from coco_opt.groups.estimating.intervals import SUMMARIES, Intervals, SummaryIn
 from coco_opt.groups.estimating.method import GroupsMethod
 from coco_opt.groups.estimating.nearest import integer_histograms, nearest
 from coco_opt.groups.estimating.posterior.convergence import Convergence
+from coco_opt.groups.estimating.posterior.in_buckets import finest_buckets, widen_in_buckets
 from coco_opt.groups.estimating.posterior.observations import Survey, survey_of
 from coco_opt.groups.estimating.posterior.prior import PriorOptions
 from coco_opt.groups.estimating.posterior.recording import summaries, summary_values
@@ -175,14 +176,19 @@ def integer_estimate(
         estimate = posterior_estimate(
             measurement, solvers, sizes=coverage > 0.0, progress=progress, options=options, also=also
         )
+        histograms = estimate.histograms
         intervals = estimate.intervals(coverage) if coverage else None
-        return IntegerEstimate(estimate.histograms, intervals, estimate.uncertified_gap, estimate.convergence)
+        if intervals is not None:
+            widen_in_buckets(intervals, histograms, finest_buckets(survey))
+        return IntegerEstimate(histograms, intervals, estimate.uncertified_gap, estimate.convergence)
     prior, how = PriorOptions(), fewer_chains(options)
     near, seed = _matched_leaves(GroupsMeasurements(measurement), solvers, threads), seed_of(measurement, *also)
     with ThreadPoolExecutor(threads or os.cpu_count()) as pool:
         drawn = SparseSampler(survey, seed, prior, how, near, progress).sample(pool)
     with doing("choosing the integer table of least expected error"):
         estimate_by_size = sparse_estimate(drawn, solvers, coverage)
+    if estimate_by_size.intervals is not None:
+        widen_in_buckets(estimate_by_size.intervals, estimate_by_size.histograms, finest_buckets(survey))
     return IntegerEstimate(
         estimate_by_size.histograms,
         estimate_by_size.intervals,
