@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any, TypeVar, cast, overload
 
 import numpy as np
@@ -122,6 +123,16 @@ class Texts(Listed[T_co]):
         """Return whether each text is one or more digits from 0 to 9; O(bytes)."""
         ends = np.frombuffer(self.ends, np.int32)
         return bool((ends[1:] > ends[:-1]).all()) and self.data.isdigit()
+
+    def plain(self, start: int, stop: int) -> list[bytes] | None:
+        """Return some texts where all are printable ASCII without quotes and backslashes, else None.
+
+        In JSON such texts stand between quotes as they are.
+        """
+        together = self._bytes(start, stop)
+        if not together.isascii() or not together.decode().isprintable() or b'"' in together or b"\\" in together:
+            return None
+        return [self.data[begin:end] for begin, end in pairwise(self.ends[start : stop + 1])]
 
     def _bytes(self, start: int, stop: int) -> bytes:
         return self.data[self.ends[start] : self.ends[min(stop, len(self))]]

@@ -293,7 +293,12 @@ def _vector(name: str, values: Any, regions: int | None) -> Ints:
 
 def _json_pieces(texts: Sequence[str]) -> Iterator[bytes]:
     """Yield the entries of a list of texts as ``json`` writes them, some at a time: together they take much more."""
-    return (json.dumps(texts[start : start + _TEXTS])[1:-1].encode() for start in range(0, len(texts), _TEXTS))
+    for start in range(0, len(texts), _TEXTS):
+        plain = texts.plain(start, start + _TEXTS) if isinstance(texts, Texts) else None
+        if plain is None:
+            yield json.dumps(texts[start : start + _TEXTS])[1:-1].encode()
+        else:
+            yield b'"' + b'", "'.join(plain) + b'"'
 
 
 def _separated(entries: Iterable[Sequence[bytes]]) -> list[bytes]:

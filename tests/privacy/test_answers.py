@@ -190,9 +190,12 @@ def test_the_digest_tells_questions_apart_and_leaves_labels_out() -> None:
     assert measurement_plan().cost == Epsilon(Fraction(1))
 
 
-def test_the_digest_is_that_of_one_text_and_of_each_array_behind_their_lengths(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("odd", [None, Hierarchy.from_paths([("land", name) for name in ("é", 'a"b', "c\\d", "e f")])])
+def test_the_digest_is_that_of_one_text_and_of_each_array_behind_their_lengths(
+    odd: Hierarchy | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Ledgers hold it, so it never changes, however little of the text is in memory at a time."""
-    plan = measurement_plan()
+    plan = measurement_plan(hierarchy=odd, per_region={"groups": np.arange(5)}) if odd else measurement_plan()
     plain = {
         "kind": plan.kind,
         "questions": [
@@ -202,7 +205,11 @@ def test_the_digest_is_that_of_one_text_and_of_each_array_behind_their_lengths(m
         "facts": plan.parameters,
         "names": list(plan.hierarchy.names),
     }
-    arrays = {"parent": TREE.parent, "region groups": GROUPS["groups"], "table bounds": np.arange(3)}
+    arrays = {
+        "parent": plan.hierarchy.parent,
+        "region groups": plan.per_region["groups"],
+        "table bounds": np.arange(3),
+    }
     parts = [json.dumps(plain, sort_keys=True).encode()]
     parts += [part for name in sorted(arrays) for part in (name.encode(), arrays[name].astype("<i8").tobytes())]
     expected = hashlib.sha256(b"".join(len(part).to_bytes(8, "little") + part for part in parts)).hexdigest()
