@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import re
 from collections.abc import Callable, Iterator
 from functools import cache
+from pathlib import Path
 from pickle import UnpicklingError
 from types import ModuleType
 from typing import Any, ParamSpec, TypeVar, cast
@@ -86,18 +88,26 @@ def _imported(function: Callable[..., Any]) -> Iterator[Any]:
             yield value
 
 
+@cache
+def _compiler_digest() -> str:
+    """Return a digest of the files that say how kernels are compiled."""
+    compiler = hashlib.sha256()
+    for file in (__file__, *(module.__file__ for module in (_drafts(),) if module is not None)):
+        compiler.update(Path(str(file)).read_bytes())
+    return compiler.hexdigest()
+
+
 def _renew_with_imported(cache: Any, function: Callable[..., Any]) -> None:
-    """Invalidate the cache when a file changes from which this kernel's file imports compiled functions.
+    """Invalidate the cache when the compiler changes, or a file from which this kernel's file imports kernels.
 
     A compiled function holds the code of those it calls, but numba looks only at the time and size of its own file.
     """
-    stamps = {}
+    stamps = {"": _compiler_digest()}
     for value in _imported(function):
         cache_file = getattr(getattr(value, "_cache", None), "_cache_file", None)
         if cache_file is not None and value.__module__ != function.__module__:
             stamps[value.__module__] = cache_file._source_stamp  # it includes those of the files imported there
-    if stamps:
-        cache._cache_file._source_stamp = (cache._cache_file._source_stamp, *sorted(stamps.items()))
+    cache._cache_file._source_stamp = (cache._cache_file._source_stamp, *sorted(stamps.items()))
 
 
 def cached_on_disk(kernel: Callable[..., Any]) -> bool:

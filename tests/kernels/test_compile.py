@@ -5,9 +5,11 @@ from __future__ import annotations
 import importlib
 import logging
 import pickle
+import shutil
 import sys
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -148,6 +150,31 @@ def test_with_another_numba_kernels_are_compiled_in_the_plain_way_with_one_warni
     assert calling(np.array([1], np.int32), np.array([2], np.int16)) == 13
     assert called.overloads
     assert [record.args[0] for record in caplog.records if record.args] == [version]
+
+
+@pytest.mark.skipif(module._drafts() is None, reason="numba is of another version")
+def test_a_change_of_the_compiler_reaches_the_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from coco_opt.kernels import drafts
+
+    compiler = ("compile.py", "drafts.py")
+    for name in compiler:
+        shutil.copy(Path(module.__file__).with_name(name), tmp_path / name)
+    monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(module, "__file__", str(tmp_path / "compile.py"))
+    monkeypatch.setattr(
+        module, "_drafts", lambda: SimpleNamespace(**vars(drafts) | {"__file__": str(tmp_path / "drafts.py")})
+    )
+
+    def loaded() -> bool:
+        monkeypatch.setattr(module, "_compiler_digest", cache(module._compiler_digest.__wrapped__))
+        kernel: Any = compiled(_double)
+        assert kernel(21) == 42
+        return bool(kernel.stats.cache_hits)
+
+    assert [loaded(), loaded()] == [False, True]
+    for name in compiler:
+        (tmp_path / name).write_text((tmp_path / name).read_text() + "# another way to compile\n")
+        assert [loaded(), loaded()] == [False, True]
 
 
 @pytest.mark.parametrize(
