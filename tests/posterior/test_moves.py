@@ -16,7 +16,7 @@ from coco_opt.kernels import posterior_moves
 from coco_opt.privacy import DiscreteGaussian, Geometric, NoiseDistribution
 from tests.posterior import tiny
 
-DRAWS = 20_000
+DRAWS = 8_000
 DISTRIBUTIONS: dict[str, NoiseDistribution] = {
     "geometric": Geometric(Fraction(17, 10)),
     "gaussian": DiscreteGaussian(Fraction(5, 2)),
