@@ -149,7 +149,7 @@ def test_another_private_folder_without_a_witness_is_told_and_shows_by_the_known
     again = Watch()
     assert release(config, tmp_path / "second", reporter=again).paid
     for watch in (told, again):
-        (line,) = (line for line in watch.lines if "opened the account" in line)
+        (line,) = (line for line in watch.lines if "opens the account" in line)
         assert "if these data were released before, by another ledger, state that as privacy.ledger" in line
     shutil.rmtree(tmp_path / "private")
     shutil.move(tmp_path / "hidden", tmp_path / "private")
