@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from coco_opt.array_types import Flags
 from coco_opt.errors import InputError, MissingPackageError
 from coco_opt.files.folder import read_columns
 
@@ -106,7 +105,7 @@ def difference_frame(compared: Compared, later: Reader, earlier: Reader, coverag
 
 _LEAST_REACH = 1e-9  # of an interval, in groups: what is exact in both releases comes first
 # Names inside this module: "=" occurs in no attribute's name.
-_VALUES = ("=value", "=lower", "=upper", "=error", "=converged", "=measured")
+_VALUES = ("=value", "=lower", "=upper", "=error", "=converged")
 _ADDED = ("earlier", "later", "difference")
 
 
@@ -126,8 +125,7 @@ def _rows(compared: Compared, read: Reader, apart: AbstractSet[str], *, with_bou
     bounds = read(compared.bounds) if with_bounds and compared.bounds else None
     if bounds is None:
         return frame
-    marks = {mark: f"={mark}" for mark in ("converged", "measured")}
-    names = {compared.lower: "=lower", compared.upper: "=upper", **marks}
+    names = {compared.lower: "=lower", compared.upper: "=upper", "converged": "=converged"}
     ends = _within(decoded(bounds), apart).rename(columns=names)
     ends = ends[[*region, *keys, *(name for name in _VALUES[1:] if name in ends)]]
     return frame.merge(ends, on=[*region, *keys], how="outer", sort=False)
@@ -165,7 +163,7 @@ def _add_values(result: pd.DataFrame, merged: pd.DataFrame, compared: Compared) 
 
 
 def _add_noise(result: pd.DataFrame, merged: pd.DataFrame, compared: Compared, coverage: float | None) -> None:
-    difference, told = result["difference"].to_numpy(np.float64), np.ones(len(result), np.bool_)
+    difference = result["difference"].to_numpy(np.float64)
     if compared.error:
         error = np.hypot(*(merged[f"=error_{side}"].to_numpy(np.float64) for side in ("later", "earlier")))
         result["standard_error"] = error
@@ -174,11 +172,10 @@ def _add_noise(result: pd.DataFrame, merged: pd.DataFrame, compared: Compared, c
     elif coverage is not None and {"=lower_later", "=lower_earlier"} <= set(merged.columns):
         below, above = _reaches(merged, result)
         _add_converged(result, merged)
-        told = _in_both(merged, "measured")
     else:
         return
     result["lower"], result["upper"] = difference - below, difference + above
-    result["beyond_noise"] = told & ((result["lower"] > 0) | (result["upper"] < 0))
+    result["beyond_noise"] = (result["lower"] > 0) | (result["upper"] < 0)
 
 
 def _reaches(merged: pd.DataFrame, result: pd.DataFrame) -> tuple[Any, Any]:
@@ -193,17 +190,11 @@ def _reaches(merged: pd.DataFrame, result: pd.DataFrame) -> tuple[Any, Any]:
 
 def _add_converged(result: pd.DataFrame, merged: pd.DataFrame) -> None:
     """Add whether the chains of the region have converged in both releases, in all its rows."""
-    if "=converged_later" in merged:
-        result["converged"] = ~result["region"].isin(merged.loc[~_in_both(merged, "converged"), "region"])
-
-
-def _in_both(merged: pd.DataFrame, mark: str) -> Flags:
-    """Return where a mark of intervals is not false in either release; a size without a row is certain."""
-    both = np.ones(len(merged), np.bool_)
-    for name in (f"={mark}_later", f"={mark}_earlier"):
-        if name in merged:
-            both &= merged[name].ne(other=False).to_numpy()
-    return both
+    if "=converged_later" not in merged:
+        return
+    # A size without a row is certain, so it says nothing about the chains.
+    settled = [merged[f"=converged_{side}"].ne(other=False) for side in ("later", "earlier")]
+    result["converged"] = ~result["region"].isin(merged.loc[~(settled[0] & settled[1]), "region"])
 
 
 def regions_apart(later: Reader, earlier: Reader) -> tuple[list[str], list[str]]:

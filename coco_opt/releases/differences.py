@@ -321,17 +321,13 @@ def _words(compared: Compared, frame: pd.DataFrame, coverage: float | None, othe
     return _noise_words(compared, frame, coverage)
 
 
-_BUCKETS = " Sizes that were measured in a bucket with others are not marked: a model sets their intervals."
-
-
 def _noise_words(compared: Compared, frame: pd.DataFrame, coverage: float | None) -> str:
     share = COVERAGE if compared.error else coverage
     assert share is not None
     return (
         f"{int(frame['beyond_noise'].sum()):,} of {len(frame):,} rows compared are beyond noise: their interval of "
         f"{100 * share:g} % excludes 0. Each interval holds on its own: of counts that did not change, up to "
-        f"{100 * (1 - share):.3g} % are marked by chance.{_BUCKETS if compared.keys == ('size',) else ''}"
-        f"{_unsettled_words(frame)}"
+        f"{100 * (1 - share):.3g} % are marked by chance.{_unsettled_words(frame)}"
     )
 
 
