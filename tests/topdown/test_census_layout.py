@@ -40,9 +40,8 @@ def test_persons_of_a_state_are_imported_estimated_and_verified(
     coco, out = Runner(capsys), tmp_path / "theirs"
     ran = coco("import", toml, tmp_path / PERSONS.product, "--out", out)
     assert (ran.code, ran.errors) == (0, [])
-    assert (
-        "US 1, State 2, County 3, Tract 4, Block_Group 7 (2 without answers), Block 13 (3 without answers)" in ran.out
-    )
+    assert "1 of level 'US', 2 of level 'State', 3 of level 'County', 4 of level 'Tract'" in ran.out
+    assert "7 of level 'Block_Group' (2 without answers), 13 of level 'Block' (3 without answers)" in ran.out
     assert "hhgq by County" in ran.out
     assert f"rho {sum(RHO.values()):g}, of all answers of a leaf" in ran.out
     assert [check.detail for check in verify_folder(out) if not check.passed] == []
