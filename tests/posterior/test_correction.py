@@ -48,7 +48,7 @@ def corrected(
     offset = np.arange(DRAWS)[:, None] * REGIONS + np.arange(REGIONS + 1)
     drawn = DrawnTables(TREE, Draws(offset, np.zeros(numbers.size, np.uint16), numbers.reshape(-1)), 1)
     linear: Any = Estimates(estimates)
-    return Correction.of(drawn, linear, ((ALL,),) * 3, widened=widened), true, estimates
+    return Correction.of(drawn, linear, ((ALL,),) * 3, widened=drawn if widened else None), true, estimates
 
 
 def test_a_posterior_that_holds_stays_as_it_is() -> None:

@@ -37,6 +37,7 @@ def test_a_release_has_intervals_that_are_checked(tmp_path: Path) -> None:
     assert outcome.manifest["posterior"]["draws"] >= 24
     corrected = outcome.manifest["posterior"]["corrected"]
     assert all(0.0 < row["weight"] <= 1.0 and row["query"] for row in corrected)
+    assert outcome.manifest["posterior"]["moved"] == []
     widened = outcome.manifest["posterior"]["widened"]
     assert all(row["factor"] > 1.0 and row["level"] == "county" and row["query"] for row in widened)
     assert "<h2>Posterior</h2>" in (outcome.folder / "report.html").read_text()

@@ -24,6 +24,7 @@ from coco_opt.topdown.estimating.minimal_schema import core_fits
 from coco_opt.topdown.estimating.posterior.correction import Correction
 from coco_opt.topdown.estimating.posterior.drawn_tables import DrawnTables
 from coco_opt.topdown.estimating.posterior.model import Model
+from coco_opt.topdown.estimating.posterior.moved_queries import Moved
 from coco_opt.topdown.estimating.posterior.result import (
     NO_INTERVALS,
     TableIntervals,
@@ -230,9 +231,12 @@ def _least_expected(
     queries = interval_queries(parse_query("detail", measured.schema), method.workload or measured.queries)
     with doing("comparing with linear estimates"):
         linear = best_linear(measured.own, full=False)
-        step = replace(step, targets=Targets.of(drawn, linear, step.rounded))
         of_level = tuple(query.operator for query in queries)
-        correction = Correction.of(drawn, linear, (of_level,) * measured.hierarchy.levels, widened=True)
+        before, moved = drawn, Moved.of(drawn, linear, of_level, start.tables[-1])
+        drawn = moved.drawn
+        step = replace(step, targets=Targets.of(drawn, linear, step.rounded))
+        of_levels = (of_level,) * measured.hierarchy.levels
+        correction = Correction.of(drawn, linear, of_levels, widened=before, moved=moved.rows)
     with doing("rounding the tables of least expected error"):
         checkpoint = top_down(step, executor=executor)
     return replace(

@@ -220,6 +220,14 @@ def _posterior(shown: Shown) -> str:
             "Where the posterior's sums differed from the unbiased linear estimates by more than both variances allow, "
             f"its answers were moved towards these, by the share of the difference in brackets: {'; '.join(of_levels)}."
         )
+    if posterior.moved:
+        levels = shown.measurement.measurement_plan.levels
+        of_levels = (f"{levels[level]}, {query.text} ({number:,})" for level, query, number in posterior.moved)
+        lines.append(
+            "Where the unbiased linear estimates refute the posterior of a query, its answers there are those of the "
+            'tables nearest to the noisy answers (estimation "full"), and their intervals hold those of the linear '
+            f"estimates; the number of answers in brackets: {'; '.join(of_levels)}."
+        )
     if posterior.has_intervals and posterior.widened:
         levels = shown.measurement.measurement_plan.levels
         of_levels = (f"{levels[level]}, {query.text} ({factor:.2g})" for level, query, factor in posterior.widened)

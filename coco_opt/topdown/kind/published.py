@@ -137,6 +137,10 @@ def _posterior_account(measurement_plan: MeasurementPlan, result: TablesResult) 
                 {"level": measurement_plan.levels[level], "query": query.text, "factor": factor}
                 for level, query, factor in posterior.widened
             ],
+            "moved": [
+                {"level": measurement_plan.levels[level], "query": query.text, "answers": number}
+                for level, query, number in posterior.moved
+            ],
         }
     }
     if posterior.has_intervals:

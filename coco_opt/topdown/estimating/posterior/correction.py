@@ -16,6 +16,8 @@ estimate of the risk, because dm / dL = v / var L).
 2. At the leaves, where most answers are near 0 and a shift would move them away from it, the draws keep their means.
    For intervals alone, their standard deviations are multiplied by a factor: the root of the estimated risk over v, of
    a query's answers together and then of each of them, as far as it differs by more than chance.
+3. Answers that moved to the nearest tables' (``moved_queries``) get intervals that also hold those of the linear
+   estimates, and so do the sums of these answers above the leaves.
 
 Differences, variances and draws are of noisy answers: choosing weights and factors is post-processing.
 """
@@ -28,7 +30,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_opt.array_types import Floats
+from coco_opt.array_types import Floats, Ints
 from coco_opt.operators import Operator
 from coco_opt.topdown.estimating.best_linear import LinearEstimates
 from coco_opt.topdown.estimating.posterior.drawn_tables import Counting, DrawnTables
@@ -46,7 +48,7 @@ class Correction:
     """The draws' answers to the ``queries`` of each level, corrected with ``weights`` [levels][queries], 0 for none.
 
     ``factors`` [queries] are those of the leaves' standard deviations, float64[answers]; none where the leaves' answers
-    stay those of the draws.
+    stay those of the draws. ``moved`` [queries] are the leaves' answers that moved, leaf x answers + answer, rising.
     """
 
     drawn: DrawnTables
@@ -54,6 +56,7 @@ class Correction:
     queries: tuple[tuple[Operator, ...], ...]
     weights: tuple[tuple[float, ...], ...]
     factors: tuple[Floats, ...] = ()
+    moved: tuple[Ints, ...] = ()
 
     @classmethod
     def of(
@@ -62,29 +65,37 @@ class Correction:
         linear: LinearEstimates,
         queries: Sequence[Sequence[Operator]],
         *,
-        widened: bool = False,
+        widened: DrawnTables | None = None,
+        moved: Sequence[Ints] = (),
     ) -> Correction:
-        """Estimate the weights above the leaves, where sums are, and factors for the leaves if they are ``widened``."""
+        """Estimate the weights above the leaves, where sums are, and factors for the leaves.
+
+        Factors are for intervals: ``widened`` are the draws before any query ``moved``, whose errors they are of.
+        """
         fixed = tuple(tuple(of_level) for of_level in queries)
+        before = drawn if widened is None else widened
+        rows = tuple(moved) or (np.zeros(0, np.int64),) * len(fixed[-1])
         weights = [
-            _weights(np.array([_excess(drawn, linear, level, query) for query in of_level]))
+            _weights(np.array([_excess(before, linear, level, query) for query in of_level]))
             for level, of_level in enumerate(fixed[:-1])
         ]
+        if moved:
+            # The sums of answers that moved are uncertain as the linear estimates are.
+            weights = [tuple(np.where([own.size > 0 for own in rows], 1.0, each).tolist()) for each in weights]
         leaves = len(fixed) - 1
-        chosen = fixed[-1] if widened else ()
-        factors = tuple(_factors(_compared(drawn, linear, leaves, query, _BLOCKS)) for query in chosen)
-        return cls(drawn, linear, fixed, (*weights, (0.0,) * len(fixed[-1])), factors)
+        chosen = () if widened is None else fixed[-1]
+        factors = tuple(_factors(_compared(before, linear, leaves, query, _BLOCKS)) for query in chosen)
+        return cls(drawn, linear, fixed, (*weights, (0.0,) * len(fixed[-1])), factors, rows)
 
     def sorted_answers(self, level: int, regions: range, query: int) -> NDArray[np.int32] | None:
         """Return the corrected draws of answers, rising, int32[regions x answers, draws]; None where nothing changes.
 
         ``regions`` are consecutive regions of the level.
         """
-        from scipy.special import ndtri
-
         weight, operator = self.weights[level][query], self.queries[level][query]
         if level == len(self.queries) - 1 and self.factors:
-            return self._widened(regions, operator, self.factors[query])
+            values = self._widened(regions, operator, self.factors[query])
+            return self._with_estimates(regions, query, values) if self.moved[query].size else values
         if weight == 0.0:
             return None
         values, mean, variance, estimate, error = _known(self.drawn, self.linear, level, regions, operator)
@@ -94,8 +105,7 @@ class Correction:
         before, after = np.sqrt(variance), np.sqrt(variance + weight * (error - variance))
         # Wide draws are scaled down; narrow ones are spread by normal quantiles, as they may be few numbers.
         scale = np.minimum(np.divide(after, before, out=np.ones_like(before), where=before > 0.0), 1.0)
-        quantiles = ndtri((np.arange(values.shape[1]) + 0.5) / values.shape[1])
-        spread = np.multiply.outer(np.maximum(after - before, 0.0), quantiles)
+        spread = np.multiply.outer(np.maximum(after - before, 0.0), _normal(values.shape[1]))
         centre = mean + weight * (estimate - mean)
         moved = centre[:, None] + scale[:, None] * (values - mean[:, None]) + spread
         return np.asarray(np.maximum(np.rint(moved), 0.0), dtype=np.int32)
@@ -108,6 +118,36 @@ class Correction:
         mean = values.mean(axis=1, keepdims=True)
         moved = mean + np.tile(factors, len(regions))[:, None] * (values - mean)
         return np.asarray(np.maximum(np.rint(moved), 0.0), dtype=np.int32)
+
+    def _with_estimates(
+        self, regions: range, query: int, widened: NDArray[np.int32] | None
+    ) -> NDArray[np.int32] | None:
+        """Return draws of leaves' answers that, where these were moved, spread as far as the linear estimates do."""
+        leaves, operator = len(self.queries) - 1, self.queries[-1][query]
+        rows = _rows_of(self.moved[query], self.drawn, regions, operator)
+        if not rows.size:
+            return widened
+        values, _, _, estimate, error = _known(self.drawn, self.linear, leaves, regions, operator)
+        values, half = values if widened is None else widened, values.shape[1] // 2
+        around = estimate[rows, None] + np.sqrt(error[rows])[:, None] * _normal(values.shape[1])
+        around = np.maximum(np.rint(around), 0.0).astype(np.int32)
+        values[rows, :half] = np.minimum(values[rows, :half], around[:, :half])
+        values[rows, half:] = np.maximum(values[rows, half:], around[:, half:])
+        return values
+
+
+def _rows_of(moved: Ints, drawn: DrawnTables, regions: range, query: Operator) -> Ints:
+    """Return which answers of consecutive leaves were moved, counted in them."""
+    first = (regions.start - drawn.hierarchy.leaves.start) * query.answers
+    begin, end = np.searchsorted(moved, [first, first + len(regions) * query.answers])
+    return np.asarray(moved[begin:end] - first)
+
+
+def _normal(size: int) -> Floats:
+    """Return so many quantiles of the normal distribution, rising."""
+    from scipy.special import ndtri
+
+    return np.asarray(ndtri((np.arange(size) + 0.5) / size))
 
 
 def _known(

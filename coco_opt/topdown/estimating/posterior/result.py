@@ -73,6 +73,14 @@ class TablesPosterior:
         largest = [(query, float(own.max())) for query, own in zip(self.queries, self.correction.factors, strict=True)]
         return [(level, query, factor) for query, factor in largest if factor > 1.0]
 
+    @property
+    def moved(self) -> list[tuple[int, Query, int]]:
+        """Return the leaves' level and the queries whose answers there moved, and how many."""
+        if self.correction is None:
+            return []
+        level, sizes = len(self.correction.queries) - 1, [rows.size for rows in self.correction.moved]
+        return [(level, query, size) for query, size in zip(self.queries, sizes, strict=True) if size]
+
     def sorted_answers(self, query: Query, level: int, regions: range) -> NDArray[np.int32]:
         """Return the draws of answers of consecutive regions of a level, corrected, int32[regions x answers, draws]."""
         assert self.drawn is not None
