@@ -145,7 +145,10 @@ class ConstrainedTrees:
 
     def determines(self, operator: Operator, level: int) -> Flags:
         """Return which answers (answers,) of a query are determined in every region of a level."""
-        reached, spreads = self.stage.reached[level], self._spreads_of(operator, level)
+        reached = self.stage.reached[level]
+        if reached.all() and self.stage.normal[level].definite:
+            return np.ones(operator.answers, np.bool_)
+        spreads = self._spreads_of(operator, level)
         known = [
             spreads.known(each, trees=bool(reached[at].all())) for each, at in self._corrections(level, slice(None))
         ]

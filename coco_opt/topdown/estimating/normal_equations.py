@@ -50,9 +50,14 @@ class NormalEquations:
         solutions = self._solve_dense(rows) if self._dense else np.stack([self._gradients(row) for row in rows])
         return np.asarray(solutions.reshape(right.shape))
 
+    @property
+    def definite(self) -> bool:
+        """Whether N is known to be definite, so that every answer is determined."""
+        return self._dense and self._null is None
+
     def determines(self, operator: Operator) -> Flags:
         """Return which answers (answers,) of a query every solution of the normal equations agrees on."""
-        if self._dense and self._null is None:
+        if self.definite:
             return np.ones(operator.answers, dtype=bool)
         rows = operator.to_sparse()
         determined = np.empty(operator.answers, dtype=bool)
