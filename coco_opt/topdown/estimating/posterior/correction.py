@@ -33,14 +33,12 @@ from numpy.typing import NDArray
 from coco_opt.array_types import Floats, Ints
 from coco_opt.operators import Operator
 from coco_opt.topdown.estimating.best_linear import LinearEstimates
+from coco_opt.topdown.estimating.posterior.comparison import SAMPLED, blocks_of, compared
 from coco_opt.topdown.estimating.posterior.drawn_tables import Counting, DrawnTables
 
 _ENOUGH = 24  # answers of a query at a level that tell its own weight; fewer share one with the level's other queries
 _LEAST = 0.02  # a weight that is worth a correction
-_NUMBERS = 1 << 22  # draws of answers that are in memory at a time
-_EXACT = 1e-9  # a variance of an answer that is known exactly
 _CLOSE, _CLEAR = 1.0, 3.0  # standard error of a ratio that is estimated at all; standard errors that are enough
-_BLOCKS = 16  # of _NUMBERS draws, spread over the leaves, that tell a query's factors
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -84,7 +82,7 @@ class Correction:
             weights = [tuple(np.where([own.size > 0 for own in rows], 1.0, each).tolist()) for each in weights]
         leaves = len(fixed) - 1
         chosen = () if widened is None else fixed[-1]
-        factors = tuple(_factors(_compared(before, linear, leaves, query, _BLOCKS)) for query in chosen)
+        factors = tuple(_factors(_sums(before, linear, leaves, query, SAMPLED)) for query in chosen)
         return cls(drawn, linear, fixed, (*weights, (0.0,) * len(fixed[-1])), factors, rows)
 
     def sorted_answers(self, level: int, regions: range, query: int) -> NDArray[np.int32] | None:
@@ -98,7 +96,7 @@ class Correction:
             return self._with_estimates(regions, query, values) if self.moved[query].size else values
         if weight == 0.0:
             return None
-        values, mean, variance, estimate, error = _known(self.drawn, self.linear, level, regions, operator)
+        values, mean, variance, estimate, error = compared(self.drawn, self.linear, level, regions, operator)
         # Draws that are all the same are what a constraint says, or a cell that is surely empty.
         free = np.isfinite(error) & (variance > 0.0)
         estimate, error = np.where(free, estimate, mean), np.where(free, error, variance)
@@ -127,7 +125,7 @@ class Correction:
         rows = _rows_of(self.moved[query], self.drawn, regions, operator)
         if not rows.size:
             return widened
-        values, _, _, estimate, error = _known(self.drawn, self.linear, leaves, regions, operator)
+        values, _, _, estimate, error = compared(self.drawn, self.linear, leaves, regions, operator)
         values, half = values if widened is None else widened, values.shape[1] // 2
         around = estimate[rows, None] + np.sqrt(error[rows])[:, None] * _normal(values.shape[1])
         around = np.maximum(np.rint(around), 0.0).astype(np.int32)
@@ -150,18 +148,7 @@ def _normal(size: int) -> Floats:
     return np.asarray(ndtri((np.arange(size) + 0.5) / size))
 
 
-def _known(
-    drawn: DrawnTables, linear: LinearEstimates, level: int, regions: range, query: Operator
-) -> tuple[NDArray[np.int32], Floats, Floats, Floats, Floats]:
-    """Return the sorted draws of answers, their means and variances, and those of the linear estimates, by row."""
-    values = drawn.sorted_answers(regions, Counting.of(query))
-    first = drawn.hierarchy.level_range(level).start
-    some = slice(regions.start - first, regions.stop - first)
-    estimate, error = linear.answers(query, level, some), linear.standard_errors(query, level, some)
-    return values, values.mean(axis=1), values.var(axis=1), estimate.reshape(-1), error.reshape(-1) ** 2
-
-
-def _compared(
+def _sums(
     drawn: DrawnTables, linear: LinearEstimates, level: int, query: Operator, blocks: int | None = None
 ) -> Floats:
     """Return sums over a level's regions for each answer of a query, float64[5, answers].
@@ -169,15 +156,12 @@ def _compared(
     They are the number of estimated answers, and the sums of (L - m)^2, var L, v and (L - m)^4. Of many regions, no
     more than so many ``blocks`` of consecutive ones are read.
     """
-    regions, sums = drawn.hierarchy.level_range(level), np.zeros((5, query.answers))
-    step = max(1, _NUMBERS // (query.answers * int(drawn.draws.offset.shape[0])))
-    every = 1 if blocks is None else max(1, -(-len(regions) // (step * blocks)))
-    for begin in range(regions.start, regions.stop, step * every):
-        some = range(begin, min(begin + step, regions.stop))
-        _, mean, variance, estimate, error = _known(drawn, linear, level, some, query)
-        free = np.isfinite(error) & (error > _EXACT)
-        squares = np.where(free, (estimate - mean) ** 2, 0.0)
-        rows = free, squares, np.where(free, error, 0.0), np.where(free, variance, 0.0), squares**2
+    sums = np.zeros((5, query.answers))
+    for some in blocks_of(drawn, query, drawn.hierarchy.level_range(level), blocks):
+        own = compared(drawn, linear, level, some, query)
+        free = own.estimated
+        squares = np.where(free, (own.estimate - own.mean) ** 2, 0.0)
+        rows = free, squares, np.where(free, own.error, 0.0), np.where(free, own.variance, 0.0), squares**2
         sums += np.reshape(rows, (5, len(some), -1)).sum(axis=1)
     return sums
 
@@ -187,8 +171,8 @@ def _excess(drawn: DrawnTables, linear: LinearEstimates, level: int, query: Oper
 
     They are sums of (L - m)^2 and of var L - v.
     """
-    number, squared, error, variance, _ = _compared(drawn, linear, level, query).sum(axis=1).tolist()
-    unit = number / max(error, _EXACT)
+    number, squared, error, variance, _ = _sums(drawn, linear, level, query).sum(axis=1).tolist()
+    unit = number / error if number else 0.0
     return number, squared * unit, (error - variance) * unit
 
 
@@ -203,7 +187,7 @@ def _weights(sums: Floats) -> tuple[float, ...]:
 
 
 def _factors(sums: Floats) -> Floats:
-    """Return the factors [answers] of the draws' standard deviations, from the ``_compared`` of a query."""
+    """Return the factors [answers] of the draws' standard deviations, from the ``_sums`` of a query."""
     together = _nearer(*_risk(sums.sum(axis=1, keepdims=True)), np.ones(1))
     ratio = np.maximum(_nearer(*_risk(sums), together), 1.0)
     return np.asarray(np.where(ratio < (1.0 + _LEAST) ** 2, 1.0, np.sqrt(ratio)))
@@ -221,6 +205,6 @@ def _nearer(ratio: Floats, variance: Floats, start: Floats) -> Floats:
     """Return ratios moved towards where they start, by what chance alone would differ (James and Stein 1961)."""
     squared = (ratio - start) ** 2
     # Where v is tiny, chance alone makes ratios that are many times too large.
-    told = (variance < squared) & ((variance <= _CLOSE**2) | (squared >= _CLEAR**2 * variance))
-    kept = np.divide(squared - variance, squared, out=np.zeros_like(squared), where=told)
-    return np.asarray(start + kept * (ratio - start))
+    clear = (variance < squared) & ((variance <= _CLOSE**2) | (squared >= _CLEAR**2 * variance))
+    share = np.divide(squared - variance, squared, out=np.zeros_like(squared), where=clear)
+    return np.asarray(start + share * (ratio - start))

@@ -30,7 +30,8 @@ import numpy as np
 from coco_opt.array_types import Floats, Ints
 from coco_opt.operators import Grouping, Operator
 from coco_opt.topdown.estimating.best_linear import LinearEstimates
-from coco_opt.topdown.estimating.posterior.drawn_tables import Counting, DrawnTables
+from coco_opt.topdown.estimating.posterior.comparison import SAMPLED, blocks_of, compared
+from coco_opt.topdown.estimating.posterior.drawn_tables import DrawnTables
 from coco_opt.topdown.estimating.sparse_tables import SparseTables
 
 if TYPE_CHECKING:
@@ -42,8 +43,6 @@ Wanted = dict[int, tuple[Ints, Floats]]
 _LIMIT = 2.0  # standard errors of the linear estimate
 _EXCESS, _GAIN, _CLEAR = 0.25, 0.1, 3.0  # shares of the sum of var L, and standard errors of the excess
 _NOTICED = 0.1  # standard errors of the linear estimate by which an answer moves at least
-_NUMBERS, _BLOCKS = 1 << 22, 16  # draws of answers in memory at a time; so many blocks, spread over the leaves, decide
-_EXACT = 1e-9  # a variance of an answer that is known exactly
 _ROUNDS = 12  # of fitting cells to answers
 _NOWHERE = 1e-3  # persons, spread as the root's, that a leaf's mean table has besides its draws
 
@@ -82,11 +81,9 @@ class Moved:
 
 def _excess(drawn: DrawnTables, linear: LinearEstimates, query: Grouping) -> float:
     """Return what squared differences have beyond the posterior's, over the sum of var L; 0 if it is not refuted."""
-    leaves, (errors, excess, fourths, gain) = drawn.hierarchy.leaves, np.zeros(4)
-    step = _step(drawn, query)
-    every = max(1, -(-len(leaves) // (step * _BLOCKS)))
-    for begin in range(0, len(leaves), step * every):
-        mean, variance, estimate, error = _compared(drawn, linear, query, slice(begin, min(begin + step, len(leaves))))
+    errors, excess, fourths, gain = np.zeros(4)
+    for leaves in blocks_of(drawn, query, drawn.hierarchy.leaves, SAMPLED):
+        mean, variance, estimate, error = _by_leaf(drawn, linear, query, leaves)
         own = (estimate - mean) ** 2 - np.where(error > 0.0, error - variance, 0.0)
         errors, excess, fourths = errors + error.sum(), excess + own.sum(), fourths + (own**2).sum()
         gain += _gain(mean, variance, estimate, error)
@@ -102,32 +99,26 @@ def _gain(mean: Floats, variance: Floats, estimate: Floats, error: Floats) -> fl
     return float(((estimate - mean) ** 2 + 2.0 * variance - after)[limited != mean].sum())
 
 
-def _step(drawn: DrawnTables, query: Operator) -> int:
-    return max(1, _NUMBERS // (query.answers * int(drawn.draws.offset.shape[0])))
-
-
-def _compared(
-    drawn: DrawnTables, linear: LinearEstimates, query: Grouping, part: slice
+def _by_leaf(
+    drawn: DrawnTables, linear: LinearEstimates, query: Grouping, leaves: range
 ) -> tuple[Floats, Floats, Floats, Floats]:
     """Return means and variances of the draws of some leaves' answers, and estimates with their variances.
 
-    An answer that is exact or not estimated has its mean for an estimate, and the variance 0.
+    All are [leaves, answers]. What is exact or not estimated has its mean for an estimate, and the variance 0.
     """
-    first, level = drawn.hierarchy.leaves.start, drawn.hierarchy.levels - 1
-    values = drawn.sorted_answers(range(first + part.start, first + part.stop), Counting.of(query))
-    estimate, error = linear.answers(query, level, part), linear.standard_errors(query, level, part) ** 2
-    mean, variance = values.mean(axis=1).reshape(estimate.shape), values.var(axis=1).reshape(estimate.shape)
-    free = np.isfinite(error) & (error > _EXACT)
-    return mean, variance, np.where(free, estimate, mean), np.where(free, error, 0.0)
+    own = compared(drawn, linear, drawn.hierarchy.levels - 1, leaves, query)
+    estimate, error = np.where(own.estimated, own.estimate, own.mean), np.where(own.estimated, own.error, 0.0)
+    mean, variance, estimate, error = np.stack([own.mean, own.variance, estimate, error]).reshape(4, len(leaves), -1)
+    return mean, variance, estimate, error
 
 
 def _wanted(drawn: DrawnTables, linear: LinearEstimates, query: Grouping, nearest: SparseTables) -> Wanted:
     """Return the leaves with answers that move; a leaf's answers add up to its persons as before."""
-    leaves, step, wanted = len(drawn.hierarchy.leaves), _step(drawn, query), {}
-    for begin in range(0, leaves, step):
-        part = slice(begin, min(begin + step, leaves))
-        mean, _, _, error = _compared(drawn, linear, query, part)
-        answers = np.where(error > 0.0, query.apply(nearest.dense(part.start, part.stop)), mean)
+    first, wanted = drawn.hierarchy.leaves.start, {}
+    for leaves in blocks_of(drawn, query, drawn.hierarchy.leaves):
+        begin = leaves.start - first
+        mean, _, _, error = _by_leaf(drawn, linear, query, leaves)
+        answers = np.where(error > 0.0, query.apply(nearest.dense(begin, begin + len(leaves))), mean)
         answers *= mean.sum(axis=1, keepdims=True) / np.maximum(answers.sum(axis=1, keepdims=True), 1.0)
         moves = np.abs(answers - mean) > _NOTICED * np.sqrt(error)
         moves &= error > 0.0
