@@ -173,8 +173,8 @@ def read_measurement(
         raise InputError("damaged-measurement", "is not the measurement that was sealed: restore it", place)
     index = _parse_index(content, place)
     digests = in_threads(lambda name: file_digest(folder / name), index["files"])
-    for (name, written), found in zip(index["files"].items(), digests, strict=True):
-        if found != written:
+    for (name, stated), actual_digest in zip(index["files"].items(), digests, strict=True):
+        if actual_digest != stated:
             message = "is not the file that was written: restore it"
             raise InputError("damaged-measurement", message, Place(f"{folder.name}/{name}"))
     return _measurement(folder, index, measurement_plan), actual
@@ -491,12 +491,12 @@ class _Pieces:
         for number, path in enumerate(paths):
             parts = list(read_parts(path, tuple(_PACKED_TYPES), only=names))
             sizes = [part.num_rows for part in parts]
-            found = {name: _int64_column(path, parts, name) for name in names} | {
+            own = {name: _int64_column(path, parts, name) for name in names} | {
                 "file": np.full(sum(sizes), number),
                 "group": np.repeat(np.arange(len(parts)), sizes),
                 "within": np.concatenate([np.arange(0), *map(np.arange, sizes)]),
             }
-            for name, column in found.items():
+            for name, column in own.items():
                 columns.setdefault(name, []).append(column)
         return cls(paths, stamps, {name: np.concatenate(listed) for name, listed in columns.items()})
 

@@ -1,4 +1,4 @@
-"""Where texts stand in a long list of distinct ones, asked piece by piece: the list is hashed once, not each time."""
+"""Places of texts in a long list of distinct ones, looked up some at a time: the list is hashed once, not each time."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ class TextIndex:
         import pyarrow.compute as pc
 
         if self._packed is None:
-            found = pc.index_in(texts, value_set=self._texts)
-            return None if found.null_count else np.asarray(found.to_numpy(zero_copy_only=False), np.int64)
+            places = pc.index_in(texts, value_set=self._texts)
+            return None if places.null_count else np.asarray(places.to_numpy(zero_copy_only=False), np.int64)
         from coco_opt.kernels.text_ids import find
 
         keys, slots = self._packed
-        found = np.empty(len(texts), np.int64)
+        places = np.empty(len(texts), np.int64)
         try:
             words = packed_texts(texts, keys.shape[1])
-        except (OddTextError, LongTextError):  # no text of the list is one
+        except (OddTextError, LongTextError):  # no text of the list is such a text
             return None
-        return None if find(words, keys, slots, found) >= 0 else found
+        return None if find(words, keys, slots, places) >= 0 else places
 
 
 def _packed(texts: Any) -> tuple[UInt64Array, NDArray[np.int32]] | None:
@@ -71,9 +71,9 @@ class OrderedNames:
 
         near, rows = self._near, np.full(len(texts), -2, np.int64)
         if pa.types.is_string(texts.type) and len(texts):
-            found = pc.index_in(texts, value_set=self._names.slice(near, _NEARBY * len(texts)))
-            if found.null_count:
-                found, near = pc.index_in(texts, value_set=self._names), 0
-            rows = np.asarray(pc.add(found, near).fill_null(-2).to_numpy(zero_copy_only=False), np.int64)
+            places = pc.index_in(texts, value_set=self._names.slice(near, _NEARBY * len(texts)))
+            if places.null_count:
+                places, near = pc.index_in(texts, value_set=self._names), 0
+            rows = np.asarray(pc.add(places, near).fill_null(-2).to_numpy(zero_copy_only=False), np.int64)
             self._near = max(0, int(rows.max()))
         return np.append(rows, -1)

@@ -90,10 +90,7 @@ class Texts(Listed[T_co]):
     def taken(self, places: NDArray[np.integer[Any]]) -> Texts[Any]:
         """Return the texts at some places, None at those below 0; O(bytes), without an object a text."""
         data, ends = np.frombuffer(self.data + NONE, np.uint8), np.frombuffer(self.ends, np.int32).astype(np.int64)
-        begins, lengths = (
-            np.append(ends[:-1], ends[-1]),
-            np.append(np.diff(ends), len(NONE)),
-        )  # the last stands for None
+        lengths = np.append(np.diff(ends), len(NONE))  # the last stands for None
         total = int(lengths[places].sum()) if len(places) else 0
         if total >= _MOST_BYTES:
             raise OverflowError("texts take 2 GiB together")
@@ -103,7 +100,7 @@ class Texts(Listed[T_co]):
             sizes = lengths[some]
             stops = np.cumsum(sizes)
             ends_taken.frombytes((len(bytes_taken) + stops).astype(np.int32).tobytes())
-            bytes_taken += data[np.repeat(begins[some] - (stops - sizes), sizes) + np.arange(stops[-1])].tobytes()
+            bytes_taken += data[np.repeat(ends[some] - (stops - sizes), sizes) + np.arange(stops[-1])].tobytes()
         return Texts(bytes(bytes_taken), ends_taken)
 
     @property

@@ -189,8 +189,8 @@ MUTANTS = (
         "files of a measurement are not compared",
         "a flipped bit in the sealed answers is released",
         "coco_opt/files/measurement.py",
-        "        if found != written:",
-        "        if not found:",
+        "        if actual_digest != stated:",
+        "        if not actual_digest:",
         (f"{_MEASUREMENT}test_a_flipped_bit_anywhere_is_found",),
     ),
     Mutant(

@@ -81,8 +81,8 @@ def measured_sizes(measurement_plan: MeasurementPlan) -> Flags:
             if buckets is None
             else np.isin(np.arange(alone.shape[1] - 1), buckets.begin[buckets.end - buckets.begin == 1])
         )
-    told = alone & np.pad(alone, ((0, 0), (1, 0)), constant_values=True)[:, :-1]
-    return np.logical_or.accumulate(told[::-1], axis=0)[::-1]
+    separated = alone & np.pad(alone, ((0, 0), (1, 0)), constant_values=True)[:, :-1]
+    return np.logical_or.accumulate(separated[::-1], axis=0)[::-1]
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)

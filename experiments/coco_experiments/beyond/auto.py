@@ -217,8 +217,8 @@ def _promising(case: Case, epsilon: Fraction, method: Consistency, plans: Sequen
         logs[:, 0] -= [leaf_credit(shares) for _, shares in plans]
     places = np.argsort(logs, axis=0, kind="stable").argsort(axis=0, kind="stable")
     most = _MOST if method == "posterior" else 1
-    kept = ((places < most) & (logs <= logs.min(axis=0) + _CLOSE)).any(axis=1)
-    return [plan for plan, some in zip(plans, kept, strict=True) if some]
+    chosen = ((places < most) & (logs <= logs.min(axis=0) + _CLOSE)).any(axis=1)
+    return [plan for plan, some in zip(plans, chosen, strict=True) if some]
 
 
 def _grid_way(method: Consistency, growth: tuple[float, ...], split: Shares, epsilon: Fraction, setting: str) -> Way:
