@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coco_opt.histograms.counts import CountOfCounts
-from coco_opt.histograms.distance import emd, emd_cumulative
+from coco_opt.histograms.distance import emd, emd_cumulative, errors_by_level
 from coco_opt.histograms.hierarchy import Hierarchy
 
-__all__ = ["CountOfCounts", "Hierarchy", "emd", "emd_cumulative"]
+__all__ = ["CountOfCounts", "Hierarchy", "emd", "emd_cumulative", "errors_by_level"]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
-from coco_opt.array_types import Ints
+from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import InputError
 from coco_opt.histograms.arrays import INT64_MAX, as_int64, exact_dot
 from coco_opt.histograms.counts import CountOfCounts
+from coco_opt.histograms.hierarchy import Hierarchy
 
 
 def _counts_at(histogram: CountOfCounts, sizes: Ints) -> Ints:
@@ -67,3 +70,25 @@ def emd_cumulative(hc: npt.ArrayLike, hc2: npt.ArrayLike) -> int:
     if 2 * bound * first.size <= INT64_MAX:
         return int(np.abs(first - second).sum())
     return sum(abs(x - y) for x, y in zip(first.tolist(), second.tolist(), strict=True))
+
+
+def errors_by_level(
+    hierarchy: Hierarchy, histograms: Sequence[CountOfCounts], truth: Sequence[CountOfCounts]
+) -> Floats:
+    """Return the mean earth mover's distance of a region at each level, float64[levels], in entities.
+
+    Where numbers of groups differ, empty groups are added to the fewer: an entity to add or remove counts one.
+    """
+    errors = np.array([_distance(a, b) for a, b in zip(histograms, truth, strict=True)], dtype=np.float64)
+    return np.asarray(np.add.reduceat(errors, hierarchy.level_start[:-1]) / np.diff(hierarchy.level_start))
+
+
+def _distance(a: CountOfCounts, b: CountOfCounts) -> int:
+    most = max(a.groups, b.groups)
+    filled = (
+        histogram
+        if histogram.groups == most
+        else CountOfCounts.total([histogram, CountOfCounts.from_runs([0], [most - histogram.groups])])
+        for histogram in (a, b)
+    )
+    return emd(*filled)

@@ -22,6 +22,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from types import ModuleType
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -105,14 +106,25 @@ class _IsotonicRegression(Problem[NDArray[Any], Floats]):
         decrease = -float(np.min(x[1:] - x[:-1], initial=0))
         return max(0.0, decrease, self.lower - float(x[0]), float(x[-1]) - self.upper)
 
+    @property
     @abstractmethod
-    def _judge_point(self, x: NDArray[Any]) -> tuple[float, float, float]:
-        """Return violation, objective and certified gap of n >= 1 numbers, in one pass."""
+    def _certificate(self) -> ModuleType:
+        """Return the compiled functions that judge a point by this loss."""
+
+    def multipliers(self, x: NDArray[Any]) -> Floats:
+        """Rebuild lam from x: partial sums of (sub)gradients inside each block of equal values."""
+        lam: Floats = self._certificate.multipliers(x, self.y, self.weights, self.lower, self.upper)
+        return lam
+
+    def gap(self, x: NDArray[Any], multipliers: Floats) -> float:
+        """Return the certified gap of the module docstring."""
+        return float(self._certificate.gap(x, self.y, self.weights, self.lower, self.upper, multipliers))
 
     def appraise(self, x: NDArray[Any], multipliers: Floats | None = None) -> Appraisal[NDArray[Any]]:
         """Judge a point by one pass over it and the data; a solver's multipliers may lower the gap."""
         if x.shape == self.y.shape and x.size and x.dtype in (np.int64, np.float64):
-            violation, objective, gap = self._judge_point(x)
+            # Violation, objective and gap of n >= 1 numbers, in one pass.
+            violation, objective, gap = self._certificate.judge(x, self.y, self.weights, self.lower, self.upper)
             if violation == 0.0:
                 if multipliers is not None:
                     gap = min(gap, self.gap(x, self.admissible(multipliers)))
@@ -211,22 +223,11 @@ class IsotonicL2(_IsotonicRegression):
             return float(np.einsum("i,i->", residual, residual))
         return float(np.einsum("i,i,i->", self.weights, residual, residual))
 
-    def multipliers(self, x: NDArray[Any]) -> Floats:
-        """Rebuild lam from x: partial sums of 2 w (y - x) inside each block of equal values."""
+    @property
+    def _certificate(self) -> ModuleType:
         from coco_opt.kernels import isotonic_l2_certificate
 
-        return isotonic_l2_certificate.multipliers(x, self.y, self.weights, self.lower, self.upper)
-
-    def _judge_point(self, x: NDArray[Any]) -> tuple[float, float, float]:
-        from coco_opt.kernels import isotonic_l2_certificate
-
-        return isotonic_l2_certificate.judge(x, self.y, self.weights, self.lower, self.upper)
-
-    def gap(self, x: NDArray[Any], multipliers: Floats) -> float:
-        """Return the certified gap of the module docstring."""
-        from coco_opt.kernels import isotonic_l2_certificate
-
-        return isotonic_l2_certificate.gap(x, self.y, self.weights, self.lower, self.upper, multipliers)
+        return isotonic_l2_certificate
 
     def admissible(self, multipliers: Floats) -> Floats:
         """Return multipliers with negative ones, and those of infinite bounds, set to zero."""
@@ -335,22 +336,11 @@ class IsotonicL1(_IsotonicRegression):
         residual = np.abs(x - self.y).astype(np.float64, copy=False)  # int64 would overflow in the sum
         return float(residual.sum() if self.weights is None else self.weights @ residual)
 
-    def multipliers(self, x: NDArray[Any]) -> Floats:
-        """Rebuild lam from x: a feasible path of partial sums of subgradients inside each block."""
+    @property
+    def _certificate(self) -> ModuleType:
         from coco_opt.kernels import isotonic_l1_certificate
 
-        return isotonic_l1_certificate.multipliers(x, self.y, self.weights, self.lower, self.upper)
-
-    def _judge_point(self, x: NDArray[Any]) -> tuple[float, float, float]:
-        from coco_opt.kernels import isotonic_l1_certificate
-
-        return isotonic_l1_certificate.judge(x, self.y, self.weights, self.lower, self.upper)
-
-    def gap(self, x: NDArray[Any], multipliers: Floats) -> float:
-        """Return the certified gap of the module docstring."""
-        from coco_opt.kernels import isotonic_l1_certificate
-
-        return isotonic_l1_certificate.gap(x, self.y, self.weights, self.lower, self.upper, multipliers)
+        return isotonic_l1_certificate
 
     def admissible(self, multipliers: Floats) -> Floats:
         """Return the largest multipliers below these with lam >= 0 and |d_i| <= w_i."""

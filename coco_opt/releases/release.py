@@ -110,42 +110,30 @@ def release(
     with late, config.engine.open() as executor, Scratch(private) as scratch:
         executor.start(warm_worker)
         measured = _measure(config, plan, scratch, reporter, clock)
-        return _complete(measured.config, measured, executor, out, reporter, clock, page, truth)
+        earlier = _earlier_release(measured, reporter) if out is None else None
+        return earlier or _estimate(measured, executor, out, reporter, clock, page, truth)
 
 
 def _measure(config: Config, plan: Plan, scratch: Scratch, reporter: Reporter, clock: Clock) -> Measured:
     try:
-        return measured_of(plan, scratch=scratch, reporter=reporter, clock=clock)
+        measured = measured_of(plan, scratch=scratch, reporter=reporter, clock=clock)
     except InputError as error:
         if error.code != "file-not-found" or (run := _measured_run(config, plan.measurement_plan)) is None:
             raise
         hint = f"run {run} measured these queries: coco-opt estimate {run} CONFIG needs no private table"
         missing = InputError(error.code, f"{error.message}; {hint}", error.place)
+    else:
+        if measured.folder is not None and not measured.paid:
+            reporter.line(f"Run {measured.run} measured this already, or was paid to: nothing more is spent")
+        return measured
     raise missing
 
 
-def _complete(
-    config: Config,
-    measured: Measured,
-    executor: Executor,
-    out: Path | None,
-    reporter: Reporter,
-    clock: Clock,
-    page: PageWriter | None,
-    truth: Truth | None,
-) -> Outcome:
-    if measured.folder is not None and not measured.paid:
-        reporter.line(f"Run {measured.run} measured this already, or was paid to: nothing more is spent")
-        earlier = _earlier_release(measured, config) if out is None else None
-        if earlier is not None:
-            reporter.line(f"Released already by the same method: {earlier}")
-            manifest = json.loads((earlier / MANIFEST).read_text(encoding="utf-8"))
-            return Outcome(earlier, None, measured.run, paid=False, estimate=None, manifest=manifest)
-    # The measurement says how its run was paid, even if the configuration was changed since.
-    privacy = config.privacy.model_copy(update={"noise": measured.measurement.noise})
-    config = with_measured_privacy(replace(config, privacy=privacy), measured.measurement)
-    config = replace(config, privacy=config.privacy.model_copy(update={"dataset": privacy.dataset}))
-    return _finish(config, measured, executor, out, reporter, clock, page, truth)
+def _as_paid(measured: Measured) -> Config:
+    """Return the configuration with the noise and the cost of the run, even if its own were changed since."""
+    privacy = measured.config.privacy.model_copy(update={"noise": measured.measurement.noise})
+    config = with_measured_privacy(replace(measured.config, privacy=privacy), measured.measurement)
+    return replace(config, privacy=config.privacy.model_copy(update={"dataset": privacy.dataset}))
 
 
 def _measured_run(config: Config, measurement_plan: MeasurementPlan) -> str | None:
@@ -170,8 +158,7 @@ def _is_resumed(plan: Plan, out: Path) -> bool:
     return bool(digest == plan.identity) and _measured_run(plan.config, plan.measurement_plan) is not None
 
 
-def _finish(
-    config: Config,
+def _estimate(
     measured: Measured,
     executor: Executor,
     out: Path | None,
@@ -181,6 +168,7 @@ def _finish(
     truth: Truth | None,
 ) -> Outcome:
     """Estimate, publish, write the private record, and close the run in the ledger."""
+    config = _as_paid(measured)
     name = f"{config.name}-{measured.run}"
     scratch = None if measured.folder is None else measured.folder.parent
     try:
@@ -219,15 +207,19 @@ def _write_note(scratch: Path, config: Config, folder: Path, digest: str) -> Non
     replace_private(_note_path(scratch, config), [json.dumps(entries, indent=2).encode()])
 
 
-def _earlier_release(measured: Measured, config: Config) -> Path | None:
-    """Return the release that was made by the same method and is still there unchanged, None without one."""
-    assert measured.folder is not None
-    path = _note_path(measured.folder.parent, config)
+def _earlier_release(measured: Measured, reporter: Reporter) -> Outcome | None:
+    """Return the release of this run by the same method if it is still there unchanged, None without one."""
+    if measured.folder is None or measured.paid:
+        return None
+    path = _note_path(measured.folder.parent, measured.config)
     if not path.is_file():
         return None
     try:
         entries = json.loads(path.read_text(encoding="utf-8"))
         folder = Path(entries["folder"])
-        return folder if file_digest(folder / MANIFEST) == entries["manifest"] else None
+        if file_digest(folder / MANIFEST) != entries["manifest"]:
+            return None
     except (ValueError, KeyError, TypeError, InputError):
         return None  # a damaged note costs only another estimation
+    reporter.line(f"Released already by the same method: {folder}")
+    return Outcome(folder, None, measured.run, paid=False, estimate=None, manifest=read_manifest(folder))

@@ -37,9 +37,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coco_opt.groups import GroupsMethod, estimate_groups
-from coco_opt.groups.estimating.baselines import errors_by_level
 from coco_opt.groups.estimating.joint import joint as joint_estimate
 from coco_opt.groups.measuring.sizes import read_sizes
+from coco_opt.histograms import errors_by_level
 from tests.experiments.recorder import Recorder
 from tests.groups.helpers import assert_consistent, measured, three_levels
 

@@ -17,7 +17,6 @@ from coco_opt.choices import SolverChoices
 from coco_opt.config import Config
 from coco_opt.errors import BudgetError, ConfigError, InputError
 from coco_opt.groups.buckets import Buckets
-from coco_opt.groups.estimating.baselines import errors_by_level
 from coco_opt.groups.estimating.estimate import estimate_groups
 from coco_opt.groups.estimating.method import Consistency, GroupsMethod
 from coco_opt.groups.look import certain_distribution, distribution_of_look, is_look
@@ -27,7 +26,7 @@ from coco_opt.groups.measuring.measure import look_of, measured, measurement_pla
 from coco_opt.groups.measuring.predicted import Predictor, Regions
 from coco_opt.groups.measuring.private import PrivateCounts
 from coco_opt.groups.queries import sensitivity
-from coco_opt.histograms import CountOfCounts
+from coco_opt.histograms import CountOfCounts, errors_by_level
 from coco_opt.privacy import Epsilon, SeededNoise, planner
 from coco_opt.privacy.planner import NoisePlan, allocation, allocations
 from coco_opt.releases.reporter import Silent

@@ -12,7 +12,6 @@ import pytest
 from coco_opt.choices import SolverChoices
 from coco_opt.config import Config
 from coco_opt.errors import InputError
-from coco_opt.groups.estimating.baselines import errors_by_level
 from coco_opt.groups.estimating.estimate import estimate_groups
 from coco_opt.groups.estimating.method import Consistency, GroupsMethod
 from coco_opt.groups.estimating.posterior.effort import longest_posterior_seconds, posterior_seconds
@@ -31,7 +30,7 @@ from coco_opt.groups.kind.rehearsal import (
 from coco_opt.groups.kind.simulated_data import read_simulated_data, simulated_data_of
 from coco_opt.groups.measuring.measure import look_of
 from coco_opt.groups.measuring.measure import measured as noisy
-from coco_opt.histograms import Hierarchy
+from coco_opt.histograms import Hierarchy, errors_by_level
 from coco_opt.privacy import Epsilon, SeededNoise
 from coco_opt.releases import forecast as plan_forecast
 from coco_opt.releases.kind import ForecastOptions, Plan

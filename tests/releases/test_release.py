@@ -52,7 +52,7 @@ def held(outcome: Outcome) -> list[str]:
 
 def errors(outcome: Outcome, folder: Path) -> list[float]:
     """Return the errors of a release by level."""
-    from coco_opt.groups.estimating.baselines import errors_by_level
+    from coco_opt.histograms import errors_by_level
 
     truth = read_sizes(folder / "sizes.csv").histograms()
     assert outcome.estimate is not None

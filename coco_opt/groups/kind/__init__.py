@@ -12,7 +12,6 @@ from coco_opt.config.model import Config
 from coco_opt.config.sections import DataSection, Section
 from coco_opt.files.differences import Compared
 from coco_opt.files.release_checks import Check
-from coco_opt.groups.estimating.baselines import errors_by_level
 from coco_opt.groups.estimating.estimate import GroupsResult, estimate_groups
 from coco_opt.groups.estimating.method import GroupsMethod
 from coco_opt.groups.kind.files import PROMISES, TABLE_PROMISES, Release, read_groups_release, released
@@ -22,6 +21,7 @@ from coco_opt.groups.kind.template import draft_of, file_key_of, query_keys
 from coco_opt.groups.measuring.measure import exact_parts
 from coco_opt.groups.measuring.private import PrivateCounts
 from coco_opt.groups.noisy_measurements import KIND, max_size_of
+from coco_opt.histograms import errors_by_level
 from coco_opt.privacy import Exact, Measurement, MeasurementPlan
 from coco_opt.releases.instances import Instance
 from coco_opt.releases.kind import (

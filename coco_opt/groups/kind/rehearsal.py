@@ -17,7 +17,6 @@ from coco_opt.activity import doing
 from coco_opt.array_types import Floats
 from coco_opt.choices import SolverChoices
 from coco_opt.groups.buckets import Scheme, Split
-from coco_opt.groups.estimating.baselines import errors_by_level
 from coco_opt.groups.estimating.estimate import estimate_groups
 from coco_opt.groups.estimating.method import GroupsMethod
 from coco_opt.groups.kind.plan import buckets_of, queries_of
@@ -27,7 +26,7 @@ from coco_opt.groups.measuring.measure import measured, measurement_plan_of
 from coco_opt.groups.measuring.private import PrivateCounts
 from coco_opt.groups.noisy_measurements import counts_share_of, has_private_counts, max_size_of
 from coco_opt.groups.queries import GROUPS, Query, cells
-from coco_opt.histograms import Hierarchy
+from coco_opt.histograms import Hierarchy, errors_by_level
 from coco_opt.privacy import Cost, Measurement, MeasurementPlan, SeededNoise
 from coco_opt.releases.kind import Plan, SimulatedData
 

@@ -15,11 +15,11 @@ from coco_experiments.bench.nation import counts_of, measured
 from coco_experiments.bench.rows import Row, clocked, finish
 from coco_experiments.outcome import Outcome, Reporter
 from coco_opt.choices import SolverChoices
-from coco_opt.groups.estimating.baselines import errors_by_level
 from coco_opt.groups.estimating.estimate import estimate_groups
 from coco_opt.groups.estimating.method import GroupsMethod
 from coco_opt.groups.estimating.posterior.consistent import integer_estimate
 from coco_opt.groups.estimating.posterior.sparse import MANY_CELLS
+from coco_opt.histograms import errors_by_level
 
 NAME = "bench/nation_posterior"
 MAX_SIZE, SMALL_MAX_SIZE = 10_000, 60

@@ -13,18 +13,18 @@ from fractions import Fraction
 
 import numpy as np
 
+from coco_experiments.kuo2018.baselines import omniscient
 from coco_experiments.kuo2018.cases import Case
 from coco_experiments.kuo2018.noisy_answers import answer_of
 from coco_experiments.kuo2018.rank_shortcut import estimate_ranks
 from coco_experiments.kuo2018.shared_noise import SharedNoise
 from coco_opt.choices import SolverChoices
 from coco_opt.groups import Query, RegionMeasurement, measure_hierarchy
-from coco_opt.groups.estimating.baselines import errors_by_level as mean_distances
-from coco_opt.groups.estimating.baselines import omniscient
 from coco_opt.groups.estimating.estimates import SizeEstimate
 from coco_opt.groups.estimating.estimators import FitOptions, estimate
 from coco_opt.groups.noisy_measurements import Loss
 from coco_opt.histograms import CountOfCounts
+from coco_opt.histograms import errors_by_level as mean_distances
 from coco_opt.privacy import Epsilon, Measurement, NoiseSource, SeededNoise
 
 EMPTY = SizeEstimate.from_histogram(CountOfCounts.empty(), 0.0)

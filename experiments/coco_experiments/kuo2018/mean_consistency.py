@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from coco_experiments.kuo2018.baselines import MeanConsistency, mean_consistency
 from coco_experiments.kuo2018.cases import Case, hawaii_case, small_cases, taxi_case
 from coco_experiments.kuo2018.draws import Draws, Levels, errors_by_level, mean_by_level
 from coco_experiments.kuo2018.methods import matched
@@ -21,7 +22,6 @@ from coco_experiments.kuo2018.noisy_answers import split_evenly
 from coco_experiments.kuo2018.sweep import BARS, SEEDED, SEEDS, SMALL_SEEDS, means_of
 from coco_experiments.outcome import Cell, Outcome, Reporter, Table, publish
 from coco_experiments.plots import Panel, comparison
-from coco_opt.groups.estimating.baselines import MeanConsistency, mean_consistency
 
 NAME = "kuo2018/mean_consistency"
 EPSILON = Fraction(1)

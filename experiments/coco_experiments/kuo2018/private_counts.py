@@ -22,7 +22,7 @@ from coco_experiments.outcome import Cell, Outcome, Reporter, Table, publish
 from coco_experiments.plots import Panel, comparison
 from coco_experiments.statistics import Mean
 from coco_opt.groups import GroupsMethod, Query, estimate_groups, measure_hierarchy
-from coco_opt.groups.estimating.baselines import errors_by_level
+from coco_opt.histograms import errors_by_level
 from coco_opt.privacy import Epsilon, SeededNoise
 
 NAME = "kuo2018/private_counts"

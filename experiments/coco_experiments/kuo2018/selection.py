@@ -19,18 +19,18 @@ from coco_experiments.kuo2018.draws import Draws, Levels, errors_by_level
 from coco_experiments.kuo2018.housing import LARGEST_OUTLIER, census_households, housing
 from coco_experiments.kuo2018.methods import Method, matched, queries_of
 from coco_experiments.kuo2018.noisy_answers import split_evenly
-from coco_experiments.kuo2018.sweep import BARS, SEEDED, SEEDS, SMALL_SEEDS, means_of
-from coco_experiments.outcome import Cell, Outcome, Reporter, Table, write_csv
-from coco_experiments.plots import Panel, comparison
-from coco_experiments.statistics import Mean
-from coco_opt.groups import GroupsMethod
-from coco_opt.groups.measuring.selection import (
+from coco_experiments.kuo2018.private_selection import (
     Candidate,
     PrivateGroups,
     Selection,
     noisy_min_selection,
     random_stopping_selection,
 )
+from coco_experiments.kuo2018.sweep import BARS, SEEDED, SEEDS, SMALL_SEEDS, means_of
+from coco_experiments.outcome import Cell, Outcome, Reporter, Table, write_csv
+from coco_experiments.plots import Panel, comparison
+from coco_experiments.statistics import Mean
+from coco_opt.groups import GroupsMethod
 from coco_opt.groups.noisy_measurements import Loss
 from coco_opt.privacy import SeededNoise
 

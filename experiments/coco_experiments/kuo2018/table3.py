@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from coco_experiments.data import hawaiian, taxi
+from coco_experiments.kuo2018.baselines import clipped_naive, cumulative_distance
 from coco_experiments.kuo2018.cases import Case, housing_case, not_comparable, white_case
 from coco_experiments.kuo2018.noisy_answers import answer_of
 from coco_experiments.kuo2018.rank_shortcut import estimate_ranks
@@ -27,7 +28,6 @@ from coco_experiments.plots import Panel, comparison
 from coco_experiments.statistics import Mean, Reference
 from coco_opt.choices import SolverChoices
 from coco_opt.groups import QUERIES, Query, RegionMeasurement
-from coco_opt.groups.estimating.baselines import clipped_naive, cumulative_distance
 from coco_opt.groups.estimating.estimates import SizeEstimate
 from coco_opt.groups.estimating.estimators import FitOptions, estimate
 from coco_opt.histograms import CountOfCounts, emd

@@ -14,7 +14,7 @@ import numpy as np
 from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import InputError, ProblemError
 from coco_opt.groups.noisy_measurements import GroupsMeasurements, RegionMeasurement
-from coco_opt.histograms import CountOfCounts, Hierarchy, emd, emd_cumulative
+from coco_opt.histograms import CountOfCounts, Hierarchy, emd_cumulative
 from coco_opt.privacy import Cost, Measurement, Sensitivity
 
 INTEGER_TOLERANCE = 1e-9  # cells nearer to an integer, relative to the largest cell, count as integers
@@ -152,25 +152,3 @@ def cumulative_distance(a: CountOfCounts, b: CountOfCounts, max_size: int) -> in
     # One cell further, which both end with, makes the numbers of groups equal.
     ends = max(a.groups, b.groups)
     return emd_cumulative(*(np.append(histogram.cumulative(max_size), ends) for histogram in (a, b)))
-
-
-def errors_by_level(
-    hierarchy: Hierarchy, histograms: Sequence[CountOfCounts], truth: Sequence[CountOfCounts]
-) -> Floats:
-    """Return the mean earth mover's distance of a region at each level, float64[levels], in entities.
-
-    Where numbers of groups differ, empty groups are added to the fewer: an entity to add or remove counts one.
-    """
-    errors = np.array([_distance(a, b) for a, b in zip(histograms, truth, strict=True)], dtype=np.float64)
-    return np.asarray(np.add.reduceat(errors, hierarchy.level_start[:-1]) / np.diff(hierarchy.level_start))
-
-
-def _distance(a: CountOfCounts, b: CountOfCounts) -> int:
-    most = max(a.groups, b.groups)
-    filled = (
-        histogram
-        if histogram.groups == most
-        else CountOfCounts.total([histogram, CountOfCounts.from_runs([0], [most - histogram.groups])])
-        for histogram in (a, b)
-    )
-    return emd(*filled)

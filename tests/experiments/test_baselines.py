@@ -7,20 +7,20 @@ from itertools import product
 
 import numpy as np
 import pytest
+from coco_experiments.kuo2018.baselines import (
+    clipped_naive,
+    cumulative_distance,
+    mean_consistency,
+    omniscient,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coco_opt import CountOfCounts, GroupsMethod, Hierarchy, SeededNoise, SolverChoices, emd, estimate_groups
 from coco_opt.errors import InputError, ProblemError
 from coco_opt.groups import GroupsMeasurements
-from coco_opt.groups.estimating.baselines import (
-    clipped_naive,
-    cumulative_distance,
-    errors_by_level,
-    mean_consistency,
-    omniscient,
-)
 from coco_opt.groups.estimating.estimators import FitOptions, estimate
+from coco_opt.histograms import errors_by_level
 from coco_opt.privacy import Measurement, Rho
 from coco_opt.problems import TreeLeastSquares
 from coco_opt.solving import solve

@@ -11,12 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
-
-from coco_opt import CountOfCounts, Hierarchy, SeededNoise
-from coco_opt.audit.bounds import lower_bound
-from coco_opt.groups import GroupsMeasurements
-from coco_opt.groups.measuring.selection import (
+from coco_experiments.kuo2018.private_selection import (
     Candidate,
     PrivateGroups,
     Selection,
@@ -27,8 +22,13 @@ from coco_opt.groups.measuring.selection import (
     random_stopping_selection,
     uniform,
 )
+from numpy.typing import NDArray
+
+from coco_opt import CountOfCounts, Hierarchy, SeededNoise
+from coco_opt.audit.bounds import lower_bound
+from coco_opt.groups import GroupsMeasurements
 from coco_opt.privacy import Measurement, RunKey, SecureNoise
-from tests.groups.test_selection import fixed, private, tables
+from tests.experiments.test_private_selection import fixed, private, tables
 
 
 def pmf(scale: float, reach: int) -> NDArray[np.float64]:
@@ -202,6 +202,8 @@ def test_neither_rule_loses_more_than_it_says() -> None:
 @pytest.mark.slow
 def test_the_audit_sees_a_choice_without_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted bug: exact scores choose, as if choosing were free."""
-    monkeypatch.setattr("coco_opt.groups.measuring.selection.noisy_min", lambda scores, _: scores.index(min(scores)))
+    monkeypatch.setattr(
+        "coco_experiments.kuo2018.private_selection.noisy_min", lambda scores, _: scores.index(min(scores))
+    )
     select = partial(noisy_min_selection, epsilon=Fraction(1))
     assert lower_bound(audited(select, 0, 1_500), audited(select, 1, 1_500)).epsilon > 3

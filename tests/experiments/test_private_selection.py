@@ -10,12 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
-
-from coco_opt import CountOfCounts, GroupsMethod, Hierarchy, SeededNoise, SolverChoices
-from coco_opt.errors import InputError, ProblemError
-from coco_opt.groups.estimating.consistency import sum_of_leaves
-from coco_opt.groups.measuring.selection import (
+from coco_experiments.kuo2018.private_selection import (
     Candidate,
     PrivateGroups,
     Selection,
@@ -23,6 +18,11 @@ from coco_opt.groups.measuring.selection import (
     random_stopping_selection,
     score_sensitivity,
 )
+from numpy.typing import NDArray
+
+from coco_opt import CountOfCounts, GroupsMethod, Hierarchy, SeededNoise, SolverChoices
+from coco_opt.errors import InputError, ProblemError
+from coco_opt.groups.estimating.consistency import sum_of_leaves
 from coco_opt.privacy import NoiseSource, NoiseStream, RunKey, SecureNoise
 
 Sizes = tuple[tuple[int, ...], ...]  # the groups of each leaf
@@ -197,7 +197,7 @@ def test_no_record_is_kept_of_runs_that_lost(monkeypatch: pytest.MonkeyPatch) ->
             super().__init__(*arguments)
             created.append(self)
 
-    monkeypatch.setattr("coco_opt.groups.measuring.selection.SolverChoices", Recorded)
+    monkeypatch.setattr("coco_experiments.kuo2018.private_selection.SolverChoices", Recorded)
     method = GroupsMethod(losses=("l2",), consistency="matching")
     candidate = Candidate.of_method("ranks", method, ["ranks"], [Fraction(1)], {"isotonic_l2": "pav"})
     data = one_region(RANK_WINS, 3_000, 5)
