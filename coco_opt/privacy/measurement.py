@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ AS_STATED = "as its publisher states"
 _TEXTS = 1 << 12
 
 
-@dataclass(frozen=True, eq=False, slots=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class MeasurementPlan:
     """The public half of a measurement, and its identity: changing any of it makes another measurement, paid for anew.
 
@@ -76,7 +77,7 @@ class MeasurementPlan:
         """
         return total(query.cost for query in self.queries if query.cost is not None)
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """Return the hexadecimal SHA-256 of the plan: equal where a measurement answers the same queries.
 
