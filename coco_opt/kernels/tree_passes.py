@@ -26,10 +26,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.kernels.arrays import read_only
 from coco_opt.kernels.compile import compiled
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+
+_NO_BOUNDS = read_only(np.empty(0))
 
 
 @compiled
@@ -64,13 +67,19 @@ def sums(first_child: Ints, values: Any) -> None:
             values[v] = total
 
 
-@compiled
-def upward(first_child: Ints, y: Floats, s2: Floats, lower: Floats, upper: Floats) -> tuple[Floats, Floats, Floats]:
+def upward(
+    first_child: Ints, y: Floats, s2: Floats, lower: Floats = _NO_BOUNDS, upper: Floats = _NO_BOUNDS
+) -> tuple[Floats, Floats, Floats]:
     """Return z, V and C (n,) of the upward pass; C is infinite at leaves.
 
-    y must be finite; where s2 is infinite it is what an undetermined leaf starts from. ``lower`` and ``upper`` (n,),
-    which may be empty, only clip the start of undetermined nodes.
+    y must be finite; where s2 is infinite it is what an undetermined leaf starts from. ``lower`` and ``upper`` (n,)
+    only clip the start of undetermined nodes.
     """
+    return _upward(first_child, *(read_only(values) for values in (y, s2, lower, upper)))
+
+
+@compiled
+def _upward(first_child: Ints, y: Floats, s2: Floats, lower: Floats, upper: Floats) -> tuple[Floats, Floats, Floats]:
     n = y.size
     z, V = y.copy(), s2.copy()
     C = np.full(n, np.inf)
@@ -130,8 +139,7 @@ def fit(first_child: Ints, y: Floats, s2: Floats, bounds: tuple[Floats, Floats] 
     With ``bounds`` (lower and upper, n), which must hold for what is determined, undetermined nodes keep them too: a
     discrepancy then goes to the first of them instead of equal parts.
     """
-    lower, upper = (np.empty(0), np.empty(0)) if bounds is None else bounds
-    z, V, C = upward(first_child, y, s2, lower, upper)
+    z, V, C = upward(first_child, y, s2, *(bounds or ()))
     downward(first_child, z, V, C, bounds is None)
     return z
 

@@ -31,8 +31,7 @@ def vicinity(first_child: Ints, y: Floats, weights: Floats, lower: Floats, upper
     posterior standard deviation of v.
     """
     s2 = np.divide(1.0, weights, out=np.full(y.size, np.inf), where=weights > 0)
-    none = np.empty(0)
-    x, V, C = tree_passes.upward(first_child, y, s2, none, none)
+    x, V, C = tree_passes.upward(first_child, y, s2)
     tree_passes.downward(first_child, x, V, C, equal_parts=True)
     variance, _ = tree_passes.variances(first_child, s2, V, C)
     feasible = _feasible(first_child, x, *tree_certificate.implied_bounds(first_child, lower, upper))

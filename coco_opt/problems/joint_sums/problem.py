@@ -144,6 +144,7 @@ class JointSums(CumulativeTables):
 
         The best prices of a leaf's wider buckets have no closed form: these prices stay as they are.
         """
+        from coco_opt.kernels.arrays import read_only
         from coco_opt.kernels.joint_certificate import Measured
 
         leaves = np.flatnonzero(self.tree.is_leaf & (self.weights > 0.0) & self.begins.all(axis=1))
@@ -152,7 +153,7 @@ class JointSums(CumulativeTables):
         cells, widths = self.cell_prices(self.limited(prices)), self.widths.astype(np.float64)
         kernel, scale = self._tightening
         none, gaps = np.zeros((0, widths.size)), np.zeros(self.tree.nodes)
-        measured = Measured(self.tree.parent, self.y / widths, self.weights, self.groups.astype(np.float64))
+        measured = Measured(self.tree.parent, read_only(self.y / widths), self.weights, self.groups.astype(np.float64))
         kernel(measured, leaves, scale, cells, none, gaps)
         return self.limited((cells / widths)[self.begins])
 

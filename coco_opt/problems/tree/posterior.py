@@ -49,8 +49,7 @@ class TreePosterior:
     def _build(cls, tree: Tree, y: Floats, s2: Floats) -> TreePosterior:
         from coco_opt.kernels import tree_passes
 
-        none = np.empty(0)
-        estimate, below, children = tree_passes.upward(tree.first_child, y, s2, none, none)
+        estimate, below, children = tree_passes.upward(tree.first_child, y, s2)
         tree_passes.downward(tree.first_child, estimate, below, children, equal_parts=True)
         variance, deficit = tree_passes.variances(tree.first_child, s2, below, children)
         return cls(tree, estimate, variance, below, children, deficit)

@@ -313,12 +313,12 @@ class UpwardPass:
         own = np.array([[_own_variance(measured, level, at) for at in queries] for level in range(hierarchy.levels)])
         columns = []
         for query in queries:
-            s2, nothing = own[hierarchy.level, query], np.empty(0)
+            s2 = own[hierarchy.level, query]
             for level in range(hierarchy.levels):
                 if (level, query) in measured.by_region:
                     regions = hierarchy.level_range(level)
                     s2[regions.start : regions.stop] = measured.by_region[level, query]
-            passed = tree_passes.upward(hierarchy.first_child, np.zeros(hierarchy.regions), s2, nothing, nothing)
+            passed = tree_passes.upward(hierarchy.first_child, np.zeros(hierarchy.regions), s2)
             _, variance, children = passed
             final, _ = tree_passes.variances(hierarchy.first_child, s2, variance, children)
             columns.append([stored_array([array]) for array in (variance, children, final)])
