@@ -12,8 +12,9 @@ import math
 import mmap
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from itertools import chain
 from threading import Lock
 from typing import Any, TypeVar
 from weakref import WeakSet
@@ -58,6 +59,33 @@ def stored_empty(shape: tuple[int, ...], dtype: np.dtype[ScalarT]) -> NDArray[Sc
     return np.empty(shape, dtype)
 
 
+def stored_bytes(parts: Iterable[bytes | mmap.mmap]) -> bytes | mmap.mmap:
+    """Return bytes, one part after the other, that lie in a file without a name unless they are few; both are sliced.
+
+    They stay in memory where they do not fit in the folder for temporary files.
+    """
+    waiting, size, rest = list[bytes | mmap.mmap](), 0, iter(parts)
+    for part in rest:
+        waiting.append(part)
+        size += len(part)
+        if size >= LEAST:
+            return _written(chain(waiting, rest))
+    return b"".join(part[:] for part in waiting)
+
+
+def _written(parts: Iterable[bytes | mmap.mmap]) -> bytes | mmap.mmap:
+    rest, size = iter(parts), 0
+    with tempfile.TemporaryFile(buffering=0) as file:
+        for part in rest:
+            try:
+                _write(file, memoryview(part))
+            except OSError:
+                file.seek(0)
+                return b"".join([file.read(size), *(left[:] for left in chain([part], rest))])
+            size += len(part)
+        return remembered(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+
+
 def remembered(content: mmap.mmap) -> mmap.mmap:
     """Return a mapped file whose pages ``forget_pages`` will return."""
     with _LOCK:
@@ -78,9 +106,13 @@ def forget_pages() -> None:
 def _mapped_array(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
     with tempfile.TemporaryFile(buffering=0) as file:
         for part in parts:
-            left = np.ascontiguousarray(part).reshape(-1).view(np.uint8).data
-            while left:
-                left = left[file.write(left) :]
+            _write(file, np.ascontiguousarray(part).reshape(-1).view(np.uint8).data)
         content = remembered(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     shape = (-1, *parts[0].shape[1:])
     return np.frombuffer(content, parts[0].dtype).reshape(shape)
+
+
+def _write(file: Any, left: memoryview) -> None:
+    """Write bytes to a file that has no buffer, which may take only some of them at a time."""
+    while left:
+        left = left[file.write(left) :]

@@ -10,17 +10,23 @@ import numpy as np
 
 from coco_opt.histograms.texts import NONE, Texts
 
+_AT_ONCE = 1 << 24  # bytes
+
 
 def as_arrow(texts: Iterable[str | None]) -> Any:
     """Return an Arrow array of strings; of ``Texts`` it is their own memory."""
     import pyarrow as pa
 
     column = Texts.of(texts)
-    present = np.ones(len(column), np.bool_)
-    missing = np.flatnonzero(np.frombuffer(column.data, np.uint8) == NONE[0])
-    present[np.searchsorted(np.frombuffer(column.ends, np.int32), missing, side="right") - 1] = False
-    valid = pa.py_buffer(np.packbits(present, bitorder="little")) if missing.size else None
-    return pa.StringArray.from_buffers(len(column), pa.py_buffer(column.ends), pa.py_buffer(column.data), valid)
+    content, ends = np.frombuffer(column.data, np.uint8), np.frombuffer(column.ends, np.int32)
+    steps = range(0, content.size, _AT_ONCE)
+    missing = [step + np.flatnonzero(content[step : step + _AT_ONCE] == NONE[0]) for step in steps]
+    valid = None
+    if any(some.size for some in missing):
+        present = np.ones(len(column), np.bool_)
+        present[np.searchsorted(ends, np.concatenate(missing), side="right") - 1] = False
+        valid = pa.py_buffer(np.packbits(present, bitorder="little"))
+    return pa.StringArray.from_buffers(len(column), pa.py_buffer(column.ends), pa.py_buffer(content), valid)
 
 
 def from_arrow(strings: Any) -> Texts[Any]:

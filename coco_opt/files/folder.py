@@ -93,6 +93,14 @@ def read_parts(
             yield quietly(path, partial(file.read_row_group, group, columns=selected))
 
 
+def number_of_rows(path: Path) -> int:
+    """Return the number of rows that a Parquet file states; raise InputError."""
+    import pyarrow.parquet as pq
+
+    _check_there(path)
+    return int(quietly(path, lambda: pq.read_metadata(path)).num_rows)
+
+
 def file_digest(path: Path) -> str:
     """Return the hexadecimal SHA-256 of a file, "" where there is none."""
     if not path.is_file():

@@ -15,16 +15,18 @@ from numpy.typing import NDArray
 
 from coco_opt.array_types import Ints
 from coco_opt.errors import HierarchyError, InputError, Place
+from coco_opt.execution.temporary_storage import stored_array
 from coco_opt.files import column_checks
 from coco_opt.files.arrow_texts import as_arrow, from_arrow
 from coco_opt.files.batches import Batches, batches_of
 from coco_opt.files.columns import hierarchy_columns
 from coco_opt.files.faults import Faults
-from coco_opt.files.folder import ROWS_PER_GROUP, Coded, FileTable, read_columns
+from coco_opt.files.folder import ROWS_PER_GROUP, Coded, FileTable, read_columns, read_parts
 from coco_opt.files.foreign_errors import quietly
 from coco_opt.files.inputs import Input, InputLike
 from coco_opt.files.release_checks import Check, Regions, coded, int64_column, positions, tree_check
 from coco_opt.files.source import Loaded, isolated, load
+from coco_opt.files.text_index import OrderedNames
 from coco_opt.histograms import Hierarchy
 from coco_opt.histograms.hierarchy_build import unescaped
 from coco_opt.histograms.texts import Texts
@@ -261,28 +263,58 @@ def stored_regions(folder: Path) -> tuple[Hierarchy, tuple[str, ...], Texts[str 
 
 
 def checked_regions(folder: Path) -> tuple[Regions | None, Check]:
-    """Return the regions of a release folder for verification, None where they are no sound tree, and the check."""
+    """Return the regions of a release folder for verification, None where they are no sound tree, and the check.
+
+    The file is read a group of rows at a time, once for each column of texts, and the columns lie in files.
+    """
+    for part in read_parts(folder / REGIONS, REGION_COLUMNS, coded=True):
+        if wrong := _not_integers(part):
+            detail = f"{REGIONS}, column {wrong!r} does not hold integers only"
+            return None, Check("hierarchy", passed=False, detail=detail)
+    names = _texts_of(folder, "region")
+    parent, level, numbers, level_names = _columns_of(folder, names)
+    check = tree_check(names, parent, level)
+    if check.passed and (len(level_names) != level.max() + 1 or not all(name for _, name in level_names)):
+        check = Check("hierarchy", passed=False, detail="a level has no name, or two")
+    if not check.passed:
+        return None, check
+    texts = {"region_id": as_arrow(_texts_of(folder, "region_id"))}
+    return Regions(names, parent, level, numbers, {"level_name": as_arrow(dict(level_names).values())}, texts), check
+
+
+def _not_integers(part: Any) -> str:
+    """Return the first column that must hold integers and does not, "" for none."""
     import pyarrow.types as kinds
 
-    table = read_columns(folder / REGIONS, REGION_COLUMNS)
-    for name in ("level", *(name for name in table.column_names if name not in REGION_COLUMNS)):
-        column = table.column(name)
-        if not kinds.is_signed_integer(column.type) or column.null_count:
-            detail = f"{REGIONS}, column {name!r} does not hold integers only"
-            return None, Check("hierarchy", passed=False, detail=detail)
-    names = from_arrow(table.column("region").combine_chunks())
-    parent = positions(table.column("parent"), names)
-    level = int64_column(table, "level")
-    check = tree_check(names, parent, level)
-    if check.passed and not _one_name_a_level(level, table.column("level_name").to_pylist()):
-        check = Check("hierarchy", passed=False, detail="a level has no name, or two")
-    texts = {name: coded(table.column(name)) for name in ("level_name", "region_id")}
-    return (Regions(names, parent, level, _numbers(table), texts) if check.passed else None), check
+    for name in ("level", *(name for name in part.column_names if name not in REGION_COLUMNS)):
+        if not kinds.is_signed_integer(part.column(name).type) or part.column(name).null_count:
+            return str(name)
+    return ""
 
 
-def _one_name_a_level(level: Ints, names: Sequence[str | None]) -> bool:
-    named = set(zip(level.tolist(), names, strict=True))
-    return len(named) == level.max() + 1 and all(name for _, name in named)
+def _texts_of(folder: Path, column: str) -> Texts[Any]:
+    parts = read_parts(folder / REGIONS, REGION_COLUMNS, only=(column,))
+    return Texts.joined(from_arrow(part.column(column).combine_chunks()) for part in parts)
+
+
+def _columns_of(folder: Path, names: Texts[str]) -> tuple[Ints, Ints, dict[str, Ints], list[tuple[int, str | None]]]:
+    """Return parents by row, levels, numbers, and the different pairs of a level and its name, by level."""
+    listed, level_names = OrderedNames(as_arrow(names)), set[tuple[int, str | None]]()
+    columns: dict[str, list[Ints]] = {"parent": [], "level": []}
+    for part in read_parts(folder / REGIONS, REGION_COLUMNS, coded=True):
+        codes, texts = coded(part.column("parent"))
+        columns["parent"].append(listed.places(texts)[codes])
+        for name in part.column_names:
+            if name not in REGION_COLUMNS or name == "level":
+                columns.setdefault(name, []).append(int64_column(part, name))
+        codes, texts = coded(part.column("level_name"))
+        level, named = columns["level"][-1], [*texts.to_pylist(), None]
+        begins = np.flatnonzero(np.append(level.size > 0, (level[1:] != level[:-1]) | (codes[1:] != codes[:-1])))
+        level_names |= {(int(level[row]), named[codes[row]]) for row in begins.tolist()}
+    none = np.zeros(0, np.int64)
+    numbers = {name: stored_array([none, *parts]) for name, parts in columns.items()}
+    parent, level = numbers.pop("parent"), numbers.pop("level")
+    return parent, level, numbers, sorted(level_names, key=lambda pair: pair[0])
 
 
 def _numbers(table: Any) -> dict[str, Ints]:

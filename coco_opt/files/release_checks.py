@@ -13,8 +13,10 @@ from coco_opt.array_types import Ints
 from coco_opt.files.arrow_texts import as_arrow
 from coco_opt.files.text_index import OrderedNames
 from coco_opt.histograms.hierarchy_build import is_one_name
+from coco_opt.histograms.texts import Texts
 
 _LARGEST_SUM = 4e18
+_AT_ONCE = 1 << 17  # regions, or rows, that are looked at together
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,39 +32,55 @@ class Check:
 class Regions:
     """The rows of a release's hierarchy.parquet, found to be a tree: columns as arrays, ``parent`` by row (-1: none).
 
-    ``numbers`` are the kind's public numbers of every region, int64[rows] each, by column name; ``texts`` what other
-    files repeat of every region, as ``coded`` gives it.
+    ``numbers`` are the kind's public numbers of every region, int64[rows] each, by column name; ``texts`` are what
+    other files repeat of every region, Arrow's strings: one a level, or one a region.
     """
 
     names: Sequence[str]
     parent: Ints
     level: Ints
     numbers: Mapping[str, Ints]
-    texts: Mapping[str, tuple[Ints, Any]] = field(default_factory=dict)
-    _listed: Mapping[str | None, OrderedNames] = field(init=False)
+    level_texts: Mapping[str, Any] = field(default_factory=dict)
+    texts: Mapping[str, Any] = field(default_factory=dict)
+    _listed: OrderedNames = field(init=False)
 
     def __post_init__(self) -> None:
-        listed: dict[str | None, OrderedNames] = {None: OrderedNames(as_arrow(self.names))}
-        listed |= {name: OrderedNames(expected) for name, (_, expected) in self.texts.items()}
-        object.__setattr__(self, "_listed", listed)
+        object.__setattr__(self, "_listed", OrderedNames(as_arrow(self.names)))
 
     def at(self, column: Any) -> Ints:
         """Return the row of every path in a column of texts: -1 for null, -2 for no region."""
         codes, texts = coded(column)
-        return self._listed[None].places(texts)[codes]
+        return self._listed.places(texts)[codes]
 
     def misnamed(self, rows: Any, region: Ints) -> tuple[int, str] | None:
         """Return the first row whose level, or a text of its region, is not the region's, and which; None for none.
 
         ``region`` are the rows' regions, all known.
         """
-        differences = [(np.flatnonzero(int64_column(rows, "level") != self.level[region]), "level")]
-        for name, (own, expected) in self.texts.items():
-            codes, texts = coded(rows.column(name))
-            stated = self._listed[name].places(texts)[codes]
-            differences.append((np.flatnonzero(np.where(stated == -1, len(expected), stated) != own[region]), name))
-        wrong = [(int(differ[0]), name) for differ, name in differences if differ.size]
+        level = self.level[region]
+        wrong = [(row, "level") for row in np.flatnonzero(int64_column(rows, "level") != level)[:1].tolist()]
+        for all_texts, own in ((self.level_texts, level), (self.texts, region)):
+            for name, expected in all_texts.items():
+                row = _first_other(rows.column(name), expected, own)
+                wrong += [] if row is None else [(row, name)]
         return min(wrong) if wrong else None
+
+
+def _first_other(column: Any, expected: Any, own: Ints) -> int | None:
+    """Return the first row of texts that is not ``expected[own[row]]``, None for none; equal rows are read once."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    codes, texts = coded(column)
+    begins = np.flatnonzero(np.append(own.size > 0, (own[1:] != own[:-1]) | (codes[1:] != codes[:-1])))
+    named = codes[begins]
+    stated = texts.take(pa.array(named, mask=named == len(texts)))
+    wanted = expected.take(pa.array(own[begins]))
+    same = pc.and_(stated.is_null(), wanted.is_null())
+    if pa.types.is_string(stated.type):
+        same = pc.or_(same, pc.fill_null(pc.equal(stated, wanted), fill_value=False))
+    differ = np.flatnonzero(~np.asarray(same.to_numpy(zero_copy_only=False), np.bool_))
+    return int(begins[differ[0]]) if differ.size else None
 
 
 def int64_column(table: Any, name: str) -> Ints:
@@ -87,7 +105,7 @@ def places(texts: Any, names: Any) -> Ints:
     return OrderedNames(names).places(texts)
 
 
-def tree_check(names: Sequence[str], parent: Ints, level: Ints) -> Check:
+def tree_check(names: Texts[str], parent: Ints, level: Ints) -> Check:
     """Check that regions form a tree whose leaves lie at one depth and whose names are paths; rows by number."""
     problem = _tree_problem(names, parent, level)
     return Check(
@@ -95,10 +113,10 @@ def tree_check(names: Sequence[str], parent: Ints, level: Ints) -> Check:
     )
 
 
-def _tree_problem(names: Sequence[str], parent: Ints, level: Ints) -> str:
-    if not all(names):
+def _tree_problem(names: Texts[str], parent: Ints, level: Ints) -> str:
+    if not names.filled:
         return "a region has no name"
-    if len(as_arrow(names).dictionary_encode().dictionary) < len(names):
+    if not _all_differ(names, parent):
         return "a region occurs twice"
     if np.count_nonzero(parent == -1) != 1:
         return f"{np.count_nonzero(parent == -1)} regions have no parent; one must"
@@ -109,13 +127,33 @@ def _tree_problem(names: Sequence[str], parent: Ints, level: Ints) -> str:
     inner = parent >= 0
     if level[~inner][0] != 0 or np.any(level[inner] != level[parent[inner]] + 1):
         return "a region's level is not its parent's plus one"
-    for name, up in zip(names, parent.tolist(), strict=True):
-        if up >= 0 and not _lies_below(name, names[up]):
-            return f"{name!r} does not lie below its parent"
+    last, above = -1, ""
+    for start in range(0, parent.size, _AT_ONCE):
+        for name, up in zip(names[start : start + _AT_ONCE], parent[start : start + _AT_ONCE].tolist(), strict=True):
+            if up != last:
+                last, above = up, names[up]
+            if up >= 0 and not _lies_below(name, above):
+                return f"{name!r} does not lie below its parent"
     childless = np.bincount(parent[inner], minlength=len(names)) == 0
     if np.any(level[childless] != level.max()):
         return "leaves lie at different depths"
     return ""
+
+
+def _all_differ(names: Texts[str], parent: Ints) -> bool:
+    """Return whether no name occurs twice: where siblings lie together, they are compared, which takes less memory.
+
+    A name that two parents have lies below one of them alone, as the names of paths are checked to do.
+    """
+    texts, step = as_arrow(names), parent.size
+    if (parent[1:] >= parent[:-1]).all():
+        step = _AT_ONCE
+    for start in range(0, parent.size, step):
+        first, last = np.searchsorted(parent, parent[start]), min(start + step, parent.size)
+        some = texts.slice(int(first), int(last - first))
+        if len(some.dictionary_encode().dictionary) < len(some):
+            return False
+    return True
 
 
 def _lies_below(name: str, above: str) -> bool:
@@ -123,9 +161,9 @@ def _lies_below(name: str, above: str) -> bool:
     return head == above and slash == "/" and is_one_name(own)
 
 
-def is_safe(values: npt.NDArray[Any]) -> bool:
-    """Return whether sums of these values stay far inside int64, so that a wrap cannot fake a total."""
-    return bool(np.abs(values.astype(np.float64)).sum() < _LARGEST_SUM)
+def is_safe(*values: npt.NDArray[Any]) -> bool:
+    """Return whether sums of all these values stay far inside int64, so that a wrap cannot fake a total."""
+    return bool(sum(np.abs(some.astype(np.float64)).sum() for some in values) < _LARGEST_SUM)
 
 
 def first_of(mask: np.ndarray[Any, np.dtype[np.bool_]]) -> int:

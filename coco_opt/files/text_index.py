@@ -12,6 +12,7 @@ from coco_opt.files.packed_texts import MOST_WORDS, LongTextError, OddTextError,
 
 _LEAST = 1 << 17  # texts: fewer are hashed again before the kernels for it are compiled
 _NEARBY = 4  # times as many names as texts are looked at first
+_JUMPS = 8  # places at which they are looked at, before all names are
 
 
 class TextIndex:
@@ -67,13 +68,33 @@ class OrderedNames:
     def places(self, texts: Any) -> Ints:
         """Return where each of some texts stands, -2 for one that does not, and then -1, the place of null."""
         import pyarrow as pa
-        import pyarrow.compute as pc
 
-        near, rows = self._near, np.full(len(texts), -2, np.int64)
+        rows = np.full(len(texts), -2, np.int64)
         if pa.types.is_string(texts.type) and len(texts):
-            places = pc.index_in(texts, value_set=self._names.slice(near, _NEARBY * len(texts)))
-            if places.null_count:
-                places, near = pc.index_in(texts, value_set=self._names), 0
-            rows = np.asarray(pc.add(places, near).fill_null(-2).to_numpy(zero_copy_only=False), np.int64)
+            self._find(texts, rows)
             self._near = max(0, int(rows.max()))
         return np.append(rows, -1)
+
+    def _find(self, texts: Any, rows: Ints) -> None:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        missing, near = np.arange(len(texts)), self._near
+        for _ in range(_JUMPS):  # to another file's first region, or over levels that a table leaves out
+            rest = texts.take(pa.array(missing))
+            places = _indexed(rest, self._names.slice(near, _NEARBY * len(rest)))
+            rows[missing] = np.where(places < 0, -2, places + near)
+            missing = missing[places < 0]
+            near = -1 if not missing.size else pc.index(self._names, texts[int(missing[0])]).as_py()
+            if near < 0:
+                break
+        if missing.size:
+            places = _indexed(texts.take(pa.array(missing)), self._names)
+            rows[missing] = np.where(places < 0, -2, places)
+
+
+def _indexed(texts: Any, names: Any) -> Ints:
+    """Return where each text stands in Arrow's ``names``, -1 for one that does not."""
+    import pyarrow.compute as pc
+
+    return np.asarray(pc.index_in(texts, value_set=names).fill_null(-1).to_numpy(zero_copy_only=False), np.int64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from abc import abstractmethod
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -10,6 +11,8 @@ from typing import Any, TypeVar, cast, overload
 
 import numpy as np
 from numpy.typing import NDArray
+
+from coco_opt.execution.temporary_storage import stored_bytes
 
 T_co = TypeVar("T_co", bound="str | None", covariant=True)
 
@@ -63,8 +66,8 @@ class Texts(Listed[T_co]):
 
     __slots__ = ("data", "ends")
 
-    def __init__(self, data: bytes, ends: array[int]) -> None:
-        """Take bytes, in which text k lies in ends[k]:ends[k + 1]."""
+    def __init__(self, data: bytes | mmap.mmap, ends: array[int]) -> None:
+        """Take bytes, perhaps of a file, in which text k lies in ends[k]:ends[k + 1]."""
         self.data, self.ends = data, ends
 
     @classmethod
@@ -79,29 +82,29 @@ class Texts(Listed[T_co]):
         return cls(bytes(data), ends)
 
     @classmethod
-    def joined(cls, parts: Sequence[Texts[T_co]]) -> Texts[T_co]:
-        """Return the texts of all parts, one part after the other."""
-        ends, before = array("i", (0,)), 0
-        for part in parts:
-            ends.frombytes((np.frombuffer(part.ends, np.int32)[1:] + np.int32(before)).tobytes())
-            before = ends[-1]
-        return cls(b"".join(part.data for part in parts), ends)
+    def joined(cls, parts: Iterable[Texts[T_co]]) -> Texts[T_co]:
+        """Return the texts of all parts, one part after the other; many bytes lie in a file without a name.
+
+        One part is in memory at a time. Raises OverflowError.
+        """
+        ends = array("i", (0,))
+        return cls(stored_bytes(_appended(parts, ends)), ends)
 
     def taken(self, places: NDArray[np.integer[Any]]) -> Texts[Any]:
         """Return the texts at some places, None at those below 0; O(bytes), without an object a text."""
-        data, ends = np.frombuffer(self.data + NONE, np.uint8), np.frombuffer(self.ends, np.int32).astype(np.int64)
-        lengths = np.append(np.diff(ends), len(NONE))  # the last stands for None
-        total = int(lengths[places].sum()) if len(places) else 0
-        if total >= _MOST_BYTES:
-            raise OverflowError("texts take 2 GiB together")
-        bytes_taken, ends_taken = bytearray(), array("i", (0,))
-        for start in range(0, len(places), _AT_ONCE):
-            some = places[start : start + _AT_ONCE]
-            sizes = lengths[some]
-            stops = np.cumsum(sizes)
-            ends_taken.frombytes((len(bytes_taken) + stops).astype(np.int32).tobytes())
-            bytes_taken += data[np.repeat(ends[some] - (stops - sizes), sizes) + np.arange(stops[-1])].tobytes()
-        return Texts(bytes(bytes_taken), ends_taken)
+        return Texts.joined(self._taken(places[start : start + _AT_ONCE]) for start in range(0, len(places), _AT_ONCE))
+
+    def _taken(self, places: NDArray[np.integer[Any]]) -> Texts[Any]:
+        data, ends = np.frombuffer(self.data, np.uint8), np.frombuffer(self.ends, np.int32)
+        missing = places < 0
+        begins = np.where(missing, 0, ends[places]).astype(np.int64)
+        sizes = np.where(missing, len(NONE), ends[np.where(missing, -1, places) + 1] - begins)
+        stops = np.cumsum(sizes)
+        offsets = np.repeat(begins - (stops - sizes), sizes) + np.arange(stops[-1])
+        none = np.repeat(missing, sizes)
+        taken = np.full(offsets.size, NONE[0], np.uint8)
+        taken[~none] = data[offsets[~none]]
+        return Texts(taken.tobytes(), array("i", np.append(0, stops).astype(np.int32).tobytes()))
 
     @property
     def printable(self) -> bool:
@@ -119,7 +122,18 @@ class Texts(Listed[T_co]):
     def digits(self) -> bool:
         """Return whether each text is one or more digits from 0 to 9; O(bytes)."""
         ends = np.frombuffer(self.ends, np.int32)
-        return bool((ends[1:] > ends[:-1]).all()) and self.data.isdigit()
+        if not len(self) or not (ends[1:] > ends[:-1]).all():
+            return False
+        return all(self._bytes(step, step + _AT_ONCE).isdigit() for step in range(0, len(self), _AT_ONCE))
+
+    @property
+    def filled(self) -> bool:
+        """Return whether no text is None or empty; O(bytes)."""
+        ends = np.frombuffer(self.ends, np.int32)
+        steps = range(0, len(self), _AT_ONCE)
+        return bool((ends[1:] > ends[:-1]).all()) and not any(
+            NONE in self._bytes(step, step + _AT_ONCE) for step in steps
+        )
 
     def plain(self, start: int, stop: int) -> list[bytes] | None:
         """Return some texts where all are printable ASCII without quotes and backslashes, else None.
@@ -144,10 +158,20 @@ class Texts(Listed[T_co]):
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Texts):
-            return self.data == other.data and self.ends == other.ends
+            return self.ends == other.ends and self.data[:] == other.data[:]
         return super().__eq__(other)
 
     __hash__ = Listed.__hash__
 
     def __reduce__(self) -> tuple[Callable[..., Texts[T_co]], tuple[Any, ...]]:
-        return Texts, (self.data, self.ends)
+        return Texts, (self.data[:], self.ends)
+
+
+def _appended(parts: Iterable[Texts[Any]], ends: array[int]) -> Iterator[bytes | mmap.mmap]:
+    """Yield the bytes of each part, and append to ``ends`` where its texts end."""
+    for part in parts:
+        before = ends[-1]
+        if before + len(part.data) >= _MOST_BYTES:
+            raise OverflowError("texts take 2 GiB together")
+        ends.frombytes((np.frombuffer(part.ends, np.int32)[1:] + np.int32(before)).tobytes())
+        yield part.data

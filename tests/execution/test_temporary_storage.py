@@ -13,7 +13,7 @@ import pytest
 
 from coco_opt.execution import temporary_storage as module
 from coco_opt.execution.shared_values import read_value, write_value
-from coco_opt.execution.temporary_storage import LEAST, forget_pages, stored_array, stored_empty
+from coco_opt.execution.temporary_storage import LEAST, forget_pages, stored_array, stored_bytes, stored_empty
 
 LARGE = 1 << 16
 
@@ -95,3 +95,22 @@ def _mapped_kilobytes() -> int:
         pytest.skip("only Linux says how many pages of files are in memory")
     lines = status.read_text(encoding="utf-8").splitlines()
     return sum(int(line.split()[1]) for line in lines if line.startswith(("RssFile", "RssShmem")))
+
+
+@pytest.mark.parametrize("sizes", [(), (0, 3), (LEAST, 5), (7, LEAST, LEAST)])
+def test_bytes_come_back_wherever_they_lie(sizes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = [np.random.default_rng(size).bytes(size) for size in sizes]
+    stored = stored_bytes(iter(parts))
+    assert isinstance(stored, mmap.mmap) is (sum(sizes) >= LEAST)
+    assert stored[:] == b"".join(parts)
+    assert stored_bytes([stored, b"more"])[:] == b"".join([*parts, b"more"])
+    written: list[int] = []
+
+    def full_later(file: Any, left: memoryview) -> None:
+        written.append(len(left))
+        if len(written) > 1:
+            raise OSError
+        file.write(left)
+
+    monkeypatch.setattr(module, "_write", full_later)
+    assert stored_bytes(iter(parts))[:] == b"".join(parts)

@@ -42,7 +42,7 @@ def test_names_are_found_in_any_order(texts: list[str], asked: list[list[int]]) 
 
 
 def test_names_in_order_are_looked_for_nearby(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A list of a thousand names is compared in whole at the first jump only."""
+    """A list of a thousand names is compared in whole only where names lie far apart, not after a jump."""
     import pyarrow.compute as pc
 
     names = [f"r{k}" for k in range(1000)]
@@ -56,4 +56,9 @@ def test_names_in_order_are_looked_for_nearby(monkeypatch: pytest.MonkeyPatch) -
     for start in (500, 510, 519, 528):
         rows = listed.places(strings(names[start : start + 10]))
         np.testing.assert_array_equal(rows[:-1], np.arange(start, start + 10))
-    assert seen == [40, 1000, 40, 40, 40]
+    assert seen == [40, 40, 40, 40, 40]
+    assert listed.places(strings([names[999], names[0]])).tolist() == [999, 0, -1]
+    assert seen[5:] == [8, 1, 4]
+    scattered = [900, 700, 500, 300, 100, 800, 600, 400, 200, 0]
+    assert listed.places(strings([names[k] for k in scattered])).tolist() == [*scattered, -1]
+    assert max(seen[:-1]) < seen[-1] == 1000

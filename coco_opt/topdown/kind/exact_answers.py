@@ -7,27 +7,69 @@ standard error is 0.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from coco_opt.array_types import Flags, Floats, Ints
+from coco_opt.execution.temporary_storage import forget_pages, stored_empty
 from coco_opt.files.release_checks import Regions, first_of
 from coco_opt.topdown.queries import Query
 
+_AT_ONCE = 1 << 20  # regions
 _ROUNDING = 1e-9, 1e-6
 """What a sum of estimates may differ by: a part of the value, and people."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Statements:
-    """Rows over the cells ``matrix`` (rows, cells) that are exact: where, ``known`` [regions, rows], and ``values``.
+class ExactColumn:
+    """One exact row over the cells: in which regions it is ``known``, and its ``values``; in files if they are many."""
 
-    ``starts`` are the first rows of each query's.
+    known: Flags
+    values: Ints
+
+    @classmethod
+    def empty(cls, regions: int) -> ExactColumn:
+        """Return a column that is known nowhere."""
+        known, values = stored_empty((regions,), np.dtype(np.bool_)), stored_empty((regions,), np.dtype(np.int64))
+        known[:], values[:] = False, 0
+        return cls(known, values)
+
+    def put(self, region: Ints, values: Ints) -> None:
+        """State the values of some regions."""
+        self.known[region], self.values[region] = True, values
+
+    def close(self, regions: Regions) -> None:
+        """State the sums of children that are all known, level by level from below; O(regions)."""
+        for level in range(int(regions.level.max()), 0, -1):
+            parents = np.flatnonzero(regions.level == level - 1)
+            first, last = int(parents[0]), int(parents[-1]) + 1
+            sums, children, counted = (np.zeros(last - first, np.int64) for _ in range(3))
+            for start in range(0, self.known.size, _AT_ONCE):
+                below = start + np.flatnonzero(regions.level[start : start + _AT_ONCE] == level)
+                up, known = regions.parent[below] - first, self.known[below]
+                np.add.at(children, up, 1)
+                np.add.at(counted, up, known)
+                np.add.at(sums, up, self.values[below] * known)
+            new = first + np.flatnonzero((counted == children) & (children > 0))
+            new = new[~self.known[new]]
+            self.put(new, sums[new - first])
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Statements:
+    """Rows over the cells ``matrix`` (rows, cells) that are exact: where, ``known`` [some regions, rows], and values.
+
+    ``place`` [regions] is the row of a region in ``known`` and in ``values``, -1 for regions below the ``deepest``
+    level; ``starts`` are the first rows of each query's.
     """
 
+    regions: Regions
+    place: NDArray[np.int32]
     matrix: Any
     known: Flags
     values: Ints
@@ -35,28 +77,35 @@ class Statements:
     starts: tuple[int, ...] = ()
 
     @classmethod
-    def empty(cls, regions: int, cells: int) -> Statements:
-        """Return no statement."""
+    def empty(cls, regions: Regions, deepest: int, cells: int) -> Statements:
+        """Return no statement about regions down to the ``deepest`` level."""
         from scipy.sparse import csr_array
 
-        return cls(csr_array((0, cells), dtype=np.int64), np.zeros((regions, 0), np.bool_), _zeros(regions, 0), ())
+        upper = regions.level <= deepest
+        size = int(np.count_nonzero(upper))
+        place = np.full(upper.size, -1, np.int32)
+        place[upper] = np.arange(size)
+        return cls(regions, place, csr_array((0, cells), dtype=np.int64), *_nothing(size, 0), ())
 
-    def and_answers(self, query: Query, region: Ints, answers: Ints, values: Ints) -> Statements:
-        """Return these with exact answers of a query: one entry for each pair of a region and an answer."""
-        used, place = np.unique(answers, return_inverse=True)
-        rows = query.operator.to_sparse().tocsr()[used]
-        names = tuple(f"{query.text}, {query.label(answer)}" for answer in used.tolist())
-        return self._with(rows, names, (region, place.reshape(-1)), values)
+    def and_answers(self, query: Query, stated: Mapping[int, ExactColumn]) -> Statements:
+        """Return these with exact answers of a query, and what follows for the regions above."""
+        used = sorted(stated)
+        names = tuple(f"{query.text}, {query.label(answer)}" for answer in used)
+        return self._with(query.operator.to_sparse().tocsr()[used], names, [stated[answer] for answer in used])
 
-    def and_row(self, weights: Ints, name: str, region: Ints, values: Ints) -> Statements:
-        """Return these with one row of weights on the cells that is exact in some regions."""
+    def and_row(self, weights: Ints, name: str, stated: ExactColumn) -> Statements:
+        """Return these with one row of weights on the cells, and what follows for the regions above."""
         from scipy.sparse import csr_array
 
-        return self._with(csr_array(weights[None, :]), (name,), (region, np.zeros_like(region)), values)
+        return self._with(csr_array(weights[None, :]), (name,), [stated])
 
-    def _with(self, rows: Any, names: tuple[str, ...], at: tuple[Ints, Ints], values: Ints) -> Statements:
-        known, every = np.zeros((len(self.known), len(names)), np.bool_), _zeros(len(self.known), len(names))
-        known[at], every[at] = True, values
+    def _with(self, rows: Any, names: tuple[str, ...], stated: Sequence[ExactColumn]) -> Statements:
+        known, every = _nothing(len(self.known), len(names))
+        upper = np.flatnonzero(self.place >= 0)
+        for row, column in enumerate(stated):  # one after the other: whole regions of them take much memory
+            column.close(self.regions)
+            known[:, row], every[:, row] = column.known[upper], column.values[upper]
+            forget_pages()
         return self._beside(rows, names, known, every)
 
     def _beside(self, rows: Any, names: tuple[str, ...], known: Flags, every: Ints) -> Statements:
@@ -64,21 +113,8 @@ class Statements:
 
         matrix = csr_array(vstack([self.matrix, rows.astype(np.int64)], format="csr"))
         columns = np.hstack([self.known, known]), np.hstack([self.values, every])
-        return Statements(matrix, *columns, (*self.names, *names), (*self.starts, len(self.names)))
-
-    def closed(self, regions: Regions) -> Statements:
-        """Return the same with the sums of children that are all known; O(regions x rows)."""
-        known, values = self.known.copy(), self.values.copy()
-        children = np.bincount(regions.parent[regions.parent >= 0], minlength=len(known))
-        for level in range(int(regions.level.max()), 0, -1):
-            below = np.flatnonzero(regions.level == level)
-            for row in range(len(self.names)):  # one after the other: whole regions of them take much memory
-                sums, counted = np.zeros(len(known), np.int64), np.zeros(len(known), np.int32)
-                np.add.at(sums, regions.parent[below], values[below, row] * known[below, row])
-                np.add.at(counted, regions.parent[below], known[below, row])
-                new = ~known[:, row] & (counted == children) & (children > 0)
-                values[new, row], known[new, row] = sums[new], True
-        return Statements(self.matrix, known, values, self.names, self.starts)
+        names, starts = (*self.names, *names), (*self.starts, len(self.names))
+        return Statements(self.regions, self.place, matrix, *columns, names, starts)
 
     def with_sums(self, query: Query) -> Statements:
         """Return these with the answers of a query that are sums of several exact answers of another one."""
@@ -131,11 +167,12 @@ class ExactAnswers:
                 stated = sums.statements.values[:, statement]
                 wrong = complete & (np.abs(sums.sums[:, at] - stated) > _ROUNDING[0] * np.abs(stated) + _ROUNDING[1])
                 if wrong.any() and not self.failure:
-                    region = first_of(wrong)
+                    row = first_of(wrong)
+                    region = int(np.flatnonzero(sums.statements.place == row)[0])
                     self.failure = (
                         f"{self.regions.names[region]!r}: the estimates of {text!r} add up to "
-                        f"{sums.sums[region, at]:,.6f}, and {sums.statements.names[statement]} is exactly "
-                        f"{stated[region]:,}"
+                        f"{sums.sums[row, at]:,.6f}, and {sums.statements.names[statement]} is exactly "
+                        f"{stated[row]:,}"
                     )
                 self.checked += int(complete.sum())
 
@@ -181,8 +218,9 @@ class _Sums:
         statement = self.single_of[answers]
         named = np.flatnonzero(statement >= 0)
         exact, values = statement == -2, np.zeros(region.size)
-        exact[named] = self.statements.known[region[named], statement[named]]
-        values[named] = self.statements.values[region[named], statement[named]]
+        row = self.statements.place[region[named]]
+        exact[named] = self.statements.known[row, statement[named]]
+        values[named] = self.statements.values[row, statement[named]]
         return exact, values
 
     def add(self, region: Ints, answers: Ints, values: Floats) -> None:
@@ -191,7 +229,7 @@ class _Sums:
             return
         from scipy.sparse import csr_array
 
-        distinct, place = np.unique(region, return_inverse=True)
+        distinct, place = np.unique(self.statements.place[region], return_inverse=True)
         shape = distinct.size, self.weights.shape[1]
         for data, out, weights in (
             (values, self.sums, self.weights),
@@ -227,5 +265,5 @@ def _bytes(matrix: Any, row: int) -> tuple[bytes, bytes]:
     return matrix.indices[inside][order].tobytes(), matrix.data[inside][order].tobytes()
 
 
-def _zeros(regions: int, rows: int) -> Ints:
-    return np.zeros((regions, rows), np.int64)
+def _nothing(regions: int, rows: int) -> tuple[Flags, Ints]:
+    return np.zeros((regions, rows), np.bool_), np.zeros((regions, rows), np.int64)

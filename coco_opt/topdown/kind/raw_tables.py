@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.array_types import Flags, Ints
+from coco_opt.execution.temporary_storage import forget_pages, stored_empty
 from coco_opt.files.differences import REGION
-from coco_opt.files.folder import read_parts
+from coco_opt.files.folder import number_of_rows, read_parts
 from coco_opt.files.release_checks import Regions, first_of, int64_column, positions
 from coco_opt.releases.kind import Folder
 from coco_opt.topdown.kind.agreement import Tables
@@ -22,6 +23,7 @@ from coco_opt.topdown.queries import Query
 from coco_opt.topdown.schema import Schema
 
 Int32Array = NDArray[np.int32]
+_AT_ONCE = 1 << 20  # rows that are looked at together
 
 
 class BrokenError(ValueError):
@@ -33,7 +35,8 @@ class RawTables:
     """The raw columns as arrays: ``region`` is a row of the regions' file, ``cell`` one of the product, both int32.
 
     ``misplaced`` names a row whose level or name is not its region's, "" for none. The product has at most 2^27 cells,
-    and files of more than 2^31 regions are not written. Dense answers of ``block`` regions are in memory at a time.
+    and files of more than 2^31 regions are not written. Dense answers of ``block`` regions are in memory at a time;
+    the columns of many rows lie in files without a name.
     """
 
     folder: Path
@@ -50,53 +53,58 @@ class RawTables:
     def read(cls, folder: Folder, schema: Schema, block: int) -> RawTables:
         """Read a group of rows at a time. Raises BrokenError for counts or levels that are not integers."""
         regions, rows, misplaced = folder.regions, 0, ""
-        regions_of, cells = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]
-        persons = [np.zeros(0, np.int64)]
+        size = (number_of_rows(folder.path / TABLES),)
+        int32, int64 = np.dtype(np.int32), np.dtype(np.int64)
+        region_of, cell, persons = stored_empty(size, int32), stored_empty(size, int32), stored_empty(size, int64)
         for part in read_parts(folder.path / TABLES, (*REGION, *schema.names, PERSONS), coded=True):
             _check_integers(part)
             region = regions.at(part.column("region"))
             wrong = regions.misnamed(part, region) if (region >= 0).all() else None
             if wrong and not misplaced:
                 misplaced = f"row {rows + wrong[0] + 1}: not the region's {wrong[1]}"
-            regions_of.append(region.astype(np.int32))
-            cells.append(cells_of(schema, part).astype(np.int32))
-            persons.append(int64_column(part, PERSONS))
+            some = slice(rows, rows + part.num_rows)
+            region_of[some], cell[some], persons[some] = region, cells_of(schema, part), int64_column(part, PERSONS)
             rows += part.num_rows
-        columns = np.concatenate(regions_of), np.concatenate(cells), np.concatenate(persons)
-        return cls(folder.path, folder.manifest, schema, regions, *columns, misplaced, block)
+        forget_pages()
+        return cls(folder.path, folder.manifest, schema, regions, region_of, cell, persons, misplaced, block)
 
-    @property
-    def keys(self) -> Ints:
-        """Return one number for each row's region and cell."""
-        return self.region * np.int64(self.schema.cells) + self.cell
+    def pieces(self) -> Iterator[slice]:
+        """Yield the rows, some at a time; what was read of those before has left the memory."""
+        for start in range(0, self.persons.size, _AT_ONCE):
+            yield slice(start, min(start + _AT_ONCE, self.persons.size))
+            forget_pages()
 
-    @cached_property
-    def allowed(self) -> Ints:
-        """Return each row's place among the cells that can occur, negative for a structural zero."""
-        return np.asarray(self.schema.position[self.cell], np.int64)
+    def keys(self, rows: slice | Ints) -> Ints:
+        """Return one number for the region and the cell of each of some rows."""
+        return self.region[rows] * np.int64(self.schema.cells) + self.cell[rows]
+
+    def allowed(self, rows: slice | Ints) -> Ints:
+        """Return the place of some rows among the cells that can occur, negative for a structural zero."""
+        return np.asarray(self.schema.position[self.cell[rows]], np.int64)
 
     @property
     def allowed_rows(self) -> Tables:
         """Return regions, allowed cells and persons of rows whose cells can occur; other rows break another promise."""
-        used = self.allowed >= 0
-        return self.region[used].astype(np.int64), self.allowed[used], self.persons[used]
+        allowed = self.allowed(slice(None))
+        used = allowed >= 0
+        return self.region[used].astype(np.int64), allowed[used], self.persons[used]
 
-    def weighted(self, weights: Ints) -> Ints:
-        """Return each row's persons times the weight of its cell; ``weights`` int64[allowed cells]."""
-        return np.where(self.allowed >= 0, weights[np.maximum(self.allowed, 0)], 0) * self.persons
+    def weighted(self, weights: Ints, rows: slice) -> Ints:
+        """Return the persons of some rows times the weight of their cell; ``weights`` int64[allowed cells]."""
+        allowed = self.allowed(rows)
+        return np.where(allowed >= 0, weights[np.maximum(allowed, 0)], 0) * self.persons[rows]
 
     def answers(self, query: Query, regions: Ints, answers: Ints) -> Ints:
         """Return the answer of a query for each pair of regions and answers, all int64[rows], from the raw rows."""
         from scipy.sparse import csr_array
 
         distinct, inverse = np.unique(regions, return_inverse=True)
-        row_of_region = np.full(len(self.regions.names), -1, np.int64)
-        row_of_region[distinct] = np.arange(distinct.size)
         near = self._rows_of(distinct)
-        used = near.start + np.flatnonzero((row_of_region[self.region[near]] >= 0) & (self.allowed[near] >= 0))
-        shape = (distinct.size, self.schema.size)
-        entries = self.persons[used], (row_of_region[self.region[used]], self.allowed[used])
-        table = csr_array(entries, shape=shape)
+        region, allowed = self.region[near], self.allowed(near)
+        row = np.minimum(np.searchsorted(distinct, region), distinct.size - 1)
+        used = np.flatnonzero((distinct[row] == region) & (allowed >= 0)) if distinct.size else row
+        entries = self.persons[near][used], (row[used], allowed[used])
+        table = csr_array(entries, shape=(distinct.size, self.schema.size))
         values = np.zeros(regions.size, np.int64)
         matrix = query.operator.to_sparse().astype(np.int64).tocsr()
         for start in range(0, distinct.size, self.block):
@@ -114,7 +122,13 @@ class RawTables:
 
     @cached_property
     def _rising(self) -> bool:
-        return bool((self.region[1:] >= self.region[:-1]).all())
+        return rising(self.region)
+
+
+def rising(values: NDArray[Any]) -> bool:
+    """Return whether no value is less than the one before it, without an array as large as they are."""
+    steps = range(0, values.size, _AT_ONCE)
+    return all((np.diff(values[step : step + _AT_ONCE + 1]) >= 0).all() for step in steps)
 
 
 def _check_integers(tables: Any) -> None:
@@ -139,6 +153,17 @@ def refuse(wrong: Flags, file: str, what: str, before: int = 0) -> None:
     """Raise BrokenError, naming the first row of a file that is wrong; ``before`` rows of the file came before."""
     if wrong.any():
         raise BrokenError(f"{file}, row {before + first_of(wrong) + 1}: {what}")
+
+
+def differ_by_rows(tables: RawTables) -> bool:
+    """Return whether each region and cell occurs once; rising keys, as in written files, are compared as they come."""
+    last = -1
+    for rows in tables.pieces():
+        keys = np.append(last, tables.keys(rows))
+        last = keys[-1]
+        if not (keys[1:] > keys[:-1]).all():
+            return all_differ(tables.keys(slice(None)))
+    return True
 
 
 def all_differ(keys: Ints) -> bool:

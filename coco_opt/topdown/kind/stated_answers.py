@@ -11,12 +11,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from coco_opt.array_types import Flags, Ints
+from coco_opt.execution.temporary_storage import forget_pages, stored_empty
 from coco_opt.files.arrow_texts import as_arrow
 from coco_opt.files.folder import read_columns, read_parts
 from coco_opt.files.release_checks import coded, first_of, int64_column, is_safe, places
 from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.constraint import row_of
-from coco_opt.topdown.kind.exact_answers import ExactAnswers, Statements
+from coco_opt.topdown.kind.exact_answers import ExactAnswers, ExactColumn, Statements
 from coco_opt.topdown.kind.files import (
     CONSTRAINT_COLUMNS,
     CONSTRAINTS,
@@ -45,13 +46,14 @@ class QueryRows(NamedTuple):
 
 def check_invariants(tables: RawTables) -> int:
     """Check that the tables keep every stated answer, and that all that the manifest declares are stated."""
-    before, stated_answers = 0, dict[str, Flags]()  # by query, [regions, answers]
+    before, stated_answers = 0, dict[str, Flags]()  # by query, [regions, answers], in a file if they are many
     for stated in read_parts(tables.folder / EXACT, EXACT_COLUMNS, coded=True):
         region, queries = _query_rows(tables, stated, EXACT, before)
         lower, upper = int64_column(stated, "lower"), _upper(stated)
         for query, rows, answers in queries:
-            shape = len(tables.regions.names), query.answers
-            stated_answers.setdefault(query.text, np.zeros(shape, np.bool_))[region[rows], answers] = True
+            if query.text not in stated_answers:
+                stated_answers[query.text] = _nowhere(len(tables.regions.names), query.answers)
+            stated_answers[query.text][region[rows], answers] = True
             values = tables.answers(query, region[rows], answers)
             wrong = (values < lower[rows]) | (values > upper[rows])
             if wrong.any():
@@ -59,6 +61,7 @@ def check_invariants(tables: RawTables) -> int:
                 path = tables.regions.names[region[rows[first]]]
                 raise BrokenError(f"{path!r}: {query.text}, {query.label(int(answers[first]))} is not as stated")
         before += stated.num_rows
+        forget_pages()
     _check_complete(tables, stated_answers)
     return before
 
@@ -82,10 +85,12 @@ def check_constraints(tables: RawTables) -> int:
     if misnamed:
         raise BrokenError(f"{CONSTRAINTS}, row {misnamed[0] + 1}: not the region's {misnamed[1]}")
     for text, weights, regions, (low, high) in _linear_constraints(tables):
-        if not is_safe(np.abs(weights).max(initial=0) * tables.persons.astype(np.float64)):
+        most = float(np.abs(weights).max(initial=0))
+        if not is_safe(*(most * tables.persons[rows] for rows in tables.pieces())):
             raise BrokenError(f"{text!r} does not add up within 64 bits")
         sums = np.zeros(len(tables.regions.names), np.int64)
-        np.add.at(sums, tables.region, tables.weighted(weights))
+        for rows in tables.pieces():
+            np.add.at(sums, tables.region[rows], tables.weighted(weights, rows))
         wrong = (sums[regions] < low) | (sums[regions] > high)
         if wrong.any():
             raise BrokenError(f"{tables.regions.names[regions[first_of(wrong)]]!r}: {text!r} does not hold")
@@ -95,12 +100,15 @@ def check_constraints(tables: RawTables) -> int:
 def check_estimates(tables: RawTables) -> tuple[int, ExactAnswers]:
     """Check every estimate: of a known region and answer, once, finite, with an error of at least 0.
 
-    Return how many there are, and their comparison with what is stated as exact.
+    Return how many there are, and their comparison with what is stated as exact. Regions of levels below the deepest
+    one with estimates are not looked up.
     """
     before = 0  # rows of the file in earlier groups
     last: dict[str, int] = {}  # by query, the key of its last answer while keys rise, as in written files
     unsorted: set[str] = set()
-    exact = ExactAnswers(_statements(tables), tables.regions)
+    levels = (int64_column(part, "level") for part in read_parts(tables.folder / ESTIMATES, ESTIMATE_COLUMNS))
+    deepest = max((int(level.max(initial=-1)) for level in levels), default=-1)
+    exact = ExactAnswers(_statements(tables, deepest), tables.regions)
     for stated in read_parts(tables.folder / ESTIMATES, ESTIMATE_COLUMNS, coded=True):
         region, queries = _query_rows(tables, stated, ESTIMATES, before)
         value, error = (np.asarray(stated.column(name).to_numpy(), np.float64) for name in ESTIMATE_COLUMNS[-2:])
@@ -143,7 +151,8 @@ def check_intervals(tables: RawTables) -> int:
         if outside.any():
             row = int(rows[first_of(outside)]) + 1
             raise BrokenError(f"{INTERVALS}, row {row}: does not hold the released answer")
-        if int(released.sum()) != int(tables.weighted(query.operator.absolute_columns.astype(np.int64)).sum()):
+        columns = query.operator.absolute_columns.astype(np.int64)
+        if int(released.sum()) != sum(int(tables.weighted(columns, rows).sum()) for rows in tables.pieces()):
             raise BrokenError(f"{INTERVALS} leaves out an answer of {text!r} that is not 0")
     return int(region.size)
 
@@ -185,40 +194,51 @@ def _check_complete(tables: RawTables, stated: Mapping[str, Flags]) -> None:
             raise BrokenError(f"{EXACT} leaves out answers of {entry['query']!r} by {entry['level']}")
 
 
-def _statements(tables: RawTables) -> Statements:
-    """Return everything that the files state as exact, by region, with what follows for the regions above.
+def _nowhere(regions: int, answers: int) -> Flags:
+    """Return False for each region and answer."""
+    flags = stored_empty((regions, answers), np.dtype(np.bool_))
+    flags[:] = False
+    return flags
+
+
+def _statements(tables: RawTables, deepest: int) -> Statements:
+    """Return everything that the files state as exact of regions down to a level, with what follows from those below.
 
     Files that do not hold what they should state nothing here: the checks of their own promises say so.
     """
-    statements = Statements.empty(len(tables.regions.names), tables.schema.size)
+    statements = Statements.empty(tables.regions, deepest, tables.schema.size)
     if (tables.folder / EXACT).exists():
         try:
-            for query, region, answers, values in _exact_rows(tables):
-                statements = statements.and_answers(query, region, answers, values)
+            for query, columns in _exact_answers(tables):
+                statements = statements.and_answers(query, columns)
         except BrokenError:
-            statements = Statements.empty(len(tables.regions.names), tables.schema.size)
+            statements = Statements.empty(tables.regions, deepest, tables.schema.size)
     if (tables.folder / CONSTRAINTS).exists():
         for text, weights, region, (lower, upper) in _linear_constraints(tables):
+            stated = ExactColumn.empty(len(tables.regions.names))
             chosen = lower == upper
-            statements = statements.and_row(weights, text, region[chosen], lower[chosen])
-    return statements.closed(tables.regions)
+            stated.put(region[chosen], lower[chosen])
+            statements = statements.and_row(weights, text, stated)
+    return statements
 
 
-def _exact_rows(tables: RawTables) -> Iterator[tuple[Query, Ints, Ints, Ints]]:
-    """Yield each query's stated answers that are exact: regions, answers and values."""
-    exact: dict[str, list[tuple[Query, Ints, Ints, Ints]]] = {}
+def _exact_answers(tables: RawTables) -> list[tuple[Query, dict[int, ExactColumn]]]:
+    """Return the queries with exact answers, and for each of these where it is stated, and its values."""
+    exact = dict[str, tuple[Query, dict[int, ExactColumn]]]()
     for stated in read_parts(tables.folder / EXACT, EXACT_COLUMNS, coded=True):
-        region, queries = _query_rows(tables, stated, EXACT)
+        region, by_query = _query_rows(tables, stated, EXACT)
         values = int64_column(stated, "lower")
         is_exact = values == _upper(stated)
-        for query, rows, answers in queries:
-            chosen = rows[is_exact[rows]]
-            if chosen.size:
-                part = query, region[chosen], answers[is_exact[rows]], values[chosen]
-                exact.setdefault(query.text, []).append(part)
-    for parts in exact.values():
-        region, answers, values = (np.concatenate([part[column] for part in parts]) for column in (1, 2, 3))
-        yield parts[0][0], region, answers, values
+        for query, rows, answers in by_query:
+            rows, answers = rows[is_exact[rows]], answers[is_exact[rows]]
+            _, columns = exact.setdefault(query.text, (query, {}))
+            for answer in np.unique(answers).tolist():
+                chosen = rows[answers == answer]
+                if answer not in columns:
+                    columns[answer] = ExactColumn.empty(len(tables.regions.names))
+                columns[answer].put(region[chosen], values[chosen])
+        forget_pages()
+    return [(query, columns) for query, columns in exact.values() if columns]
 
 
 def _linear_constraints(

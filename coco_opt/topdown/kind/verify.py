@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_opt.array_types import Ints
+from coco_opt.array_types import Flags, Ints
 from coco_opt.errors import CocoOptError, InputError
+from coco_opt.execution.temporary_storage import forget_pages
 from coco_opt.files.differences import REGION
 from coco_opt.files.folder import read_parts
 from coco_opt.files.release_checks import Check, first_of, is_safe
@@ -19,7 +20,7 @@ from coco_opt.topdown.kind.agreement import agreement_checks
 from coco_opt.topdown.kind.files import CONSTRAINTS, ESTIMATES, EXACT, MICRODATA
 from coco_opt.topdown.kind.intervals import INTERVALS
 from coco_opt.topdown.kind.intervals import PROMISE as INTERVALS_PROMISE
-from coco_opt.topdown.kind.raw_tables import BrokenError, RawTables, all_differ, cells_of
+from coco_opt.topdown.kind.raw_tables import BrokenError, RawTables, cells_of, differ_by_rows, rising
 from coco_opt.topdown.kind.stated_answers import (
     check_constraints,
     check_estimates,
@@ -33,6 +34,7 @@ Int32Array = NDArray[np.int32]
 
 _UNFIT = CocoOptError, KeyError, TypeError, ValueError, IndexError  # raised by files that do not fit their manifest
 _BLOCK = 1 << 10  # regions whose dense answers are in memory at a time
+_AT_ONCE = 1 << 16  # regions after which pages of files leave the memory
 ALWAYS = ("nonnegative", "structural_zeros", "children_sum_to_parents")
 INVARIANTS_HOLD, CONSTRAINTS_HOLD, MICRODATA_AGREE = "invariants", "constraints", "microdata"
 PROMISES = (*ALWAYS, INVARIANTS_HOLD, CONSTRAINTS_HOLD, MICRODATA_AGREE, INTERVALS_PROMISE, AGREES)
@@ -59,7 +61,10 @@ def checks_of(folder: Folder, block: int = _BLOCK) -> Iterator[Check]:
     failure = _missing_promise(folder.manifest)
     if failure:
         yield Check("facts", passed=False, detail=failure)
-    yield from (_PROMISE_CHECKS[name](tables) for name in _PROMISE_CHECKS if name in folder.manifest["promises"])
+    for name in _PROMISE_CHECKS:
+        if name in folder.manifest["promises"]:
+            yield _PROMISE_CHECKS[name](tables)
+            forget_pages()
     if AGREES in folder.manifest["promises"]:
         yield from agreement_checks(folder, schema, tables.allowed_rows)
     if (folder.path / ESTIMATES).exists():
@@ -82,37 +87,45 @@ def _missing_promise(manifest: Mapping[str, Any]) -> str:
 
 
 def _rows(tables: RawTables) -> Check:
-    for wrong, what in (
-        (tables.region < 0, "no such region"),
-        (tables.cell < 0, "a value that its attribute does not have"),
-        (tables.persons == 0, "a row with 0 persons must be left out"),
-    ):
-        if wrong.any():
-            return Check("rows", passed=False, detail=f"row {first_of(wrong) + 1}: {what}")
+    wrongs: tuple[tuple[Callable[[slice], Flags], str], ...] = (
+        (lambda rows: tables.region[rows] < 0, "no such region"),
+        (lambda rows: tables.cell[rows] < 0, "a value that its attribute does not have"),
+        (lambda rows: tables.persons[rows] == 0, "a row with 0 persons must be left out"),
+    )
+    for is_wrong, what in wrongs:
+        if row := _first_row(tables, is_wrong):
+            return Check("rows", passed=False, detail=f"row {row}: {what}")
     if tables.misplaced:
         return Check("rows", passed=False, detail=tables.misplaced)
-    if not all_differ(tables.keys):
+    if not differ_by_rows(tables):
         return Check("rows", passed=False, detail="a region and cell occur twice")
     return Check("rows", passed=True, detail="every region and cell occurs once")
 
 
+def _first_row(tables: RawTables, is_wrong: Callable[[slice], Flags]) -> int:
+    """Return the first row that is wrong, counted from 1; 0 where none is."""
+    for rows in tables.pieces():
+        wrong = is_wrong(rows)
+        if wrong.any():
+            return int(rows.start) + first_of(wrong) + 1
+    return 0
+
+
 def _nonnegative(tables: RawTables) -> Check:
-    wrong = tables.persons < 0
-    detail = f"row {first_of(wrong) + 1} is negative" if wrong.any() else "no count is negative"
-    return Check("nonnegative", not wrong.any(), detail)
+    row = _first_row(tables, lambda rows: tables.persons[rows] < 0)
+    return Check("nonnegative", not row, f"row {row} is negative" if row else "no count is negative")
 
 
 def _zeros(tables: RawTables) -> Check:
-    wrong = tables.allowed < 0
-    rules = len(tables.schema.rules)
-    detail = f"row {first_of(wrong) + 1} is ruled out" if wrong.any() else f"no person where {rules} rules forbid one"
-    return Check("structural_zeros", not wrong.any(), detail)
+    row, rules = _first_row(tables, lambda rows: tables.allowed(rows) < 0), len(tables.schema.rules)
+    detail = f"row {row} is ruled out" if row else f"no person where {rules} rules forbid one"
+    return Check("structural_zeros", not row, detail)
 
 
 def _children_sum(tables: RawTables) -> Check:
     """Compare each inner region's cells with the sums of its children's: the difference must vanish everywhere."""
     name = "children_sum_to_parents"
-    if not is_safe(tables.persons):
+    if not is_safe(*(tables.persons[rows] for rows in tables.pieces())):
         return Check(name, passed=False, detail="the counts do not add up within 64 bits")
     wrong, first = 0, ""
     for region, cell, persons in _families(tables):
@@ -132,32 +145,50 @@ def _families(tables: RawTables) -> Iterator[tuple[Ints, Ints, Ints]]:
 
     Each item holds some parents with all rows that count there.
     """
-    parent = tables.regions.parent.astype(np.int32)
+    parent = tables.regions.parent
     inner = np.zeros(parent.size, np.bool_)
     inner[parent[parent >= 0]] = True
-    up = parent[tables.region]
-    own, below = _Sorted.of(tables.region), _Sorted.of(up)
+    own, below = _Sorted.of(tables.region), _below(tables)
     for start in range(0, parent.size, tables.block):
-        parent_rows, child_rows = own.between(start, start + tables.block), below.between(start, start + tables.block)
+        parent_rows, child_rows = own.between(start, start + tables.block), below(start, start + tables.block)
         parent_rows = parent_rows[inner[tables.region[parent_rows]]]
         yield (
-            np.concatenate([tables.region[parent_rows], up[child_rows]]),
+            np.concatenate([tables.region[parent_rows], parent[tables.region[child_rows]]]),
             np.concatenate([tables.cell[parent_rows], tables.cell[child_rows]]),
             np.concatenate([tables.persons[parent_rows], -tables.persons[child_rows]]),
         )
+        if start % _AT_ONCE == 0:
+            forget_pages()
+
+
+def _below(tables: RawTables) -> Callable[[int, int], Ints]:
+    """Return what finds the rows whose parents are some regions, low .. high - 1.
+
+    Where rows and parents rise, as in written files, these rows and their regions lie together.
+    """
+    parent = tables.regions.parent
+    if not (rising(tables.region) and rising(parent)):
+        return _Sorted.of(parent[tables.region].astype(np.int32)).between
+    rows, regions = _Sorted(tables.region, None), _Sorted(parent, None)
+
+    def between(low: int, high: int) -> Ints:
+        children = regions.between(low, high)
+        return rows.between(int(children[0]), int(children[-1]) + 1) if children.size else children
+
+    return between
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Sorted:
     """Keys in rising order; ``order`` is the original position of each, None if they rise already."""
 
-    keys: Int32Array
+    keys: Int32Array | Ints
     order: Ints | None
 
     @classmethod
     def of(cls, keys: Int32Array) -> _Sorted:
         """Sort keys unless they rise already."""
-        if (keys[1:] >= keys[:-1]).all():
+        if rising(keys):
             return cls(keys, None)
         order = np.argsort(keys, kind="stable")
         return cls(keys[order], order)
@@ -209,9 +240,9 @@ def _microdata(tables: RawTables) -> Check:
         failure = str(error)
     if failure:
         return Check("microdata", passed=False, detail=failure)
-    leaves = tables.regions.level[tables.region] == tables.regions.level.max()
-    order = np.argsort(tables.keys[leaves])
-    same = np.array_equal(keys, tables.keys[leaves][order]) and np.array_equal(counts, tables.persons[leaves][order])
+    leaves = np.flatnonzero(tables.regions.level[tables.region] == tables.regions.level.max())
+    leaves = leaves[np.argsort(tables.keys(leaves))]
+    same = np.array_equal(keys, tables.keys(leaves)) and np.array_equal(counts, tables.persons[leaves])
     detail = f"{counts.sum():,} persons make the tables of the leaves" if same else "the persons make other tables"
     return Check("microdata", same, detail)
 
