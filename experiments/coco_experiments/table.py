@@ -189,6 +189,11 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         paper=BEYOND,
     ),
     Experiment(
+        name="beyond/floor_tree",
+        summary="the same in a tree of three levels whose regions share one distribution of sizes",
+        paper=BEYOND,
+    ),
+    Experiment(
         name="beyond/wrong_priors",
         summary="the posterior against joint estimation where a smooth prior is wrong",
         paper=BEYOND,

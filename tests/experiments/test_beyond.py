@@ -11,16 +11,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 from coco_experiments.bench import posterior as bench
-from coco_experiments.beyond import coverage, floor, loss_distributions, posterior, wrong_priors
+from coco_experiments.beyond import coverage, floor, floor_tree, loss_distributions, posterior, wrong_priors
 from coco_experiments.beyond.queries import PLANNED, QueryPlan, planned
 from coco_experiments.kuo2018.cases import Case
 from coco_experiments.made import generated_counts
 
 from coco_opt.choices import SolverChoices
+from coco_opt.groups.buckets import Buckets
+from coco_opt.groups.estimating.posterior.chains import Learned
 from coco_opt.groups.estimating.posterior.consistent import posterior_estimate
+from coco_opt.groups.estimating.posterior.observations import Answers, Survey
 from coco_opt.groups.estimating.posterior.sampler import SamplerOptions
 from coco_opt.histograms import CountOfCounts
+from coco_opt.privacy import Geometric
 from tests.experiments.recorder import Recorder, small_run
+from tests.posterior import tiny
 
 
 def rows_of(file: Path) -> list[dict[str, str]]:
@@ -69,6 +74,29 @@ def test_the_floor_is_the_posterior_found_by_enumeration(tmp_path: Path) -> None
     assert floor.run(small=True, out=tmp_path, reporter=Recorder()).ok
     (row, *_) = rows_of(tmp_path / "beyond" / "floor.csv")
     assert 0.5 < float(row["posterior / floor"]) < 2.0
+
+
+def test_the_floor_of_a_tree_is_drawn_from_the_posterior_found_by_enumeration(tmp_path: Path) -> None:
+    distribution, noisy = np.array([0.4, 0.3, 0.2, 0.1]), [[3, 4, 8], [0, 2, 5], [3, 3, 3]]
+    answers = [Answers(n, Buckets.cells(3), np.array(row), Geometric(Fraction(2))) for n, row in enumerate(noisy)]
+    survey = Survey(np.array([-1, 0, 0]), np.array([8, 4, 4]), 3, answers)
+    states, weights = tiny.posterior(survey, Learned(np.tile(distribution, (2, 1))))
+    means = np.tensordot(weights, np.array([tiny.table_of(survey, state) for state in states]), 1)
+    options = SamplerOptions(draws=200, least_rounds=5, threads=1)
+    drawn = floor_tree.exact_posterior(survey, distribution, 5, options)
+    np.testing.assert_allclose(drawn.mean, means, atol=0.08)
+    assert floor_tree.run(small=True, out=tmp_path, reporter=Recorder()).ok
+    rows = rows_of(tmp_path / "beyond" / "floor_tree.csv")
+    assert [row["level"] for row in rows] == list(floor_tree.LEVELS)
+    assert all(0.5 < float(row["posterior / floor"]) < 2.0 for row in rows)
+
+
+def test_a_posterior_far_from_the_floor_of_a_tree_is_told() -> None:
+    case = floor_tree.cases(small=True)[0]
+    tables = floor_tree.summary({case: [[[10.0, 5.0, 4.0], [11.0, 6.0, 4.0]], [[10.0, 5.0, 4.0], [12.0, 6.0, 4.0]]]})
+    assert [(row[6], row[8]) for row in tables[""].rows] == [(1.15, 2), (1.2, 2), (1.0, 2)]
+    (line,) = floor_tree.failures(tables["_mean"])
+    assert line.startswith("epsilon 1, states: the posterior errs by 1.20 times the floor")
 
 
 def test_the_planner_asks_cells_where_groups_are_dense() -> None:

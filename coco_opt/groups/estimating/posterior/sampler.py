@@ -148,8 +148,7 @@ def sample_posterior(
     Raises ProblemError for a start with other numbers of groups. Memory: chains x (counts + a table).
     """
     chosen, how = prior or PriorOptions(), options or SamplerOptions()
-    dense = groups_a_leaf(survey) >= _DENSE and _margin(survey) <= _WIDEST
-    kind = CountRowChain if dense and survey.only_cells else MoveChain
+    kind = chain_kind(survey)
     with ThreadPoolExecutor(how.threads or os.cpu_count()) as pool:
         try:
             return Sampler(survey, seed, chosen, how, kind, start=start, sizes=sizes, progress=progress).run(pool)
@@ -159,6 +158,12 @@ def sample_posterior(
             if kind is not CountRowChain:
                 raise
             return Sampler(survey, seed, chosen, how, MoveChain, start=start, sizes=sizes, progress=progress).run(pool)
+
+
+def chain_kind(survey: Survey) -> type[MoveChain]:
+    """Return which chains mix faster: complete rows are drawn for dense leaves with narrow noise and single cells."""
+    dense = groups_a_leaf(survey) >= _DENSE and _margin(survey) <= _WIDEST
+    return CountRowChain if dense and survey.only_cells else MoveChain
 
 
 def groups_a_leaf(survey: Survey) -> float:
