@@ -277,7 +277,7 @@ def test_a_rounding_that_was_not_proved_nearest_is_told_also_after_resuming() ->
         (lambda: TopdownMethod(passes=(Pass(("race",)), Pass(("race",)))), "one pass only"),
         (lambda: Pass(()), "one or more queries"),
         (lambda: Pass(("race",), -1.0), "0 or more"),
-        (lambda: TopdownMethod(passes=(Pass(("rce",)),)).groups(["race", "total"]), "did you mean 'race'"),
+        (lambda: TopdownMethod(passes=(Pass(("rce",)),)).query_passes(["race", "total"]), "did you mean 'race'"),
     ],
 )
 def test_methods_that_make_no_sense_are_refused(make: Any, message: str) -> None:

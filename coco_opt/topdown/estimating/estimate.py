@@ -234,7 +234,7 @@ def _least_expected(
         of_level = tuple(query.operator for query in queries)
         before, moved = drawn, Moved.of(drawn, linear, of_level, start.tables[-1])
         drawn = moved.drawn
-        step = replace(step, targets=Targets.of(drawn, linear, step.rounded))
+        step = replace(step, targets=Targets.of(drawn, linear, step.rounding_queries))
         of_levels = (of_level,) * measured.hierarchy.levels
         correction = Correction.of(drawn, linear, of_levels, widened=before, moved=moved.rows)
     with doing("rounding the tables of least expected error"):

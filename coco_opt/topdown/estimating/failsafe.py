@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _SHOWN = 8  # changed cells in a sentence
 
 
-NO_TABLES_FIT = "no whole tables of its parts that keep to their facts add up to the table that it had"
+NO_TABLES_FIT = "no integer tables of its children that meet their constraints add up to the table that it had"
 """Why a table had to change: the least change is above zero, whatever a solver reported before."""
 
 

@@ -311,11 +311,11 @@ def level_split(step: SplitStep, level: int) -> LevelSplit | None:
         return None
     splitter, rounder = step.solvers.solver(TopdownSplit), step.solvers.solver(TableRounding)
     free = (constraints is None or classes is not None) and step.cutting is None  # cuts are found as regions are split
-    plain = len(step.groups) == 1 and method.rounding != "unbiased" and free
+    plain = len(step.passes) == 1 and method.rounding != "unbiased" and free
     if not plain or not isinstance(splitter, LevelSplitter) or not isinstance(rounder, LevelRounder):
         return None
-    queries = tuple(query for query in step.groups[0][0] if step.has_answers(level + 1, query))
-    rounded = (*(() if classes is None else (classes.operator,)), *step.rounded[level + 1])
+    queries = tuple(query for query in step.passes[0][0] if step.has_answers(level + 1, query))
+    rounded = (*(() if classes is None else (classes.operator,)), *step.rounding_queries[level + 1])
     if not queries or (rounded and not nested(rounded)):
         return None
     cells = np.arange(step.measured.schema.size)

@@ -112,7 +112,7 @@ class TopdownMethod:
         if len(set(named)) < len(named):
             raise ProblemError("every query belongs to one pass only")
 
-    def groups(self, names: Sequence[str]) -> tuple[tuple[tuple[int, ...], float], ...]:
+    def query_passes(self, names: Sequence[str]) -> tuple[tuple[tuple[int, ...], float], ...]:
         """Return for each pass the places of its queries among ``names``, and its tolerance.
 
         Raises ProblemError for a query that was not measured.
@@ -158,7 +158,7 @@ def misfit(
     if method.rounding == "unbiased" and bound:
         return "rounding", "unbiased rounding keeps the parents' tables only: with invariants or bounds use 'passes'"
     try:
-        method.groups(queries)
+        method.query_passes(queries)
     except ProblemError as error:
         return "passes", str(error)
     return None

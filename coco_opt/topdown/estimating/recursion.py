@@ -59,22 +59,22 @@ AfterLevel = Callable[[Checkpoint], None]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Tops:
+class ParentTables:
     """Consecutive regions of one level and their integer tables: what a task begins with.
 
-    ``through`` says that it goes on to the leaves; else it splits these regions alone.
+    ``to_leaves`` says that it goes on to the leaves; else it splits these regions alone.
     """
 
     regions: range
     tables: SparseTables
-    through: bool = False
+    to_leaves: bool = False
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Splits:
+class SplitResult:
     """A task's result for some parents: their children's tables, why some have none, and what the run is to count.
 
-    The children of ``failures``, by their parents' regions, have empty tables here. ``through`` says that the task
+    The children of ``failures``, by their parents' regions, have empty tables here. ``to_leaves`` says that the task
     splits the other children, too.
     """
 
@@ -85,7 +85,7 @@ class Splits:
     uncertified_gap: UncertifiedGap
     cuts: tuple[tuple[int, Cut], ...]
     unchecked: frozenset[int]
-    through: bool
+    to_leaves: bool
 
     @classmethod
     def of(
@@ -95,13 +95,13 @@ class Splits:
         own: SplitStep,
         failures: Sequence[tuple[int, Exception]] = (),
         *,
-        through: bool = False,
-    ) -> Splits:
+        to_leaves: bool = False,
+    ) -> SplitResult:
         """Return the result of a task with a step of its own."""
         cuts = () if own.cutting is None else own.cutting.sorted
         unchecked = frozenset[int]() if own.cutting is None else frozenset(own.cutting.unchecked)
         counted = own.solvers.certificates, own.uncertified_gap.value, cuts, unchecked
-        return cls(parents, tables, tuple(failures), *counted, through)
+        return cls(parents, tables, tuple(failures), *counted, to_leaves)
 
     def note(self, step: SplitStep) -> None:
         """Count into the run's step what the task's own step has counted."""
@@ -110,7 +110,7 @@ class Splits:
         if step.cutting is not None:
             step.cutting.add(self.cuts, self.unchecked)
 
-    def below(self, hierarchy: Hierarchy) -> Iterator[Tops]:
+    def below(self, hierarchy: Hierarchy) -> Iterator[ParentTables]:
         """Yield the children that have tables, consecutive ones together; none where they are leaves."""
         children = _children(hierarchy, self.parents)
         if not hierarchy.children(children.start):
@@ -118,7 +118,9 @@ class Splits:
         at = children.start
         for stop, after in [*(_ends(hierarchy.children(region)) for region, _ in self.failures), (children.stop,) * 2]:
             if at < stop:
-                yield Tops(range(at, stop), self.tables.part(at - children.start, stop - children.start), self.through)
+                yield ParentTables(
+                    range(at, stop), self.tables.part(at - children.start, stop - children.start), self.to_leaves
+                )
             at = after
 
 
@@ -134,43 +136,46 @@ class Splitter:
         """Prepare the splits of all levels."""
         return cls(step, tuple(level_split(step, level) for level in range(step.measured.hierarchy.levels - 1)))
 
-    def __call__(self, tops: Tops) -> Splits:
+    def __call__(self, parents: ParentTables) -> SplitResult:
         """Split regions: those that can be in compiled calls, the others one by one."""
         own, hierarchy = self.step.fresh(), self.step.measured.hierarchy
-        children, together = _children(hierarchy, tops.regions), self.together[int(hierarchy.level[tops.regions.start])]
+        children, together = (
+            _children(hierarchy, parents.regions),
+            self.together[int(hierarchy.level[parents.regions.start])],
+        )
         if together is None:
-            batch_tables, left = SparseTables.empty(len(children), tops.tables.size), list(tops.regions)
+            batch_tables, left = SparseTables.empty(len(children), parents.tables.size), list(parents.regions)
         else:
-            batch_tables, left = together(own, tops.regions, tops.tables)
+            batch_tables, left = together(own, parents.regions, parents.tables)
         single_tables, failures = dict[int, SparseTables](), list[tuple[int, Exception]]()
         for region in left:
-            place = region - tops.regions.start
+            place = region - parents.regions.start
             try:
-                tables = own.split(region, tops.tables.dense(place, place + 1)[0])
+                tables = own.split(region, parents.tables.dense(place, place + 1)[0])
             except (ProblemError, SolverError) as error:
                 failures.append((region, error))
             else:
                 single_tables[own.children(region).start - children.start] = SparseTables.of(tables)
-        return Splits.of(
-            tops.regions, batch_tables.with_parts(single_tables).aside, own, failures, through=tops.through
+        return SplitResult.of(
+            parents.regions, batch_tables.with_parts(single_tables).aside, own, failures, to_leaves=parents.to_leaves
         )
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Descent:
-    """The task to split regions, and what comes of them where it goes through to the leaves; upper levels first."""
+    """The task to split regions, and their descendants where the task goes on to the leaves; upper levels first."""
 
     splitter: Shared[Splitter]
 
-    def __call__(self, tops: Tops) -> list[Splits]:
+    def __call__(self, parents: ParentTables) -> list[SplitResult]:
         """Split regions."""
-        splitter, splits, waiting = self.splitter.value, list[Splits](), deque([tops])
+        splitter, results, waiting = self.splitter.value, list[SplitResult](), deque([parents])
         while waiting:
-            splits.append(splitter(waiting.popleft()))
-            if tops.through:
-                waiting.extend(splits[-1].below(splitter.step.measured.hierarchy))
+            results.append(splitter(waiting.popleft()))
+            if parents.to_leaves:
+                waiting.extend(results[-1].below(splitter.step.measured.hierarchy))
         forget_pages()
-        return splits
+        return results
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -179,10 +184,10 @@ class LeavesAlone:
 
     step: Shared[SplitStep]
 
-    def __call__(self, parents: Sequence[int | None]) -> Splits:
+    def __call__(self, parents: Sequence[int | None]) -> SplitResult:
         """Fit the children of some regions; of None the root."""
         own = self.step.value.fresh()
-        return Splits.of(range(0), SparseTables.joined(_fit_alone(own, region) for region in parents), own)
+        return SplitResult.of(range(0), SparseTables.joined(_fit_alone(own, region) for region in parents), own)
 
 
 def top_down(
@@ -231,10 +236,10 @@ def bottom_up(step: SplitStep, *, executor: Executor | None = None, progress: Pr
     run_by = Threads() if executor is None else executor
     chunks = [parents[chunk.start : chunk.stop] for chunk in even_tasks(len(parents), run_by.workers)]
     with run_by.share(step) as shared:
-        results = run_by.map(LeavesAlone(shared), chunks, lambda _, splits: counter.add(splits.tables.regions))
-    for splits in results:
-        splits.note(step)
-    levels = [SparseTables.joined(splits.tables for splits in results)]
+        results = run_by.map(LeavesAlone(shared), chunks, lambda _, result: counter.add(result.tables.regions))
+    for result in results:
+        result.note(step)
+    levels = [SparseTables.joined(result.tables for result in results)]
     for level in range(hierarchy.levels - 2, -1, -1):
         regions = hierarchy.level_range(level)
         levels.append(levels[-1].summed(hierarchy.first_child[regions.start : regions.stop] - regions.stop))
@@ -258,26 +263,26 @@ class LevelParts:
     """The results for some parents of a level each; their tables are moved to files, many small ones together."""
 
     def __init__(self) -> None:
-        self._stored, self._waiting, self._runs = list[Splits](), list[Splits](), 0
+        self._stored, self._waiting, self._runs = list[SplitResult](), list[SplitResult](), 0
 
-    def add(self, splits: Splits) -> None:
+    def add(self, result: SplitResult) -> None:
         """Take the result for some parents."""
-        self._waiting.append(splits)
-        self._runs += splits.tables.cells.size
+        self._waiting.append(result)
+        self._runs += result.tables.cells.size
         if self._runs >= _WAITING_RUNS:
             self._store()
 
-    def taken(self) -> list[Splits]:
+    def taken(self) -> list[SplitResult]:
         """Return all results in the parents' order, and forget them."""
-        every = sorted(self._stored + self._waiting, key=lambda splits: splits.parents.start)
+        every = sorted(self._stored + self._waiting, key=lambda result: result.parents.start)
         self._stored, self._waiting, self._runs = [], [], 0
         return every
 
     def _store(self) -> None:
-        joined, at = SparseTables.joined(splits.tables for splits in self._waiting), 0
-        for splits in self._waiting:
-            self._stored.append(replace(splits, tables=joined.part(at, at + splits.tables.regions)))
-            at += splits.tables.regions
+        joined, at = SparseTables.joined(result.tables for result in self._waiting), 0
+        for result in self._waiting:
+            self._stored.append(replace(result, tables=joined.part(at, at + result.tables.regions)))
+            at += result.tables.regions
         self._waiting, self._runs = [], 0
 
 
@@ -293,12 +298,12 @@ class Levels:
         self.splitter, self.done = splitter, done
         self._step, self._hierarchy = splitter.step, splitter.step.measured.hierarchy
         self._counter, self._after_level = counter, after_level
-        self._splits = [LevelParts() for _ in splitter.together]
-        self._left = [len(self._hierarchy.level_range(level)) for level in range(len(self._splits))]
+        self._level_results = [LevelParts() for _ in splitter.together]
+        self._left = [len(self._hierarchy.level_range(level)) for level in range(len(self._level_results))]
         answers = sum(query.operator.answers for query in self._step.measured.queries)
         width = max(answers, self._step.measured.schema.size)
         self._numbers = at_and_below(self._hierarchy, np.full(self._hierarchy.levels, width))
-        self._sizes = [self._size(level, workers) for level in range(len(self._splits))]
+        self._sizes = [self._size(level, workers) for level in range(len(self._level_results))]
 
     def _size(self, level: int, workers: int) -> int:
         """Return how many numbers a task of a level's regions may have at and below them."""
@@ -307,72 +312,74 @@ class Levels:
             return batch_size(int(numbers.sum()), workers)
         return int(numbers.sum()) // len(even_tasks(numbers.size, workers))
 
-    def begin(self) -> list[Tops]:
+    def begin(self) -> list[ParentTables]:
         """Return the first tasks."""
         if self.done.level < 0:
             root = _fit_alone(self._step, None)
             self._counter.add(1)
             self._finish((root,), ())
-        if self.done.level == len(self._splits):
+        if self.done.level == len(self._level_results):
             return []
-        return self._tasks([Tops(self._hierarchy.level_range(self.done.level), self.done.tables[-1])])
+        return self._tasks([ParentTables(self._hierarchy.level_range(self.done.level), self.done.tables[-1])])
 
-    def ended(self, _: int, results: list[Splits]) -> list[Tops]:
+    def ended(self, _: int, results: list[SplitResult]) -> list[ParentTables]:
         """Take a task's results, finish the levels that they complete, and return the tasks that follow.
 
         ``results`` is empty afterwards: what executors keep of a task takes no memory.
         """
-        ready: list[Tops] = []
-        for splits in results:
-            level = int(self._hierarchy.level[splits.parents.start])
-            self._splits[level].add(splits)
-            self._left[level] -= len(splits.parents)
-            waiting = sum(len(self._step.children(region)) for region, _ in splits.failures)
-            self._counter.add(splits.tables.regions - waiting)
-            if not splits.through:
-                ready += splits.below(self._hierarchy)
+        ready: list[ParentTables] = []
+        for result in results:
+            level = int(self._hierarchy.level[result.parents.start])
+            self._level_results[level].add(result)
+            self._left[level] -= len(result.parents)
+            waiting = sum(len(self._step.children(region)) for region, _ in result.failures)
+            self._counter.add(result.tables.regions - waiting)
+            if not result.to_leaves:
+                ready += result.below(self._hierarchy)
         results.clear()
-        while self.done.level < len(self._splits) and not self._left[self.done.level]:
+        while self.done.level < len(self._level_results) and not self._left[self.done.level]:
             ready += self._next_level()
         forget_pages()
         return self._tasks(ready)
 
-    def _tasks(self, ready: Iterable[Tops]) -> list[Tops]:
+    def _tasks(self, ready: Iterable[ParentTables]) -> list[ParentTables]:
         """Return regions cut into tasks, the largest first."""
         tasks = []
-        for tops in ready:
-            level = int(self._hierarchy.level[tops.regions.start])
-            at = tops.regions.start - self._hierarchy.level_range(level).start
-            numbers = self._numbers[level][at : at + len(tops.regions)]
+        for parents in ready:
+            level = int(self._hierarchy.level[parents.regions.start])
+            at = parents.regions.start - self._hierarchy.level_range(level).start
+            numbers = self._numbers[level][at : at + len(parents.regions)]
             # Where some regions are split one by one, progress and checkpoints do not wait for all that is below.
             compiled, most = None not in self.splitter.together[level:], self._sizes[level]
             for part in batches(numbers, most):
                 size = int(numbers[part.start : part.stop].sum())
-                tables = tops.tables.part(part.start, part.stop)
-                tasks.append((size, Tops(tops.regions[part.start : part.stop], tables, compiled and size <= most)))
+                tables = parents.tables.part(part.start, part.stop)
+                tasks.append(
+                    (size, ParentTables(parents.regions[part.start : part.stop], tables, compiled and size <= most))
+                )
         # Those of about one size in the regions' order, in which answers lie in their file.
-        return [tops for _, tops in sorted(tasks, key=lambda task: -task[0].bit_length())]
+        return [parents for _, parents in sorted(tasks, key=lambda task: -task[0].bit_length())]
 
-    def _next_level(self) -> list[Tops]:
+    def _next_level(self) -> list[ParentTables]:
         """Finish the next level, whose regions' parents are all split or failed; return the regions with new tables."""
-        level_splits = self._splits[self.done.level].taken()
-        for splits in level_splits:
-            splits.note(self._step)
+        level_results = self._level_results[self.done.level].taken()
+        for result in level_results:
+            result.note(self._step)
         begin = self._hierarchy.level_range(self.done.level + 1).start
         relaxed, tables, more = list(self.done.relaxed), list(self.done.tables), dict[int, SparseTables]()
         # One after the other, in the order of the regions: their changes meet in the regions above.
-        failures = [failed for splits in level_splits for failed in splits.failures]
+        failures = [failed for result in level_results for failed in result.failures]
         for region, failure in failures:
             children = self._step.children(region)
             more[children.start - begin], tables, change = _failsafe(self._step, region, tables, failure)
             if change.any():
                 relaxed.append(_relaxation(self._step, region, change))
             self._counter.add(len(children))
-        below = SparseTables.joined(splits.tables for splits in level_splits).with_parts(more)
+        below = SparseTables.joined(result.tables for result in level_results).with_parts(more)
         self._finish((*tables, below), tuple(relaxed))
-        if self.done.level == len(self._splits):
+        if self.done.level == len(self._level_results):
             return []
-        return [Tops(range(begin + at, begin + at + own.regions), own) for at, own in more.items()]
+        return [ParentTables(range(begin + at, begin + at + own.regions), own) for at, own in more.items()]
 
     def _finish(self, tables: tuple[SparseTables, ...], relaxed: tuple[Relaxation, ...]) -> None:
         self.done = _checkpoint(self._step, tables, relaxed)

@@ -61,16 +61,16 @@ BY_BOUNDS = ImpliedRecord("bounds")
 class SplitStep:
     """All that splitting any region takes: build it with ``split_step``.
 
-    ``groups`` are the queries of each pass of the fit, ``rounded`` those of the passes of rounding of each level.
-    With ``targets`` these are rounded in place of a fit.
+    ``passes`` are the queries and the tolerance of each pass of the fit, ``rounding_queries`` those that are rounded
+    before the cells, in order, by level. With ``targets`` these are rounded in place of a fit.
     """
 
     measured: TableMeasurements
     method: TopdownMethod
     solvers: SolverChoices
     stage: LinearStage | None
-    groups: tuple[tuple[tuple[int, ...], float], ...]
-    rounded: tuple[tuple[Operator, ...], ...]
+    passes: tuple[tuple[tuple[int, ...], float], ...]
+    rounding_queries: tuple[tuple[Operator, ...], ...]
     uncertified_gap: Tally
     core: CoreTables | None = None
     cutting: Cutting | None = None
@@ -160,7 +160,7 @@ class SplitStep:
         rows = _linear_rows(self.constraints(regions))
         parent_table = None if parent is None else parent.astype(np.float64)
         problem, tables = None, None
-        for queries, tolerance in self.groups:
+        for queries, tolerance in self.passes:
             terms = self.terms(regions, queries)
             if not terms:
                 continue
@@ -168,7 +168,7 @@ class SplitStep:
                 terms = self.core.undecided(terms)
             problem = TopdownSplit(terms, parent_table, rows)
             tables = self._fitted(problem)
-            if queries != self.groups[-1][0]:
+            if queries != self.passes[-1][0]:
                 rows = _with_answers(rows, terms, tables, max(tolerance, _LEAST_TOLERANCE))
         if problem is None or tables is None:
             path = self.measured.hierarchy.paths[regions.start]
@@ -218,7 +218,7 @@ class SplitStep:
             nearest = np.rint(x)
             snapped = np.maximum(np.where(np.abs(x - nearest) <= PRECISION, nearest, x), 0.0)
             return unbiased_rounding(snapped, parent, np.random.default_rng([seed, regions.start]))
-        queries = self.rounded[int(self.measured.hierarchy.level[regions.start])]
+        queries = self.rounding_queries[int(self.measured.hierarchy.level[regions.start])]
         rows, ties = integer_rows(constraints), Ties(seed)
         return round_in_passes(x, parent, rows, queries, ties, regions.start, self.solvers, self.uncertified_gap)
 
@@ -281,7 +281,6 @@ def split_step(
     """
     if stage is None and method.estimation == "full":
         stage = linear_stage(measured)
-    groups = method.groups([query.name for query in measured.queries])
     system = measured.invariants.system if measured.invariants else None
     uncertified_gap, choice = Tally(), implied_choice(system, method)
     start, given_up = time(), list[str]()
@@ -302,12 +301,24 @@ def split_step(
             assert system is not None
             cutting = Cutting(CutOracle(system), deadline=start + method.time)
         break
-    rounded = _rounding_queries(measured, method, core)
-    levels = measured.hierarchy.levels - 1
-    problems = sum(len(measured.hierarchy.level_range(at)) * (len(rounded[at + 1]) + 1) for at in range(levels))
+    rounding_queries = _rounding_queries(measured, method, core)
+    parents = [len(measured.hierarchy.level_range(level)) for level in range(measured.hierarchy.levels - 1)]
+    problems = sum(count * (len(queries) + 1) for count, queries in zip(parents, rounding_queries[1:], strict=True))
     solvers = solvers.limited(TableRounding, max(_LEAST_SECONDS, method.time / max(1, problems)))
-    why = choice.reason, "; ".join(given_up), start + method.time
-    return SplitStep(measured, method, solvers, stage, groups, rounded, uncertified_gap, core, cutting, *why)
+    return SplitStep(
+        measured,
+        method,
+        solvers,
+        stage,
+        passes=method.query_passes([query.name for query in measured.queries]),
+        rounding_queries=rounding_queries,
+        uncertified_gap=uncertified_gap,
+        core=core,
+        cutting=cutting,
+        reason=choice.reason,
+        slow="; ".join(given_up),
+        deadline=start + method.time,
+    )
 
 
 def _core(
