@@ -71,7 +71,7 @@ def bulk_scores(
 
     For small tables: memory is runs x all answers. Noise is drawn in bulk from ``sources``, numbers 0 and 1 for the two
     sides. Every distinct noisy measurement is post-processed once: on a few cells hundreds of thousands of runs have a
-    few thousand distinct ones. ``progress`` counts the distinct measurements done.
+    few thousand distinct measurements. ``progress`` counts the distinct measurements done.
     """
     places = score_places(*(subject.statistics(table) for table in (pair.first, pair.second)))
     score_of: dict[bytes, Floats] = {}

@@ -180,7 +180,7 @@ def run() -> NoReturn:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; it raises nothing and prints no private value.
 
-    Closed or full standard streams stop nothing; if output was lost because one is full, an error says so at the end.
+    Closed or full standard streams stop nothing; if a full stream lost output, an error says so at the end.
     """
     open_descriptors()
     # Arrow's own pool keeps freed memory: 50 MB after a table of 100,000 regions, and 100 MB at a release's peak.

@@ -106,7 +106,7 @@ def subject_of(kind: AnyKind, plan: Plan) -> Subject[Any, Any]:
 
 
 def noise_of(config: Config, seed: int | None) -> Callable[[int], NoiseSource]:
-    """Return the maker of noise sources: a fresh one for each run, of the configured kind unless there is a seed."""
+    """Return the maker of noise sources: a fresh source for each run, of the configured kind unless there is a seed."""
     from coco_opt.privacy import SeededNoise, resolve_noise
 
     chosen = config.privacy.seed if seed is None else seed

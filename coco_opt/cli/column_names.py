@@ -25,7 +25,7 @@ _SEVERAL = 2
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Header:
-    """One of the user's files, and the names of its columns; ``own`` is what renamed ones are called in the file."""
+    """One of the user's files, and the names of its columns; ``own`` is what renamed columns are called in the file."""
 
     path: Path
     columns: tuple[str, ...]
@@ -64,7 +64,7 @@ def _stated_columns(headers: Sequence[Header], stated: Mapping[str, Sequence[str
     """Return the column of each header that has one of the stated names, by its place and by the name here.
 
     A bare ``id`` with which several tables begin is the key of one of them alone: of the table that a name given along
-    with it names, as ``household,id`` names households.csv, or of the only one that no other key has so.
+    with it names, as ``household,id`` names households.csv, or of the only table that no other key names.
     """
     found = {own: _columns_called(names, headers) for own, names in stated.items()}
     bare = {

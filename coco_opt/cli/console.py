@@ -68,7 +68,7 @@ class SafeStream(io.TextIOBase):
         return self.write_on(text)
 
     def write_on(self, text: str) -> int:
-        """Write text where the last one ended, and do not count it as output."""
+        """Write text where the last text ended, and do not count it as output."""
         self.last = monotonic()
         encodable = text.encode(self.encoding, "backslashreplace").decode(self.encoding)
         self._try(lambda stream: stream.write(encodable))

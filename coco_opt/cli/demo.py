@@ -28,7 +28,7 @@ def demo(
     """Simulate three tables, release them, verify, and print the errors; seeded, so NOT PRIVATE."""
     from coco_opt.compiling import compile_kernels, compiling, missing
 
-    # A first run compiles what takes longest on a second core, and as much on this one.
+    # A first run compiles what takes longest on a second core, and as much on this core.
     with compiling("group_posterior"):
         from coco_opt.config import load_config
         from coco_opt.groups.kind.demo import demo_truth, write_demo

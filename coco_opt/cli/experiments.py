@@ -18,7 +18,7 @@ GROUP = "coco_opt.experiments"
 
 Names = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[NAME]...", help="Names or their beginnings; none means all but heavy ones."),
+    typer.Argument(metavar="[NAME]...", help="Names or their beginnings; none means all but the heavy experiments."),
 ]
 Small = Annotated[bool, typer.Option("--small", help="Simulated data and few runs: seconds instead of minutes.")]
 Out = Annotated[Path, typer.Option("--out", help="Folder for tables and figures.")]
@@ -39,7 +39,7 @@ def reproduce(
     json: Json = False,
     version: Version = False,
 ) -> int:
-    """Recompute figures and tables of the papers and compare with the published; exit 1 if one is out of bounds."""
+    """Recompute figures and tables of the papers and compare them with the papers; exit 1 if one is out of bounds."""
     return _run("paper", names or [], small=small, out=out, listing=listing, json=json)
 
 
@@ -68,7 +68,7 @@ def find(kind: str) -> list[Any]:
 def _select(rows: Sequence[Any], names: Sequence[str], *, listing: bool = False) -> list[Any]:
     """Return the rows whose name begins with one of the names, all without names; ConfigError where none does.
 
-    Heavy ones run only by a name that matches no light one.
+    Heavy experiments run only by a name that matches no light experiment.
     """
     chosen: list[Any] = []
     for name in names or [""]:

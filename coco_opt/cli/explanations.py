@@ -38,7 +38,7 @@ EXPLANATIONS: Final[dict[str, tuple[str, str]]] = {
         f"Remove it in the file; copied web pages and merged files are where it comes from. {_ROWS}",
     ),
     "damaged-measurement": (
-        "A stored measurement is not the one that was sealed when it was paid.",
+        "A stored measurement is not what was sealed when it was paid.",
         "Restore the private folder from a backup, unchanged.",
     ),
     "duplicate-bound": (
@@ -156,7 +156,7 @@ EXPLANATIONS: Final[dict[str, tuple[str, str]]] = {
         "A solver did not reach its tolerance. What was measured is kept.",
         "Set another solver in [solvers], or leave it out for the exact one; `coco-opt solvers` lists them.",
     ),
-    "space-in-id": ("A text begins or ends with a space, so that it only looks like another one.", _ROWS),
+    "space-in-id": ("A text begins or ends with a space, so that it only looks like another text.", _ROWS),
     "structural-zero": (
         "Rows have a combination of values that a structural zero rules out.",
         "Correct the rows, or remove or narrow the rule in structural_zeros if the combination does occur.",
@@ -182,7 +182,7 @@ EXPLANATIONS: Final[dict[str, tuple[str, str]]] = {
     ),
     "uneven-depth": (
         "A row does not name a region at every level.",
-        "Fill in the region in which it lies; a region that has no deeper ones repeats its name below.",
+        "Fill in the region in which it lies; a region without subregions repeats its name below.",
     ),
     "unexpected": (
         "A fault of coco-opt itself. Its text is withheld, because it may hold private values.",

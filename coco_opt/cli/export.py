@@ -129,7 +129,7 @@ def _no_table(folder: Path) -> InputError:
 
 
 def _main_table(folder: Path, *, wide: bool = False) -> Compared:
-    """Return the table by which releases of a kind are compared; ``wide`` wants one of counts by region."""
+    """Return the table by which releases of a kind are compared; ``wide`` wants a table of counts by region."""
     from coco_opt.files.folder import read_manifest
     from coco_opt.kinds import kind_row
 

@@ -55,7 +55,7 @@ class Heartbeat:
                 self.beat()
 
     def beat(self) -> None:
-        """Write a line where the last one has ended, a new stage has begun or one is due; else add a dot."""
+        """Write a line where the last line has ended, a new stage has begun or a line is due; else add a dot."""
         with self._lock:
             going, now = steps(), self._clock()
             stage = going[0] if going else None

@@ -190,7 +190,7 @@ def _say_whose(chosen: Candidate) -> None:
         return
     write(
         f"Both {records.path.name} and {groups.path.name} state a region: that of {groups.path.name} counts, and rows "
-        "that state another one are refused"
+        "that state another are refused"
     )
 
 
@@ -211,7 +211,7 @@ def _say_other(chosen: Candidate, kinds: Sequence[AnyKind], headers: Sequence[He
     for name in other_kinds(chosen, kinds, headers):
         from coco_opt.kinds import kind_row
 
-        both = f"These files fit two kinds of release. This one is {kind_row(chosen.kind.name).summary}"
+        both = f"These files fit two kinds of release. This kind is {kind_row(chosen.kind.name).summary}"
         write(f"{both}. For {kind_row(name).summary}, call init again with  --kind {name}")
 
 
@@ -301,7 +301,7 @@ def _notes(chosen: Candidate, ranges: Mapping[str, list[str]], values: Mapping[s
 
 
 def _holder(chosen: Candidate, column: str) -> Header | None:
-    """Return the first private table that has a column, the one of persons for all columns; None without any."""
+    """Return the first private table that has a column, that of persons for all columns; None without any."""
     headers = [chosen.files[key] for key in chosen.private]
     return next((header for header in headers if column == _ALL or column in header.columns), None)
 
@@ -352,7 +352,7 @@ def _read_values(
 
 
 def _kinds(name: str | None, named: Mapping[str, Header]) -> list[AnyKind]:
-    """Return the possible kinds: the one with the name, or all whose [data] has the named keys."""
+    """Return the possible kinds: the kind with the name, or all whose [data] has the named keys."""
     from coco_opt.kinds import kind_row, kind_rows
 
     kinds: list[AnyKind] = [row.load() for row in (kind_rows() if name is None else (kind_row(name),))]
@@ -364,7 +364,7 @@ def _kinds(name: str | None, named: Mapping[str, Header]) -> list[AnyKind]:
 
 
 def _check_fit(chosen: Candidate, kinds: Sequence[AnyKind], headers: Sequence[Header], *, strict: bool) -> None:
-    """Refuse several files that are no release together, before anything is written, and say which one is too many."""
+    """Refuse several files that are no release together, before anything is written, and say which file is too many."""
     unused = [header for header in headers if not chosen.uses(header)]
     if not unused or not chosen.missing or len(headers) == 1:
         return

@@ -46,7 +46,7 @@ def keys(
 
 
 def _fits(each: ConfigKey, name: str) -> bool:
-    """Return whether a key is the one with this name, or in the section with it or in one below."""
+    """Return whether a key has this name, or lies in the section with this name or in a section below it."""
     section = each.section.partition(",")[0]
     return name in (each.key, f"{section}.{each.key}") or f"{section}.".startswith(f"{name}.")
 

@@ -77,7 +77,7 @@ def ledger(
             write(f"The chain of {books.length} entries holds. Head  {books.head}")
     if broken:
         raise VerificationError(
-            f"{broken}. Restore the ledger from a copy: nothing is spent on this one, nothing was deleted"
+            f"{broken}. Restore the ledger from a copy: nothing is spent on this copy, nothing was deleted"
         )
     return 0
 

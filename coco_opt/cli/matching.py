@@ -74,9 +74,9 @@ class Candidate:
 
 
 def best_candidate(kinds: Sequence[AnyKind], headers: Sequence[Header], named: Mapping[str, Header]) -> Candidate:
-    """Return the kind whose private table was found, else the one that can use most of the files.
+    """Return the kind whose private table was found, else the kind that can use most of the files.
 
-    Of several kinds that could use linked files, one that can count the columns of the private table comes first.
+    Of several kinds that could use linked files, a kind that can count the columns of the private table comes first.
     Raises InputError (two-tables) where headers leave it open which file is meant.
     """
     candidates = [_by_header(kind, headers, named) for kind in kinds]
@@ -103,7 +103,7 @@ def best_candidate(kinds: Sequence[AnyKind], headers: Sequence[Header], named: M
 def _best_linked(
     kinds: Sequence[AnyKind], headers: Sequence[Header], named: Mapping[str, Header], files: int
 ) -> list[Candidate]:
-    """Return the best of the candidates whose links use more than so many files: one that has attributes, if any."""
+    """Return the best candidate whose links use more than so many files: with attributes, if there is any."""
     linked = [candidate for candidate in (_linked(kind, headers, named) for kind in kinds) if candidate is not None]
     attributes = {candidate: candidate.draft().attributes for candidate in linked}
     useful = [
@@ -168,7 +168,7 @@ def other_kinds(chosen: Candidate, kinds: Sequence[AnyKind], headers: Sequence[H
 
 
 def shares_no_column(header: Header, headers: Sequence[Header]) -> bool:
-    """Return whether there are other files, and none of them has a column of this one."""
+    """Return whether there are other files, and none of them has a column of this file."""
     others = [other for other in headers if other.path.resolve() != header.path.resolve()]
     return bool(others) and all(set(header.columns).isdisjoint(other.columns) for other in others)
 
@@ -237,7 +237,7 @@ def _link(above: Header, below: Header) -> str | None:
     """Return the column that says to which row of ``below`` a row of ``above`` belongs.
 
     A table's own id stands first in it and in the table above it: persons (pid, home), homes (home, area), areas (area,
-    state). Otherwise it is the one shared column whose values are unique below and repeat above.
+    state). Otherwise it is the shared column whose values are unique below and repeat above.
     """
     if len(below.columns) == 1 or len(above.columns) == 1:
         return None

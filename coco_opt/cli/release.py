@@ -17,7 +17,7 @@ def release(
     config: ConfigFile,
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="PATH", help="The release folder: a new one, or this release, which is kept."),
+        typer.Option("--out", metavar="PATH", help="The release folder: a new folder, or this release, which is kept."),
     ] = None,
     executor: Executor = None,
     workers: Workers = None,

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def solvers(json: Json = False, version: Version = False) -> int:
-    """List problems against solvers: "auto" marks the one used where the config names none."""
+    """List problems against solvers: "auto" marks the solver used where the config names none."""
     from coco_opt.registry import backends
 
     rows = [_row(backend) for backend in backends()]

@@ -31,7 +31,7 @@ def verify(
     earlier: Annotated[
         list[Path] | None,
         typer.Option(
-            "--earlier", metavar="DIR", help="Where a release lies that this one agrees with, if not next to it."
+            "--earlier", metavar="DIR", help="Where a release lies that this release agrees with, if not next to it."
         ),
     ] = None,
     json: Json = False,

@@ -85,7 +85,7 @@ def load_config(path: str | Path, like: Config | None = None, *, measures: bool 
 
 
 def _config_files(folder: Path) -> str:
-    """Return which configurations a folder has, or how one is written."""
+    """Return which configurations a folder has, or how to write one."""
     there = sorted(path.name for path in folder.glob("*.toml"))[:_SHOWN_FILES]
     return f"; there is {', '.join(there)}" if there else ": write one with  coco-opt init FILES"
 
@@ -228,7 +228,7 @@ def configure(
     else:
         foreign_sections = [row.section for row in kind_rows() if row.name != base.kind]
         for foreign in set(foreign_sections) & set(sections):
-            raise ConfigError(foreign, f"this is a configuration of [{base.section}]: make a new one")
+            raise ConfigError(foreign, f"this is a configuration of [{base.section}]: make a new configuration")
         current = {section: base.explicit_keys(section) for section in ("data", "privacy", base.section, *_SHARED)}
         current["output"] = dict(base.output)  # its defaults too: these folders lie next to the file of the base
         merged = {
@@ -258,7 +258,7 @@ def _check_section(raw: Mapping[str, Any], like: Config, file: str | None) -> No
 
 
 def _kind_of(raw: Mapping[str, Any], file: str | None) -> KindRow:
-    """Return the one kind whose section the file has."""
+    """Return the kind whose section the file has."""
     rows = kind_rows()
     stated = [row for row in rows if row.section in raw]
     if len(stated) > 1:

@@ -38,7 +38,7 @@ class Config:
     name : str
         The name of the release: the stem of its file, if it has one.
     kind : str
-        The kind of release: "groups", "tables" or "ranges", or one that another package adds.
+        The kind of release: "groups", "tables" or "ranges", or a kind that another package adds.
     section : str
         The kind's section of the file, such as "groups".
     data : model

@@ -167,7 +167,7 @@ class PrivacyConfig(Section):
 
     @property
     def cost(self) -> Cost:
-        """Return the whole budget; for (epsilon, delta) the rho it buys, or one that implies it until that is known."""
+        """Return the whole budget; for (epsilon, delta) the rho it buys, or until then a rho that implies it."""
         if self.mechanism == "geometric":
             assert self.epsilon is not None
             return Epsilon(self.epsilon)
@@ -267,7 +267,7 @@ class EngineConfig(Section):
     address: Annotated[str, Field(min_length=1)] | None = None
     """For "dask" only: the scheduler of a running cluster, such as "tcp://10.0.0.1:8786"; unset: start one here."""
     scratch: FilePath | None = None
-    """The folder for results of workers; on a cluster, one that all machines see. Unset: a temporary one."""
+    """The folder for results of workers; on a cluster, a folder that all machines see. Unset: a temporary folder."""
 
     def open(self) -> Executor:
         """Return the executor, to be used as a context manager; WorkerError, MissingPackageError."""

@@ -1,4 +1,4 @@
-"""A Dask cluster: one of this machine, made for the work, or a running one by its address."""
+"""A Dask cluster: made for the work on this machine, or running already and known by its address."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ class Dask(Elsewhere):
         ]
 
     def run(self, parts: Sequence[Part], ended: Ended) -> None:
-        """Run parts, and those that follow from one that has ended."""
+        """Run parts, and those that follow from a part that has ended."""
         distributed = import_module("dask.distributed")
         client = self._connect()
         places: dict[Any, int] = {}
 
         def submit_parts(more: Sequence[Part]) -> list[Any]:
-            # Names of their own: equal ones would be taken for work that is done already.
+            # Names of their own: equal names would be taken for work that is done already.
             keys = [f"coco-opt-{part.work.parent.name}-{part.place}-{os.urandom(6).hex()}" for part in more]
             futures: list[Any] = client.map(run_part, list(more), key=keys, pure=False, retries=2)
             places.update(zip(futures, (part.place for part in more), strict=True))

@@ -1,4 +1,4 @@
-"""The contract of an executor, and the one that needs nothing: threads of this process."""
+"""The contract of an executor, and the executor that needs nothing: threads of this process."""
 
 from __future__ import annotations
 

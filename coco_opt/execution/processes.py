@@ -49,7 +49,7 @@ class Processes(Elsewhere):
             pool.submit(ready)
 
     def run(self, parts: Sequence[Part], ended: Ended) -> None:
-        """Run parts, and those that follow from one that has ended."""
+        """Run parts, and those that follow from a part that has ended."""
         left, deaths = {part.place: part for part in parts}, 0
         while left:
             try:

@@ -28,7 +28,7 @@ PREFIX = "coco-opt-work-"
 """How the folders begin that are made below a scratch folder."""
 
 STORED_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(1 << 25), "MALLOC_TRIM_THRESHOLD_": str(1 << 27)}
-"""Variables by which a worker keeps memory that a task has freed for the next one.
+"""Variables by which a worker keeps memory that a task has freed for the next task.
 
 Otherwise the allocator returns large arrays to the system immediately, and the system clears every page before it is
 used again, which takes a tenth of the processor's time.
@@ -63,7 +63,7 @@ def run_part(part: Part) -> int:
 
 
 class Elsewhere(ABC):
-    """Hands work on by path; ``scratch`` is a folder that all workers see (None: a temporary one).
+    """Hands work on by path; ``scratch`` is a folder that all workers see (None: a temporary folder).
 
     Raises WorkerError for fewer than one worker, and for a scratch folder that cannot be used.
     """
@@ -83,7 +83,7 @@ class Elsewhere(ABC):
 
     @abstractmethod
     def run(self, parts: Sequence[Part], ended: Ended) -> None:
-        """Run parts in workers, and those that follow from one that has ended; each may be run more than once."""
+        """Run parts in workers, and those that follow from a part that has ended; each may be run more than once."""
 
     @abstractmethod
     def stop(self) -> None:

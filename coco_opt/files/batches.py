@@ -139,7 +139,7 @@ class Batches:
                 yield tuple((columns | fixed)[name] for name in self._names)
 
     def integers(self, array: Any) -> Any:
-        """Return a column of integers as one of int64."""
+        """Return a column of integers as int64."""
         import pyarrow as pa
 
         return array.cast(pa.int64())
@@ -188,7 +188,7 @@ def batches_of(source: Input, columns: Columns) -> Batches | None:
 
 
 def strings(array: Any) -> Any:
-    """Return an Arrow array as one of strings."""
+    """Return an Arrow array as strings."""
     import pyarrow as pa
 
     return array.cast(pa.string())

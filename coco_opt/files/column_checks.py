@@ -159,7 +159,7 @@ def check_levels(table: Loaded, columns: Iterable[int]) -> None:
 
 
 def _check_named(table: Loaded, column: int, deeper: Sequence[int], faults: Faults, *, first: bool) -> None:
-    """Note the rows without a name in a level: one may be missing, or the region has no ``deeper`` ones."""
+    """Note the rows without a name in a level: a name may be missing, or the region has no ``deeper`` subregions."""
     absent = f"({_absent(f'c{column}')})"
     filled = " OR ".join(["false", *(f"NOT ({_absent(f'c{k}')})" for k in deeper)])
     inner = absent if first else f"{absent} AND ({filled})"
@@ -169,7 +169,7 @@ def _check_named(table: Loaded, column: int, deeper: Sequence[int], faults: Faul
             raise HierarchyError("uneven-depth", message, table.place(rows, column))
     with faults:
         if not first and (rows := table.rows_where(f"{absent} AND NOT ({filled})")):
-            message = "is empty: repeat the name of a region that has no deeper ones"
+            message = "is empty: repeat the name of a region that has no subregions"
             raise HierarchyError("uneven-depth", message, table.place(rows, column))
 
 
@@ -232,7 +232,7 @@ def check_totals(table: Loaded, size: int, groups: int) -> None:
 
 
 def check_unique(table: Loaded, columns: tuple[int, ...], code: str, message: str, shown: int | None) -> None:
-    """Raise InputError ``code`` at the rows that repeat an earlier one in ``columns``; missing keys repeat none."""
+    """Raise InputError ``code`` at the rows that repeat an earlier row in ``columns``; missing keys repeat none."""
     keys = ", ".join(f"c{k}" for k in columns)
     if repeats(table, keys) and (rows := repeated_rows(table, keys)):
         raise InputError(code, message, table.place(rows, shown))

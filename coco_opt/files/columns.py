@@ -111,7 +111,7 @@ class Columns:
             raise InputError("missing-column", f"the columns must be {self.describe()}; {self._listed(names)}", place)
 
     def shown(self, name: str) -> str | None:
-        """Return the name of a column for a message; None for one that a private table alone knows."""
+        """Return the name of a column for a message; None for a column that a private table alone has."""
         return None if self.private and name not in (*self.required, *self.optional) else name
 
     def _shown(self, names: Sequence[str], position: int) -> str:
@@ -119,7 +119,7 @@ class Columns:
         return f"#{position + 1}" if hidden else names[position]
 
     def _listed(self, names: Sequence[str]) -> str:
-        """Say what columns a table has; of a private table, only the required ones."""
+        """Say what columns a table has; of a private table, only the required columns."""
         named = [name for name in names if not self.private or name in self.required]
         unseen = len(names) - len(named[:_SHOWN])
         shown = ", ".join([*map(repr, named[:_SHOWN]), *([f"{unseen} not shown"] if unseen else [])])

@@ -34,7 +34,7 @@ def write_csv_files(
     raw: bool = False,
     decimal: str = ".",
 ) -> tuple[Path, ...]:
-    """Write each Parquet file of a folder as a CSV file in a new one, which appears complete or not at all.
+    """Write each Parquet file of a folder as a CSV file in a new folder, which appears complete or not at all.
 
     Unless ``raw``, an apostrophe stands before texts that a spreadsheet would run as formulas. ``decimal`` begins the
     decimals of numbers. The ``wide`` table is
@@ -167,7 +167,7 @@ def _inert(table: Any) -> Any:
 
 
 def plain_schema(schema: Any) -> Any:
-    """Return a schema in which columns of texts are neither coded nor of the type for long ones."""
+    """Return a schema in which columns of texts are neither coded nor of the type for long texts."""
     import pyarrow as pa
     import pyarrow.types as kinds
 

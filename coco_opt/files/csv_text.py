@@ -91,7 +91,7 @@ def _misquoted_row(path: Path, delimiter: str) -> int | None:
 
 
 def _changed_line_end(path: Path) -> tuple[int, str, str] | None:
-    """Return the first row that ends otherwise than the first one, and both ends in words; quoted ones are text."""
+    """Return the first line that ends otherwise than line 1, and both ends in words; quoted line ends are text."""
     with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
         ends, quoted_now, row = "", False, 0
         for line in file:  # at \n, \r and \r\n, which stay as they are
@@ -129,7 +129,7 @@ def _start(path: Path) -> bytes:
 
 
 def csv_header(source: Input, required: Sequence[str] = ()) -> tuple[list[str], str]:
-    """Return the names in the first row and what separates them: what gives the required ones, or else most names."""
+    """Return the names in the first row and what separates them: what gives the required names, or else most names."""
 
     def names(line: str, delimiter: str) -> list[str] | None:
         try:

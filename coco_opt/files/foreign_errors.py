@@ -1,4 +1,4 @@
-"""Turn errors of DuckDB, Arrow and the file system, whose messages hold rows of the file, into ones that show no data.
+"""Turn errors of DuckDB, Arrow and the file system, which hold rows of the file, into errors that show no data.
 
 A clean error is raised after the handler has ended: nothing of the original is left, not even in ``__context__``.
 """
@@ -27,7 +27,7 @@ _DISK_FULL = "the table does not fit in memory, nor on the disk of the private f
 
 
 def quietly(source: Path | Input, action: Callable[[], T]) -> T:
-    """Run ``action``; turn any error of DuckDB, Arrow or the file system into one that shows no data.
+    """Run ``action``; turn any error of DuckDB, Arrow or the file system into an error that shows no data.
 
     DuckDB answers Ctrl-C by a RuntimeError: it becomes the KeyboardInterrupt it was.
     """

@@ -22,7 +22,7 @@ Ring = Floats
 """The corners of a closed line, float64[corners, 2]: longitude and latitude in degrees; the first is not repeated."""
 
 _LISTED = 10  # features or regions that a message names
-_COMPARED = 50_000  # names that a misspelt one is compared with
+_COMPARED = 50_000  # names that a misspelt name is compared with
 _KEY = "region_id"
 
 
@@ -43,8 +43,8 @@ class Outlines:
 def read_outlines(path: Path, tree: Hierarchy, region_ids: Sequence[str | None]) -> Outlines:
     """Read the outlines of the regions of a hierarchy.
 
-    A feature's ``region_id`` is the id of a region, the path of one above (``nation/state``), or a name that only one
-    region has. Raises InputError: file-not-found, not-geojson, not-degrees, null-id, unknown-region, duplicate-region.
+    A feature's ``region_id`` is the id of a region, the path of a region above (``nation/state``), or a name that a
+    single region has. InputError: file-not-found, not-geojson, not-degrees, null-id, unknown-region, duplicate-region.
     """
     features = _features(path)
     ids = _ids(features, path.name)

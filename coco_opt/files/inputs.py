@@ -43,7 +43,7 @@ class Frame:
         except (pa.ArrowException, TypeError, ValueError):  # its text may hold values
             failed = True
         if failed:
-            message = "has a column of several types, or of one that Arrow does not know: use strings or integers"
+            message = "has a column of several types, or of a type that Arrow does not know: use strings or integers"
             raise InputError("bad-frame", message, Place(name))
         return cls(name, table)
 

@@ -562,7 +562,7 @@ def _stamp(path: Path) -> tuple[int, int]:
 
 
 def _reopen(paths: tuple[Path, ...], stamps: tuple[tuple[int, int], ...], rows: Mapping[str, Ints]) -> _Pieces:
-    """Open in another process the files that were checked in the first; InputError where one is not there unchanged."""
+    """Open in another process the files that the first checked; InputError where a file is not there unchanged."""
     for path, stamp in zip(paths, stamps, strict=True):
         if not path.is_file():
             message = "is not seen by a worker: workers of other machines need the measurement under the same path"

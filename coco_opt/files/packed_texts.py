@@ -64,7 +64,7 @@ def all_distinct(opened: Batches) -> bool:
 
 
 def _hashes_differ(opened: Batches) -> bool:
-    # One array for all: many small ones would stay with the process when they are done with.
+    # One array for all: many small arrays would stay with the process when they are done with.
     hashes, bounds, begin = np.empty(opened.rows(), np.uint64), list[Ints](), 0
     for piece in in_threads(lambda piece: [_hashes(texts) for (texts,) in piece.texts()], opened.pieces()):
         for some, ends in piece:

@@ -21,7 +21,7 @@ from coco_opt.files.inputs import SUFFIXES, Input
 
 _HIDDEN = (".", "_")
 _UNFINISHED = ("_temporary", "_delta_log", ".hoodie")
-"""Next to them lie files that are no rows of the table: half written ones, and those of its earlier states."""
+"""Next to them lie files that are no rows of the table: half written files, and those of its earlier states."""
 _NULL = "__HIVE_DEFAULT_PARTITION__"  # the value of rows that have none
 _EXPECTED = "files that end in .csv, .tsv, .tab or .parquet, and sub-folders called column=value"
 
@@ -97,7 +97,7 @@ def all_columns(part: Input, own: Sequence[str]) -> list[str]:
 
 
 def check_columns(columns: Columns, names: Sequence[str], file: str, expected: Sequence[str], first: str) -> None:
-    """Raise InputError (unlike-parts) unless a file has the columns of the first one, where they go by order in it."""
+    """Raise InputError (unlike-parts) unless a file has the columns of the first file, where they go by order in it."""
     if list(names) == list(expected) or (columns.others and sorted(names) == sorted(expected)):
         return
     unlike = next((name for name in (*expected, *names) if (name in names) != (name in expected)), None)

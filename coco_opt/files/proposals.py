@@ -40,7 +40,7 @@ Codes = Ints
 class LevelProposal:
     """The columns of a hierarchy that look like levels, root first, and why each other one does not.
 
-    ``rooted`` says whether the first one has one name only, that of the root.
+    ``rooted`` says whether the first column has a single name, that of the root.
     """
 
     levels: tuple[str, ...]

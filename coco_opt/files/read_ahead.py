@@ -1,4 +1,4 @@
-"""Make the next item while the last one is used."""
+"""Make the next item while the last item is used."""
 
 from __future__ import annotations
 

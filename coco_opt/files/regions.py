@@ -103,7 +103,7 @@ def _sound_columns(opened: Batches) -> list[_Column] | None:
 
 
 def _dictionary_column(parts: list[Any]) -> _Column:
-    """Return Arrow's strings as places among the different ones, in the order in which these come."""
+    """Return Arrow's strings as places among the distinct strings, in the order in which these come."""
     import pyarrow as pa
 
     codes, texts = coded(pa.chunked_array(parts, pa.string()))

@@ -101,7 +101,7 @@ def coded(values: Any) -> tuple[Ints, Any]:
 
 
 def places(texts: Any, names: Any) -> Ints:
-    """Return where each of ``texts`` stands in the array ``names``, -2 for one that does not; and then null's -1."""
+    """Return where each of ``texts`` stands in the array ``names``, -2 for a text that does not; and then null's -1."""
     return OrderedNames(names).places(texts)
 
 

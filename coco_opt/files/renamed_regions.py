@@ -23,7 +23,7 @@ RENAMED = Columns(first=("earlier", "later"), others=True, private=False)
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Renamed:
-    """An earlier release whose regions have other paths in the later one: ``paths``, by the earlier ones."""
+    """An earlier release whose regions have other paths in the later release: ``paths``, by the earlier paths."""
 
     release: Any
     paths: Mapping[str, str]
@@ -53,7 +53,7 @@ def later_path(path: str, paths: Mapping[str, str]) -> str:
 
 
 def read_renamed(file: Path, earlier: pa.Table, later: pa.Table) -> dict[str, str]:
-    """Return the later paths by the earlier ones, from a file of ``earlier`` and ``later`` paths or ids.
+    """Return the later paths by the earlier paths, from a file of ``earlier`` and ``later`` paths or ids.
 
     ``earlier`` and ``later`` are the releases' tables of regions. Raises InputError with all bad rows: unknown-region,
     duplicate-region (a region that has two rows, or two regions that became one: their counts would have to be added),
@@ -74,7 +74,7 @@ def read_renamed(file: Path, earlier: pa.Table, later: pa.Table) -> dict[str, st
 
 
 def _check_apart(paths: Mapping[str, str], names: Sequence[str], row_faults: RowFaults) -> None:
-    """Raise InputError (duplicate-region) where a row gives a region the name that another one has afterwards."""
+    """Raise InputError (duplicate-region) where a row gives a region the name that another region has afterwards."""
     afterwards = Counter(later_path(name, paths) for name in names)
     for row, after in enumerate(paths.values()):  # every row has added its own, in order
         with row_faults.row(row):

@@ -1,7 +1,7 @@
 """Temporary folders for a command's data that do not fit in memory: readable by their owner only, removed at the end.
 
 DuckDB writes rows there in clear text; a large measurement with seeded noise lies there until it is released. What a
-killed process left is removed by the next one that opens the private folder: a folder whose lock is free belongs to
+killed process left is removed by the next process that opens the private folder: a folder whose lock is free belongs to
 nobody.
 """
 

@@ -88,7 +88,7 @@ class Loaded:
     def listed_rows(self, query: str) -> Rows:
         """Return the rows whose rowids a query returns as ``row``, those of each file by themselves."""
         starts = ", ".join(f"({part.start})" for part in self.parts[1:])
-        # An empty file begins where the next one does: its place is passed over.
+        # An empty file begins where the next file does: its place is passed over.
         part = f"(SELECT count(*) FROM (VALUES {starts}) AS parts(first) WHERE first <= row)" if starts else "0"
         grouped = f"SELECT {part} AS part, count(*), min(row, {SHOWN_ROWS}) FROM ({query}) GROUP BY part ORDER BY part"
         rows = [Rows(tuple(map(int, first)), int(count), int(part)) for part, count, first in self.fetch(grouped)]
@@ -226,7 +226,7 @@ def _append_batches(con: duckdb.DuckDBPyConnection, table: str, opened: Batches)
 
 
 def header(path: Path) -> tuple[str, ...]:
-    """Return the column names of a file, or of the first one of a folder; nothing below its header is read.
+    """Return the column names of a file, or of the first file of a folder; nothing below its header is read.
 
     Raises InputError: file-not-found, unknown-format, empty-file, unreadable-file, no-header.
     """

@@ -1,4 +1,4 @@
-"""Places of texts in a long list of distinct ones, looked up some at a time: the list is hashed once, not each time."""
+"""Places of texts in a long list of distinct texts, looked up in batches: the list is hashed once, not each time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class TextIndex:
         self._packed = _packed(texts) if len(texts) >= _LEAST else None
 
     def places(self, texts: Any) -> Ints | None:
-        """Return the place of each of some texts, int64; None where one is not in the list. O(texts), if many."""
+        """Return the place of each of some texts, int64; None where a text is not in the list. O(texts), if many."""
         import pyarrow.compute as pc
 
         if self._packed is None:
@@ -41,7 +41,7 @@ class TextIndex:
 
 
 def _packed(texts: Any) -> tuple[UInt64Array, NDArray[np.int32]] | None:
-    """Return the texts in words and the table of their hashes; None where one is long or not plain."""
+    """Return the texts in words and the table of their hashes; None where a text is long or not plain."""
     from coco_opt.kernels.text_ids import insert
 
     slots = np.full(1 << (len(texts) + len(texts) // 4).bit_length(), -1, np.int32)
@@ -66,7 +66,7 @@ class OrderedNames:
         self._names, self._near = names, 0
 
     def places(self, texts: Any) -> Ints:
-        """Return where each of some texts stands, -2 for one that does not, and then -1, the place of null."""
+        """Return where each of some texts stands, -2 for a text that does not, and then -1, the place of null."""
         import pyarrow as pa
 
         rows = np.full(len(texts), -2, np.int64)
@@ -94,7 +94,7 @@ class OrderedNames:
 
 
 def _indexed(texts: Any, names: Any) -> Ints:
-    """Return where each text stands in Arrow's ``names``, -1 for one that does not."""
+    """Return where each text stands in Arrow's ``names``, -1 for a text that does not."""
     import pyarrow.compute as pc
 
     return np.asarray(pc.index_in(texts, value_set=names).fill_null(-1).to_numpy(zero_copy_only=False), np.int64)

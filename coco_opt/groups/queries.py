@@ -1,10 +1,10 @@
 """The queries about groups by size: their exact answers and their sensitivities.
 
-A region has G groups of sizes 0..K, larger ones counted as K (the public bound). "sizes" is H[0..K], the groups of each
-size (the paper's naive query); "cumulative" is Hc[0..K-1], the groups of each size or smaller; "ranks" is Hg[1..G], the
-sizes of the groups in nondecreasing order. Kuo et al. 2018, section 4. "buckets" are sums of Hc over the buckets of a
-partition of its cells: they are measured for "cumulative" where a partition is given. "split" is Hc below a public size
-T, and max(Hg, T), the sizes from T on, of all groups (``coco_opt.groups.buckets.Split``).
+A region has G groups of sizes 0..K, larger groups counted as K (the public bound). "sizes" is H[0..K], the groups of
+each size (the paper's naive query); "cumulative" is Hc[0..K-1], the groups of each size or smaller; "ranks" is
+Hg[1..G], the sizes of the groups in nondecreasing order. Kuo et al. 2018, section 4. "buckets" are sums of Hc over the
+buckets of a partition of its cells: they are measured for "cumulative" where a partition is given. "split" is Hc below
+a public size T, and max(Hg, T), the sizes from T on, of all groups (``coco_opt.groups.buckets.Split``).
 
 Where the numbers of groups are private, G is measured too ("groups", one cell), and Hc is measured from above: "larger"
 is G - Hc[0..K-1], the groups of more than each size, and "larger_buckets" its sums. An empty group changes none of

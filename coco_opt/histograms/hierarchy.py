@@ -244,7 +244,7 @@ class Hierarchy:
         return out
 
     def first_branches(self, most: int | Sequence[int]) -> tuple[Hierarchy, Ints]:
-        """Return the tree of the first ``most`` children of each region, and where its regions lie in this one.
+        """Return the tree of the first ``most`` children of each region, and where its regions lie in this tree.
 
         ``most`` may be one number a level, the root's children first. O(regions). Raises InputError for fewer than one
         child, or another number of levels.

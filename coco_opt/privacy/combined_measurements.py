@@ -74,7 +74,7 @@ def _difference(first: Measurement, second: Measurement) -> str:
 
 
 def _check_copies(listed: Sequence[Measurement], content: Callable[[Measurement], str]) -> None:
-    """Raise InputError where a measurement is given twice: by its receipt, or by its answers where one has none."""
+    """Raise InputError where a measurement is given twice: by its receipt or, where it has none, its answers."""
     for (i, first), (j, second) in combinations(enumerate(listed), 2):
         if _same(first, second, content):
             message = f"measurement {j + 1} is measurement {i + 1} once more and adds nothing: leave it out"

@@ -71,7 +71,7 @@ class BlockGaussianSampler:
         return kernels.propose(words, self.tables.roots[0], self.block_bits, self._keep, out, buffer)
 
     def _finish(self, out: Ints, places: Ints, words: UInt16, start: int, source: BitSource) -> None:
-        """Add the noise of undecided places, whose words are given, with new proposals where one is rejected."""
+        """Add the noise of undecided places, whose words are given, with new proposals where a proposal is rejected."""
         attempt = 0
         while len(places):
             if attempt:

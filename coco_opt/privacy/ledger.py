@@ -281,7 +281,7 @@ def now() -> str:
 
 
 def _draw_key(path: Path) -> None:
-    """Draw a key and keep it; of several processes one is the first."""
+    """Draw a key and keep it; of several processes the first one's key counts."""
     try:
         write_record(path, os.urandom(KEY_BYTES))
         return
@@ -293,7 +293,7 @@ def _draw_key(path: Path) -> None:
 
 
 def _create(path: Path) -> None:
-    """Make an empty file only its owner can read, before SQLite makes one that others can."""
+    """Make an empty file only its owner can read, before SQLite makes a file that others can read."""
     failure = ""
     try:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
@@ -358,7 +358,7 @@ def _same(run: Run, charge: Charge, account: Account) -> Run:
 
 
 def check_name(charge: Charge, books: Books) -> None:
-    """Raise BudgetError where the same data were paid for under other names, and never under this one."""
+    """Raise BudgetError where the same data were paid for under other names, and never under this name."""
     names = books.fingerprints.get(charge.fingerprint, set())
     if names and charge.dataset not in names:
         raise BudgetError(

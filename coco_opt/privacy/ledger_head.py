@@ -42,7 +42,7 @@ class FileWitness:
     path: Path
 
     def remember(self, head: Head) -> None:
-        """Replace the head in the file, unless a later one is there."""
+        """Replace the head in the file, unless a later head is there."""
         stored = self._stored_head()
         if stored is None or stored.entries < head.entries:
             write_values(self.path, asdict(head), replace=True)
@@ -64,8 +64,8 @@ class FileWitness:
 class CommandWitness:
     """A command that is given {"event": "check" or "grown", "entries", "head"} as JSON on standard input.
 
-    What it does with it is its own: append it to a log elsewhere, compare it with the last one. An exit code other than
-    0 refuses the ledger.
+    What it does with it is its own: append it to a log elsewhere, compare it with the last head. An exit code other
+    than 0 refuses the ledger.
     """
 
     command: tuple[str, ...]

@@ -129,7 +129,7 @@ class Measurement:
     receipt : str, default ""
         The hash of the ledger's entry that paid; empty if none did.
     also : tuple of Measurement, default ()
-        More measurements of the same data, to be estimated together with this one.
+        More measurements of the same data, to be estimated together with this measurement.
 
     Raises
     ------
@@ -206,7 +206,7 @@ class Measurement:
         return code.hexdigest()
 
     def parts(self) -> Iterator[NoisyPart]:
-        """Yield the answers query after query, small regions together and large ones alone."""
+        """Yield the answers query after query, small regions together and large regions alone."""
         for place, answers in enumerate(self.answers):
             begin, total = 0, int(answers.offsets[-1])
             while begin < total:

@@ -1,7 +1,7 @@
 """Noise sources: discrete Laplace and Gaussian noise, one independent stream for each measured region.
 
 A source gives the stream of a (measurement, region) pair once and never again, because two noisy
-answers about one count are averaged into a better one, and the budget has paid for one only.
+answers about one count are averaged into a better answer, and the budget has paid for a single answer.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ DENOMINATOR = 1000  # of planned shares
 RATIOS = (0.25, 0.5, 1.0, 1.5, 2.0)
 """Shares of the budget of a level over that of the level above.
 
-Larger ones leave the levels above so little that the posterior's chains mix slowly: on Hawaii's blocks shares of .01,
+Larger shares leave the levels above so little that the posterior's chains mix slowly: on Hawaii's blocks shares of .01,
 .04, .15, .8 did not converge in three minutes, and erred by a fifth more on the mean of levels.
 """
 
@@ -36,7 +36,7 @@ LEAF_SHARES = (0.5, 0.7, 0.85, 0.95)
 """Shares of the budget of the leaf level, where the levels above share the rest evenly.
 
 The posterior reads the levels above from the leaves' answers as well. Of single sizes of Manhattan's taxis and of
-households by county it errs less at every level with the largest share than with the one before.
+households by county it errs less at every level with the largest share than with the share before.
 """
 
 
@@ -81,7 +81,7 @@ def uniform_shares(levels: int) -> Shares:
 
 
 def allocation(ratio: float, levels: int) -> Shares:
-    """Return the shares of the levels, each ``ratio`` times the one above: thousandths, equal ones exactly so."""
+    """Return the shares of the levels, each ``ratio`` times the share above: thousandths, equal shares exactly so."""
     if ratio == 1.0:
         return uniform_shares(levels)
     return rounded_shares(np.asarray(ratio ** np.arange(levels), np.float64))

@@ -31,7 +31,7 @@ def write_private(path: Path, chunks: Iterable[Chunk]) -> None:
 
 
 def replace_private(path: Path, chunks: Iterable[Chunk]) -> None:
-    """Write a file of mode 0600 in the place of an older one, durably: a reader sees either one, complete.
+    """Write a file of mode 0600 in the place of an older file, durably: a reader sees either file, complete.
 
     Raises InputError (cannot-write).
     """

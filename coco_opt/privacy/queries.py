@@ -1,6 +1,6 @@
 """Queries, their exact answers before the noise and their noisy answers after it: one form for every kind of release.
 
-Integers from the private counts to the noise and after it. ``add_noise`` is the one place where noise is drawn.
+Integers from the private counts to the noise and after it. ``add_noise`` is the only place where noise is drawn.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ def add_noise(
     source: NoiseSource,
     progress: Progress | None = None,
 ) -> tuple[Answers, ...]:
-    """Return the noisy answers to ``queries``, in their order, from exact ones given part after part.
+    """Return the noisy answers to ``queries``, in their order, from exact answers that come part after part.
 
     See ``noisy_parts`` and ``gathered``. O(answers); memory is theirs and one part.
     """
@@ -201,7 +201,7 @@ def noisy_parts(
     source: NoiseSource,
     progress: Progress | None = None,
 ) -> Iterator[NoisyPart]:
-    """Yield noisy answers as their exact ones come; the only place where noise is drawn for a measurement.
+    """Yield noisy answers as the exact answers come; the only place where noise is drawn for a measurement.
 
     A stream of noise is named by query and label, and parts of one name that follow each other read it on; answers of
     exact queries pass as they are. ``progress`` receives the number of answers done and of all. Raises ProblemError for
@@ -249,7 +249,7 @@ def _packed_answers(queries: int, parts: Iterable[PackedPart]) -> list[PackedAns
 
 
 def packed_parts(parts: Iterable[NoisyPart]) -> Iterator[PackedPart]:
-    """Yield the same answers packed: small parts of one query that follow each other together, large ones cut."""
+    """Yield the same answers packed: small parts of one query that follow each other together, large parts cut."""
     waiting: list[NoisyPart] = []
     size = 0
     for part in parts:

@@ -86,7 +86,7 @@ class RunFolder:
         return RunKey.from_bytes(read_record(self.path / _KEY))
 
     def bind(self, fingerprint: bytes) -> None:
-        """Keep the keyed fingerprint of the input durably; InputError (input-changed) where it is another one.
+        """Keep the keyed fingerprint of the input durably; InputError (input-changed) where it is another.
 
         The same noise on two inputs would show their difference, so a run measures one input only.
         """

@@ -15,7 +15,7 @@ KEY_BYTES = 32
 class RunKey:
     """A 256-bit key drawn from the operating system; whoever has it can take the noise off every answer.
 
-    It is never shown and not pickled or copied by accident: ``to_bytes`` is the one way out, for the private
+    It is never shown and not pickled or copied by accident: ``to_bytes`` is the only way out, for the private
     file a run resumes from and for spawned workers. A forked worker has the key and computes the same noise
     for the same cell, as any other process that was given it.
     """

@@ -28,7 +28,7 @@ UInt16 = NDArray[np.uint16]
 UInt64 = NDArray[np.uint64]
 
 DIRECT_SCALE = 1024  # up to here one table holds the whole distribution
-BATCH = 1 << 18  # cells whose undecided ones are settled together
+BATCH = 1 << 18  # cells whose undecided members are settled together
 _CHUNK = 1 << 14  # cells at a time: their words stay in a core's cache
 _BLOCKS = 32  # above it, a scale has 32 to 64 blocks
 _DIGIT_BITS = 8

@@ -1,4 +1,4 @@
-"""Controlled rounding with a fixed sum: integers next to fractional ones (Kuo et al. 2018, section 4.1).
+"""Controlled rounding with a fixed sum: integers next to fractions (Kuo et al. 2018, section 4.1).
 
 ::
 

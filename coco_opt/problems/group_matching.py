@@ -160,7 +160,7 @@ class GroupMatching(Problem[Flow, Potentials]):
         return int(self.parent_counts.sum())
 
     def accept(self, answer: Any) -> Flow:
-        """Return the flow with int64 counts where all are integer, else with float64 ones."""
+        """Return the flow with int64 counts where all are integer, else with float64 counts."""
         return Flow(answer.parent_run, answer.child_run, integer_answer(answer.count))
 
     def objective(self, x: Flow) -> float:
@@ -189,7 +189,7 @@ class GroupMatching(Problem[Flow, Potentials]):
         )
 
     def repair(self, x: Flow) -> Flow:
-        """Return an integer flow on the arcs of a fractional one, or x where its integer part overfills a run.
+        """Return an integer flow on the arcs of a fractional flow, or x where its integer part overfills a run.
 
         An optimal fractional flow uses arcs of reduced cost zero only, so every integer flow on them is optimal too.
         The units missing from its integer part are an assignment problem; x stays where they are more than 4,000.

@@ -230,7 +230,7 @@ class IsotonicL2(_IsotonicRegression):
         return isotonic_l2_certificate
 
     def admissible(self, multipliers: Floats) -> Floats:
-        """Return multipliers with negative ones, and those of infinite bounds, set to zero."""
+        """Return multipliers, with zero for those that are negative and those of infinite bounds."""
         lam = self._nonnegative(multipliers)
         lam[0] = lam[0] if np.isfinite(self.lower) else 0.0
         lam[-1] = lam[-1] if np.isfinite(self.upper) else 0.0
@@ -322,7 +322,7 @@ class IsotonicL1(_IsotonicRegression):
 
     @classmethod
     def examples(cls) -> Mapping[str, Self]:
-        """Return the examples of both losses with the largest fits, and some with the smallest and the mean ones."""
+        """Return the examples of both losses with the largest fits, and some with the smallest and the mean fits."""
         examples = super().examples()
         tied = {
             f"{name}-{ties}": replace(examples[name], ties=ties)

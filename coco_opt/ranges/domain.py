@@ -120,7 +120,7 @@ class DomainTree:
         return tuple(Sensitivity(*(min(changed, max(1, width)),) * 2) for width in np.diff(self.level_start).tolist())
 
     def spans(self) -> tuple[Ints, Ints]:
-        """Return the first cell of every node and the one behind its last, int64 (nodes,) each."""
+        """Return the first cell of every node and the cell behind its last, int64 (nodes,) each."""
         begin, end = np.empty((2, self.tree.nodes), dtype=np.int64)
         begin[self.first_leaf :] = np.arange(self.cells)
         end[self.first_leaf :] = begin[self.first_leaf :] + 1
@@ -199,7 +199,7 @@ def levels_of(cells: int, fan_out: int | tuple[int, ...] | None) -> tuple[tuple[
 
 
 def shortest_fan_out(cells: int, fan_out: int | tuple[int, ...]) -> int | tuple[int, ...]:
-    """Return the one way to state a tree that several fan-outs give, so that its queries are known by one identity.
+    """Return the normal form of a tree that several fan-outs give, so that its queries are known by one identity.
 
     The root's fan-out is the number of its children, and a single number stands for a list where both give one tree.
     """

@@ -41,7 +41,7 @@ class IntervalCounts:
 
     @classmethod
     def of(cls, measurement: Measurement) -> IntervalCounts:
-        """Return the counts of a measurement; ProblemError for one of another kind."""
+        """Return the counts of a measurement; ProblemError for a measurement of another kind."""
         if measurement.measurement_plan.kind != RANGES:
             raise ProblemError(f"a measurement of {measurement.measurement_plan.kind} holds no counts of intervals")
         domain = domain_of(measurement.measurement_plan.parameters)

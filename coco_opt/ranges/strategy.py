@@ -7,7 +7,7 @@ the space of level l, the sum of squared errors is sum_l t_l / q_l. Li, Hay and 
 
 * Gaussian noise: p is proportional to the share, so sum_l q_l (1 / w_l - 1 / w_(l-1)) is fixed. Then q_l is
   proportional to sqrt(t_l / (1 / w_l - 1 / w_(l-1))), and the error is a square of a sum over pairs of neighbouring
-  widths: the best widths, each a divisor of the one above, are a shortest path.
+  widths: the best widths, each a divisor of the width above, are a shortest path.
 * Laplace noise: p is proportional to the square of the share. The path takes q_l = w_l p_l, which gives a sum of cube
   roots; shares are then optimised exactly, from the path's tree and from those of one fan-out.
 """
@@ -117,7 +117,7 @@ class _Squares:
         return np.maximum(np.diff(norms, prepend=0.0), 0.0)
 
     def step(self, above: int, below: int) -> float:
-        """Return what a level of width ``below`` under one of width ``above`` adds to the length of a path."""
+        """Return what a level of width ``below`` under a level of width ``above`` adds to the length of a path."""
         square = max(self.on_blocks(below) - self.on_blocks(above), 0.0)
         if self.power == 1:
             return float(np.sqrt(square * (1 / below - 1 / above)))

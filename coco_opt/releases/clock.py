@@ -38,7 +38,7 @@ def give_back() -> None:
 
 @cache
 def slowness() -> float:
-    """Return how many times slower a core of this machine is than one of the reference machine; measured once."""
+    """Return how many times slower a core of this machine is than a core of the reference machine; measured once."""
     start, total = process_time(), 0
     for step in range(_STEPS):
         total += step * step % 7

@@ -102,8 +102,8 @@ def compare(
     config : Config
         Which problems arise.
     measurement : Measurement, optional
-        A measurement that poses the problems. Without it a seeded one does: of the user's data if the config's noise is
-        seeded, otherwise of simulated data; the private table then stays closed.
+        A measurement that poses the problems. Without it a seeded measurement does: of the user's data if the config's
+        noise is seeded, otherwise of simulated data; the private table then stays closed.
     size : int, default 2000
         The largest number of unknowns. A solver whose own limit is lower gets the same problem cut to its limit.
     reporter : Reporter, optional

@@ -30,7 +30,7 @@ _NOTES = (
         "For every solver and every factor: the share of the problems for which it certified an answer within that "
         "factor of the fastest solver's seconds. High on the left is fast, high on the right is able. A problem that a "
         "solver cannot express, or received in a smaller cut, counts as not solved (Dolan and Moré 2002). Auto is the "
-        "fast exact solver of each problem, the first of its table: the one used where none is chosen.",
+        "fast exact solver of each problem, the first of its table, which is used where no solver is chosen.",
     ),
     ("Objective - exact", "The objective minus the fast exact solver's on the same problem, divided by it or by one."),
     GAP_NOTE,

@@ -54,7 +54,7 @@ _COLUMNS = {
     "upper": "upper end or bound; empty where there is none",
     "tree_level": "level of the interval in the tree; 0 is the whole domain",
     "start": "first value of the interval",
-    "stop": "value after the last one of the interval",
+    "stop": "value after the last value of the interval",
     "draw": "number of the draw from the posterior, from 0",
     "count": "entities in the draw",
 }

@@ -1,6 +1,6 @@
 """Who draws a large measurement: the configured executor, by parts, where the kind and the noise allow it.
 
-What is private reaches its workers by files alone, in a folder of the private one that is removed at the end: the
+What is private reaches its workers by files alone, in a folder of the private folder that is removed at the end: the
 counts, which are read anew for each part, and the run's key, where it lies. The workers are not those that estimate.
 """
 

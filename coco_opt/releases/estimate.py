@@ -43,7 +43,7 @@ _FREE = (
 
 
 def find_measurement(name: str | Path, config: Config | None) -> Path:
-    """Return the folder of a measurement: a published one, or a run's by its id; InputError for neither."""
+    """Return the folder of a measurement: a published measurement, or a run's by its id; InputError for neither."""
     folder = Path(name)
     if is_measurement(folder):
         return folder

@@ -63,7 +63,7 @@ class Plan:
     noisy answers lead to. Given ``chosen`` keys, which a plan that was resolved before states, it takes these instead
     of choosing. ``also`` are measurements to estimate together with this plan's. ``tables`` are for ``plan`` to show.
     ``choice`` tells apart what several configurations with the same look leave to be chosen, and ``before`` is the plan
-    with the look that this one was resolved from. ``promised`` says by name, for ``check``, what holds without noise.
+    with the look that this plan was resolved from. ``promised`` says by name, for ``check``, what holds without noise.
 
     Without a look, ``rechosen(keys=...)`` plans again with the keys that an earlier run of the same ``choice`` took.
     """
@@ -393,7 +393,7 @@ class ReleaseKind(Protocol[PrivateT, MethodT, ResultT]):
     def simulated_data(self, plan: Plan, public: Path | None = None, branches: int | None = None) -> SimulatedData:
         """Return simulated data of the plan's public shape, or the user's public data; the private table stays closed.
 
-        ``branches`` is how many children of each region simulated data have at most: the first ones.
+        ``branches`` is how many children of each region simulated data have at most: the first children.
         """
 
     def forecast(self, plan: Plan, options: ForecastOptions, reporter: Reporter) -> Forecast:
@@ -406,7 +406,7 @@ class ReleaseKind(Protocol[PrivateT, MethodT, ResultT]):
         """Return two neighbouring tables that the measurement distinguishes best. Raises ProblemError without any."""
 
     def statistics(self, measurement_plan: MeasurementPlan, table: PrivateT | ResultT) -> Mapping[str, NDArray[Any]]:
-        """Return the counts that an audit compares, by part: exact ones of a table, released ones of a result.
+        """Return the counts that an audit compares, by part: exact counts of a table, released counts of a result.
 
         Arrays of one part have one shape. A table's may be masked (numpy.ma) where a residual would say nothing.
         """

@@ -1,4 +1,4 @@
-"""Check and measure: the only steps that open private data, and the only one that pays.
+"""Check and measure: the only steps that open private data; measuring alone pays.
 
 Everything that can be refused is refused before the payment: configuration, files, contradictions among constraints,
 every value of the private table, folders, memory and the packages that draw noise. Then the run is paid, noise is drawn
@@ -112,7 +112,7 @@ def kind_of(config: Config) -> AnyKind:
 def planned(config: Config, reporter: Reporter, *, outline: bool = False, measuring: bool = False) -> Plan:
     """Read the public tables and check all that does not need the private one; ``outline`` is for predictions.
 
-    With ``measuring``, what an earlier look chose is not reported: another look may be the one that is used.
+    With ``measuring``, what an earlier look chose is not reported: another look may be used.
     Raises ConfigError, InputError, ProblemError, MissingPackageError.
     """
     kind = kind_of(config)
@@ -610,7 +610,7 @@ def _folders_written(config: Config) -> dict[str, Path]:
 
 
 def _check_writable(key: str, folder: Path) -> None:
-    """Raise ConfigError where no file can be made in a folder, or in the one in which it would be made."""
+    """Raise ConfigError where no file can be made in a folder, or in the folder in which it would be made."""
     there = next(place for place in (folder.absolute(), *folder.absolute().parents) if os.path.lexists(place))
     reason = ""
     try:

@@ -25,7 +25,7 @@ def budget_notes(cost: Cost) -> Iterator[str]:
     if cost.amount > (_MOST_RHO if isinstance(cost, Rho) else _MOST_EPSILON):
         yield (
             f"Note: {cost} protects hardly anybody: whoever thinks one of two answers of a person as likely as the "
-            "other may be certain of the right one after the release. Most published tables spend an epsilon between "
+            "other may be certain of the answer after the release. Most published tables spend an epsilon between "
             "0.1 and 10"
         )
 

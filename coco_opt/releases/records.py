@@ -61,7 +61,7 @@ def private_record(
 
 
 def write_private_record(folder: Path, name: str, record: Mapping[str, Any]) -> Path:
-    """Write a JSON record that only its owner can read (0600), durably; keep an existing one of the same release."""
+    """Write a JSON record that only its owner can read (0600), durably; keep an existing record of the same release."""
     path = folder / f"{name}.json"
     if not path.exists():
         try:

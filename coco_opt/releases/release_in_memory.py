@@ -175,7 +175,7 @@ class Estimated:
     def publish(
         self, out: Path | None, *, page: PageWriter | None = None, reporter: Reporter | None = None
     ) -> tuple[Path, str]:
-        """Write the folder, or find one of the same bytes; return where it lies and its manifest's SHA-256."""
+        """Write the folder, or find a folder of the same bytes; return where it lies and its manifest's SHA-256."""
         reporter = default_reporter(reporter)
         with reporter.stage("Writing the release"):
             files: dict[str, Content] = dict(self._tables)

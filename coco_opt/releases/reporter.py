@@ -36,7 +36,7 @@ class Silent:
 
 
 def default_reporter(reporter: Reporter | None) -> Reporter:
-    """Return the given reporter; without one, that of the notebook that runs this process, else a silent one."""
+    """Return the given reporter; without it, that of the notebook that runs this process, else a silent reporter."""
     if reporter is not None:
         return reporter
     from coco_opt.releases.notebook import NotebookReporter, in_notebook

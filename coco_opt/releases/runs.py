@@ -83,7 +83,7 @@ class PaidRun:
 
 
 def ledger_of(config: Config) -> Ledger:
-    """Return the configured ledger, by default the one in the private folder, with the witness of its head."""
+    """Return the configured ledger, by default that in the private folder, with the witness of its head."""
     witness = config.privacy.witness
     remote = FileWitness(witness) if isinstance(witness, Path) else None if witness is None else CommandWitness(witness)
     return Ledger(config.privacy.ledger or config.output.private / LEDGER, remote)
@@ -152,7 +152,7 @@ def opened_run(
 ) -> Iterator[PaidRun]:
     """Resume the run of these queries on this data, or start and pay for one.
 
-    With ``again``, a run that was measured already is left alone and another one is paid for; with ``renamed``, data
+    With ``again``, a run that was measured already is left alone and another run is paid for; with ``renamed``, data
     that the ledger knows by another name are paid for under this name too. Raises BudgetError where the budget does not
     allow it, and InputError (input-changed) where the same queries were measured on other data under this dataset's
     name; both before anything is spent.

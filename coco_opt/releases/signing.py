@@ -42,7 +42,7 @@ def sign(folder: Path, key: Path) -> Path:
 
 
 def signature_check(folder: Path, public: Path | None) -> Check:
-    """Check a folder's signature against the ``public`` key where one is given.
+    """Check a folder's signature against the ``public`` key, if there is a key.
 
     Without a key this only shows that the holder of the key named in the signature signed this very index.
     """

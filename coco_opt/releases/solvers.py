@@ -23,8 +23,8 @@ from coco_opt.solving import solve
 def solvers_of(config: Config) -> dict[str, Solver]:
     """Build the chosen solvers, so that a wrong name or option is an error before any data is read.
 
-    Raises ConfigError for an unknown solver, a wrong option or one that cannot express the problem,
-    MissingPackageError for one that is not installed.
+    Raises ConfigError for an unknown solver, a wrong option or a solver that cannot express the problem,
+    MissingPackageError for a solver that is not installed.
     """
     built: dict[str, Solver] = {}
     for kind, choice in config.solvers.chosen().items():
@@ -55,7 +55,7 @@ def choices_of(config: Config) -> SolverChoices:
 def rehearse(config: Config) -> None:
     """Let each chosen solver solve a tiny public problem, so that wrong options fail before anything is paid.
 
-    Raises ConfigError for one that breaks, MissingPackageError for it and for the executor.
+    Raises ConfigError for a solver that breaks, MissingPackageError for solvers and for the executor.
     """
     executor_row(config.engine.executor).check()
     for kind, solver in solvers_of(config).items():

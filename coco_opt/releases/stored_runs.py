@@ -27,7 +27,7 @@ LOOK = "look"
 
 @dataclass(frozen=True, slots=True)
 class StoredRun:
-    """A run that the ledger knows, or a seeded one (``run`` is None); ``folder`` is its measurement, None without."""
+    """A run that the ledger knows, or a seeded run (``run`` is None); ``folder`` is its measurement, None without."""
 
     name: str
     run: Run | None
@@ -136,7 +136,7 @@ def forget_run(config: Config, name: str) -> None:
 def forget_before(config: Config, day: date) -> tuple[str, ...]:
     """Delete the measurements of all finished runs that began before a day (UTC), and return their names.
 
-    Raises BudgetError where one is in progress; measurements deleted before it stay deleted.
+    Raises BudgetError where a run is in progress; measurements deleted before it stay deleted.
     """
     start = f"{day:%Y%m%d}T"
     old = [stored for stored in runs_of_ledger(config) if stored.folder is not None and stored.name < start]

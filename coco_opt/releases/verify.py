@@ -72,8 +72,8 @@ def verify_release(folder: str | Path, earlier: Sequence[str | Path] = ()) -> li
     folder : str or Path
         The release folder.
     earlier : sequence of str or Path, default ()
-        Where to look for releases that this one agrees with: their folders, or folders that hold them. Folders next to
-        it are searched too.
+        Where to look for releases that this release agrees with: their folders, or folders that hold them. Folders next
+        to it are searched too.
 
     Returns
     -------
@@ -218,7 +218,7 @@ def verify_paid(folder: str | Path, config: Config) -> list[Check]:
 
 
 def _statements(manifest: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return a manifest's statements on each of its measurements, in the form of those on a single one."""
+    """Return a manifest's statements on each of its measurements, in the form of those on a single measurement."""
     if "measurements" not in manifest:
         return [manifest]
     neighbours = manifest["budget"]["neighbours"]

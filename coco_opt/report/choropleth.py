@@ -23,7 +23,7 @@ def map_data(outlines: Outlines, tree: Hierarchy, levels: int) -> dict[str, Any]
 
     A region without an outline of its own has that of its children together. ``steps`` are the places of all arcs as
     differences (x, y) from the place before, ``lengths`` the number of places of each arc; ``rings`` are, by region,
-    lists of arcs, ``~arc`` for one that runs backwards. ``apart`` are the regions in insets.
+    lists of arcs, ``~arc`` for an arc that runs backwards. ``apart`` are the regions in insets.
     """
     on_grid, apart = _on_grid(outlines, tree)
     cut = topology(on_grid)
@@ -49,7 +49,7 @@ def map_data(outlines: Outlines, tree: Hierarchy, levels: int) -> dict[str, Any]
 
 
 def _on_grid(outlines: Outlines, tree: Hierarchy) -> tuple[dict[int, Sequence[Points]], list[int]]:
-    """Return the rings by region on a grid, y downwards, and the regions in insets; one of no size gets a square."""
+    """Return the rings by region on a grid, y downwards, and the regions in insets; regions of no size get squares."""
     rings = [ring for each in outlines.rings.values() for ring in each]
     lengths = [len(ring) for ring in rings]
     owners = [region for region, each in outlines.rings.items() for _ in each]

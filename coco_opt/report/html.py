@@ -23,7 +23,7 @@ GAP_NOTE = (
 
 
 def document(title: str, sections: Iterable[str]) -> str:
-    """Return one HTML document of sections, empty ones left out, without references to anything outside it."""
+    """Return one HTML document of sections, empty sections left out, without references to anything outside it."""
     body = "\n".join(section for section in sections if section)
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -81,7 +81,7 @@ def solvers_section(manifest: Mapping[str, Any]) -> str:
 
 
 def fallbacks_section(manifest: Mapping[str, Any]) -> str:
-    """Return the table of fallbacks, where another solver answered for one that failed; "" without any."""
+    """Return the table of fallbacks, where another solver answered for a solver that failed; "" without any."""
     rows = [
         (
             kind.replace("_", " "),
@@ -100,7 +100,7 @@ def fallbacks_section(manifest: Mapping[str, Any]) -> str:
 
 
 def shown_levels(levels: int) -> list[int]:
-    """Return the levels of which the page shows a region: all if they are few, else the first and the last ones."""
+    """Return the levels of which the page shows a region: all if they are few, else the first and the last."""
     ends = MOST_LEVELS // 2
     return [level for level in range(levels) if level < ends or level >= levels - ends]
 

@@ -86,7 +86,7 @@ def _area(plane: Floats) -> float:
 
 
 def units_of(regions: Sequence[int], level: Ints, parent: Ints) -> Ints:
-    """Return for each region the one above it on the first level that divides the land; itself where it lies higher."""
+    """Return for each region its ancestor on the first level that divides the land; itself where it lies higher."""
     first = next((depth for depth in range(int(level.max()) + 1) if np.count_nonzero(level == depth) > 1), 0)
     above = np.array(regions, np.int64)
     while (level[above] > first).any():

@@ -138,7 +138,7 @@ def error_figure(errors: Mapping[str, Sequence[float]], levels: Sequence[str], w
 
 
 def thin(count: int, limit: int = MAX_POINTS) -> Ints:
-    """Return at most ``limit`` positions out of 0..count-1: all where they fit, else log-spaced ones."""
+    """Return at most ``limit`` positions out of 0..count-1: all where they fit, else log-spaced positions."""
     if count <= limit:
         return np.arange(count)
     return np.unique(np.geomspace(1, count, limit).astype(np.int64) - 1)

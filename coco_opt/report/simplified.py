@@ -30,7 +30,7 @@ def simplified(arcs: Sequence[Points], most: int) -> list[Points]:
         number = max(len(places) - most, int((areas[candidates] == 0.0).sum()))
         if number <= 0 or not candidates.size:
             break
-        # Larger triangles wait: what is dropped now may leave smaller ones behind.
+        # Larger triangles wait: what is dropped now may leave smaller triangles behind.
         limit = np.sort(areas)[min(number, areas.size) - 1]
         dropped = candidates[np.argsort(areas[candidates], kind="stable")][:number]
         dropped = dropped[areas[dropped] <= limit]

@@ -30,7 +30,7 @@ class Topology:
     bounds: Mapping[int, frozenset[int]]
 
     def rings(self, region: int) -> list[list[int]]:
-        """Return closed lines that bound a region, as arcs in their order; ``~arc`` is one that runs backwards."""
+        """Return closed lines that bound a region, as arcs in their order; ``~arc`` runs backwards."""
         return joined(self.bounds[region], self.arcs)
 
     def corners(self, ring: Sequence[int]) -> Points:
@@ -62,7 +62,7 @@ def topology(outlines: Mapping[int, Sequence[Points]]) -> Topology:
 
 
 def without_spikes(ring: Points) -> Points:
-    """Return a ring without corners at the place of the one before, and without spikes of no width."""
+    """Return a ring without corners at the place of the corner before, and without spikes of no width."""
     while True:
         ring = ring[(ring != np.roll(ring, 1, axis=0)).any(axis=1)]
         spikes = (np.roll(ring, 1, axis=0) == np.roll(ring, -1, axis=0)).all(axis=1)
@@ -97,7 +97,7 @@ def _cut(ring: Ints, ends: Flags) -> Iterable[Ints]:
 
 
 def joined(arcs: Iterable[int], places: Sequence[Points]) -> list[list[int]]:
-    """Return arcs joined into closed lines, each as arcs in their order; ``~arc`` is one that runs backwards."""
+    """Return arcs joined into closed lines, each as arcs in their order; ``~arc`` runs backwards."""
     ways: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
     for arc in sorted(arcs, reverse=True):
         ways[_place(places[arc], 0)].append(arc)

@@ -105,7 +105,7 @@ def _refinements(queries: Sequence[Query]) -> list[Refinement]:
 
 
 def refinement(fine: Operator, coarse: Operator) -> Ints | None:
-    """Return each fine answer's coarse one (-1: none) where all coarse answers are sums of fine ones, else None."""
+    """Return each fine answer's coarse answer (-1: none) where all coarse answers are sums of fine ones, else None."""
     if not isinstance(fine, Grouping) or not isinstance(coarse, Grouping):
         return None
     if ((fine.labels < 0) & (coarse.labels >= 0)).any():

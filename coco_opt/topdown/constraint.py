@@ -26,7 +26,7 @@ from coco_opt.topdown.schema import Schema
 StatedSource = Literal["structural", "public", "data"]
 """Where a constraint comes from: true of every possible table, known from elsewhere, or taken from the private data."""
 Source = StatedSource | Literal["release"]
-"""The same, or published in an earlier release that this one agrees with."""
+"""The same, or published in an earlier release, with which this release agrees."""
 SOURCES: tuple[str, ...] = (*get_args(StatedSource), "release")
 
 SOURCE_WORDS: Mapping[Source, str] = {

@@ -1,4 +1,4 @@
-"""Names in rules and queries: what they look like, lists of values, and the nearest valid name of a misspelt one."""
+"""Names in rules and queries: what they look like, lists of values, and the valid name nearest to a misspelt name."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def harmonic_mean(variance: float | Floats) -> float:
 
 
 def pooled(several: Sequence[Noisy]) -> Noisy:
-    """Return the pooled answers of independent measurements of one query; a single one is returned unchanged.
+    """Return the pooled answers of independent measurements of one query; a single measurement is returned unchanged.
 
     O(answers) where they are in memory; else they are pooled where they are read.
     """

@@ -161,7 +161,7 @@ def _most_answers(operator: Operator) -> int:
 
 
 def parse_query(text: str, schema: Schema, name: str | None = None) -> Query:
-    """Return the query of a text over a schema; its name is the text in its normal form unless one is given.
+    """Return the query of a text over a schema; its name is the text in its normal form unless a name is given.
 
     Raises InputError (bad-query, unknown-attribute, unknown-value, bad-range), naming the text and the nearest name.
     """

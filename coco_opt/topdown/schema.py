@@ -52,7 +52,7 @@ class Schema:
     allowed : ndarray of int64, shape (size,)
         The cells that no rule forbids. Every table of a release has these ``size`` cells, in this order.
     position : ndarray of int64, shape (cells,)
-        The place of a cell among the allowed ones; -1 where it is forbidden.
+        The place of a cell among the allowed cells; -1 where it is forbidden.
 
     Raises
     ------
@@ -124,7 +124,7 @@ class Schema:
 
     @property
     def cells(self) -> int:
-        """Return the number of cells of the product, forbidden ones included."""
+        """Return the number of cells of the product, forbidden cells included."""
         return prod(self.shape)
 
     @property
@@ -138,7 +138,7 @@ class Schema:
         return Schema(self.attributes, self.structural_zeros, groupings)
 
     def encode(self, columns: Mapping[str, npt.ArrayLike], place: PlaceOf | None = None) -> Ints:
-        """Return the place of every record's cell among the allowed ones, int64[records].
+        """Return the place of every record's cell among the allowed cells, int64[records].
 
         ``columns`` has, for every attribute, a value index per record; ``place`` turns a record's number into its
         place in the user's file. Raises InputError (missing-column, bad-shape, not-integer,
@@ -170,7 +170,7 @@ class Schema:
         return _record_error("structural-zero", message, record, columns, place)
 
     def decode(self, cells: npt.ArrayLike) -> dict[str, Ints]:
-        """Return the value indices, by attribute, of cells given by their places among the allowed ones."""
+        """Return the value indices, by attribute, of cells given by their places among the allowed cells."""
         codes = np.unravel_index(self.allowed[as_int64(cells, "cells")], self.shape)
         return {name: code.astype(np.int64) for name, code in zip(self.attributes, codes, strict=True)}
 

@@ -43,7 +43,7 @@ from coco_opt.problems import (
 
 
 def convex(measurement: Measurement, solvers: SolverChoices, *, loss: Loss = "l1") -> list[CountOfCounts]:
-    """Return one consistent histogram a region from answers about sizes, or cumulative ones, on any measured levels.
+    """Return one consistent histogram a region from answers about sizes, or cumulative counts, on any measured levels.
 
     loss "l1" weighs a level by 1 / scale of its noise, "l2" by 1 / variance. Regions with nothing measured at or below
     them take their parent's sizes in proportion to their groups. Raises ProblemError where ranks or different queries
@@ -68,7 +68,7 @@ def convex(measurement: Measurement, solvers: SolverChoices, *, loss: Loss = "l1
 
 
 def _query(answers: GroupsMeasurements) -> MeasuredQuery:
-    """Return the one query of all measured levels."""
+    """Return the query that all measured levels have."""
     queries = {answers.query(level) for level in answers.measured_levels}
     if len(queries) > 1 or not queries <= {"sizes", "cumulative"}:
         raise ProblemError(

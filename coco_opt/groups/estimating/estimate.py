@@ -105,11 +105,11 @@ def estimate_groups(
     ----------
     measurement : Measurement
         Noisy measurements of groups. Where the numbers of groups were measured too, they are estimated first and then
-        used like public ones.
+        used like public numbers.
     method : GroupsMethod, optional
         The losses, and how regions are made to agree.
     solvers : SolverChoices, optional
-        A solver for each kind of problem; the fast exact ones if they are left out.
+        A solver for each kind of problem; the fast exact solvers if they are left out.
     threads : int, default 1
         How many threads work in parallel. The result does not depend on it.
     executor : Executor, optional

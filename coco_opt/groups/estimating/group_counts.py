@@ -130,7 +130,7 @@ def noisy_counts(measurement: Measurement) -> tuple[Ints, Floats]:
 
 
 def _on_grid(tree: Tree, fitted: Floats) -> Floats:
-    """Return nonnegative values whose leaves are on a grid of binary fractions and whose inner ones are exact sums."""
+    """Return nonnegative values: those of leaves on a grid of binary fractions, those of inner regions exact sums."""
     bits = min(_GRID_BITS, 51 - int(np.ceil(np.log2(float(max(fitted.max(), 0.0)) + 1.0))))
     grid = 2.0 ** max(bits, 0)
     return np.asarray(tree.sums(np.maximum(np.rint(fitted * grid) / grid, 0.0)), dtype=np.float64)

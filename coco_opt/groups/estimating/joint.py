@@ -151,7 +151,7 @@ def _level_gaps(losses: Floats, gap: float, answers: GroupsMeasurements) -> Floa
 
 
 def round_tables(tree: Tree, fitted: Floats, groups: Ints, solvers: SolverChoices) -> tuple[Ints, float]:
-    """Return consistent integer tables (regions, cells) near fitted ones, and the largest uncertified relative gap.
+    """Return consistent integer tables (regions, cells) near fitted tables, and the largest uncertified relative gap.
 
     Only the leaves' rows are read; they are put on a fixed grid, where sums are exact, and the root is rounded half up.
     """

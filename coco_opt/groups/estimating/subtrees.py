@@ -1,4 +1,4 @@
-"""Estimating regions one by one, and making them agree, as parallel tasks: one task for each subtree below a level.
+"""Estimating regions individually, and making them agree, as parallel tasks: one task for each subtree below a level.
 
 Down to the level that has enough regions for many tasks, each region is fitted, and matched with its parent (Kuo et
 al. 2018, Algorithm 1). Nothing above a region depends on what lies below it, except the sums at the end. Below that

@@ -55,7 +55,7 @@ class UnbiasedCounts:
     groups_variance: Floats
 
     def of(self, place: int) -> UnbiasedCounts:
-        """Return the counts of one of several regions, by its place among them."""
+        """Return the counts of a region, by its place among several."""
         return UnbiasedCounts(self.size, self.last_size, *(figure[place] for figure in self._figures))
 
     def same_rows(self, other: UnbiasedCounts) -> bool:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from coco_opt.groups.kind.section import GroupsSection
 
 
-_MOST_SIZES = 2_000_000  # beyond which sizes are not searched one by one: the predictor holds their probabilities
+_MOST_SIZES = 2_000_000  # beyond which sizes are not searched individually: the predictor holds their probabilities
 _FEW_SIZES = 50
 _DEFAULT_GROWTH, _DEFAULT_RATIO = 0.1, 2.0
 _ALTERNATIVES = 4
@@ -121,7 +121,7 @@ def chosen_keys(config: Config, settled: Config) -> dict[str, Any]:
 
 
 def choice_digest(config: Config) -> str:
-    """Return a digest of what a configuration leaves open and states otherwise: another one is chosen for anew."""
+    """Return a digest of what a configuration leaves open and states otherwise; another digest needs another choice."""
     stated = [
         _growths_open(config),
         None if config.method.bucket_growth == AUTO else config.method.bucket_growth,
@@ -139,7 +139,7 @@ def with_keys(config: Config, keys: Mapping[str, Any]) -> Config:
 
 
 def with_method(config: Config, measurement_plan: MeasurementPlan) -> Config:
-    """Return a configuration whose method is chosen: one that reads what was measured and every key that is set.
+    """Return a configuration whose method is chosen: it reads what was measured and every key that is set.
 
     The posterior where it takes the time of [auto], "joint" or "matching" else; these also where keys that they alone
     read are set.
@@ -238,7 +238,7 @@ def with_measured_queries(config: Config, measurement_plan: MeasurementPlan) -> 
 
 
 def choice_tables(levels: Sequence[str], ranking: Sequence[QueryChoice], method: Consistency) -> tuple[Figures, ...]:
-    """Return the choice and the next best ones as a table: the range of the posterior's predicted errors by level.
+    """Return the choice and the next best candidates as a table: ranges of the predicted errors by level.
 
     Predictions of other methods rank queries, but their errors are too far off to be shown.
     """
@@ -267,7 +267,7 @@ def range_words(low: Floats, high: Floats) -> tuple[str, ...]:
 
 
 def assumed_counts(tree: Hierarchy) -> Ints:
-    """Return assumed numbers of groups, int64[regions], where the true ones are private."""
+    """Return assumed numbers of groups, int64[regions], where the true numbers are private."""
     return tree.aggregate(np.full(len(tree.leaves), ASSUMED, np.int64))
 
 

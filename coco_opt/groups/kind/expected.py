@@ -1,8 +1,8 @@
 """The errors to expect of a release of groups, as a range by level, from public numbers or after a look.
 
 The posterior's errors are predicted (``coco_opt.groups.measuring.predicted``), under each size distribution of the
-family of ``assumed_distributions`` or under the one that a look suggests. Another method is rehearsed on part of
-simulated data, under a few distributions of the family.
+family of ``assumed_distributions`` or under the distribution that a look suggests. Another method is rehearsed on part
+of simulated data, under a few distributions of the family.
 """
 
 from __future__ import annotations

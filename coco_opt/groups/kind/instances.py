@@ -1,7 +1,7 @@
 """Problems of every kind that an estimation solves, cut to any size, so all solvers are compared on the same data.
 
 They come from the region with the most groups on the first measured level, and from its children where these were
-measured too. The noisy answers to another query are derived from the measured ones.
+measured too. The noisy answers to another query are derived from the measured answers.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def _cells(measurement: RegionMeasurement) -> RegionMeasurement:
 
 
 def _cumulative(measurement: RegionMeasurement) -> Ints:
-    """Return noisy cumulative counts int64[K] of a measurement, which may be one of ranks."""
+    """Return noisy cumulative counts int64[K] of a measurement, which may be of ranks."""
     if measurement.query != "ranks":
         return measurement.values
     sizes = np.clip(measurement.values, 0, measurement.max_size)

@@ -1,11 +1,11 @@
 """Which buckets each level is asked for and how the budget is allocated, chosen from public numbers for an aim.
 
 The candidates are bucket growths that do not decrease from the root to the leaves, since a region below holds fewer
-groups, and allocations of the budget over the levels: geometric ones, and large shares of the leaves, where the levels
-above share the rest evenly. ``Predictor`` gives each candidate's error by level under a size distribution. The aim is a
-weighted geometric mean of these errors over the levels. Under one distribution (an estimate, or public data) the
-candidate of least aim is chosen. Under several, the one of least worst regret: its aim over the best candidate's for
-that distribution, at worst over all distributions. Where another method estimates than the posterior,
+groups, and allocations of the budget over the levels: geometric shares, and large shares of the leaves, where the
+levels above share the rest evenly. ``Predictor`` gives each candidate's error by level under a size distribution. The
+aim is a weighted geometric mean of these errors over the levels. Under one distribution (an estimate, or public data)
+the candidate of least aim is chosen. Under several, the candidate of least worst regret: its aim over the best
+candidate's for that distribution, at worst over all distributions. Where another method estimates than the posterior,
 ``FitPredictor`` takes the predictor's place.
 
 1. Find the best candidate for each distribution by coordinate descent: each level's growth in turn, then the
@@ -45,7 +45,7 @@ Candidate = tuple[tuple[float, ...], Shares]
 
 GROWTHS = (0.0, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0)
 _GRID_GROWTH = 0.03  # of the predictor's grid: no coarser than the finest buckets
-_COARSE_GROWTH = 0.07  # of its grid where several distributions are weighed; coarser ones flatter buckets of 0.05
+_COARSE_GROWTH = 0.07  # of its grid where several distributions are weighed; coarser grids flatter buckets of 0.05
 _FIRST_GROWTH = 0.05  # of the search
 _LEAF_CREDIT = 0.2
 _MOST_CREDITED = math.log(2.8)  # 0.7 of four levels: beyond, predicted and released errors move alike
@@ -73,8 +73,8 @@ class QuerySearch:
     """The public numbers of a choice: regions by level, the noise, the weights of the aim, and what is fixed already.
 
     ``growths`` and ``shares`` are None where they are to be chosen. ``weights`` float64[levels] sum to 1. ``reader`` is
-    the method that estimates, whose errors are predicted; "fits" are all that fit levels one by one. Queries with more
-    than ``most_answers`` noisy answers are passed over.
+    the method that estimates, whose errors are predicted; "fits" are all that fit levels individually. Queries with
+    more than ``most_answers`` noisy answers are passed over.
     """
 
     regions: Regions

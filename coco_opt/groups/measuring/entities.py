@@ -1,6 +1,6 @@
 """Read the three tables of the paper: entities (private), groups and hierarchy (public).
 
-The public tables are read and checked before the private one is opened. Nothing is guessed: CSV is read as
+The public tables are read and checked before the private table is opened. Nothing is guessed: CSV is read as
 text, columns go by name, and whatever could be misread is a typed error that shows no private value.
 """
 
@@ -166,7 +166,7 @@ def _check_regions(table: Loaded, public: PublicGroups) -> None:
 
 
 def _counted_in_memory(public: PublicGroups, source: Input, *, stated: bool) -> tuple[Runs, int] | None:
-    """Return the runs and the number of rows of a table that needs no DuckDB; None for others, and for wrong ones.
+    """Return the runs and the number of rows of a table that needs no DuckDB; None for others, and for wrong tables.
 
     ``stated`` says that entities name a region, which must be that of their group.
     """
@@ -197,7 +197,7 @@ def _counted_texts(public: PublicGroups, source: Input) -> tuple[Runs, int] | No
 def _relate_groups(con: duckdb.DuckDBPyConnection, public: PublicGroups) -> None:
     """Give the connection a relation ``group_leaf`` (id, leaf), one row a group.
 
-    Raises InputError unreadable-file where the table is no longer the one that was checked.
+    Raises InputError unreadable-file where the table is no longer what was checked.
     """
     groups = public.groups
     if isinstance(groups, GroupTable):

@@ -151,7 +151,7 @@ def _batch_agrees(groups: GroupTable, opened: Batches, group: Any, region: Any, 
 
 
 def _range_of(opened: Batches) -> tuple[int, int, int]:
-    """Return the number of rows and the least and the largest entity id; no rows where one has no id."""
+    """Return the number of rows and the least and the largest entity id; no rows where a row has no id."""
     import pyarrow.compute as compute
 
     rows, ends = 0, [2**62, -(2**62)]
@@ -189,7 +189,7 @@ def _sizes(opened: Batches, groups: GroupTable, first: int, last: int) -> Int32A
 
 
 def runs_of(leaf: Int32Array, sizes: Int32Array) -> Runs:
-    """Count the groups of each leaf by size: small sizes in one table, the few large ones by sorting."""
+    """Count the groups of each leaf by size: small sizes in one table, the few large sizes by sorting."""
     leaves = int(leaf.max(initial=-1)) + 1
     table = np.zeros(leaves * _SMALL, np.int64)
     large: list[Ints] = []

@@ -43,7 +43,7 @@ _CLASSES = 6  # of regions of a level, by their number of groups
 _MEAN_ABSOLUTE = (2.0 / np.pi) ** 0.5  # of a standard normal number
 
 
-_OVERESTIMATE, _UNDERESTIMATE = 2.5, 1.1  # of released errors by predicted ones, as measured
+_OVERESTIMATE, _UNDERESTIMATE = 2.5, 1.1  # of released errors by predicted errors, as measured
 
 
 def range_of(errors: Floats) -> tuple[Floats, Floats]:

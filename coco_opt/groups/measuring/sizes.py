@@ -114,7 +114,7 @@ def _tree(table: Loaded, levels: int) -> Hierarchy:
 
 
 def _check_one_root(table: Loaded, rows: list[tuple[Any, ...]]) -> None:
-    """Raise HierarchyError several-roots at the first row, in file order, that names a second one."""
+    """Raise HierarchyError several-roots at the first row, in file order, that names a second root."""
     in_order = sorted(rows, key=lambda row: int(row[-1]))
     for row in in_order:
         if row[0] != in_order[0][0]:

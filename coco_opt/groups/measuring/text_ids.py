@@ -44,7 +44,7 @@ class TextGroups:
 
 
 def read_text_groups(source: Input, leaf_of: Mapping[str, int]) -> TextGroups | None:
-    """Return the groups of a table of (group_id, region_id); None for one that this reader does not take.
+    """Return the groups of a table of (group_id, region_id); None for a table that this reader does not take.
 
     Raises InputError: the codes of ``source.load``. O(bytes); memory is 8 bytes for each 8 characters of an id and some
     16 bytes more a group.

@@ -117,7 +117,7 @@ class DistanceData:
         return self.at_zero + int(sum(rows.tolist()))
 
     def limited(self, prices: NDArray[Any]) -> Ints:
-        """Return prices in parts rounded to integer ones, within what no sum can pass, and 0 at leaves."""
+        """Return prices in parts rounded to integers, within what no sum can pass, and 0 at leaves."""
         integers: Ints = np.rint(np.clip(prices, -self._steepest, self._steepest)).astype(np.int64)
         integers[self.tree.is_leaf] = 0
         return integers

@@ -1,4 +1,4 @@
-"""Expected distance: the consistent integer tables of a hierarchy that lie nearest, on average, to random ones.
+"""Expected distance: the consistent integer tables of a hierarchy that lie nearest, on average, to random tables.
 
 Given a tree of regions, public numbers of groups G_v, and for every cumulative count (region v, cell i of n) its own
 distribution of X_v[i], such as a posterior's marginal::

@@ -15,7 +15,7 @@ from coco_opt.problems.expected_distance.data import DistanceData
 def program(data: DistanceData, form: type[LinearProgram]) -> Formulation[NDArray[Any], Floats]:
     """Return the program in one of the problem's forms, with the way back from its variables and duals.
 
-    Slopes rise along a count's segments, so an optimum fills them in order; the last one ends at the region's
+    Slopes rise along a count's segments, so an optimum fills them in order; the last segment ends at the region's
     groups, which are the bounds. Only the leaves' order is required: sums of ordered rows are in order.
     """
     from scipy.sparse import csc_array

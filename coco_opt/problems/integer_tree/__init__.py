@@ -1,4 +1,4 @@
-"""Integer tree fits: integer values of all regions nearest to noisy ones, cell by cell."""
+"""Integer tree fits: integer values of all regions nearest to noisy values, cell by cell."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def least_squares(tree: Tree, y: Ints, precision: Floats) -> Floats:
 
 
 def rounded(tree: Tree, x: NDArray[Any], root: Ints | None) -> Ints:
-    """Return an integer table of sums around a real one: the root half up, then the children's largest fractions up.
+    """Return an integer table of sums around a real table: the root half up, then the children's largest fractions up.
 
     Integer values stay where the real table adds up. ``root``, if not None, is the root's row.
     """

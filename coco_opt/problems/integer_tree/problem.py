@@ -1,4 +1,4 @@
-"""Integer tree fits: integer values of all regions nearest to noisy ones, cell by cell (Fioretto et al. 2021).
+"""Integer tree fits: integer values of all regions nearest to noisy values, cell by cell (Fioretto et al. 2021).
 
 Given a tree of regions and noisy integer measurements y_v in many cells, for every cell on its own::
 
@@ -50,7 +50,7 @@ class IntegerTree(IntegerTreeData, Problem[NDArray[Any], Floats]):
 
     @classmethod
     def examples(cls) -> Mapping[str, Self]:
-        """Return one region, a path with leaves, ties, bounds, a fixed root, missing measurements and large ones."""
+        """Return one region, a path with leaves, ties, bounds, a fixed root, missing measurements and large values."""
         tree, noisy = [-1, 0, 0, 1, 1], [[9, -2], [1, 3], [7, 1], [-3, 2], [2, 0]]
         comb = [-1, *(v // 2 * 2 for v in range(40))]
         return {
@@ -115,8 +115,8 @@ class IntegerTree(IntegerTreeData, Problem[NDArray[Any], Floats]):
     def start(self) -> Ints:
         """Return a feasible point: least squares rounded, moved into the bounds as far as they require.
 
-        For p = 1 each weight is squared, as variances are; regions that were not measured get a very small one
-        and a fixed root a very large one.
+        For p = 1 each weight is squared, as variances are; regions that were not measured get a very small weight
+        and a fixed root a very large weight.
         """
         precision = np.maximum(self.shares[:, 0] ** (3 - self.power), _UNMEASURED)
         measurements = np.where(self.weights[:, None] > 0.0, self.y, 0)
@@ -195,7 +195,7 @@ class IntegerTree(IntegerTreeData, Problem[NDArray[Any], Floats]):
         """Return the costs as a base and unit steps up and down from it."""
 
     def formulate(self, form: type[LinearProgram]) -> Formulation[NDArray[Any], Floats]:
-        """Write x as a base with unit steps up and down from it, each at its own cost; the last ones have no end."""
+        """Write x as a base with unit steps up and down from it, each at its own cost; the last steps have no end."""
         if form not in self.forms:
             raise self._no_form(form)
         pieces = self.pieces()

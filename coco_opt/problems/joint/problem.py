@@ -1,4 +1,4 @@
-"""Joint estimation: consistent cumulative tables of a whole hierarchy nearest to noisy ones, in one convex program.
+"""Joint estimation: consistent cumulative tables of a whole hierarchy nearest to noisy tables, in one convex program.
 
 Given a tree of regions, noisy cumulative counts y_v (cells 0 .. n-1, in groups) and public numbers of groups G_v::
 
@@ -135,7 +135,7 @@ class JointFit(CumulativeTables):
         return self.tightened(self._slopes(np.asarray(x, dtype=np.float64) - self.y))
 
     def admissible(self, multipliers: Floats) -> Floats:
-        """Return the nearest valid prices, those of the leaves replaced by the best ones; zeros for a wrong shape."""
+        """Return the nearest valid prices, those of the leaves replaced by the best prices; zeros for a wrong shape."""
         prices = np.asarray(multipliers, dtype=np.float64)
         if prices.shape != self.y.shape:
             prices = np.zeros(self.y.shape)
@@ -161,7 +161,7 @@ class JointFit(CumulativeTables):
         return best
 
     def tighten(self, prices: Floats, x: Floats, enough: float, pool: Executor | None) -> float:
-        """Replace prices by ``tightened`` ones, in place, and return the gap that they leave of x.
+        """Replace prices by ``tightened`` prices, in place, and return the gap that they leave of x.
 
         The gap adds up over regions. Once what is added up is above ``enough`` that sum is returned, and prices are
         left that are not the best everywhere. Parts of the frontier are tightened by the tasks of a pool, which changes
@@ -201,7 +201,7 @@ class JointFit(CumulativeTables):
 
     @abstractmethod
     def _limited(self, prices: Floats, out: Floats | None = None) -> Floats:
-        """Return prices moved to the nearest valid ones, in ``out`` or a new table."""
+        """Return the nearest valid prices, in ``out`` or a new table."""
 
     @property
     @abstractmethod

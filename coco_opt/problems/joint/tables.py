@@ -53,7 +53,7 @@ class CumulativeTables(Problem[NDArray[Any], Floats]):
         return max(decrease, beyond, float(np.abs(x - self.sums(x)).max(initial=0.0)))
 
     def repair(self, x: NDArray[Any]) -> NDArray[Any]:
-        """Return the sums of the leaves' rows, each projected on the nondecreasing ones within its bounds."""
+        """Return the sums of the leaves' rows, each projected on the nondecreasing rows within its bounds."""
         if x.shape != self.y.shape or not np.isfinite(x).all():
             return x
         return self.sums(self.nearest_rows(np.array(x, dtype=np.float64)))

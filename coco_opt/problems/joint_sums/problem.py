@@ -195,7 +195,7 @@ class JointSums(CumulativeTables):
 
     @abstractmethod
     def limited(self, prices: Floats) -> Floats:
-        """Return a copy of prices [answers] moved to the nearest valid ones."""
+        """Return the valid prices [answers] that are nearest, in a copy."""
 
     @abstractmethod
     def loss_gap(self, residual: Floats, prices: Floats) -> float:

@@ -21,7 +21,7 @@ class RoundingData:
     """Tables to round and their constraints: ``RoundingData(x, parent, constraints, slack=1, queries=())``.
 
     x: nonnegative float64[children, cells] (numbers within NEAR_INTEGER of an integer count as that integer); parent:
-    integers int64[cells] or None. ``slack`` 1 allows floors and ceilings alone, a larger one any |X - x| <= slack.
+    integers int64[cells] or None. ``slack`` 1 allows floors and ceilings alone, a larger slack any |X - x| <= slack.
     ``queries``: what the distance is measured on, with integer weights; single cells if there are none. Raises
     ProblemError for data that do not fit together, and for a parent's cell or a row of C that no rounding can meet even
     alone.

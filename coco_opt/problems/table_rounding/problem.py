@@ -1,6 +1,6 @@
 """Controlled rounding of the tables of all children of a region: nearest integer tables in L1 that keep sums and rows.
 
-Over integer tables X_j (cells), one a child, next to fractional ones x_j::
+Over integer tables X_j (cells), one a child, next to fractional tables x_j::
 
     minimise  sum_j sum_c |X_jc - x_jc|
     subject to  X >= 0,  |X - x| < 1,  sum_j X_j = parent,  lower_j <= C X_j <= upper_j.
@@ -67,7 +67,7 @@ class TableRounding(RoundingData, Problem[NDArray[Any], RoundingDual]):
     constraints : IntegerRows, optional
         Linear rows with integer sides for each child.
     slack : int, default 1
-        1 allows floors and ceilings alone; a larger one any |X - x| <= slack, in persons.
+        1 allows floors and ceilings alone; a larger slack any |X - x| <= slack, in persons.
     queries : sequence of Operator, default ()
         Measure the distance on the answers to these queries in place of cells.
 
@@ -158,7 +158,7 @@ class TableRounding(RoundingData, Problem[NDArray[Any], RoundingDual]):
         return values - lower, upper - values
 
     def repair(self, x: NDArray[Any]) -> NDArray[Any]:
-        """Return integer tables between floors and ceilings of fractional ones, with the same sums and rows kept.
+        """Return integer tables between floors and ceilings of fractional tables, with the same sums and rows kept.
 
         An optimal fractional point turns into an optimal integer one. What cannot be repaired comes back unchanged: a
         wrong shape, a point that is integer but wrong, rows that are not nested.
@@ -234,7 +234,7 @@ class TableRounding(RoundingData, Problem[NDArray[Any], RoundingDual]):
         return min(best, self.gap(x, self.admissible(self.multipliers(x))))
 
     def formulate(self, form: type[LinearProgram]) -> Formulation[NDArray[Any], RoundingDual]:
-        """Write the choice of every cell as a mixed-integer program or, for cells in nested rows, as a linear one."""
+        """Write the choice of every cell as a mixed-integer program, for cells in nested rows as a linear program."""
         if form not in self.forms or (form is LinearProgram and (self.nested is None or self.queries)):
             raise self._no_form(form)
         return program(self, form)

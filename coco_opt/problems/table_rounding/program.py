@@ -1,6 +1,7 @@
 """Controlled rounding of tables as a sparse program, integer or not, in each cell's excess over its floor.
 
-Every cell starts from its floor (or the nearest number it may hold). One person more costs 1 - 2 fraction, further ones
+Every cell starts from its floor (or the nearest number it may hold). One person more costs 1 - 2 fraction, further
+persons
 1 each, and so does every person less: at most three variables a cell, those without room left out. Where the distance
 is that of answers to queries, people cost nothing and each answer has three such variables of its own.
 """

@@ -13,7 +13,7 @@ from coco_opt.operators import Operator
 from coco_opt.problem import MAX_INTEGER
 
 UNBOUNDED = 2**62
-"""The upper side that stands for none, and its negative for a lower one; so do all of half its magnitude or more."""
+"""The upper side that stands for none, and its negative for a lower side; so do all of half its magnitude or more."""
 
 NEAR_INTEGER = 1e-9
 """Numbers this near to an integer count as it: their distance is a solver's rounding, not information."""

@@ -14,7 +14,7 @@ from coco_opt.problem import MAX_INTEGER
 from coco_opt.problems.topdown_split.data import SplitData, SplitDual
 
 _RIDGE = 1e-11
-_DENSE, _STEPS = 1_000, 1_000  # rows of a system that is inverted; steps of conjugate gradients on a larger one
+_DENSE, _STEPS = 1_000, 1_000  # rows of a system that is inverted; steps of conjugate gradients on a larger system
 _REFINEMENTS = 2
 _MENDINGS = 4
 _NOTHING = 1e-100  # people in a cell of all children, below which its sum is shared evenly

@@ -1,4 +1,4 @@
-"""Problems on trees: consistent values of all nodes nearest to noisy ones, and how sure they are."""
+"""Problems on trees: consistent values of all nodes nearest to noisy values, and how sure they are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tree least absolute deviations in integers: consistent integer values of all nodes nearest to noisy ones.
+"""Tree least absolute deviations in integers: consistent integer values of all nodes nearest to noisy values.
 
 ::
 
@@ -42,9 +42,9 @@ class TreeLeastAbsolute(TreeProblem):
     weights : array_like, shape (n,), or float, default 1
         Nonnegative weights; 0 for a node that was not measured.
     lower, upper : array_like, shape (n,), or float, optional
-        Integer or infinite bounds; an exact node has equal ones.
+        Integer or infinite bounds; an exact node has equal bounds.
     ties : {"lower", "upper"}, default "lower"
-        Of several optima, the one with the smallest or the largest root. Below the root, the first of the siblings that
+        Of several optima, that with the smallest or the largest root. Below the root, the first of the siblings that
         could equally well have a unit has it.
 
     Raises

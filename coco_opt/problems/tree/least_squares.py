@@ -133,7 +133,7 @@ class TreeLeastSquares(TreeProblem):
 
     @cached_property
     def bounded(self) -> bool:
-        """Return whether any node but the exact ones has a finite bound."""
+        """Return whether any node that is not exact has a finite bound."""
         finite = (self.lower > -np.inf) | (self.upper < np.inf)
         return bool((finite & (self.variance > 0)).any())
 

@@ -41,7 +41,7 @@ class TreeProblem(Problem[NDArray[Any], Floats]):
         object.__setattr__(self, "upper", self._per_node(upper, np.inf, "upper"))
 
     def _per_node(self, values: ArrayLike | None, default: float, name: str) -> Floats:
-        """Return one number a node, infinite ones included; a single number holds for all."""
+        """Return one number a node, infinite numbers included; a single number holds for all."""
         array = np.asarray(default if values is None else values)
         if array.dtype.kind not in "iuf" or array.shape not in ((), self.tree.parent.shape):
             raise ProblemError(f"{name} must be one number, or one for each of the {self.tree.nodes} nodes")
@@ -109,7 +109,7 @@ class TreeProblem(Problem[NDArray[Any], Floats]):
         return near
 
     def gap(self, x: NDArray[Any], multipliers: Floats) -> float:
-        """Return the certified gap; multipliers for which it would be infinite are first moved to valid ones.
+        """Return the certified gap; multipliers for which it would be infinite are first moved to valid multipliers.
 
         Those of a wrong shape, and entries that are no finite number, count as 0.
         """

@@ -35,7 +35,7 @@ class SortedCounts:
 
     @classmethod
     def of(cls, measurement: Measurement) -> SortedCounts:
-        """Return the counts of a measurement; ProblemError for one of another kind."""
+        """Return the counts of a measurement; ProblemError for a measurement of another kind."""
         if measurement.measurement_plan.kind != SORTED:
             raise ProblemError(f"a measurement of {measurement.measurement_plan.kind} holds no sorted counts")
         (answers,) = measurement.answers

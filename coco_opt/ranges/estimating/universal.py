@@ -134,7 +134,7 @@ class UniversalHistogram:
         estimator : {"nonnegative", "consistent", "noisy", "zeroed", "posterior"}, default "nonnegative"
             How the intervals are estimated.
         solvers : SolverChoices, optional
-            A solver for each kind of problem; the fast exact ones if they are left out.
+            A solver for each kind of problem; the fast exact solvers if they are left out.
         workload : Workload, optional
             The ranges whose expected error the posterior's integer counts minimise; all ranges if it is left out.
         threads : int, default 1

@@ -63,7 +63,7 @@ def published_ranges(domain: DomainTree, workload: Workload) -> tuple[Ints, Ints
 
 @dataclass(frozen=True, eq=False, slots=True)
 class PublishedIntervals:
-    """The rows of intervals.parquet by cells begin:end, rising; ``coverage`` is the only one that they have."""
+    """The rows of intervals.parquet by cells begin:end, rising; ``coverage`` is theirs."""
 
     coverage: float
     begin: Ints

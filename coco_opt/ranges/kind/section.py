@@ -25,7 +25,7 @@ Chosen = Literal["auto", "optimised"]
 """Values of `fan_out` that leave the tree to be chosen, from public numbers."""
 CHOSEN: tuple[Chosen, ...] = get_args(Chosen)
 Method = Literal["auto", "noisy", "consistent", "nonnegative", "zeroed", "posterior"]
-"""Values of `estimator`: those of ``Estimator``, or one that is chosen by the time it takes."""
+"""Values of `estimator`: those of ``Estimator``, or an estimator that is chosen by the time it takes."""
 FanOut = Chosen | Literal["cells"]
 Pairs = tuple[tuple[int, int], ...]
 

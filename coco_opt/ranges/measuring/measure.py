@@ -148,7 +148,7 @@ def measure_sorted(
     Returns
     -------
     Measurement
-        The noisy counts in the order of the true ones; ``IsotonicL2`` or ``IsotonicL1`` makes them nondecreasing.
+        The noisy counts in the order of the true counts; ``IsotonicL2`` or ``IsotonicL1`` makes them nondecreasing.
 
     Raises
     ------

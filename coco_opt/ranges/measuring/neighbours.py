@@ -24,7 +24,7 @@ class CellPair:
 def cell_pair(counts: ArrayLike, neighbours: Neighbours = "add_remove") -> CellPair:
     """Return a pair that isolates one entity: the largest count grows by one.
 
-    A large count stands alone among the sorted ones, and making counts nonnegative rarely touches it. "replace" takes
+    A large count stands alone among the sorted counts, and making counts nonnegative rarely touches it. "replace" takes
     the entity from the farthest other cell that has one, whose path in a tree shares least. Raises ProblemError
     where there is no cell to grow or none to give.
     """

@@ -118,7 +118,7 @@ def estimate_tables(
     method : TopdownMethod, optional
         Estimation, rounding and how implied constraints are enforced.
     solvers : SolverChoices, optional
-        A solver for each kind of problem; the fast exact ones if they are left out. With ``fallback``, a fit that
+        A solver for each kind of problem; the fast exact solvers if they are left out. With ``fallback``, a fit that
         solvers miss ends with tables that meet the constraints, and ``uncertified_gap`` counts it. If even the failsafe
         finds none, all tables are estimated again with the minimal schema, which always has some.
     threads : int, default 1

@@ -152,7 +152,7 @@ def change_cost(children: int, cells: int) -> Floats:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Least:
-    """The least cost, and integer variables int64[n] of that cost within the rows; None where rounded ones are not."""
+    """The least cost, and integer variables int64[n] of that cost within the rows; None if rounding breaks them."""
 
     cost: int
     values: Ints | None

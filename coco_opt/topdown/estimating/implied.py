@@ -1,4 +1,4 @@
-"""Which way of enforcing implied constraints a run takes: the most exact one whose predicted time is allowed.
+"""Which way of enforcing implied constraints a run takes: the most exact way whose predicted time is allowed.
 
 Times are predicted from public numbers: cells, regions, levels, sets of constraints, and how many counts of classes
 the constraints leave open. The constants were measured on one core.
@@ -32,7 +32,7 @@ class ImpliedChoice:
 
     candidates: tuple[tuple[Implied, float], ...]
     reason: str
-    limit: float = float("inf")  # seconds that a method may take before the next one goes on
+    limit: float = float("inf")  # seconds that a method may take before the next method goes on
 
     @property
     def method(self) -> Implied:

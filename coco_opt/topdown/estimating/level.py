@@ -67,7 +67,7 @@ class LevelSplit:
     part: Ints | None = None  # the connected part of each cell, where exact classes bind
 
     def __call__(self, step: SplitStep, parents: range, above: SparseTables) -> tuple[SparseTables, list[int]]:
-        """Return the integer tables of the children of ``parents``, and the parents that must be split one by one.
+        """Return the integer tables of the children of ``parents``, and the parents that must be split individually.
 
         ``above`` are the tables of these regions; how they are batched changes no table. The children of those left
         have empty tables. Where nothing binds children but sums, an only child has its parent's table, and
@@ -114,7 +114,7 @@ class LevelSplit:
     def _split_batch(
         self, step: SplitStep, above: SparseTables, chosen: Ints, bounds: Ints, way: Way
     ) -> tuple[Runs, Flags]:
-        """Return the children's tables of the parents ``chosen`` from consecutive ones, and for which there are any."""
+        """Return the children's tables of the ``chosen`` among consecutive parents, and for which there are any."""
         offsets = above.offsets
         cells = np.concatenate([np.arange(offsets[at], offsets[at + 1]) for at in chosen])
         starts = np.concatenate([[0], np.cumsum(np.diff(offsets)[chosen])]).astype(np.int64)
@@ -300,7 +300,7 @@ def _runs(problem: SplitLevel, tables: Ints, done: Flags, regions: Ints) -> Runs
 
 
 def level_split(step: SplitStep, level: int) -> LevelSplit | None:
-    """Return the split of all regions of a level together, or None where they must be split one by one."""
+    """Return the split of all regions of a level together, or None where they must be split individually."""
     hierarchy, method = step.measured.hierarchy, step.method
     below = hierarchy.level_range(level + 1)
     constraints = step.constraints(below)

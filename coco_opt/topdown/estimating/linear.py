@@ -136,7 +136,7 @@ class LinearStage:
         """Return for each level the queries' weights in the tables' least squares: 1 / mean variance, largest 1.
 
         Where every region's variances are in one proportion this is the best choice, else an unbiased one. A query
-        that leaves a region unknown of which another one knows something has weight 0.
+        that leaves a region unknown of which another query knows something has weight 0.
         """
         level_weights = []
         for level, reached in enumerate(self.reached):

@@ -50,7 +50,7 @@ class TopdownMethod:
         "passes" rounds totals first, then queries, then cells, each to the nearest that those before allow; "nearest"
         rounds cells alone; "unbiased" rounds at random, for tables bound by nothing but their parent.
     workload : tuple of Query, default ()
-        The queries whose nested ones are rounded in passes; what was measured, if it is empty.
+        The queries that are rounded in passes where they are nested; what was measured, if it is empty.
     rounding_order : tuple of Query, default ()
         The passes, most important first, in place of those of the workload.
     implied : {"auto", "bounds", "cuts", "minimal_schema"}, default "auto"

@@ -169,7 +169,7 @@ def _fit(
     solvers: SolverChoices,
     uncertified_gap: Tally,
 ) -> Floats:
-    """Return the fractional counts [leaves, classes] nearest to all answers; fixed ones are taken out before."""
+    """Return the fractional counts [leaves, classes] nearest to all answers; fixed counts are taken out before."""
     from scipy.sparse import csr_array, eye_array, vstack
 
     regions = RegionVariables(system)

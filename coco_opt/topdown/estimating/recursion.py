@@ -137,7 +137,7 @@ class Splitter:
         return cls(step, tuple(level_split(step, level) for level in range(step.measured.hierarchy.levels - 1)))
 
     def __call__(self, parents: ParentTables) -> SplitResult:
-        """Split regions: those that can be in compiled calls, the others one by one."""
+        """Split regions: those that can be in compiled calls, the others individually."""
         own, hierarchy = self.step.fresh(), self.step.measured.hierarchy
         children, together = (
             _children(hierarchy, parents.regions),
@@ -260,7 +260,7 @@ def _fit_alone(step: SplitStep, region: int | None) -> SparseTables:
 
 
 class LevelParts:
-    """The results for some parents of a level each; their tables are moved to files, many small ones together."""
+    """The results for some parents of a level each; their tables are moved to files, many small tables together."""
 
     def __init__(self) -> None:
         self._stored, self._waiting, self._runs = list[SplitResult](), list[SplitResult](), 0
@@ -349,7 +349,7 @@ class Levels:
             level = int(self._hierarchy.level[parents.regions.start])
             at = parents.regions.start - self._hierarchy.level_range(level).start
             numbers = self._numbers[level][at : at + len(parents.regions)]
-            # Where some regions are split one by one, progress and checkpoints do not wait for all that is below.
+            # Where some regions are split individually, progress and checkpoints do not wait for all that is below.
             compiled, most = None not in self.splitter.together[level:], self._sizes[level]
             for part in batches(numbers, most):
                 size = int(numbers[part.start : part.stop].sum())

@@ -1,4 +1,4 @@
-"""Integer tables near fractional ones, in passes: the most important queries are rounded first, cells last.
+"""Integer tables near fractional tables, in passes: the most important queries are rounded first, cells last.
 
 A pass rounds the answers to one query: among the integer tables that keep the parent's sums, all constraints and the
 answers of the passes before, those whose answers are nearest. The last pass does so for the cells. While queries and

@@ -63,7 +63,7 @@ class SparseTables:
     def joined(cls, parts: Iterable[SparseTables]) -> SparseTables:
         """Return the tables of several parts, one after the other; ProblemError for none or other sizes.
 
-        Large ones lie in a file (``coco_opt.execution.temporary_storage``).
+        Large tables lie in a file (``coco_opt.execution.temporary_storage``).
         """
         several = list(parts)
         if len({part.size for part in several}) != 1:
@@ -124,7 +124,7 @@ class SparseTables:
         )
 
     def summed(self, starts: Sequence[int] | Ints) -> SparseTables:
-        """Return the sums over consecutive groups of regions, each from its start to the next one's."""
+        """Return the sums over consecutive groups of regions, each from its start to the next start."""
         groups = np.searchsorted(np.asarray(starts), np.arange(self.regions), side="right") - 1
         keys = np.repeat(groups, np.diff(self.offsets)) * self.size + self.cells
         order = np.argsort(keys, kind="stable")

@@ -34,7 +34,7 @@ from coco_opt.topdown.noisy_measurements import TableMeasurements
 
 _MOST_SUITED = 50_000  # cells of all children up to which splits below exact classes or under cuts are factorised
 _PROGRAMS = 3  # mixed-integer programs of the minimal schema, one after the other, that share its time
-_LEAST_SECONDS = 1.0  # for a step after the time is over: the last one must end with tables
+_LEAST_SECONDS = 1.0  # for a step after the time is over: the last step must end with tables
 _LEAST_TOLERANCE = 1e-6  # people; answers kept from an earlier pass are known to a solver's precision only
 
 
@@ -179,7 +179,7 @@ class SplitStep:
     def _fitted(self, problem: TopdownSplit) -> Floats:
         """Return the fitted tables.
 
-        If every solver misses its tolerance, the first one's point is used and counted as uncertified. Sums and
+        If every solver misses its tolerance, the first solver's point is used and counted as uncertified. Sums and
         constraints need not hold then: rounding restores them.
         """
         try:
@@ -210,7 +210,7 @@ class SplitStep:
         return tables
 
     def integer_tables(self, x: Floats, regions: range, parent: Ints | None) -> Ints:
-        """Return integer tables int64[J, n] next to fractional ones; ProblemError where none exist."""
+        """Return integer tables int64[J, n] next to fractional tables; ProblemError where none exist."""
         constraints, seed = self.constraints(regions), self.method.seed
         assert seed is not None
         if self.method.rounding == "unbiased":

@@ -18,7 +18,7 @@ from coco_opt.privacy.measurement import Measurement
 
 Bits = NDArray[np.uint64]
 
-PRECISION = 1e-6  # people; a solver's numbers this near a whole one, or each other, are not distinguished
+PRECISION = 1e-6  # people; a solver's numbers this near an integer, or each other, are not distinguished
 _READ = 1 << 12  # answers to each query that make the seed
 _STEP, _FIRST, _SECOND = (np.uint64(k) for k in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 

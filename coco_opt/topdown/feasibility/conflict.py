@@ -171,7 +171,7 @@ def _fewest(
 def _deletion_filter(
     system: ConstraintSystem, constraints: Sequence[RegionConstraint], deadline: float
 ) -> tuple[list[RegionConstraint], bool]:
-    """Return contradictory constraints with the redundant ones left out, and whether time sufficed to try all."""
+    """Return contradictory constraints without the redundant ones, and whether time sufficed to try all."""
     remaining = list(constraints)
     if len(remaining) > _ONE_BY_ONE:
         return remaining, False
@@ -189,7 +189,7 @@ def excluded(system: ConstraintSystem, constraints: Sequence[RegionConstraint]) 
     """Return whether multipliers prove in exact rationals that no fractional table meets some constraints (Farkas)."""
     matrix, low, high = _rows(system, constraints)
     _, prices = least_total(matrix, low, high)
-    # Prices of a least violation in absolute values are small fractions; nearby ones are tried in exact arithmetic.
+    # Prices of a least violation in absolute values are small fractions: nearby ones are tried in exact arithmetic.
     exact = [Fraction(float(price)).limit_denominator(_DENOMINATOR) for price in prices]
     worth: dict[int, Fraction] = {}
     paid = Fraction(0)

@@ -1,7 +1,7 @@
 """Implied constraints on a region's classes, found where a table violates them: cuts, added only where needed.
 
 A region's class counts extend to its leaves if leaves exist that meet all constraints below and add up to them. Two
-oracles confirm this, or return a constraint that every extendable table meets and this one does not:
+oracles confirm this, or return a constraint that every extendable table meets and this table does not:
 
 * ``flow``: where every leaf has a known total and bounds on single classes, a flow from classes through leaves. By
   Hoffman's theorem a set S of classes whose people exceed their capacity is cut off,
@@ -11,7 +11,7 @@ oracles confirm this, or return a constraint that every extendable table meets a
   which for all S, with the region's total, is necessary and sufficient, in integers too. Leaves with the same
   open classes and no other upper bound share a node: what matters is the pattern.
 * ``projection``: elsewhere the leaves' fractional tables are variables of a linear program (lifting), and its prices
-  are the constraint: sufficient for fractional tables, and for integer ones where the matrix is totally unimodular.
+  are the constraint: sufficient for fractional tables, and for integer tables where the matrix is totally unimodular.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ def open_classes(system: ConstraintSystem) -> Ints:
 def tightened(system: ConstraintSystem, leaves: range | None = None) -> tuple[Ints, Ints]:
     """Return lower and upper sides int64[leaves, classes] that every integer table keeps; lower > upper proves none.
 
-    ``leaves`` are consecutive ones, and all if they are left out.
+    ``leaves`` are consecutive, and all if they are left out.
 
     Rows of single leaves are used, with coefficients of any sign; rows of larger regions bound from above only, as in
     ``ConstraintSystem.box``. O(rounds x rows x leaves x classes).

@@ -1,4 +1,4 @@
-"""Integer leaves that keep every constraint, near fractional ones: in all regions together, ties broken at random."""
+"""Integer leaves that keep every constraint, near fractional leaves: in all regions together, ties broken at random."""
 
 from __future__ import annotations
 

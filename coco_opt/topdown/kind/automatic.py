@@ -67,7 +67,7 @@ def chosen_keys(config: Config, settled: Config) -> dict[str, Any]:
 
 
 def choice_digest(config: Config) -> str:
-    """Return a digest of what a configuration leaves open and states otherwise: another one is chosen for anew."""
+    """Return a digest of what a configuration leaves open and states otherwise; another digest needs another choice."""
     method = config.method
     split = None if config.privacy.split == AUTO else str(config.privacy.split)
     return digest_of(
@@ -114,7 +114,7 @@ def choice_tables(
         widths = np.diff(hierarchy.level_start).tolist()
         allocations = ranked_allocations(widths, cost, config.level_weights(levels))
     pairs = sorted(product(strategies, allocations), key=lambda pair: pair[0].aim + pair[1].aim)
-    # Equal ones but for rounding errors: the chosen pair is the first.
+    # Pairs are equal but for rounding errors: the chosen pair is the first.
     pairs = list(dict.fromkeys([(strategies[0], allocations[0]), *pairs]))[:_SHOWN]
     if len(pairs) < 2:
         return ()

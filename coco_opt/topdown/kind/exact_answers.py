@@ -117,7 +117,7 @@ class Statements:
         return Statements(self.regions, self.place, matrix, *columns, names, starts)
 
     def with_sums(self, query: Query) -> Statements:
-        """Return these with the answers of a query that are sums of several exact answers of another one."""
+        """Return these with the answers of a query that are sums of several exact answers of another query."""
         extended, matrix = self, query.operator.to_sparse().tocsr().astype(np.int64)
         for start, stop in pairwise((*self.starts, len(self.names))):
             weights = _weights(self.matrix[start:stop], matrix)

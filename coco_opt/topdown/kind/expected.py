@@ -63,7 +63,7 @@ class Expected:
 
 
 def on_public_records(plan: Plan, public: Path, runs: int, method: TablesMethod, reporter: Reporter) -> Expected:
-    """Release public records similar to the private ones ``runs`` times; the first release compiles."""
+    """Release public records similar to the private records ``runs`` times; the first release compiles."""
     if runs < 1:
         raise ProblemError("a rehearsal needs at least one run")
     detail, simulated = plan.detail, read_simulated_data(plan, public)

@@ -63,7 +63,7 @@ _ESTIMATE_TYPES = {"level": "int32", "estimate": "double", "standard_error": "do
 class CellRuns:
     """Nonzero cells of regions: ``counts[k]`` persons in cell ``cells[k]`` of region ``regions[k]``.
 
-    Regions are numbers in the hierarchy, cells are positions among the allowed ones; both are sorted.
+    Regions are numbers in the hierarchy, cells are positions among the allowed cells; both are sorted.
     """
 
     regions: Ints

@@ -108,7 +108,7 @@ def _best_move(table_queries: TableQueries, leaf: int) -> _Move:
 
 
 def _depths(tree: Hierarchy, leaf: int) -> Iterator[int]:
-    """Yield the levels at which another leaf can branch off from this one, and the leaf's own level."""
+    """Yield the levels at which another leaf can branch off from this leaf, and the leaf's own level."""
     for region in reversed(tree.ancestors(leaf)):
         if len(tree.children(region)) > 1:
             yield int(tree.level[region])

@@ -39,7 +39,7 @@ from coco_opt.topdown.schema import Schema
 
 _SIGNS = {"=": (True, True), "==": (True, True), "eq": (True, True), "<=": (False, True), "le": (False, True)}
 _SIGNS |= {">=": (True, False), "ge": (True, False)}
-"""Whether a constraint's values are lower bounds, and upper ones."""
+"""Whether a constraint's values are lower bounds, and upper bounds."""
 
 
 _ALIKE = Fraction(1, 2**23)  # relative to a variance

@@ -126,7 +126,7 @@ class RawTables:
 
 
 def rising(values: NDArray[Any]) -> bool:
-    """Return whether no value is less than the one before it, without an array as large as they are."""
+    """Return whether no value is less than the value before it, without an array as large as they are."""
     steps = range(0, values.size, _AT_ONCE)
     return all((np.diff(values[step : step + _AT_ONCE + 1]) >= 0).all() for step in steps)
 

@@ -87,7 +87,7 @@ def _shares(value: object) -> str | tuple[Fraction, ...] | tuple[tuple[Fraction,
 
 
 def _attributes(value: object) -> dict[str, tuple[str, ...]]:
-    """Read the values of each attribute; ranges such as "65.." must be valid ones."""
+    """Read the values of each attribute; ranges such as "65.." must be valid."""
     attributes = _value_lists(value)
     for name, values in attributes.items():
         try:

@@ -42,7 +42,7 @@ POPULATION = Population()
 
 
 def simulated_data_of(plan: Plan, branches: int | Sequence[int] | None = None) -> SimulatedData:
-    """Simulate 200 persons a leaf: leaves have similar counts, cells very different ones, as in real populations.
+    """Simulate 200 persons a leaf: leaves have similar counts, cells very different counts, as in real populations.
 
     ``branches`` keeps the first so many children of each region, by level if it is a sequence. Bounds and constraints
     are not used: they describe other people.
@@ -65,7 +65,7 @@ def simulated_data_of(plan: Plan, branches: int | Sequence[int] | None = None) -
 
 
 def read_simulated_data(plan: Plan, path: Path) -> SimulatedData:
-    """Read public records similar to the private ones, in the same regions and cells. Raises InputError.
+    """Read public records similar to the private records, in the same regions and cells. Raises InputError.
 
     Columns have the names that [data] states. Where the private records have groups, a file of their name next to
     ``path`` says where these records lie, else the records' own region_id. The private groups are not opened. Bounds

@@ -101,7 +101,7 @@ def check_estimates(tables: RawTables) -> tuple[int, ExactAnswers]:
     """Check every estimate: of a known region and answer, once, finite, with an error of at least 0.
 
     Return how many there are, and their comparison with what is stated as exact. Regions of levels below the deepest
-    one with estimates are not looked up.
+    level with estimates are not looked up.
     """
     before = 0  # rows of the file in earlier groups
     last: dict[str, int] = {}  # by query, the key of its last answer while keys rise, as in written files

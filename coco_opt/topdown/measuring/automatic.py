@@ -69,7 +69,7 @@ def ranked_allocations(widths: Sequence[int], cost: Cost, weights: Sequence[floa
     """
     noise = NoisePlan(type(cost)(_SMALL), (Sensitivity(1, 1),) * len(widths))
     candidates = allocations(len(widths))
-    candidates.sort(key=lambda shares: len(set(shares)) > 1)  # the even one is the first
+    candidates.sort(key=lambda shares: len(set(shares)) > 1)  # the even allocation is the first
     errors = [tree_errors(widths, noise.variances(shares)) for shares in candidates]
     return _ranked(candidates, [float(np.log(each) @ np.asarray(weights)) for each in errors])
 

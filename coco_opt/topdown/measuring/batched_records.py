@@ -48,7 +48,7 @@ def count_batches(
 ) -> TableCounts | None:
     """Return the counts; None for a CSV file, and for a table with any error.
 
-    ``columns`` are region_id, one for each attribute (with ``bins`` of integers), and perhaps one of counts. O(rows);
+    ``columns`` are region_id, one for each attribute (with ``bins`` of integers), and perhaps counts. O(rows);
     memory is that of the occupied cells and a batch a thread. With a ``private`` folder, the cells of a large table lie
     there in files without a name, and a part of them is in memory. Counts are the same in any order.
     """
@@ -93,7 +93,7 @@ def _table_counts(
 
 
 def _added(pieces: Iterable[tuple[int, Keys] | None], add: Callable[[Keys], bool]) -> int:
-    """Add up pieces of a table and return their rows, 0 where one is not sound or they are too many people."""
+    """Add up pieces of a table and return their rows, 0 where a row is not sound or they are too many people."""
     rows = 0
     for piece in pieces:
         if piece is None or not add(piece[1]):
@@ -220,7 +220,7 @@ def bin_codes(bins: Bins, texts: Any) -> Ints:
 
 
 def _people(array: Any) -> Ints | None:
-    """Return the counts of rows, None if one is missing, negative or too large, or their sum may not be exact."""
+    """Return the counts of rows, None if a count is missing, negative or too large, or their sum may not be exact."""
     import pyarrow as pa
 
     if array.null_count:

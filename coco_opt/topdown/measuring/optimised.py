@@ -149,7 +149,7 @@ def _searched(problem: ShareProblem) -> list[Floats]:
 
 
 def _starts(problem: ShareProblem) -> list[Floats]:
-    """Return equal shares for the workload, then other starts, best first: all candidates, and mostly a single one."""
+    """Return equal shares for the workload, then other starts, best first: all candidates, mostly a single one."""
     even = problem.even
     mixtures = [np.full(even.size, 1.0 / even.size), *(0.1 * even + 0.9 * unit for unit in np.eye(even.size))]
     return [even, *sorted(mixtures, key=problem.value)]
@@ -173,7 +173,7 @@ def candidate_queries(workload: Sequence[Query], schema: Schema) -> tuple[Query,
         more = [marginal_query(sorted(axes), schema) for axes in ordered[:_CANDIDATES]]
     names = {query.name for query in workload}
     for query in more:
-        if query.name not in names:  # names must differ, and a workload query may have this one
+        if query.name not in names:  # names must differ, and a workload query may have this name
             candidates.setdefault(query.text, query)
     return tuple(candidates.values())
 

@@ -104,8 +104,8 @@ class MarginalModel:
 class DenseModel:
     """Any queries over few cells: matrices float64[answers, cells], ``measured`` and ``workload``.
 
-    ``products`` are Q'Q of the measured ones. The last spectrum is kept: a search asks for variances and their gradient
-    at the same precisions.
+    ``products`` are Q'Q of the measured queries. The last spectrum is kept: a search needs variances and their
+    gradient at the same precisions.
     """
 
     measured: tuple[Floats, ...]

@@ -33,7 +33,7 @@ def _knots(most: int) -> Floats:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class SplitComponents:
-    """The components, which chains share: tables of small counts, and distribution functions of larger ones.
+    """The components, which chains share: tables of small counts, and distribution functions of larger counts.
 
     ``small`` [shapes, components, count, left count], ``cumulative`` [shapes, components, buckets, knots], ``classes``
     the class of each small count, then of each bucket.

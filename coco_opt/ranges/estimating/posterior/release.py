@@ -82,7 +82,7 @@ class RangesPosterior:
 
 
 def rounded_sums(sums: Floats, workload: Workload) -> Ints:
-    """Return integer sums of the first cells, int64 (cells + 1,), nondecreasing from 0, near fractional ones.
+    """Return integer sums of the first cells, int64 (cells + 1,), nondecreasing from 0, near fractional sums.
 
     For all ranges and for all prefixes they have the least mean square distance. For a list of ranges each sum is the
     best given the others.

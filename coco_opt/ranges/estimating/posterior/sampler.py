@@ -37,7 +37,7 @@ class SamplerOptions:
     """How long to sample, and when to stop.
 
     Each of ``chains`` begins with ``burn_in`` rounds. Then come ``rounds`` rounds: in each, a chain takes draws of all
-    counts, and draws the weights given the last one. There are more rounds where a domain has fewer than ``work`` /
+    counts, and draws the weights given the last round. There are more rounds where a domain has fewer than ``work`` /
     ``rounds`` cells, because their weights are less sure, up to ``most``; each has as many draws as give ``draws`` a
     chain. If the chains do not meet the criterion, their draws become burn-in, and twice as many rounds follow, with
     half as many draws each; ``attempts`` times at most.
