@@ -326,6 +326,8 @@ def test_files_that_are_no_config(tmp_path: Path) -> None:
         load_config(broken)
     for line, advice in (
         ("età = 1", 'in quotes, such as "età"'),
+        ("[topdown.groupings.yaş5]", 'in quotes, such as [topdown.groupings."yaş5"]'),
+        ("types.öğrenci yurdu = {}", 'in quotes, such as types."öğrenci yurdu"'),
         ("age = 0..15", 'in quotes, such as "0..15"'),
         (r'records = "C:\daten\p.csv"', "write paths with /, or between single quotes"),
         (r'records = "C:\users\p.csv"', "write paths with /"),

@@ -93,7 +93,7 @@ EXPLANATIONS: Final[dict[str, tuple[str, str]]] = {
         "region_id=area`; a list where files differ.",
     ),
     "missing-root": (
-        "No column of the hierarchy has the one region above all others.",
+        "No column has the one region above all others.",
         'Name it: root = "country" in [data].',
     ),
     "negative-bound": ("A bound is negative, and no count is.", "Write an integer of at least 0, or leave it empty."),

@@ -123,8 +123,10 @@ def init(
     every = with_shared_names(with_stated_names([*named.values(), *headers], stated))
     named, headers = dict(zip(named, every, strict=False)), every[len(named) :]
     chosen = with_person_id(best_candidate(kinds, headers, named))
+    _check_named(chosen, named)
     if not named:
         _check_fit(chosen, kinds, headers, strict=bool(files))
+    if files or not named:
         _check_left(chosen, kinds, headers, strict=bool(files))
     proposal = _levels(chosen)
     levels = () if proposal is None else proposal.levels
@@ -363,6 +365,15 @@ def _kinds(name: str | None, named: Mapping[str, Header]) -> list[AnyKind]:
     return matching
 
 
+def _check_named(chosen: Candidate, named: Mapping[str, Header]) -> None:
+    """Refuse a file named by --data for which the configuration has no line."""
+    keys = chosen.draft().files
+    for key, header in named.items():
+        if key not in keys:
+            message = f"--data {key}={header.path}: init writes no line for it next to {', '.join(keys)}"
+            raise InputError("bad-option", message)
+
+
 def _check_fit(chosen: Candidate, kinds: Sequence[AnyKind], headers: Sequence[Header], *, strict: bool) -> None:
     """Refuse several files that are no release together, before anything is written, and say which file is too many."""
     unused = [header for header in headers if not chosen.uses(header)]
@@ -390,8 +401,9 @@ def _check_fit(chosen: Candidate, kinds: Sequence[AnyKind], headers: Sequence[He
 
 def _check_left(chosen: Candidate, kinds: Sequence[AnyKind], headers: Sequence[Header], *, strict: bool) -> None:
     """Refuse unused files: all of them with ``strict``, else those that some release could use."""
+    used = {header.path.resolve() for header in chosen.files.values() if chosen.uses(header)}
     for header in headers:
-        if chosen.uses(header):
+        if header.path.resolve() in used:
             continue
         keys = [key for key in (kind.file_key(header.columns) for kind in kinds) if key is not None]
         if not keys and strict:

@@ -188,24 +188,44 @@ def _by_header(kind: AnyKind, headers: Sequence[Header], named: Mapping[str, Hea
 
 def _completed(candidate: Candidate, headers: Sequence[Header], named: Mapping[str, Header]) -> Candidate:
     """Return a candidate with the tables that links to its private one show, where headers alone left some out."""
-    if not candidate.missing:
+    if not candidate.missing and _has_keys(candidate):
         return candidate
     private = {key: candidate.files[key] for key in candidate.private}
     linked = _linked(candidate.kind, headers, {**private, **named})
-    return candidate if linked is None or len(linked.files) <= len(candidate.files) else linked
+    least = len(candidate.files) + bool(candidate.missing)
+    return candidate if linked is None or len(linked.files) < least else linked
+
+
+def _has_keys(candidate: Candidate) -> bool:
+    """Return whether the tables of a candidate have the columns that link them, by their names here."""
+    chains = [chain for chain in candidate.kind.data_model.chains if all(key in candidate.files for key, _ in chain)]
+    longest = sorted(chains, key=len)[-1:]
+    return all(
+        own in candidate.files[above].columns and own in candidate.files[below].columns
+        for chain in longest
+        for (above, _), (below, own) in pairwise(chain)
+    )
 
 
 def _linked(kind: AnyKind, headers: Sequence[Header], named: Mapping[str, Header]) -> Candidate | None:
-    """Match files to a kind's tables by the columns they share, if one way fits; the longest chain of tables counts."""
+    """Match files to a kind's tables by the columns they share, if one way fits; the longest chain of tables counts.
+
+    A named file that no chain has, such as bounds, is a further one.
+    """
     taken = {header.path.resolve() for header in named.values()}
-    every = [*named.values(), *(header for header in headers if header.path.resolve() not in taken)]
+    chained = {key for chain in kind.data_model.chains for key, _ in chain}
+    further = {key: header for key, header in named.items() if key not in chained}
+    named = {key: header for key, header in named.items() if key in chained}
+    others = [header for header in headers if header.path.resolve() not in taken]
     for chain in sorted(kind.data_model.chains, key=len, reverse=True):
         keys = [key for key, _ in chain]
+        every = [*named.values(), *(others if set(keys) - set(named) else ())]
         if len(every) > _MOST_FILES or not set(named) <= set(keys):
             continue
         matches = list(_chains(every, keys, named))
         if len(matches) == 1:
-            return _of_chain(kind, chain, *matches[0])
+            linked = _of_chain(kind, chain, *matches[0])
+            return replace(linked, files={**linked.files, **further})
         if matches:
             return None
     return None

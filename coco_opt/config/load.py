@@ -297,7 +297,9 @@ def _unquoted(text: str, reason: str) -> str:
     if r"'\n'" in reason or "Unterminated" in reason:
         return ": a quotation mark is missing"
     key = plain.partition("=")[0].strip()
-    return f': write a name of other letters than a to z in quotes, such as "{key}"' if not key.isascii() else ""
+    quoted = ".".join(part if part.isascii() else f'"{part.strip()}"' for part in key.strip("[] ").split("."))
+    quoted = f"[{quoted}]" if key.startswith("[") else quoted
+    return "" if key.isascii() else f": write a name of other letters than a to z in quotes, such as {quoted}"
 
 
 def _joined_error(mistakes: Mistakes, file: str | None) -> ConfigError:

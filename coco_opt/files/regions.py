@@ -37,7 +37,10 @@ _Column = tuple[NDArray[np.int32], Texts[str]]
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _NUMBER = re.compile(r"[+-]?[0-9]+([.,][0-9]+)?([eE][+-]?[0-9]+)?")
 _ROOT_LEVELS = ("root", "all", "root level")
-"""The name of the level of a root that no column of the hierarchy has: the first that no column has."""
+NAME_THE_ROOT = (
+    'name the region above them in [data], such as root = "all", or add a first column for it. Levels are listed root '
+    "first"
+)
 REGION_COLUMNS = ("region", "region_id", "parent", "level", "level_name")
 
 
@@ -147,12 +150,17 @@ def _regions(
     if not source.levels:
         _check_not_measured(source, names, columns[1:])
     if source.root is not None:
-        names = (next(level for level in _ROOT_LEVELS if level not in names), *names)
+        names = (root_level(names), *names)
         columns.insert(1, (np.zeros(columns[0][0].size, np.int32), Texts.of((source.root,))))
     tree, leaf = _tree_of(names, columns[1:], place, rooted=source.root is not None)
     if not source.levels:
         _check_dividing(source, names, tree)
     return PublicRegions(tree, names, columns[0][1], leaf - tree.leaves.start)
+
+
+def root_level(levels: Sequence[str]) -> str:
+    """Return the name of the level of a root that no column has, above ``levels``."""
+    return next(level for level in _ROOT_LEVELS if level not in levels)
 
 
 def _tree_of(
@@ -164,10 +172,7 @@ def _tree_of(
     except HierarchyError as error:
         if error.code != "several-roots" or rooted:
             raise
-        advice = (
-            'name the region above them in [data], such as root = "all", or add a first column for it. Levels are '
-            "listed root first"
-        )
+        advice = NAME_THE_ROOT
         if len(columns[-1][1]) == 1:  # the last level is the root
             advice = f"levels are listed root first, such as levels = {_listed(names[::-1])} in [data]"
         message, where = f"{error.message}: {advice}", error.place

@@ -73,6 +73,7 @@ def test_counts_made_elsewhere(coco: Runner) -> None:
     write(many=SIZES)
     assert coco("init", "--out", "many.toml").code == 0
     assert load_config(Path("many.toml")).data.sizes == Path("many.csv")
+    assert '# root = "all" ' in Path("many.toml").read_text()
     write(people=ENTITIES)
     assert "name the files to use" in coco("init", "--out", "both.toml").err
 
@@ -161,6 +162,40 @@ def test_two_tables_like_a_hierarchy_are_not_guessed_at(coco: Runner) -> None:
     assert CANARY not in ran.err + ran.out
     assert "age group" not in ran.err + ran.out
     assert not CONFIG.exists()
+
+
+def write_linked() -> None:
+    people = "pid,hh,sex,place\n" + "".join(f"p{k},h{k % 3},{'fm'[k % 2]},home\n" for k in range(9))
+    write(people=people, homes="hh,town\nh0,a\nh1,b\nh2,b\n", towns="town,part,land\na,n,l\nb,s,l\n")
+    write(halls="town,hall,prison\nb,1,0\n")
+
+
+def test_files_named_by_key_are_linked_like_others(coco: Runner) -> None:
+    write_linked()
+    listed = ("people.csv", "homes.csv", "towns.csv")
+    named = ("--data", "records=people.csv", "--data", "groups=homes.csv", "--data", "hierarchy=towns.csv")
+    for out, files in (("listed.toml", (*listed, "--kind", "tables")), ("named.toml", named)):
+        assert coco("init", *files, "--values", "all", "--out", out).code == 0
+    assert Path("named.toml").read_text() == Path("listed.toml").read_text().replace("listed.toml", "named.toml")
+    for k in range(9):
+        write(**{f"other{k}": "a,b\n1,2\n"})
+    assert coco("init", *named, "--values", "all").code == 0
+    assert coco("check", CONFIG).code == 0
+
+
+def test_facilities_by_key_next_to_files(coco: Runner) -> None:
+    write_linked()
+    command = ("init", "people.csv", "homes.csv", "towns.csv", "--data", "facilities=halls.csv")
+    ran = coco(*command, "--values", "sex", "--values", "place=home,hall,prison")
+    assert ran.code == 0
+    config = load_config(CONFIG)
+    assert (config.data.facilities, config.data.records) == (Path("halls.csv"), Path("people.csv"))
+    assert (config.method.facilities.attribute, list(config.method.facilities.types)) == ("place", ["hall", "prison"])
+    assert coco("check", CONFIG).code == 0
+    write(notes="a,b\n1,2\n")
+    assert "notes.csv: shares no column with the other files" in coco(*command, "notes.csv", "--out", "more.toml").err
+    wrong = coco("init", *command[1:4], "--data", "levels=halls.csv", "--out", "more.toml")
+    assert "--data levels=halls.csv: init writes no line for it" in wrong.err
 
 
 def test_records_without_a_hierarchy_leave_it_to_fill_in(coco: Runner) -> None:

@@ -48,8 +48,18 @@ def test_one_region_named_by_root(write: Write) -> None:
     assert counts.hierarchy.paths == ("hawaii",)
     assert counts.region(0).to_dense(2).tolist() == [10, 0, 3]
     assert at(refused(lambda: read_sizes(path)))[0] == "missing-root"
-    with_levels = write("t.csv", SIZES)
-    assert at(refused(lambda: read_sizes(with_levels, root="us")))[0] == "unexpected-root"
+
+
+def test_a_root_above_level_columns(write: Write) -> None:
+    path = write("s.csv", SIZES + "mx,hi,4,2\n")
+    assert 'root = "all"' in refused(lambda: read_sizes(path)).message
+    counts = read_sizes(path, root="all")
+    assert counts.hierarchy.paths == ("all", "all/mx", "all/us", "all/mx/hi", "all/us/ca", "all/us/hi")
+    assert counts.group_counts.tolist() == [17, 2, 15, 2, 8, 7]
+    assert counts.leaf(0).to_dense(4).tolist() == [0, 0, 0, 0, 2]
+    public = read_public_sizes(path, "all").regions
+    assert public.levels == ("root", "nation", "state")
+    assert public.hierarchy.paths == counts.hierarchy.paths
 
 
 @pytest.mark.parametrize("kind", [pa.int8(), pa.uint64(), pa.int64()])

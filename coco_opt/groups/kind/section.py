@@ -39,7 +39,7 @@ class GroupsData(DataSection):
     sizes: TableInput | None = None
     """A table of counts, in place of the three tables: level columns root first, size, groups. Private."""
     root: str | None = None
-    """The name of the region above all others, where no column has it: of a hierarchy, or of `sizes` without levels."""
+    """The name of the region above all others, where no column has it, of a hierarchy or of `sizes`."""
 
     @model_validator(mode="after")
     def _tables_or_sizes(self) -> GroupsData:

@@ -8,7 +8,9 @@ import numpy as np
 
 from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import InputError, Place
+from coco_opt.files.columns import SIZES
 from coco_opt.files.inputs import Input
+from coco_opt.files.source import names_of
 from coco_opt.groups.kind.automatic import ASSUMED, assumed_counts
 from coco_opt.groups.kind.plan import buckets_of, queries_of
 from coco_opt.groups.measuring.entities import read_tables
@@ -76,8 +78,9 @@ def read_simulated_data(plan: Plan, path: Path) -> SimulatedData:
     if groups is not None:
         counts = read_tables(Input(path, data.columns), groups, data.table_of("hierarchy"), spill)
     else:
-        root = (data.root or plan.measurement_plan.hierarchy.names[0]) if levels == 1 else None
-        counts = read_sizes(Input(path, data.columns), root, spill)
+        table = Input(path, data.columns)
+        rootless = len(names_of(table)) - len(SIZES.last) == levels - 1
+        counts = read_sizes(table, plan.measurement_plan.hierarchy.names[0] if rootless else None, spill)
     if counts.hierarchy.levels != levels:
         message = f"has {counts.hierarchy.levels} levels, but the data to release have {levels}"
         raise InputError("other-levels", message, Place(path.name))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from coco_opt.files.columns import SIZES
 from coco_opt.groups.noisy_measurements import MAX_SIZE, buckets_of, counts_share_of, size_queries, split_of
 from coco_opt.groups.queries import with_public_counts
 from coco_opt.privacy import MeasurementPlan
@@ -17,6 +18,7 @@ _TABLES = {
 }
 _SIZES = {"sizes": "level columns root first, then size, groups: private"}
 _ROOT = 'root = "all"                  # the table has no level columns: name its one region'
+_ROOT_ABOVE = '# root = "all"                # if the first level has several names: the name of the region above them'
 _SECTION = """\
 [groups]
 max_size = 1000               # measured: public bound on a group's size, chosen without looking at the private table
@@ -60,7 +62,7 @@ def file_key_of(columns: Sequence[str]) -> str | None:
 def draft_of(files: Mapping[str, Sequence[str]]) -> Draft:
     """Return a configuration of three tables, or of a table of counts where there are no others."""
     counted = "sizes" in files and not all(key in files for key in _TABLES)
-    data = (_ROOT,) if counted and len(files["sizes"]) == 2 else ()
+    data = (_ROOT if len(files["sizes"]) == len(SIZES.last) else _ROOT_ABOVE,) if counted else ()
     return Draft(
         files=_SIZES if counted else _TABLES,
         section=_SECTION,

@@ -14,7 +14,7 @@ from coco_opt.files.columns import SIZES
 from coco_opt.files.faults import Faults
 from coco_opt.files.foreign_errors import quietly
 from coco_opt.files.inputs import Input, InputLike
-from coco_opt.files.regions import PublicRegions
+from coco_opt.files.regions import NAME_THE_ROOT, PublicRegions, root_level
 from coco_opt.files.scratch import spilling
 from coco_opt.files.source import Loaded, isolated, load
 from coco_opt.groups.measuring.entities import PublicGroups, fetch_runs, from_runs
@@ -29,13 +29,13 @@ _ONE_LEVEL = "region"  # the name of the level of a table without level columns
 
 
 def read_sizes(sizes: InputLike, root: str | None = None, spill: Path | None = None) -> PrivateCounts:
-    """Read a table of counts; without level columns it is one region named ``root``.
+    """Read a table of counts; ``root`` names the region above its level columns, or its only one where it has none.
 
     ``spill`` is a private folder: a large table is read in little memory, and what has no room lies there meanwhile.
 
     Raises HierarchyError where the regions form no tree, and InputError: not-an-integer, negative-size,
-    negative-count, too-large, duplicate-row, space-in-id, missing-root, unexpected-root, empty-file and the
-    codes of ``source.load``. Rows with 0 groups keep their region and add nothing.
+    negative-count, too-large, duplicate-row, space-in-id, missing-root, empty-file and the codes of
+    ``source.load``. Rows with 0 groups keep their region and add nothing.
     """
     source = Input.of(sizes, "sizes")
     with spilling(spill, [source]) as folder, isolated([source], folder) as con:
@@ -67,9 +67,7 @@ def read_public_sizes(sizes: InputLike, root: str | None = None, spill: Path | N
     with spilling(spill, [source]) as folder, isolated([source], folder) as con:
         table, tree = _open(con, source, root)
         group_counts = _group_counts(table, tree)
-    return PublicGroups(
-        PublicRegions(tree, tuple(table.names[:-2]) or (_ONE_LEVEL,), Texts.of(()), np.zeros(0, np.int64)), group_counts
-    )
+    return PublicGroups(_regions(table, tree), group_counts)
 
 
 def read_sizes_regions(sizes: InputLike, root: str | None = None, spill: Path | None = None) -> PublicRegions:
@@ -80,34 +78,41 @@ def read_sizes_regions(sizes: InputLike, root: str | None = None, spill: Path | 
     source = Input.of(sizes, "sizes")
     with spilling(spill, [source]) as folder, isolated([source], folder) as con:
         table, tree = _open(con, source, root)
-    return PublicRegions(tree, tuple(table.names[:-2]) or (_ONE_LEVEL,), Texts.of(()), np.zeros(0, np.int64))
+    return _regions(table, tree)
+
+
+def _regions(table: Loaded, tree: Hierarchy) -> PublicRegions:
+    """Return the regions, without ids, and the names of their levels; that of a named root is no column."""
+    names = table.names[:-2]
+    levels = names if len(names) == tree.levels else (root_level(names) if names else _ONE_LEVEL, *names)
+    return PublicRegions(tree, tuple(levels), Texts.of(()), np.zeros(0, np.int64))
 
 
 def _open(con: duckdb.DuckDBPyConnection, source: Input, root: str | None) -> tuple[Loaded, Hierarchy]:
     table = load(con, "sizes", source, SIZES)
     levels = len(table.names) - 2
-    if levels > 0 and root is not None:
-        raise InputError("unexpected-root", "has level columns: remove root from [data]", Place(source.name))
     if levels == 0 and root is None:
         raise InputError("missing-root", "has no level column: name its region by root", Place(source.name))
     column_checks.check_rows(table)
     column_checks.check_levels(table, range(levels))
     if levels > 0:
-        return table, _tree(table, levels)
+        return table, _tree(table, levels, root)
     con.execute("CREATE TABLE leaves AS SELECT 0::BIGINT AS leaf")
     return table, Hierarchy.from_paths([(root or "",)])
 
 
-def _tree(table: Loaded, levels: int) -> Hierarchy:
-    """Return the regions sorted by name: the order of rows may come from private data."""
+def _tree(table: Loaded, levels: int, root: str | None) -> Hierarchy:
+    """Return the regions below the root, sorted by name: the order of rows may come from private data."""
     import pyarrow as pa
 
     keys = ", ".join(f"c{k}" for k in range(levels))
     rows = table.fetch(f"SELECT {keys}, min(rowid) FROM {{t}} GROUP BY {keys} ORDER BY {keys}")
-    _check_one_root(table, rows)
+    if root is None:
+        _check_one_root(table, rows)
     paths = [row[:-1] for row in rows]
-    tree = Hierarchy.from_paths(paths, lambda k: table.place(int(rows[k][-1])))
-    leaves = [tree.index(path) - tree.leaves.start for path in paths]
+    above = () if root is None else (root,)
+    tree = Hierarchy.from_paths([(*above, *path) for path in paths], lambda k: table.place(int(rows[k][-1])))
+    leaves = [tree.index((*above, *path)) - tree.leaves.start for path in paths]
     arrays: dict[str, Any] = {f"p{k}": pa.array([p[k] for p in paths], pa.string()) for k in range(levels)}
     table.con.register("leaves", pa.table({**arrays, "leaf": pa.array(leaves, pa.int64())}))
     return tree
@@ -118,7 +123,7 @@ def _check_one_root(table: Loaded, rows: list[tuple[Any, ...]]) -> None:
     in_order = sorted(rows, key=lambda row: int(row[-1]))
     for row in in_order:
         if row[0] != in_order[0][0]:
-            message = f"more than one root: {in_order[0][0]!r} and {row[0]!r}"
+            message = f"more than one root: {in_order[0][0]!r} and {row[0]!r}: {NAME_THE_ROOT}"
             raise HierarchyError("several-roots", message, table.place(int(row[-1]), 0))
 
 

@@ -24,7 +24,15 @@ _LINKED = {
 }
 _KEYS = ("region_id", "group_id", "person_id", "count")
 _BOUNDS_NOTE = "region, query, answer, lower, upper: public"
+_FACILITIES_NOTE = "region_id, one column a type of facility: public"
+_FACILITIES = """\
+[topdown.facilities]
+{attribute:<30}# {left}the attribute some of whose values are these types
+# types: what one facility holds, such as {{ least = 5, most = 300 }} persons; left out: 1 person or more
+{types}
+"""
 _BOUNDS = f'# bounds = "bounds.csv"       # {_BOUNDS_NOTE}'
+_FURTHER = {"bounds": _BOUNDS_NOTE, "facilities": _FACILITIES_NOTE}
 _MOST_CROSSED, _MOST_CELLS = 4, 2_000  # attributes and cells of a first workload's "detail"
 _SHARED_NOTE = "of the groups: an attribute of every member, unless it counts or adds up the members"
 _SECTION = """\
@@ -44,7 +52,7 @@ microdata = false             # true: also one row a person
 
 [topdown.attributes]          # every value that can occur, in your order, whether it does or not
 {attributes}
-[solvers]                     # the default is the fast exact one; see  coco-opt solvers
+{facilities}[solvers]                     # the default is the fast exact one; see  coco-opt solvers
 # topdown_split = "piqp"
 """
 
@@ -78,10 +86,11 @@ def draft_of(files: Mapping[str, Sequence[str]], notes: ColumnNotes) -> Draft:
         crossed=_text(" * ".join(names[:2]) if len(names) > 1 else "sex * age"),
         level=_text(levels[0]),
         attributes="".join(lines),
+        facilities=_facilities(files["facilities"][1:], notes) if "facilities" in files else "",
     )
     tables = _LINKED if "groups" in files else _FILES
     return Draft(
-        files={**tables, "bounds": _BOUNDS_NOTE} if "bounds" in files else tables,
+        files={**tables, **{key: note for key, note in _FURTHER.items() if key in files}},
         section=section,
         replaced="persons' records may change while their number is public",
         left=_left(names, notes),
@@ -116,6 +125,15 @@ def _attribute_line(name: str, values: Sequence[str] | None) -> str:
         raise InputError("bad-option", f"the values of {name!r}: {problem}")
     numbers = bins is not None and len(values) == 1
     return f"{_key(name)} = {_text(values[0] if numbers else list(values))}\n"
+
+
+def _facilities(types: Sequence[str], notes: ColumnNotes) -> str:
+    """Return the section of facilities by type; the attribute is to fill in unless its values are known."""
+    attribute = next((name for name, values in notes.values.items() if set(types) <= set(values)), "")
+    types = "".join(f"types.{_key(name)} = {{}}\n" for name in types)
+    return _FACILITIES.format(
+        attribute=f"attribute = {_text(attribute)}", left="" if attribute else "fill in: ", types=types
+    )
 
 
 def _left(names: Sequence[str], notes: ColumnNotes) -> str:
