@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from coco_opt import Hierarchy, check, configure, estimate, measure, release
@@ -469,3 +470,27 @@ def test_the_leaves_share_is_credited_up_to_a_point_and_never_for_two_or_three_l
     of_four = {float(shares[-1]): automatic.leaf_credit(shares) for shares in allocations(4)}
     assert of_four[0.25] == 0
     assert of_four[0.5] < of_four[0.7] > of_four[0.85] > of_four[0.95]
+
+
+@pytest.mark.parametrize(
+    ("privacy", "keys", "losses"),
+    [
+        ({"epsilon": "1"}, {}, ["l1", "l1"]),
+        ({"rho": "1/2", "mechanism": "discrete_gaussian"}, {}, ["l2", "l2"]),
+        ({"rho": "1/2", "mechanism": "discrete_gaussian"}, {"loss": "l1"}, ["l1", "l1"]),
+        ({"rho": "1/2", "mechanism": "discrete_gaussian"}, {"loss": ["auto", "l1"]}, ["l2", "l1"]),
+        ({"rho": "1/2", "mechanism": "discrete_gaussian"}, {"ties": "lower"}, ["l1", "l1"]),
+    ],
+)
+def test_the_loss_that_is_left_out_is_that_of_the_noise(
+    privacy: dict[str, str], keys: dict[str, Any], losses: list[str]
+) -> None:
+    counts = {"nation": ["all"] * 4, "part": ["north", "north", "south", "south"], "size": [1, 2, 1, 3]}
+    config = configure(
+        data={"sizes": pa.table({**counts, "groups": [5, 6, 7, 8]})},
+        privacy={**privacy, "noise": "seeded", "seed": 1},
+        groups={"max_size": 4, "consistency": "matching", **keys},
+    )
+    result = estimate(measure(config))
+    assert result.manifest["method"]["losses"] == losses
+    assert {each.split("_")[-1] for each in result.manifest["solvers"] if each.startswith("isotonic")} == set(losses)

@@ -29,10 +29,10 @@ from coco_opt.groups.measuring.automatic import (
     bucket_count,
 )
 from coco_opt.groups.measuring.predicted import Regions, range_of
-from coco_opt.groups.noisy_measurements import buckets_of, size_queries, split_of
+from coco_opt.groups.noisy_measurements import Loss, buckets_of, size_queries, split_of
 from coco_opt.groups.queries import plain_query, sensitivity
 from coco_opt.histograms import Hierarchy
-from coco_opt.privacy import MeasurementPlan
+from coco_opt.privacy import DiscreteGaussian, MeasurementPlan
 from coco_opt.privacy.planner import NoisePlan, Shares, allocation
 from coco_opt.releases.kind import Figures
 from coco_opt.releases.resource_cost import count_answers
@@ -146,6 +146,10 @@ def with_method(config: Config, measurement_plan: MeasurementPlan) -> Config:
     """
     section = config.method
     method: dict[str, Any] = {"bucket_growth": 0.0} if section.bucket_growth == AUTO else {}
+    if AUTO in _losses(section):
+        likelihood = _likelihood(section, measurement_plan)
+        losses = tuple(likelihood if loss == AUTO else loss for loss in _losses(section))
+        method["loss"] = losses[0] if isinstance(section.loss, str) else losses
     if section.consistency == AUTO:
         method["consistency"] = _consistency(section, measurement_plan, config.auto.time)
     return replace(config, method=section.model_copy(update=method)) if method else config
@@ -165,6 +169,19 @@ def _consistency(section: GroupsSection, measurement_plan: MeasurementPlan, seco
     return readable[0] if readable else "none"
 
 
+def _losses(section: GroupsSection) -> tuple[str, ...]:
+    return (section.loss,) if isinstance(section.loss, str) else section.loss
+
+
+def _likelihood(section: GroupsSection, measurement_plan: MeasurementPlan) -> Loss:
+    """Return the loss whose least value is the most likely one: squares where noise is Gaussian.
+
+    A tie rule that is set belongs to absolute values.
+    """
+    gaussian = any(isinstance(each.distribution, DiscreteGaussian) for each in measurement_plan.queries)
+    return "l2" if gaussian and "ties" not in section.model_fields_set else "l1"
+
+
 def _starts(measurement_plan: MeasurementPlan, level: int) -> tuple[int, ...] | None:
     """Return where the buckets of a level's query begin, None for single sizes."""
     buckets = buckets_of(measurement_plan, level)
@@ -180,8 +197,8 @@ def _methods(
     """
     explicit = section.model_fields_set
     of_matching = "sizes" in queries or bool({"merge", "rounding", "variances"} & explicit)
-    of_fits = bool({"loss", "ties"} & explicit) and not section.intervals
-    one_loss = isinstance(section.loss, str) or len(set(section.loss)) == 1
+    of_fits = (set(_losses(section)) != {AUTO} or "ties" in explicit) and not section.intervals
+    one_loss = len(set(_losses(section))) == 1
     quick = bool(section.intervals) or posterior_seconds(answers) <= seconds
     joint = set(queries) <= {"cumulative", "buckets"} and one_loss and joint_seconds(answers, alike=alike) <= seconds
     readers: list[tuple[Consistency, bool]] = [

@@ -13,7 +13,6 @@ from coco_opt.config.sections import AUTO, DataSection, Section, TableInput
 from coco_opt.config.values import KeyedError, choice, level_names, one_or_list, probability
 from coco_opt.files.columns import ENTITIES, GROUPS, HIERARCHY, SIZES, Columns
 from coco_opt.groups.estimating.method import VarianceRule
-from coco_opt.groups.noisy_measurements import Loss
 from coco_opt.groups.queries import Query
 from coco_opt.kernels.merging import Merge, Rounding
 from coco_opt.problems.isotonic import TieRule
@@ -56,6 +55,7 @@ class GroupsData(DataSection):
 
 Starts = tuple[int, ...]
 Method = Literal["auto", "joint", "posterior", "convex", "matching", "bottom_up", "none"]
+LossChoice = Literal["auto", "l1", "l2"]
 GroupCounts = Literal["public", "private"]
 
 
@@ -122,8 +122,8 @@ class GroupsSection(Section):
     """Measured: "private" for a confidential table of groups: their numbers get noise too, and are made to sum."""
     group_counts_share: Annotated[Fraction | None, PlainValidator(probability)] = None
     """Measured: the part of each level's budget that private numbers of groups get; unset: 1/10."""
-    loss: Annotated[Loss | tuple[Loss, ...], one_or_list(Loss)] = "l1"
-    """The loss of each region's own fit; one for all levels or one a level."""
+    loss: Annotated[LossChoice | tuple[LossChoice, ...], one_or_list(LossChoice)] = AUTO
+    """The loss of the fit, one for all levels or one a level; "auto": that of the noise, "l2" where it is Gaussian."""
     ties: Annotated[TieRule, choice(TieRule)] = "upper"
     """Which of several optima of absolute values is taken."""
     consistency: Annotated[Method, choice(Method)] = AUTO
