@@ -62,7 +62,7 @@ _Row = tuple[Callable[..., int], str, str]
 EVERYDAY: tuple[_Row, ...] = (
     (demo.demo, "Try it: release simulated data, and show the errors.", "demo"),
     (init.init, "Write a first config for the tables in this folder.", "init persons.csv homes.csv areas.csv"),
-    (check.check, "Read and check all input; draw nothing, pay nothing.", "check coco-opt.toml"),
+    (check.check, "Read and check all input; spend nothing.", "check coco-opt.toml"),
     (plan.plan, "Predict cost, error, time and memory; public data only.", "plan coco-opt.toml"),
     (release.release, "Measure once and estimate: the main job.", "release coco-opt.toml"),
     (
@@ -76,7 +76,7 @@ EVERYDAY: tuple[_Row, ...] = (
         "Subtract a release from a later one; mark changes.",
         "diff releases/a releases/b --page changes.html",
     ),
-    (ledger.ledger, "Show what was spent, on what, and what is kept.", "ledger coco-opt.toml"),
+    (ledger.ledger, "Show the budget: granted, spent, and on what.", "ledger coco-opt.toml"),
     (keys.keys, "List the keys of a config: type, default, meaning.", "keys privacy"),
     (errors.errors, "Explain the code of an error.", "errors input-changed"),
 )
@@ -131,7 +131,7 @@ def _name(verb: Callable[..., int]) -> str:
 app = typer.Typer(
     name="coco-opt",
     cls=_Verbs,
-    help="Differentially private histograms and tables over a hierarchy of regions, on certified solvers.",
+    help="Differentially private histograms and tables over a hierarchy of regions, by certified solvers.",
     epilog="\b\nBegin with:         coco-opt demo\n"
     "Your own tables:    coco-opt init FILES, then check, plan and release\n"
     "More on a command:  coco-opt COMMAND --help",

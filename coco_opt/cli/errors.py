@@ -45,5 +45,5 @@ def _text_of(error: CodedError) -> str:
     meaning, advice = EXPLANATIONS.get(error.code, ("", ""))
     lines = [f"{error.code} (exit code {error.exit_code}){': ' if meaning else ''}{meaning}"]
     lines += [f"What to do: {advice}"] if advice else []
-    lines += ["It says, with names, rows and numbers in place of the dots:"] if error.messages else []
+    lines += ["Its messages, with dots for names, rows and numbers:"] if error.messages else []
     return "\n".join([*lines, *(f"- {text}" for text in error.messages)])

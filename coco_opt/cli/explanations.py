@@ -88,9 +88,9 @@ EXPLANATIONS: Final[dict[str, tuple[str, str]]] = {
         "Restore the folder from a backup, or measure again, which pays.",
     ),
     "missing-column": (
-        "A table lacks a column that it needs, or calls it otherwise.",
-        'Say what it is called: columns = { region_id = "area" } in [data], or `coco-opt init --columns '
-        "region_id=area`; a list where files differ.",
+        "A table lacks a column that it needs, or the column has another name.",
+        'If it has another name, state it: columns = { region_id = "area" } in [data], or `coco-opt init --columns '
+        "region_id=area`. If several files call it differently, give a list of names.",
     ),
     "missing-root": (
         "No column has the one region above all others.",

@@ -4,16 +4,18 @@
 
 The fit is the slope of the greatest convex minorant of the partial sums, a constant on each pooled block.
 
-1. Take the entries in chunks, and thin each chunk (see below).
-2. Push the chunk's blocks on a stack; as long as the mean below is not smaller, pool the two.
-3. At the end every block's mean, clipped to lo..hi, is the fit of its entries.
+1. Take the entries in chunks, and thin each chunk (``_thin_values``, ``_thin_blocks``).
+2. Push the chunk's blocks on a stack; as long as the mean below is not smaller, pool the two (``_push_blocks``).
+3. At the end every block's mean, clipped to lo..hi, is the fit of its entries (``_spread``).
+
+With weights, step 1 is left out (``_push_weighted``).
 
 Integer data (int64) are pooled exactly: block sums are integers and means are compared by exact products.
 
-Speed: a chunk is first thinned in passes without branches. A point of the partial-sum path that lies on or
-above the chord between its two neighbours is no vertex of the minorant, and all such points can be dropped
-in one pass; only the few survivors reach the stack of blocks, where the branches are hard to predict. Many integers
-are pooled in halves on two cores: exact blocks do not depend on the order of pooling.
+Why thin: the branches of step 2 are hard to predict, and thinning has none. A point of the path of partial sums that
+lies on or above the chord between its two neighbours is no vertex of the minorant; one pass drops all such points, and
+few reach the stack. Many integers are pooled in halves on two cores: exact blocks do not depend on the order of
+pooling.
 
 Invariant: the means of the blocks on the stack increase strictly. Cost: O(n).
 Source: Barlow, Bartholomew, Bremner and Brunk 1972, chapter 1; the thinning passes are our own.
@@ -92,7 +94,7 @@ def _thin_blocks(sums: Any, counts: Any, blocks: int) -> int:
 
 @compiled
 def _violates(left: Any, left_count: int, right: Any, right_count: int, exact: bool) -> bool:
-    """Return whether the left mean is at least the right one; ``exact`` for integer sums of any size."""
+    """Return whether the left mean is at least the right mean; ``exact`` for integer sums of any size."""
     a, b = float(left) * right_count, float(right) * left_count
     if not exact or (abs(a) < _EXACT_PRODUCT and abs(b) < _EXACT_PRODUCT):
         return a >= b

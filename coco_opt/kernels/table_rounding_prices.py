@@ -1,12 +1,16 @@
-"""Prices of rows by coordinate ascent: one row after the other gets its people from the other children, cell by cell.
+"""Prices of rows by coordinate ascent: each row in turn gets the people it lacks from the other children, cell by cell.
 
 The problem is that of ``table_rounding_flow``, where each cell may hold ``low`` or one person more; this is a start
-that leaves few rows unmet. Every cell gives its people to the children with the least ``v = marginal cost - price``.
+that leaves few rows unmet. Every cell gives its people to the children with the least ``value = marginal cost -
+price``. ``mark`` says of a child's cell whether it holds the one person more (1), could hold them (0), or is closed;
+``best`` names, for each cell, the child that would take the next person most cheaply and the child that would give one
+at least loss.
 
-1. For a row that lacks people, find in each of its cells the gap in v to the best other child that has someone there.
-2. Raise the row's price by the n-th smallest gap, where n people are lacking: n people move in. A row with too many
-   does the opposite.
-3. Go through all rows, round after round, while the unmet people fall.
+1. For a row that lacks people, find in each of its cells the gap in value to the best other child that
+   has someone there (``_gaps``).
+2. Raise the row's price by the n-th smallest gap, where n people are lacking (``_step``): n people move in (``_move``).
+   A row with too many does the opposite.
+3. Go through all rows, round after round, while the unmet people fall (``ascend``).
 4. Shortest paths do the rest (``table_rounding_flow``).
 
 Invariant: all cells stay optimal at the present prices. Cost: O(entries x children) a round at worst.
@@ -57,7 +61,7 @@ def _best(value: Floats, mark: Marks, state: int, without: int) -> int:
 @compiled
 def _gaps(j: int, cells: Ints, more: bool, value: Floats, mark: Marks, best: Ints) -> tuple[Floats, Ints, Ints]:
     """Return the change of price at which each cell moves a person in (or out), the other child, and the cell."""
-    gap, rival, place = np.empty(cells.size), np.empty(cells.size, np.int64), np.empty(cells.size, np.int64)
+    gap, rival, where = np.empty(cells.size), np.empty(cells.size, np.int64), np.empty(cells.size, np.int64)
     count, state = 0, 1 if more else 0
     # Only where the child can still take (or give) a person, and another one can do the opposite.
     for c in cells:
@@ -65,9 +69,9 @@ def _gaps(j: int, cells: Ints, more: bool, value: Floats, mark: Marks, best: Int
             partner = best[c, state] if best[c, state] != j else _best(value[c], mark[c], state, j)
             if partner >= 0:
                 apart = value[c, j] - value[c, partner]
-                gap[count], rival[count], place[count] = max(0.0, apart if more else -apart), partner, c
+                gap[count], rival[count], where[count] = max(0.0, apart if more else -apart), partner, c
                 count += 1
-    return gap[:count], rival[:count], place[:count]
+    return gap[:count], rival[:count], where[:count]
 
 
 @compiled
@@ -91,12 +95,12 @@ def _reprice(j: int, cells: Ints, change: float, value: Floats, mark: Marks, bes
     for c in cells:
         value[c, j] -= change
         for state in range(2):
-            now = best[c, state]
-            if now == j or (now >= 0 and mark[c, now] != state):
+            current = best[c, state]
+            if current == j or (current >= 0 and mark[c, current] != state):
                 best[c, state] = _best(value[c], mark[c], state, _NOBODY)
             elif mark[c, j] != state:
                 continue
-            elif now < 0 or (value[c, j] > value[c, now] if state == 1 else value[c, j] < value[c, now]):
+            elif current < 0 or (value[c, j] > value[c, current] if state == 1 else value[c, j] < value[c, current]):
                 best[c, state] = j
 
 
@@ -104,7 +108,7 @@ def _reprice(j: int, cells: Ints, change: float, value: Floats, mark: Marks, bes
 def _move(j: int, cells: Ints, lacking: float, price: float, value: Floats, mark: Marks, best: Ints) -> float:
     """Move people into (or out of) one row of child j; return the change of its price."""
     more = lacking > 0.0
-    gap, rival, place = _gaps(j, cells, more, value, mark, best)
+    gap, rival, where = _gaps(j, cells, more, value, mark, best)
     if gap.size == 0:
         return 0.0
     moved = min(gap.size, int(abs(lacking)))
@@ -120,7 +124,7 @@ def _move(j: int, cells: Ints, lacking: float, price: float, value: Floats, mark
         if gap[a] > last or gap[a] > step or (gap[a] == last and ties == 0):
             continue
         ties -= gap[a] == last
-        c = place[a]
+        c = where[a]
         mark[c, j], mark[c, rival[a]] = 1 if more else 0, 0 if more else 1
         # Naming j makes the next step look at all children of this cell again.
         best[c, 0] = best[c, 1] = j
@@ -142,14 +146,13 @@ def ascend(
     cell_price, row_price = prices
     children, cells = x.shape
     value, mark = np.empty((cells, children)), np.empty((cells, children), np.int8)
-    # The cost of the one person that a cell may hold more, and who has them.
+    # What the one person more costs in each cell, and which child has them.
     for j in range(children):
-        # Every cell's best giver and taker.
         for c in range(cells):
             value[c, j] = 1.0 - 2.0 * (x[j, c] - low[j, c])
             mark[c, j] = _CLOSED if high[j, c] == low[j, c] else table[j, c] - low[j, c]
     best = np.empty((cells, 2), np.int64)
-    # Write the tables; a cell's price lies between its dearest holder and its cheapest taker.
+    # Every cell's best taker and giver.
     for c in range(cells):
         for state in range(2):
             best[c, state] = _best(value[c], mark[c], state, _NOBODY)
@@ -172,6 +175,7 @@ def ascend(
         if unmet > _PROGRESS * before or unmet == 0.0:
             break
         before = unmet
+    # Write the tables; a cell's price lies between its dearest holder and its cheapest taker.
     for c in range(cells):
         dearest, cheapest = -np.inf, np.inf
         for j in range(children):

@@ -181,8 +181,9 @@ def _posterior(shown: Shown) -> str:
     if intervals is not None:
         paragraphs += [
             f"Intervals of {100 * intervals.coverage:g} % are in intervals.parquet. For each region and size alone, "
-            "the true count is inside with at least that probability under the model; many intervals do not hold at "
-            "the same time. They contain the released counts. The privacy guarantee does not depend on the model.",
+            "the true count is inside with at least that probability under the model. This holds for each interval on "
+            "its own, not for many at the same time. Every interval contains the released count. The privacy guarantee "
+            "does not depend on the model.",
             *_unmeasured_words(measured_sizes(shown.measurement.measurement_plan)),
             "Intervals of each region's mean, quantiles, share of groups of one and largest size are in "
             "summaries.parquet.",

@@ -201,6 +201,6 @@ def read_counts(plan: Plan) -> PrivateCounts:
         has_private_counts(measurement_plan) or np.array_equal(counts.group_counts, measurement_plan.per_region[GROUPS])
     ):
         table = "hierarchy" if data.sizes is None else "sizes"
-        message = "its regions or numbers of groups are no longer those that were planned with: it changed meanwhile"
+        message = "its regions or numbers of groups differ from those of the plan: it changed meanwhile"
         raise InputError("group-count-mismatch", message, Place(data.table_of(table).name))
     return counts
