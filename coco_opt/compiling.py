@@ -47,7 +47,7 @@ def compile_kernels(names: Sequence[str] | None = None) -> None:
     for name in PROBLEMS if names is None else names:
         kind, _, level = name.partition("/")
         if name in EXAMPLES:
-            _found(EXAMPLES[name])()
+            _resolved(EXAMPLES[name])()
         elif level:
             _compile_level(kind)
         else:
@@ -81,10 +81,10 @@ def missing(names: Sequence[str]) -> tuple[str, ...]:
     """Return the names of ``LAST`` whose kernels are not cached on disk."""
     from coco_opt.kernels.compile import cached_on_disk
 
-    return tuple(name for name in names if not cached_on_disk(_found(f"coco_opt.kernels.{LAST[name]}")))
+    return tuple(name for name in names if not cached_on_disk(_resolved(f"coco_opt.kernels.{LAST[name]}")))
 
 
-def _found(path: str) -> Callable[..., Any]:
+def _resolved(path: str) -> Callable[..., Any]:
     """Return the function that a path like ``module:function`` names."""
     module, _, name = path.partition(":")
     return cast("Callable[..., Any]", getattr(importlib.import_module(module), name))

@@ -194,52 +194,52 @@ class Kronecker(Operator):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Restricted(Operator):
-    """A map ``unrestricted``, applied to tables that hold only its cells ``cells_kept``, int64[cells]."""
+    """A map ``unrestricted``, applied to tables that hold only its cells ``chosen_cells``, int64[cells]."""
 
     unrestricted: Operator
-    cells_kept: Ints
+    chosen_cells: Ints
     cells: int = field(init=False)
     answers: int = field(init=False)
 
     def __post_init__(self) -> None:
-        cells = _indices(self.cells_kept, "kept cells")
+        cells = _indices(self.chosen_cells, "chosen cells")
         if cells.size and not 0 <= int(cells.min()) <= int(cells.max()) < self.unrestricted.cells:
-            raise ProblemError(f"kept cells must be from 0 to {self.unrestricted.cells - 1}")
+            raise ProblemError(f"chosen cells must be from 0 to {self.unrestricted.cells - 1}")
         if np.unique(cells).size < cells.size:
-            raise ProblemError("a cell is kept twice")
-        object.__setattr__(self, "cells_kept", cells)
+            raise ProblemError("a cell is chosen twice")
+        object.__setattr__(self, "chosen_cells", cells)
         object.__setattr__(self, "cells", cells.size)
         object.__setattr__(self, "answers", self.unrestricted.answers)
 
     def apply(self, x: NDArray[Any]) -> NDArray[Any]:
         """Return the answers with zeros in all other cells."""
         full = np.zeros((*x.shape[:-1], self.unrestricted.cells), x.dtype)
-        full[..., self.cells_kept] = x
+        full[..., self.chosen_cells] = x
         return self.unrestricted.apply(full)
 
     def adjoint(self, y: NDArray[Any]) -> NDArray[Any]:
-        """Return the values of the kept cells."""
-        return self.unrestricted.adjoint(y)[..., self.cells_kept]
+        """Return the values of the chosen cells."""
+        return self.unrestricted.adjoint(y)[..., self.chosen_cells]
 
     def to_sparse(self) -> csr_array:
         """Return the kept columns."""
         from scipy.sparse import csr_array
 
-        return csr_array(self.unrestricted.to_sparse()[:, self.cells_kept])
+        return csr_array(self.unrestricted.to_sparse()[:, self.chosen_cells])
 
     def restrict(self, cells: Ints) -> Operator:
         """Return the map on fewer cells."""
-        return self.unrestricted.restrict(self.cells_kept[cells])
+        return self.unrestricted.restrict(self.chosen_cells[cells])
 
     @property
     def absolute_columns(self) -> Floats:
-        """Return those of the kept cells."""
-        return self.unrestricted.absolute_columns[self.cells_kept]
+        """Return those of the chosen cells."""
+        return self.unrestricted.absolute_columns[self.chosen_cells]
 
     @property
     def squared_columns(self) -> Floats:
-        """Return those of the kept cells."""
-        return self.unrestricted.squared_columns[self.cells_kept]
+        """Return those of the chosen cells."""
+        return self.unrestricted.squared_columns[self.chosen_cells]
 
 
 @dataclass(frozen=True, eq=False, slots=True)

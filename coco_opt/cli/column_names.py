@@ -66,10 +66,10 @@ def _stated_columns(headers: Sequence[Header], stated: Mapping[str, Sequence[str
     A bare ``id`` with which several tables begin is the key of one of them alone: of the table that a name given along
     with it names, as ``household,id`` names households.csv, or of the only table that no other key names.
     """
-    found = {own: _columns_called(names, headers) for own, names in stated.items()}
+    matches = {own: _columns_called(names, headers) for own, names in stated.items()}
     bare = {
         own: [place for place, name in columns.items() if not _key_words(name) and name == headers[place].columns[0]]
-        for own, columns in found.items()
+        for own, columns in matches.items()
     }
     doubtful = {own: places for own, places in bare.items() if len(places) > 1 and len(stated[own]) > 1}
     named = {
@@ -80,11 +80,11 @@ def _stated_columns(headers: Sequence[Header], stated: Mapping[str, Sequence[str
         others = {place for other, tables in named.items() if other != own and len(tables) == 1 for place in tables}
         tables = named[own] if len(named[own]) == 1 else [place for place in places if place not in others]
         if len(tables) != 1:
-            name, files = found[own][places[0]], ", ".join(headers[place].path.name for place in places)
+            name, files = matches[own][places[0]], ", ".join(headers[place].path.name for place in places)
             message = f"--columns {own}={name}: {files} begin with {name!r}: give these columns different names"
             raise InputError("bad-option", message)
-        found[own] = {place: name for place, name in found[own].items() if place not in places or place in tables}
-    return found
+        matches[own] = {place: name for place, name in matches[own].items() if place not in places or place in tables}
+    return matches
 
 
 def _columns_called(names: Sequence[str], headers: Sequence[Header]) -> dict[int, str]:

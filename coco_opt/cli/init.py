@@ -298,8 +298,8 @@ def _notes(chosen: Candidate, ranges: Mapping[str, list[str]], values: Mapping[s
     if header is None or attributes is None:
         return ColumnNotes()
     names = [name for name in attributes if name not in stated] if _ALL in read else read
-    found, many = _read_values(chosen, names, strict=_ALL not in read)
-    return ColumnNotes({**found, **stated}, {**unfit, **many})
+    values_by_name, many = _read_values(chosen, names, strict=_ALL not in read)
+    return ColumnNotes({**values_by_name, **stated}, {**unfit, **many})
 
 
 def _holder(chosen: Candidate, column: str) -> Header | None:
@@ -329,14 +329,14 @@ def _read_values(
     from coco_opt.files.inputs import Input
     from coco_opt.files.proposals import looks_like_free_text, values_of
 
-    found, many, where = {}, {}, dict[str, list[str]]()
+    values_by_name, many, where = {}, {}, dict[str, list[str]]()
     for name, header in ((name, _holder(chosen, name)) for name in names):
         assert header is not None  # checked before
         path = header.path
         values = values_of(Input(path), name, _MOST_VALUES)
         free = not strict and values is not None and looks_like_free_text(values)
         if values and not free:
-            found[name] = values
+            values_by_name[name] = values
             where.setdefault(path.name, []).append(repr(name))
             continue
         many[name] = "a column without values" if values is not None else f"a column of more than {_MOST_VALUES} values"
@@ -344,13 +344,13 @@ def _read_values(
         if strict:
             message = f"is {many[name]}: a closed list has few. For integers give --ranges"
             raise InputError("not-a-list", message, Place(path.name, None, name))
-    if found:
+    if values_by_name:
         columns = ", ".join(f"{', '.join(names)} of {file}" for file, names in where.items())
         write(
             f"Read the values of {columns}. They stand in the config and become "
             "public with a release: keep them only where the list is public anyway, and add values that could occur"
         )
-    return found, many
+    return values_by_name, many
 
 
 def _kinds(name: str | None, named: Mapping[str, Header]) -> list[AnyKind]:

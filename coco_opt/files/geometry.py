@@ -117,8 +117,8 @@ def _ids(features: Sequence[Mapping[str, Any]], file: str) -> list[str]:
             absent.append(number)
         ids.append(unicodedata.normalize("NFC", str(value)))
     if absent:
-        found = sorted(_properties(features[absent[0] - 1]))
-        have = f"; it has {', '.join(found[:_LISTED])}" if found else ""
+        properties = sorted(_properties(features[absent[0] - 1]))
+        have = f"; it has {', '.join(properties[:_LISTED])}" if properties else ""
         message = (
             f"{_numbered(absent)} no {_KEY} in the properties that is a text or an integer{have}: copy the column that "
             "identifies regions there"

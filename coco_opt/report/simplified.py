@@ -34,9 +34,9 @@ def simplified(arcs: Sequence[Points], most: int) -> list[Points]:
         limit = np.sort(areas)[min(number, areas.size) - 1]
         dropped = candidates[np.argsort(areas[candidates], kind="stable")][:number]
         dropped = dropped[areas[dropped] <= limit]
-        kept = np.ones(len(places), np.bool_)
-        kept[dropped] = False
-        places, arc, fixed = places[kept], arc[kept], fixed[kept]
+        remaining = np.ones(len(places), np.bool_)
+        remaining[dropped] = False
+        places, arc, fixed = places[remaining], arc[remaining], fixed[remaining]
     return np.split(places, np.flatnonzero(np.diff(arc)) + 1)
 
 

@@ -43,16 +43,16 @@ def topology(outlines: Mapping[int, Sequence[Points]]) -> Topology:
     """Return the arcs of outlines, rings on a grid by region. O(places log places)."""
     owners = [region for region, rings in outlines.items() for _ in rings]
     rings = [without_spikes(ring) for rings in outlines.values() for ring in rings]
-    kept = [(owner, ring) for owner, ring in zip(owners, rings, strict=True) if len(ring) >= CORNERS]
-    if not kept:
+    areas = [(owner, ring) for owner, ring in zip(owners, rings, strict=True) if len(ring) >= CORNERS]
+    if not areas:
         return Topology((), {region: frozenset() for region in outlines})
-    places, vertices = np.unique(np.concatenate([ring for _, ring in kept]), axis=0, return_inverse=True)
-    starts = np.cumsum([0, *(len(ring) for _, ring in kept)])
+    places, vertices = np.unique(np.concatenate([ring for _, ring in areas]), axis=0, return_inverse=True)
+    starts = np.cumsum([0, *(len(ring) for _, ring in areas)])
     ends = _meeting(vertices, starts)
     numbers: dict[bytes, int] = {}
     arcs: list[Points] = []
     bounds: dict[int, set[int]] = {region: set() for region in outlines}
-    for (owner, _), start, stop in zip(kept, starts[:-1], starts[1:], strict=True):
+    for (owner, _), start, stop in zip(areas, starts[:-1], starts[1:], strict=True):
         for run in _cut(vertices[start:stop], ends[start:stop]):
             arc = numbers.setdefault(run.tobytes(), len(arcs))
             if arc == len(arcs):

@@ -136,7 +136,7 @@ class _Run:
             converged = bool(Criterion().met(r_hat[None], effective[None])[0])
             if converged:
                 break
-        cells = np.concatenate([draws for chain in self.chains for draws in chain.kept])
+        cells = np.concatenate([draws for chain in self.chains for draws in chain.drawn])
         return Sampled(cells, self.done, float(r_hat.max()), float(effective.min()), converged)
 
     def _advance(self, rounds: int, draws: int, total: int) -> None:
@@ -158,7 +158,7 @@ class _Chain:
         self.words = self.rng.integers(0, 2**64, 1, np.uint64)
         self.counts = np.zeros(nodes.left.size, np.int64)
         self.scratch = np.zeros(2 * int(nodes.size.max()) + 256)
-        self.kept: list[NDArray[Any]] = []
+        self.drawn: list[NDArray[Any]] = []
         self.trace: list[Ints] = []
 
     def round(self, draws: int) -> None:
@@ -178,12 +178,12 @@ class _Chain:
 
     def _keep(self) -> None:
         cells = self.counts[self.layout.binary.leaves]
-        self.kept.append(cells.astype(np.int32 if self.counts[0] < 2**31 else np.int64)[None])
+        self.drawn.append(cells.astype(np.int32 if self.counts[0] < 2**31 else np.int64)[None])
         self.trace.append(np.append(self.counts[:_TOP], np.count_nonzero(cells == 0)))
 
     def forget(self) -> None:
         """Drop all draws."""
-        self.kept, self.trace = [], []
+        self.drawn, self.trace = [], []
 
 
 def _seed(counts: IntervalCounts) -> int:
