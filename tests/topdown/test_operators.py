@@ -87,10 +87,10 @@ def test_bad_labels_are_refused(labels: list[object]) -> None:
         Grouping(np.array(labels), 2)
 
 
-@pytest.mark.parametrize("kept", [[0, 0], [4], [-1]])
-def test_bad_kept_cells_are_refused(kept: list[int]) -> None:
-    with pytest.raises(ProblemError, match="kept"):
-        Restricted(identity(4), np.array(kept))
+@pytest.mark.parametrize("chosen", [[0, 0], [4], [-1]])
+def test_bad_chosen_cells_are_refused(chosen: list[int]) -> None:
+    with pytest.raises(ProblemError, match="chosen"):
+        Restricted(identity(4), np.array(chosen))
 
 
 def test_operators_over_different_cells_are_not_stacked() -> None:
