@@ -12,7 +12,7 @@ import math
 import mmap
 import os
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from itertools import chain
 from threading import Lock
@@ -27,6 +27,7 @@ ScalarT = TypeVar("ScalarT", bound=np.generic)
 LEAST = 1 << 18
 """The bytes from which an array is worth a file."""
 
+_AT_ONCE = 1 << 19  # entries that are computed together
 _MAPPED: WeakSet[mmap.mmap] = WeakSet()
 _LOCK = Lock()
 
@@ -57,6 +58,16 @@ def stored_empty(shape: tuple[int, ...], dtype: np.dtype[ScalarT]) -> NDArray[Sc
             os.posix_fallocate(file.fileno(), 0, size)
             return np.frombuffer(remembered(mmap.mmap(file.fileno(), size)), dtype).reshape(shape)
     return np.empty(shape, dtype)
+
+
+def stored_by_parts(size: int, dtype: np.dtype[ScalarT], part: Callable[[slice], NDArray[Any]]) -> NDArray[ScalarT]:
+    """Return a read-only array of one dimension that ``part`` computes a slice at a time, in a file unless small."""
+    array = stored_empty((size,), dtype)
+    for start in range(0, size, _AT_ONCE):
+        some = slice(start, min(start + _AT_ONCE, size))
+        array[some] = part(some)
+    array.setflags(write=False)
+    return array
 
 
 def stored_bytes(parts: Iterable[bytes | mmap.mmap]) -> bytes | mmap.mmap:

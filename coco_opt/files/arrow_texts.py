@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from coco_opt.execution.temporary_storage import stored_bytes
 from coco_opt.histograms.texts import NONE, Texts
 
 _AT_ONCE = 1 << 24  # bytes
@@ -39,4 +40,6 @@ def from_arrow(strings: Any) -> Texts[Any]:
     _, ends, data = strings.buffers()
     offsets = np.frombuffer(ends, np.int32)[strings.offset : strings.offset + len(strings) + 1]
     first, stop = int(offsets[0]), int(offsets[-1])
-    return Texts(data[first:stop].to_pybytes(), array("i", (offsets - offsets[0]).tobytes()))
+    steps = range(first, stop, _AT_ONCE)
+    content = stored_bytes(data[step : min(step + _AT_ONCE, stop)].to_pybytes() for step in steps)
+    return Texts(content, array("i", (offsets - offsets[0]).tobytes()))

@@ -24,6 +24,7 @@ from coco_opt.array_types import Ints
 from coco_opt.errors import InputError, Place
 from coco_opt.files.arrow_texts import as_arrow
 from coco_opt.files.foreign_errors import quietly
+from coco_opt.files.in_threads import cores, in_threads
 from coco_opt.files.read_ahead import ahead
 from coco_opt.histograms.texts import Listed, Texts
 from coco_opt.privacy.private_files import remove_leftovers, sync_folder, temporary_name
@@ -33,6 +34,7 @@ REPORT = "report.html"
 SIGNATURE = "signature.json"
 
 ROWS_PER_GROUP = 1 << 18
+_FILES = 2  # that are written at a time
 
 _SEAL = "seal"
 
@@ -164,7 +166,9 @@ class Coded:
     codes: Ints
 
 
-Content = bytes | FileTable
+Content = bytes | FileTable | Callable[[], bytes]
+"""The bytes of a file, what makes them when it is written, or a table."""
+
 Index = Callable[[Mapping[str, str]], bytes]
 Describe = Callable[[Path, Mapping[str, str]], Mapping[str, bytes]]
 Further = Callable[[Path], Mapping[str, str]]
@@ -217,7 +221,7 @@ def build_folder(
         building.parent.mkdir(parents=True, exist_ok=True)
         building.mkdir(mode=0o700)
         digests = {} if further is None else dict(further(building))
-        digests |= {file: write_new(building / file, content, mode) for file, content in files.items()}
+        digests |= _written(building, files, mode)
         described = {} if describe is None else describe(building, digests)
         digests |= {file: write_new(building / file, content, mode) for file, content in described.items()}
         digest = write_new(building / name, index(digests), mode)
@@ -227,6 +231,12 @@ def build_folder(
     except OSError as error:
         reason = error.strerror or "unknown reason"
     raise InputError("cannot-write", f"the files could not be written: {reason}", Place(building.parent.name))
+
+
+def _written(building: Path, files: Mapping[str, Content], mode: int) -> dict[str, str]:
+    """Write files, some at a time: one is compressed while another's rows are made."""
+    digests = in_threads(lambda file: write_new(building / file, files[file], mode), files, min(_FILES, cores()))
+    return dict(zip(files, digests, strict=True))
 
 
 def publish_folder(building: Path, folder: Path, digest: str, name: str) -> str:
@@ -386,7 +396,7 @@ def write_new(path: Path, content: Content, mode: int) -> str:
         if isinstance(content, FileTable):
             _write_parquet(hashed, content)
         else:
-            hashed.write(content)
+            hashed.write(content() if callable(content) else content)
         file.flush()
         os.fsync(file.fileno())
     return hashed.digest.hexdigest()

@@ -24,15 +24,18 @@ from coco_opt.files.faults import Faults
 from coco_opt.files.folder import ROWS_PER_GROUP, Coded, FileTable, read_columns, read_parts
 from coco_opt.files.foreign_errors import quietly
 from coco_opt.files.inputs import Input, InputLike
-from coco_opt.files.release_checks import Check, Regions, coded, int64_column, positions, tree_check
+from coco_opt.files.packed_texts import all_distinct
+from coco_opt.files.release_checks import Check, Regions, all_differ, coded, int64_column, positions, tree_check
 from coco_opt.files.source import Loaded, isolated, load
 from coco_opt.files.text_index import OrderedNames
 from coco_opt.histograms import Hierarchy
+from coco_opt.histograms.hierarchy import named_tree
 from coco_opt.histograms.hierarchy_build import unescaped
 from coco_opt.histograms.texts import Texts
 from coco_opt.privacy.measurement import MeasurementPlan
 
 REGIONS = "hierarchy.parquet"
+_MANY = 1 << 17  # regions, from which their ids are compared by hashes
 _Column = tuple[NDArray[np.int32], Texts[str]]
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _NUMBER = re.compile(r"[+-]?[0-9]+([.,][0-9]+)?([eE][+-]?[0-9]+)?")
@@ -95,22 +98,49 @@ def _return_memory() -> None:
 
 def _sound_columns(opened: Batches) -> list[_Column] | None:
     """Return the columns of a Parquet file or a frame, none of which is held as texts; None where anything is wrong."""
-    columns = []
-    for k in range(len(opened.columns)):
-        parts = [column_checks.plain_texts(part) for (part,) in opened.only(k).texts()]
-        if not parts or any(part is None for part in parts):
-            return None
+    ids = _distinct_column(opened.only(0))
+    if ids is None:
+        return None
+    columns = [ids]
+    for k in range(1, len(opened.columns)):
+        parts = []
+        for (part,) in opened.only(k).texts():
+            plain = column_checks.plain_texts(part)
+            if plain is None:
+                return None
+            parts.append(plain.dictionary_encode())
         columns.append(_dictionary_column(parts))
-    codes, ids = columns[0]
-    return columns if codes.size and codes.size == len(ids) else None
+    return columns
+
+
+def _distinct_column(opened: Batches) -> _Column | None:
+    """Return the only column where its texts are sound and all differ, else None; no table of many is made."""
+
+    def parts() -> Iterator[Texts[str]]:
+        for (part,) in opened.texts():
+            plain = column_checks.plain_texts(part)
+            if plain is None:
+                raise ValueError
+            yield from_arrow(plain)
+
+    try:
+        texts = Texts.joined(parts())
+    except ValueError:
+        return None
+    if len(texts) < _MANY or not all_distinct(opened):
+        distinct = len(as_arrow(texts).dictionary_encode().dictionary)
+        if not 0 < distinct == len(texts):
+            return None
+    return np.arange(len(texts), dtype=np.int32), texts
 
 
 def _dictionary_column(parts: list[Any]) -> _Column:
-    """Return Arrow's strings as places among the distinct strings, in the order in which these come."""
+    """Return Arrow's strings, in dictionaries, as places among the distinct ones, in the order in which these come."""
     import pyarrow as pa
 
-    codes, texts = coded(pa.chunked_array(parts, pa.string()))
-    return codes.astype(np.int32), from_arrow(texts)
+    chunks = pa.chunked_array(parts, pa.dictionary(pa.int32(), pa.string())).unify_dictionaries().chunks
+    codes = [np.asarray(chunk.indices.to_numpy(zero_copy_only=False), np.int32) for chunk in chunks]
+    return stored_array([np.zeros(0, np.int32), *codes]), from_arrow(chunks[0].dictionary)
 
 
 def read_tree(table: Loaded) -> PublicRegions:
@@ -129,7 +159,7 @@ def read_tree(table: Loaded) -> PublicRegions:
         with faults:
             _check_repeated(table, path, "duplicate-region", "occurs twice", changed=False)
     faults.check()
-    read = [_dictionary_column(table.texts(k)) for k in range(len(table.names))]
+    read = [_dictionary_column([part.dictionary_encode() for part in table.texts(k)]) for k in range(len(table.names))]
     return _regions(table.source, table.names[1:], read, table.place)
 
 
@@ -155,7 +185,7 @@ def _regions(
     tree, leaf = _tree_of(names, columns[1:], place, rooted=source.root is not None)
     if not source.levels:
         _check_dividing(source, names, tree)
-    return PublicRegions(tree, names, columns[0][1], leaf - tree.leaves.start)
+    return PublicRegions(tree, names, columns[0][1], stored_array([leaf - tree.leaves.start]))
 
 
 def root_level(levels: Sequence[str]) -> str:
@@ -255,6 +285,31 @@ def stored_regions(folder: Path) -> tuple[Hierarchy, tuple[str, ...], Texts[str 
 
     Rows must be in the hierarchy's own order, as ``region_table`` writes them. Raises InputError.
     """
+    return _read_by_parts(folder) or _read_at_once(folder)
+
+
+_Stored = tuple[Hierarchy, tuple[str, ...], Texts[str | None], dict[str, Ints]]
+
+
+def _read_by_parts(folder: Path) -> _Stored | None:
+    """Return a sound file's content, read a group of rows at a time; None where anything is unusual or wrong."""
+    if any(_not_integers(part) for part in read_parts(folder / REGIONS, REGION_COLUMNS, coded=True)):
+        return None
+    paths = _texts_of(folder, "region")
+    parent, level, numbers, level_names = _columns_of(folder, paths)
+    if not len(paths) or parent.min() < -1 or not all_differ(paths, parent):
+        return None
+    names = paths.last_names(parent)
+    if names is None or not names.printable:
+        return None
+    hierarchy = named_tree(parent, names)
+    levels = tuple(str(name) for _, name in level_names)
+    if len(levels) != hierarchy.levels or (level != hierarchy.level).any():
+        return None
+    return hierarchy, levels, _texts_of(folder, "region_id"), numbers
+
+
+def _read_at_once(folder: Path) -> _Stored:
     table = read_columns(folder / REGIONS, REGION_COLUMNS)
     paths = from_arrow(table.column("region").combine_chunks())
     parent = positions(table.column("parent"), paths)

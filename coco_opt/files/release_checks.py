@@ -116,7 +116,7 @@ def tree_check(names: Texts[str], parent: Ints, level: Ints) -> Check:
 def _tree_problem(names: Texts[str], parent: Ints, level: Ints) -> str:
     if not names.filled:
         return "a region has no name"
-    if not _all_differ(names, parent):
+    if not all_differ(names, parent):
         return "a region occurs twice"
     if np.count_nonzero(parent == -1) != 1:
         return f"{np.count_nonzero(parent == -1)} regions have no parent; one must"
@@ -140,7 +140,7 @@ def _tree_problem(names: Texts[str], parent: Ints, level: Ints) -> str:
     return ""
 
 
-def _all_differ(names: Texts[str], parent: Ints) -> bool:
+def all_differ(names: Texts[str], parent: Ints) -> bool:
     """Return whether no name occurs twice: where siblings lie together, they are compared, which takes less memory.
 
     A name that two parents have lies below one of them alone, as the names of paths are checked to do.

@@ -8,9 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.array_types import Ints
+from coco_opt.execution.temporary_storage import stored_empty
 from coco_opt.files.packed_texts import MOST_WORDS, LongTextError, OddTextError, UInt64Array, packed_texts
 
 _LEAST = 1 << 17  # texts: fewer are hashed again before the kernels for it are compiled
+_AT_ONCE = 1 << 18  # texts that are packed together
 _NEARBY = 4  # times as many names as texts are looked at first
 _JUMPS = 8  # places at which they are looked at, before all names are
 
@@ -47,7 +49,9 @@ def _packed(texts: Any) -> tuple[UInt64Array, NDArray[np.int32]] | None:
     slots = np.full(1 << (len(texts) + len(texts) // 4).bit_length(), -1, np.int32)
     for words in range(1, MOST_WORDS + 1):
         try:
-            keys = packed_texts(texts, words)
+            keys = stored_empty((len(texts), words), np.dtype(np.uint64))
+            for start in range(0, len(texts), _AT_ONCE):
+                keys[start : start + _AT_ONCE] = packed_texts(texts.slice(start, _AT_ONCE), words)
         except LongTextError:
             continue
         except OddTextError:

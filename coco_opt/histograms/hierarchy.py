@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from coco_opt.array_types import Ints
 from coco_opt.errors import HierarchyError, InputError, Place
+from coco_opt.execution.temporary_storage import stored_array, stored_by_parts
 from coco_opt.histograms import hierarchy_build
 from coco_opt.histograms.arrays import as_int64
 from coco_opt.histograms.texts import Listed, Texts
@@ -74,7 +75,7 @@ class Hierarchy:
     def __post_init__(self) -> None:
         parent = as_int64(self.parent, "parent").copy()
         names = self.names if isinstance(self.names, Texts) else tuple(self.names)
-        self._set(Texts.of(names), parent, *_with_levels(*hierarchy_build.layout(parent, names)))
+        self._set(Texts.of(names), stored_array([parent]), *_with_levels(*hierarchy_build.layout(parent, names)))
 
     def _set(self, names: Texts[str], *arrays: Ints) -> None:
         object.__setattr__(self, "names", names)
@@ -124,7 +125,7 @@ class Hierarchy:
         A column is (places of its names in a list int64[rows], that list without repetitions). See ``from_paths``.
         """
         parent, names, leaf = hierarchy_build.from_columns(columns, place)
-        return _laid_out(names, parent, *hierarchy_build.layout(parent, names, named=True)), leaf
+        return named_tree(parent, names), leaf
 
     @classmethod
     def from_edges(
@@ -305,12 +306,18 @@ class _Paths(Listed[str]):
 
 
 def _with_levels(first_child: Ints, level_start: Ints) -> tuple[Ints, Ints, Ints]:
-    level = np.repeat(np.arange(level_start.size - 1, dtype=np.int64), np.diff(level_start))
-    return level, first_child, level_start
+    def level_of(regions: slice) -> Ints:
+        return np.searchsorted(level_start, np.arange(regions.start, regions.stop), side="right") - 1
+
+    return stored_by_parts(int(level_start[-1]), np.dtype(np.int64), level_of), first_child, level_start
 
 
-def _laid_out(names: Texts[str], parent: Ints, first_child: Ints, level_start: Ints) -> Hierarchy:
-    return _unpickled(names, parent, *_with_levels(first_child, level_start))
+def named_tree(parent: Ints, names: Texts[str]) -> Hierarchy:
+    """Return the tree of breadth-first parents, and names that were found printable and different below each parent.
+
+    Raises HierarchyError.
+    """
+    return _unpickled(names, parent, *_with_levels(*hierarchy_build.layout(parent, names, named=True)))
 
 
 def _unpickled(names: Texts[str], *arrays: Ints) -> Hierarchy:

@@ -11,14 +11,17 @@ import numpy.typing as npt
 
 from coco_opt.array_types import Ints
 from coco_opt.errors import HierarchyError, Place
+from coco_opt.execution.temporary_storage import stored_array, stored_by_parts
 from coco_opt.histograms.arrays import as_int64
 from coco_opt.histograms.texts import Texts
 
+_AT_ONCE = 1 << 19  # regions
 PlaceOf = Callable[[int], Place]
 _ESCAPED = re.compile(r"\\(.)")
 _ONE_NAME = re.compile(r"([^/\\]|\\[/\\])+")
 Built = tuple[Ints, Sequence[str]]
-Column = tuple[npt.NDArray[np.integer[Any]], Sequence[str]]
+Places = npt.NDArray[np.integer[Any]]
+Column = tuple[Places, Sequence[str]]
 """The names of a level, one a row, by their places in a list in which each occurs once."""
 
 
@@ -73,15 +76,17 @@ def layout(parent: Ints, names: Sequence[str], *, named: bool = False) -> tuple[
     """
     n = parent.size
     _check_parents(parent, names)
-    if parent[0] != -1 or np.any(parent[1:] < parent[:-1]) or np.any(parent >= np.arange(n)):
+    if parent[0] != -1 or np.any(parent[1:] < parent[:-1]) or not _above(parent):
         raise HierarchyError("bad-order", "regions are not in breadth-first order; use Hierarchy.from_parents")
     if not named:
         _check_names(parent, names)
-    first_child = np.searchsorted(parent, np.arange(n + 1)).astype(np.int64, copy=False)
+    first_child = stored_by_parts(
+        n + 1, np.dtype(np.int64), lambda some: np.searchsorted(parent, np.arange(some.start, some.stop))
+    )
     starts = [0]
     while starts[-1] < n:
         starts.append(int(first_child[starts[-1]]))
-    childless = np.flatnonzero(np.diff(first_child)[: starts[-2]] == 0)
+    childless = np.flatnonzero(np.diff(first_child[: starts[-2] + 1]) == 0)
     if childless.size:
         path = _path(parent, names, int(childless[0]))
         raise HierarchyError(
@@ -91,13 +96,19 @@ def layout(parent: Ints, names: Sequence[str], *, named: bool = False) -> tuple[
     return first_child, np.array(starts, np.int64)
 
 
+def _above(parent: Ints) -> bool:
+    """Return whether each region's parent has a lower number."""
+    steps = range(0, parent.size, _AT_ONCE)
+    return all((parent[at : at + _AT_ONCE] < np.arange(at, min(at + _AT_ONCE, parent.size))).all() for at in steps)
+
+
 def _check_parents(parent: Ints, names: Sequence[str]) -> None:
     if parent.size != len(names):
         raise HierarchyError("bad-shape", "a hierarchy needs one name for each region")
     if parent.size == 0:
         raise HierarchyError("no-root", "a hierarchy needs at least one region")
-    outside = np.flatnonzero((parent < -1) | (parent >= parent.size))
-    if outside.size:
+    if parent.min() < -1 or parent.max() >= parent.size:
+        outside = np.flatnonzero((parent < -1) | (parent >= parent.size))
         raise HierarchyError("orphan", f"the parent of region {names[int(outside[0])]!r} does not exist")
     roots = np.flatnonzero(parent == -1)
     if roots.size > 1:
@@ -225,24 +236,39 @@ def from_paths(paths: Iterable[Sequence[str]], place: PlaceOf | None = None) -> 
 def from_columns(columns: Sequence[Column], place: PlaceOf | None = None) -> tuple[Ints, Texts[str], Ints]:
     """Build from one column a level; see ``Hierarchy.from_columns``. Returns every row's region on the last level too.
 
-    O(rows log rows) a level.
+    O(rows log rows) a level, O(rows) where the rows of each region lie together.
     """
-    codes, ranks = np.zeros(columns[0][0].size, np.int64), np.array([-1], np.int64)
-    parents, names = [], []
-    start = 0
+    regions: Places = np.zeros(columns[0][0].size, np.int32)  # of each row, counted in the level
+    parents, names, above, before = list[Ints](), [], -1, 0
     for level, (own, texts) in enumerate(columns):
-        keys, first, codes = np.unique(codes * len(texts) + own, return_index=True, return_inverse=True)
+        first, numbers = _grouped(regions, own, len(texts))
+        up: Places = regions[first]
         # Regions come in the order in which their parents do, and below one parent in that of their first rows.
-        up = ranks[keys // len(texts)]
-        order = np.lexsort((first, up))
-        _check_level(columns, level, first, codes, place)
-        names.append((texts, (keys % len(texts))[order].astype(np.int32)))
-        parents.append(up[order])
-        ranks = np.empty(order.size, np.int64)
-        ranks[order] = np.arange(start, start + order.size)
-        start += order.size
+        if not ((up[1:] > up[:-1]) | ((up[1:] == up[:-1]) & (first[1:] > first[:-1]))).all():
+            order = np.lexsort((first, up))
+            first, up, rank = first[order], up[order], np.empty(order.size, np.int32)
+            rank[order] = np.arange(order.size)
+            numbers = rank[numbers]
+        _check_level(columns, level, first, numbers, place)
+        names.append((texts, own[first].astype(np.int32)))
+        parents.append(stored_array([up + np.int64(above)]))
+        regions, above, before = numbers, before, before + first.size
     taken = [Texts.of(texts).taken(places) for texts, places in names]
-    return np.concatenate(parents), Texts.joined(taken), ranks[codes]
+    leaf = stored_by_parts(regions.size, np.dtype(np.int64), lambda some: regions[some] + np.int64(above))
+    return stored_array(parents), Texts.joined(taken), leaf
+
+
+def _grouped(regions: Places, own: Places, texts: int) -> tuple[Places, Places]:
+    """Return the first row of each different pair of a region and a name, and the number of each row's pair."""
+    changed = np.append(own.size > 0, (regions[1:] != regions[:-1]) | (own[1:] != own[:-1]))
+    first = np.flatnonzero(changed).astype(np.int32)
+    above, name = regions[first], own[first]
+    if not ((above[1:] > above[:-1]) | ((above[1:] == above[:-1]) & (name[1:] > name[:-1]))).all():
+        keys = above * np.int64(texts) + name
+        if np.unique(keys).size < keys.size:  # rows of one region lie apart
+            _, first, numbers = np.unique(regions * np.int64(texts) + own, return_index=True, return_inverse=True)
+            return first.astype(np.int32), numbers.astype(np.int32)
+    return first, np.cumsum(changed, dtype=np.int32) - np.int32(1)
 
 
 def _check_depth(rows: list[tuple[str, ...]], place: PlaceOf | None) -> None:
@@ -259,7 +285,7 @@ def _check_depth(rows: list[tuple[str, ...]], place: PlaceOf | None) -> None:
             )
 
 
-def _check_level(columns: Sequence[Column], level: int, first: Ints, codes: Ints, place: PlaceOf | None) -> None:
+def _check_level(columns: Sequence[Column], level: int, first: Places, codes: Places, place: PlaceOf | None) -> None:
     """Raise HierarchyError if the regions of a level, which begin in rows ``first``, are not valid."""
     own, texts = columns[level]
     fine = isinstance(texts, Texts) and texts.printable

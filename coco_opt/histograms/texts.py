@@ -18,6 +18,7 @@ T_co = TypeVar("T_co", bound="str | None", covariant=True)
 
 _AT_ONCE = 1 << 16  # texts
 _MOST_BYTES = 1 << 31
+_SLASH, _BACKSLASH = b"/\\"
 NONE = b"\xff"
 """Stands for None: no text has this byte in UTF-8."""
 
@@ -105,6 +106,38 @@ class Texts(Listed[T_co]):
         taken = np.full(offsets.size, NONE[0], np.uint8)
         taken[~none] = data[offsets[~none]]
         return Texts(taken.tobytes(), array("i", np.append(0, stops).astype(np.int32).tobytes()))
+
+    def last_names(self, parent: NDArray[np.int64]) -> Texts[Any] | None:
+        """Return the last name of each path, which is the path at the place ``parent`` (-1: none), a slash and a name.
+
+        None where one is not, or where a name holds a slash or a backslash. O(bytes), without an object a path.
+        """
+        steps = range(0, len(self), _AT_ONCE)
+        try:
+            return Texts.joined(self._last_names(step, parent[step : step + _AT_ONCE]) for step in steps)
+        except ValueError:
+            return None
+
+    def _last_names(self, first: int, parent: NDArray[np.int64]) -> Texts[Any]:
+        """Return those of consecutive paths. Raises ValueError."""
+        data, ends = np.frombuffer(self.data, np.uint8), np.frombuffer(self.ends, np.int32)
+        begins, stops = (ends[first + k : first + k + parent.size].astype(np.int64) for k in (0, 1))
+        inner = parent >= 0
+        above = np.where(inner, ends[parent], 0).astype(np.int64)
+        lengths = np.where(inner, ends[parent + 1] - above, 0)
+        names = begins + lengths + inner
+        if (names >= stops).any() or (data[names[inner] - 1] != _SLASH).any():
+            raise ValueError
+        before, every = np.cumsum(lengths) - lengths, np.arange(int(lengths.sum()))
+        own, parents = (data[np.repeat(start - before, lengths) + every] for start in (begins, above))
+        if (own != parents).any():
+            raise ValueError
+        sizes = stops - names
+        ends_taken = np.append(0, np.cumsum(sizes))
+        taken = data[np.repeat(names - ends_taken[:-1], sizes) + np.arange(ends_taken[-1])]
+        if ((taken == _SLASH) | (taken == _BACKSLASH) | (taken == NONE[0])).any():
+            raise ValueError
+        return Texts(taken.tobytes(), array("i", ends_taken.astype(np.int32).tobytes()))
 
     @property
     def printable(self) -> bool:

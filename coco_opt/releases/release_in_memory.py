@@ -178,9 +178,10 @@ class Estimated:
         """Write the folder, or find a folder of the same bytes; return where it lies and its manifest's SHA-256."""
         reporter = default_reporter(reporter)
         with reporter.stage("Writing the release"):
-            files: dict[str, Content] = dict(self._tables)
+            files: dict[str, Content] = {}
             if page is not None:
-                files[REPORT] = page(self.kind, self.shown).encode("utf-8")
+                files[REPORT] = lambda: page(self.kind, self.shown).encode("utf-8")
+            files |= self._tables
             published = _publish(files, self.manifest, out, self.default)
         if self.scratch is not None:
             shutil.rmtree(self.scratch, ignore_errors=True)

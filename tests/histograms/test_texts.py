@@ -69,3 +69,20 @@ def test_texts_are_taken_and_joined_by_their_bytes(entries: list[str | None], pl
         assert Texts.of(plain).printable is all(entry and entry.isprintable() for entry in plain)
     assert taken == Texts.of(None if place < 0 else entries[place] for place in chosen)
     assert Texts.joined([texts, taken, texts]) == Texts.of([*texts, *taken, *texts])
+
+
+@pytest.mark.parametrize("at_once", [2, 100])
+def test_last_names_are_what_paths_add_to_their_parents(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(texts_module, "_AT_ONCE", at_once)
+    tree = Hierarchy.from_paths([("land", a, b) for a in ("north", "s\u00fcd") for b in ("1", "22", "333")])
+    paths = list(tree.paths)
+    assert Texts.of(paths).last_names(tree.parent) == tree.names
+    for place, wrong in (
+        (3, "land/nortH/1"),
+        (3, "land/north/"),
+        (3, "land/north/1/2"),
+        (3, "land/north-1"),
+        (2, "s\u00fcd"),
+    ):
+        changed = [wrong if row == place else path for row, path in enumerate(paths)]
+        assert Texts.of(changed).last_names(tree.parent) is None

@@ -56,14 +56,17 @@ class LinearEstimates(Protocol):
         ...
 
 
-def best_linear(measured: TableMeasurements, full: bool | None = None) -> LinearEstimates:
+def best_linear(
+    measured: TableMeasurements, full: bool | None = None, stage: LinearStage | None = None
+) -> LinearEstimates:
     """Return the best linear unbiased estimates of a measurement, or nearly the best where those cost too much.
 
     The trees of ``linear_stage`` are the best where every level is measured in the same proportions and nothing is
     exact. Else ``full_information`` is, which is taken up to ``MOST_ATOMS`` joint cells, and beyond them its form by
     ``low_rank_information``, if so many directions suffice. What is left are the trees, corrected to the exact
-    constraints of each region. ``full`` asks for full information (True, at any size) or for the trees (False). Raises
-    ProblemError where it is asked for and does not fit in memory.
+    constraints of each region; ``stage`` holds these trees where they were computed before. ``full`` asks for full
+    information (True, at any size) or for the trees (False). Raises ProblemError where it is asked for and does not fit
+    in memory.
     """
     if full:
         try:
@@ -78,7 +81,7 @@ def best_linear(measured: TableMeasurements, full: bool | None = None) -> Linear
                 estimates = form(measured, MOST_ATOMS)
                 if estimates is not None:
                     return estimates
-    return constrained_trees(measured)
+    return constrained_trees(measured, stage)
 
 
 def _by_matrices(measured: TableMeasurements, most: int) -> LinearEstimates | None:

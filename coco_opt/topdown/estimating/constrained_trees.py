@@ -265,8 +265,11 @@ def _pseudo_inverse(matrix: Floats) -> Floats:
     return np.asarray(np.linalg.pinv(matrix, rcond=_RANK, hermitian=True)) if matrix.size else matrix
 
 
-def constrained_trees(measured: TableMeasurements) -> ConstrainedTrees | LinearStage:
-    """Return the linear stage, corrected where something is exact. Raises what ``linear_stage`` raises."""
+def constrained_trees(measured: TableMeasurements, stage: LinearStage | None = None) -> ConstrainedTrees | LinearStage:
+    """Return the linear stage, corrected where something is exact; computed if it is not given.
+
+    Raises what ``linear_stage`` raises.
+    """
     levels = tuple(ExactRows.of(measured, level) for level in range(measured.hierarchy.levels))
-    stage = linear_stage(measured)
+    stage = linear_stage(measured) if stage is None else stage
     return ConstrainedTrees(stage, levels) if any(rows.operator.answers for rows in levels) else stage

@@ -51,7 +51,7 @@ class TablesResult:
 
     Counts are people, in the schema's allowed cells; a parent's table is the sum of its children's. ``uncertified_gap``
     counts the fits and roundings that were not proved nearest, ``implied`` says how implied constraints were enforced.
-    ``posterior`` are the draws of estimation "posterior".
+    ``posterior`` are the draws of estimation "posterior", ``linear`` the linear stage of "full", which it began with.
     """
 
     hierarchy: Hierarchy
@@ -62,6 +62,7 @@ class TablesResult:
     uncertified_gap: UncertifiedGap = ALL_CERTIFIED
     implied: ImpliedRecord = BY_BOUNDS
     posterior: TablesPosterior | None = None
+    linear: LinearStage | None = None
 
     def level(self, level: int) -> Ints:
         """Return the dense tables int64[regions of level, cells] of a level; mind the memory."""
@@ -203,7 +204,14 @@ def estimate_tables(
             checkpoint = top_down(step, executor=run_by, progress=progress)
     tables, relaxed, uncertified_gap = checkpoint.tables, checkpoint.relaxed, checkpoint.uncertified_gap
     return TablesResult(
-        measured.hierarchy, measured.schema, tables, relaxed, used.certificates, uncertified_gap, step.implied
+        measured.hierarchy,
+        measured.schema,
+        tables,
+        relaxed,
+        used.certificates,
+        uncertified_gap,
+        step.implied,
+        linear=stage,
     )
 
 
@@ -230,7 +238,7 @@ def _least_expected(
     step = split_step(measured, replace(method, implied=start.implied.method), solvers)
     queries = interval_queries(parse_query("detail", measured.schema), method.workload or measured.queries)
     with doing("comparing with linear estimates"):
-        linear = best_linear(measured.own, full=False)
+        linear = best_linear(measured.own, full=False, stage=start.linear)
         of_level = tuple(query.operator for query in queries)
         before, moved = drawn, Moved.of(drawn, linear, of_level, start.tables[-1])
         drawn = moved.drawn

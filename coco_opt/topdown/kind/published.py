@@ -41,7 +41,7 @@ from coco_opt.topdown.table_queries import AGREES, CELLS_MEASURED, TableQueries
 def released(measurement: Measurement, method: TablesMethod, result: TablesResult, config: Config) -> Released:
     """Return the tables, unbiased estimates, what holds exactly, and microdata if they are configured."""
     measurement_plan, measured = measurement.measurement_plan, TableMeasurements.of(measurement)
-    linear, constraints = best_linear(measured.own), measured.invariants.but("release")
+    linear, constraints = best_linear(measured.own, stage=result.linear), measured.invariants.but("release")
     estimates, left_out = estimate_table(measurement_plan, linear, method.workload)
     files: dict[str, FileTable] = {TABLES: cell_table(measurement_plan, result.schema, result.tables)}
     promises = list(ALWAYS)

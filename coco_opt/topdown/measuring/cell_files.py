@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from coco_opt.array_types import Ints
-from coco_opt.execution.temporary_storage import remembered
+from coco_opt.execution.temporary_storage import remembered, stored_empty
 from coco_opt.topdown.measuring.counts import MAX_PEOPLE, summed
 
 _PARTS = 64
@@ -51,7 +51,8 @@ class CellFiles:
 
     def runs(self) -> tuple[Ints, Ints, Ints]:
         """Return where each leaf's cells begin, the cells and their people; each part's file is closed after it."""
-        offsets, total = np.zeros(self._leaves + 1, np.int64), 0
+        offsets, total = stored_empty((self._leaves + 1,), np.dtype(np.int64)), 0
+        offsets[0] = 0
         with _file(self._folder) as cell_file, _file(self._folder) as people_file:
             for part, file in zip(self._parts, self._files, strict=True):
                 keys, people = self._part(file)

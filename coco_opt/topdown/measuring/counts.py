@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from coco_opt.array_types import Ints
 from coco_opt.errors import InputError
+from coco_opt.execution.temporary_storage import stored_by_parts
 from coco_opt.histograms.arrays import as_int64, check_nonnegative
 from coco_opt.histograms.hierarchy import Hierarchy
 from coco_opt.operators import Grouping, Operator, identity
@@ -193,13 +194,20 @@ class TableCounts:
         return out
 
     def _sums(self, operator: Grouping, regions: range) -> Ints:
-        region, cell, people = self.runs_of(regions)
-        answer = operator.labels[cell]
-        counted = answer >= 0
-        key = (region * operator.answers + answer)[counted]
-        # bincount adds in float64, exactly: all people together are at most 2^53.
-        sums = np.bincount(key, people[counted], len(regions) * operator.answers)
-        return sums.astype(np.int64).reshape(len(regions), operator.answers)
+        starts = self._starts_of(regions)
+        bounds = self.offsets[starts]
+        sums = np.zeros((len(regions), operator.answers), np.int64)
+        for begin in range(int(bounds[0]), int(bounds[-1]), BLOCK):
+            end = min(begin + BLOCK, int(bounds[-1]))
+            first, last = np.searchsorted(bounds, [begin, end - 1], side="right") - 1
+            ends = np.clip(bounds[first : last + 2], begin, end)
+            answer = operator.labels[self.cells[begin:end]]
+            key = np.repeat(np.arange(last + 1 - first, dtype=np.int64), np.diff(ends)) * operator.answers + answer
+            counted = answer >= 0
+            # bincount adds in float64, exactly: all people together are at most 2^53.
+            some = np.bincount(key[counted], self.counts[begin:end][counted], (last + 1 - first) * operator.answers)
+            sums[first : last + 1] += some.astype(np.int64).reshape(-1, operator.answers)
+        return sums
 
     def _starts_of(self, regions: range) -> Ints:
         if not len(regions) or regions.step != 1:
@@ -227,7 +235,10 @@ def summed(keys: Ints, people: Ints) -> tuple[Ints, Ints]:
 
 def _leaf_starts(hierarchy: Hierarchy) -> tuple[Ints, ...]:
     """Return, for each level, the first leaf of every region and the number of leaves, int64[regions + 1]."""
-    starts = [np.arange(len(hierarchy.leaves) + 1, dtype=np.int64)]
+    every = stored_by_parts(
+        len(hierarchy.leaves) + 1, np.dtype(np.int64), lambda some: np.arange(some.start, some.stop)
+    )
+    starts = [every]
     for level in range(hierarchy.levels - 2, -1, -1):
         regions, below = hierarchy.level_range(level), hierarchy.level_range(level + 1)
         starts.append(starts[-1][hierarchy.first_child[regions.start : regions.stop + 1] - below.start])
@@ -249,17 +260,25 @@ def _check_runs(tables: TableCounts) -> None:
     leaves = len(tables.hierarchy.leaves)
     if offsets.size != leaves + 1 or cells.size != counts.size:
         raise InputError("bad-shape", f"{leaves} leaves need {leaves + 1} offsets, and every run a cell and a count")
-    if offsets[0] != 0 or offsets[-1] != cells.size or (np.diff(offsets) < 0).any():
+    if offsets[0] != 0 or offsets[-1] != cells.size or not _rises(offsets):
         raise InputError("bad-runs", "offsets must rise from 0 to the number of runs")
     if cells.size and not 0 <= int(cells.min()) <= int(cells.max()) < tables.schema.size:
         raise InputError("bad-runs", f"cells must lie in 0..{tables.schema.size - 1}")
-    rises = cells[1:] > cells[:-1]
-    rises[offsets[(offsets > 0) & (offsets < cells.size)] - 1] = True
-    if not rises.all():
-        raise InputError("bad-runs", "the cells of a leaf must be increasing")
-    if (counts <= 0).any():
+    for begin in range(1, cells.size, BLOCK):
+        end = min(begin + BLOCK, cells.size)
+        rises = cells[begin:end] > cells[begin - 1 : end - 1]
+        first, last = np.searchsorted(offsets, [begin, end])
+        rises[offsets[first:last] - begin] = True
+        if not rises.all():
+            raise InputError("bad-runs", "the cells of a leaf must be increasing")
+    if counts.size and counts.min() <= 0:
         raise InputError("nonpositive-count", "every count must be positive")
     _check_people(counts)
+
+
+def _rises(values: Ints) -> bool:
+    steps = range(0, values.size, BLOCK)
+    return all((np.diff(values[step : step + BLOCK + 1]) >= 0).all() for step in steps)
 
 
 def _check_people(counts: Ints) -> None:

@@ -18,6 +18,7 @@ from coco_opt.files.source import Loaded, isolated, load
 from coco_opt.topdown.facilities import by_leaf
 from coco_opt.topdown.names import nearest
 
+_AT_ONCE = 1 << 20  # ids that are looked up together
 FACILITIES = Columns(first=("region_id",), levels=True, middle="one column a type", min_levels=1, private=False)
 
 
@@ -49,10 +50,12 @@ def _leaves(table: Loaded, public: PublicRegions) -> Ints:
 
     regions = pa.chunked_array(table.texts(0), pa.string())
     leaf = np.full(len(regions), -1, np.int64)
-    row = pc.index_in(as_arrow(public.ids), value_set=regions.combine_chunks())  # the first row of each id
-    row = np.asarray(row.fill_null(-1).to_numpy(zero_copy_only=False), np.int64)
-    present = np.flatnonzero(row >= 0)
-    leaf[row[present]] = public.leaf[present]
+    ids, listed = as_arrow(public.ids), regions.combine_chunks()
+    for start in range(0, len(ids), _AT_ONCE):
+        row = pc.index_in(ids.slice(start, _AT_ONCE), value_set=listed)  # the first row of each id
+        row = np.asarray(row.fill_null(-1).to_numpy(zero_copy_only=False), np.int64)
+        present = np.flatnonzero(row >= 0)
+        leaf[row[present]] = public.leaf[start + present]
     return leaf
 
 
