@@ -30,6 +30,7 @@ from coco_opt.topdown.estimating.uncertified_gap import UncertifiedGap
 from coco_opt.topdown.kind import TABLES, rehearsal
 from coco_opt.topdown.kind.checkpoints import LevelFiles
 from coco_opt.topdown.kind.files import read_tables_release
+from coco_opt.topdown.kind.simulated_data import Population, generated_tables
 from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.measuring.measure import measure_tables
 from coco_opt.topdown.noisy_measurements import TableMeasurements
@@ -432,6 +433,24 @@ def test_nine_in_ten_errors_lie_in_their_range(tmp_path: Path) -> None:
                 inside, counted = inside + (row["low"] <= error <= row["high"]), counted + 1
     assert inside >= 0.9 * counted
     assert all(row["high"] < 20 * row["low"] for row in ranges.values() if row["level"] == "county")
+
+
+def test_the_range_for_stated_persons_holds_where_they_lie_in_few_cells(tmp_path: Path) -> None:
+    """Populations with nine in ten persons in a tenth of sixty cells."""
+    values = ", ".join(f'"v{k}"' for k in range(60))
+    topdown = f'attributes = {{ kind = [{values}] }}\nworkload = ["detail"]\n'
+    plan = TABLES.plan(write(tmp_path, SEEDED, topdown=topdown))
+    queries, persons = plan.detail.table_queries, 500
+    rows = forecast(plan.config, rows=persons * len(queries.hierarchy.leaves)).as_dict()["rehearsed"]
+    method, detail = TABLES.method(plan.config, plan.measurement_plan).topdown, plan.detail.workload[0]
+    errors = []
+    for seed in range(4):
+        counts = generated_tables(queries.hierarchy, queries.schema, seed, Population(persons, 4.0, 0.5))
+        result, _ = rehearsal.rehearsed(counts, queries, method, SolverChoices(), seed)
+        exact = (counts.answers_to(detail.operator, counts.hierarchy.level_range(level)) for level in range(len(rows)))
+        errors.append([np.abs(result.answers(detail.operator, k) - truth).mean() for k, truth in enumerate(exact)])
+    low, high = (np.array([row[end] for row in rows]) for end in ("low", "high"))
+    assert ((low <= errors) & (errors <= high)).mean() >= 0.9
 
 
 def test_errors_in_a_part_of_the_regions_grow_to_those_of_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

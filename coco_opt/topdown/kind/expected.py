@@ -2,9 +2,10 @@
 
 How many persons live in a leaf, and how evenly they lie in the cells, is private. Where counts are small, the released
 tables err less than the unbiased estimates, because no count is below zero; where they are large, about as much. So the
-range begins at the errors of few persons in few cells. It ends at the mean absolute error of a normal number with the
-exact standard error of the unbiased estimate; estimations that use less information are rehearsed on many persons too.
-Both ends are widened, because the mean over few answers of a single release differs from its expectation.
+range begins at the errors of persons in few cells: few persons, or as many as are stated. It ends at the mean absolute
+error of a normal number with the exact standard error of the unbiased estimate; estimations that use less information
+are rehearsed on many persons too. Both ends are widened, because the mean over few answers of a single release differs
+from its expectation.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.table_queries import TableQueries
 
 _FEW, _MANY = 50, 1_000  # persons a leaf, where nobody states how many
-_SKEWED, _EVEN = 2.0, 0.5  # powers of the weights of cells
+_SKEWED, _CLUSTERED, _EVEN = 2.0, 5.0, 0.5  # powers of the weights of cells
 _UNEQUAL = 0.5  # power of the weights of leaves
-_SKEW = "about six in ten of them in a tenth of the cells"
+_SKEW = "about {} of them in a tenth of the cells"
 _INFORMED = ("full", "posterior")  # estimations that err no more than the best linear unbiased estimate
 _MEAN_ABSOLUTE = (2.0 / np.pi) ** 0.5  # of a standard normal number
 _SHAPE = _MEAN_ABSOLUTE**2 / (1.0 - _MEAN_ABSOLUTE**2)  # of the gamma distribution with its mean and variance
@@ -91,16 +92,19 @@ def on_simulated_persons(
     persons = _FEW if options.rows is None else max(1, round(options.rows / len(tree.leaves)))
     many = persons if stated else _MANY
     informed = method.topdown.estimation in _INFORMED
-    populations = [Population(persons, _SKEWED, _UNEQUAL), *([] if informed else [Population(many, _EVEN)])]
+    # Few persons lie in few cells anyway; as many as are stated may do so, too, where attributes depend on each other.
+    populations = [Population(persons, _CLUSTERED if stated else _SKEWED, _UNEQUAL)]
+    populations += [] if informed else [Population(many, _EVEN)]
     releases = _releases(plan, method, populations, runs, reporter)
     each = [_errors_of_all(plan, release, predictions) for release in releases]
     low, high = _widened(plan, each, predictions)
     part = releases[0].table_queries.hierarchy.regions
     where = "all regions" if part == tree.regions else f"{part:,} of {tree.regions:,} regions, extrapolated"
+    skew = _SKEW.format("19 in 20" if stated else "six in ten")
     fewest = f"{persons:,} a leaf ({'as --rows states' if stated else 'assumed: --rows states how many'})"
     upper = "by the unbiased estimates" if informed else f"by {many:,} a leaf in nearly even cells"
     words = (
-        f"simulated persons in {where}, {runs} run(s). The lower ends are by {fewest}, {_SKEW}; the upper ends {upper}"
+        f"simulated persons in {where}, {runs} run(s). The lower ends are by {fewest}, {skew}; the upper ends {upper}"
         ". Nine in ten errors of a release should lie in their range; --like takes public records"
     )
     short = f"range for {persons:,} persons a leaf" if stated else "range for few to many persons a leaf"
