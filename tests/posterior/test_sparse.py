@@ -31,7 +31,7 @@ from coco_opt.privacy import Epsilon, Measurement
 from coco_opt.problems import ExpectedDistance, Marginals
 from tests.groups.helpers import MAX_SIZE, assert_consistent, measured, three_levels
 
-SHORT = SamplerOptions(chains=2, burn_in=20, most_burn_in=40, settle=10, draws=10, thin=1, most_rounds=2, threads=1)
+SHORT = SamplerOptions(chains=2, burn_in=20, most_burn_in=40, settle=10, draws=10, thin=1, most_rounds=4, threads=1)
 HIERARCHY, TRUTH = three_levels(np.random.default_rng(4))
 
 

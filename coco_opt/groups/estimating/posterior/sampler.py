@@ -376,13 +376,13 @@ class Sampler:
     def _rounds(self, pool: ThreadPoolExecutor, recorders: Sequence[Takes]) -> Judged:
         """Take rounds of draws until all regions have converged or a limit is reached."""
         options, criterion = self.options, self.options.criterion
-        effort = self.effort
-        finished, rounds = False, 0
+        effort, finished, rounds = self.effort, False, 0
         while not finished:
             for _ in pool.map(lambda recorder: recorder.take(options.draws, options.thin), recorders):
                 pass
             effort.spend(options.draws * options.thin)
             rounds += 1
+            self._forget(recorders, rounds)
             traces = np.stack([np.stack(recorder.trace) for recorder in recorders])
             r_hat = split_r_hat(traces).reshape(-1, 3)
             effective = effective_size(traces).reshape(-1, 3)
@@ -392,6 +392,9 @@ class Sampler:
             if not finished:
                 self._distribute_moves(criterion.distance(r_hat, effective))
         return Judged(rounds, r_hat, effective)
+
+    def _forget(self, recorders: Sequence[Takes], rounds: int) -> None:
+        """Forget nothing: moves were distributed in the burn-in."""
 
     def _windows(self) -> RecordedWindows:
         groups = self.survey.groups

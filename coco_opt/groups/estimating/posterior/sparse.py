@@ -29,6 +29,7 @@ from coco_opt.groups.estimating.posterior.sampler import (
     Progress,
     Sampler,
     SamplerOptions,
+    Takes,
     first_histograms,
     start_histograms,
 )
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 MANY_CELLS = 2**23  # regions x sizes beyond which draws are stored by the sizes that occur
 # Groups a leaf from which single moves mix too slowly under buckets, and rows of cells take too long.
 MANY_GROUPS, MANY_IN_CELLS = 5_000, 50_000
-CHAINS, MOST_BURN_IN, MOST_ROUNDS = 2, 200, 5
+CHAINS, MOST_BURN_IN, LEAST_ROUNDS, MOST_ROUNDS = 2, 200, 4, 7
 PER_SIZE, TRADES = 2.0, 2.0  # moves a size, trades a move
 _BATCH = 128  # leaves whose starts are computed together
 _STRETCH = 2**20  # regions x sizes of a stretch
@@ -56,6 +57,7 @@ def fewer_chains(options: SamplerOptions) -> SamplerOptions:
         options,
         chains=min(options.chains, CHAINS),
         most_burn_in=min(options.most_burn_in, MOST_BURN_IN),
+        least_rounds=max(options.least_rounds, LEAST_ROUNDS),
         most_rounds=min(options.most_rounds, MOST_ROUNDS),
         moves=replace(options.moves, per_size=PER_SIZE, trades=TRADES),
     )
@@ -136,6 +138,11 @@ class _Recorder:
             self.counts.append(counts)
             self.trace.append(scalars.ravel())
 
+    def forget(self, first: int) -> None:
+        """Forget so many of the first draws."""
+        for draws in (self.start, self.sizes, self.counts, self.trace):
+            del draws[:first]
+
 
 class SparseSampler(Sampler):
     """One run whose draws are stored by the sizes that occur."""
@@ -183,6 +190,12 @@ class SparseSampler(Sampler):
 
     def _set_windows(self, margin: int) -> None:
         """Set no windows, because groups are moved, not rows drawn."""
+
+    def _forget(self, recorders: Sequence[Takes], rounds: int) -> None:
+        """Forget the first half of all rounds: moves are distributed between rounds, and slow leaves still drift."""
+        for recorder in recorders:
+            assert isinstance(recorder, _Recorder)
+            recorder.forget(len(recorder.trace) - (rounds + 1) // 2 * self.options.draws)
 
     def sample(self, pool: ThreadPoolExecutor) -> SparseDraws:
         """Burn in and draw."""
