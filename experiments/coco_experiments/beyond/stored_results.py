@@ -12,6 +12,8 @@ import coco_solvers
 
 import coco_opt
 
+_FOLDERS = "groups/estimating", "ranges/estimating", "topdown/estimating", "histograms", "kernels", "problems"
+
 
 class StoredResults:
     """Findings by name, as JSON: numbers, texts and lists of them; what other code found is left out.
@@ -52,11 +54,11 @@ def _digest_of_code() -> str:
 
 
 def _estimating_files() -> Iterator[Path]:
-    """Yield the source files that a finding depends on: groups without their choice, ranges, and the solvers."""
+    """Yield the source files that a finding depends on: groups without their choice, ranges, tables, and the solvers."""
     assert coco_opt.__file__ is not None
     assert coco_solvers.__file__ is not None
     package = Path(coco_opt.__file__).parent
     yield from sorted((package / "groups").glob("*.py"))
-    for folder in ("groups/estimating", "ranges/estimating", "histograms", "kernels", "problems"):
+    for folder in _FOLDERS:
         yield from sorted((package / folder).rglob("*.py"))
     yield from sorted(Path(coco_solvers.__file__).parent.rglob("*.py"))

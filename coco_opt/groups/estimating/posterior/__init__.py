@@ -1,6 +1,6 @@
 """The posterior of all histograms of a hierarchy under a prior learned from the noisy answers themselves.
 
 ``observations``: the answers as arrays. ``prior``, ``chains``, ``diagnostics``, ``sampler``: sampling all regions
-jointly. ``region``: one region alone, exactly. ``consistent``: from a measurement to the integer table of least
-expected error and its intervals.
+jointly. ``sparse``: the same for too many regions and sizes to store. ``consistent``: from a measurement to the integer
+table of least expected error and its intervals.
 """
