@@ -54,7 +54,7 @@ def _digest_of_code() -> str:
 
 
 def _estimating_files() -> Iterator[Path]:
-    """Yield the source files that a finding depends on: groups without their choice, ranges, tables, and the solvers."""
+    """Yield the source files that findings depend on: groups without their choice, ranges, tables and solvers."""
     assert coco_opt.__file__ is not None
     assert coco_solvers.__file__ is not None
     package = Path(coco_opt.__file__).parent
