@@ -89,7 +89,7 @@ class SolverChoices:
     choices : mapping of str to str or Solver, optional
         A problem's kind and the name or value of its solver; "auto" for kinds that are left out.
     fallback : bool, default False
-        If an answer misses its tolerance, or a solver breaks, try the other built-in solvers, exact ones first.
+        If an answer misses its tolerance, or a solver breaks, try the other built-in solvers, exact solvers first.
 
     Raises
     ------
@@ -168,7 +168,7 @@ class SolverChoices:
         raise first_error
 
     def solve_suited(self, problem: Problem[ValueT, Any], suited: Sequence[str]) -> ValueT:
-        """Return ``solve``'s value; where no solver was chosen, the ``suited`` ones are tried first.
+        """Return ``solve``'s value; where no solver was chosen, the ``suited`` solvers are tried first.
 
         A suited solver that is not installed or misses its tolerance is passed over; with ``fallback`` also one that
         breaks.
@@ -194,7 +194,7 @@ class SolverChoices:
             return self._named[key]
 
     def _alternatives(self, problem: Problem[Any, Any], tried: Solver) -> Iterator[Solver]:
-        """Yield the installed built-in solvers that can express a problem of this size, exact ones first."""
+        """Yield the installed built-in solvers that can express a problem of this size, exact solvers first."""
         kind = type(problem)
         for row in built_in():
             fits = row.claims(kind) and row.installed and problem.variables <= row.limit(kind.kind)
@@ -224,7 +224,7 @@ class SolverChoices:
     def limited(self, problem: type[Problem[Any, Any]], seconds: float) -> Self:
         """Return the same choices, with the same certificates, whose solver of a type of problem has so many seconds.
 
-        A solver that was chosen keeps its own limits, as one without limits does.
+        A solver that was chosen keeps its own limits, and so does a solver without limits.
         """
         choices = copy(self)
         choices._limits, choices._solvers = {**self._limits, problem.kind: seconds}, {}

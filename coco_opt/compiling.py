@@ -92,7 +92,7 @@ def _resolved(path: str) -> Callable[..., Any]:
 
 @contextmanager
 def compiling(*names: str) -> Iterator[subprocess.Popen[bytes] | None]:
-    """Compile the missing ones of some names of ``LAST`` in another process while the body runs, in this order.
+    """Compile the missing of some names of ``LAST`` in another process while the body runs, in this order.
 
     Names that an outer call compiles already are left to it. The process is stopped when the body ends. Yields None
     where nothing is missing or there is no second core. A failure costs nothing: a missing kernel is compiled where it

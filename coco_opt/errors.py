@@ -107,7 +107,7 @@ class HierarchyError(InputError):
 
 
 class ConfigError(CocoOptError):
-    """A configuration that is not valid; names the key and, for a misspelt one, the nearest valid key."""
+    """A configuration that is not valid; names the key and, for a misspelt key, the nearest valid key."""
 
     code = "bad-config"
 

@@ -4,7 +4,7 @@ All three minimise over variables z::
 
     (1/2) z' P z + c' z + offset   subject to   row_lower <= A z <= row_upper,  lower <= z <= upper
 
-with P = 0 for a linear program and some z integer for a mixed-integer one. The classes share their fields,
+with P = 0 for a linear program and some z integer for a mixed-integer program. The classes share their fields,
 not their solvers: a solver lists exactly the forms it accepts.
 
 Duals follow one sign convention: the gradient of the objective equals ``A' row_dual + bound_dual``, a dual being

@@ -40,7 +40,7 @@ class Operator(ABC):
 
     @abstractmethod
     def to_sparse(self) -> csr_array:
-        """Return the matrix (answers, cells), for solvers that need one."""
+        """Return the matrix (answers, cells), for solvers that need it."""
 
     @abstractmethod
     def restrict(self, cells: Ints) -> Operator:
@@ -293,7 +293,7 @@ class Stacked(Operator):
 
 
 def stack(operators: Sequence[Operator]) -> Operator:
-    """Return one map with all answers, one operator's after the other's; a single one is returned as it is."""
+    """Return one map with all answers, one operator's after the other's; a single operator is returned as it is."""
     return operators[0] if len(operators) == 1 else Stacked(tuple(operators))
 
 

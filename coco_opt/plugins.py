@@ -14,7 +14,7 @@ _log = logging.getLogger("coco_opt")
 def table_of(point: EntryPoint, what: str, *, required: bool = False) -> Iterable[Any]:
     """Return the rows of an entry point's table; none, with a warning, where it cannot be loaded.
 
-    A third party's fault must not stop the rest; one that is ``required`` raises it. ``what`` names the table.
+    A third party's fault must not stop the rest; a ``required`` table raises it. ``what`` names the table.
     """
     try:
         table: Iterable[Any] = point.load()

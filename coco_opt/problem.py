@@ -3,7 +3,7 @@
 A problem holds the data of one post-processing step, checked once. It computes the objective, the violation of its
 constraints and, from multipliers, a certified gap: a number that the distance to the optimum cannot exceed. The
 gap is summed term by term, every term nonnegative, because a difference of two large objectives loses all its
-digits. Multipliers come from a solver or are rebuilt from the point alone; wrong ones give a large gap, never a
+digits. Multipliers come from a solver or are rebuilt from the point alone; wrong multipliers give a large gap, never a
 false certificate.
 """
 
@@ -72,7 +72,7 @@ class Problem(ABC, Generic[ValueT, DualT]):
     @classmethod
     @abstractmethod
     def examples(cls) -> Mapping[str, Self]:
-        """Return small public instances by name, such as rehearsals and tests need; the first one is tiny.
+        """Return small public instances by name, such as rehearsals and tests need; the first is tiny.
 
         They show what is characteristic of the kind: ties, zeros, a single unknown, bounds, large counts, deep trees.
         Every solver of the kind answers the first in an instant.
@@ -107,7 +107,7 @@ class Problem(ABC, Generic[ValueT, DualT]):
 
     @abstractmethod
     def repair(self, x: ValueT) -> ValueT:
-        """Return a feasible point near a slightly infeasible one; a feasible point comes back unchanged."""
+        """Return a feasible point near a slightly infeasible point; a feasible point comes back unchanged."""
 
     @abstractmethod
     def multipliers(self, x: ValueT) -> DualT:
@@ -118,7 +118,7 @@ class Problem(ABC, Generic[ValueT, DualT]):
         """Return a certified bound on objective(x) minus the optimum, for feasible x and admissible multipliers."""
 
     def admissible(self, multipliers: DualT) -> DualT:
-        """Return admissible multipliers near approximate ones: those for which ``gap`` is a bound."""
+        """Return admissible multipliers near approximate multipliers: those for which ``gap`` is a bound."""
         return multipliers
 
     @abstractmethod

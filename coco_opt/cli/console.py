@@ -55,7 +55,7 @@ class SafeStream(io.TextIOBase):
         return self._stream is not None and self._stream.isatty()
 
     def fileno(self) -> int:
-        """Return the stream's descriptor; OSError without one."""
+        """Return the stream's descriptor; OSError where it has none."""
         if self._stream is None:
             raise OSError(errno.EBADF, "the stream is closed")
         return self._stream.fileno()

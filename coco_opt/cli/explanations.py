@@ -67,7 +67,7 @@ EXPLANATIONS: Final[dict[str, tuple[str, str]]] = {
         "Keep the row with the right region. A household that moved has one region at the day of the count.",
     ),
     "inconsistent-bounds": (
-        "A lower bound is above the upper one, or no table can meet the bounds together.",
+        "A lower bound is above the upper bound, or no table can meet the bounds together.",
         "Correct the rows that the message names: parts that add up to more than their region are the usual reason.",
     ),
     "input-changed": (
@@ -154,7 +154,7 @@ EXPLANATIONS: Final[dict[str, tuple[str, str]]] = {
     ),
     "solver": (
         "A solver did not reach its tolerance. What was measured is kept.",
-        "Set another solver in [solvers], or leave it out for the exact one; `coco-opt solvers` lists them.",
+        "Set another solver in [solvers], or leave it out for the exact solver; `coco-opt solvers` lists them.",
     ),
     "space-in-id": ("A text begins or ends with a space, so that it only looks like another text.", _ROWS),
     "structural-zero": (

@@ -41,7 +41,8 @@ epsilon = "1"                 # the whole budget, an exact decimal or fraction; 
 # split = "uniform"           # how the budget is allocated: or "leaves", or one share a level, root first
 noise = "secure"              # cryptographic noise that cannot be repeated
 neighbours = "add_remove"     # or "replace": {replaced}
-# Exact totals need "replace", in every release of the dataset: state it from the first one on if you will publish some.
+# Exact totals need "replace", in every release of the dataset: state it from the first release on if you will publish
+some.
 
 {section}
 [output]
@@ -166,7 +167,7 @@ def _say_taken(chosen: Candidate, draft: Draft, proposal: LevelProposal | None) 
 
 
 def _say_whose(chosen: Candidate) -> None:
-    """Say what tells persons apart, and which region counts where records and groups both state one."""
+    """Say what tells persons apart, and which region counts where records and groups both state a region."""
     records, groups = chosen.files.get("records", chosen.files.get("entities")), chosen.files.get("groups")
     if "person_id" in chosen.names:
         write("A person_id that occurs twice is refused; delete it from columns if it does not identify persons")
@@ -263,7 +264,7 @@ def _value_column(
 
 
 def _listed(entries: Iterable[str], option: str) -> dict[str, list[str]]:
-    """Return the lists of an option by column; an empty list for a column without one."""
+    """Return the lists of an option by column; an empty list for a column without a list."""
     lists: dict[str, list[str]] = {}
     for entry in entries:
         column, equals, text = entry.partition("=")
@@ -424,7 +425,7 @@ def _headers(kinds: Sequence[AnyKind]) -> str:
 
 
 def _levels(chosen: Candidate) -> LevelProposal | None:
-    """Return the levels of the hierarchy; None without one, or where the kind's [data] names no levels."""
+    """Return the levels of the hierarchy; None without a hierarchy, or where the kind's [data] names no levels."""
     from coco_opt.files.inputs import Input
     from coco_opt.files.proposals import propose_levels
 

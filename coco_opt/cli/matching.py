@@ -117,7 +117,8 @@ def _best_linked(
 def with_person_id(chosen: Candidate) -> Candidate:
     """Return a candidate whose records name their person_id, where the name of a column shows it.
 
-    The first column counts before the others; of these, one that may count the persons of a household is not taken.
+    The first column counts before the others; of these, a column that may count the persons of a household is not
+    taken.
     """
     header = chosen.files.get("records")
     known = {name for table in chosen.kind.data_model.tables for name in table.required}
@@ -210,7 +211,7 @@ def _has_keys(candidate: Candidate) -> bool:
 def _linked(kind: AnyKind, headers: Sequence[Header], named: Mapping[str, Header]) -> Candidate | None:
     """Match files to a kind's tables by the columns they share, if one way fits; the longest chain of tables counts.
 
-    A named file that no chain has, such as bounds, is a further one.
+    A named file that no chain has, such as bounds, is a further file.
     """
     taken = {header.path.resolve() for header in named.values()}
     chained = {key for chain in kind.data_model.chains for key, _ in chain}

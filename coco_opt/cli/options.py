@@ -90,7 +90,7 @@ def engine_of(
 ) -> EngineConfig | None:
     """Return [engine] with the options of the command line; None where there are none.
 
-    Another executor drops the keys of the configured one. Raises ConfigError.
+    Another executor drops the keys of the configured executor. Raises ConfigError.
     """
     from coco_opt.config import EngineConfig, engine_with
 

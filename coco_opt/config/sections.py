@@ -235,7 +235,7 @@ _MECHANISMS: dict[type[Cost], Mechanism] = {Epsilon: "geometric", Rho: "discrete
 
 
 class SolversConfig(Section):
-    """Which solver answers each type of problem; unset means the fast exact one.
+    """Which solver answers each type of problem; unset means the fast exact solver.
 
     ``fallback``: where an answer misses its tolerance, the next exact solver is used, and the manifest says so.
     """

@@ -159,7 +159,7 @@ def choice(named: Any) -> PlainValidator:
 
 
 def executor_name(value: object) -> str:
-    """Read the name of an executor of the table; a ValueError names the nearest one."""
+    """Read the name of an executor of the table; a ValueError states the nearest name."""
     return _choose(value, tuple(row.name for row in executor_rows()))
 
 

@@ -22,7 +22,7 @@ GROUP = "coco_opt.executors"
 
 @dataclass(frozen=True, slots=True)
 class ExecutorRow:
-    """One row of a table of executors; describes one without importing it.
+    """One row of a table of executors; it describes an executor without importing it.
 
     ``target`` is ``"module:Class"``, which takes ``workers`` and the ``options`` named (``scratch``, ``address``).
     """

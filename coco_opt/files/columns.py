@@ -18,7 +18,7 @@ class Columns:
 
     With ``others`` columns go by name in any order, counts named in ``optional`` may be there, and more are ignored.
     Errors on a private table name no column that the table alone knows: without a header, its first row of
-    data looks like one.
+    data looks like names.
     """
 
     first: tuple[str, ...] = ()

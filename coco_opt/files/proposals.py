@@ -31,14 +31,14 @@ _MEASURES = re.compile(
 )
 _SENTENCE_MARKS = ('"', "\n", "\r")
 _MOST_LENGTH = 40  # on average; names of categories are shorter
-_MANY_WORDS = 50  # different ones, at three or more a value
+_MANY_WORDS = 50  # different words, at three or more a value
 
 Codes = Ints
 
 
 @dataclass(frozen=True, slots=True)
 class LevelProposal:
-    """The columns of a hierarchy that look like levels, root first, and why each other one does not.
+    """The columns of a hierarchy that look like levels, root first, and why each other column does not.
 
     ``rooted`` says whether the first column has a single name, that of the root.
     """

@@ -196,7 +196,7 @@ def root_level(levels: Sequence[str]) -> str:
 def _tree_of(
     names: Sequence[str], columns: Sequence[_Column], place: Callable[[int], Place], *, rooted: bool
 ) -> tuple[Hierarchy, Ints]:
-    """Return the tree of columns, and each row's region; where it has no root, the error says how to name one."""
+    """Return the tree of columns, and each row's region; where it has no root, the error says how to name it."""
     try:
         return Hierarchy.from_columns(columns, place)
     except HierarchyError as error:

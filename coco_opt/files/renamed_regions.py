@@ -43,7 +43,7 @@ class Renamed:
 
 
 def later_path(path: str, paths: Mapping[str, str]) -> str:
-    """Return the later path of a region: its own, or below the later path of the nearest region above that has one."""
+    """Return the later path of a region: its own, or below that of the nearest region above that has one."""
     above = path
     while above:
         if above in paths:

@@ -29,7 +29,7 @@ _GATE = ".spill.lock"  # held while folders are made or removed
 
 @contextmanager
 def spilling(private: Path | None, inputs: Sequence[Input]) -> Iterator[Path | None]:
-    """Make a new folder within the private one, itself made if need be, and remove it with all it holds at the end.
+    """Make a new folder within the private folder, itself made if need be, and remove it with all it holds at the end.
 
     None where the tables are small, or without a private folder. Raises InputError (foreign-file, cannot-write) where
     the private folder cannot be made or written, or is not its user's alone.
@@ -44,7 +44,7 @@ def spilling(private: Path | None, inputs: Sequence[Input]) -> Iterator[Path | N
 
 
 class Scratch:
-    """A folder within the private one, made at its first use and removed with all its content at the end.
+    """A folder within the private folder, made at its first use and removed with all its content at the end.
 
     A context manager. Raises InputError (foreign-file, cannot-write) where the private folder cannot be made or
     written, or is not its user's alone.

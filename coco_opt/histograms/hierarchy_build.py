@@ -280,7 +280,7 @@ def _check_depth(rows: list[tuple[str, ...]], place: PlaceOf | None) -> None:
             raise HierarchyError(
                 "uneven-depth",
                 f"{'/'.join(map(str, path))!r} has {len(path)} level(s) where the first path has {depth}; "
-                "repeat the name of a region that has no deeper ones",
+                "repeat the name of a region that has no subregions",
                 _place(place, row),
             )
 

@@ -19,7 +19,7 @@ _DIGEST = 64  # hexadecimal digits of a SHA-256
 
 
 def write_record(path: Path, content: bytes, *, replace: bool = False) -> None:
-    """Write a record durably, for its owner's eyes only; an older one stays, and is an error, unless ``replace``.
+    """Write a record durably, for its owner's eyes only; an older record stays, and is an error, unless ``replace``.
 
     Raises InputError (file-exists, cannot-write).
     """

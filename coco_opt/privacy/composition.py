@@ -1,7 +1,7 @@
 """What noisy answers guarantee together, as (epsilon, delta): by privacy loss distributions, or by zCDP's conversions.
 
-Both are upper bounds, so the smaller one holds. A budget stated as (epsilon, delta) buys as much rho as the composition
-of the planned answers allows, which is more than what rho alone implies.
+Both are upper bounds, so the smaller bound holds. A budget stated as (epsilon, delta) buys as much rho as the
+composition of the planned answers allows, which is more than what rho alone implies.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def _noisy(queries: Iterable[LevelQuery]) -> Iterator[tuple[Cost, Sensitivity]]:
             yield query.cost, query.sensitivity
 
 
-@lru_cache(maxsize=8)  # manifest, page and plan need the same one
+@lru_cache(maxsize=8)  # manifest, page and plan need the same value
 def _loss(noisy: tuple[tuple[Cost, Sensitivity], ...]) -> LossDistribution | None:
     try:
         return composed([(cost.distribution(sensitivity), sensitivity) for cost, sensitivity in noisy])

@@ -1,6 +1,6 @@
 """Exponentials, logarithms and roots of fractions, rounded in a stated direction.
 
-Decimal's exp, ln and sqrt are correctly rounded, so the next number beyond the result bounds the exact one; the
+Decimal's exp, ln and sqrt are correctly rounded, so the next number beyond the result bounds the exact value; the
 functions increase, so an argument rounded the same way keeps the bound.
 """
 

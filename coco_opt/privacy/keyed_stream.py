@@ -47,7 +47,7 @@ class KeyedBits:
     """AES-256-CTR under HMAC-SHA256(run key, labels): words at byte 2 width cell, further bits under a second key.
 
     The further bits of (cell, attempt, symbol, part) are the AES block of that 128-bit counter.
-    Open one for a call and let it go: it holds derived keys. Not to be shared by threads.
+    Open a stream for a call and let it go: it holds derived keys. Not to be shared by threads.
     """
 
     def __init__(self, key: RunKey, *labels: str) -> None:

@@ -144,7 +144,7 @@ class Ledger:
     def check_witnesses(self, books: Books, entries: list[Entry]) -> Books:
         """Return books that every entry was added to; BudgetError where a stored head shows that some are gone.
 
-        Nothing was deleted then, and nothing is: an older copy is put right by restoring the newest one.
+        Nothing was deleted then, and nothing is: an older copy is put right by restoring the newest copy.
         """
         for witness in self._witnesses:
             if problem := witness.contradicts(books.length, [entry.hash for entry in entries]):

@@ -70,7 +70,7 @@ class LossDistribution:
 
     @property
     def points(self) -> Floats:
-        """Return the losses of all masses but the infinite one."""
+        """Return the losses of all masses but the infinite loss."""
         return np.asarray(self.step * (self.first + np.arange(self.masses.size)), dtype=np.float64)
 
     def __add__(self, other: LossDistribution) -> LossDistribution:
@@ -168,7 +168,7 @@ def _variance(distribution: NoiseDistribution, change: int) -> float:
 
 @cache
 def changes(sensitivity: Sensitivity) -> tuple[Changes, ...]:
-    """Return the ways to change answers by integers within a sensitivity that no other one contains.
+    """Return the ways to change answers by integers within a sensitivity that no other way contains.
 
     A larger change of an answer, or a change of one more, only adds loss: the distributions are log-concave, so that
     the best events are half-lines, whose probabilities move on. Raises UncountableError for more than a few.

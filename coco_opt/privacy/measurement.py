@@ -159,7 +159,7 @@ class Measurement:
 
     @property
     def every(self) -> tuple[Measurement, ...]:
-        """Return the measurements that are estimated together: this one first, alone where there are no others."""
+        """Return the measurements that are estimated together: first this, alone where there are no others."""
         return (replace(self, also=()), *self.also) if self.also else (self,)
 
     @property

@@ -147,7 +147,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def make_private_folder(folder: Path) -> None:
-    """Make a folder of mode 0700 in an existing one, durably; it may exist already.
+    """Make a folder of mode 0700 in an existing folder, durably; it may exist already.
 
     Raises InputError (foreign-file) where it cannot be made, is a link, or is not its user's alone.
     """

@@ -40,9 +40,9 @@ class SymbolTables:
     """Distributions ready for look-up, one row each; their 64-bit thresholds follow each other in ``values`` uint64.
 
     With d the number of a distribution: cells[d, c] int32[distributions, 2^16 + 1] counts the thresholds of earlier
-    distributions and of this one whose first 16 bits lie below c. roots[d, c] int16[distributions, 2^16] is the outcome
-    that the 16 bits c decide, or UNDECIDED where a threshold begins with them (or the outcome is beyond 15 bits). An
-    outcome is firsts[d] + its place in values.
+    distributions and of this distribution whose first 16 bits lie below c. roots[d, c] int16[distributions, 2^16] is
+    the outcome that the 16 bits c decide, or UNDECIDED where a threshold begins with them (or the outcome is beyond 15
+    bits). An outcome is firsts[d] + its place in values.
     """
 
     distributions: tuple[NoiseDistribution, ...]

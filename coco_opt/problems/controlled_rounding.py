@@ -60,7 +60,7 @@ class ControlledRounding(Problem[IntegerOrNot, float]):
 
     kind: ClassVar[str] = "controlled_rounding"
     forms: ClassVar[tuple[type[LinearProgram], ...]] = (LinearProgram, MixedIntegerProgram)
-    repair_limit: ClassVar[float] = np.inf  # optimal fractional points lie anywhere between integer ones
+    repair_limit: ClassVar[float] = np.inf  # optimal fractional points lie anywhere between integers
 
     def __init__(self, x: ArrayLike, total: int) -> None:
         object.__setattr__(self, "x", checked_vector(x, "x"))

@@ -8,7 +8,7 @@ Given fractional nondecreasing rows x_j of the children of one region and the re
 With the cost interpolated between integers this is a minimum-cost flow of units through cells, so its linear
 program has integer vertices and the bounds below are exact for the right multipliers: prices pi (cells,) of the
 parent's units. They split the problem into one rounding a child; the gap is the sum, over children, of what its row
-costs more than its best one at these prices, each nonnegative.
+costs more than the best at these prices, each nonnegative.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class CumulativeRounding(Problem[NDArray[Any], Floats]):
 
     kind: ClassVar[str] = "cumulative_rounding"
     forms: ClassVar[tuple[type[LinearProgram], ...]] = (LinearProgram, MixedIntegerProgram)
-    repair_limit: ClassVar[float] = np.inf  # optimal fractional points lie anywhere between integer ones
+    repair_limit: ClassVar[float] = np.inf  # optimal fractional points lie anywhere between integers
 
     def __init__(self, x: ArrayLike, parent: ArrayLike, groups: ArrayLike) -> None:
         rows, total, counts = np.asarray(x), np.asarray(parent), np.asarray(groups)

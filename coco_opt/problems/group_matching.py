@@ -90,7 +90,7 @@ class GroupMatching(Problem[Flow, Potentials]):
 
     kind: ClassVar[str] = "group_matching"
     forms: ClassVar[tuple[type[LinearProgram], ...]] = (LinearProgram, MixedIntegerProgram)
-    repair_limit: ClassVar[float] = np.inf  # optimal fractional points lie anywhere between integer ones
+    repair_limit: ClassVar[float] = np.inf  # optimal fractional points lie anywhere between integers
 
     def __init__(
         self,

@@ -89,7 +89,7 @@ class _IsotonicRegression(Problem[NDArray[Any], Floats]):
 
     @property
     def dense_weights(self) -> Floats:
-        """Return the weights as a vector (ones by default)."""
+        """Return the weights as a vector (all 1 by default)."""
         return np.ones(self.y.size) if self.weights is None else self.weights
 
     def accept(self, answer: Any) -> NDArray[Any]:

@@ -65,7 +65,7 @@ class GroupsResult:
 
     @property
     def group_counts(self) -> Ints:
-        """Return the released number of groups of every region, int64[regions]; the public one where it is public."""
+        """Return the released number of groups of every region, int64[regions]; where it is public, that number."""
         return np.array([histogram.groups for histogram in self.histograms], np.int64)
 
     def __getitem__(self, region: str) -> CountOfCounts:

@@ -97,7 +97,7 @@ def together(counts: Sequence[UnbiasedCounts]) -> UnbiasedCounts:
 class UnbiasedEstimates:
     """The unbiased estimates of a measurement's regions, computed when read; levels not measured have none.
 
-    With several measurements, a level's estimates are averaged over those with the same row sizes as the first one.
+    With several measurements, a level's estimates are averaged over those with the same row sizes as the first.
     """
 
     measurement: Measurement

@@ -174,7 +174,7 @@ def _losses(section: GroupsSection) -> tuple[str, ...]:
 
 
 def _likelihood(section: GroupsSection, measurement_plan: MeasurementPlan) -> Loss:
-    """Return the loss whose least value is the most likely one: squares where noise is Gaussian.
+    """Return the loss whose least value is the most likely: squares where noise is Gaussian.
 
     A tie rule that is set belongs to absolute values.
     """

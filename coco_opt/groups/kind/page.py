@@ -23,7 +23,7 @@ _NOTES = (
     (
         "Released and noisy",
         "Orange points are what was measured: true counts plus noise, all that was ever taken from the private table. "
-        "Blue points are the released integers, computed from the orange ones alone. Sizes without groups are "
+        "Blue points are the released integers, computed from the orange points alone. Sizes without groups are "
         "left out of the tables; a long axis shows a sample of its cells.",
     ),
     (
@@ -104,10 +104,10 @@ def _unit_notes(shown: Shown) -> list[tuple[str, str]]:
         f"{measurement_plan.levels[query.level]}: {query.distribution}" for query in count_queries(measurement_plan)
     )
     text = (
-        "They were measured too, then made integer, nonnegative and additive: the true ones are not shown here. Their "
-        f"noise: {noise}. Noise hides an entity together with a group that it alone is in, and whether an empty group "
-        "exists. Hiding a group of s entities costs s times what the sizes cost, and once what the numbers cost. The "
-        "regions are public."
+        "They were measured too, then made integer, nonnegative and additive: the true numbers are not shown here. "
+        f"Their noise: {noise}. Noise hides an entity together with a group that it alone is in, and whether an empty "
+        "group exists. Hiding a group of s entities costs s times what the sizes cost, and once what the numbers cost. "
+        "The regions are public."
     )
     return [*notes, ("Numbers of groups", text)]
 

@@ -27,7 +27,7 @@ _MADE_POWER = 2.0
 
 
 def assumed_groups(plan: Plan) -> Ints:
-    """Return the public number of groups of every region, int64[regions], or an assumed one where they are private."""
+    """Return the public number of groups of every region, int64[regions], or an assumed number if they are private."""
     measurement_plan = plan.measurement_plan
     if not has_private_counts(measurement_plan):
         return measurement_plan.per_region[GROUPS]
@@ -70,7 +70,7 @@ def simulated_data_of(
 def read_simulated_data(plan: Plan, path: Path) -> SimulatedData:
     """Read public data like the private: a table of sizes with as many levels, or entities and their groups.
 
-    The groups lie next to the entities, in a file with the name of the configured one. Columns have the names that
+    The groups lie next to the entities, in a file with the name of the configured file. Columns have the names that
     [data] states. Raises InputError.
     """
     data, levels, spill = plan.config.data, plan.measurement_plan.hierarchy.levels, plan.config.output.private

@@ -41,7 +41,7 @@ max_size = 1000               # measured: public bound on a group's size, chosen
 # aim = "balanced"            # balanced: all levels alike | leaves | root, or one weight a level
 # look = "1/50"               # the part of the budget for a first look at the data; "0": from public numbers alone
 
-[solvers]                     # the default is the fast exact one; see  coco-opt solvers
+[solvers]                     # the default is the fast exact solver; see  coco-opt solvers
 # joint_l1 = "highs"           # the problem of the consistency and loss above; a release lists those it solved
 """
 

@@ -10,7 +10,7 @@ linear in it, so that its posterior variance is exact.
 Steps, level by level from the root:
 
 1. A region's own posterior variance, from its own answers and those of its descendants, added up. Descendants of
-   unequal size say more than equal ones, because small ones hold few groups: their number is reduced by the
+   unequal size say more than equal buckets, because small buckets hold few groups: their number is reduced by the
    participation ratio (mean G)^2 / mean G^2 of their level.
 2. What siblings have in common is known from their parent: a region with the share f of its parent's groups has the
    variance (1 - f) own + f^2 parent's.

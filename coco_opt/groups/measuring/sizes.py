@@ -29,7 +29,7 @@ _ONE_LEVEL = "region"  # the name of the level of a table without level columns
 
 
 def read_sizes(sizes: InputLike, root: str | None = None, spill: Path | None = None) -> PrivateCounts:
-    """Read a table of counts; ``root`` names the region above its level columns, or its only one where it has none.
+    """Read a table of counts; ``root`` names the region above its level columns, or its only region where it has none.
 
     ``spill`` is a private folder: a large table is read in little memory, and what has no room lies there meanwhile.
 

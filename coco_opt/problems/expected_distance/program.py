@@ -66,7 +66,7 @@ def _segments(
 
 
 def _rows(data: DistanceData) -> tuple[Any, Floats]:
-    """Return the rows on all counts and their upper sides, the lower ones being 0: sums, then the leaves' order."""
+    """Return the rows on all counts and their upper sides, the lower sides being 0: sums, then the leaves' order."""
     from scipy.sparse import csc_array, eye_array, kron, vstack
 
     regions, cells = data.marginals.shape

@@ -45,7 +45,7 @@ class IntegerTree(IntegerTreeData, Problem[NDArray[Any], Floats]):
 
     power: ClassVar[int]
     forms: ClassVar[tuple[type[LinearProgram], ...]] = (LinearProgram, MixedIntegerProgram)
-    repair_limit: ClassVar[float] = np.inf  # optimal fractional points lie anywhere between integer ones
+    repair_limit: ClassVar[float] = np.inf  # optimal fractional points lie anywhere between integers
     feasibility_tolerance: ClassVar[float] = 0.0  # integers keep sums and bounds exactly or not at all
 
     @classmethod

@@ -185,7 +185,7 @@ class JointFit(CumulativeTables):
         return gaps
 
     def _tighten(self, regions: Ints, prices: Floats, x: Floats, gaps: Floats) -> None:
-        """Replace some prices by the best ones under those above, and write the gaps of x, if it has rows."""
+        """Replace some prices by the best prices under those above, and write the gaps of x, if it has rows."""
         self._kernels[1](self._measured, regions, np.ones(self.y.shape[1]), prices, x, gaps)
 
     @property

@@ -1,7 +1,7 @@
 """Joint estimation from sums: consistent cumulative tables nearest to noisy sums over buckets, in one convex program.
 
 Given a tree of regions, public numbers of groups G_v, cells c of widths n_c, and for each region a partition of its
-cells into buckets B of consecutive ones, whose sums have the noisy measurements y_v[B]::
+cells into buckets B of consecutive cells, whose sums have the noisy measurements y_v[B]::
 
     minimise  sum_v w_v sum_B |sum_{c in B} n_c x_v[c] - y_v[B]|^p
     subject to  x_v nondecreasing in c,  0 <= x_v <= G_v,  x_parent = sum of the children's x in every cell.
@@ -140,7 +140,7 @@ class JointSums(CumulativeTables):
         return self.limited(np.where(np.isfinite(prices), prices, 0.0))
 
     def tightened(self, prices: Floats) -> Floats:
-        """Return prices in which leaves measured in every cell have the best ones for the prices above.
+        """Return prices in which leaves measured in every cell have the best prices for those above.
 
         The best prices of a leaf's wider buckets have no closed form: these prices stay as they are.
         """

@@ -90,7 +90,7 @@ class TableRounding(RoundingData, Problem[NDArray[Any], RoundingDual]):
 
     kind: ClassVar[str] = "table_rounding"
     forms: ClassVar[tuple[type[LinearProgram], ...]] = (MixedIntegerProgram, LinearProgram)
-    repair_limit: ClassVar[float] = np.inf  # optimal fractional points lie anywhere between integer ones
+    repair_limit: ClassVar[float] = np.inf  # optimal fractional points lie anywhere between integers
 
     @classmethod
     def examples(cls) -> Mapping[str, Self]:
@@ -160,7 +160,7 @@ class TableRounding(RoundingData, Problem[NDArray[Any], RoundingDual]):
     def repair(self, x: NDArray[Any]) -> NDArray[Any]:
         """Return integer tables between floors and ceilings of fractional tables, with the same sums and rows kept.
 
-        An optimal fractional point turns into an optimal integer one. What cannot be repaired comes back unchanged: a
+        An optimal fractional point turns into an optimal integer point. What cannot be repaired comes back unchanged: a
         wrong shape, a point that is integer but wrong, rows that are not nested.
         """
         if x.shape != self.x.shape or not np.isfinite(x).all():
