@@ -41,8 +41,7 @@ epsilon = "1"                 # the whole budget, an exact decimal or fraction; 
 # split = "uniform"           # how the budget is allocated: or "leaves", or one share a level, root first
 noise = "secure"              # cryptographic noise that cannot be repeated
 neighbours = "add_remove"     # or "replace": {replaced}
-# Exact totals need "replace", in every release of the dataset: state it from the first release on if you will publish
-some.
+# Exact totals need "replace", in every release of the dataset: state it from the first release on if you publish any.
 
 {section}
 [output]
