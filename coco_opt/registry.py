@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import importlib
+import math
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -166,6 +167,10 @@ def candidates(problem: type[Problem[Any, Any]]) -> list[Backend]:
 def resolve(solver: str | Solver, problem: type[Problem[Any, Any]]) -> Solver:
     """Return the solver meant by a value, ``"auto"`` or a name, which must be able to express the type of problem."""
     if not isinstance(solver, str):
+        if not isinstance(solver, Solver):
+            raise UnknownSolverError(
+                f"a solver is a name, or a value with a name, a tolerance and a method solve(problem), not {solver!r}"
+            )
         return solver
     if solver == "auto":
         return _automatic(problem)
@@ -195,6 +200,8 @@ def _checked_options(name: str, solver_type: type, options: Mapping[str, Any]) -
             raise ConfigError(f"solvers.{name}.{key}", f"is no option of solver {name!r}{hint}")
         if not _fits(value, types[key]):
             raise ConfigError(f"solvers.{name}.{key}", f"must be {_spelled(types[key])}, not {value!r}")
+        if key.endswith(("tolerance", "time_limit")) and value is not None and not 0 <= value < math.inf:
+            raise ConfigError(f"solvers.{name}.{key}", f"must be a finite number of at least 0, not {value!r}")
     return dict(options)
 
 

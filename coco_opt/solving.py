@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
@@ -55,6 +56,8 @@ def solve(
         The answer is not optimal and ``check`` is true, or there is no point to judge.
     UnknownSolverError
         No solver has this name, or it cannot answer this problem.
+    ProblemError
+        The tolerance is negative or not finite.
 
     Notes
     -----
@@ -69,17 +72,33 @@ def solve(
     ([3, 3, 4, 4, 5], 5.0, 0.0)
     """
     chosen = resolve(solver, type(problem))
+    allowed = chosen.tolerance if tolerance is None else tolerance
+    if not 0 <= allowed < math.inf:
+        raise ProblemError(f"tolerance must be a finite number of at least 0, not {allowed!r}")
     with doing(f"solving {problem.kind} by {chosen.name}") if problem.variables >= _LARGE else nullcontext():
         answer = chosen.solve(problem)
-    solution = judge(problem, answer, chosen.name, chosen.tolerance if tolerance is None else tolerance)
+    solution = judge(problem, answer, chosen.name, allowed)
     if check and not solution.ok:
         raise SolverError(
             f"{chosen.name} on {problem.kind} ({problem.variables} unknowns): {solution.status.name}, "
             f"relative gap {solution.relative_gap:.2g} against {solution.tolerance:.2g}, "
-            f"violation {solution.violation:.2g}. {solution.status.advice} {_others(problem, chosen.name)}",
+            f"violation {solution.violation:.2g}. {_unreadable(problem, solution)}{solution.status.advice} "
+            f"{_others(problem, chosen.name)}",
             solution,
         )
     return solution
+
+
+def _unreadable(problem: Problem[Any, Any], solution: Solution[Any]) -> str:
+    """Describe a point whose violation is infinite; empty for any other."""
+    if solution.violation < math.inf:
+        return ""
+    shape = getattr(solution.value, "shape", None)
+    described = f"a {type(solution.value).__name__}" if shape is None else f"of shape {shape}"
+    return (
+        f"The point is {described} for {problem.variables} unknowns: its shape is not that of a solution, "
+        "or an entry that is no finite number. "
+    )
 
 
 def _others(problem: Problem[Any, Any], tried: str) -> str:
@@ -153,6 +172,11 @@ def check_threads(threads: int) -> None:
 
 def judge(problem: Problem[ValueT, Any], answer: Answer[ValueT, Any], name: str, tolerance: float) -> Solution[ValueT]:
     """Repair a solver's point and compute its objective, violation and certified gap by the problem alone."""
+    if not isinstance(answer, Answer):
+        raise SolverError(
+            f"{name} on {problem.kind} returned a {type(answer).__name__}: "
+            "a solver returns coco_opt.solution.Answer(point, Status.OPTIMAL)"
+        )
     if answer.value is None:
         claim = "although it claims success" if answer.status is Status.OPTIMAL else answer.status.advice
         raise SolverError(f"{name} on {problem.kind} returned no point: {claim}")
@@ -170,9 +194,9 @@ def judge(problem: Problem[ValueT, Any], answer: Answer[ValueT, Any], name: str,
     return Solution(
         value=appraisal.value,
         objective=appraisal.objective,
-        violation=appraisal.violation,
+        violation=appraisal.violation + 0.0,  # so that none is written -0
         gap=appraisal.gap,
-        raw_violation=appraisal.raw_violation,
+        raw_violation=appraisal.raw_violation + 0.0,
         tolerance=tolerance,
         status=status,
         solver=name,

@@ -83,6 +83,9 @@ def _conformance_on(solver: Solver, problem: Problem[Any, Any], example: str, *,
         return Conformance(problem.kind, example, np.nan, np.inf, best, str(error)) if named else None
     except CocoOptError as error:
         return Conformance(problem.kind, example, np.nan, np.inf, best, str(error))
+    except Exception as error:
+        failure = f"raises {type(error).__name__}: {error}"
+        return Conformance(problem.kind, example, np.nan, np.inf, best, failure)
     return Conformance(problem.kind, example, first.objective, first.gap, best, _failure(first, again, best))
 
 

@@ -7,8 +7,10 @@ With a multiplier lam[i] >= 0 for each constraint x_{i-1} <= x_i the dual points
 
 1. ``judge``: one pass carries the interval of multipliers that the entries so far allow. If it never comes out empty,
    the point is optimal, and no multipliers are needed.
-2. Otherwise ``multipliers`` rebuilds a dual point: intervals backward, then a choice inside them forward.
-3. ``gap`` adds up the duality gap of the two, term by term.
+2. Otherwise ``multipliers`` rebuilds a dual point: intervals backward, then a choice inside them forward. A point of
+   another solver may lie a few digits off the data, its neighbours and the bounds, so that the nearly equal are also
+   taken as equal. Any dual point bounds the gap, and the one that bounds it best is returned.
+3. ``gap`` adds up the duality gap of the point as it is, term by term.
 
 Invariant: every term of the gap is nonnegative, for any dual point. Cost: O(n).
 Source: linear programming duality; the rebuilding from the fit alone is our own.
@@ -26,6 +28,7 @@ from coco_opt.kernels.compile import compiled
 
 Floats = NDArray[np.float64]
 
+_NEARLY_EQUAL = (0.0, 2.0**-46, 2.0**-26)  # of the data's scale: exact, a solver's rounding, a solver's tolerance
 _ROUNDED = 2.0**-40  # of all weights: less than this may be what rounding leaves of multipliers that vanish
 _UNIT = read_only(np.ones(1))
 _INTEGER_UNIT = read_only(np.ones(1, np.int64))
@@ -77,26 +80,28 @@ def _project(lam: Floats, w: Floats, step: int) -> None:
 
 @compiled
 def _multipliers(
-    x: Any, y: Any, w: Floats, step: int, lo: float, hi: float, lam: Floats, least: Floats, most: Floats
+    x: Any, y: Any, w: Floats, step: int, lo: float, hi: float, near: float, lam: Floats, least: Floats, most: Floats
 ) -> None:
     """Backward: the interval of each lam from which the rest can be completed; forward: choose inside it.
 
-    Where x is not optimal an interval is empty; its ends are clamped to the nearest allowed value, and the
-    forward pass keeps to valid steps, so the result is a dual point in any case. What rounding leaves of a
-    multiplier that must vanish is removed at the end: multiplied by a far bound it would be a gap.
+    Numbers that differ by at most ``near`` are taken as equal. Where x is not optimal an interval is empty; its ends
+    are clamped to the nearest allowed value, and the forward pass keeps to valid steps, so the result is a dual point
+    in any case. What rounding leaves of a multiplier that must vanish is removed at the end: multiplied by a far bound
+    it would be a gap.
     """
     n, total = x.size, 0.0
     least[n] = 0.0
-    most[n] = np.inf if x[n - 1] >= hi else 0.0
+    most[n] = np.inf if x[n - 1] >= hi - near else 0.0
     cap = 0.0 if hi == np.inf else np.inf  # the largest lam that can still come down to zero at the end
     # Backward: which values lam[i] can take if the entries from i on are to be proved optimal.
     for i in range(n - 1, -1, -1):
         weight = w[i * step]
         cap += weight
         total += weight
-        below = -weight if x[i] >= y[i] else weight
-        above = weight if x[i] <= y[i] else -weight
-        free = x[i] <= lo if i == 0 else x[i] == x[i - 1]
+        miss = float(x[i]) - float(y[i])
+        below = -weight if miss >= -near else weight
+        above = weight if miss <= near else -weight
+        free = x[i] <= lo + near if i == 0 else x[i] - x[i - 1] <= near
         limit = cap if free else 0.0
         least[i] = min(max(least[i + 1] - above, 0.0), limit)
         most[i] = min(max(most[i + 1] - below, 0.0), limit)
@@ -154,15 +159,26 @@ def multipliers(
 
     Valid: lam >= 0, |lam[i+1] - lam[i]| <= w_i, zero where its bound is infinite (lam[0] belongs to lo,
     lam[n] to hi). For an optimal x they prove it: the difference is +w_i where x_i < y_i, -w_i where
-    x_i > y_i, and lam is zero wherever x strictly increases. O(n).
+    x_i > y_i, and lam is zero wherever x strictly increases. A point a few digits off an optimal one gets the
+    multipliers of that one. O(n).
     """
     n = x.size
-    lam = np.zeros(n + 1)
-    if n:
-        weights, step = _weights(w)
-        least, most = np.empty(n + 1), np.empty(n + 1)
-        _multipliers(as_data(x), as_data(y), weights, step, float(lo), float(hi), lam, least, most)
-    return lam
+    best = np.zeros(n + 1)
+    if not n:
+        return best
+    point, data, lower, upper = as_data(x), as_data(y), float(lo), float(hi)
+    weights, step = _weights(w)
+    least, most = np.empty(n + 1), np.empty(n + 1)
+    smallest, scale = np.inf, max(float(y.max()), -float(y.min()), abs(float(x[0])), abs(float(x[-1])))
+    for near in _NEARLY_EQUAL:
+        lam = np.empty(n + 1)
+        _multipliers(point, data, weights, step, lower, upper, near * scale, lam, least, most)
+        bound = _gap(point, data, weights, step, lower, upper, lam)
+        if bound < smallest:
+            best, smallest = lam, bound
+        if smallest == 0.0:
+            break
+    return best
 
 
 def project_multipliers(lam: Floats, w: NDArray[Any] | None = None, lo: float = -np.inf, hi: float = np.inf) -> Floats:

@@ -331,6 +331,14 @@ class IsotonicL1(_IsotonicRegression):
         }
         return {**examples, **tied}
 
+    @property
+    def resolution(self) -> float:
+        """Return the weight of all entries times the last digit of a double at the data's scale; 0 for integers."""
+        if self.y.dtype == np.int64:
+            return 0.0
+        weight = float(self.y.size if self.weights is None else self.weights.sum())
+        return weight * float(np.finfo(np.float64).eps) * self.scale
+
     def objective(self, x: NDArray[Any]) -> float:
         """Return the weighted sum of absolute residuals."""
         residual = np.abs(x - self.y).astype(np.float64, copy=False)  # int64 would overflow in the sum

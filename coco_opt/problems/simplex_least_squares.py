@@ -4,16 +4,22 @@
 
     minimise  sum_i (A x - y)_i^2   subject to   x >= 0,  sum_j x_j = total
 
-``SimplexProjection`` is the case in which A is the identity. With the gradient g = 2 A' (A x - y) and any number nu
-that no entry of g falls below, the certified gap is ``sum_j x_j (g_j - nu)``: every term is nonnegative, and convexity
-gives objective(z) >= objective(x) + g' (z - x) for every z on the simplex (the duality gap of Frank and Wolfe 1956;
-Jaggi 2013, section 2).
+``SimplexProjection`` is the case in which A is the identity. For any vector s (m,), g = 2 A' s, and any number nu that
+no entry of g falls below, the certified gap of x with residuals r = A x - y is::
+
+    sum_i (r_i - s_i)^2 + sum_j x_j (g_j - nu)
+
+Every term is nonnegative, and |A z - y|^2 >= 2 s' (A z - y) - s' s >= total nu - 2 s' y - s' s for every z on the
+simplex. With s = r it is the duality gap of Frank and Wolfe (1956; Jaggi 2013, section 2). There the last digits of x
+cost the square of a column's length, so that s = r proves nothing about columns of very different lengths; s is then
+moved to the nearest vector for which g is level where x is positive.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar, Self
 
 import numpy as np
@@ -44,7 +50,8 @@ class SimplexLeastSquares(SimplexProblem):
     Raises
     ------
     ProblemError
-        The shapes do not fit, a number is not finite, or the total is negative or not finite.
+        The shapes do not fit, a number is not finite, the total is negative or not finite, or the entries of A, those
+        of A times the total, or those of y exceed 1e100.
 
     Notes
     -----
@@ -76,8 +83,8 @@ class SimplexLeastSquares(SimplexProblem):
         object.__setattr__(self, "total", float(total))
         if self.y.size != matrix.shape[0]:
             raise ProblemError(f"y has {self.y.size} entries and A has {matrix.shape[0]} rows: they must agree")
-        if not 0 <= self.total < np.inf:
-            raise ProblemError("total must be a nonnegative number")
+        longest = float(np.abs(entries).max(initial=0.0)) * max(1.0, self.total)
+        self._check_total(max(longest, float(np.abs(self.y).max(initial=0.0))))
 
     @classmethod
     def examples(cls) -> Mapping[str, Self]:
@@ -99,6 +106,12 @@ class SimplexLeastSquares(SimplexProblem):
         """Return the number of coefficients n."""
         return int(self.A.shape[1])
 
+    @cached_property
+    def lengths(self) -> Floats:
+        """Return the Euclidean lengths of the columns of A (n,)."""
+        lengths: Floats = np.linalg.norm(self.A, axis=0)
+        return lengths
+
     def objective(self, x: Floats) -> float:
         """Return the sum of squared residuals."""
         residual = self.A @ x - self.y
@@ -115,8 +128,26 @@ class SimplexLeastSquares(SimplexProblem):
 
     def gap(self, x: Floats, multipliers: float) -> float:
         """Return the certified gap of the module docstring; a nu that is too large counts as the largest admissible."""
-        slope = self.gradient(x)
-        return float(x @ (slope - min(float(multipliers), float(slope.min()))))
+        residual = self.A @ x - self.y
+        slope = 2.0 * (self.A.T @ residual)
+        plain = float(x @ (slope - min(float(multipliers), float(slope.min()))))
+        if not 0.0 < plain < np.inf:
+            return plain
+        shift = self._levelling(x, residual, slope)
+        slope = 2.0 * (self.A.T @ (residual + shift))
+        return min(plain, float(shift @ shift + x @ (slope - slope.min())))
+
+    def _levelling(self, x: Floats, residual: Floats, slope: Floats) -> Floats:
+        """Return the shortest d (m,) that makes slopes + 2 A' d equal where x is positive, and none of them less."""
+        lengths = np.where(self.lengths > 0.0, self.lengths, np.inf)
+        # The slope of the shortest column is the most exact, and says what the common one is.
+        level = slope[np.argmin(np.where(x > 0.0, lengths, np.inf))]
+        columns = np.flatnonzero(((x > 0.0) | (slope < level)) & (self.lengths > 0.0))
+        # A little above the level: what rounding takes off a long column's slope would count for all of the total.
+        rounding = 16.0 * float(np.finfo(np.float64).eps) * (np.abs(self.A[:, columns]).T @ np.abs(residual))
+        missing = 0.5 * (level - slope[columns] + rounding) / lengths[columns]
+        shift: Floats = np.linalg.lstsq((self.A[:, columns] / lengths[columns]).T, missing, rcond=None)[0]
+        return shift
 
     def formulate(self, form: type[LinearProgram]) -> Formulation[Floats, float]:
         """Write the quadratic program in x and the residuals r = A x - y."""

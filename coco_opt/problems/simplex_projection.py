@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 from coco_opt.array_types import Floats
 from coco_opt.errors import ProblemError
 from coco_opt.forms import Formulation, LinearProgram, QuadraticProgram
-from coco_opt.problem import Problem, checked_vector, plain_answer
+from coco_opt.problem import MAX_MAGNITUDE, Problem, checked_vector, plain_answer
 
 
 class SimplexProblem(Problem[Floats, float]):
@@ -31,6 +31,13 @@ class SimplexProblem(Problem[Floats, float]):
     """
 
     total: float
+
+    def _check_total(self, largest: float) -> None:
+        """Raise ProblemError unless the total is valid, and squares of it and of the largest number are finite."""
+        if not 0 <= self.total < np.inf:
+            raise ProblemError("total must be a nonnegative number")
+        if max(self.total, float(largest)) > MAX_MAGNITUDE:
+            raise ProblemError(f"numbers and total must not exceed {MAX_MAGNITUDE:g} in magnitude: rescale")
 
     @property
     def scale(self) -> float:
@@ -74,7 +81,7 @@ class SimplexProjection(SimplexProblem):
     Raises
     ------
     ProblemError
-        ``y`` is empty or not finite, or the total is negative or not finite.
+        ``y`` is empty or not finite, the total is negative or not finite, or one of them exceeds 1e100.
 
     Notes
     -----
@@ -98,8 +105,7 @@ class SimplexProjection(SimplexProblem):
         object.__setattr__(self, "total", float(total))
         if self.y.size == 0:
             raise ProblemError("y must not be empty: no vector without entries has a total")
-        if not 0 <= self.total < np.inf:
-            raise ProblemError("total must be a nonnegative number")
+        self._check_total(np.abs(self.y).max())
 
     @classmethod
     def examples(cls) -> Mapping[str, Self]:

@@ -12,9 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from coco_opt import IsotonicL1, solve
 from coco_opt.errors import ProblemError
 from coco_opt.kernels import isotonic_l1 as l1
 from coco_opt.kernels import isotonic_l1_certificate as certificate
+from coco_opt.solution import Answer, Status
+from coco_opt.solving import judge
 from tests.kernels.test_isotonic_l2 import INSTANCES, each_instance
 
 Data = NDArray[Any]
@@ -204,3 +207,32 @@ def test_one_pass_judges_any_point_as_the_passes_one_by_one(
     assert certificate.judge(fallen, y, w, lo, hi)[0] == least
     fallen[rng.integers(y.size)] = np.nan
     assert certificate.judge(fallen, y, w, lo, hi)[0] == np.inf
+
+
+def test_a_point_a_few_digits_off_an_optimum_is_proved_and_a_worse_one_is_not() -> None:
+    rng = np.random.default_rng(20)
+    for case in range(60):
+        n, scale = int(rng.integers(1, 40)), 10.0 ** rng.integers(-2, 7)
+        y = scale * rng.normal(size=n) + rng.choice([0.0, 1e3])
+        w = rng.gamma(1.0, size=n) + 1e-3 if case % 2 else None
+        lo, hi = np.quantile(y, [0.2, 0.8]) if case % 3 else (-np.inf, np.inf)
+        problem = IsotonicL1(y, w, lower=lo, upper=hi)
+        best = solve(problem)
+        digits = rng.integers(-3, 4, n) * np.spacing(np.abs(y).max())
+        near = np.maximum.accumulate(best.value + digits).clip(lo, hi)
+        verdict = judge(problem, Answer(near, Status.OPTIMAL), "near", 1e-9)
+        assert verdict.ok
+        assert (verdict.value == near).all()  # the point itself was judged, and none in its place
+        far = np.append(best.value[:-1], best.value[-1] + 1e-3 * problem.scale).clip(lo, hi)
+        verdict = judge(problem, Answer(far, Status.OPTIMAL), "far", 1e-9)
+        excess = verdict.objective - best.objective
+        assert verdict.gap >= excess * (1 - 1e-9)
+        assert verdict.ok == (excess <= 1e-9 * max(1.0, best.objective))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_an_optimum_without_multipliers_is_proved(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    y = 10.0 ** rng.integers(-1, 3) * rng.normal(size=int(rng.integers(2, 12)))
+    bounds = {"lower": 0.0, "upper": float(np.abs(y).max() / 2)} if seed % 2 else {}
+    assert solve(IsotonicL1(y, **bounds), "scipy-milp").ok

@@ -21,6 +21,7 @@ from coco_opt.problems import (
     IsotonicL2,
     JointL1,
     JointSumsL1,
+    SimplexLeastSquares,
     SimplexProjection,
     TableRounding,
     TopdownSplit,
@@ -240,6 +241,23 @@ def test_simplex_gap_is_a_bound_for_any_multiplier() -> None:
         assert problem.gap(x, rng.normal(0, 10)) >= problem.objective(x) - best - 1e-9
 
 
+@pytest.mark.parametrize("length", [1e2, 1e4, 1e6, 1e8, 1e10, 1e12])
+def test_columns_of_any_length_are_fitted_and_proved(length: float) -> None:
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        lengths = np.append(rng.permutation([length, 1.0, 1.0, 1.0]), [1e-3, 1e3] if seed % 2 else [])
+        A, y = rng.normal(size=(30, lengths.size)) * lengths, rng.normal(size=30)
+        problem = SimplexLeastSquares(A, y)
+        solution = solve(problem)
+        assert solution.relative_gap <= 1e-12
+        # Weight taken from a column of ordinary length is a worse point, and is seen.
+        taken = np.where((solution.value > 1e-3) & (lengths == 1.0), 0.9, 1.0) * solution.value
+        taken[int(np.argmax(lengths))] += 1.0 - taken.sum()
+        verdict = judge(problem, Answer(taken, Status.OPTIMAL), "worse", 1e-9)
+        assert not verdict.ok
+        assert verdict.gap >= verdict.objective - solution.objective
+
+
 def test_not_optimal_raises_with_advice_unless_unchecked() -> None:
     problem = IsotonicL2([3.0, 1.0, 2.0])
     lazy = Planted(Answer(np.array([0.0, 1.0, 5.0]), Status.OPTIMAL))
@@ -253,7 +271,7 @@ def test_not_optimal_raises_with_advice_unless_unchecked() -> None:
 
 
 def test_a_wrong_shape_is_refused() -> None:
-    with pytest.raises(SolverError, match="INFEASIBLE_POINT"):
+    with pytest.raises(SolverError, match=r"INFEASIBLE_POINT.* The point is of shape \(3,\) for 2 unknowns"):
         solve(IsotonicL2([3.0, 1.0]), Planted(Answer(np.zeros(3), Status.OPTIMAL)))
 
 
@@ -321,6 +339,10 @@ def test_unknown_names_and_options_name_the_nearest() -> None:
         solve(IsotonicL2([1, 2]), "scipy")
     with pytest.raises(UnknownSolverError, match="did you mean 'isotonic_l"):
         SolverChoices({"isotonic_l3": "highs"})
+    with pytest.raises(ConfigError, match="must be a finite number of at least 0, not -1"):
+        make_solver("clarabel", tolerance=-1)
+    with pytest.raises(UnknownSolverError, match="a solver is a name, or a value with a name, a tolerance and"):
+        solve(IsotonicL1([1.0]), object())  # type: ignore[arg-type]
     with pytest.raises(UnknownSolverError, match="takes no ':X'"):
         make_solver("pav:X")
 
@@ -345,6 +367,9 @@ def test_every_row_of_the_table_can_be_made() -> None:
         (lambda: IsotonicL1([1.0], ties="left"), "ties must be"),
         (lambda: SimplexProjection([], 1), "empty"),
         (lambda: SimplexProjection([1.0], -1), "nonnegative"),
+        (lambda: SimplexProjection([1e200, 1.0], 1), "must not exceed 1e\\+100"),
+        (lambda: SimplexLeastSquares([[1e60]], [1.0], 1e60), "must not exceed 1e\\+100"),
+        (lambda: solve(IsotonicL2([1.0]), tolerance=float("nan")), "tolerance must be a finite number"),
         (lambda: ControlledRounding([0.5, 0.5], 3), "no rounding"),
     ],
 )

@@ -33,6 +33,10 @@ class Wrong:
             raise UnknownSolverError("mine solves isotonic regression")
         exact = make_solver("pav" if isinstance(problem, IsotonicL2) else "divide-and-conquer").solve(problem)
         value = np.array(exact.value, dtype=np.float64)
+        if self.how == "raises" and len(problem.y) == 1:
+            raise ValueError("too short")
+        if self.how == "bare":
+            return value  # type: ignore[return-value]
         if self.how == "worse":
             value = np.full(value.shape, np.clip(0.0, problem.lower, problem.upper))
         if self.how == "random":
@@ -57,6 +61,8 @@ def test_the_solvers_of_the_table_conform(name: str) -> None:
     [
         (Wrong("worse"), "isotonic_l2, .*: GAP_TOO_LARGE"),
         (Wrong("nothing"), "can express no problem"),
+        (Wrong("raises"), "fails on 2 of 26 examples\nisotonic_l2, one-entry: raises ValueError: too short\n"),
+        (Wrong("bare"), "isotonic_l2, tiny: mine on isotonic_l2 returned a ndarray: a solver returns .*Answer"),
         (Wrong("random", tolerance=1e-6), "another answer the second time"),
         (Wrong("not", name="My Solver"), "not words in lower case"),
         (Wrong("not", tolerance=0.0), "not between 0 and 1"),

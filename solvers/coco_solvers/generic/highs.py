@@ -109,13 +109,15 @@ class HiGHS(_ThroughHiGHS):
 class HiPO(_ThroughHiGHS):
     """HiPO, the interior-point method of HiGHS with a factorisation of its own, for LP and QP.
 
-    ``gap_tolerance`` bounds the relative duality gap; ``max_iter`` counts interior-point iterations.
+    ``gap_tolerance`` bounds the relative duality gap; ``max_iter`` counts interior-point iterations. ``time_limit`` is
+    in seconds: on badly scaled programs HiPO of HiGHS 1.15 may never end, whatever its number of iterations.
     """
 
     name: ClassVar[str] = "hipo"
     accepts: ClassVar[tuple[type[LinearProgram], ...]] = (LinearProgram, QuadraticProgram)
 
     gap_tolerance: float = 1e-10
+    time_limit: float | None = 60.0
 
     def solve_program(self, program: LinearProgram) -> ProgramAnswer:
         """Solve a linear or quadratic program."""

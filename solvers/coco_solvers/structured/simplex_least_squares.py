@@ -31,24 +31,38 @@ class SimplexActiveSet(KernelSolver):
     def fit(self, problem: SimplexLeastSquares) -> Floats:
         """Return an optimal vector of coefficients (n,)."""
         x = _best_vertex(problem)
-        positive = x > 0
         for _ in range(self.max_iter if problem.total > 0 else 0):
-            slope = problem.gradient(x)
-            entering = int(np.argmin(np.where(positive, np.inf, slope)))
-            if positive.all() or slope[entering] >= slope[positive].min() - self._noise(problem, x):
+            entering = _entering(problem, x)
+            if entering is None:
                 return x
+            positive = x > 0
             positive[entering] = True
             better = _solve_positive(problem, x, positive)
             if not problem.objective(better) < problem.objective(x):
                 return x
-            x, positive = better, better > 0
+            x = better
         return x
 
-    @staticmethod
-    def _noise(problem: SimplexLeastSquares, x: Floats) -> float:
-        """Return what rounding can add to a difference of two entries of the gradient."""
-        magnitude = np.abs(problem.A).T @ (np.abs(problem.A) @ x + np.abs(problem.y))
-        return 16.0 * float(np.finfo(np.float64).eps) * float(magnitude.max(initial=0.0))
+
+def _entering(problem: SimplexLeastSquares, x: Floats) -> int | None:
+    """Return the coefficient at 0 whose increase lowers the objective most for the length of its column.
+
+    None if no slope lies below the common one of the positive coefficients by more than rounding can account for.
+    """
+    positive = x > 0
+    slope, noise = problem.gradient(x), _noise(problem, x)
+    # The positive coefficient whose slope is the most exact stands for all.
+    exact = int(np.argmin(np.where(positive, noise, np.inf)))
+    excess = np.where(positive, 0.0, slope - slope[exact] + noise + noise[exact])
+    entering = int(np.argmin(excess / np.where(problem.lengths > 0.0, problem.lengths, 1.0)))
+    return entering if excess[entering] < 0.0 else None
+
+
+def _noise(problem: SimplexLeastSquares, x: Floats) -> Floats:
+    """Return what rounding can add to every entry of the gradient (n,)."""
+    magnitude = np.abs(problem.A).T @ (np.abs(problem.A) @ x + np.abs(problem.y))
+    noise: Floats = 8.0 * float(np.finfo(np.float64).eps) * magnitude
+    return noise
 
 
 def _best_vertex(problem: SimplexLeastSquares) -> Floats:
@@ -82,13 +96,20 @@ def _solve_positive(problem: SimplexLeastSquares, x: Floats, positive: Flags) ->
 
 
 def _with_fixed_sum(A: Floats, y: Floats, total: float) -> Floats:
-    """Return the least-squares solution with a fixed sum: deviations from the mean solve a free problem."""
-    columns = A.shape[1]
-    start = np.full(columns, total / columns)
-    if columns == 1:
-        return start
-    # z = start + d with sum(d) = 0: the last deviation is minus the sum of the others.
-    reduced = A[:, :-1] - A[:, -1:]
-    deviation = np.linalg.lstsq(reduced, y - A @ start, rcond=None)[0]
-    solution: Floats = start + np.append(deviation, -deviation.sum())
+    """Return the least-squares solution with a fixed sum: deviations from a vertex solve a free problem.
+
+    The vertex is the shortest column's, and the others are scaled to one length, so that long columns cost no digits.
+    """
+    short = int(np.argmin(np.linalg.norm(A, axis=0)))
+    solution = np.zeros(A.shape[1])
+    solution[short] = total
+    others = np.arange(A.shape[1]) != short
+    reduced = A[:, others] - A[:, [short]]
+    lengths = np.linalg.norm(reduced, axis=0)
+    lengths[lengths == 0.0] = 1.0
+    # A second pass corrects the first one's rounding.
+    for _ in range(2 if others.any() else 0):
+        step = np.linalg.lstsq(reduced / lengths, y - A @ solution, rcond=None)[0] / lengths
+        solution[others] += step
+        solution[short] = total - solution[others].sum()
     return solution
