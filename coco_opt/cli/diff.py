@@ -57,8 +57,11 @@ def diff(
         table_of_known_noise,
         with_renamed,
     )
+    from coco_opt.releases.verify import check_unchanged
 
     check_delimiter(delimiter, decimal)
+    for folder in (earlier, later):
+        check_unchanged(folder)
     if csv_file is None and (raw or delimiter != ","):
         raise InputError("bad-option", "--raw, --delimiter and --decimal are for --csv")
     first = earlier if renamed is None else with_renamed(earlier, later, renamed)

@@ -210,13 +210,19 @@ def regions_apart(later: Reader, earlier: Reader) -> tuple[list[str], list[str]]
 
 
 def most_certain(frame: pd.DataFrame, most: int) -> pd.DataFrame:
-    """Return the rows of largest differences: relative to how far noise reaches towards 0, where that is known."""
+    """Return the rows of largest differences: relative to how far noise reaches towards 0, where that is known.
+
+    Rows of regions that have not converged come last, and so do those whose interval begins at the difference itself.
+    """
     change = frame["difference"].to_numpy(np.float64)
-    size = np.abs(change)
+    size, doubtful = np.abs(change), np.zeros(len(frame), np.bool_)
     if "beyond_noise" in frame:
         towards_zero = np.where(change > 0, change - frame["lower"], frame["upper"] - change)
         size = size / np.maximum(towards_zero, _LEAST_REACH)
-    return frame.iloc[np.lexsort((-np.abs(change), -size))[:most]]
+        doubtful = (towards_zero <= _LEAST_REACH) & (frame["upper"] - frame["lower"] > _LEAST_REACH).to_numpy()
+    if "converged" in frame:
+        doubtful |= ~frame["converged"].to_numpy(np.bool_)
+    return frame.iloc[np.lexsort((-np.abs(change), -size, doubtful))[:most]]
 
 
 def key_columns(frame: pd.DataFrame) -> Sequence[str]:

@@ -94,7 +94,7 @@ class Ledger:
             if account is None:
                 account = page.grant(charge, charge.amount if total is None else total)
             elif total is not None:
-                _check_total(account, charge.unit, total)
+                check_total(account, charge.unit, total)
             cost = account.cost(charge)
             if cost > account.remaining:
                 raise BudgetError(_refusal(account, cost, page.books))
@@ -368,11 +368,13 @@ def check_name(charge: Charge, books: Books) -> None:
         )
 
 
-def _check_total(account: Account, unit: Unit, total: Fraction) -> None:
+def check_total(account: Account, unit: Unit, total: Fraction) -> None:
+    """Raise BudgetError where a stated total is not what the ledger grants."""
     if unit != account.unit or total != account.total:
         raise BudgetError(
             f"privacy.total says {unit} = {total}, but the ledger grants dataset {account.dataset!r} "
-            f"{account.unit} = {account.total}: correct it, or grant more with 'coco-opt ledger CONFIG --grant AMOUNT'"
+            f'{account.unit} = {account.total}: write total = "{account.total}", or leave it out; \'coco-opt ledger '
+            "CONFIG --grant AMOUNT' grants more"
         )
 
 

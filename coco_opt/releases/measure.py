@@ -453,7 +453,8 @@ def _measured(
         clock.lap("measure")
         return measured
     warm(plan.measurement_plan, source)
-    fingerprint, message = paying.fingerprint(), new_account(config)
+    fingerprint = paying.fingerprint()
+    message = new_account(config, fingerprint, renamed=paying.renamed)
     set_interrupt_advice(PAYMENT_KEPT)
     if message:
         reporter.line(message)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from coco_opt.config.model import Config
 from coco_opt.errors import BudgetError
+from coco_opt.privacy.ledger import check_total
 from coco_opt.privacy.measurement import MeasurementPlan
 from coco_opt.releases.runs import charge_for, dataset_of, ledger_of, other_accounts
 
@@ -57,6 +58,8 @@ def payment_status_of(
         return PaymentStatus(fits=True, words=words, run=run, **amounts)
     try:
         cost = account.cost(charge)
+        if total is not None:
+            check_total(account, charge.unit, total)
     except BudgetError as error:
         return PaymentStatus(fits=False, words=f"DOES NOT FIT: {error} [{BudgetError.code}]", **amounts)
     if cost <= account.remaining:

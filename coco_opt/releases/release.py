@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -110,7 +111,7 @@ def release(
     with late, config.engine.open() as executor, Scratch(private) as scratch:
         executor.start(warm_worker)
         measured = _measure(config, plan, scratch, reporter, clock)
-        earlier = _earlier_release(measured, reporter) if out is None else None
+        earlier = _earlier_release(measured, out, reporter)
         return earlier or _estimate(measured, executor, out, reporter, clock, page, truth)
 
 
@@ -202,13 +203,17 @@ def _note_path(folder: Path, config: Config) -> Path:
 
 
 def _write_note(scratch: Path, config: Config, folder: Path, digest: str) -> None:
-    """Note in the run's folder where the release of this method lies."""
-    entries = {"folder": str(folder.absolute()), "manifest": digest}
+    """Note in the run's folder where the release of this method lies, as seen from there: both may be moved."""
+    try:
+        place = os.path.relpath(folder.resolve(), scratch.resolve())
+    except ValueError:  # on another drive
+        place = str(folder.resolve())
+    entries = {"folder": place, "manifest": digest}
     replace_private(_note_path(scratch, config), [json.dumps(entries, indent=2).encode()])
 
 
-def _earlier_release(measured: Measured, reporter: Reporter) -> Outcome | None:
-    """Return the release of this run by the same method if it is still there unchanged, None without one."""
+def _earlier_release(measured: Measured, out: Path | None, reporter: Reporter) -> Outcome | None:
+    """Return the release of this run by the same method, in ``out`` if that is named; None without it unchanged."""
     if measured.folder is None or measured.paid:
         return None
     path = _note_path(measured.folder.parent, measured.config)
@@ -216,7 +221,9 @@ def _earlier_release(measured: Measured, reporter: Reporter) -> Outcome | None:
         return None
     try:
         entries = json.loads(path.read_text(encoding="utf-8"))
-        folder = Path(entries["folder"])
+        folder = (path.parent / entries["folder"]).resolve()
+        if out is not None and out.resolve() != folder:
+            return None
         if file_digest(folder / MANIFEST) != entries["manifest"]:
             return None
     except (ValueError, KeyError, TypeError, InputError):

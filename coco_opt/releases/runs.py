@@ -94,11 +94,15 @@ def dataset_of(config: Config) -> str:
     return config.privacy.dataset or config.name
 
 
-def new_account(config: Config) -> str:
-    """Return the message for a payment that opens an account, which no other ledger may have; "" elsewhere."""
+def new_account(config: Config, fingerprint: str, *, renamed: bool) -> str:
+    """Return the message for a payment that opens an account, which no other ledger may have; "" elsewhere.
+
+    Where the ledger knows the data by another name, an account is opened only if they are ``renamed``.
+    """
     ledger, dataset = ledger_of(config), dataset_of(config)
-    accounts = ledger.books().accounts
-    if dataset in accounts:
+    books = ledger.books()
+    accounts = books.accounts
+    if dataset in accounts or (fingerprint in books.fingerprints and not renamed):
         return ""
     return (
         f"This opens the account of dataset {dataset!r} in {ledger.path.name}: if these data were released before, by "

@@ -18,7 +18,10 @@
   parent.forEach((above, region) => { if (above >= 0) children[above].push(region); });
   const escaped = name => name.replaceAll("\\", "\\\\").replaceAll("/", "\\/");
   names.forEach((name, region) => paths.push(region ? paths[parent[region]] + "/" + escaped(name) : name));
-  const lowered = paths.map((path, region) => (path + " " + (ids[region] ?? "")).toLowerCase());
+  // Names are found without their accents and in any case: Iğdır by "igdir" and "IĞDIR", Łódź by "lodz".
+  const PLAIN = { ı: "i", ł: "l", ø: "o", đ: "d", ð: "d", þ: "th", æ: "ae", œ: "oe", ß: "ss" };
+  const plain = text => text.normalize("NFKD").replace(/\p{M}/gu, "").toLowerCase().replace(/[ıłøđðþæœß]/g, letter => PLAIN[letter]);
+  const plainPaths = paths.map((path, region) => plain(path + " " + (ids[region] ?? "")));
   const largest = (least, numbers) => numbers.reduce((most, number) => Math.max(most, number), least);
   const figure = number => Number(number).toLocaleString("en", { maximumFractionDigits: 1 });
   const wideOf = digits => 6.3 * digits.length;  // pixels
@@ -55,12 +58,12 @@
     const found = node("p", "", { id: id + "-found", class: "note", role: "status" });
     input.addEventListener("input", () => {
       list.replaceChildren();
-      const text = input.value.trim().toLowerCase();
+      const text = plain(input.value.trim());
       found.textContent = "";
       if (!text) { picked(-1); return; }
       const hits = [];
       let total = 0;
-      lowered.forEach((path, region) => { if (path.includes(text) && ++total <= 12) hits.push(region); });
+      plainPaths.forEach((path, region) => { if (path.includes(text) && ++total <= 12) hits.push(region); });
       found.textContent = `${figure(total)} found`;
       for (const region of hits) {
         const item = node("li");

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from html import unescape
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +17,7 @@ import pytest
 from coco_opt.cli.diff import _write_rows
 from coco_opt.config import load_config
 from coco_opt.errors import InputError
-from coco_opt.files.differences import Compared, difference_frame
+from coco_opt.files.differences import Compared, difference_frame, most_certain
 from coco_opt.files.renamed_regions import later_path, read_renamed
 from coco_opt.releases import differences, read_release, release, render_differences
 from coco_opt.releases.differences import GUESSES, noise_words, short_figure
@@ -74,6 +75,13 @@ def test_rows_of_regions_that_have_not_converged_are_marked(capsys: pytest.Captu
     assert "converge" not in render_differences(settled, settled)
 
 
+def test_the_clearest_differences_have_converged_and_do_not_rest_on_an_end() -> None:
+    later = _tables(("a", 1, 500, 460, 540), ("a", 2, 1, 1, 2), ("a", 3, 7, 7, 7), ("b", 1, 900, 899, 901))
+    frame = difference_frame(GROUPS, later.get, _tables(("a", 1, 100, 80, 120), ("c", 1, 0, 0, 0)).get, 0.9)
+    shown = most_certain(frame[frame["difference"] != 0], 9)[["region", "size"]].to_numpy().tolist()
+    assert shown == [["a", 3], ["a", 1], ["a", 2], ["b", 1]]
+
+
 def test_standard_errors_add_up_as_variances() -> None:
     compared = Compared("r", "estimate", ("start",), error="standard_error", absent_is_zero=False)
     later, earlier = (
@@ -125,6 +133,11 @@ def test_releases_of_every_kind_are_compared(two: tuple[str, Path, Path], coco: 
     assert len(pd.read_csv(tmp_path / "rows.csv")) == len(frame)
     same = coco("diff", earlier, earlier).out
     assert "No row differs." in same
+    edited = shutil.copytree(later, tmp_path / "edited")
+    table = edited / {"groups": "histograms.parquet", "tables": "tables.parquet", "ranges": "ranges.parquet"}[kind]
+    table.write_bytes(table.read_bytes() + b"x")
+    refused = coco("diff", earlier, edited)
+    assert (refused.code, "changed since it was written" in refused.err) == (1, True)
     assert "clearest" not in same
     assert coco("diff", earlier, later, "--delimiter", ";").code == 2
     assert coco("diff", earlier, later, "--csv", tmp_path / "rows.csv", "--delimiter", ";").code == 0

@@ -57,10 +57,26 @@ def test_a_spent_budget_is_exit_3_until_more_is_granted(tmp_path: Path, coco: Ru
             "left": "3/2",
         }
     ]
+    stated = config.with_name("stated.toml")
+    stated.write_text(config.read_text().replace("[privacy]", '[privacy]\ntotal = "1"'))
+    for verb in ("check", "release"):
+        ran = coco(verb, stated)
+        assert (ran.code, 'write total = "5/2"' in ran.out + ran.err) == (3, True)
     assert coco("release", config).code == 0
     assert len(json.loads(coco("ledger", config, "--json").out)["runs"]) == 2
     assert coco("measure", config, "--again").code == 3
     assert coco("ledger", config, "--grant", "-1").code == 2
+
+
+def test_a_release_is_recognised_where_all_was_moved(tmp_path: Path, coco: Runner) -> None:
+    folder = tmp_path / "before"
+    folder.mkdir()
+    config = write_sizes(folder, privacy=SECURE)
+    assert coco("release", config, "--out", folder / "out").code == 0
+    moved = folder.rename(tmp_path / "after")
+    for out in ((), ("--out", moved / "out")):
+        assert "Released already" in coco("release", moved / config.name, *out).out
+    assert coco("release", moved / config.name, "--out", moved / "more").code == 0
 
 
 def test_what_all_runs_keep_together_is_less_than_their_sum_says(tmp_path: Path, coco: Runner) -> None:

@@ -8,6 +8,7 @@ import json
 import re
 import shutil
 import subprocess
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +116,18 @@ def test_ranges_within_ranges_are_embedded_down_to_the_cells(tmp_path: Path) -> 
     np.testing.assert_allclose(data["values"][-50:], cells, atol=0.051)
     np.testing.assert_allclose(data["values"][:7], np.add.reduceat(cells, range(0, 50, 8)), atol=0.051)
     assert (np.array(data["lower"]) < np.array(data["upper"])).all()
+
+
+def test_names_are_found_without_accents_and_in_any_case() -> None:
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("no Node.js is installed")
+    script = resources.files("coco_opt.report").joinpath("explorer.js").read_text(encoding="utf-8")
+    lines = [line for line in script.splitlines() if line.strip().startswith(("const PLAIN =", "const plain ="))]
+    words = ["İzmir", "IĞDIR", "i\u011fd\u0131r", "Łódź", "Straße", "Tromsø", "Đà Nẵng", "0103"]
+    call = f"console.log(JSON.stringify({json.dumps(words)}.map(plain)))"
+    done = subprocess.run([node, "-e", "\n".join((*lines, call))], capture_output=True, timeout=60, check=True)
+    assert json.loads(done.stdout) == ["izmir", "igdir", "igdir", "lodz", "strasse", "tromso", "da nang", "0103"]
 
 
 def test_a_browser_shows_the_root_and_its_parts(made: co.Estimated, tmp_path: Path) -> None:
