@@ -184,10 +184,10 @@ def _estimate(
             reporter.line(f"The measurement of run {measured.run} is kept: going on is free")
         raise
     record = private_record(measured.run, folder, estimate.manifest, measured.identity, clock.laps, estimate.result)
-    path = write_private_record(config.output.private, f"{name}-{digest[:8]}", record)
+    path = write_private_record(config.output.private, _record_name(measured, digest), record)
     if scratch is not None:
-        _write_note(scratch, config, folder, digest)
         record_release(config, measured.run, digest)
+        _write_note(scratch, config, folder, digest)  # a release that a note names is recorded
     return Outcome(folder, path, measured.run, measured.paid, estimate, estimate.manifest)
 
 
@@ -229,4 +229,11 @@ def _earlier_release(measured: Measured, out: Path | None, reporter: Reporter) -
     except (ValueError, KeyError, TypeError, InputError):
         return None  # a damaged note costs only another estimation
     reporter.line(f"Released already by the same method: {folder}")
-    return Outcome(folder, None, measured.run, paid=False, estimate=None, manifest=read_manifest(folder))
+    record = measured.config.output.private / f"{_record_name(measured, entries['manifest'])}.json"
+    there = record if record.is_file() else None
+    return Outcome(folder, there, measured.run, paid=False, estimate=None, manifest=read_manifest(folder))
+
+
+def _record_name(measured: Measured, digest: str) -> str:
+    """Return the name of the private record of a release whose manifest has this digest."""
+    return f"{measured.config.name}-{measured.run}-{digest[:8]}"
