@@ -1,7 +1,7 @@
 """The budget ledger on disk: append-only, a keyed chain, paid before any noise is drawn.
 
 One SQLite file. A reservation is a transaction that holds the only write lock while it checks and pays, so of many
-concurrent starts on one budget one succeeds. Beside it lie its key, under which entries carry a MAC, and its head: the
+concurrent starts on one budget one succeeds. Next to it lie its key, under which entries carry a MAC, and its head: the
 number and hash of the last entry, stored a second time, so that an older or emptied file is refused. Who can write all
 three can restore all three: only a witness elsewhere notices that.
 """

@@ -3,7 +3,8 @@
 The covariance of least squares on a complete tree has the eigenspaces of its levels: vectors that are constant on the
 blocks of w_l cells of level l and sum to zero in each block of the level above. On them the precision of the cells is
 q_l = sum over m >= l of w_m p_m, with p_m the precision of a count of level m. With t_l the workload's squared norm on
-the space of level l, the sum of squared errors is sum_l t_l / q_l. Li, Hay and Miklau 2014 weigh binary trees likewise.
+the space of level l, the sum of squared errors is sum_l t_l / q_l. Li, Hay and Miklau 2014 weigh binary trees in the
+same way.
 
 * Gaussian noise: p is proportional to the share, so sum_l q_l (1 / w_l - 1 / w_(l-1)) is fixed. Then q_l is
   proportional to sqrt(t_l / (1 / w_l - 1 / w_(l-1))), and the error is a square of a sum over pairs of neighbouring

@@ -415,7 +415,7 @@ def _after_look(plan: Plan, private: Private, paying: _Paying, reporter: Reporte
 def _check_both_fit(plan: Plan) -> None:
     """Raise BudgetError where an account does not hold the look and the main measurement together.
 
-    Where the look is paid already, the account is asked for the main measurement alone, when that is paid.
+    Where the look is paid already, the payment of the main measurement checks its own cost.
     """
     config, books = plan.config, ledger_of(plan.config).books()
     account = books.accounts.get(dataset_of(config))

@@ -1,7 +1,7 @@
 """Predict the errors of a release of groups and its cost, in seconds and from public information alone.
 
 The errors of stages that are linear in the noise are exact. The errors of the configured method are a range
-(``coco_opt.groups.kind.expected``). On public data, or where several runs are asked for, every method that can read
+(``coco_opt.groups.kind.expected``). On public data, or where several runs are requested, every method that can read
 the planned queries is rehearsed on part of the data, with seeded noise, and its errors are extrapolated to all of them.
 """
 

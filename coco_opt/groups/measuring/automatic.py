@@ -1,4 +1,4 @@
-"""Which buckets each level is asked for and how the budget is allocated, chosen from public numbers for an aim.
+"""Which buckets each level measures and how the budget is allocated, chosen from public numbers for an aim.
 
 The candidates are bucket growths that do not decrease from the root to the leaves, since a region below holds fewer
 groups, and allocations of the budget over the levels: geometric shares, and large shares of the leaves, where the

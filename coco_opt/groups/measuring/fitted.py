@@ -47,8 +47,8 @@ class FitPredictor:
     def errors(self, buckets: Sequence[Buckets], variances: Floats) -> Floats:
         """Return the predicted mean distance (entities) of a region at each level, float64[levels], root first.
 
-        ``buckets`` are what each level is asked, single cells too, with noise of ``variances`` float64[levels]
-        (infinite where nothing is asked: then the leaves alone are added up). O(levels x K) where new.
+        ``buckets`` are what each level measures, single cells too, with noise of ``variances`` float64[levels]
+        (infinite where nothing is measured: then the leaves alone are added up). O(levels x K) where new.
         """
         own = [self._level(level, *each) for level, each in enumerate(zip(buckets, variances.tolist(), strict=True))]
         below = self._regions.count[-1] / self._regions.count

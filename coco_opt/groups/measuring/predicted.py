@@ -89,8 +89,8 @@ class Predictor:
     def errors(self, buckets: Sequence[Buckets], variances: Floats) -> Floats:
         """Return the predicted mean distance (entities) of a region at each level, float64[levels], root first.
 
-        ``buckets`` are what each level is asked, single cells too, with noise of ``variances`` float64[levels]
-        (infinite where nothing is asked). O(levels x grid cells^3).
+        ``buckets`` are what each level measures, single cells too, with noise of ``variances`` float64[levels]
+        (infinite where nothing is measured). O(levels x grid cells^3).
         """
         regions, grid = self._regions, self._grid
         answers = [grid.information_of(each) for each in buckets]

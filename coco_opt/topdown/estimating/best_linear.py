@@ -65,7 +65,7 @@ def best_linear(
     exact. Else ``full_information`` is, which is taken up to ``MOST_ATOMS`` joint cells, and beyond them its form by
     ``low_rank_information``, if so many directions suffice. What is left are the trees, corrected to the exact
     constraints of each region; ``stage`` holds these trees where they were computed before. ``full`` asks for full
-    information (True, at any size) or for the trees (False). Raises ProblemError where it is asked for and does not fit
+    information (True, at any size) or for the trees (False). Raises ProblemError where it is requested and does not fit
     in memory.
     """
     if full:

@@ -301,6 +301,6 @@ def linear_estimates(measurement: Measurement, *, full: bool | None = None) -> L
 
     They may be negative and fractional; ``standard_errors`` says exactly how sure they are. The best from all answers
     of all regions and all that is exact, where that is affordable or ``full`` asks for it: then a ``FullInformation``,
-    which has covariances and intervals too. Raises ProblemError where it is asked for and does not fit in memory.
+    which has covariances and intervals too. Raises ProblemError where it is requested and does not fit in memory.
     """
     return best_linear(TableMeasurements.of(measurement), full)
