@@ -56,6 +56,15 @@ def test_the_family_of_distributions_is_one_of_probabilities() -> None:
             assert probabilities.sum() == pytest.approx(1)
 
 
+def test_single_sizes_of_the_leaves_are_credited_where_several_distributions_are_weighed() -> None:
+    choices = search(60)
+    predictors = [Predictor(choices.regions, geometric(60, 5.0))] * 2
+    candidates = [((0.2, 0.2, 0.0), allocation(1.0, 3)), ((0.0, 0.0, 0.2), allocation(1.0, 3))]
+    alone, several = (automatic._Evaluations(choices, predictors[:count]) for count in (1, 2))
+    gains = [alone.aim(0, candidate) - several.aim(0, candidate) for candidate in candidates]
+    assert gains == [pytest.approx(automatic._CELL_CREDIT), 0.0]
+
+
 def test_predicted_errors_fall_with_the_budget_and_rise_towards_the_root() -> None:
     predictor = Predictor(Regions.of(TREE, COUNTS), geometric(300, 10.0))
     cells = [Buckets.cells(300)] * 3

@@ -20,6 +20,12 @@ more from the leaves' answers than it says. ``_LEAF_CREDIT`` lowers an aim's log
 leaves' share over an even one, up to ``_MOST_CREDITED``; beyond three even shares, which only four levels or more can
 have, ``_LEAF_DEBT`` raises it again. They were set by releases of Hawaii's blocks (native Hawaiians, White, Black),
 Manhattan's taxis and households by county at epsilon 1.
+
+It also takes all regions to have one size distribution. Where regions have narrower ones of their own, single sizes of
+the leaves gain more on buckets than it says: its ratio of single sizes to buckets of growth 0.02 is 1.4 times too large
+at the leaves of the taxis and 2 times at those of the households (epsilon 1, equal shares of the leaves). Where several
+distributions are weighed, none of which has such regions, ``_CELL_CREDIT`` lowers the aim's logarithm by a little less.
+After a look, choices were within 1.11 times the best without it.
 """
 
 from __future__ import annotations
@@ -50,6 +56,7 @@ _FIRST_GROWTH = 0.05  # of the search
 _LEAF_CREDIT = 0.2
 _MOST_CREDITED = math.log(2.8)  # 0.7 of four levels: beyond, predicted and released errors move alike
 _LEAF_DEBT, _FIRST_DEBT = 0.5, math.log(3.0)  # beyond three even shares, with little left for many levels above
+_CELL_CREDIT = 0.3
 _ROUNDS = 6
 _LEAST_GAIN = 1e-3  # of the logarithm of the aim
 
@@ -194,7 +201,11 @@ class _Evaluations:
     def aim(self, place: int, candidate: Candidate) -> float:
         """Return the logarithm of a candidate's aim under the distribution at a place."""
         errors = np.maximum(self._of(place, candidate), 1e-12)
-        credit = leaf_credit(candidate[1]) if self._search.reader == "posterior" else 0.0
+        credit = 0.0
+        if self._search.reader == "posterior":
+            credit = leaf_credit(candidate[1])
+            if len(self._predictors) > 1 and not candidate[0][-1]:
+                credit += _CELL_CREDIT
         return float(np.log(errors) @ self._search.weights) - credit
 
     def measured(self, candidate: Candidate) -> tuple[bytes, Shares]:

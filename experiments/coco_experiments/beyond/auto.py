@@ -14,8 +14,8 @@ the draws' medians where it can; it is left out where there are many noisy answe
 alone. Entries of the same queries read the same noise.
 
 Seeds are fixed beforehand; data that take little time come first. Results are stored as they are found and the tables
-are written after every seed. A run ends after ``MINUTES`` of processor time, and the next one goes on where it was. Every
-row says how many seeds, and how many entries of the grid, it comes from.
+are written after every seed. A run ends after ``MINUTES`` of processor time, and the next one goes on where it was.
+Every row says how many seeds, and how many entries of the grid, it comes from.
 """
 
 from __future__ import annotations
