@@ -18,7 +18,7 @@ _WIDTH, _COLOURS = 880, 96
 
 
 def main(folders: list[Path]) -> None:
-    """Write a picture for every experiment that shows something, and which were drawn of made data."""
+    """Write a picture for every experiment that shows something, and which were drawn of simulated data."""
     GALLERY.mkdir(parents=True, exist_ok=True)
     earlier = json.loads((GALLERY / "made.json").read_text(encoding="utf-8"))
     made = {}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from coco_experiments.made import counts_of_runs
+from coco_experiments.simulated import counts_of_runs
 from coco_opt.errors import ConfigError
 from coco_opt.groups.measuring.private import PrivateCounts
 from coco_opt.histograms import Hierarchy

@@ -61,7 +61,7 @@ class Experiment:
     ) -> Outcome:
         """Run the experiment and write its files below ``out``.
 
-        ``small`` takes seconds on made data; otherwise real data are read from ``data``, the environment's
+        ``small`` takes seconds on simulated data; otherwise real data are read from ``data``, the environment's
         COCO_OPT_DATA or ../shared/data. The default reporter prints with rich. A page of the folder of ``name``
         shows what was run into ``out`` so far. Raises ConfigError where the data are absent.
         """

@@ -78,7 +78,7 @@ def _section(record: Mapping[str, Any]) -> str:
     said = [[item[name] for name in header] for item in statements]
     parts = [
         f"<h2>{escape(record['name'])}</h2>\n<p>{escape(record['summary'])}. {escape(record['paper'])}</p>",
-        "<p class='note'>Run with --small: made data and few runs.</p>" if record["small"] else "",
+        "<p class='note'>Run with --small: simulated data and few runs.</p>" if record["small"] else "",
         *(f'<p class="banner exposed">{escape(failure)}</p>' for failure in record["failures"]),
         table(header, said, numeric=len(header)) if said else "",
         *(

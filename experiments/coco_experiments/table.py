@@ -126,7 +126,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         summary="which method errs least, from sparse to dense regions, shallow to deep, at two epsilons",
         paper=BEYOND,
         shows="Error of each method over that of Algorithm 1, in the geometric mean over levels, by groups a leaf, on "
-        "made hierarchies of four parts a region.",
+        "simulated hierarchies of four parts a region.",
     ),
     Experiment(
         name="beyond/ablation",

@@ -51,7 +51,7 @@ def config_of(
 
 @dataclass(frozen=True, eq=False)
 class Audited:
-    """A kind's subject and neighbours of its made data."""
+    """A kind's subject and neighbours of its simulated data."""
 
     subject: AnySubject
     pair: Any

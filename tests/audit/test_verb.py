@@ -51,7 +51,7 @@ def test_made_data_stand_in_for_the_private_table(
     made, measured = {
         "groups": ("simulated data", "measurement, state (sizes)"),
         "tables": ("simulated persons", "measurement, state (table cumulative(age))"),
-        "ranges": ("made counts", "measurement, all (ranges)"),
+        "ranges": ("simulated counts", "measurement, all (ranges)"),
     }[kind]
     assert f"Audited on {made}" in out
     assert "with seeded noise." in out
@@ -167,7 +167,7 @@ def test_a_violation_fails_by_name(kind: str, tmp_path: Path) -> None:
 def test_what_is_printed_of_a_violation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     case = audited("groups", tmp_path)
     faulty: Any = with_queries(case.subject, half_the_sensitivity)
-    verb.write_report(audit_release(faulty, case.pair, sources(8), draws=40_000, runs=0), "made data", 0.999, "seeded")
+    verb.write_report(audit_release(faulty, case.pair, sources(8), draws=40_000, runs=0), "these data", 0.999, "seeded")
     out = capsys.readouterr().out
     assert "ABOVE THE CLAIM" in out
     assert "Nothing lies above" not in out

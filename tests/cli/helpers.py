@@ -1,4 +1,4 @@
-"""Small made data of every kind as users would bring them, and one way to run the command line in this process."""
+"""Small simulated data of every kind as users would bring them, and one way to run the command line in this process."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SECURE, SEEDED = 'dataset = "land"', 'noise = "seeded"\nseed = 5'
 
 @dataclass(frozen=True)
 class Data:
-    """Made data of one kind: files by key of [data], its own section, and a method beside the default one."""
+    """Simulated data of one kind: files by key of [data], its own section, and a method beside the default one."""
 
     files: dict[str, str]
     section: str

@@ -16,7 +16,7 @@ from coco_experiments.bench.instances import INSTANCES
 from coco_experiments.bench.isotonic import over_instances
 from coco_experiments.bench.rows import Row, worst
 from coco_experiments.bench.timing import Timing, take_turns
-from coco_experiments.made import generated_counts
+from coco_experiments.simulated import generated_counts
 
 from coco_opt.files.release_checks import Check
 from coco_opt.groups.measuring.sizes import read_sizes

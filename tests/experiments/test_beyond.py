@@ -1,4 +1,4 @@
-"""The experiments beyond the papers on made data."""
+"""The experiments beyond the papers on simulated data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from coco_experiments.bench import posterior as bench
 from coco_experiments.beyond import coverage, floor, floor_tree, loss_distributions, posterior, wrong_priors
 from coco_experiments.beyond.queries import PLANNED, QueryPlan, planned
 from coco_experiments.kuo2018.cases import Case
-from coco_experiments.made import generated_counts
+from coco_experiments.simulated import generated_counts
 
 from coco_opt.choices import SolverChoices
 from coco_opt.groups.buckets import Buckets

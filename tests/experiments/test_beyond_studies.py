@@ -1,4 +1,4 @@
-"""The studies beyond the papers on made data: paired ways, splits, adaptive buckets, relative entropy."""
+"""The studies beyond the papers on simulated data: paired ways, splits, adaptive buckets, relative entropy."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from coco_experiments.beyond.study import MATCHING, Finding, Result, Way
 from coco_experiments.kuo2018.cases import Case
 from coco_experiments.kuo2018.draws import Draws, errors_by_level
 from coco_experiments.kuo2018.methods import jointly, leaves_only, matched
-from coco_experiments.made import generated_counts
+from coco_experiments.simulated import generated_counts
 
 from coco_opt.groups.noisy_measurements import GroupsMeasurements
 from tests.experiments.recorder import Recorder

@@ -1,4 +1,4 @@
-"""The made country: its proportions, what its files say, and the bench that takes up where it stopped."""
+"""The simulated country: its proportions, what its files say, and the bench that takes up where it stopped."""
 
 from __future__ import annotations
 

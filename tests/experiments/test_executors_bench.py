@@ -20,7 +20,7 @@ def test_the_benchmark_runs_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     outcome = bench.run(small=True, out=tmp_path, reporter=Recorder())
     assert outcome.failures == ()
     rows = [(row["instance"], row["what"]) for row in outcome.tables[0].records()]
-    names = ("made nation", "made blocks, 7 cells", "made blocks, 2,016 cells")
+    names = ("simulated nation", "simulated blocks, 7 cells", "simulated blocks, 2,016 cells")
     assert rows == [(name, what) for name in names for what in ("one thread", "threads, 2")]
 
 
@@ -33,5 +33,5 @@ def test_another_answer_is_noticed(tmp_path: Path) -> None:
         return [np.array([executor.workers])]
 
     assert bench.rows_of(replace(case, estimate=other), executors, 1)[1] == [
-        "made nation: threads gives another answer"
+        "simulated nation: threads gives another answer"
     ]

@@ -84,7 +84,9 @@ def test_figure6_reports_what_contradicts_theory(measured6: figure6.Measured) ->
     assert figure6.failures_in([measured6]) == ()
     far = tuple(Mean(1e12, 1.0, 50) for _ in measured6.theory.sizes)
     wrong = replace(measured6, errors={**measured6.errors, RAW_FIT: far})
-    assert figure6.failures_in([wrong]) == ("made data, epsilon 0.1: H-bar unrounded does not have its exact error",)
+    assert figure6.failures_in([wrong]) == (
+        "simulated data, epsilon 0.1: H-bar unrounded does not have its exact error",
+    )
     above = replace(
         measured6.theory, errors={**measured6.theory.errors, RAW_NODES: np.zeros(measured6.theory.sizes.size)}
     )
@@ -98,9 +100,9 @@ def test_figure6_statements_read_the_curves(measured6: figure6.Measured) -> None
     said = statements([replace(measured6, errors={**flat, UNIT: rising, RAW_UNIT: rising})])
     unit, unrounded, rounded = said[:3]
     assert unit.holds
-    assert unit.measured == "H~ / L~: made data: 100"
-    assert unrounded.measured.endswith("measured unrounded: made data: 100")
-    assert rounded.measured == "rounded: made data: 100"
+    assert unit.measured == "H~ / L~: simulated data: 100"
+    assert unrounded.measured.endswith("measured unrounded: simulated data: 100")
+    assert rounded.measured == "rounded: simulated data: 100"
     assert not rounded.holds
     assert not any(one.holds for one in said if "H-bar is below" in one.published or "45 to 98" in one.published)
 

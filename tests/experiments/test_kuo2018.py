@@ -11,7 +11,7 @@ import pytest
 from coco_experiments.kuo2018 import table3, table4
 from coco_experiments.kuo2018.cases import Case, taxi_case
 from coco_experiments.kuo2018.draws import Draws, errors_by_level
-from coco_experiments.made import generated_counts
+from coco_experiments.simulated import generated_counts
 from coco_experiments.statistics import Mean
 
 from coco_opt.histograms import CountOfCounts
@@ -32,7 +32,7 @@ def test_table3_small_run_writes_its_files(tmp_path: Path) -> None:
     outcome = table3.run(small=True, out=tmp_path, reporter=recorder)
     assert outcome.ok
     assert recorder.tables == list(outcome.tables)
-    assert recorder.steps[-1] == ("kuo2018/table3 made data", 3, 3)
+    assert recorder.steps[-1] == ("kuo2018/table3 simulated data", 3, 3)
     assert sorted(outcome.files) == sorted(tmp_path.glob("kuo2018/*"))
     _check_files(tmp_path, "kuo2018/table3", len(table3.VARIANTS) + 1)
 

@@ -1,4 +1,4 @@
-"""The made data sets: totals, distinct sizes, what is spread where, and that a seed gives one data set."""
+"""The simulated data sets: totals, distinct sizes, what is spread where, and that a seed gives one data set."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from coco_experiments.kuo2018.housing import (
     tail,
     tail_ratio,
 )
-from coco_experiments.made import counts_of_runs
+from coco_experiments.simulated import counts_of_runs
 
 from coco_opt.errors import ConfigError
 from coco_opt.groups.measuring.private import PrivateCounts

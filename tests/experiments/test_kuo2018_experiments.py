@@ -1,4 +1,4 @@
-"""Every experiment of the paper on small made data: its files, its tables, and what its checks reject."""
+"""Every experiment of the paper on small simulated data: its files, its tables, and what its checks reject."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from coco_experiments.kuo2018.draws import Draws
 from coco_experiments.kuo2018.noisy_answers import split_evenly
 from coco_experiments.kuo2018.table3 import CLIPPED, small_data_set
 from coco_experiments.looks import looks
-from coco_experiments.made import generated_counts
 from coco_experiments.outcome import Table
+from coco_experiments.simulated import generated_counts
 from coco_experiments.statistics import Mean
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -21,7 +21,7 @@ from coco_experiments.kuo2018.methods import (
 from coco_experiments.kuo2018.noisy_answers import answer_of
 from coco_experiments.kuo2018.rank_shortcut import estimate_ranks, face_lengths, noisy_faces
 from coco_experiments.kuo2018.shared_noise import SharedNoise
-from coco_experiments.made import generated_counts
+from coco_experiments.simulated import generated_counts
 
 from coco_opt.choices import SolverChoices
 from coco_opt.errors import ConfigError

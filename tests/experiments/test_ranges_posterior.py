@@ -1,4 +1,4 @@
-"""The study of the posterior of ranges on made data: what it writes, that it resumes, and what it judges."""
+"""The study of the posterior of ranges on simulated data: what it writes, that it resumes, and what it judges."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables for experiments: real counts add up to published totals, made ones keep the counts they are drawn from."""
+"""Tables for experiments: real counts add up to published totals, simulated tables keep the counts they come from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The top-down experiments on made blocks; the claims on Hawaii's in the slow test."""
+"""The top-down experiments on simulated blocks; the claims on Hawaii's in the slow test."""
 
 from __future__ import annotations
 

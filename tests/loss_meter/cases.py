@@ -1,4 +1,4 @@
-"""Made data of every kind, their neighbours by each rule, and what is asked of them and how it is estimated."""
+"""Simulated data of every kind, their neighbours by each rule, and what is asked of them and how it is estimated."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Pairs = Mapping[str, Files]
 
 @dataclass(frozen=True)
 class Case:
-    """A question of made data: its files, neighbours by rule, the keys that ask, and those of each estimation.
+    """A question of simulated data: its files, neighbours by rule, the keys that ask, and those of each estimation.
 
     ``methods`` are lines of the kind's section by name. ``reached`` are the rules of neighbours of which some made pair
     differs by all that the budget allows, at every level at once. Where persons are replaced none does: the total of

@@ -27,7 +27,7 @@ counts = { housed = "role = head | member", heads = "role = head" }
 
 
 def nation(folder: Path, states: int, counties: int) -> None:
-    """Write a made nation of three levels: its regions, households and persons, a tenth of them lodgers elsewhere."""
+    """Write a simulated nation of three levels: its regions, households and persons, a tenth of them lodgers."""
     rng = np.random.default_rng(17)
     regions = [(s, c) for s in range(states) for c in range(counties)]
     hierarchy, groups, entities, persons = ["region_id,nation,state,county"], ["group_id,region_id"], [], []

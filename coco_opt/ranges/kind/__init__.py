@@ -203,7 +203,9 @@ class RangesKind:
         if public is not None:
             cells = read_values(public, domain, plan.config.method.outside, plan.config.output.private)
             return SimulatedData(plan, cells, f"the values of {public.name}")
-        return SimulatedData(plan, CellCounts(generated_cells(domain.cells)), f"made counts of {domain.cells:,} cells")
+        return SimulatedData(
+            plan, CellCounts(generated_cells(domain.cells)), f"simulated counts of {domain.cells:,} cells"
+        )
 
     def forecast(self, plan: Plan, options: ForecastOptions, reporter: Reporter) -> Forecast:
         """Return exact standard errors: they depend on public numbers only."""

@@ -52,7 +52,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Country:
-    """A made country's folder, its states and the part of each one's blocks, and what is finished."""
+    """A simulated country's folder, its states and the part of each one's blocks, and what is finished."""
 
     folder: Path
     states: int
@@ -171,7 +171,7 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None,
     place = out / NAME / ("small" if small else "states")
     country = Country(place / f"{count}", count, part)
     wrong: list[str] = []
-    notes = ["MADE data, seeded noise: NOT PRIVATE. One element is one block of 2,016 cells."]
+    notes = ["Simulated data, seeded noise: NOT PRIVATE. One element is one block of 2,016 cells."]
     try:
         for done, _ in enumerate(country.run(), 1):
             reporter.progress(NAME, done, 5)
@@ -187,4 +187,4 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None,
     sizes = sorted(int(path.name) for path in place.iterdir() if (path / RECORD).exists())
     notes += slopes([Country(place / f"{size}", size, part) for size in sizes])
     rows = rows_of(country) if "blocks" in record else []
-    return finish(NAME, "A made country, stage by stage: one run", rows, notes, wrong, out, reporter)
+    return finish(NAME, "A simulated country, stage by stage: one run", rows, notes, wrong, out, reporter)

@@ -24,8 +24,8 @@ from coco_experiments.bench.rows import Row, finish
 from coco_experiments.bench.timing import take_turns
 from coco_experiments.bench.topdown import HAWAII, LARGE_SETTING, SETTING
 from coco_experiments.data import find_data_file
-from coco_experiments.made import generated_counts
 from coco_experiments.outcome import Outcome, Reporter
+from coco_experiments.simulated import generated_counts
 from coco_experiments.topdown.data import generated_blocks, hawaii, large_tables, small_tables
 from coco_opt.execution import Executor, Threads, executor_row, open_executor
 from coco_opt.files.measurement import read_measurement, write_measurement
@@ -54,7 +54,7 @@ class Case:
 
 
 def nation(folder: Path, *, small: bool) -> Measurement:
-    """Seal cumulative counts of a made nation, 3,111 counties in 51 states, sizes up to 100,000; return it as read."""
+    """Seal cumulative counts of a simulated nation, 3,111 counties in 51 states, sizes to 100,000; return it read."""
     states, counties, groups, most = (4, 5, 50, 200) if small else (51, 61, 1_000, 100_000)
     counts = generated_counts(states, counties, groups, most, np.random.default_rng(1))
     truth = counts.histograms()
@@ -95,14 +95,14 @@ def cases(folder: Path, data: Path | None, *, small: bool) -> tuple[list[Case], 
     notes: list[str] = []
     if small or find_data_file(HAWAII, data) is None:
         size = (2, 2, 2, 5) if small else (5, 70, 3, 24)
-        blocks, name = generated_blocks(np.random.default_rng(3), *size), "made blocks"
+        blocks, name = generated_blocks(np.random.default_rng(3), *size), "simulated blocks"
         if not small:
-            notes.append(f"{HAWAII} is not here: made blocks of its number instead.")
+            notes.append(f"{HAWAII} is not here: simulated blocks of its number instead.")
     else:
         blocks, name = hawaii(data), "Hawaii"
     listed = [
         Case(
-            "made nation" if small else "made nation, 3,111 counties", nation(folder / "nation", small=small), of_groups
+            f"simulated nation{'' if small else ', 3,111 counties'}", nation(folder / "nation", small=small), of_groups
         )
     ]
     for cells, make, setting in ((7, small_tables, SETTING), (2_016, large_tables, LARGE_SETTING)):

@@ -53,7 +53,7 @@ SMALL = (Case(20_000, texts=False, repeats=1), Case(20_000, texts=True, repeats=
 def write_tables(
     folder: Path, entities: int, leaves: int, rng: np.random.Generator, *, texts: bool = False, parts: int = 1
 ) -> tuple[Path, Path, Path]:
-    """Write made tables, two groups for five entities; return the paths of entities, groups and hierarchy.
+    """Write simulated tables, two groups for five entities; return the paths of entities, groups and hierarchy.
 
     Entities lie in random groups, and in a folder of so many ``parts``; groups lie in regions in order. ``texts`` makes
     ids texts of 11 characters. A million rows are in memory at a time.
@@ -168,8 +168,8 @@ def measured(name: str, cases: tuple[Case, ...], leaves: int, out: Path, reporte
         rows, wrong = rows + more, wrong + faults
         reporter.progress(name, done, len(cases))
     notes = [
-        "Made data: entities in random groups. DuckDB works in two threads, without a bound on its memory; of texts "
-        "it checks neither spaces nor hidden characters, and brings them into no common form.",
+        "Simulated data: entities in random groups. DuckDB works in two threads, without a bound on its memory; of "
+        "texts it checks neither spaces nor hidden characters, and brings them into no common form.",
         "Each reading runs in a process of its own: peak MB are Python's and its packages' too.",
     ]
     title = f"Reading {cases[0].entities:,} entities in {2 * cases[0].entities // 5:,} groups"

@@ -18,8 +18,8 @@ from coco_solvers.structured.joint import AlternatingDirections
 from coco_experiments.bench.rows import Row, finish
 from coco_experiments.bench.timing import take_turns
 from coco_experiments.data import hawaii_blocks, taxi
-from coco_experiments.made import generated_counts
 from coco_experiments.outcome import Outcome, Reporter
+from coco_experiments.simulated import generated_counts
 from coco_opt.errors import ConfigError
 from coco_opt.groups import GroupsMeasurements, measure_hierarchy
 from coco_opt.groups.measuring.private import PrivateCounts
@@ -50,7 +50,7 @@ class Case:
 
 
 def cases(*, small: bool, data: Path | None) -> tuple[list[Case], list[str]]:
-    """Return the real tables where they are present, else made ones of their shape, and a note on what was made."""
+    """Return the real tables where they are present, else simulated ones of their shape, and a note on that."""
     rng = np.random.default_rng(SEED)
     if small:
         return [Case("made, 7 regions", generated_counts(2, 2, 200, 60, rng), 60, (None, None))], []

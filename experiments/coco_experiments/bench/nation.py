@@ -44,7 +44,7 @@ def counts_of(*, small: bool, data: Path | None) -> tuple[str, PrivateCounts]:
         return "housing, 3,109 counties", housing(census_households(data), SEED)
     states, counties = (3, 4) if small else (51, 61)
     households = generated_households(states, counties, 2_000, np.random.default_rng(SEED))
-    return f"MADE households, {states * counties:,} counties", housing(households, SEED)
+    return f"Simulated households, {states * counties:,} counties", housing(households, SEED)
 
 
 def released(folder: str, loss: str, max_size: int) -> dict[str, float]:

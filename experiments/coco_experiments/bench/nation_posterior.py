@@ -29,7 +29,7 @@ WHAT = "posterior, tables and intervals, buckets"
 
 
 def estimated(data: str | None, max_size: int) -> dict[str, Any]:
-    """Measure and estimate (K = 60: a small made nation); return seconds, convergence and errors by level."""
+    """Measure and estimate (K = 60: a small simulated nation); return seconds, convergence and errors by level."""
     small = max_size == SMALL_MAX_SIZE
     _, counts = counts_of(small=small, data=None if data is None else Path(data))
     tree, truth = counts.hierarchy, [histogram.clamp(max_size) for histogram in counts.histograms()]

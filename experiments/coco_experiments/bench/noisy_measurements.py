@@ -113,8 +113,8 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
         )
     ours, theirs = timings[READ], timings[PYARROW]
     rows = [
-        Row("made data", READ, count, ours.median, PYARROW, ours.ratio(theirs), limit=LIMIT),
-        Row("made data", PYARROW, count, theirs.median),
+        Row("simulated data", READ, count, ours.median, PYARROW, ours.ratio(theirs), limit=LIMIT),
+        Row("simulated data", PYARROW, count, theirs.median),
     ]
     failures = [] if summed(ours.value) == theirs.value else ["the answers are not those of the files"]
     notes = ["Reading the hierarchy, its geocodes and all checks are in the time; pyarrow decodes four columns alone."]

@@ -135,5 +135,5 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
         more, said = rows_of(cells, blocks)
         rows, notes = rows + more, notes + said
         reporter.progress(NAME, done, len(sizes))
-    notes.append("MADE data, seeded noise: NOT PRIVATE. Seconds of the cores are those of all processes; one run each.")
+    notes.append("Simulated data, seeded noise: NOT PRIVATE. Seconds of the cores are of all processes; one run each.")
     return finish(NAME, "Pieces of a census", rows, notes, [], out, reporter)

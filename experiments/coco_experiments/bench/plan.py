@@ -21,8 +21,8 @@ import numpy as np
 from coco_experiments.bench.ingestion import write_tables
 from coco_experiments.bench.release import write_sizes
 from coco_experiments.data import HAWAII_MAX_SIZE, hawaii_blocks
-from coco_experiments.made import generated_counts
 from coco_experiments.outcome import Cell, Outcome, Reporter, Table, write_csv, write_json
+from coco_experiments.simulated import generated_counts
 from coco_experiments.topdown.data import Blocks, generated_blocks, hawaii, small_tables
 from coco_opt.groups.measuring.private import PrivateCounts
 from coco_opt.histograms import CountOfCounts, Hierarchy

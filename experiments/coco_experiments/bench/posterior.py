@@ -10,8 +10,8 @@ import numpy as np
 
 from coco_experiments.bench.joint import Case, cases
 from coco_experiments.bench.rows import Row, clocked, finish
-from coco_experiments.made import generated_counts
 from coco_experiments.outcome import Outcome, Reporter
+from coco_experiments.simulated import generated_counts
 from coco_opt.choices import SolverChoices
 from coco_opt.groups import measure_hierarchy
 from coco_opt.groups.buckets import Buckets

@@ -39,7 +39,7 @@ _SPREADS = 5.0
 
 
 def nation(groups: int) -> CountOfCounts:
-    """Return made groups: households of 1 to 7 people, and one group of each of the larger sizes."""
+    """Return simulated groups: households of 1 to 7 people, and one group of each of the larger sizes."""
     rng = np.random.default_rng(2018)
     large = np.sort(rng.choice(np.arange(8, LARGEST + 1), min(DISTINCT - 7, groups // 10), replace=False))
     counts = np.floor(np.array(_SHARES) * (groups - large.size)).astype(np.int64)
@@ -114,7 +114,7 @@ def _key(histogram: CountOfCounts) -> tuple[int, ...]:
 
 
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Time 240.9 million made groups (small: 30,000); wrong is a shortcut whose outcomes have another distribution."""
+    """Time 240.9 million simulated groups (small: 30,000); wrong is a shortcut with other outcomes."""
     groups, draws = (SMALL_GROUPS, SMALL_DRAWS) if small else (GROUPS, DRAWS)
     module = "coco_experiments.bench.rank"
     rows: list[Row] = []
@@ -125,11 +125,11 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
     for done, (what, (function, limit)) in enumerate(limits.items(), 1):
         apart(f"{module}:{function}", SMALL_GROUPS)  # compiles
         result = apart(f"{module}:{function}", groups)
-        rows.append(Row("made nation", what, groups, result.seconds, cpu=result.cpu, peak=result.peak, **limit))
+        rows.append(Row("simulated nation", what, groups, result.seconds, cpu=result.cpu, peak=result.peak, **limit))
         reporter.progress(NAME, done, 4)
     truth, rng = nation(groups), np.random.default_rng(1)
     timing = take_turns({SHORTCUT: lambda: shortcut(truth, rng)}, REPEATS)[SHORTCUT]
-    rows.append(Row("made nation", SHORTCUT, groups, timing.median, limit=SHORTCUT_LIMIT))
+    rows.append(Row("simulated nation", SHORTCUT, groups, timing.median, limit=SHORTCUT_LIMIT))
     reporter.progress(NAME, 3, 4)
     statistic, degrees = chi_square(draws)
     reporter.progress(NAME, 4, 4)

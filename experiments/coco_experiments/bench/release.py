@@ -16,8 +16,8 @@ import numpy as np
 
 from coco_experiments.bench.rows import Row, finish
 from coco_experiments.data import find_data_file
-from coco_experiments.made import generated_counts
 from coco_experiments.outcome import Outcome, Reporter
+from coco_experiments.simulated import generated_counts
 from coco_opt.config import parse_config
 from coco_opt.groups.kind import GROUPS
 from coco_opt.groups.measuring.private import PrivateCounts
@@ -79,7 +79,7 @@ def release(sizes: Path, max_size: int, seed: int, folder: Path) -> Release:
 
 
 def write_sizes(path: Path, counts: PrivateCounts) -> Path:
-    """Write made counts in the counted form that ``[data] sizes`` reads; return the path."""
+    """Write simulated counts in the counted form that ``[data] sizes`` reads; return the path."""
     hierarchy = counts.hierarchy
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
@@ -128,7 +128,7 @@ def import_rows(repeats: int) -> tuple[list[Row], list[str]]:
 
 
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Time the release and the import; without Taxi's file, and when small, on made data of the same shape."""
+    """Time the release and the import; without Taxi's file, and when small, on simulated data of the same shape."""
     max_size, repeats = (SMALL_MAX_SIZE, 2) if small else (MAX_SIZE, REPEATS)
     notes = ["Seconds after start-up and compilation; noise is seeded: NOT PRIVATE. One element is one noisy cell."]
     path = None if small else find_data_file(TAXI, data)
@@ -136,9 +136,9 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
         if path is None:
             groups, largest = (500, 400) if small else (12_888, 5_000)
             counts = generated_counts(2, 14, groups, largest, np.random.default_rng(28))
-            sizes, name = write_sizes(Path(temporary, "sizes.csv"), counts), "made data"
+            sizes, name = write_sizes(Path(temporary, "sizes.csv"), counts), "simulated data"
             if not small:
-                notes.append(f"{TAXI} is not here: made data of its shape instead.")
+                notes.append(f"{TAXI} is not here: simulated data of its shape instead.")
         else:
             sizes, name = path, "Taxi"
         rows, wrong = release_rows(sizes, name, max_size, repeats, reporter)

@@ -107,7 +107,7 @@ def measured(name: str, sizes: tuple[int, int], out: Path, reporter: Reporter) -
     wrong: list[str] = []
     rows: list[Row] = []
     notes = [
-        "MADE data, seeded noise: NOT PRIVATE. Processor seconds are those of all threads; ratios are of them.",
+        "Simulated data, seeded noise: NOT PRIVATE. Processor seconds are those of all threads; ratios are of them.",
         "One element is one block; each has 210 cells and 307 noisy answers, as levels above have.",
     ]
     try:

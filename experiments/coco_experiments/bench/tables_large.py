@@ -1,4 +1,4 @@
-"""The same made tables end to end at 60,000 and 300,000 blocks: see ``tables``. It takes minutes and 3 GB of memory."""
+"""The same simulated tables end to end at 60,000 and 300,000 blocks: see ``tables``. Takes minutes and 3 GB."""
 
 from __future__ import annotations
 

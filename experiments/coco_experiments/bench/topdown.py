@@ -87,7 +87,7 @@ def real(name: str, tables: Tables, setting: Setting, limit: float, repeats: int
 
 
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Time made blocks of growing number, and Hawaii with 7 and with 2,016 cells where its file is present."""
+    """Time simulated blocks of growing number, and Hawaii with 7 and with 2,016 cells where its file is present."""
     sizes = SMALL if small else FULL
     rows, wrong, notes = growth(sizes)
     reporter.progress(NAME, 1, 3)
@@ -102,7 +102,7 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
             rows, wrong = rows + more, wrong + faulty
             reporter.progress(NAME, done, 3)
     elif not small:
-        notes.append(f"{HAWAII} is not here: made blocks only.")
+        notes.append(f"{HAWAII} is not here: simulated blocks only.")
     notes += [
         f"largest memory of this process so far: {peak_megabytes():,.0f} MB",
         "one element is one region; two threads",

@@ -42,7 +42,7 @@ def ways_of(case: Case, growth: tuple[float, ...]) -> list[Way]:
 
 
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Measure, print and write ``beyond/ablation`` as CSV, PNG and PDF; small: one seed on made data."""
+    """Measure, print and write ``beyond/ablation`` as CSV, PNG and PDF; small: one seed on simulated data."""
     settings = measured_cases(data, TAXI_GROWTH, small=small)
     ways = ((case, ways_of(case, growth)) for case, growth in settings)
     results = studied(NAME, ways, SEEDS, out, reporter, small=small)

@@ -102,7 +102,7 @@ def adaptively(case: Case, way: Way, seeds: Sequence[int], reporter: Reporter) -
 
 
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Measure, print and write ``beyond/adaptive`` as CSV, PNG and PDF; small: one seed on made data."""
+    """Measure, print and write ``beyond/adaptive`` as CSV, PNG and PDF; small: one seed on simulated data."""
     seeds = SEEDS[:1] if small else SEEDS
     settings = measured_cases(data, small=small)
     results: list[Result] = []

@@ -144,9 +144,7 @@ def cases_of(small: bool, data: Path | None) -> list[TablesCase]:
     """Return the data sets of tables."""
     if small:
         tables = small_tables(generated_blocks(np.random.default_rng(7), 2, 2, 1, 3))
-        return [
-            TablesCase("made blocks, 7 cells", tables, SMALL_WORKLOAD, SMALL_SHARES, Fraction(1), SEEDS[:1], few=True)
-        ]
+        return [TablesCase("simulated blocks", tables, SMALL_WORKLOAD, SMALL_SHARES, Fraction(1), SEEDS[:1], few=True)]
     blocks = hawaii(data)
     large = large_tables(blocks)
     return [
@@ -156,6 +154,6 @@ def cases_of(small: bool, data: Path | None) -> list[TablesCase]:
 
 
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Measure, print and write ``beyond/auto_tables`` as CSV; small: made data and one seed."""
+    """Measure, print and write ``beyond/auto_tables`` as CSV; small: simulated data and one seed."""
     tables = {"_ranges": ranges_table(small, data, reporter), "": tables_table(cases_of(small, data), reporter)}
     return publish(NAME, tables, out, reporter)

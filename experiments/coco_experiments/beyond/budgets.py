@@ -72,7 +72,7 @@ def curves(results: Sequence[Result]) -> list[list[CurvePanel]]:
 
 
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Measure, print and write ``beyond/budgets`` as CSV, PNG and PDF; small: two epsilons, one seed, made data."""
+    """Measure, print and write ``beyond/budgets`` as CSV, PNG and PDF; small: two epsilons, a seed, simulated data."""
     if small:
         blocks = small_cases(30)[2]
         settings = [(blocks, grown(blocks, GROWTH[-3:])[0])]

@@ -96,7 +96,7 @@ def real_cases(folder: Path | None) -> list[Case]:
 
 
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Measure, print and write ``beyond/convex_relative`` as CSV; small: one seed on made data."""
+    """Measure, print and write ``beyond/convex_relative`` as CSV; small: one seed on simulated data."""
     cases = small_cases(30)[2:] if small else real_cases(data)
     seeds = SEEDS[:1] if small else SEEDS
     results: list[Result] = []

@@ -161,7 +161,7 @@ def table_of(settings: Sequence[tuple[Case, QueryPlan]], coverages: Sequence[Seq
 
 
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Measure, print and write ``beyond/coverage`` as CSV, anew after every seed; small: one seed on made data."""
+    """Measure, print and write ``beyond/coverage`` as CSV, anew after every seed; small: one seed on simulated data."""
     if small:
         dense, _, blocks = small_cases(60)
         settings = [(dense, cells(dense)), (blocks, grown(blocks, GROWTH[-3:])[0])]

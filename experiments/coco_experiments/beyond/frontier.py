@@ -59,7 +59,7 @@ def panel(case: Case, results: Sequence[Result]) -> CurvePanel:
 
 
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Measure, print and write ``beyond/frontier`` as CSV, PNG and PDF; small: one seed on made data."""
+    """Measure, print and write ``beyond/frontier`` as CSV, PNG and PDF; small: one seed on simulated data."""
     settings = measured_cases(data, small=small)
     ways = ((case, ways_of(case, growth)) for case, growth in settings)
     results = studied(NAME, ways, SEEDS, out, reporter, small=small)

@@ -76,7 +76,7 @@ def with_planned(case: Case, all_queries: Sequence[QueryPlan]) -> list[QueryPlan
 
 
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Measure, print and write ``beyond/posterior`` as CSV; small: one seed on made data."""
+    """Measure, print and write ``beyond/posterior`` as CSV; small: one seed on simulated data."""
     if small:
         dense, _, blocks = small_cases(60)
         settings = [(dense, [cells(dense)]), (blocks, [cells(blocks), *grown(blocks, GROWTH[-3:])])]

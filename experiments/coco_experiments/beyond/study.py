@@ -123,7 +123,7 @@ def hawaii_to_tracts(folder: Path | None) -> Case:
 def measured_cases(
     data: Path | None, taxi: tuple[float, ...] = (0.0,) * 3, *, small: bool
 ) -> list[tuple[Case, tuple[float, ...]]]:
-    """Return a study's cases and how buckets grow in them, root first, Taxi's as stated; small: made data."""
+    """Return a study's cases and how buckets grow in them, root first, Taxi's as stated; small: simulated data."""
     if small:
         return [(small_cases(30)[2], GROWTH[-3:])]
     return [(hawaii_to_tracts(data), GROWTH[:3]), (taxi_case(data, TAXI_MAX_SIZE), taxi)]

@@ -29,7 +29,7 @@ SEEDS = (2018,)  # millions of cells by every method
 
 
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Measure, print and write ``beyond/west_coast`` as CSV, PNG and PDF; small: made data."""
+    """Measure, print and write ``beyond/west_coast`` as CSV, PNG and PDF; small: simulated data."""
     if small:
         cases = small_cases(30)[1:2]
     else:

@@ -1,4 +1,4 @@
-"""Which method where: made hierarchies from sparse to dense, shallow to deep, at a small and a usual epsilon.
+"""Which method where: simulated hierarchies from sparse to dense, shallow to deep, at a small and a usual epsilon.
 
 Every region has four parts, sizes are mostly small with a long tail up to 200. A method's score is its error over that
 of Algorithm 1 of single cells, in the geometric mean over levels; buckets are those that the planner chooses from
@@ -27,8 +27,8 @@ from coco_experiments.beyond.study import (
 )
 from coco_experiments.curves import AxisStyle, Curve, CurvePanel, draw
 from coco_experiments.kuo2018.cases import Case
-from coco_experiments.made import counts_of_runs, group_sizes
 from coco_experiments.outcome import Cell, Outcome, Reporter, Table
+from coco_experiments.simulated import counts_of_runs, group_sizes
 from coco_opt.histograms import Hierarchy
 
 NAME = "beyond/which_method"

@@ -1,6 +1,6 @@
 """The posterior where a smooth prior is wrong: uniform sizes with an edge, two spikes, Poisson, one huge group a leaf.
 
-Made data of nine leaves on three levels, cells asked, even split; joint estimation reads the same noise.
+Simulated data of nine leaves on three levels, cells asked, even split; joint estimation reads the same noise.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ def _jobs(cost: Epsilon, runs: int, sources: Sources) -> Iterator[Callable[[], A
 
 
 def pair_of(counts: NDArray[np.int64], neighbours: Neighbours = "add_remove") -> Pair:
-    """Return neighbours of made counts."""
+    """Return neighbours of simulated counts."""
     pair: CellPair = cell_pair(counts, neighbours)
     return Pair(pair.first, pair.second, pair.what)
 
@@ -119,7 +119,7 @@ def audits(
 def small_audits(
     epsilon: Fraction, draws: int, runs: int, sources: Sources, reporter: Reporter, label: str
 ) -> dict[str, Audit]:
-    """Return the audits on small made counts."""
+    """Return the audits on small simulated counts."""
     counts = generated(SMALL_DOMAIN)
     return _audits(counts, counts, epsilon, draws, runs, sources, reporter, label)
 

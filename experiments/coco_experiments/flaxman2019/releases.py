@@ -16,8 +16,8 @@ import numpy as np
 from coco_experiments.data import taxi
 from coco_experiments.flaxman2019 import histograms
 from coco_experiments.flaxman2019.subjects import audited_groups, groups_pair
-from coco_experiments.made import generated_counts
 from coco_experiments.outcome import Outcome, Reporter, Table, publish
+from coco_experiments.simulated import generated_counts
 from coco_opt.audit.privacy_loss import CAVEAT, PrivacyLoss
 from coco_opt.audit.rows import Audit, audit_release
 from coco_opt.groups import GroupsMethod, Query
@@ -121,7 +121,7 @@ def table_of(audits: dict[str, Audit], title: str = TITLE, remarks: tuple[str, .
 
 
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Measure, print and write ``flaxman2019/releases`` as CSV, PNG and PDF (two each); small: made data."""
+    """Measure, print and write ``flaxman2019/releases`` as CSV, PNG and PDF (two each); small: simulated data."""
     counts = generated_counts(2, 3, 60, SMALL_MAX_SIZE // 4, np.random.default_rng(6)) if small else taxi(data)
     max_size = SMALL_MAX_SIZE if small else MAX_SIZE
     draws, runs = (SMALL_DRAWS, SMALL_RUNS) if small else (DRAWS, RUNS)

@@ -44,7 +44,7 @@ def groups_pair(
     max_size: int,
     neighbours: Neighbours = "add_remove",
 ) -> tuple[Pair, MeasurementPlan]:
-    """Return neighbours of made groups, and what is asked of them, one query and cost a level."""
+    """Return neighbours of simulated groups, and what is asked of them, one query and cost a level."""
     table = PrivateCounts.of_leaves(hierarchy, leaves)
     measurement_plan = measurement_plan_of(
         hierarchy, table.group_counts, queries=queries, costs=costs, max_size=max_size, neighbours=neighbours

@@ -127,7 +127,7 @@ def universal(folder: Path | None = None) -> list[Counts]:
 
 
 def generated(size: int) -> Counts:
-    """Return small made counts over a domain of ``size`` (a power of 2, at least 256) for quick runs."""
+    """Return small simulated counts over a domain of ``size`` (a power of 2, at least 256) for quick runs."""
     rng = np.random.default_rng([SEED, size])
     totals = Totals(size, size // 8, size, size // 4, 12)
-    return Counts("made data", MADE, place(counts_with(totals, rng), "clustered", rng))
+    return Counts("simulated data", MADE, place(counts_with(totals, rng), "clustered", rng))

@@ -254,7 +254,7 @@ def _curves(results: list[Measured]) -> tuple[Curve, ...]:
 
 
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Measure figure 5 and write CSV, PNG and PDF; small: ten samples of made data."""
+    """Measure figure 5 and write CSV, PNG and PDF; small: ten samples of simulated data."""
     sets = [generated(1_024)] if small else unattributed(data)
     samples = SMALL_SAMPLES if small else SAMPLES
     results = []

@@ -183,7 +183,7 @@ def _curves(result: Measured) -> tuple[Curve, ...]:
 
 
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Measure figure 6 and write CSV, PNG and PDF; small: four samples of made data."""
+    """Measure figure 6 and write CSV, PNG and PDF; small: four samples of simulated data."""
     sets = [generated(512)] if small else universal(data)
     samples, ranges = (SMALL_SAMPLES, SMALL_RANGES) if small else (SAMPLES, RANGES)
     results = []

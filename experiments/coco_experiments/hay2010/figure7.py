@@ -102,7 +102,7 @@ def _plot(out: Path, data: Counts, errors: Floats) -> list[Path]:
 
 
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Measure figure 7 and write CSV, PNG and PDF; small: twenty samples of made data."""
+    """Measure figure 7 and write CSV, PNG and PDF; small: twenty samples of simulated data."""
     counts = generated(1_024) if small else original_or_simulated(NET_TRACE_SOURCE, data)
     samples = SMALL_SAMPLES if small else SAMPLES
     errors = position_errors(counts.ranks, samples, reporter)

@@ -1,6 +1,6 @@
 """Facilities by type and block, of known block totals: how bounds, cuts and the minimal schema scale.
 
-MADE blocks, in census-like numbers: few types each, at least as many people as facilities. Bounds on single types,
+Simulated blocks, in census-like numbers: few types each, at least as many people as facilities. Bounds on single types,
 closed under sums, are not what 2^types combinations imply; cuts and the minimal schema keep them all.
 """
 
@@ -40,7 +40,7 @@ COLUMNS = ("types", "blocks", "method", "parents", "failsafes", "persons moved",
 
 
 def blocks(types: int, count: int, seed: int, *, ages: int = 1, exact: bool = False) -> tuple[Measurement, np.ndarray]:
-    """Return a seeded measurement of made blocks, epsilon 1 over four levels, and the true table.
+    """Return a seeded measurement of simulated blocks, epsilon 1 over four levels, and the true table.
 
     ``ages`` divide every type into cells that no constraint distinguishes. With ``exact`` the constraints are the
     people of every type in every block, else which types are there (at least one person for each facility, nobody

@@ -1,7 +1,7 @@
 """Householders >= spouses + partners in every block: a constraint that is declared holds, one that is not is broken.
 
-MADE blocks in tracts and a county. The rule is true of the data in every block, and of every possible household; noise
-does not know it. It is declared as structural: nothing is taken from the data.
+Simulated blocks in tracts and a county. The rule is true of the data in every block, and of every possible household;
+noise does not know it. It is declared as structural: nothing is taken from the data.
 """
 
 from __future__ import annotations

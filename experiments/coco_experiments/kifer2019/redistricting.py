@@ -74,7 +74,7 @@ def schema(*, structural_zeros: bool = True) -> Schema:
 
 
 def people(blocks: Blocks, *, structural_zeros: bool = True) -> TableCounts:
-    """Return made tables of the schema's cells, combinations of races as one."""
+    """Return simulated tables of the schema's cells, combinations of races as one."""
     fine = schema(structural_zeros=structural_zeros)
     tables = large_tables(blocks, structural_zeros=structural_zeros)
     codes = tables.schema.decode(tables.counts.cells)

@@ -198,7 +198,7 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
         "_seconds": seconds_table(seconds),
         "_seen": seen_table(seen),
     }
-    if not small:  # a few made blocks with one seed say little about errors
+    if not small:  # a few simulated blocks with one seed say little about errors
         failures += worse(absolute.mean(axis=2))
     return publish(NAME, tables, out, reporter, failures=(*failures, *wrong))
 

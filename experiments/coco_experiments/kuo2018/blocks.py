@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np
 
 from coco_experiments.kuo2018.housing import Households
-from coco_experiments.made import counts_of_runs
+from coco_experiments.simulated import counts_of_runs
 from coco_opt.array_types import Ints
 from coco_opt.errors import ConfigError
 from coco_opt.groups.measuring.private import PrivateCounts

@@ -15,13 +15,13 @@ import numpy as np
 from coco_experiments.data import HAWAII_MAX_SIZE, hawaii_blocks, hawaiian, own_copy, taxi
 from coco_experiments.kuo2018.blocks import HAWAIIAN, WHITE, Margin, simulated_data, spread_over_counties
 from coco_experiments.kuo2018.housing import census_households, generated_households, housing
-from coco_experiments.made import counts_of_runs, generated_counts
+from coco_experiments.simulated import counts_of_runs, generated_counts
 from coco_opt.groups.measuring.private import PrivateCounts
 from coco_opt.histograms import CountOfCounts, Hierarchy
 
 SEED = 2018
 MAX_SIZE = 100_000  # the paper's public bound
-# For 3,000 counties; the made data have no larger size, so that only empty cells are left out.
+# For 3,000 counties; the simulated data have no larger size, so that only empty cells are left out.
 HOUSING_MAX_SIZE, WHITE_MAX_SIZE, HAWAIIAN_MAX_SIZE = 10_000, 5_000, 1_000
 CAPPED = "K = 10,000 / 5,000 / 1,000 for housing / White / Hawaiian over counties, to keep 3,161 regions affordable."
 WEST_COAST = ("California", "Oregon", "Washington")
@@ -101,11 +101,11 @@ def small_cases(max_size: int = 400) -> list[Case]:
     """Return three made cases of three levels in place of Taxi, housing and race data; no file is read."""
     rng = np.random.default_rng(SEED)
     households = generated_households(3, 2, 400, rng)
-    small = replace(WHITE, name="made blocks", groups=6_000, people=60_000, distinct=120, empty=2_500, largest=350)
+    small = replace(WHITE, name="simulated blocks", groups=6_000, people=60_000, distinct=120, empty=2_500, largest=350)
     return [
         Case.of("made dense", generated_counts(2, 3, 400, max_size // 4, rng), max_size),
         Case.of("made housing", housing(households, SEED, outliers=20, largest=max_size), max_size),
-        Case.of("made blocks", spread_over_counties(simulated_data(small), households, 0.3, SEED), max_size),
+        Case.of("simulated blocks", spread_over_counties(simulated_data(small), households, 0.3, SEED), max_size),
     ]
 
 

@@ -87,7 +87,7 @@ def seconds_table(points: Sequence[Point]) -> Table:
 
 
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Measure, print and write ``kuo2018/datasets`` as CSV, PNG and PDF; small: few runs on made data."""
+    """Measure, print and write ``kuo2018/datasets`` as CSV, PNG and PDF; small: few runs on simulated data."""
     epsilons = SMALL_EPSILONS if small else EPSILONS
     points: list[Point] = []
     for case, plan in plans(data, small=small):

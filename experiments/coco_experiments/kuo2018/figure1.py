@@ -84,7 +84,7 @@ def panels(case: Case, seed: int) -> list[CurvePanel]:
 
 
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Measure, print and write ``kuo2018/figure1`` as CSV, PNG and PDF; small: two seeds on made data."""
+    """Measure, print and write ``kuo2018/figure1`` as CSV, PNG and PDF; small: two seeds on simulated data."""
     wide = small_cases()[:2] if small else [housing_case(data), white_case(data), taxi_case(data)]
     cases = [top(case, 1) for case in wide]
     seeds = SMALL_SEEDS if small else SEEDS

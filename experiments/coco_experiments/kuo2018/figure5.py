@@ -19,7 +19,7 @@ METHODS = tuple(matched(choice) for choice in combinations(2))
 
 
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Measure, print and write ``kuo2018/figure5`` as CSV, PNG and PDF; small: two seeds on made data."""
+    """Measure, print and write ``kuo2018/figure5`` as CSV, PNG and PDF; small: two seeds on simulated data."""
     budgets: list[Fraction] = [2 * epsilon for epsilon in (SMALL_PER_LEVEL if small else PER_LEVEL)]
     seeds = SMALL_SEEDS if small else SEEDS
     points = [point for case in cases(data, small=small) for point in sweep(case, METHODS, budgets, seeds, reporter)]

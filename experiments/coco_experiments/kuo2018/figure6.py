@@ -38,7 +38,7 @@ def cases(folder: Path | None, *, small: bool) -> list[Case]:
 
 
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Measure, print and write ``kuo2018/figure6`` as CSV, PNG and PDF; small: two seeds on made data."""
+    """Measure, print and write ``kuo2018/figure6`` as CSV, PNG and PDF; small: two seeds on simulated data."""
     budgets = [3 * epsilon for epsilon in (SMALL_PER_LEVEL if small else PER_LEVEL)]
     seeds = SMALL_SEEDS if small else SEEDS
     points = [point for case in cases(data, small=small) for point in sweep(case, METHODS, budgets, seeds, reporter)]

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from coco_experiments.data import data_file
-from coco_experiments.made import counts_of_runs
+from coco_experiments.simulated import counts_of_runs
 from coco_opt.array_types import Ints
 from coco_opt.groups.measuring.private import PrivateCounts
 from coco_opt.histograms import Hierarchy

@@ -160,7 +160,7 @@ def table_of(results: Sequence[Result]) -> Table:
 
 
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Measure, print and write ``kuo2018/joint`` as CSV, PNG and PDF; small: one seed on made data."""
+    """Measure, print and write ``kuo2018/joint`` as CSV, PNG and PDF; small: one seed on simulated data."""
     both: tuple[Loss, ...] = ("l1", "l2")
     if small:
         results = results_of(small_cases(150)[0], both, SMALL_SEEDS, reporter)

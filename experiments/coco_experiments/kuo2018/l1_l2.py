@@ -173,7 +173,7 @@ def failures_in(duels: Sequence[Duel]) -> tuple[str, ...]:
 
 
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Measure, print and write ``kuo2018/l1_l2`` as CSV, PNG and PDF; small: made data."""
+    """Measure, print and write ``kuo2018/l1_l2`` as CSV, PNG and PDF; small: simulated data."""
     _warm_up()
     duels: list[Duel] = []
     for case, plan in plans(data, small=small):

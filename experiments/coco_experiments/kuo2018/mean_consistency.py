@@ -101,7 +101,7 @@ def failures_in(table: Table) -> tuple[str, ...]:
 
 
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Measure, print and write ``kuo2018/mean_consistency`` as CSV, PNG and PDF; small: two seeds on made data."""
+    """Measure, print and write ``kuo2018/mean_consistency`` as CSV, PNG and PDF; small: two seeds on simulated data."""
     cases = small_cases(200)[:2] if small else [taxi_case(data, 5_000), hawaii_case(data)]
     seeds = SMALL_SEEDS if small else SEEDS
     rows: list[tuple[Cell, ...]] = []

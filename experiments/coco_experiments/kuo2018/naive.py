@@ -104,7 +104,7 @@ def failures_in(table: Table) -> tuple[str, ...]:
 
 
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Measure, print and write ``kuo2018/naive`` as CSV, PNG and PDF; small: two seeds on made data."""
+    """Measure, print and write ``kuo2018/naive`` as CSV, PNG and PDF; small: two seeds on simulated data."""
     sets = [replace(small_data_set(), max_size=20_000)] if small else data_sets(data)
     seeds = SMALL_SEEDS if small else SEEDS
     rows, panels = [], {}

@@ -110,7 +110,7 @@ def table_of(results: Sequence[Result]) -> Table:
 
 
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Measure, print and write ``kuo2018/private_counts`` as CSV, PNG and PDF; small: two seeds on made data."""
+    """Measure, print and write ``kuo2018/private_counts`` as CSV, PNG and PDF; small: two seeds on simulated data."""
     if small:
         results = results_of(small_cases(150)[0], SEEDS[:2], reporter)
     else:

@@ -189,7 +189,7 @@ def cases(folder: Path | None, *, small: bool) -> list[Case]:
 
 
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Measure, print and write ``kuo2018/selection`` as CSV, PNG and PDF; small: two seeds on made data."""
+    """Measure, print and write ``kuo2018/selection`` as CSV, PNG and PDF; small: two seeds on simulated data."""
     seeds = SMALL_SEEDS if small else SEEDS
     results = [result for case in cases(data, small=small) for result in results_of(case, seeds, reporter)]
     table, by_level = table_of(results), levels_table(results)

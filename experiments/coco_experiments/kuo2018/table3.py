@@ -22,9 +22,9 @@ from coco_experiments.kuo2018.baselines import clipped_naive, cumulative_distanc
 from coco_experiments.kuo2018.cases import Case, housing_case, not_comparable, white_case
 from coco_experiments.kuo2018.noisy_answers import answer_of
 from coco_experiments.kuo2018.rank_shortcut import estimate_ranks
-from coco_experiments.made import group_sizes
 from coco_experiments.outcome import Cell, Outcome, Reporter, Statement, Table, publish
 from coco_experiments.plots import Panel, comparison
+from coco_experiments.simulated import group_sizes
 from coco_experiments.statistics import Mean, Reference
 from coco_opt.choices import SolverChoices
 from coco_opt.groups import QUERIES, Query, RegionMeasurement
@@ -132,9 +132,9 @@ def _nation(case: Case, published: Mapping[str, float]) -> DataSet:
 
 
 def small_data_set() -> DataSet:
-    """Return made data that no published value belongs to."""
+    """Return simulated data that no published value belongs to."""
     sizes = group_sizes(5_000, SMALL_MAX_SIZE // 4, np.random.default_rng(3))
-    return DataSet("made data", CountOfCounts.from_ranks(sizes), SMALL_MAX_SIZE)
+    return DataSet("simulated data", CountOfCounts.from_ranks(sizes), SMALL_MAX_SIZE)
 
 
 def errors_of_seed(data: DataSet, seed: int, solvers: SolverChoices | None = None) -> dict[str, int]:
@@ -228,7 +228,7 @@ def failures_in(table: Table) -> tuple[str, ...]:
 
 
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Measure, print and write ``kuo2018/table3`` as CSV, PNG and PDF; small: three seeds on made data."""
+    """Measure, print and write ``kuo2018/table3`` as CSV, PNG and PDF; small: three seeds on simulated data."""
     sets = [small_data_set()] if small else data_sets(data)
     seeds = SMALL_SEEDS if small else SEEDS
     results = [(data_set, measure_errors(data_set, seeds, reporter)) for data_set in sets]

@@ -173,7 +173,7 @@ def failures_in(table: Table) -> tuple[str, ...]:
 
 
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Measure, print and write ``kuo2018/table4`` as CSV, PNG and PDF; small: two seeds on made data."""
+    """Measure, print and write ``kuo2018/table4`` as CSV, PNG and PDF; small: two seeds on simulated data."""
     if small:
         plans = [(small_cases()[0], SMALL_SEEDS)]
     else:

@@ -115,7 +115,7 @@ def rows_of(case: Case, choice: Sequence[str], means: Means) -> list[tuple[Cell,
 
 
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Measure, print and write ``kuo2018/variances`` as CSV, PNG and PDF; small: two seeds on made data."""
+    """Measure, print and write ``kuo2018/variances`` as CSV, PNG and PDF; small: two seeds on simulated data."""
     if small:
         plans = [(small_cases(150)[0], SMALL_SEEDS)]
     else:

@@ -39,7 +39,7 @@ ITERATIONS = 1_000
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Case:
-    """Made persons of a nation and its regions, and the noisy answers to all two-way marginals at both levels."""
+    """Simulated persons of a nation and its regions, and the noisy answers to all two-way marginals at both levels."""
 
     schema: Schema
     truth: Answers
@@ -47,7 +47,7 @@ class Case:
     measurement: Any
 
     @classmethod
-    def made(cls, sizes: Mapping[str, int], regions: int, persons: int, seed: int) -> Case:
+    def simulated(cls, sizes: Mapping[str, int], regions: int, persons: int, seed: int) -> Case:
         """Return persons whose attributes depend on each other and on the region; seeded noise, NOT PRIVATE."""
         schema = Schema({name: tuple(f"{name}{value}" for value in range(size)) for name, size in sizes.items()})
         cells = int(np.prod(list(sizes.values())))
@@ -155,7 +155,7 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
     errors: dict[System, list[dict[str, float]]] = {system: [] for system in listed}
     seconds: dict[System, list[float]] = {system: [] for system in listed}
     for done, seed in enumerate(seeds, 1):
-        case = Case.made(sizes, regions, persons, seed)
+        case = Case.simulated(sizes, regions, persons, seed)
         for system, make in listed.items():
             if seed == seeds[0]:
                 make(case)  # compiles and imports, outside the clock

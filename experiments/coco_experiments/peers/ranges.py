@@ -132,7 +132,7 @@ def systems() -> Mapping[System, Noisy]:
 
 
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Compare at 365, 1,024 and 65,536 cells on two made data sets, five seeds; small: 64 cells and two seeds."""
+    """Compare at 365, 1,024 and 65,536 cells on two simulated data sets, five seeds; small: 64 cells and two seeds."""
     sizes, seeds = (SMALL_CELLS, SMALL_SEEDS) if small else (CELLS, SEEDS)
     listed = {system: noisy for system, noisy in systems().items() if system.version is not None}
     results = []

@@ -40,7 +40,7 @@ class Forecasts:
     base: Floats
 
     @classmethod
-    def made(cls, fan_out: int, levels: int, seed: int) -> Forecasts:
+    def simulated(cls, fan_out: int, levels: int, seed: int) -> Forecasts:
         """Return sparse demand at the leaves, and forecasts whose variance is the number of leaves of a node."""
         rng = np.random.default_rng([seed, fan_out, levels])
         tree = Tree.complete(fan_out, levels)
@@ -119,7 +119,7 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
         errors: dict[System, list[float]] = {system: [] for system in listed}
         seconds: dict[System, list[float]] = {system: [] for system in listed}
         for seed in seeds:
-            forecasts = Forecasts.made(fan_out, levels, seed)
+            forecasts = Forecasts.simulated(fan_out, levels, seed)
             for system, make in listed.items():
                 call = make(forecasts)
                 if seed == seeds[0]:

@@ -1,4 +1,4 @@
-"""Made tables like a census's: any number of blocks, any schema, from a seed, written batch by batch.
+"""Simulated tables like a census's: any number of blocks, any schema, from a seed, written batch by batch.
 
 Everything here is MADE. The tree has a census's shape (state, county, tract, block group, block; a nation above several
 states), sizes of blocks are heavy-tailed and four in ten empty, tracts differ in their shares, and persons of a block
@@ -224,7 +224,7 @@ def config_text(
     form: Form = "parquet",
     facilities: tuple[str, str, Sequence[str]] | None = None,
 ) -> str:
-    """Return a configuration that asks ``queries`` of made tables with seeded noise, states' totals exact.
+    """Return a configuration that asks ``queries`` of simulated tables with seeded noise, states' totals exact.
 
     ``shares`` are one list for all levels, or one a level; ``privacy`` the keys that say what may be spent.
     ``facilities`` are a table's name, an attribute and its values that are types. Lists and texts of JSON are TOML's
@@ -242,7 +242,7 @@ def config_text(
     of_types = "" if facilities is None else f"\n[topdown.facilities]\nattribute = {json.dumps(facilities[1])}\n"
     of_types += "".join(f"types.{name} = {{}}\n" for name in (facilities[2] if facilities else ()))
     counted = "" if facilities is None else f'facilities = "{facilities[0]}.{form}"\n'
-    return f"""# MADE data and seeded noise: NOT PRIVATE
+    return f"""# Simulated data and seeded noise: NOT PRIVATE
 [data]
 records = "{PERSONS}.{form}"
 hierarchy = "{REGIONS}.{form}"

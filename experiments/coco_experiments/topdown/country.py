@@ -1,6 +1,6 @@
-"""A made country with the proportions of the United States in 2010, written tract by tract: any part of fifty states.
+"""A simulated country in the proportions of the United States in 2010, written by tract: any part of fifty states.
 
-Everything here is MADE. The numbers of regions by level, the persons of a block, the shares of race, ethnicity and
+Everything here is simulated. The numbers of regions by level, the persons of a block, the shares of race, ethnicity and
 voting age, and who lives in group quarters are those of the 2010 census for the country; how they differ between tracts
 and blocks is drawn. A block is one that has residents: of 11 million census blocks, 6.2 million had.
 """
@@ -51,7 +51,7 @@ def schema() -> Schema:
 
 @dataclass(frozen=True, eq=False)
 class GeneratedCountry(GeneratedCensus):
-    """A made country of some states; its ``schema`` is that of this module. See ``GeneratedCensus``."""
+    """A simulated country of some states; its ``schema`` is that of this module. See ``GeneratedCensus``."""
 
     nation: ClassVar[bool] = True
 

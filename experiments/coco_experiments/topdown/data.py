@@ -82,7 +82,7 @@ def hawaii(folder: Path | None = None) -> Blocks:
 def generated_blocks(
     rng: np.random.Generator, counties: int = 3, tracts: int = 4, groups: int = 2, blocks: int = 6
 ) -> Blocks:
-    """Return made blocks: sizes mostly small, a third empty, races in shares that differ between tracts."""
+    """Return simulated blocks: sizes mostly small, a third empty, races in shares that differ between tracts."""
     paths = [
         ("state", f"c{c}", f"c{c}t{t}", f"c{c}t{t}g{g}", f"c{c}t{t}g{g}b{b}")
         for c in range(counties)
@@ -113,7 +113,7 @@ def large_schema(structural_zeros: bool = False) -> Schema:
 
 
 def large_tables(blocks: Blocks, seed: int = 0, structural_zeros: bool = False) -> Tables:
-    """Return made tables of 2,016 cells: every block keeps its people, Hispanics and single races of others.
+    """Return simulated tables of 2,016 cells: every block keeps its people, Hispanics and single races of others.
 
     The rest of the cells are drawn: races of Hispanics, combinations, ages, and quarters in three blocks of a hundred.
     """

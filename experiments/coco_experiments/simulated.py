@@ -1,4 +1,4 @@
-"""Made data for small runs: households and a long tail of large groups, from a seed."""
+"""Simulated data for small runs: households and a long tail of large groups, from a seed."""
 
 from __future__ import annotations
 
