@@ -89,6 +89,15 @@ class Problem(ABC, Generic[ValueT, DualT]):
         return 1.0
 
     @property
+    def objective_scale(self) -> float:
+        """Return what gaps are compared with where the objective is smaller, at most 1.
+
+        It is the objective of a typical residual in every answer, so that other units of data or weights change no
+        status.
+        """
+        return 1.0
+
+    @property
     def resolution(self) -> float:
         """Return the gap that rounding an optimal point to doubles can cause: no solver can promise less."""
         return 0.0
@@ -147,6 +156,11 @@ class Problem(ABC, Generic[ValueT, DualT]):
     def _no_form(self, form: type[LinearProgram]) -> UnknownSolverError:
         forms = ", ".join(f.form for f in self.forms)
         return UnknownSolverError(f"{self.kind} cannot be written as {form.form}; it can as: {forms}")
+
+
+def at_most_one(size: float) -> float:
+    """Return a size between 0 and 1 as it is, and 1 in place of any other."""
+    return size if 0.0 < size < 1.0 else 1.0
 
 
 def checked_vector(values: ArrayLike, name: str, *, keep_integers: bool = False) -> NDArray[Any]:

@@ -68,8 +68,8 @@ class Solution(Generic[ValueT]):
     gap : float
         A certified bound on ``objective`` minus the optimum; infinite if the point stays infeasible.
     tolerance : float
-        The gap that counts as optimal, relative to the objective or, if that is smaller, to 1. What rounding to doubles
-        alone can cost (``Problem.resolution``) is added.
+        The relative gap that counts as optimal. What rounding to doubles alone can cost (``Problem.resolution``) is
+        added.
     status : Status
         How the solve ended.
     solver : str
@@ -84,6 +84,9 @@ class Solution(Generic[ValueT]):
         Wall seconds of writing the problem in the solver's form.
     judge_seconds : float
         Wall seconds of judging the point.
+    objective_scale : float
+        What the gap is compared with where the objective is smaller: 1, or less where the problem's data or weights are
+        so small that its objectives are too.
 
     Notes
     -----
@@ -103,6 +106,7 @@ class Solution(Generic[ValueT]):
     seconds: float
     build_seconds: float
     judge_seconds: float
+    objective_scale: float = 1.0
 
     @property
     def ok(self) -> bool:
@@ -116,8 +120,8 @@ class Solution(Generic[ValueT]):
 
     @property
     def relative_gap(self) -> float:
-        """Return the gap divided by the objective, or by 1 where the objective is smaller."""
-        return self.gap / max(1.0, abs(self.objective))
+        """Return the gap divided by the objective, or by ``objective_scale`` where the objective is smaller."""
+        return self.gap / max(self.objective_scale, abs(self.objective))
 
     def __repr__(self) -> str:
         return (

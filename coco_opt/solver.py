@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
@@ -11,11 +11,13 @@ import numpy as np
 
 from coco_opt.array_types import Floats
 from coco_opt.errors import UnknownSolverError
-from coco_opt.forms import FORMS, FormName, LinearProgram, ProgramDual
+from coco_opt.forms import FORMS, FormName, LinearProgram, ProgramDual, QuadraticProgram
 from coco_opt.problem import Problem
 from coco_opt.solution import Answer, Status
 
 ValueT = TypeVar("ValueT")
+
+_TINY = 2.0**-10  # costs below which a program is counted in a larger unit
 
 
 @runtime_checkable
@@ -28,7 +30,7 @@ class Solver(Protocol):
 
     @property
     def tolerance(self) -> float:
-        """The certified gap, relative to the objective (or to 1), at which its answers count as optimal."""
+        """The certified relative gap at which its answers count as optimal."""
 
     def solve(self, problem: Problem[Any, Any]) -> Answer[Any, Any]:
         """Return a point for the problem; UnknownSolverError if the problem is not one it can express."""
@@ -79,12 +81,12 @@ class ProgramSolver(ABC):
         start = perf_counter()
         formulation = problem.formulate(self.form_for(problem))
         built = perf_counter()
-        program = formulation.program
+        program, unit = _in_larger_units(formulation.program)
         answer = self.solve_program(program) if program.variables else _without_variables(program)
         done = perf_counter()
         multipliers = None
         if answer.dual is not None and formulation.multipliers is not None:
-            multipliers = formulation.multipliers(answer.dual)
+            multipliers = formulation.multipliers(ProgramDual(unit * answer.dual.rows, unit * answer.dual.bounds))
         return Answer(
             value=None if answer.z is None else formulation.recover(answer.z),
             status=answer.status,
@@ -93,6 +95,23 @@ class ProgramSolver(ABC):
             seconds=done - built,
             build_seconds=built - start,
         )
+
+
+def _in_larger_units(program: LinearProgram) -> tuple[LinearProgram, float]:
+    """Return a program whose costs are not all tiny, and the unit they are counted in, a power of 2.
+
+    The tolerances of most packages are absolute: to them a program with tiny costs is solved by any point.
+    """
+    largest = float(np.abs(program.c).max(initial=0.0))
+    if isinstance(program, QuadraticProgram):
+        largest = max(largest, float(np.abs(program.P.data).max(initial=0.0)))
+    if not 0.0 < largest < _TINY:
+        return program, 1.0
+    unit = 2.0 ** np.floor(np.log2(largest))
+    larger = replace(program, c=program.c / unit, offset=program.offset / unit)
+    if isinstance(larger, QuadraticProgram):
+        larger = replace(larger, P=larger.P / unit)
+    return larger, float(unit)
 
 
 def _without_variables(program: LinearProgram) -> ProgramAnswer:

@@ -41,7 +41,7 @@ def solve(
     solver : str or Solver, default "auto"
         A name of the solver table (``backends``), a value from ``make_solver``, or "auto" for the fastest exact one.
     tolerance : float, optional
-        The gap relative to the objective that counts as optimal; the solver's own if it is left out.
+        The relative gap that counts as optimal, see ``Solution``; the solver's own if it is left out.
     check : bool, default True
         Raise an error if the answer is not optimal. Otherwise read ``Solution.status``.
 
@@ -182,9 +182,10 @@ def judge(problem: Problem[ValueT, Any], answer: Answer[ValueT, Any], name: str,
         raise SolverError(f"{name} on {problem.kind} returned no point: {claim}")
     start = perf_counter()
     appraisal = problem.appraise(problem.accept(answer.value), answer.multipliers)
-    # Scale and resolution take a pass over the data: they are computed only where zero does not decide.
+    # Scales and resolution take a pass over the data: they are computed only where zero does not decide.
     feasible = appraisal.violation == 0.0 or appraisal.violation <= problem.feasibility_tolerance * problem.scale
-    allowed = tolerance * max(1.0, abs(appraisal.objective))
+    scale = problem.objective_scale if appraisal.gap > 0.0 and abs(appraisal.objective) < 1.0 else 1.0
+    allowed = tolerance * max(scale, abs(appraisal.objective))
     if feasible and (appraisal.gap <= allowed or appraisal.gap <= allowed + problem.resolution):
         status = Status.OPTIMAL
     elif answer.status is not Status.OPTIMAL:
@@ -205,4 +206,5 @@ def judge(problem: Problem[ValueT, Any], answer: Answer[ValueT, Any], name: str,
         seconds=answer.seconds,
         build_seconds=answer.build_seconds,
         judge_seconds=perf_counter() - start,
+        objective_scale=scale,
     )

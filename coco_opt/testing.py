@@ -93,7 +93,7 @@ def _failure(first: Solution[Any], again: Solution[Any], best: float) -> str:
     if not first.ok:
         allowed = f"gap {first.relative_gap:.2g} against {first.tolerance:.2g}"
         return f"{first.status.name}: {allowed}, violation {first.violation:.2g}"
-    if first.objective > best + first.tolerance * max(1.0, abs(best)):
+    if first.objective > best + first.tolerance * max(first.objective_scale, abs(best)):
         return f"the objective {first.objective:.12g} is certified, and the exact solver's is {best:.12g}"
     if not np.array_equal(np.asarray(first.value), np.asarray(again.value)):
         return "the same problem gave another answer the second time"

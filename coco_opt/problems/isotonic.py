@@ -31,7 +31,7 @@ from numpy.typing import ArrayLike, NDArray
 from coco_opt.array_types import Floats
 from coco_opt.errors import ProblemError
 from coco_opt.forms import Formulation, LinearProgram, ProgramDual, QuadraticProgram, first_differences
-from coco_opt.problem import MAX_INTEGER, MAX_MAGNITUDE, Appraisal, Problem, checked_vector, plain_answer
+from coco_opt.problem import MAX_INTEGER, MAX_MAGNITUDE, Appraisal, Problem, at_most_one, checked_vector, plain_answer
 
 TieRule = Literal["upper", "lower", "midpoint"]
 TIE_RULES: tuple[TieRule, ...] = ("upper", "lower", "midpoint")
@@ -86,6 +86,16 @@ class _IsotonicRegression(Problem[NDArray[Any], Floats]):
     def scale(self) -> float:
         """Return the largest magnitude in the data, at least 1."""
         return max(1.0, float(self.y.max(initial=0)), -float(self.y.min(initial=0)))
+
+    @property
+    def _total_weight(self) -> float:
+        return float(self.y.size if self.weights is None else self.weights.sum())
+
+    @property
+    def _largest(self) -> float:
+        """Return the largest magnitude among the data and finite bounds."""
+        bounds = [abs(bound) for bound in (self.lower, self.upper) if np.isfinite(bound)]
+        return max(float(self.y.max(initial=0)), -float(self.y.min(initial=0)), *bounds)
 
     @property
     def dense_weights(self) -> Floats:
@@ -212,8 +222,12 @@ class IsotonicL2(_IsotonicRegression):
     @property
     def resolution(self) -> float:
         """Return the weight of all entries times the square of the last digit of a double at the data's scale."""
-        weight = float(self.y.size if self.weights is None else self.weights.sum())
-        return weight * (float(np.finfo(np.float64).eps) * self.scale) ** 2
+        return self._total_weight * (float(np.finfo(np.float64).eps) * self.scale) ** 2
+
+    @property
+    def objective_scale(self) -> float:
+        """Return the weight of all entries times the square of the largest magnitude, at most 1."""
+        return at_most_one(self._total_weight * self._largest**2)
 
     def objective(self, x: NDArray[Any]) -> float:
         """Return the weighted sum of squared residuals."""
@@ -336,8 +350,12 @@ class IsotonicL1(_IsotonicRegression):
         """Return the weight of all entries times the last digit of a double at the data's scale; 0 for integers."""
         if self.y.dtype == np.int64:
             return 0.0
-        weight = float(self.y.size if self.weights is None else self.weights.sum())
-        return weight * float(np.finfo(np.float64).eps) * self.scale
+        return self._total_weight * float(np.finfo(np.float64).eps) * self.scale
+
+    @property
+    def objective_scale(self) -> float:
+        """Return the weight of all entries times the largest magnitude, at most 1."""
+        return at_most_one(self._total_weight * self._largest)
 
     def objective(self, x: NDArray[Any]) -> float:
         """Return the weighted sum of absolute residuals."""

@@ -28,7 +28,7 @@ from numpy.typing import ArrayLike
 from coco_opt.array_types import Floats
 from coco_opt.errors import ProblemError
 from coco_opt.forms import Formulation, LinearProgram, QuadraticProgram
-from coco_opt.problem import checked_vector
+from coco_opt.problem import at_most_one, checked_vector
 from coco_opt.problems.simplex_projection import SimplexProblem
 
 
@@ -111,6 +111,11 @@ class SimplexLeastSquares(SimplexProblem):
         """Return the Euclidean lengths of the columns of A (n,)."""
         lengths: Floats = np.linalg.norm(self.A, axis=0)
         return lengths
+
+    @property
+    def objective_scale(self) -> float:
+        """Return the larger square of the responses and of the longest column times the total, at most 1."""
+        return at_most_one(max(float(self.y @ self.y), float(self.lengths.max() * self.total) ** 2))
 
     def objective(self, x: Floats) -> float:
         """Return the sum of squared residuals."""

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 from coco_opt.array_types import Floats
 from coco_opt.errors import ProblemError
 from coco_opt.forms import Formulation, LinearProgram, QuadraticProgram
-from coco_opt.problem import MAX_MAGNITUDE, Problem, checked_vector, plain_answer
+from coco_opt.problem import MAX_MAGNITUDE, Problem, at_most_one, checked_vector, plain_answer
 
 
 class SimplexProblem(Problem[Floats, float]):
@@ -124,6 +124,11 @@ class SimplexProjection(SimplexProblem):
     def variables(self) -> int:
         """Return the number of cells n."""
         return self.y.size
+
+    @property
+    def objective_scale(self) -> float:
+        """Return the largest square of an entry or the total, at most 1."""
+        return at_most_one(max(self.total, float(np.abs(self.y).max())) ** 2)
 
     def objective(self, x: Floats) -> float:
         """Return the squared distance to y."""

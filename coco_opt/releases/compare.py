@@ -226,7 +226,7 @@ def _solution_row(row: partial[Row], solution: Solution[Any], name: str, referen
         solver=name,
         status=solution.status.name,
         objective=solution.objective,
-        difference=(solution.objective - reference) / max(1.0, abs(reference)),
+        difference=(solution.objective - reference) / max(solution.objective_scale, abs(reference)),
         relative_gap=solution.relative_gap,
         tolerance=solution.tolerance,
         violation=solution.violation,

@@ -17,14 +17,19 @@ from coco_opt.problems import (
     ControlledRounding,
     CumulativeRounding,
     Flow,
+    IntegerTreeL1,
+    IntegerTreeL2,
     IsotonicL1,
     IsotonicL2,
     JointL1,
+    JointL2,
     JointSumsL1,
+    JointSumsL2,
     SimplexLeastSquares,
     SimplexProjection,
     TableRounding,
     TopdownSplit,
+    TreeLeastAbsolute,
     TreeLeastSquares,
 )
 from coco_opt.registry import Backend, backend, candidates
@@ -256,6 +261,35 @@ def test_columns_of_any_length_are_fitted_and_proved(length: float) -> None:
         verdict = judge(problem, Answer(taken, Status.OPTIMAL), "worse", 1e-9)
         assert not verdict.ok
         assert verdict.gap >= verdict.objective - solution.objective
+
+
+SCALED = {
+    "isotonic_l1": lambda u: IsotonicL1([3.5, 1.0, 2.0, -4.0, 1.0], np.full(5, u)),
+    "isotonic_l2": lambda u: IsotonicL2([3.5, 1.0, 2.0, -4.0, 1.0], np.full(5, u)),
+    "joint_l1": lambda u: JointL1([-1, 0, 0], [[1, 3.3], [0, 2], [0, 1]], [4, 2, 2], u),
+    "joint_l2": lambda u: JointL2([-1, 0, 0], [[1, 3.3], [0, 2], [0, 1]], [4, 2, 2], u),
+    "joint_sums_l1": lambda u: JointSumsL1([-1, 0], [[2, 1], [9, 0]], [[1, 1], [1, 0]], [3, 3], u),
+    "joint_sums_l2": lambda u: JointSumsL2([-1, 0], [[2, 1], [9, 0]], [[1, 1], [1, 0]], [3, 3], u),
+    "tree_l1": lambda u: TreeLeastAbsolute([-1, 0, 0], [9, 1, -3], u, lower=0),
+    "tree_l2": lambda u: TreeLeastSquares([-1, 0, 0], [9, 1, -3], 1 / u, lower=0),
+    "integer_tree_l1": lambda u: IntegerTreeL1([-1, 0, 0], [[5, 2], [1, 0], [0, 9]], u),
+    "integer_tree_l2": lambda u: IntegerTreeL2([-1, 0, 0], [[5, 2], [1, 0], [0, 9]], u),
+}
+
+
+@pytest.mark.parametrize("kind", SCALED)
+@pytest.mark.parametrize("name", ["auto", "highs", "clarabel", "piqp"])
+def test_the_unit_of_the_weights_changes_no_status(kind: str, name: str) -> None:
+    tiny, problem = SCALED[kind](2.0**-40), SCALED[kind](1.0)
+    best = solve(problem)
+    solution = solve(tiny, name)
+    enough = 3 * max(best.tolerance, solution.tolerance)
+    assert solution.objective * 2.0**40 == pytest.approx(best.objective, rel=enough)
+    # Another feasible point, far from the optimum, is judged alike in both units.
+    far = problem.repair(best.value + np.arange(best.value.size).reshape(best.value.shape))
+    verdicts = [judge(each, Answer(far, Status.OPTIMAL), "far", 1e-3) for each in (problem, tiny)]
+    assert verdicts[0].status is verdicts[1].status
+    assert verdicts[1].gap * 2.0**40 == pytest.approx(verdicts[0].gap, rel=1e-6, abs=1e-12)
 
 
 def test_not_optimal_raises_with_advice_unless_unchecked() -> None:

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from coco_opt.array_types import Floats, Ints
 from coco_opt.forms import Formulation, LinearProgram, MixedIntegerProgram
-from coco_opt.problem import MAX_INTEGER, Problem, integer_answer, plain_answer
+from coco_opt.problem import MAX_INTEGER, Problem, at_most_one, integer_answer, plain_answer
 from coco_opt.problems.integer_tree import passes
 from coco_opt.problems.integer_tree.data import IntegerTreeData, Pieces
 from coco_opt.problems.integer_tree.program import program
@@ -74,6 +74,11 @@ class IntegerTree(IntegerTreeData, Problem[NDArray[Any], Floats]):
     def scale(self) -> float:
         """Return the largest magnitude among the measurements, at least 1."""
         return max(1.0, float(np.abs(self.y).max()))
+
+    @property
+    def objective_scale(self) -> float:
+        """Return the cost of residuals as large as ``scale`` in all measurements, at most 1."""
+        return at_most_one(self.unit * float(self._costs(np.full(self.y.shape, self.scale)).sum()))
 
     @property
     def resolution(self) -> float:

@@ -25,12 +25,14 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from coco_opt.array_types import Flags, Floats, Ints
+from coco_opt.problem import at_most_one
 from coco_opt.problems.joint.data import checked_groups, checked_table, checked_weights
 from coco_opt.problems.joint.tables import CumulativeTables
 from coco_opt.problems.tree.data import Tree
@@ -80,6 +82,11 @@ class JointFit(CumulativeTables):
     def scale(self) -> float:
         """Return the largest magnitude in the data, at least 1."""
         return max(1.0, float(np.abs(self.y).max(initial=0.0)), float(self.groups.max()))
+
+    @cached_property
+    def objective_scale(self) -> float:
+        """Return the loss of residuals as large as ``scale`` in all cells, at most 1."""
+        return at_most_one(float(self.losses(self.y + self.scale).sum()))
 
     @property
     def frontier(self) -> Ints:

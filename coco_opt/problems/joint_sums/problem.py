@@ -21,6 +21,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -28,6 +29,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from coco_opt.array_types import Flags, Floats, Ints
 from coco_opt.errors import ProblemError
+from coco_opt.problem import at_most_one
 from coco_opt.problems.joint.data import checked_groups, checked_table, checked_weights
 from coco_opt.problems.joint.tables import CumulativeTables
 from coco_opt.problems.tree.data import Tree
@@ -105,6 +107,11 @@ class JointSums(CumulativeTables):
     def scale(self) -> float:
         """Return the largest magnitude in the data, at least 1."""
         return max(1.0, float(np.abs(self.answers).max(initial=0.0)), float(self.groups.max()))
+
+    @cached_property
+    def objective_scale(self) -> float:
+        """Return the loss of residuals as large as ``scale`` in all answers, at most 1."""
+        return at_most_one(float(self.answer_losses(np.full(self.starts.size, self.scale)).sum()))
 
     def bucket_sums(self, x: NDArray[Any]) -> Floats:
         """Return the true answers to the queries on a table (regions, cells), float64[answers]."""

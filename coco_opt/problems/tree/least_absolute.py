@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import ProblemError
 from coco_opt.forms import Formulation, LinearProgram, MixedIntegerProgram
+from coco_opt.problem import at_most_one
 from coco_opt.problems.tree.data import Tree
 from coco_opt.problems.tree.problem import TreeProblem
 
@@ -129,6 +130,11 @@ class TreeLeastAbsolute(TreeProblem):
         bounds = np.concatenate([self.lower, self.upper])
         largest = float(np.abs(bounds[np.isfinite(bounds)]).max(initial=1.0))
         return max(largest, float(np.abs(self.y).max()))
+
+    @property
+    def objective_scale(self) -> float:
+        """Return the loss of residuals as large as ``scale`` in all answers, at most 1."""
+        return at_most_one(float(self.weights.sum()) * self.scale)
 
     def objective(self, x: NDArray[Any]) -> float:
         """Return the weighted sum of absolute deviations."""

@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from coco_opt.array_types import Flags, Floats
 from coco_opt.errors import ProblemError
 from coco_opt.forms import Formulation, LinearProgram, ProgramDual, QuadraticProgram
+from coco_opt.problem import at_most_one
 from coco_opt.problems.tree.data import Tree
 from coco_opt.problems.tree.problem import TreeProblem
 
@@ -131,6 +132,11 @@ class TreeLeastSquares(TreeProblem):
         largest = float(np.abs(bounds[np.isfinite(bounds)]).max(initial=1.0))
         return max(largest, float(np.abs(self.y).max()))
 
+    @property
+    def objective_scale(self) -> float:
+        """Return the loss of residuals as large as ``scale`` in all answers, at most 1."""
+        return at_most_one(float(self.weights.sum()) * self.scale**2)
+
     @cached_property
     def bounded(self) -> bool:
         """Return whether any node that is not exact has a finite bound."""
@@ -152,7 +158,7 @@ class TreeLeastSquares(TreeProblem):
     def certified_gap(self, x: NDArray[Any], multipliers: Floats | None = None) -> float:
         """Return the smallest gap over multipliers rebuilt from x, in two ways, and a solver's own."""
         gap = super().certified_gap(x, multipliers)
-        if gap <= _ROUNDING or gap <= _ROUNDING * self.objective(x):
+        if gap <= _ROUNDING * self.objective_scale or gap <= _ROUNDING * self.objective(x):
             return gap
         from coco_opt.kernels import tree_certificate
 

@@ -164,7 +164,8 @@ class Search:
 
     def aims(self, tolerance: float, level_tolerance: float) -> tuple[float, float]:
         """Return the gap that counts as optimal, and the one that leaves no level loose."""
-        allowed = 0.99 * tolerance * max(1.0, self._objective)  # the judge sums in another order
+        objective = max(self.problem.objective_scale, self._objective)
+        allowed = 0.99 * tolerance * objective  # the judge sums in another order
         return allowed, min(allowed, level_tolerance * self._least)
 
     def look(self, tolerance: float = 0.0, level_tolerance: float = 0.0, *, full: bool = True) -> float:
@@ -194,9 +195,9 @@ class Search:
         return prices, self.problem.gap(point, prices)
 
     def _least_loss(self, losses: Floats) -> float:
-        """Return the loss of the measured level whose loss is least, at least 1."""
+        """Return the loss of the measured level whose loss is least, at least the objective's scale."""
         measured = np.unique(self._level[self.problem.weights > 0.0])
-        return max(1.0, float(np.bincount(self._level, losses)[measured].min()))
+        return max(self.problem.objective_scale, float(np.bincount(self._level, losses)[measured].min()))
 
 
 class _Rounds:
