@@ -37,15 +37,23 @@ if TYPE_CHECKING:
     from coco_opt.privacy import SeededNoise as SeededNoise
     from coco_opt.problem import Problem as Problem
     from coco_opt.problems import ControlledRounding as ControlledRounding
+    from coco_opt.problems import CumulativeRounding as CumulativeRounding
+    from coco_opt.problems import ExpectedDistance as ExpectedDistance
     from coco_opt.problems import GroupMatching as GroupMatching
+    from coco_opt.problems import IntegerRows as IntegerRows
+    from coco_opt.problems import IntegerTreeL1 as IntegerTreeL1
+    from coco_opt.problems import IntegerTreeL2 as IntegerTreeL2
     from coco_opt.problems import IsotonicL1 as IsotonicL1
     from coco_opt.problems import IsotonicL2 as IsotonicL2
     from coco_opt.problems import JointL1 as JointL1
     from coco_opt.problems import JointL2 as JointL2
     from coco_opt.problems import JointSumsL1 as JointSumsL1
     from coco_opt.problems import JointSumsL2 as JointSumsL2
+    from coco_opt.problems import LinearRows as LinearRows
+    from coco_opt.problems import Marginals as Marginals
     from coco_opt.problems import SimplexLeastSquares as SimplexLeastSquares
     from coco_opt.problems import SimplexProjection as SimplexProjection
+    from coco_opt.problems import SplitTerm as SplitTerm
     from coco_opt.problems import TableRounding as TableRounding
     from coco_opt.problems import TopdownSplit as TopdownSplit
     from coco_opt.problems import Tree as Tree
@@ -93,15 +101,23 @@ _NAMES = {
     "problem": ("Problem",),
     "problems": (
         "ControlledRounding",
+        "CumulativeRounding",
+        "ExpectedDistance",
         "GroupMatching",
+        "IntegerRows",
+        "IntegerTreeL1",
+        "IntegerTreeL2",
         "IsotonicL1",
         "IsotonicL2",
         "JointL1",
         "JointL2",
         "JointSumsL1",
         "JointSumsL2",
+        "LinearRows",
+        "Marginals",
         "SimplexLeastSquares",
         "SimplexProjection",
+        "SplitTerm",
         "TableRounding",
         "TopdownSplit",
         "Tree",

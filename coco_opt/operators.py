@@ -1,6 +1,14 @@
 """Linear maps from the cells of a table to the answers of queries, applied to many tables together without matrices.
 
-Arrays hold tables in their last axis: ``apply`` maps [..., cells] to [..., answers], ``adjoint`` back.
+Arrays hold tables in their last axis: ``apply`` maps [..., cells] to [..., answers], ``adjoint`` back. ``identity`` and
+``total`` are the cells and their sum, ``Grouping`` any sums over groups of cells, and ``stack`` puts maps one below the
+other:
+
+>>> import numpy as np
+>>> from coco_opt.operators import Grouping, stack, total
+>>> by_sex = Grouping(np.array([0, 0, 1, 1]), 2)
+>>> stack([total(4), by_sex]).apply(np.array([90, 210, 95, 190])).tolist()
+[585, 300, 285]
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from tempfile import TemporaryDirectory
 import pandas as pd
 
 import coco_opt as co
+from coco_opt.operators import identity, total
 
 # --- values: groups by size, regions, distances ------------------------------------------------------------
 assert co.__version__
@@ -64,10 +65,19 @@ assert co.solve(co.JointL2(family, rows, [4, 2, 2])).objective <= 1
 sums, begins = [[1, 3], [2, 0], [0, 1]], [[1, 1], [1, 0], [1, 1]]
 assert co.solve(co.JointSumsL1(family, sums, begins, [4, 2, 2])).objective <= 1
 assert co.solve(co.JointSumsL2(family, sums, begins, [4, 2, 2])).objective <= 1
-for split in co.TopdownSplit.examples().values():
-    assert co.solve(split).violation <= 1e-6
-for rounding in co.TableRounding.examples().values():
-    assert co.solve(rounding).violation == 0
+rounded = co.CumulativeRounding([[0.6, 1.2], [0.4, 0.8]], [1, 2], [2, 1])
+assert (co.solve(rounded).value.sum(axis=0) == [1, 2]).all()
+draws = co.Marginals.from_samples([[[1, 4]], [[2, 4]], [[2, 4]]])
+assert co.solve(co.ExpectedDistance([-1], [4], draws)).value.tolist() == [[2, 4]]
+assert co.solve(co.IntegerTreeL1(family, [[6], [2], [1]])).objective == 3
+assert co.solve(co.IntegerTreeL2(family, [[6], [2], [1]])).objective == 3
+known = co.LinearRows(total(2), [[4.0], [3.0]], [[4.0], [3.0]])
+noisy_cells = co.SplitTerm(identity(2), [[3.0, 2.0], [1.0, 1.0]], 1.0)
+tables_of_children = co.solve(co.TopdownSplit([noisy_cells], constraints=known)).value
+assert tables_of_children.round(6).tolist() == [[2.5, 1.5], [1.5, 1.5]]
+integer_totals = co.IntegerRows(total(2), [[4], [3]], [[4], [3]])
+integer_tables = co.solve(co.TableRounding(tables_of_children, constraints=integer_totals)).value
+assert integer_tables.sum(axis=1).tolist() == [4, 3]
 
 # --- tables of persons -------------------------------------------------------------------------------------
 schema = co.Schema({"sex": ["female", "male"], "age": ["child", "adult", "old"]})

@@ -15,8 +15,8 @@ from coco_opt.problems.joint import JointL1, JointL2
 from coco_opt.problems.joint_sums import JointSumsL1, JointSumsL2
 from coco_opt.problems.simplex_least_squares import SimplexLeastSquares
 from coco_opt.problems.simplex_projection import SimplexProjection
-from coco_opt.problems.table_rounding import TableRounding
-from coco_opt.problems.topdown_split import TopdownSplit
+from coco_opt.problems.table_rounding import IntegerRows, TableRounding
+from coco_opt.problems.topdown_split import LinearRows, SplitTerm, TopdownSplit
 from coco_opt.problems.tree import Tree, TreeLeastAbsolute, TreeLeastSquares
 
 PROBLEMS: dict[str, type[Problem[Any, Any]]] = {
@@ -50,6 +50,7 @@ __all__ = [
     "ExpectedDistance",
     "Flow",
     "GroupMatching",
+    "IntegerRows",
     "IntegerTreeL1",
     "IntegerTreeL2",
     "IsotonicL1",
@@ -58,9 +59,11 @@ __all__ = [
     "JointL2",
     "JointSumsL1",
     "JointSumsL2",
+    "LinearRows",
     "Marginals",
     "SimplexLeastSquares",
     "SimplexProjection",
+    "SplitTerm",
     "TableRounding",
     "TopdownSplit",
     "Tree",

@@ -19,9 +19,28 @@ _BLOCK = 2**22  # atoms that are sorted together
 class Marginals:
     """Random counts X of all cells of all regions: ``Marginals(shape, offsets, atoms, weights)``.
 
-    shape = (regions, cells); the atoms of cell i of region v lie from offsets[c] to offsets[c + 1], c = v * cells + i;
-    offsets (regions * cells + 1,), atoms (m,) integer and rising within a cell, in groups; weights (m,) integer and
-    positive. A cell without atoms has no cost. Raises ProblemError for other arrays.
+    Parameters
+    ----------
+    shape : tuple of int
+        The numbers of regions and of cells.
+    offsets : array_like of int, shape (regions * cells + 1,)
+        The values of cell i of region v lie from offsets[c] to offsets[c + 1], c = v * cells + i. A cell without values
+        has no cost.
+    atoms : array_like of int, shape (m,)
+        The values that the counts can take, in groups; rising within a cell.
+    weights : array_like of int, shape (m,)
+        Positive weights, in proportion to the probabilities.
+
+    Raises
+    ------
+    ProblemError
+        The arrays are not like this.
+
+    Examples
+    --------
+    >>> from coco_opt import Marginals
+    >>> Marginals.from_samples([[[1, 4]], [[2, 4]], [[2, 4]]]).weights.tolist()
+    [1, 2, 3]
     """
 
     shape: tuple[int, int]

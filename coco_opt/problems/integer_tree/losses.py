@@ -17,7 +17,39 @@ _WINDOW = 4  # unit steps on either side of the real optimum whose squares a pro
 
 @dataclass(frozen=True, eq=False, init=False)
 class IntegerTreeL1(IntegerTree):
-    """Absolute values, p = 1: ``IntegerTreeL1(tree, y, weights, groups=, root=)``; optima are not unique."""
+    """Integer counts of a tree nearest to measurements in absolute values, p = 1.
+
+    Minimise sum_v w_v sum_i |x_v[i] - y_v[i]| over nonnegative integers x that sum to their parent's, in every cell.
+
+    Parameters
+    ----------
+    tree : Tree or array_like, shape (regions,)
+        The tree of regions, or its parent array.
+    y : array_like of int, shape (regions, cells)
+        The noisy counts.
+    weights : array_like, shape (regions,), or float, default 1
+        Nonnegative weights; 0 for a region that was not measured.
+    groups : array_like of int, shape (regions,), optional
+        Upper bounds on every region's counts.
+    root : array_like of int, shape (cells,), optional
+        The counts of the root, where they are fixed.
+
+    Raises
+    ------
+    ProblemError
+        The arrays are not like this, or no counts satisfy the constraints.
+
+    Notes
+    -----
+    Values are int64 (regions, cells). Optima are not unique.
+    Source: Fioretto et al. 2021. The fast solver merges slopes and is exact.
+
+    Examples
+    --------
+    >>> from coco_opt import IntegerTreeL1, solve
+    >>> solve(IntegerTreeL1([-1, 0, 0], [[6], [1], [2]], groups=[9, 3, 4])).objective
+    3.0
+    """
 
     kind: ClassVar[str] = "integer_tree_l1"
     power: ClassVar[int] = 1
@@ -50,10 +82,40 @@ class IntegerTreeL1(IntegerTree):
 
 @dataclass(frozen=True, eq=False, init=False)
 class IntegerTreeL2(IntegerTree):
-    """Squares, p = 2: ``IntegerTreeL2(tree, y, weights, groups=, root=)``.
+    """Integer counts of a tree nearest to measurements in squares, p = 2.
 
-    Programs contain the squares in a window around the real optimum and continue them by lines: where the optimum lies
-    in the window, as it does unless there are many leaves, they find it, and the gap shows that.
+    Minimise sum_v w_v sum_i (x_v[i] - y_v[i])^2 over nonnegative integers x that sum to their parent's, in every cell.
+
+    Parameters
+    ----------
+    tree : Tree or array_like, shape (regions,)
+        The tree of regions, or its parent array.
+    y : array_like of int, shape (regions, cells)
+        The noisy counts.
+    weights : array_like, shape (regions,), or float, default 1
+        Nonnegative weights; 0 for a region that was not measured.
+    groups : array_like of int, shape (regions,), optional
+        Upper bounds on every region's counts.
+    root : array_like of int, shape (cells,), optional
+        The counts of the root, where they are fixed.
+
+    Raises
+    ------
+    ProblemError
+        The arrays are not like this, or no counts satisfy the constraints.
+
+    Notes
+    -----
+    Values are int64 (regions, cells). Programs for general solvers contain the squares in a window around
+    the real optimum and continue them by lines: where the optimum lies in the window, as it does unless there are many
+    leaves, they find it, and the gap shows that.
+    Source: Fioretto et al. 2021. The fast solver merges slopes and is exact.
+
+    Examples
+    --------
+    >>> from coco_opt import IntegerTreeL2, solve
+    >>> solve(IntegerTreeL2([-1, 0, 0], [[6], [1], [2]], groups=[9, 3, 4])).objective
+    3.0
     """
 
     kind: ClassVar[str] = "integer_tree_l2"

@@ -19,23 +19,41 @@ NEAR_INTEGER = 1e-9
 """Numbers this near to an integer count as it: their distance is a solver's rounding, not information."""
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False, init=False, slots=True)
 class IntegerRows:
     """Constraints on every child's integer table: ``lower_j <= C X_j <= upper_j``.
 
-    operator: C; lower, upper int64[children, rows], equal for an equality, UNBOUNDED where there is none. Raises
-    ProblemError for another shape, sides that are not integers or a lower side above the upper one.
+    Parameters
+    ----------
+    operator : Operator
+        The rows C, a linear map from cells; see ``coco_opt.operators``.
+    lower, upper : array_like of int, shape (children, rows)
+        The sides: equal for an equality, and 2^62 or -2^62 (``problems.table_rounding.UNBOUNDED``) where there is none.
+
+    Raises
+    ------
+    ProblemError
+        The arrays are not like this, or a lower side is above the upper one.
+
+    Examples
+    --------
+    >>> from coco_opt import IntegerRows, TableRounding, solve
+    >>> from coco_opt.operators import total
+    >>> known = IntegerRows(total(3), [[2]], [[2]])
+    >>> solve(TableRounding([[0.2, 0.9, 0.9]], constraints=known)).value.tolist()
+    [[0, 1, 1]]
     """
 
     operator: Operator
     lower: Ints
     upper: Ints
 
-    def __post_init__(self) -> None:
-        for name in ("lower", "upper"):
-            side = np.asarray(getattr(self, name))
-            if side.ndim != 2 or side.shape[1] != self.operator.answers or (side.size and side.dtype.kind not in "iu"):
-                raise ProblemError(f"{name} sides must be integers [children, {self.operator.answers} rows]")
+    def __init__(self, operator: Operator, lower: ArrayLike, upper: ArrayLike) -> None:
+        object.__setattr__(self, "operator", operator)
+        for name, values in (("lower", lower), ("upper", upper)):
+            side = np.asarray(values)
+            if side.ndim != 2 or side.shape[1] != operator.answers or (side.size and side.dtype.kind not in "iu"):
+                raise ProblemError(f"{name} sides must be integers [children, {operator.answers} rows]")
             side = np.array(side, dtype=np.int64)
             side.setflags(write=False)
             object.__setattr__(self, name, side)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from coco_opt.array_types import Floats
 from coco_opt.errors import ProblemError
@@ -14,66 +15,102 @@ from coco_opt.problem import MAX_INTEGER
 MAX_WEIGHT = 1e60  # with answers up to 2^53 a square times a weight stays finite
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class SplitTerm:
     """One query's noisy answers in every child: ``sum_j w_j ||Q x_j - answers_j||^2``.
 
-    operator: Q; answers float64[children, answers], finite; weights float64[children] or [children, answers] (or one
-    number), from 0 to 1e60, usually 1 / variance: 0 where a child was not measured. Raises ProblemError otherwise.
+    Parameters
+    ----------
+    operator : Operator
+        The query Q, a linear map from cells to answers; see ``coco_opt.operators``.
+    answers : array_like, shape (children, answers)
+        The noisy answers; finite.
+    weights : array_like, shape (children,) or (children, answers), or float
+        Weights from 0 to 1e60, usually 1 / variance; 0 where a child was not measured.
+
+    Raises
+    ------
+    ProblemError
+        The arrays are not like this.
+
+    Examples
+    --------
+    >>> from coco_opt import SplitTerm, TopdownSplit, solve
+    >>> from coco_opt.operators import identity, total
+    >>> cells = SplitTerm(identity(2), [[3.5, 1.0], [0.5, 2.0]], 1.0)
+    >>> totals = SplitTerm(total(2), [[4.0], [3.0]], [0.5, 0.5])
+    >>> solve(TopdownSplit([cells, totals], parent=[4, 3])).value.round(6).tolist()
+    [[3.375, 0.875], [0.625, 2.125]]
     """
 
     operator: Operator
     answers: Floats
     weights: Floats
 
-    def __post_init__(self) -> None:
-        answers = _table(self.answers, self.operator.answers, "the answers of a term")
-        if answers.size and not -MAX_INTEGER <= answers.min() <= answers.max() <= MAX_INTEGER:
+    def __init__(self, operator: Operator, answers: ArrayLike, weights: ArrayLike) -> None:
+        table, each = _table(answers, operator.answers, "the answers of a term"), np.asarray(weights, dtype=np.float64)
+        if table.size and not -MAX_INTEGER <= table.min() <= table.max() <= MAX_INTEGER:
             raise ProblemError("the answers of a term must be finite and not exceed 2^53 in magnitude")
-        weights = np.asarray(self.weights, dtype=np.float64)
-        if weights.ndim == 1:
-            weights = weights[:, None]
-        if weights.ndim > 2 or any(
-            have not in (1, need) for have, need in zip(weights.shape, answers.shape, strict=False)
-        ):
-            raise ProblemError(f"weights must be one number a child, or one an answer, for {answers.shape} answers")
-        if weights.size and not 0.0 <= weights.min() <= weights.max() <= MAX_WEIGHT:
+        if each.ndim == 1:
+            each = each[:, None]
+        if each.ndim > 2 or any(have not in (1, need) for have, need in zip(each.shape, table.shape, strict=False)):
+            raise ProblemError(f"weights must be one number a child, or one an answer, for {table.shape} answers")
+        if each.size and not 0.0 <= each.min() <= each.max() <= MAX_WEIGHT:
             raise ProblemError("weights must be finite, nonnegative and at most 1e60")
-        each = np.empty(answers.shape)
-        each[...] = weights
-        object.__setattr__(self, "answers", _frozen(answers))
-        object.__setattr__(self, "weights", _frozen(each))
+        object.__setattr__(self, "operator", operator)
+        object.__setattr__(self, "answers", _frozen(table))
+        object.__setattr__(self, "weights", _frozen(np.array(np.broadcast_to(each, table.shape))))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class LinearRows:
     """Constraints on every child's table: ``lower_j <= C x_j <= upper_j``.
 
-    operator: C; lower, upper float64[children, rows]: infinite where there is no side, equal for an equality. Raises
-    ProblemError for another shape or a lower side above the upper one.
+    Parameters
+    ----------
+    operator : Operator
+        The rows C, a linear map from cells; see ``coco_opt.operators``.
+    lower, upper : array_like, shape (children, rows)
+        The sides: infinite where there is none, equal for an equality.
+
+    Raises
+    ------
+    ProblemError
+        The arrays are not like this, or a lower side is above the upper one.
+
+    Examples
+    --------
+    >>> from coco_opt import LinearRows, SplitTerm, TopdownSplit, solve
+    >>> from coco_opt.operators import identity, total
+    >>> known = LinearRows(total(2), [[4.0], [3.0]], [[4.0], [3.0]])
+    >>> noisy = SplitTerm(identity(2), [[3.0, 2.0], [1.0, 1.0]], 1.0)
+    >>> solve(TopdownSplit([noisy], constraints=known)).value.round(6).tolist()
+    [[2.5, 1.5], [1.5, 1.5]]
     """
 
     operator: Operator
     lower: Floats
     upper: Floats
 
-    def __post_init__(self) -> None:
-        lower = _table(self.lower, self.operator.answers, "the lower sides")
-        upper = _table(self.upper, self.operator.answers, "the upper sides")
-        if lower.shape != upper.shape or np.isnan(lower).any() or np.isnan(upper).any():
+    def __init__(self, operator: Operator, lower: ArrayLike, upper: ArrayLike) -> None:
+        least, most = (
+            _table(sides, operator.answers, f"the {name} sides") for name, sides in (("lower", lower), ("upper", upper))
+        )
+        if least.shape != most.shape or np.isnan(least).any() or np.isnan(most).any():
             raise ProblemError("lower and upper sides must be numbers and of one shape")
-        empty = (lower > upper) | (lower > MAX_INTEGER) | (upper < -MAX_INTEGER)
+        empty = (least > most) | (least > MAX_INTEGER) | (most < -MAX_INTEGER)
         if empty.any():
             child, row = np.argwhere(empty)[0]
             raise ProblemError(
                 f"constraint {row} of child {child} is empty: its lower side is above its upper side, or beyond 2^53"
             )
-        lower[lower < -MAX_INTEGER], upper[upper > MAX_INTEGER] = -np.inf, np.inf
-        object.__setattr__(self, "lower", _frozen(lower))
-        object.__setattr__(self, "upper", _frozen(upper))
+        least[least < -MAX_INTEGER], most[most > MAX_INTEGER] = -np.inf, np.inf
+        object.__setattr__(self, "operator", operator)
+        object.__setattr__(self, "lower", _frozen(least))
+        object.__setattr__(self, "upper", _frozen(most))
 
 
-def _table(values: Floats, columns: int, name: str) -> Floats:
+def _table(values: ArrayLike, columns: int, name: str) -> Floats:
     table = np.array(values, dtype=np.float64)
     if table.ndim != 2 or table.shape[0] == 0 or table.shape[1] != columns:
         raise ProblemError(f"{name} must be a table, one row a child and {columns} columns, not {table.shape}")
