@@ -60,11 +60,14 @@ def stored_empty(shape: tuple[int, ...], dtype: np.dtype[ScalarT]) -> NDArray[Sc
     return np.empty(shape, dtype)
 
 
-def stored_by_parts(size: int, dtype: np.dtype[ScalarT], part: Callable[[slice], NDArray[Any]]) -> NDArray[ScalarT]:
-    """Return a read-only array of one dimension that ``part`` computes a slice at a time, in a file unless small."""
-    array = stored_empty((size,), dtype)
-    for start in range(0, size, _AT_ONCE):
-        some = slice(start, min(start + _AT_ONCE, size))
+def stored_by_parts(
+    shape: int | tuple[int, ...], dtype: np.dtype[ScalarT], part: Callable[[slice], NDArray[Any]]
+) -> NDArray[ScalarT]:
+    """Return a read-only array of which ``part`` computes some rows at a time; it lies in a file unless it is small."""
+    rows, *entries = (shape,) if isinstance(shape, int) else shape
+    array, step = stored_empty((rows, *entries), dtype), max(1, _AT_ONCE // max(1, math.prod(entries)))
+    for start in range(0, rows, step):
+        some = slice(start, min(start + step, rows))
         array[some] = part(some)
     array.setflags(write=False)
     return array

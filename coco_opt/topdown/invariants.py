@@ -11,7 +11,7 @@ import numpy as np
 
 from coco_opt.array_types import Flags, Floats, Ints
 from coco_opt.errors import InputError, ProblemError
-from coco_opt.execution.temporary_storage import stored_array
+from coco_opt.execution.temporary_storage import stored_by_parts
 from coco_opt.histograms.hierarchy import Hierarchy
 from coco_opt.operators import Grouping, Operator, stack
 from coco_opt.topdown.bounds import UNBOUNDED, Sides, close, selected, total_of
@@ -297,8 +297,15 @@ def _constraints(queries: Sequence[Query], sides: Sequence[Sides], linear: Seque
         labels += [linear_row.label for linear_row in rows_of]
     if not operators:
         return None
-    lower, upper = (stored_array([side[0] if len(side) == 1 else np.hstack(side)]) for side in (lowers, uppers))
-    return Constraints(stack(operators), lower, upper, tuple(labels))
+    together = stack(operators)
+    lower, upper = (_stored(sides, together.answers) for sides in (lowers, uppers))
+    return Constraints(together, lower, upper, tuple(labels))
+
+
+def _stored(sides: Sequence[Ints], answers: int) -> Ints:
+    """Return the sides of all rows next to each other, int64[regions, answers]."""
+    shape = len(sides[0]), answers
+    return stored_by_parts(shape, np.dtype(np.int64), lambda some: np.hstack([side[some] for side in sides]))
 
 
 def _check_sides(constraint: LinearConstraint, hierarchy: Hierarchy) -> None:

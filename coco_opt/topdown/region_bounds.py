@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from coco_opt.array_types import Ints
 from coco_opt.errors import InputError
-from coco_opt.execution.temporary_storage import stored_array
+from coco_opt.execution.temporary_storage import stored_by_parts
 from coco_opt.histograms.arrays import as_int64
 from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.constraint import Source
@@ -43,10 +43,13 @@ class RegionBounds:
             raise InputError("bad-shape", f"bounds of {self.query.name!r} are regions x {self.query.answers} answers")
         if lower.size and int(lower.max()) >= LARGEST:
             raise InputError("too-large", f"a lower bound of {self.query.name!r} is not below 2^40")
-        lower = lower if not lower.size or lower.min() >= 0 else np.maximum(lower, 0)
-        upper = upper if not upper.size or upper.max() < LARGEST else np.where(upper >= LARGEST, UNBOUNDED, upper)
-        for name, array in (("lower", lower), ("upper", upper)):
-            object.__setattr__(self, name, stored_array([array]))
+        kind = np.dtype(np.int64)
+        stored = {
+            "lower": stored_by_parts(lower.shape, kind, lambda some: np.maximum(lower[some], 0)),
+            "upper": stored_by_parts(upper.shape, kind, lambda some: _with_unbounded(upper[some])),
+        }
+        for name, array in stored.items():
+            object.__setattr__(self, name, array)
 
     def __reduce__(self) -> tuple[Callable[..., RegionBounds], tuple[Any, ...]]:
         # Unpickled arrays are writable: going through the constructor makes them read-only again.
@@ -62,3 +65,7 @@ class RegionBounds:
 
     def __repr__(self) -> str:
         return f"RegionBounds({self.query.name!r} at level {self.level})"
+
+
+def _with_unbounded(upper: Ints) -> Ints:
+    return np.where(upper >= LARGEST, UNBOUNDED, upper)
