@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from concurrent.futures import CancelledError
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -52,7 +53,7 @@ class Dask(Elsewhere):
             places.update(zip(futures, (part.place for part in more), strict=True))
             return futures
 
-        killed = False
+        failure = ""
         try:
             # That a task ended well says which result lies in its file: nothing is fetched from the worker.
             running = distributed.as_completed(submit_parts(parts), loop=client.loop)
@@ -63,14 +64,16 @@ class Dask(Elsewhere):
                 if more:
                     running.update(submit_parts(more))
         except distributed.KilledWorker:
-            killed = True
-        finally:
-            client.cancel(list(places))
-        if killed:
-            raise WorkerError(
+            failure = (
                 "Dask gave a task up whose workers died again and again: killed, or out of memory (use fewer "
                 "engine.workers)"
             )
+        except CancelledError:
+            failure = "the connection to the Dask scheduler was lost: start it again, and run the same command again"
+        finally:
+            client.cancel(list(places))
+        if failure:
+            raise WorkerError(failure)
 
     def stop(self) -> None:
         """Leave the cluster, and end it where it was made here."""

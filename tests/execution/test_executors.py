@@ -223,3 +223,14 @@ def test_a_running_cluster_is_used_and_left_running() -> None:
             with open_executor("dask", 7, address=cluster.scheduler_address) as made:
                 assert made.map(negated, range(3)) == [0, -1, -2]
                 assert made.workers == 1
+
+
+def test_a_lost_scheduler_is_said_to_be_lost() -> None:
+    from dask.distributed import LocalCluster
+
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0") as cluster,
+        open_executor("dask", 1, address=cluster.scheduler_address) as made,
+        pytest.raises(WorkerError, match="the connection to the Dask scheduler was lost"),
+    ):
+        made.map(pid_after, [0.05] * 100, lambda *_: cluster.close())
