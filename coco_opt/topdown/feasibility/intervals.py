@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from coco_opt.array_types import Floats, Ints
-from coco_opt.topdown.feasibility.system import ConstraintSystem, RegionConstraint, infinite
+from coco_opt.execution.temporary_storage import stored_by_parts
+from coco_opt.topdown.feasibility.system import ConstraintRow, ConstraintSystem, RegionConstraint, infinite
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -65,16 +67,31 @@ def _first_crossing(system: ConstraintSystem) -> tuple[_Top, int] | None:
         for at, row in sorted(own, key=lambda item: int(item[1].coefficients.sum())):
             inside = tuple(top for top in tops if (row.coefficients >= top.mask).all())
             rest = row.coefficients - sum((top.mask for top in inside), np.zeros_like(row.coefficients))
-            low, high = infinite(np.maximum(row.lower, 0)), infinite(row.upper)
-            low = np.maximum(low, sum((top.low for top in inside), np.zeros_like(low)))
-            if not rest.any():
-                high = np.minimum(high, sum((top.high for top in inside), np.zeros_like(high)))
+            low, high = _sides(row, inside, covered=not rest.any())
             current = _Top(row.coefficients, low, high, at, inside, nothing)
             crossed = np.flatnonzero(low > high)
             if crossed.size:
                 return current, int(crossed[0])
             tops = [*(top for top in tops if not (row.coefficients >= top.mask).all()), current]
     return None
+
+
+def _sides(row: ConstraintRow, inside: Sequence[_Top], *, covered: bool) -> tuple[Floats, Floats]:
+    """Return the sides that a row and the sets ``inside`` its own leave, which together are it where ``covered``.
+
+    They are computed some regions at a time, and lie in files if there are many.
+    """
+
+    def low(some: slice) -> Floats:
+        own = infinite(np.maximum(row.lower[some], 0))
+        return np.maximum(own, sum((top.low[some] for top in inside), np.zeros_like(own)))
+
+    def high(some: slice) -> Floats:
+        own = infinite(row.upper[some])
+        return np.minimum(own, sum((top.high[some] for top in inside), np.zeros_like(own))) if covered else own
+
+    size, kind = row.lower.size, np.dtype(np.float64)
+    return stored_by_parts(size, kind, low), stored_by_parts(size, kind, high)
 
 
 def _sum_over_children(top: _Top, bounds: Ints) -> _Top:
