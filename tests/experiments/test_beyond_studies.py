@@ -185,7 +185,7 @@ def test_the_automatic_choice_is_compared_with_a_grid_of_forty_and_found_again_b
     keys = {way.name: way.queries.resolved_key(case, 5, way.epsilon) for way in ways}
     assert keys["auto, root"] != keys["auto, leaves"]
     auto._chosen.cache_clear()
-    monkeypatch.setattr(auto, "assumed_distributions", lambda _: {"one size": np.eye(16)[3]})
+    monkeypatch.setattr(auto, "assumed_distributions", lambda _: {"all sizes alike": np.full(16, 1 / 16)})
     changed = ways[3].queries.resolved_key(case, 5, Fraction(1))
     assert ways[3].name == auto.NO_LOOK
     assert changed != keys[auto.NO_LOOK]
