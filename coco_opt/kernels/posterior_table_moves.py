@@ -36,6 +36,7 @@ from coco_opt.kernels.posterior_table_state import (
     enter,
     find,
     leave,
+    persons_of,
 )
 
 _FACTORS = 24  # a product of so many factors and one logarithm cost less than four gamma functions
@@ -66,10 +67,47 @@ def log_rise(x: float, y: float, m: int) -> float:
 
 
 @compiled_in_place
+def log_part(tree: Tree, prior: Prior, leaf: int, part: int, n: int, m: int) -> float:
+    """Return the change of the log prior of a class of cells in a leaf when m persons enter the n that are there.
+
+    They are chosen for it in the class above, and spread in it.
+    """
+    leaves, cells = prior.strength.shape[0] - 1, prior.draw.shape[1]
+    a = prior.strength[leaves, prior.up[part] - cells] * prior.share[tree.row[leaf], part]
+    return log_rise(n + a, n + prior.strength[leaves, part - cells], m)
+
+
+@compiled_in_place
 def log_cell(tree: Tree, prior: Prior, leaf: int, cell: int, h: int, m: int) -> float:
-    """Return the change of the log prior of a leaf's cell when m persons enter the h that are there."""
-    a = prior.strength[prior.strength.size - 1] * prior.share[tree.row[leaf], cell]
-    return log_rise(h + a, h + 1.0, m)
+    """Return the change of the log prior of a leaf's cell in its class when m persons enter the h that are there."""
+    strength = prior.strength[prior.strength.shape[0] - 1, prior.up[cell] - prior.draw.shape[1]]
+    return log_rise(h + strength * prior.share[tree.row[leaf], cell], h + 1.0, m)
+
+
+@compiled_in_place
+def log_classes(tree: Tree, prior: Prior, state: State, leaf: int, cell: int, top: int, there: int, m: int) -> float:
+    """Return the change of the log prior of the classes of a cell below ``top`` when m persons enter it.
+
+    They are not there yet; ``there`` more are counted that have left.
+    """
+    change, cells, part = 0.0, prior.draw.shape[1], prior.up[cell]
+    while part != top:
+        change += log_part(tree, prior, leaf, part, state.persons[leaf, part - cells] - there, m)
+        part = prior.up[part]
+    return change
+
+
+@compiled_in_place
+def common(prior: Prior, cell: int, other: int) -> int:
+    """Return the smallest class of two cells."""
+    # A class comes after its parts, so the one that comes first is not yet that of both.
+    first, second = prior.up[cell], prior.up[other]
+    while first != second:
+        if first < second:
+            first = prior.up[first]
+        else:
+            second = prior.up[second]
+    return int(first)
 
 
 @compiled_in_place
@@ -79,7 +117,8 @@ def log_total(tree: Tree, prior: Prior, leaf: int, n: int, m: int) -> float:
     if after >= prior.log_probability.shape[1]:
         return -np.inf
     change = prior.log_probability[row, after] - prior.log_probability[row, before]
-    return float(change) + log_rise(n + 1.0, n + prior.strength[prior.strength.size - 1], m)
+    levels, classes = prior.strength.shape
+    return float(change) + log_rise(n + 1.0, n + prior.strength[levels - 1, classes - 1], m)
 
 
 @compiled_in_place
@@ -193,15 +232,16 @@ def add(tree: Tree, answers: Answers, prior: Prior, state: State, leaf: int, m: 
     row = tree.row[leaf]
     cell = pick(prior.draw, row, state.words)
     slot = find(state, leaf, cell)
-    change = log_total(tree, prior, leaf, state.persons[leaf], m)
+    change = log_total(tree, prior, leaf, persons_of(state, leaf), m)
     change += log_cell(tree, prior, leaf, cell, count_at(state, slot), m)
+    change += log_classes(tree, prior, state, leaf, cell, prior.up.size - 1, 0, m)
     # The way back removes from one of the cells then occupied.
     occupied = state.used[leaf] + (slot < 0)
     change -= math.log(proposed(prior.draw, row, cell) * occupied)
     change += added(tree, answers, state, leaf, cell, m, 0)
     if accepted(state, change, 0):
         count(tree, answers, state, leaf, cell, m, 0)
-        enter(state, leaf, cell, m)
+        enter(prior, state, leaf, cell, m)
 
 
 @compiled_in_place
@@ -216,12 +256,13 @@ def remove(tree: Tree, answers: Answers, prior: Prior, state: State, leaf: int, 
         return
     cell = int(state.cell[slot])
     # Persons who leave are those who would enter the table without them.
-    change = -log_total(tree, prior, leaf, state.persons[leaf] - m, m) - log_cell(tree, prior, leaf, cell, h - m, m)
+    change = -log_total(tree, prior, leaf, persons_of(state, leaf) - m, m) - log_cell(tree, prior, leaf, cell, h - m, m)
+    change -= log_classes(tree, prior, state, leaf, cell, prior.up.size - 1, m, m)
     change += math.log(proposed(prior.draw, tree.row[leaf], cell) * used)
     change += added(tree, answers, state, leaf, cell, -m, 0)
     if accepted(state, change, 0):
         count(tree, answers, state, leaf, cell, -m, 0)
-        leave(state, leaf, slot, m)
+        leave(prior, state, leaf, slot, m)
 
 
 @compiled_in_place
@@ -257,9 +298,13 @@ def exchange(
         ratio *= proposed(prior.draw, tree.row[source], cell) / proposed(prior.draw, tree.row[target], new)
     change = math.log(ratio) + log_cell(tree, prior, target, new, count_at(state, at), m)
     change -= log_cell(tree, prior, source, cell, h - m, m)
+    # In one leaf, classes that have both cells stay as they are.
+    top = common(prior, cell, new) if source == target else prior.up.size - 1
+    change += log_classes(tree, prior, state, target, new, top, 0, m)
+    change -= log_classes(tree, prior, state, source, cell, top, m, m)
     if source != target:
-        change += log_total(tree, prior, target, state.persons[target], m)
-        change -= log_total(tree, prior, source, state.persons[source] - m, m)
+        change += log_total(tree, prior, target, persons_of(state, target), m)
+        change -= log_total(tree, prior, source, persons_of(state, source) - m, m)
     # Above the fork both leaves lie in one region, where persons only change their cell.
     level = fork(tree, source, target)
     if not same:
@@ -271,8 +316,8 @@ def exchange(
         level = level if same else 0
         count(tree, answers, state, source, cell, -m, level)
         count(tree, answers, state, target, new, m, level)
-        leave(state, source, slot, m)
-        enter(state, target, new, m)
+        leave(prior, state, source, slot, m)
+        enter(prior, state, target, new, m)
 
 
 @compiled_in_place
@@ -302,12 +347,23 @@ def gathered(tree: Tree, answers: Answers, state: State, source: int, target: in
 @compiled_in_place
 def log_poured(tree: Tree, prior: Prior, state: State, source: int, target: int, kept: int, persons: int) -> float:
     """Return the change of the log prior when the first ``kept`` entries of the old table go to another leaf."""
-    change = log_total(tree, prior, target, state.persons[target], persons)
-    change -= log_total(tree, prior, source, state.persons[source] - persons, persons)
+    cells = prior.draw.shape[1]
+    change = log_total(tree, prior, target, persons_of(state, target), persons)
+    change -= log_total(tree, prior, source, persons_of(state, source) - persons, persons)
     for entry in range(kept):
         cell, m = state.old_cell[entry], state.old_count[entry]
         change += log_cell(tree, prior, target, cell, count_at(state, find(state, target, cell)), m)
         change -= log_cell(tree, prior, source, cell, count_at(state, find(state, source, cell)) - m, m)
+        part = prior.up[cell]
+        while part < prior.up.size - 1:
+            state.entered[part - cells] += m
+            part = prior.up[part]
+    for part in range(cells, prior.up.size - 1):
+        m = state.entered[part - cells]
+        if m > 0:
+            change += log_part(tree, prior, target, part, state.persons[target, part - cells], m)
+            change -= log_part(tree, prior, source, part, state.persons[source, part - cells] - m, m)
+            state.entered[part - cells] = 0
     return change
 
 
@@ -325,15 +381,15 @@ def log_splits(state: State, leaf: int, kept: int) -> float:
 
 
 @compiled_in_place
-def hand_over(tree: Tree, answers: Answers, state: State, source: int, target: int, kept: int) -> None:
+def hand_over(tree: Tree, answers: Answers, prior: Prior, state: State, source: int, target: int, kept: int) -> None:
     """Move the first ``kept`` entries of the old table from one leaf to another."""
     level = fork(tree, source, target)
     for entry in range(kept):
         cell, m = state.old_cell[entry], state.old_count[entry]
         count(tree, answers, state, source, cell, -m, level)
         count(tree, answers, state, target, cell, m, level)
-        leave(state, source, find(state, source, cell), m)
-        enter(state, target, cell, m)
+        leave(prior, state, source, find(state, source, cell), m)
+        enter(prior, state, target, cell, m)
 
 
 @compiled_in_place
@@ -345,7 +401,7 @@ def pour(tree: Tree, answers: Answers, prior: Prior, state: State, leaf: int, ot
     """
     filled = state.used[leaf] > 0
     source, target = (leaf, other) if filled else (other, leaf)
-    if filled and state.persons[leaf] > most:
+    if filled and persons_of(state, leaf) > most:
         return
     # List what moves: everything, or a part of every cell.
     kept = persons = 0
@@ -363,7 +419,7 @@ def pour(tree: Tree, answers: Answers, prior: Prior, state: State, leaf: int, ot
     change += -log_splits(state, other, kept) if filled else log_splits(state, other, 0)
     change += gathered(tree, answers, state, source, target, kept)
     if accepted(state, change, 3):
-        hand_over(tree, answers, state, source, target, kept)
+        hand_over(tree, answers, prior, state, source, target, kept)
 
 
 @compiled_in_place

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from coco_opt.kernels.compile import compiled_in_place
 from coco_opt.kernels.drawing import gamma, uniform
-from coco_opt.kernels.posterior_table_state import Floats, Ints, Prior, State, Tree, bin_of
+from coco_opt.kernels.posterior_table_state import Floats, Ints, Prior, State, Tree, bin_of, persons_of
 
 _FIRST_CUSTOMERS, _RARE = 64, 8.0
 _LEAST = 1e-12  # share of a cell: a gamma draw can underflow to 0, which no table could ever leave
@@ -60,56 +60,63 @@ def tables_of(customers: int, strength: float, words: NDArray[np.uint64]) -> int
 
 
 @compiled_in_place
+def send(prior: Prior, level: int, row: int, part: int, customers: int, tables: Ints, words: NDArray[np.uint64]) -> int:
+    """Send the tables that a part's customers open up to a region, and return their number."""
+    strength = prior.strength[level, prior.up[part] - prior.draw.shape[1]]
+    opened = tables_of(customers, strength * prior.share[row, part], words)
+    tables[row, part] += opened
+    return opened
+
+
+@compiled_in_place
 def draw_tables(tree: Tree, prior: Prior, state: State, above: Ints, levels: Ints, tables: Ints, total: Ints) -> None:
-    """Fill ``tables`` [rows, cells]: those that the children of each region send up; ``total`` [levels] by level.
+    """Fill ``tables`` [rows, parts]: what the children of each region send up; ``total`` [levels, classes] in all.
 
     ``above`` [rows] is each row's parent row and ``levels`` its level; parents come before children.
     """
-    for row in range(tables.shape[0]):
-        for cell in range(tables.shape[1]):
-            tables[row, cell] = 0
-    last = prior.strength.size - 1
-    for level in range(last + 1):
-        total[level] = 0
-    strength = prior.strength[last]
+    tables[:] = 0
+    total[:] = 0
+    cells, all_cells, last = prior.draw.shape[1], prior.up.size - 1, prior.strength.shape[0] - 1
     for leaf in range(tree.row.size):
         row = tree.row[leaf]
         for slot in range(state.first[leaf], state.first[leaf] + state.used[leaf]):
             cell = state.cell[slot]
-            opened = tables_of(state.number[slot], strength * prior.share[row, cell], state.words)
-            tables[row, cell] += opened
-            total[last] += opened
+            opened = send(prior, last, row, cell, state.number[slot], tables, state.words)
+            total[last, prior.up[cell] - cells] += opened
+        for part in range(cells, all_cells):
+            opened = send(prior, last, row, part, state.persons[leaf, part - cells], tables, state.words)
+            total[last, prior.up[part] - cells] += opened
     # Rows from the last on: all children of a region have sent their tables before it sends its own.
     for row in range(tables.shape[0] - 1, 0, -1):
-        level, up = levels[row], above[row]
-        for cell in range(tables.shape[1]):
-            if tables[row, cell] > 0:
-                opened = tables_of(tables[row, cell], prior.strength[level] * prior.share[up, cell], state.words)
-                tables[up, cell] += opened
-                total[level] += opened
+        for part in range(all_cells):
+            if tables[row, part] > 0:
+                opened = send(prior, levels[row], above[row], part, tables[row, part], tables, state.words)
+                total[levels[row], prior.up[part] - cells] += opened
 
 
 @compiled_in_place
-def draw_shares(prior: Prior, above: Ints, levels: Ints, tables: Ints, words: NDArray[np.uint64]) -> None:
-    """Draw the shares of every region given its parent's and the tables that its children send."""
-    cells = tables.shape[1]
+def draw_shares(prior: Prior, above: Ints, levels: Ints, tables: Ints, sums: Floats, words: NDArray[np.uint64]) -> None:
+    """Draw the shares of every region given its parent's and the tables that its children send.
+
+    ``sums`` [2, parts] is scratch.
+    """
+    cells, all_cells = prior.draw.shape[1], prior.up.size - 1
     for row in range(1, tables.shape[0]):
-        strength, up, whole = prior.strength[levels[row]], above[row], 0.0
-        for cell in range(cells):
-            drawn = gamma(words, strength * prior.share[up, cell] + tables[row, cell])
-            prior.share[row, cell] = drawn
-            whole += drawn
-        # Gamma draws of tiny shapes can all underflow; the parent's shares are the prior's mean.
-        if whole <= 0.0:
-            for cell in range(cells):
-                prior.share[row, cell] = prior.share[up, cell]
-            whole = 1.0
-        rest = 0.0
-        for cell in range(cells):
-            prior.share[row, cell] = max(prior.share[row, cell] / whole, _LEAST)
-            rest += prior.share[row, cell]
-        for cell in range(cells):
-            prior.share[row, cell] /= rest
+        up = above[row]
+        sums[:] = 0.0
+        for part in range(all_cells):
+            strength = prior.strength[levels[row], prior.up[part] - cells]
+            drawn = gamma(words, strength * prior.share[up, part] + tables[row, part])
+            prior.share[row, part] = drawn
+            sums[0, prior.up[part]] += drawn
+        for part in range(all_cells):
+            # Gamma draws of tiny shapes can all underflow; the parent's shares are the prior's mean.
+            every = sums[0, prior.up[part]]
+            drawn = prior.share[row, part] / every if every > 0.0 else prior.share[up, part]
+            prior.share[row, part] = max(drawn, _LEAST)
+            sums[1, prior.up[part]] += prior.share[row, part]
+        for part in range(all_cells):
+            prior.share[row, part] /= sums[1, prior.up[part]]
 
 
 @compiled_in_place
@@ -119,7 +126,11 @@ def set_draw(prior: Prior, flat: float) -> None:
     for row in range(prior.draw.shape[0]):
         running = 0.0
         for cell in range(cells):
-            running += (1.0 - flat) * prior.share[row, cell] + flat / cells
+            share, part = prior.share[row, cell], prior.up[cell]
+            while part < prior.up.size - 1:
+                share *= prior.share[row, part]
+                part = prior.up[part]
+            running += (1.0 - flat) * share + flat / cells
             prior.draw[row, cell] = running
         # Rounded sums may end a little below 1, which a uniform number could exceed.
         prior.draw[row, cells - 1] = 1.0
@@ -160,8 +171,8 @@ def draw_totals(prior: Prior, state: State, weight: float, mass: Floats) -> None
     bins = prior.log_probability.shape[1]
     for k in range(bins):
         mass[k] = weight
-    for leaf in range(state.persons.size):
-        mass[bin_of(prior, state.persons[leaf])] += 1.0
+    for leaf in range(state.used.size):
+        mass[bin_of(prior, persons_of(state, leaf))] += 1.0
     whole = 0.0
     for k in range(bins):
         mass[k] = max(gamma(state.words, mass[k]), 1e-300)

@@ -68,14 +68,16 @@ class Prior(NamedTuple):
     """What is learned of the tables, for each row: the regions above the leaves, after the base in row 0.
 
     Totals lie in bins edge[k] .. edge[k + 1] - 1, small ones in ``bin`` [totals]; ``log_probability`` [rows, bins] is
-    that of each integer of a bin in a leaf below a region. ``share`` [rows, cells] are the shares of the cells and
-    ``draw`` the distribution functions from which cells are proposed; ``strength`` [levels] are the concentrations
-    around the parents' shares, the leaves' last.
+    that of each integer of a bin in a leaf below a region. Cells and classes of cells form a tree: ``up`` [parts] is
+    the class of a cell or class, which comes after it; the last one has all cells, and is its own. ``share`` [rows,
+    parts] are the shares within the class above and ``draw`` [rows, cells] the distribution functions from which cells
+    are proposed; ``strength`` [levels, classes] are the concentrations around the parents' shares, the leaves' last.
     """
 
     edge: Ints
     bin: Ints
     log_probability: Floats
+    up: Ints
     share: Floats
     draw: Floats
     strength: Floats
@@ -84,9 +86,10 @@ class Prior(NamedTuple):
 class State(NamedTuple):
     """The occupied cells of leaf b are the slots first[b] .. first[b] + used[b] - 1 of ``cell`` and ``number``.
 
-    ``room`` are the slots reserved, ``tail`` the first free one of the pool. ``words`` is the generator's; ``old_cell``
-    and ``old_count`` [cells] hold a table that is poured, ``moved`` and ``touched`` [columns] what it counts in the
-    answers of a region; ``tried`` [kinds, 2] counts moves and those accepted.
+    ``room`` are the slots reserved, ``tail`` the first free one of the pool. ``persons`` [leaves, classes] are those in
+    each class of cells, all of them last. ``words`` is the generator's; ``old_cell`` and ``old_count`` [cells] hold a
+    table that is poured, ``moved`` and ``touched`` [columns] what it counts in the answers of a region and ``entered``
+    [classes] in classes; ``tried`` [kinds, 2] counts moves and those accepted.
     """
 
     first: Ints
@@ -102,6 +105,7 @@ class State(NamedTuple):
     old_count: Ints
     moved: Ints
     touched: Ints
+    entered: Ints
     tried: Ints
 
 
@@ -139,9 +143,24 @@ def count_at(state: State, slot: int) -> int:
 
 
 @compiled_in_place
-def leave(state: State, leaf: int, slot: int, m: int) -> None:
+def persons_of(state: State, leaf: int) -> int:
+    """Return all persons of a leaf."""
+    return int(state.persons[leaf, state.persons.shape[1] - 1])
+
+
+@compiled_in_place
+def tally(prior: Prior, state: State, leaf: int, cell: int, m: int) -> None:
+    """Count m persons more in all classes of a cell."""
+    cells, last, part = prior.draw.shape[1], prior.up.size - 1, cell
+    while part < last:
+        part = prior.up[part]
+        state.persons[leaf, part - cells] += m
+
+
+@compiled_in_place
+def leave(prior: Prior, state: State, leaf: int, slot: int, m: int) -> None:
     """Take m persons out of a slot of a leaf."""
-    state.persons[leaf] -= m
+    tally(prior, state, leaf, state.cell[slot], -m)
     state.number[slot] -= m
     if state.number[slot] == 0:
         # The last slot takes the place of the empty one.
@@ -151,10 +170,10 @@ def leave(state: State, leaf: int, slot: int, m: int) -> None:
 
 
 @compiled_in_place
-def enter(state: State, leaf: int, cell: int, m: int) -> None:
+def enter(prior: Prior, state: State, leaf: int, cell: int, m: int) -> None:
     """Put m persons into a cell of a leaf; a leaf without a free slot moves to the end of the pool."""
     slot = find(state, leaf, cell)
-    state.persons[leaf] += m
+    tally(prior, state, leaf, cell, m)
     if slot >= 0:
         state.number[slot] += m
         return

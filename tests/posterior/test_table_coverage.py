@@ -42,25 +42,51 @@ def people(seed: int) -> NDArray[np.int64]:
     return tables.reshape(len(tables), -1)
 
 
+TOWNS = Schema({"home": ["household", "prison", "nursing"], "age": ["young", "grown", "old"]})
+
+
+def towns(seed: int) -> NDArray[np.int64]:
+    """Return other places, on which no rule was chosen: few have a prison of grown persons or a nursing home."""
+    rng = np.random.default_rng(seed)
+    tables = np.zeros((PROVINCES * PLACES, 3, 3), np.int64)
+    for place in tables:
+        place[0] = rng.multinomial(rng.integers(150, 900), [0.3, 0.5, 0.2])
+        place[1, 1] = rng.integers(30, 150) * (rng.random() < 0.12)
+        place[2, 2] = rng.integers(20, 90) * (rng.random() < 0.15)
+    return tables.reshape(len(tables), -1)
+
+
+COUNTRIES = {
+    "few large places": (SCHEMA, people, ["home", "detail"], ["total", "home", "sex * age", "detail"]),
+    "towns": (TOWNS, towns, ["total", "home", "age", "detail"], ["total", "home", "age", "detail"]),
+}
+
+
 @pytest.mark.slow
-def test_intervals_hold_where_a_third_of_the_regions_have_a_kind_of_person() -> None:
+@pytest.mark.parametrize("country", list(COUNTRIES))
+def test_intervals_hold_where_few_regions_have_a_kind_of_person(country: str) -> None:
+    schema, made, measured, asked = COUNTRIES[country]
     paths = [("n", f"p{province}", f"m{place}") for province in range(PROVINCES) for place in range(PLACES)]
     tree = Hierarchy.from_paths(paths)
-    plan = TablePlan.product(
-        Strategy(parse_queries(["home", "detail"], SCHEMA), (Fraction(1, 2),) * 2), Epsilon(Fraction(1)), 3
-    )
-    workload = parse_queries(["total", "home", "sex * age", "detail"], SCHEMA)
-    inside: dict[str, list[float]] = {query.text: [] for query in workload}
+    plan = TablePlan.product(Strategy.uniform(parse_queries(measured, schema)), Epsilon(Fraction(1)), 3)
+    workload = parse_queries(asked, schema)
+    inside: dict[str, list[float]] = {name: [] for name in (*asked, "institutions")}
     for seed in range(4):
-        counts = TableCounts.from_counts(tree, SCHEMA, people(seed))
+        counts = TableCounts.from_counts(tree, schema, made(seed))
         measurement = measure_tables(counts, plan, source=SeededNoise(seed))
-        posterior = estimate_tables(
-            measurement, TopdownMethod("posterior", workload=workload), SolverChoices()
-        ).posterior
+        result = estimate_tables(measurement, TopdownMethod("posterior", workload=workload), SolverChoices())
+        posterior = result.posterior
         assert posterior is not None
+        assert posterior.sampled is not None
+        assert posterior.sampled.classes == "home"
         regions = tree.level_range(2)
         for query in workload:
             true = counts.answers_to(query.operator, regions).reshape(-1, 1)
-            inside[query.text].append(inside_by_ranks(posterior.sorted_answers(query, 2, regions), true, 0.9).mean())
+            held = inside_by_ranks(posterior.sorted_answers(query, 2, regions), true, 0.9)
+            inside[query.text].append(held.mean())
+            if query.text == "home":
+                inside["institutions"].append(held.reshape(-1, 3)[:, 1:].mean())
     means = {text: float(np.mean(each)) for text, each in inside.items()}
-    assert all(0.87 < mean < 0.95 for mean in means.values()), means
+    # Of the 384 totals the standard error is 1.8 %; other queries have more answers.
+    assert means["total"] > 0.85, means
+    assert all(0.87 < mean < 0.95 for text, mean in means.items() if text != "total"), means

@@ -45,7 +45,7 @@ def _away(measurement: Measurement, sweeps: int, most: int, start: NDArray[np.in
     model = model_of(measurement)
     assert model.connected
     chain = chain_of(model, start, 5)
-    chain.prior.share[1:] = SHARE
+    chain.prior.share[1:, :-1] = SHARE
     chain.prior.strength[:] = STRENGTH
     posterior_table_shares.set_draw(chain.prior, 0.2)
     every = [leaves for leaves in all_leaves(2, 2, most) if log_likelihood(model, leaves) > -np.inf]
@@ -115,7 +115,7 @@ def test_chains_begin_at_different_tables_that_meet_the_constraints() -> None:
 def test_shares_are_drawn_along_down_the_hierarchy() -> None:
     model = model_of(measured(4, DEEP, SCHEMA, TRUE, ["sex"], 4))
     chain = chain_of(model, TRUE, 7)
-    chain.prior.strength[:] = 3.0, 2.0, 1.5
+    chain.prior.strength[:] = np.array([[3.0], [2.0], [1.5]])
     every = all_leaves(2, 2, 6)
     grid = (np.arange(60) + 0.5) / 60
     weights = np.array([[_log_beta(s, 1.5, 1.5) + _log_beta(t, 2.0 * s, 2.0 * (1.0 - s)) for t in grid] for s in grid])

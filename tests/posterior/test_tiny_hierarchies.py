@@ -75,7 +75,7 @@ def test_chains_agree_with_enumeration_within_monte_carlo_error(seed: int) -> No
         if model.connected:
             break
     chain = chain_of(model, truth, seed)
-    chain.prior.share[1:] = SHARE
+    chain.prior.share[1:, :-1] = SHARE
     chain.prior.strength[:] = STRENGTH
     posterior_table_shares.set_draw(chain.prior, 0.2)
     most = 8 if len(truth) == 2 else 5

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import product
 from math import lgamma
 
 import numpy as np
 
 from coco_opt.array_types import Floats, Ints
+from coco_opt.operators import Operator
 from coco_opt.privacy import Measurement
 from coco_opt.topdown.estimating.posterior.chains import Layout, MoveOptions, TableChain
+from coco_opt.topdown.estimating.posterior.classes import divided
 from coco_opt.topdown.estimating.posterior.model import Model
 from coco_opt.topdown.estimating.sparse_tables import SparseTables
 from coco_opt.topdown.noisy_measurements import TableMeasurements
@@ -31,11 +34,13 @@ def levels_of(model: Model, leaves: Ints) -> tuple[SparseTables, ...]:
     return tuple(SparseTables.of(full[regions.start : regions.stop]) for regions in ranges)
 
 
-def chain_of(model: Model, leaves: Ints, seed: int) -> TableChain:
-    """Return a chain that begins with given leaves."""
+def chain_of(model: Model, leaves: Ints, seed: int, classes: Operator | None = None) -> TableChain:
+    """Return a chain that begins with given leaves; the answers of a query may be classes of cells."""
     levels = levels_of(model, leaves)
     answers, values = model.answers(levels)
     layout = Layout.of(model, answers, levels[-1], MOVES)
+    if classes is not None:
+        layout = replace(layout, up=divided(classes))
     return TableChain(layout, values, levels[-1], np.random.SeedSequence(seed).generate_state(1, np.uint64)[0])
 
 
@@ -61,6 +66,19 @@ def log_table(table: Ints, share: Floats, strength: float) -> float:
     value = lgamma(n + 1.0) + lgamma(strength) - lgamma(n + strength)
     for h, s in zip(table.tolist(), share.tolist(), strict=True):
         value += lgamma(h + strength * s) - lgamma(strength * s) - lgamma(h + 1.0)
+    return value
+
+
+def log_by_classes(table: Ints, labels: Ints, share: Floats, strengths: Floats) -> float:
+    """Return the log probability of a table given its total: of the classes' persons, then of each class's cells.
+
+    ``strengths`` are the concentrations within each class, that of the classes last.
+    """
+    sums, shares = (np.bincount(labels, weights=part) for part in (table, share))
+    value = log_table(sums.astype(np.int64), shares, float(strengths[-1]))
+    for k in range(sums.size):
+        own = labels == k
+        value += log_table(table[own], share[own] / shares[k], float(strengths[k]))
     return value
 
 

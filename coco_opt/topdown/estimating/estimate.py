@@ -233,7 +233,9 @@ def _least_expected(
         return replace(start, posterior=TablesPosterior(None, None, (), 0.0))
     assert method.seed is not None
     with doing("drawing tables from the posterior"):
-        sampled = sample_tables(model, start.tables, method.seed, progress=progress)
+        attributes = [parse_query(name, measured.schema) for name in measured.schema.attributes]
+        dividing = (*attributes, *measured.queries)
+        sampled = sample_tables(model, start.tables, method.seed, progress=progress, queries=dividing)
     drawn = DrawnTables(measured.hierarchy, sampled.draws, measured.schema.size)
     step = split_step(measured, replace(method, implied=start.implied.method), solvers)
     queries = interval_queries(parse_query("detail", measured.schema), method.workload or measured.queries)

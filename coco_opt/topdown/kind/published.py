@@ -128,6 +128,7 @@ def _posterior_account(measurement_plan: MeasurementPlan, result: TablesResult) 
             "burn_in": sampled.burn_in,
             "worst_r_hat": worst if math.isfinite(worst) else None,
             "least_effective_size": float(sampled.effective.min()),
+            "classes": sampled.classes,
             "concentrations": [float(strength) for strength in sampled.strengths],
             "corrected": [
                 {"level": measurement_plan.levels[level], "query": query.text, "weight": weight}

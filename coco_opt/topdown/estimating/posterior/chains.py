@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from coco_opt.array_types import Floats, Ints
 from coco_opt.histograms import Hierarchy
+from coco_opt.topdown.estimating.posterior.classes import one_class, persons_by_class, shares_within
 from coco_opt.topdown.estimating.posterior.model import Model
 from coco_opt.topdown.estimating.sparse_tables import SparseTables
 
@@ -48,7 +49,7 @@ class MoveOptions:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Layout:
-    """What all chains share and only read."""
+    """What all chains share and only read; ``up`` is the tree of classes of cells."""
 
     tree: Tree
     answers: Answers
@@ -56,10 +57,11 @@ class Layout:
     above: Ints
     levels: Ints
     edge: Ints
+    up: Ints
 
     @classmethod
     def of(cls, model: Model, answers: Answers, leaves: SparseTables, options: MoveOptions) -> Layout:
-        """Lay out the regions above each leaf, the rows of the shares and the proposals."""
+        """Lay out the regions above each leaf, the rows of the shares and the proposals; all cells are in one class."""
         from coco_opt.kernels.posterior_table_moves import Proposals
         from coco_opt.kernels.posterior_table_state import Tree
 
@@ -83,11 +85,11 @@ class Layout:
             _steps(model.spread(), options),
             np.array([max(_LEAST_POURED, int(options.poured * model.spread()))], np.int64),
         )
-        up = np.concatenate([[0], hierarchy.parent[:inner] + 1]).astype(np.int64)
+        rows = np.concatenate([[0], hierarchy.parent[:inner] + 1]).astype(np.int64)
         levels = np.concatenate([[0], hierarchy.level[:inner]]).astype(np.int64)
         persons = _persons(leaves)
         most = 2 * int(persons.max(initial=0)) + int(np.ceil(40.0 * model.spread())) + 16
-        return cls(tree, answers, proposals, up, levels, _edges(most))
+        return cls(tree, answers, proposals, rows, levels, _edges(most), one_class(leaves.size))
 
 
 class TableChain:
@@ -95,12 +97,12 @@ class TableChain:
 
     def __init__(self, layout: Layout, values: NDArray[Any], leaves: SparseTables, word: np.uint64) -> None:
         self._layout = layout
-        self.state = _state(layout.answers, leaves, values, word)
+        self.state = _state(layout, leaves, values, word)
         self.prior = _prior(layout, leaves)
-        rows, cells = self.prior.share.shape
-        self._tables, self._opened = np.zeros((rows, cells), np.int64), np.zeros(self.prior.strength.size, np.int64)
-        self._mass = np.zeros(self.prior.log_probability.shape[1])
-        self._reserve = 2 * cells + 8
+        self._tables = np.zeros(self.prior.share.shape, np.int64)
+        self._opened = np.zeros(self.prior.strength.shape, np.int64)
+        self._mass, self._whole = np.zeros(self.prior.log_probability.shape[1]), np.zeros((2, layout.up.size))
+        self._reserve = 2 * leaves.size + 8
 
     def advance(self, sweeps: int, *, learn: bool = True) -> None:
         """Take so many sweeps, each followed by a draw of the prior unless it is not to ``learn``."""
@@ -150,22 +152,26 @@ class TableChain:
         shares.draw_tables(layout.tree, self.prior, self.state, layout.above, layout.levels, self._tables, self._opened)
 
     def draw_strengths(self) -> None:
-        """Draw the concentrations of every level given the numbers of tables."""
+        """Draw the concentrations of every level and class given the numbers of tables."""
         from coco_opt.kernels import posterior_table_shares as shares
 
-        sent, strength, levels = self._tables.sum(axis=1), self.prior.strength, self._layout.levels
-        for level in range(strength.size):
-            leaves = level == strength.size - 1
-            sizes = self.state.persons if leaves else sent[1:][levels[1:] == level]
-            strength[level] = shares.draw_strength(
-                sizes, self._opened[level], strength[level], _LEAST, _MOST, self.state.words
-            )
+        layout, strength = self._layout, self.prior.strength
+        last = strength.shape[0] - 1
+        sent = np.zeros((self.prior.share.shape[0], strength.shape[1]), np.int64)
+        for part in range(layout.up.size - 1):
+            sent[:, layout.up[part] - self.prior.draw.shape[1]] += self._tables[:, part]
+        for level in range(last + 1):
+            customers = self.state.persons if level == last else sent[1:][layout.levels[1:] == level]
+            for place, own in enumerate(np.ascontiguousarray(customers.T)):
+                opened, before = self._opened[level, place], strength[level, place]
+                strength[level, place] = shares.draw_strength(own, opened, before, _LEAST, _MOST, self.state.words)
 
     def draw_shares(self) -> None:
         """Draw the shares of all regions given the numbers of tables."""
         from coco_opt.kernels import posterior_table_shares as shares
 
-        shares.draw_shares(self.prior, self._layout.above, self._layout.levels, self._tables, self.state.words)
+        layout = self._layout
+        shares.draw_shares(self.prior, layout.above, layout.levels, self._tables, self._whole, self.state.words)
         shares.set_draw(self.prior, _FLAT)
 
     def _grow(self, reserve: int) -> None:
@@ -186,7 +192,7 @@ class TableChain:
 
     def leaves(self) -> SparseTables:
         """Return the present tables of the leaves."""
-        state, cells = self.state, self._tables.shape[1]
+        state, cells = self.state, self.prior.draw.shape[1]
         owner = np.repeat(np.arange(state.used.size), state.used)
         ends = np.cumsum(state.used)
         slot = np.arange(int(ends[-1])) - (ends - state.used)[owner] + state.first[owner]
@@ -243,7 +249,7 @@ def _persons(leaves: SparseTables) -> Ints:
     return np.diff(sums[leaves.offsets]).astype(np.int64)
 
 
-def _state(answers: Answers, leaves: SparseTables, values: NDArray[Any], word: np.uint64) -> State:
+def _state(layout: Layout, leaves: SparseTables, values: NDArray[Any], word: np.uint64) -> State:
     """Return the state of given tables, each with a little room."""
     from coco_opt.kernels.posterior_table_state import State
 
@@ -259,7 +265,7 @@ def _state(answers: Answers, leaves: SparseTables, values: NDArray[Any], word: n
         first,
         room,
         used,
-        _persons(leaves),
+        persons_by_class(layout.up, leaves),
         cell,
         number,
         np.array([ends[-1]], np.int64),
@@ -267,8 +273,9 @@ def _state(answers: Answers, leaves: SparseTables, values: NDArray[Any], word: n
         np.array([word], np.uint64),
         np.zeros(leaves.size, np.int64),
         np.zeros(leaves.size, np.int64),
-        np.zeros(int(answers.column.max(initial=0)) + 1, np.int64),
-        np.zeros(answers.first.size, np.int64),
+        np.zeros(int(layout.answers.column.max(initial=0)) + 1, np.int64),
+        np.zeros(layout.answers.first.size, np.int64),
+        np.zeros(layout.up.size - leaves.size, np.int64),
         np.zeros((4, 2), np.int64),
     )
 
@@ -289,14 +296,15 @@ def _prior(layout: Layout, leaves: SparseTables) -> Prior:
         share[row] = (share[row] + _STRENGTH * share[layout.above[row]]) / (share[row].sum() + _STRENGTH)
     bins = np.searchsorted(layout.edge, _persons(leaves), side="right") - 1
     mass = np.bincount(bins, minlength=layout.edge.size - 1) + _BIN_WEIGHT
-    levels = layout.tree.above.shape[1]
+    up, levels = layout.up, layout.tree.above.shape[1]
     prior = Prior(
         layout.edge,
         np.repeat(np.arange(layout.edge.size - 1), np.diff(layout.edge))[:_SMALL_TOTALS],
         np.tile(np.log(mass / mass.sum() / np.diff(layout.edge)), (rows, 1)),
-        share,
+        up,
+        shares_within(up, share),
         np.zeros_like(share),
-        np.full(levels, _STRENGTH),
+        np.full((levels, up.size - cells), _STRENGTH),
     )
     shares.set_draw(prior, _FLAT)
     return prior

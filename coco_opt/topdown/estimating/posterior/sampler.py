@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,8 +21,10 @@ from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import ProblemError
 from coco_opt.groups.estimating.posterior.diagnostics import effective_size, split_r_hat
 from coco_opt.topdown.estimating.posterior.chains import Layout, MoveOptions, TableChain
+from coco_opt.topdown.estimating.posterior.classes import best_division, divided, dividing
 from coco_opt.topdown.estimating.posterior.model import Model
 from coco_opt.topdown.estimating.sparse_tables import SparseTables
+from coco_opt.topdown.queries import Query
 
 if TYPE_CHECKING:
     from coco_opt.kernels.posterior_table_summaries import Draws
@@ -46,7 +48,7 @@ class SamplerOptions:
     ``r_hat`` and half of them an effective size of at least ``effective``, or until the largest number of sweeps:
     about ``moves`` moves of all chains together, but ``least`` to ``most`` sweeps. Draws are ``thin`` sweeps apart
     at first. When there are more than ``kept``, every second is dropped, and they are twice as far apart from then
-    on.
+    on. Classes of cells are chosen after so many sweeps of a ``pilot``.
     """
 
     chains: int = 4
@@ -56,6 +58,7 @@ class SamplerOptions:
     dispersing: float = 0.2
     hottest: float = 4.0
     draws: int = 12
+    pilot: int = 24
     thin: int = 1
     kept: int = 192
     r_hat: float = 1.1
@@ -86,8 +89,9 @@ class Sampled:
     """Draws of the leaves' tables, and how far the chains agree.
 
     ``r_hat`` and ``effective`` float64[regions, 2] are those of a region's persons, and of its persons in the cell that
-    is largest at the root. ``strengths`` [levels] are the mean concentrations; ``accepted`` [4] the shares of accepted
-    moves: of totals, within leaves, between leaves, and poured.
+    is largest at the root. ``strengths`` [levels] are the mean concentrations, among the ``classes`` where the answers
+    of such a query divide the cells; ``accepted`` [4] the shares of accepted moves: of totals, within leaves, between
+    leaves, and poured.
     """
 
     draws: Draws
@@ -98,6 +102,7 @@ class Sampled:
     converged: bool
     strengths: Floats
     accepted: Floats
+    classes: str | None = None
 
     @property
     def count(self) -> int:
@@ -111,23 +116,40 @@ def sample_tables(
     seed: int,
     options: SamplerOptions | None = None,
     progress: Progress | None = None,
+    queries: Sequence[Query] = (),
 ) -> Sampled:
     """Return draws of all leaves' tables from chains that begin at ``tables`` of all levels.
 
     The tables meet the constraints. The same model, tables, seed and options give the same draws for any number of
-    threads. Memory: chains x (answers + occupied cells) + draws x occupied cells.
+    threads. One of the ``queries`` may divide the cells into classes.
+
+    Memory: chains x (answers + occupied cells) + draws x occupied cells.
     """
     chosen = options or SamplerOptions()
     answers, values = model.answers(tuple(tables))
     layout = Layout.of(model, answers, tables[-1], chosen.proposals)
     number, most = chosen.affordable(int(layout.tree.moves.sum()))
     words = [np.random.SeedSequence([seed, _OWN_SEED, n]).generate_state(1, np.uint64)[0] for n in range(number)]
+    by = _dividing(layout, TableChain(layout, values, tables[-1], words[0]), queries, chosen.pilot)
+    if by is not None:
+        layout = replace(layout, up=divided(by.operator))
     chains = [TableChain(layout, values, tables[-1], word) for word in words]
     del values
     largest = int(np.argmax(np.bincount(tables[0].cells, tables[0].counts, tables[0].size)))
     run = _Run(model, layout, chains, chosen, most, largest, progress)
     with ThreadPoolExecutor(chosen.threads or os.cpu_count()) as pool:
-        return run(pool)
+        return replace(run(pool), classes=None if by is None else by.text)
+
+
+def _dividing(layout: Layout, pilot: TableChain, queries: Sequence[Query], sweeps: int) -> Query | None:
+    """Return the query whose answers are to be classes, by the tables of a pilot chain."""
+    of_cells = dividing(queries, layout.up.size - 1)
+    if not of_cells:
+        return None
+    for _ in range(sweeps):
+        may_end_early()
+        pilot.advance(1)
+    return best_division(of_cells, pilot.leaves(), pilot.prior.share[:, :-1], layout.tree.row)
 
 
 class _Run:
@@ -223,7 +245,7 @@ class _Recorder:
         self.layout, self.chain, self.largest = layout, chain, largest
         self.kept: list[Kept] = []
         self.trace: list[NDArray[Any]] = []
-        self.strengths, self.taken = np.zeros_like(chain.prior.strength), 0
+        self.strengths, self.taken = np.zeros_like(chain.prior.strength[:, -1]), 0
 
     def take(self) -> None:
         """Keep the present tables."""
@@ -233,14 +255,14 @@ class _Recorder:
         chosen = leaves.cells == self.largest
         owner = np.repeat(np.arange(leaves.regions), np.diff(leaves.offsets))
         own = np.bincount(owner[chosen], leaves.counts[chosen], leaves.regions)
-        scalars = np.stack([self.chain.state.persons, own], axis=1)
+        scalars = np.stack([self.chain.state.persons[:, -1], own], axis=1)
         tree, levels = self.layout.tree, self.layout.tree.above.shape[1]
         ends = [*tree.place[1:].tolist(), tree.start.size]
         parts = [
             np.add.reduceat(scalars, tree.start[tree.place[level] : ends[level] - 1], axis=0) for level in range(levels)
         ]
         self.trace.append(_narrow(np.concatenate(parts).reshape(-1)))
-        self.strengths += self.chain.prior.strength
+        self.strengths += self.chain.prior.strength[:, -1]
         self.taken += 1
 
     def hand_over(self) -> list[Kept]:
