@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 
@@ -9,11 +10,14 @@ import numpy as np
 import pytest
 
 from coco_opt.errors import ProblemError
+from coco_opt.groups.estimating.posterior.convergence import Criterion
 from coco_opt.privacy import DiscreteGaussian, Epsilon, Geometric, NoiseDistribution, Rho, SeededNoise
 from coco_opt.ranges import DomainTree, IntervalCounts, UniversalHistogram, Workload, measure_ranges
+from coco_opt.ranges.estimating.posterior import sampler
 from coco_opt.ranges.estimating.posterior.layout import BinaryTree, Layout
 from coco_opt.ranges.estimating.posterior.prior import SplitComponents, SplitPrior
 from coco_opt.ranges.estimating.posterior.release import mean_square, rounded_sums
+from coco_opt.ranges.estimating.posterior.sampler import SamplerOptions, posterior_seconds, sample_counts
 
 MOST = 7  # counts that are enumerated
 
@@ -177,6 +181,19 @@ def test_draws_do_not_depend_on_threads() -> None:
     assert two.posterior is not None
     assert (one.posterior.sampled.cells == two.posterior.sampled.cells).all()
     assert one.posterior.sampled.converged
+
+
+@pytest.mark.parametrize(("seconds", "attempts"), [(0.0, 2), (5.0, 3), (600.0, 4)])
+def test_more_rounds_follow_where_time_allows(seconds: float, attempts: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = SamplerOptions.within(seconds, 365)
+    assert options.attempts == attempts
+    assert attempts == 2 or posterior_seconds(365, attempts) <= seconds
+    monkeypatch.setattr(sampler, "Criterion", lambda: Criterion(r_hat=0.0))  # no chains agree
+    measurement = measure_ranges([5, 0, 0, 9, 1], Epsilon(Fraction(1, 2)), source=SeededNoise(2), fan_out=2)
+    small = replace(options, most=4, draws=8)
+    drawn = sample_counts(IntervalCounts.of(measurement), small)
+    assert drawn.rounds == 8 + 4 * (2**attempts - 1)
+    assert (drawn.converged, drawn.counts_agree) == (False, False)
 
 
 def test_almost_no_noise_gives_the_counts() -> None:

@@ -17,7 +17,7 @@ from coco_opt.problems import TreeLeastSquares
 from coco_opt.ranges.domain import DomainTree
 from coco_opt.ranges.estimating.heuristics import round_nonnegative, zero_subtrees
 from coco_opt.ranges.estimating.posterior.release import RangesPosterior
-from coco_opt.ranges.estimating.posterior.sampler import Progress
+from coco_opt.ranges.estimating.posterior.sampler import Progress, SamplerOptions
 from coco_opt.ranges.interval_counts import IntervalCounts
 from coco_opt.ranges.precision import Noise, Precision
 from coco_opt.ranges.workload import Workload
@@ -124,6 +124,7 @@ class UniversalHistogram:
         workload: Workload | None = None,
         threads: int = 1,
         progress: Progress | None = None,
+        seconds: float = 0.0,
     ) -> UniversalHistogram:
         """Return the histogram of a noisy measurement.
 
@@ -141,6 +142,9 @@ class UniversalHistogram:
             How many threads the posterior's chains may take; the counts do not depend on it.
         progress : callable, optional
             Called with the rounds of the chains that are done, and their number.
+        seconds : float, default 0
+            How long the posterior may draw on two cores, by a formula of the number of cells, where its chains do not
+            agree after two attempts.
 
         Raises
         ------
@@ -149,7 +153,8 @@ class UniversalHistogram:
         """
         counts = measurement if isinstance(measurement, IntervalCounts) else IntervalCounts.of(measurement)
         if estimator == "posterior":
-            posterior = RangesPosterior.of(counts, workload, threads=threads, progress=progress)
+            options = SamplerOptions.within(seconds, counts.domain.cells)
+            posterior = RangesPosterior.of(counts, workload, options, threads=threads, progress=progress)
             nodes = counts.domain.counts(posterior.draws.released).astype(np.float64)
             return cls(counts.domain, counts.distribution, estimator, nodes, posterior, posterior.draws)
         return cls(

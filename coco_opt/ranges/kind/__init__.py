@@ -67,13 +67,15 @@ REGION = "all"
 class RangesMethod:
     """How counts of intervals are estimated; the posterior's counts are the best for ``workload``.
 
-    ``coverage`` is that of the published intervals, 0 for none, ``draws`` the number of published draws.
+    ``coverage`` is that of the published intervals, 0 for none, ``draws`` the number of published draws. The posterior
+    may draw for about so many ``seconds``.
     """
 
     estimator: Estimator
     workload: Workload
     coverage: float = 0.0
     draws: int = 0
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -148,7 +150,7 @@ class RangesKind:
         if estimator != "posterior":
             return RangesMethod(estimator, section.ranges)
         coverage = 0.9 if section.intervals is None else section.intervals
-        return RangesMethod(estimator, section.ranges, coverage, section.draws or 0)
+        return RangesMethod(estimator, section.ranges, coverage, section.draws or 0, config.auto.time)
 
     def estimate(self, measurement: Measurement, method: RangesMethod, work: Work) -> RangesResult:
         """Fit the intervals to each other as the estimator says."""
@@ -161,6 +163,7 @@ class RangesKind:
                 workload=method.workload,
                 threads=work.threads,
                 progress=progress,
+                seconds=method.seconds,
             )
         return RangesResult(histogram, work.solvers.certificates, method.coverage)
 

@@ -39,7 +39,10 @@ def posterior_notes(histogram: UniversalHistogram) -> Iterator[str]:
     """Yield a note where the chains have not converged."""
     if histogram.posterior is not None and not histogram.posterior.sampled.converged:
         sampled = histogram.posterior.sampled
+        doubtful = "differ in the number of empty cells alone" if sampled.counts_agree else "differ in counts"
         yield (
-            f"the chains of the posterior have not converged (R-hat {sampled.r_hat:.2f}, effective sample size "
-            f"{sampled.effective:.0f}): intervals are less certain"
+            f"the chains of the posterior have not converged after {sampled.rounds:,} rounds (R-hat "
+            f"{sampled.r_hat:.2f}, effective sample size {sampled.effective:.0f}): they {doubtful}, and intervals of "
+            f"{'such cells' if sampled.counts_agree else 'all ranges'} are less certain. The standard errors of "
+            'estimator = "consistent" need no chains'
         )

@@ -161,7 +161,8 @@ def _posterior_notes(result: TablesResult) -> Iterator[str]:
         unsettled = int((~settled_regions(sampled)).sum())
         yield (
             f"After {sampled.sweeps:,} sweeps {unsettled:,} regions have not converged: the tables keep every promise, "
-            f"but these regions and their intervals are less certain; {INTERVALS} marks them"
+            f"but these regions and their intervals are less certain; {INTERVALS} marks them. There, the linear "
+            "estimates and their standard errors need no chains"
         )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -55,6 +55,13 @@ class SamplerOptions:
         if min(self.chains, self.rounds, self.attempts) < 1 or self.draws < 4:
             raise ProblemError("sampling needs a chain, a round, an attempt, and four draws a chain")
 
+    @classmethod
+    def within(cls, seconds: float, cells: int) -> SamplerOptions:
+        """Return options with as many attempts as take so many seconds on two cores, by the formula: two to four."""
+        options = cls()
+        longest = [number for number in (3, 4) if posterior_seconds(cells, number) <= seconds]
+        return replace(options, attempts=max(longest, default=options.attempts))
+
     def first(self, cells: int) -> tuple[int, int]:
         """Return the number of rounds of the first attempt, and the draws of each, for a domain of so many cells."""
         rounds = min(max(self.rounds, self.work // cells), self.most)
@@ -67,11 +74,11 @@ LEAST_DRAWS = 192
 _ROUND_SECONDS = 2e-5  # a cell: a round of both chains on two cores
 
 
-def posterior_seconds(cells: int) -> float:
-    """Return about how many seconds the posterior takes on two cores if its chains agree at the first attempt."""
+def posterior_seconds(cells: int, attempts: int = 1) -> float:
+    """Return about how many seconds the posterior takes on two cores if its chains agree after so many attempts."""
     options = SamplerOptions()
     rounds, _ = options.first(cells)
-    return _ROUND_SECONDS * cells * (max(options.burn_in, rounds // 4) + rounds)
+    return _ROUND_SECONDS * cells * (max(options.burn_in, rounds // 4) + rounds * ((1 << attempts) - 1))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -79,7 +86,7 @@ class Sampled:
     """Draws of the cells' counts int[draws, cells], chain by chain, and how far the chains agree.
 
     ``r_hat`` and ``effective`` are the largest and the least of any of the widest intervals' counts and of the number
-    of empty cells.
+    of empty cells; ``counts_agree`` says whether the chains agree on the counts.
     """
 
     cells: NDArray[np.int32] | Ints
@@ -87,6 +94,7 @@ class Sampled:
     r_hat: float
     effective: float
     converged: bool
+    counts_agree: bool
 
 
 def sample_counts(
@@ -133,11 +141,11 @@ class _Run:
             self._advance(rounds << attempt, max(draws >> attempt, 1), total)
             traces = np.array([chain.trace for chain in self.chains], np.float64)
             r_hat, effective = split_r_hat(traces), effective_size(traces)
-            converged = bool(Criterion().met(r_hat[None], effective[None])[0])
-            if converged:
+            met = [bool(Criterion().met(r_hat[None, :k], effective[None, :k])[0]) for k in (r_hat.size, -1)]
+            if met[0]:
                 break
         cells = np.concatenate([draws for chain in self.chains for draws in chain.drawn])
-        return Sampled(cells, self.done, float(r_hat.max()), float(effective.min()), converged)
+        return Sampled(cells, self.done, float(r_hat.max()), float(effective.min()), *met)
 
     def _advance(self, rounds: int, draws: int, total: int) -> None:
         for _ in range(rounds):
