@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal
@@ -73,13 +73,14 @@ class DataSection(Section):
     """Where the input lies: each table a file or a folder of files by its path or, in Python, a frame.
 
     ``columns`` maps names of columns here to their names in the files: { entity_id = "pid" }; a list where files call a
-    column differently. A kind lists the
-    ``tables`` whose columns may have other names. ``chains`` are the ways in which tables are linked, from the private
-    one to the hierarchy: the key of each table, and the column by which the table before it names its rows. For the
-    first it is the column that identifies a row, "" where rows need none.
+    column differently. A kind lists the ``tables`` whose columns may have other names, and says whether attributes may,
+    too (``with_attributes``), which its own section states. ``chains`` are the ways in which tables are linked, from
+    the private one to the hierarchy: the key of each table, and the column by which the table before it names its rows.
+    For the first it is the column that identifies a row, "" where rows need none.
     """
 
     tables: ClassVar[tuple[Columns, ...]] = ()
+    with_attributes: ClassVar[bool] = False
     chains: ClassVar[tuple[tuple[tuple[str, str], ...], ...]] = ()
 
     columns: Annotated[dict[str, str | tuple[str, ...]], PlainValidator(column_names)] = Field(default_factory=dict)
@@ -106,16 +107,22 @@ class DataSection(Section):
 
     @model_validator(mode="after")
     def _columns_known(self) -> DataSection:
-        names = list(dict.fromkeys(name for table in self.tables for name in (*table.required, *table.optional)))
+        if not self.with_attributes:
+            self.check_columns()
+        first = [there if isinstance(there, str) else there[0] for there in self.columns.values()]
+        if len(set(first)) < len(first):
+            raise KeyedError("columns", "two columns cannot have one name in your files")
+        return self
+
+    def check_columns(self, attributes: Sequence[str] = ()) -> None:
+        """Raise KeyedError for a name in ``columns`` that neither a table nor an attribute has."""
+        own = (name for table in self.tables for name in (*table.required, *table.optional))
+        names = list(dict.fromkeys((*own, *attributes)))
         for name in self.columns:
             if name not in names:
                 near = difflib.get_close_matches(name, names, n=1)
                 hint = f"; did you mean {near[0]!r}?" if near else f": they are {', '.join(names)}"
                 raise KeyedError(f"columns.{name}", f"is not a column of these tables{hint}")
-        first = [there if isinstance(there, str) else there[0] for there in self.columns.values()]
-        if len(set(first)) < len(first):
-            raise KeyedError("columns", "two columns cannot have one name in your files")
-        return self
 
 
 class PrivacyConfig(Section):

@@ -158,6 +158,33 @@ def test_groupings_and_parts_of_the_attributes_can_be_shared(tmp_path: Path) -> 
     assert failing(release(total, tmp_path / "out" / "fourth").folder) == []
 
 
+def test_finer_bands_of_a_column_have_another_name_here(tmp_path: Path) -> None:
+    bands = records().replace("child", "young").replace("adult", "grown").replace("old", "grown")
+    write(tmp_path, SEEDED, 'attributes = { age = ["young", "grown"] }\nworkload = ["age"]\n', bands)
+    (tmp_path / "run.toml").rename(tmp_path / "first.toml")
+    earlier = read_tables_release(release(load_config(tmp_path / "first.toml"), tmp_path / "out" / "first").folder)
+    with pytest.raises((ConfigError, InputError), match=r'another name.*columns = \{ NAME = "age" \}'):
+        check(later(tmp_path))
+    groups = (
+        f'{LATER}[topdown.groupings.age]\nof = "fine"\ngroups = {{ young = ["child"], grown = ["adult", "old"] }}\n'
+    )
+    configs = [
+        write(
+            tmp_path,
+            SEEDED.replace("seed = 5", "seed = 6"),
+            TOPDOWN.replace("age", "fine"),
+            more=groups,
+            data=f'columns = {{ {name} = "age" }}\n',
+        )
+        for name in ("fnie", "fine")
+    ]
+    with pytest.raises(ConfigError, match="did you mean 'fine'"):
+        check(configs[0])
+    folder = release(configs[1], tmp_path / "out" / "second").folder
+    assert failing(folder) == []
+    assert read_tables_release(folder).table("land").reshape(2, 3)[:, 0].sum() == earlier.table("land")[0]
+
+
 @pytest.mark.parametrize(
     ("more", "topdown", "words"),
     [

@@ -274,8 +274,12 @@ def _values(schema: Schema, name: str) -> tuple[str, ...]:
 
 def _shared_values(name: str, earlier: Schema, later: Schema, release: str) -> tuple[str, ...]:
     """Return the values of a shared attribute in the later's order: of an attribute, or of a grouping of all values."""
+    advice = f"make the attribute coarser by a grouping named {name!r}"
     if name in later.attributes:
         mine = tuple(later.attributes[name])
+        advice += (
+            f', and give the attribute another name, which [data] says of its column: columns = {{ NAME = "{name}" }}'
+        )
     elif name in later.groupings:
         mine = tuple(later.groupings[name].groups)
         axis, labels = later.group_labels[name]
@@ -297,10 +301,7 @@ def _shared_values(name: str, earlier: Schema, later: Schema, release: str) -> t
     for values, other_values, whose in ((theirs, mine, repr(release)), (mine, theirs, "these tables")):
         lacking = [value for value in values if value not in other_values]
         if lacking:
-            message = (
-                f"the value {lacking[0]!r} of {name!r} is in {whose} alone: use the same values, or make the attribute "
-                f"coarser by a grouping named {name!r}"
-            )
+            message = f"the value {lacking[0]!r} of {name!r} is in {whose} alone: use the same values, or {advice}"
             raise InputError("other-domain", message)
     return mine
 

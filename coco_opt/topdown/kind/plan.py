@@ -11,6 +11,7 @@ import numpy as np
 
 from coco_opt.config.model import Config
 from coco_opt.config.sections import AUTO
+from coco_opt.config.values import KeyedError
 from coco_opt.errors import HierarchyError, InputError, ProblemError
 from coco_opt.files.inputs import InputLike
 from coco_opt.files.regions import PublicRegions, read_regions
@@ -277,7 +278,17 @@ def workload_of(config: Config, schema: Schema) -> tuple[Query, ...]:
 
 
 def _check_columns(config: Config) -> None:
-    """Raise ConfigError unless attributes can be columns of a release; many programs ignore the case of names."""
+    """Raise ConfigError unless attributes can be columns of a release; many programs ignore the case of names.
+
+    Names of columns in the user's files must be of attributes or of the tables.
+    """
+    problem: KeyedError | None = None
+    try:
+        config.data.check_columns(tuple(config.method.attributes))
+    except KeyedError as error:
+        problem = error
+    if problem is not None:
+        raise config.error(f"data.{problem.key}", str(problem))
     seen: dict[str, str] = {name: name for name in RESERVED}
     for name in config.method.attributes:
         earlier = seen.setdefault(name.casefold(), name)

@@ -210,6 +210,7 @@ class TablesData(DataSection):
     hidden: ClassVar[tuple[str, ...]] = ("records", "groups")
     unmeasured: ClassVar[Mapping[str, Any]] = {"records": _UNREAD, "hierarchy": _UNREAD}
     tables: ClassVar[tuple[Columns, ...]] = (HIERARCHY, RECORDS, GROUPS, BOUNDS, FACILITIES)
+    with_attributes: ClassVar[bool] = True
     chains: ClassVar[tuple[tuple[tuple[str, str], ...], ...]] = (
         (("records", ""), ("groups", "group_id"), ("hierarchy", "region_id")),
         (("records", ""), ("hierarchy", "region_id")),

@@ -196,7 +196,10 @@ class _Records:
 def _shared_attributes(source: Input, homes: Input, schema: Schema) -> tuple[str, ...]:
     """Return the attributes that the groups have and the records lack."""
     own, shared = names_of(source), names_of(homes)
-    return tuple(name for name in schema.attributes if name not in own and name in shared)
+    called, elsewhere = source.called(own), homes.called(shared)
+    return tuple(
+        name for name in schema.attributes if called.get(name, name) not in own and elsewhere.get(name, name) in shared
+    )
 
 
 def _person_column(source: Input, attributes: Collection[str], *, always: bool) -> tuple[str, ...]:
