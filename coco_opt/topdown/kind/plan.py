@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from coco_opt.config.model import Config
-from coco_opt.config.sections import AUTO
+from coco_opt.config.sections import AUTO, DataSection
 from coco_opt.config.values import KeyedError
 from coco_opt.errors import HierarchyError, InputError, ProblemError
 from coco_opt.files.inputs import InputLike
@@ -284,7 +284,8 @@ def _check_columns(config: Config) -> None:
     """
     problem: KeyedError | None = None
     try:
-        config.data.check_columns(tuple(config.method.attributes))
+        if isinstance(config.data, DataSection):  # an estimation elsewhere has no data
+            config.data.check_columns(tuple(config.method.attributes))
     except KeyedError as error:
         problem = error
     if problem is not None:
