@@ -82,7 +82,7 @@ def test_defaults_are_those_of_the_contract() -> None:
     assert (config.privacy.split, config.privacy.neighbours) == ("auto", "add_remove")
     assert (config.kind, config.section) == ("groups", "groups")
     groups = config.method
-    assert (groups.query, groups.loss, groups.ties) == ("cumulative", "l1", "upper")
+    assert (groups.query, groups.loss, groups.ties) == ("cumulative", "auto", "upper")
     assert (groups.consistency, groups.merge, groups.rounding) == ("auto", "weighted", "half_up")
     assert groups.bucket_growth == "auto"
     assert (config.auto.aim, config.auto.look, config.auto.time) == ("balanced", Fraction(1, 50), 600.0)

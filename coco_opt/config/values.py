@@ -7,7 +7,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, cast, get_args
@@ -26,10 +26,11 @@ _DECIMAL_OR_FRACTION = re.compile(r"[0-9]{1,60}(\.[0-9]{1,60}|/[0-9]{1,60})?")
 
 @dataclass(frozen=True, slots=True)
 class SolverChoice:
-    """A solver's name and the options given for it; the solver itself checks the options."""
+    """A solver's name and the options given for it, which the solver itself checks; in Python the ``solver``, too."""
 
     name: str
     options: Mapping[str, Option] = field(default_factory=dict)
+    solver: Any = None
 
 
 def exact(value: object) -> Fraction:
@@ -229,16 +230,20 @@ def witness_place(value: object, info: ValidationInfo) -> Path | tuple[str, ...]
 
 
 def solver_choice(value: object) -> SolverChoice:
-    """Read a solver's name, or a table of its name and options."""
+    """Read a solver's name, a table of its name and options, or a solver itself."""
     if isinstance(value, SolverChoice):
         return value
+    if callable(getattr(value, "solve", None)) and isinstance(getattr(value, "name", None), str):
+        own = fields(value) if is_dataclass(value) else ()
+        options = {each.name: getattr(value, each.name) for each in own}
+        return SolverChoice(value.name, {key: each for key, each in options.items() if isinstance(each, Option)}, value)
     if isinstance(value, str) and value:
         return SolverChoice(value)
     if not isinstance(value, dict) or not isinstance(value.get("name"), str) or not value["name"]:
         raise ValueError('must be a solver\'s name or a table { name = "...", option = value }')
     options = {key: option for key, option in value.items() if key != "name"}
     for key, option in options.items():
-        if not isinstance(option, (str, int, float, bool)):
+        if not isinstance(option, Option):
             raise ValueError(f"option {key!r} must be a string, a number or true or false")
         if isinstance(option, float) and not math.isfinite(option):
             raise ValueError(f"option {key!r} must be a finite number")

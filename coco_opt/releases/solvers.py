@@ -28,11 +28,13 @@ def solvers_of(config: Config) -> dict[str, Solver]:
     """
     built: dict[str, Solver] = {}
     for kind, choice in config.solvers.chosen().items():
-        if choice.name == "auto" and not choice.options:
+        if choice.name == "auto" and not choice.options and choice.solver is None:
             continue
         failure, key = "", f"solvers.{kind}"
         try:
-            if choice.name == "auto":
+            if choice.solver is not None:
+                built[kind] = choice.solver
+            elif choice.name == "auto":
                 failure = "'auto' takes no options: name a solver"
             elif not backend(choice.name).claims(PROBLEMS[kind]):
                 failure = f"solver {choice.name!r} cannot express {kind}; see 'coco-opt solvers'"
