@@ -112,7 +112,7 @@ def test_every_key_can_be_set() -> None:
 def test_one_entry_serves_all_levels() -> None:
     config = parse_config(MINIMAL, "/data/here")
     assert config.levels_cost(4) == (Epsilon(Fraction(1, 4)),) * 4
-    assert config.per_level(config.method.loss, 2, "groups.loss") == ("l1", "l1")
+    assert config.per_level(config.method.loss, 2, "groups.loss") == ("auto", "auto")
 
 
 def test_a_split_may_leave_levels_out() -> None:
@@ -238,7 +238,7 @@ BAD_VALUES = [
     ("groups.max_size", "max_size = 100000", "max_size = true", "integer"),
     ("groups.query", "max_size = 100000", 'max_size = 9\nquery = "cumulativ"', "mean 'cumulative'"),
     ("groups.query", "max_size = 100000", "max_size = 9\nquery = []", "empty"),
-    ("groups.loss", "max_size = 100000", 'max_size = 9\nloss = ["l1", "l3"]', "one of l1, l2"),
+    ("groups.loss", "max_size = 100000", 'max_size = 9\nloss = ["l1", "l3"]', "one of auto, l1, l2"),
     (
         "groups.consistency",
         "max_size = 100000",

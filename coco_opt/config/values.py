@@ -233,10 +233,11 @@ def solver_choice(value: object) -> SolverChoice:
     """Read a solver's name, a table of its name and options, or a solver itself."""
     if isinstance(value, SolverChoice):
         return value
-    if callable(getattr(value, "solve", None)) and isinstance(getattr(value, "name", None), str):
+    name = getattr(value, "name", None)
+    if callable(getattr(value, "solve", None)) and isinstance(name, str):
         own = fields(value) if is_dataclass(value) else ()
         options = {each.name: getattr(value, each.name) for each in own}
-        return SolverChoice(value.name, {key: each for key, each in options.items() if isinstance(each, Option)}, value)
+        return SolverChoice(name, {key: each for key, each in options.items() if isinstance(each, Option)}, value)
     if isinstance(value, str) and value:
         return SolverChoice(value)
     if not isinstance(value, dict) or not isinstance(value.get("name"), str) or not value["name"]:
