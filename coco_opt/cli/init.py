@@ -59,6 +59,7 @@ _UNLINKED = (
     "shares no column with the other files. Where a key has several names, list them, such as "
     "--columns group_id=household,household_id or --columns region_id=area,code"
 )
+_TOGETHER = "coco-opt init FILE FILE FILE"
 _OTHER_NAMES = "if a column has another name in your file, say which, such as --columns value=NAME"
 
 
@@ -381,7 +382,8 @@ def _check_fit(chosen: Candidate, kinds: Sequence[AnyKind], headers: Sequence[He
         return
     for header in unused:
         if shares_no_column(header, headers):
-            raise InputError("no-header", _UNLINKED, Place(str(header.path)))
+            named = "" if strict else f"; or name the files that belong together: {_TOGETHER}"
+            raise InputError("no-header", f"{_UNLINKED}{named}", Place(str(header.path)))
     if many := completed_without(kinds, headers):
         first, *others = (header.path for header in many)
         either = f", or {' or '.join(path.name for path in others)} is" if others else ""
@@ -392,10 +394,7 @@ def _check_fit(chosen: Candidate, kinds: Sequence[AnyKind], headers: Sequence[He
         raise InputError("two-tables", message, Place(str(first)))
     if strict:
         return  # a file of no use is named by its header
-    message = (
-        "and the other files in this folder fit in no single way: name those to use, as in  "
-        "coco-opt init FILE FILE FILE"
-    )
+    message = f"and the other files in this folder fit in no single way: name those to use, as in  {_TOGETHER}"
     raise InputError("two-tables", message, Place(str(unused[0].path)))
 
 

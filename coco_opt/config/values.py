@@ -193,7 +193,8 @@ def table_input(value: object, info: ValidationInfo) -> Path | Frame:
     if is_frame(value):
         return Frame.of(info.field_name or "given", cast(ArrowStream, value))
     if not isinstance(value, (str, Path, Frame)):
-        raise ValueError("must be a path in a string, or in Python a frame of pandas, Polars, Arrow or DuckDB")
+        lazy = ": call collect() first" if callable(getattr(value, "collect", None)) else ""
+        raise ValueError(f"must be a path in a string, or in Python a frame of pandas, Polars, Arrow or DuckDB{lazy}")
     return value if isinstance(value, Frame) else file_path(value, info)
 
 

@@ -127,7 +127,7 @@ class GroupsSection(Section):
     ties: Annotated[TieRule, choice(TieRule)] = "upper"
     """Which of several optima of absolute values is taken."""
     consistency: Annotated[Method, choice(Method)] = AUTO
-    """How regions are made to agree; "auto": the posterior where it reads the queries and takes the time."""
+    """How regions are made to agree; "auto": the posterior where it can read the queries and fits `[auto] time`."""
     merge: Annotated[Merge, choice(Merge)] = "weighted"
     """"matching" only: how the two sizes of matched groups are merged."""
     rounding: Annotated[Rounding, choice(Rounding)] = "half_up"

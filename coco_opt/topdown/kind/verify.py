@@ -118,7 +118,8 @@ def _nonnegative(tables: RawTables) -> Check:
 
 def _zeros(tables: RawTables) -> Check:
     row, rules = _first_row(tables, lambda rows: tables.allowed(rows) < 0), len(tables.schema.rules)
-    detail = f"row {row} is ruled out" if row else f"no person where {rules} rules forbid one"
+    held = f"no person where one of {rules} rules forbids one" if rules else "none are stated"
+    detail = f"row {row} is ruled out" if row else held
     return Check("structural_zeros", not row, detail)
 
 
@@ -222,7 +223,8 @@ def _estimates(tables: RawTables) -> Iterator[Check]:
         return
     yield Check("estimates", passed=True, detail=f"{count:,} estimates are of known answers")
     exact.finish()
-    detail = exact.failure or f"{exact.checked:,} estimates or sums of them are the exact values"
+    equal = f"{exact.checked:,} estimates or sums of them are the exact values" if exact.checked else "none are stated"
+    detail = exact.failure or equal
     yield Check("exact_estimates", not exact.failure, detail)
 
 
