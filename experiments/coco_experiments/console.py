@@ -21,7 +21,7 @@ class ConsoleReporter:
         self._errors = errors or sys.stderr
 
     def progress(self, label: str, done: int, total: int) -> None:
-        """Redraw one line with the steps done; end it with the last one."""
+        """Redraw one line with the steps done; end it with the last step."""
         if self._errors.isatty():
             end = "\n" if done >= total else ""
             self._errors.write(f"\r\x1b[2K{label}: {done}/{total}{end}")

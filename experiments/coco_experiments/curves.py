@@ -32,7 +32,7 @@ _APART = 0.13  # inches between two names
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """A named line; ``errors`` are half-lengths of its bars. Measured ones have marks, those of theory are dashed."""
+    """A named line; ``errors`` are half-lengths of its bars. Measured lines have marks, those of theory are dashed."""
 
     name: str
     x: Sequence[float]

@@ -79,7 +79,7 @@ def method_of(name: str) -> str:
 
 
 def looks(names: Iterable[str]) -> dict[str, Look]:
-    """Return the look of every series: that of its method, or a free one; of variants all but the first are hollow."""
+    """Return the look of every series: that of its method, or a free look; of variants all but the first are hollow."""
     methods = {name: method_of(name) for name in names}
     places = {method: _PLACES[method] for method in methods.values() if method in _PLACES}
     free = [place for place in range(len(COLOURS)) if place not in places.values()] or list(range(len(COLOURS)))

@@ -62,7 +62,7 @@ def peak_megabytes() -> float:
 
 
 def _helpers_seconds() -> float:
-    """Return the cores' seconds of processes that this one started and waited for."""
+    """Return the cores' seconds of processes that this process started and waited for."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 

@@ -64,7 +64,7 @@ def exact(counts: TableCounts, text: str, level: int) -> RegionBounds:
 
 
 def stated(counts: TableCounts, text: str, level: int, answers: np.ndarray) -> RegionBounds:
-    """Return a query's answers in the regions of a level, whatever the true ones are, as public constraints."""
+    """Return a query's answers in the regions of a level, whatever the true answers are, as public constraints."""
     return RegionBounds(parse_query(text, counts.schema), level, answers, answers)
 
 

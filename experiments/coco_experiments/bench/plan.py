@@ -110,7 +110,7 @@ def measured(case: Case, folder: Path) -> tuple[Cell, ...]:
 
 
 def _toml(sections: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return sections as TOML; a table within one is inline."""
+    """Return sections as TOML; a table within a section is inline."""
 
     def value(setting: Any) -> str:
         if isinstance(setting, Mapping):

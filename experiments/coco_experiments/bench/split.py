@@ -149,7 +149,7 @@ def share(name: str, answers: dict[str, Solution[Any]]) -> str:
 
 
 def tiny(count: int, repeats: int) -> tuple[list[Row], list[str]]:
-    """Return the rows of many splits of 28 children x 7 cells, and the wrong ones."""
+    """Return the rows of many splits of 28 children x 7 cells, and the wrong splits."""
     operators: list[Operator] = [marginal((7,), (0,)), total(7)]
     rows, wrong = [], []
     for totals in (False, True):

@@ -14,7 +14,7 @@ the draws' medians where it can; it is left out where there are many noisy answe
 alone. Entries of the same queries read the same noise.
 
 Seeds are fixed beforehand; data that take little time come first. Results are stored as they are found and the tables
-are written after every seed. A run ends after ``MINUTES`` of processor time, and the next one goes on where it was.
+are written after every seed. A run ends after ``MINUTES`` of processor time, and the next run goes on where it was.
 Every row says how many seeds, and how many entries of the grid, it comes from.
 """
 
@@ -228,7 +228,7 @@ def _grid_way(method: Consistency, growth: tuple[float, ...], split: Shares, eps
 
 
 def ways_of(case: Case, epsilon: Fraction, *, small: bool) -> list[Way]:
-    """Return the automatic choices, the one by hand, the usual methods and the grid, at one epsilon."""
+    """Return the automatic choices, the manual choice, the usual methods and the grid, at one epsilon."""
     setting = f"{float(epsilon):g}"
     manual = Way(BY_HAND, "posterior", by_hand(case), epsilon, setting, quick=True)
     return [

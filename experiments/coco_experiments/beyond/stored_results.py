@@ -36,7 +36,7 @@ class StoredResults:
         return self._results[name]
 
     def __setitem__(self, name: str, result: Any) -> None:
-        """Keep one finding; the file is replaced as a whole, so that a run stopped meanwhile leaves the one before."""
+        """Keep one finding; the file is replaced as a whole, so that a run stopped meanwhile leaves the file before."""
         self._results[name] = result
         if self._file is not None:
             self._file.parent.mkdir(parents=True, exist_ok=True)

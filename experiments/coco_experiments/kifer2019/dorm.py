@@ -136,7 +136,7 @@ def repaired(implied_by: str) -> tuple[tuple[int, ...], int]:
 
 
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Print each method's constraints; fails where they and the published ones do not imply each other."""
+    """Print each method's constraints; fails where they and the published constraints do not imply each other."""
     rows: list[tuple[Cell, ...]] = []
     failures = []
     methods: dict[str, Callable[[], list[Inequality]]] = {
@@ -154,7 +154,7 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
         count = accepted(inequalities)
         rows.append((name, words, enough, no_more, count, "refused" if refused else "accepted"))
         if not (enough and no_more and refused) or count != accepted(PUBLISHED):
-            failures.append(f"{name}: other constraints than the published ones")
+            failures.append(f"{name}: other constraints than the published constraints")
         reporter.progress(NAME, number, len(methods) + 1)
     notes = ["Implied: with multipliers in exact rationals. Towns accepted: of all 20,301 of 200 students."]
     for way in ("bounds", "cuts", "minimal_schema"):

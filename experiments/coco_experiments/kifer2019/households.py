@@ -1,4 +1,4 @@
-"""Householders >= spouses + partners in every block: a constraint that is declared holds, one that is not is broken.
+"""Householders >= spouses + partners in every block: a constraint holds if it is declared, and is broken if not.
 
 Simulated blocks in tracts and a county. The rule is true of the data in every block, and of every possible household;
 noise does not know it. It is declared as structural: nothing is taken from the data.

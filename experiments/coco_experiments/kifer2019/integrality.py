@@ -39,7 +39,7 @@ COLUMNS = (
 
 
 def blurred(rng: np.random.Generator, children: int, rows: int, columns: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return integer tables and fractional ones with the same sums over children, rows and columns."""
+    """Return integer tables and fractional tables with the same sums over children, rows and columns."""
     tables = rng.poisson(1.5, (children, rows, columns))
     x = tables.astype(np.float64)
     for _ in range(40 * x.size):

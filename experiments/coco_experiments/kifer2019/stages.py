@@ -74,7 +74,7 @@ def part_of(counts: TableCounts, stage: int) -> TableCounts:
 
 
 def run_stages(counts: TableCounts, stages: int, seed: int, exact: bool) -> Run:
-    """Release in some stages, in memory; later ones agree with the one before."""
+    """Release in some stages, in memory; later stages agree with the stage before."""
     tree, differing = counts.hierarchy, 0
     published: TablesRelease | None = None
     seconds: list[float] = []

@@ -41,7 +41,7 @@ def gaussian_variance(rho: Fraction) -> float:
 
 
 def rows() -> list[tuple[Cell, ...]]:
-    """Return a row for each delta and epsilon, the Laplace ones first."""
+    """Return a row for each delta and epsilon, the Laplace rows first."""
     lines: list[tuple[Cell, ...]] = []
     for epsilon, published in enumerate(LAPLACE, 1):
         drawn = (Epsilon(Fraction(epsilon)) * Fraction(1, LEVELS)).distribution(PERSON).variance
@@ -66,7 +66,7 @@ def rows() -> list[tuple[Cell, ...]]:
 
 
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Print published variances next to the formulas'; fails where one is not the published one to its last digit."""
+    """Print published variances next to the formulas'; fails where a last digit differs."""
     notes = (
         "Published: slides on zCDP. A variance here is that of one answer at one of six levels.",
         "Laplace noise has less variance; by the tight conversion Gaussian noise does at delta 1e-6 up to epsilon 2.",

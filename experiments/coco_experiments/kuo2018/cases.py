@@ -110,7 +110,7 @@ def small_cases(max_size: int = 400) -> list[Case]:
 
 
 def top(case: Case, levels: int) -> Case:
-    """Return a case with its upper ``levels`` levels only: groups lie in the regions of the last one."""
+    """Return a case with its upper ``levels`` levels only: groups lie in the regions of the last level."""
     hierarchy = case.hierarchy
     count = int(hierarchy.level_start[levels])
     upper = Hierarchy(hierarchy.parent[:count], hierarchy.names[:count])

@@ -1,4 +1,4 @@
-"""What private numbers of groups cost next to public ones (Kuo et al. 2018, footnote 4), on Taxi and Hawaii's blocks.
+"""What private numbers of groups cost beyond public ones (Kuo et al. 2018, footnote 4), on Taxi and Hawaii's blocks.
 
 Total epsilon 1, split evenly over levels; a share of each level's budget asks for its numbers of groups. Errors count
 entities to add or remove, so that an empty group too many costs nothing and a group of five five.
@@ -60,7 +60,7 @@ class Result:
 
 
 def result_of(case: Case, method: GroupsMethod, share: Fraction | None, seeds: Sequence[int]) -> Result:
-    """Return the errors of a case with public numbers of groups (None), or with a share for private ones."""
+    """Return the errors of a case with public numbers of groups (None), or with a share for private numbers."""
     errors: list[Levels] = []
     groups: list[Levels] = []
     query: Query = "cumulative"

@@ -65,7 +65,7 @@ class Result:
 
 
 def choices_of(levels: int) -> list[tuple[str, ...]]:
-    """Return the candidates: one estimator on all levels, or another one on the leaves or at the root."""
+    """Return the candidates: one estimator on all levels, or another estimator on the leaves or at the root."""
     return [("Hc",) * levels, ("Hg",) * levels, ("Hc",) * (levels - 1) + ("Hg",), ("Hg",) + ("Hc",) * (levels - 1)]
 
 

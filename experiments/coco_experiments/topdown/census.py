@@ -34,7 +34,7 @@ _A_GROUP, _A_TRACT, _A_COUNTY = 29, 3, 24  # blocks, block groups and tracts in 
 _SPREADS = (0.8, 0.4, 1.0, 0.7)  # of their logarithms: blocks by group, groups by tract, tracts by county, by state
 _EMPTY, _MEDIAN, _TAIL = 0.4, 31.0, 1.25  # blocks without persons; persons of the others, and of their logarithm
 _FALL = 1.5  # how fast the shares of an attribute's values fall: rank ** -1.5
-_ALIKE = 0.5  # persons who are as the one before them in their block
+_ALIKE = 0.5  # persons who are as the person before them in their block
 _LIKE_ALL = 20.0  # how near a tract's shares are to all persons'
 _TRACTS = 64  # of a batch
 

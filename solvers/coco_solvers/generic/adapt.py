@@ -88,7 +88,7 @@ def csc32(matrix: Any) -> csc_matrix:
 
 
 def quadratic_term(program: LinearProgram) -> csc_matrix:
-    """Return the full symmetric P (n, n) of a quadratic program, zero for a linear one."""
+    """Return the full symmetric P (n, n) of a quadratic program, zero for a linear program."""
     from scipy.sparse import csc_matrix
 
     if isinstance(program, QuadraticProgram):
@@ -114,7 +114,7 @@ class _Hush:
         self._stdout = sys.stdout
 
     def __enter__(self) -> None:
-        # If each thread restored the stream it saw, it could restore another thread's silence: only the last one does.
+        # If each thread restored the stream it saw, it could restore another thread's silence: only the last does.
         with self._lock:
             if self._inside == 0:
                 self._stdout, sys.stdout = sys.stdout, io.StringIO()

@@ -1,4 +1,4 @@
-"""SciPy: ``linprog`` for linear programs and ``milp`` for mixed-integer ones (both call HiGHS inside)."""
+"""SciPy: ``linprog`` for linear programs and ``milp`` for mixed-integer programs (both call HiGHS inside)."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class MergedSlopesInteger:
 
 
 def on_grid(shares: Floats) -> Floats:
-    """Return weights of at most 1 rounded to multiples of 2^-40, small ones to 30 binary digits of their own."""
+    """Return weights of at most 1 rounded to multiples of 2^-40, small weights to 30 binary digits of their own."""
     _, exponent = np.frexp(shares)
     bits = np.maximum(_BITS, _DIGITS - exponent)
     return np.asarray(np.ldexp(np.rint(np.ldexp(shares, bits)), -bits), dtype=np.float64)

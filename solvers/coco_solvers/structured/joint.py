@@ -47,7 +47,7 @@ class AlternatingDirections:
     which are chosen from the data: for p = 1 a region's weight over how far separate monotone fits of its level are
     from adding up, for p = 2 three times its weight. Where ``max_iter`` rounds are not enough, half as many follow with
     ten times the penalties, and with a tenth of them. ``threads`` (None: all cores) do not change the answer.
-    The start is every region's own fit. Among optima (p = 1) the answer is the one it converges to: no corner of the
+    The start is every region's own fit. Among optima (p = 1) the answer is what it converges to: no corner of the
     optimal face, and measured midway between those with the fewest and the most entities.
     """
 
@@ -163,7 +163,7 @@ class Search:
             self.rounds.take(min(max(20, self.rounds.done // 8, int(more)), limit - self.rounds.done))
 
     def aims(self, tolerance: float, level_tolerance: float) -> tuple[float, float]:
-        """Return the gap that counts as optimal, and the one that leaves no level loose."""
+        """Return the gap that counts as optimal, and the gap that leaves no level loose."""
         objective = max(self.problem.objective_scale, self._objective)
         allowed = 0.99 * tolerance * objective  # the judge sums in another order
         return allowed, min(allowed, level_tolerance * self._least)

@@ -178,7 +178,7 @@ class _Leaves:
             yield parent, up, np.sqrt(within[siblings]).sum(axis=0)
 
     def _bridges(self, variances: Floats, begin: Ints) -> tuple[Floats, Floats, Floats]:
-        """Return of the cells that begin at ``begin`` what multiplies to covariances with later ones, and variances.
+        """Return of the cells that begin at ``begin`` what multiplies to covariances with later cells, and variances.
 
         All terms are positive: no digits cancel, however far apart the variances are.
         """

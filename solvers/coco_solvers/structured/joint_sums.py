@@ -28,7 +28,7 @@ class AlternatingSums:
     amount; one monotone in its rows; one that adds up. Leaves measured in every cell have best prices in closed form;
     those with wider buckets do not, so the gap is that of the splitting's own prices and falls more slowly:
     ``tolerance`` is 1e-3 of the objective. ``level_tolerance``, ``max_iter`` and ``penalty`` are those of
-    ``AlternatingDirections``. Where buckets leave a choice, the answer is the one that the splitting converges to from
+    ``AlternatingDirections``. Where buckets leave a choice, the answer is what the splitting converges to from
     every region's own fit of its buckets' means, which rises evenly between their middles.
     """
 

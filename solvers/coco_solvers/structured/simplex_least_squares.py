@@ -14,7 +14,7 @@ from coco_solvers.structured.kernel_solver import KernelSolver
 
 @dataclass(frozen=True)
 class SimplexActiveSet(KernelSolver):
-    """Let one coefficient after the other become positive, and solve for the positive ones.
+    """Let one coefficient after the other become positive, and solve for the positive coefficients.
 
     The nonnegative least squares of Lawson and Hanson (1974, chapter 23) with one equality more. Each round adds the
     coefficient whose gradient is smallest, solves the equality-constrained problem of the positive ones, and steps
@@ -47,7 +47,7 @@ class SimplexActiveSet(KernelSolver):
 def _entering(problem: SimplexLeastSquares, x: Floats) -> int | None:
     """Return the coefficient at 0 whose increase lowers the objective most for the length of its column.
 
-    None if no slope lies below the common one of the positive coefficients by more than rounding can account for.
+    None if no slope lies below the common slope of the positive coefficients by more than rounding can account for.
     """
     positive = x > 0
     slope, noise = problem.gradient(x), _noise(problem, x)
@@ -74,7 +74,7 @@ def _best_vertex(problem: SimplexLeastSquares) -> Floats:
 
 
 def _solve_positive(problem: SimplexLeastSquares, x: Floats, positive: Flags) -> Floats:
-    """Return the best point whose support lies in ``positive``, or the last one before the objective's minimum.
+    """Return the best point whose support lies in ``positive``, or the last before the objective's minimum.
 
     Invariant: x is feasible and zero outside ``positive``; each pass removes at least one index from it.
     """
@@ -107,7 +107,7 @@ def _with_fixed_sum(A: Floats, y: Floats, total: float) -> Floats:
     reduced = A[:, others] - A[:, [short]]
     lengths = np.linalg.norm(reduced, axis=0)
     lengths[lengths == 0.0] = 1.0
-    # A second pass corrects the first one's rounding.
+    # A second pass corrects the rounding of the first.
     for _ in range(2 if others.any() else 0):
         step = np.linalg.lstsq(reduced / lengths, y - A @ solution, rcond=None)[0] / lengths
         solution[others] += step

@@ -137,7 +137,7 @@ class _Search:
         self.met = self.contradicted = False
 
     def _start(self) -> Floats:
-        """Return the point to begin from: the cells' own answers without negative ones, in proportion to the sums.
+        """Return the point to begin from: the cells' own answers without negative numbers, in proportion to the sums.
 
         Cells that no answer measures by itself begin with equal parts. An even start where children differ much in
         size is so far from the optimum that the method can cycle.

@@ -118,7 +118,7 @@ class _Iteration:
         return worth <= _ENOUGH * allowed
 
     def _inverses(self) -> Floats:
-        """Return the inverses of all M_j; raises LinAlgError where one is not positive definite."""
+        """Return the inverses of all M_j; raises LinAlgError where a matrix is not positive definite."""
         from scipy.linalg import lapack
 
         inverses: Floats = np.empty_like(self.hessian)

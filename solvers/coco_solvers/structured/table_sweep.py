@@ -111,7 +111,7 @@ def _elastic(written: Written) -> MixedIntegerProgram:
 def sweep(problem: TableRounding, start: NDArray[Any] | None, seconds: float) -> Ints:
     """Return tables that keep the parent's sums and, where the sweep finds such, all rows of C.
 
-    ``start`` is a table to improve, None for the nearest one that keeps the nested rows. After about ``seconds`` the
+    ``start`` is a table to improve, None for the nearest table that keeps the nested rows. After about ``seconds`` the
     best so far is returned, so the answer depends on the machine. Without a parent's sums there is nothing to exchange.
     """
     deadline = perf_counter() + seconds
