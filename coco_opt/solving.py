@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import cache
 from time import perf_counter
 from typing import Any, TypeVar
@@ -76,7 +77,7 @@ def solve(
     if not 0 <= allowed < math.inf:
         raise ProblemError(f"tolerance must be a finite number of at least 0, not {allowed!r}")
     with doing(f"solving {problem.kind} by {chosen.name}") if problem.variables >= _LARGE else nullcontext():
-        answer = chosen.solve(problem)
+        answer = timed(chosen, problem)
     solution = judge(problem, answer, chosen.name, allowed)
     if check and not solution.ok:
         raise SolverError(
@@ -87,6 +88,15 @@ def solve(
             solution,
         )
     return solution
+
+
+def timed(solver: Solver, problem: Problem[ValueT, Any]) -> Answer[ValueT, Any]:
+    """Return a solver's answer, with the wall time of the call where the solver states no time of its own."""
+    start = perf_counter()
+    answer = solver.solve(problem)
+    if isinstance(answer, Answer) and answer.seconds == 0.0:
+        answer = replace(answer, seconds=perf_counter() - start)
+    return answer
 
 
 def _unreadable(problem: Problem[Any, Any], solution: Solution[Any]) -> str:

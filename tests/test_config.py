@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from coco_opt.config import Config, SolverChoice, load_config, parse_config
+from coco_opt import make_solver
+from coco_opt.config import Config, SolverChoice, configure, load_config, parse_config
 from coco_opt.errors import ConfigError
 from coco_opt.privacy import Epsilon, Rho
 from coco_opt.problems import PROBLEMS
+from coco_opt.releases.solvers import rehearse, solvers_of
 
 MINIMAL = """
 [data]
@@ -370,6 +372,18 @@ def test_as_dict_is_json_without_machine_paths() -> None:
     assert plain["solvers"]["isotonic_l2"] == {"name": "osqp", "eps_abs": 1e-9, "polish": True}
     again = parse_config({**plain, "data": {**plain["data"], "sizes": "sizes.csv"}}, "/home/person/project")
     assert again.as_dict() == plain
+
+
+def test_a_solver_itself_stands_for_its_name() -> None:
+    tolerant = make_solver("clarabel", tolerance=1e-5)
+    config = configure(parse_config(MINIMAL, "."), solvers={"isotonic_l2": tolerant})
+    plain = config.as_dict()["solvers"]["isotonic_l2"]
+    assert (plain["name"], plain["tolerance"]) == ("clarabel", 1e-5)
+    assert solvers_of(configure(config, groups={"max_size": 9})) == {"isotonic_l2": tolerant}
+    with pytest.raises(ConfigError, match=r"solvers.isotonic_l1\] fails already on a tiny problem: .*pav"):
+        rehearse(configure(config, solvers={"isotonic_l1": make_solver("pav")}))
+    with pytest.raises(ConfigError, match="must be a solver's name"):
+        configure(config, solvers={"isotonic_l1": type(tolerant)})
 
 
 def test_problem_kinds_are_the_keys_of_solvers() -> None:

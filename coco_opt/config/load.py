@@ -202,7 +202,8 @@ def configure(
         The name of the release.
     **sections : mapping
         The sections of a file: ``data``, ``privacy``, ``groups`` or another kind's, ``solvers``, ``engine``,
-        ``output``, ``auto``. In ``data`` a frame of pandas, Polars, Arrow or DuckDB may stand for a path.
+        ``output``, ``auto``. In ``data`` a frame of pandas, Polars, Arrow or DuckDB may stand for a path, in
+        ``solvers`` a solver for its name.
 
     Returns
     -------

@@ -235,7 +235,7 @@ def solver_choice(value: object) -> SolverChoice:
     if isinstance(value, SolverChoice):
         return value
     name = getattr(value, "name", None)
-    if callable(getattr(value, "solve", None)) and isinstance(name, str):
+    if not isinstance(value, type) and callable(getattr(value, "solve", None)) and isinstance(name, str):
         own = fields(value) if is_dataclass(value) else ()
         options = {each.name: getattr(value, each.name) for each in own}
         return SolverChoice(name, {key: each for key, each in options.items() if isinstance(each, Option)}, value)

@@ -21,7 +21,7 @@ from coco_opt.releases.reporter import Reporter, default_reporter
 from coco_opt.releases.solvers import solvers_of
 from coco_opt.solution import Solution, Status
 from coco_opt.solver import Solver
-from coco_opt.solving import judge, solve
+from coco_opt.solving import judge, solve, timed
 
 DEFAULT_SIZE = 2_000
 _SIMULATION_SEED = 7
@@ -161,9 +161,7 @@ def compare_instances(
         for instance in instances:
             solve(instance.make(2))
     jobs = [
-        (instance, position, row)
-        for instance in instances
-        for position, row in enumerate(candidates(type(instance.make(1))))
+        (instance, position, row) for instance in instances for position, row in enumerate(_backends(instance, chosen))
     ]
     rows: list[Row] = []
     with reporter.stage("Solving") as progress:
@@ -171,6 +169,14 @@ def compare_instances(
             rows.extend(_rows(instance, backend, size, chosen, first=position == 0))
             progress(done, len(jobs))
     return Comparison(data, tuple(rows))
+
+
+def _backends(instance: Instance, chosen: Mapping[str, Solver]) -> list[Backend]:
+    """Return the rows of the table that can express an instance, and one for a chosen solver that has none."""
+    rows, solver = candidates(type(instance.make(1))), chosen.get(instance.kind)
+    if solver is None or any(row.name == solver.name for row in rows):
+        return rows
+    return [*rows, Backend(solver.name, "", "", kinds=(instance.kind,))]
 
 
 def _rows(
@@ -209,7 +215,7 @@ def _warm_up(solver: Solver, instance: Instance) -> None:
 def _judged_row(row: partial[Row], problem: AnyProblem, solver: Solver, name: str, reference: float, note: str) -> Row:
     failure = ""
     try:
-        solution = judge(problem, solver.solve(problem), name, solver.tolerance)
+        solution = judge(problem, timed(solver, problem), name, solver.tolerance)
     except SolverError as error:
         failure = str(error)
     except CocoOptError as error:

@@ -35,6 +35,15 @@ def test_a_corrupted_answer_is_feasible_and_caught(sign: float) -> None:
             solve(problem, CorruptedPav())
 
 
+def test_a_chosen_solver_without_a_row_is_compared_and_timed() -> None:
+    instance = Instance("isotonic_l2", 20, lambda size: IsotonicL2(np.arange(size)[::-1]))
+    rows = compare_instances([instance], "", {"isotonic_l2": CorruptedPav()}, size=20).rows
+    own = rows[-1]
+    assert (own.solver, own.status, own.used) == (CorruptedPav.name, "GAP_TOO_LARGE", True)
+    assert own.seconds > 0
+    assert not any(row.used for row in rows[:-1])
+
+
 def test_a_fit_whose_halves_lie_at_both_bounds_is_corrupted_too() -> None:
     for y in ([-5.0, -5.0, 99.0], [-1.0, 7.0], [9.0]):
         solution = solve(IsotonicL2(np.array(y), lower=0.0, upper=3.0), CorruptedPav(), check=False)
