@@ -38,8 +38,8 @@ EXPLANATIONS: Final[dict[str, tuple[str, str]]] = {
         f"Remove it in the file; copied web pages and merged files are where it comes from. {_ROWS}",
     ),
     "damaged-measurement": (
-        "A stored measurement is not what was sealed when it was paid.",
-        "Restore the private folder from a backup, unchanged.",
+        "A measurement is not what was sealed, or its rows do not name the planned answers, each once.",
+        "Restore its folder from a backup, unchanged; publish it again; or correct the row if you wrote it yourself.",
     ),
     "duplicate-bound": (
         "Two rows bound the same answer of the same region.",

@@ -36,7 +36,8 @@ SIGNATURE = "signature.json"
 ROWS_PER_GROUP = 1 << 18
 _FILES = 2  # that are written at a time
 
-_SEAL = "seal"
+SEAL = "seal"
+_NAMES = ("region", "parent")  # columns that hold texts, in all files but a measurement's answers
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -69,30 +70,57 @@ def read_columns(path: Path, columns: Sequence[str]) -> Any:
             return file.read()
 
     _check_there(path)
-    return _check_columns(quietly(path, read), path, columns)
+    return _check_columns(quietly(path, lambda: with_strings(read())), path, columns)
 
 
 def read_parts(
-    path: Path, columns: Sequence[str], *, only: Sequence[str] | None = None, coded: bool = False
+    path: Path,
+    columns: Sequence[str],
+    *,
+    only: Sequence[str] | None = None,
+    coded: bool = False,
+    texts: Sequence[str] = _NAMES,
 ) -> Iterator[Any]:
     """Yield Arrow tables, a row group at a time; ``columns`` must be there, ``only`` are read; raise InputError.
 
-    ``coded`` gives texts as places in a dictionary, as files that repeat them hold them.
+    ``coded`` gives texts as places in a dictionary, as files that repeat them hold them. Those of the columns that are
+    among ``texts`` must hold some.
     """
     import pyarrow.parquet as pq
-    import pyarrow.types as kinds
 
-    def opened(texts: Sequence[str] | None = None) -> Any:
-        return quietly(path, lambda: pq.ParquetFile(path, page_checksum_verification=True, read_dictionary=texts))
+    def opened(strings: Sequence[str] | None = None) -> Any:
+        return quietly(path, lambda: pq.ParquetFile(path, page_checksum_verification=True, read_dictionary=strings))
 
     _check_there(path)
     selected = None if only is None else list(only)
     with opened() as plain:
-        _check_columns(quietly(path, plain.schema_arrow.empty_table), path, columns)
-        texts = [field.name for field in plain.schema_arrow if coded and kinds.is_string(field.type)]
-    with opened(texts) as file:
+        _check_columns(quietly(path, lambda: with_strings(plain.schema_arrow.empty_table())), path, columns, texts)
+        strings = [field.name for field in plain.schema_arrow if coded and is_text(field.type)]
+    with opened(strings) as file:
         for group in range(file.num_row_groups):
-            yield quietly(path, partial(file.read_row_group, group, columns=selected))
+            rows = quietly(path, partial(file.read_row_group, group, columns=selected))
+            yield quietly(path, partial(with_strings, rows, coded=coded))
+
+
+def is_text(kind: Any) -> bool:
+    """Return whether an Arrow type is one of its texts: pandas and Polars write the large ones and the views."""
+    import pyarrow.types as kinds
+
+    return bool(kinds.is_string(kind) or kinds.is_large_string(kind) or kinds.is_string_view(kind))
+
+
+def with_strings(table: Any, *, coded: bool = False) -> Any:
+    """Return an Arrow table whose texts, of any of Arrow's types, are plain strings; ``coded`` ones stay so."""
+    import pyarrow as pa
+    import pyarrow.types as kinds
+
+    for place, field in enumerate(table.schema):
+        is_coded = kinds.is_dictionary(field.type)
+        if is_text(field.type.value_type if is_coded else field.type):
+            kind = pa.dictionary(pa.int32(), pa.string()) if coded and is_coded else pa.string()
+            if field.type != kind:
+                table = table.set_column(place, field.name, table.column(place).cast(kind))
+    return table
 
 
 def number_of_rows(path: Path) -> int:
@@ -123,13 +151,11 @@ def _check_there(path: Path) -> None:
         raise InputError("file-not-found", "is missing from the release folder", Place(path.name))
 
 
-def _check_columns(table: Any, path: Path, columns: Sequence[str]) -> Any:
-    import pyarrow.types as kinds
-
+def _check_columns(table: Any, path: Path, columns: Sequence[str], texts: Sequence[str] = _NAMES) -> Any:
     for name in columns:
         if table.column_names.count(name) != 1:
             raise InputError("missing-column", "must occur once", Place(path.name, None, name))
-        if name in ("region", "parent") and not kinds.is_string(table.schema.field(name).type):
+        if name in texts and not is_text(table.schema.field(name).type):
             raise InputError("wrong-type", "must hold strings", Place(path.name, None, name))
     return table
 
@@ -352,8 +378,15 @@ def _dictionary_array(column: Coded) -> Any:
 
 def sealed(index: Mapping[str, Any]) -> dict[str, Any]:
     """Return an index with its seal: the SHA-256 of its file without it, hexadecimal."""
-    plain = {name: value for name, value in index.items() if name != _SEAL}
-    return {**plain, _SEAL: hashlib.sha256(as_json(plain)).hexdigest()}
+    plain = {name: value for name, value in index.items() if name != SEAL}
+    return {**plain, SEAL: hashlib.sha256(as_json(plain)).hexdigest()}
+
+
+def is_as_sealed(content: bytes, index: Mapping[str, Any]) -> bool:
+    """Return whether an index's file is, to the byte, what the seal in it covers."""
+    with suppress(InputError):
+        return content == as_json(sealed(index))
+    return False
 
 
 def as_json(manifest: Mapping[str, Any]) -> bytes:

@@ -33,12 +33,15 @@ from coco_opt.array_types import Ints
 from coco_opt.errors import CocoOptError, InputError, Place, WorkerError
 from coco_opt.execution import Count
 from coco_opt.execution.temporary_storage import stored_array
+from coco_opt.files.answer_rows import read_answers
 from coco_opt.files.folder import (
     ROWS_PER_GROUP,
+    SEAL,
     Coded,
     FileTable,
     as_json,
     file_digest,
+    is_as_sealed,
     read_parts,
     sealed,
     write_folder,
@@ -62,7 +65,6 @@ from coco_opt.privacy.queries import (
     LevelQuery,
     NoisyPart,
     PackedPart,
-    gathered,
     offsets_of,
     packed_parts,
 )
@@ -88,6 +90,11 @@ _PACKED_ROWS = 1 << 18  # answers of the rows written, and read back, together
 # Of the rows read lately: whoever reads some regions reads their answers to one query after the other.
 _CACHE_BYTES = 1 << 25
 _OPEN_FILES = 16
+_CHANGED = (
+    "was changed since it was sealed, so it is not what was measured: restore it, or publish the measurement again, "
+    "which is free: coco-opt measure CONFIG --publish DIR. If you changed a measurement from elsewhere on purpose, "
+    "remove its 'seal'"
+)
 _PACKED_FILE = re.compile(r"packed(-[0-9]+)?\.parquet")
 
 
@@ -177,7 +184,14 @@ def read_measurement(
         if actual_digest != stated:
             message = "is not the file that was written: restore it"
             raise InputError("damaged-measurement", message, Place(f"{folder.name}/{name}"))
+    if not seal_holds(content, index):
+        raise InputError("damaged-measurement", _CHANGED, place)
     return _measurement(folder, index, measurement_plan), actual
+
+
+def seal_holds(content: bytes, index: Mapping[str, Any]) -> bool:
+    """Return whether an index is, to the byte, what its seal covers; one that was written elsewhere may have none."""
+    return (index.get("noise") == FOREIGN and SEAL not in index) or is_as_sealed(content, index)
 
 
 def is_measurement(folder: Path) -> bool:
@@ -361,8 +375,13 @@ def _measurement(folder: Path, index: Mapping[str, Any], plan: MeasurementPlan |
         measurement_plan = _stored_measurement_plan(folder, index) if plan is None else plan
         _check_statements(index, measurement_plan)
         packed = tuple(folder / name for name in sorted(index["files"]) if is_packed(name))
-        answers = _packed_answers(packed, measurement_plan) if packed else _answers(folder / ANSWERS, measurement_plan)
+        if packed:
+            answers = _packed_answers(packed, measurement_plan)
+        else:
+            answers = read_answers(folder / ANSWERS, measurement_plan)
         return Measurement(measurement_plan, answers, index["noise"], index["private"], str(index.get("receipt", "")))
+    except InputError as error:
+        failure = error.message if error.place is None else f"{error.place}: {error.message}"
     except CocoOptError as error:
         failure = str(error)
     except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError):
@@ -415,50 +434,43 @@ def query_from_dict(plain: Mapping[str, Any]) -> LevelQuery:
 
 
 def _read_constraints(path: Path) -> dict[str, Ints]:
-    pieces: dict[str, list[Ints]] = {}
-    for part in read_parts(path, ("name", "index", "value"), only=("name", "value"), coded=True):
+    columns = ("index", "value")
+    pieces: dict[str, dict[str, list[Ints]]] = {}
+    for part in read_parts(path, ("name", *columns), coded=True):
         codes, names = coded(part.column("name"))
-        values = np.asarray(part.column("value").to_numpy(), np.int64)
+        numbers = {column: _whole_numbers(part, path, column) for column in columns}
         for code, name in enumerate(names.to_pylist()):
-            pieces.setdefault(name, []).append(values[codes == code])
-    return {name: stored_array(arrays) for name, arrays in pieces.items()}
+            own = pieces.setdefault(name, {column: [] for column in columns})
+            for column in columns:
+                own[column].append(numbers[column][codes == code])
+    return {name: _by_index(path, name, *map(stored_array, own.values())) for name, own in pieces.items()}
 
 
-def _answers(path: Path, measurement_plan: MeasurementPlan) -> tuple[Answers, ...]:
-    """Return the answers in the queries' order: rows lie in it, and their number a region is public."""
-    return gathered(
-        measurement_plan.queries,
-        _read_parts(path, measurement_plan),
-        measurement_plan.hierarchy,
-        measurement_plan.per_region,
-    )
+def _whole_numbers(part: Any, path: Path, column: str) -> Ints:
+    import pyarrow.types as kinds
+
+    values = part.column(column)
+    if not kinds.is_signed_integer(values.type) or values.null_count:
+        raise InputError("damaged-measurement", "must hold integers only", Place(path.name, None, column))
+    return np.asarray(values.to_numpy(), np.int64)
 
 
-def _read_parts(path: Path, measurement_plan: MeasurementPlan) -> Iterator[NoisyPart]:
-    ends = [
-        int(offsets_of(query, measurement_plan.hierarchy, measurement_plan.per_region)[-1])
-        for query in measurement_plan.queries
-    ]
-    place = start = 0
-    for part in read_parts(path, ("value",), only=("value",)):
-        if str(part.schema.field("value").type) != "int64":
-            raise InputError("damaged-measurement", "must hold integers of 64 bits", Place(path.name, None, "value"))
-        values = part.column("value").to_numpy()
-        while values.size:
-            while place < len(ends) and start == ends[place]:
-                place, start = place + 1, 0
-            if place == len(ends):
-                raise InputError("damaged-measurement", "holds more answers than were planned", Place(path.name))
-            taken = values[: ends[place] - start]
-            yield NoisyPart(place, start, taken)
-            start, values = start + taken.size, values[taken.size :]
-    if place < len(ends) and (start != ends[place] or any(ends[place + 1 :])):
-        raise InputError("damaged-measurement", "holds fewer answers than were planned", Place(path.name))
+def _by_index(path: Path, name: str, index: Ints, values: Ints) -> Ints:
+    """Return the values of a table in the order of their index, which must be 0, 1, 2, ..., each once."""
+    expected = np.arange(index.size)
+    if np.array_equal(index, expected):
+        return values
+    order = np.argsort(index, kind="stable")
+    if not np.array_equal(index[order], expected):
+        message = f"must count the numbers of {name!r} from 0, each once"
+        raise InputError("damaged-measurement", message, Place(path.name, None, "index"))
+    return stored_array([values[order]])
 
 
 def _packed_answers(paths: tuple[Path, ...], measurement_plan: MeasurementPlan) -> tuple[Answers, ...]:
     """Return answers that are read from files where they are needed; few enough are read into memory immediately."""
     pieces = _Pieces.opened(paths)
+    pieces.check_queries(len(measurement_plan.queries))
     answers = []
     for place, query in enumerate(measurement_plan.queries):
         offsets = stored_array([offsets_of(query, measurement_plan.hierarchy, measurement_plan.per_region)])
@@ -503,6 +515,16 @@ class _Pieces:
     def __reduce__(self) -> tuple[Callable[..., _Pieces], tuple[Any, ...]]:
         # Answers go to other processes as the paths of their files, of which each reads what it needs.
         return _reopen, (tuple(path.resolve() for path in self._paths), self._stamps, self._rows)
+
+    def check_queries(self, number: int) -> None:
+        """Raise InputError where a row belongs to none of the queries, of which there are ``number``."""
+        unknown = (self._rows["question"] < 0) | (self._rows["question"] >= number)
+        if unknown.any():
+            row = int(np.argmax(unknown))
+            path = self._paths[int(self._rows["file"][row])]
+            within = row - int(np.searchsorted(self._rows["file"], self._rows["file"][row]))
+            message = f"is no query of {INDEX}: they count from 0"
+            raise InputError("damaged-measurement", message, Place(path.name, within + 1, "question"))
 
     def of(self, place: int, total: int) -> tuple[Ints, Ints]:
         """Return where the pieces of a query start, one entry more than pieces, and the rows they lie in."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from coco_opt.errors import CocoOptError
-from coco_opt.files.folder import as_json, sealed
+from coco_opt.files.folder import is_as_sealed
 from coco_opt.files.measurement import query_from_dict
 from coco_opt.files.release_checks import Check
 from coco_opt.privacy.budget import stated_fraction
@@ -26,7 +26,7 @@ _LAST_DIGIT = Fraction(2, 10**6)
 
 def seal_check(path: Path, index: Mapping[str, Any]) -> Check:
     """Check that an index's file is, to the byte, what its seal covers."""
-    holds = path.read_bytes() == as_json(sealed(index))
+    holds = is_as_sealed(path.read_bytes(), index)
     return Check("seal", holds, f"{path.name} is as it was sealed" if holds else f"{path.name} was changed: restore it")
 
 

@@ -13,14 +13,14 @@ from typing import Any
 
 from coco_opt.config.model import Config
 from coco_opt.errors import CocoOptError, InputError, VerificationError
-from coco_opt.files.folder import MANIFEST, SIGNATURE, file_digest, read_manifest
+from coco_opt.files.folder import MANIFEST, SEAL, SIGNATURE, file_digest, read_manifest
 from coco_opt.files.measurement import INDEX, is_measurement, read_index, read_measurement
 from coco_opt.files.regions import checked_regions
 from coco_opt.files.release_checks import Check
 from coco_opt.kinds import kind_row
 from coco_opt.privacy.cost import cost_of
 from coco_opt.privacy.ledger_chain import Books, Charge, Run
-from coco_opt.privacy.measurement import AS_STATED, FOREIGN, Measurement
+from coco_opt.privacy.measurement import AS_STATED, FOREIGN
 from coco_opt.releases.kind import AnyKind, Folder
 from coco_opt.releases.manifest import FORMAT
 from coco_opt.releases.runs import ledger_of
@@ -43,8 +43,11 @@ def verify_folder(folder: str | Path, signed_by: Path | None = None, earlier: Se
 def _measurement_checks(folder: Path) -> list[Check]:
     """Check a measurement: its files by digest, its index by its seal, and that the folder holds nothing else."""
     try:
-        measurement, _ = read_measurement(folder)
         index = read_index(folder)
+        seal = _measurement_seal_check(folder, index)
+        if not seal.passed:
+            return [seal]
+        measurement, _ = read_measurement(folder)
     except CocoOptError as error:
         return [Check("files", passed=False, detail=str(error))]
     foreign = sorted({path.name for path in folder.iterdir()} - {INDEX, SIGNATURE, *index["files"]})
@@ -52,14 +55,14 @@ def _measurement_checks(folder: Path) -> list[Check]:
     cost = f"{measurement.status}: {measurement.cost}"
     return [
         Check("files", not foreign, detail),
-        _measurement_seal_check(folder, index, measurement),
+        seal,
         Check("cost", passed=True, detail=cost),
     ]
 
 
-def _measurement_seal_check(folder: Path, index: Mapping[str, Any], measurement: Measurement) -> Check:
+def _measurement_seal_check(folder: Path, index: Mapping[str, Any]) -> Check:
     """Check the seal; a measurement that was written elsewhere may have none."""
-    if measurement.noise == FOREIGN and "seal" not in index:
+    if index.get("noise") == FOREIGN and SEAL not in index:
         return Check("seal", passed=True, detail="not sealed: written elsewhere, a signature would bind it")
     return seal_check(folder / INDEX, index)
 

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from coco_opt.errors import InputError
+from coco_opt.files.folder import as_json, sealed
 from coco_opt.files.measurement import FORMAT, read_measurement, write_measurement
 from coco_opt.histograms import Hierarchy
 from coco_opt.privacy import (
@@ -32,6 +33,7 @@ from coco_opt.privacy import (
     add_noise,
 )
 from coco_opt.privacy.measurement import Drawing
+from coco_opt.releases.verify import verify_folder
 
 TREE = Hierarchy.from_paths([("land", "é"), ("land", "south"), ("land", "west")])
 
@@ -119,24 +121,142 @@ def test_answers_that_are_many_are_read_where_they_lie(
 def test_packed_answers_that_are_not_those_asked_for_are_refused(tmp_path: Path) -> None:
     write_measurement(tmp_path / "sealed", measured(), private=True)
     path, index = tmp_path / "sealed" / "packed.parquet", tmp_path / "sealed" / "measurement.json"
-    sealed, stated = pq.read_table(path), json.loads(index.read_text())
-    assert sealed.num_rows == 3
+    packed, stated = pq.read_table(path), json.loads(index.read_text())
+    assert packed.num_rows == 3
     types = {"question": pa.array(["0", "1", "2"])}
     changes = [
-        sealed.slice(0, 2),
-        pa.concat_tables([sealed, sealed.slice(2)]),
-        sealed.set_column(1, "start", pa.array([0, 1, 0])),
-        sealed.set_column(2, "count", pa.array([4, 5, 4])),
-        sealed.set_column(3, "width", pa.array([2, 1, 1], pa.int32())),
-        sealed.set_column(0, "question", types["question"]),
-        sealed.drop_columns(["wide"]),
+        packed.slice(0, 2),
+        pa.concat_tables([packed, packed.slice(2)]),
+        packed.set_column(1, "start", pa.array([0, 1, 0])),
+        packed.set_column(2, "count", pa.array([4, 5, 4])),
+        packed.set_column(3, "width", pa.array([2, 1, 1], pa.int32())),
+        packed.set_column(0, "question", types["question"]),
+        packed.drop_columns(["wide"]),
+        pa.concat_tables([packed, packed.slice(2).set_column(0, "question", pa.array([3], pa.int32()))]),
     ]
     for changed in changes:
         pq.write_table(changed, path)
         code = hashlib.sha256(path.read_bytes()).hexdigest()
-        index.write_text(json.dumps({**stated, "files": {**stated["files"], "packed.parquet": code}}))
+        edited(tmp_path / "sealed", files={**stated["files"], "packed.parquet": code})
         with pytest.raises(InputError, match="damaged-measurement"):
             read_measurement(tmp_path / "sealed")
+
+
+def rewritten(folder: Path, name: str, table: pa.Table) -> None:
+    """Write a file of a measurement anew, its digest, and a seal that fits."""
+    pq.write_table(table, folder / name)
+    files = json.loads((folder / "measurement.json").read_text())["files"]
+    edited(folder, files={**files, name: hashlib.sha256((folder / name).read_bytes()).hexdigest()})
+
+
+@pytest.mark.parametrize("batch", [1, 4, 1 << 20])
+def test_answers_in_any_order_are_those_that_their_columns_name(
+    batch: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("coco_opt.files.answer_rows._ROWS", batch)
+    before = measured()
+    write_measurement(tmp_path / "open", before, private=False)
+    rows = pq.read_table(tmp_path / "open" / "answers.parquet")
+    large = rows.set_column(0, "query", rows.column("query").cast(pa.large_string()))
+    coded = rows.set_column(0, "query", rows.column("query").dictionary_encode())
+    others = [large, coded, rows.take(list(range(11, -1, -1)))]
+    for table in [*others, *(rows.take(np.random.default_rng(seed).permutation(12)) for seed in range(3))]:
+        rewritten(tmp_path / "open", "answers.parquet", table)
+        after, _ = read_measurement(tmp_path / "open")
+        for one, other in zip(before.answers, after.answers, strict=True):
+            np.testing.assert_array_equal(one.values, other.values)
+
+
+@pytest.mark.parametrize(
+    ("column", "row", "value", "where"),
+    [
+        ("level", 5, 0, "row 6, column 'query'"),
+        ("level", 5, 2, "row 6, column 'level'"),
+        ("query", 9, "ranks", "row 10, column 'index'"),  # an answer that an earlier row has
+        ("query", 0, "sum", "row 1, column 'query'"),
+        ("region", 11, 9, "row 12, column 'region'"),
+        ("region", 11, 0, "row 12, column 'region'"),
+        ("region", 5, 2, "row 6, column 'index'"),  # of a region that has no groups
+        ("index", 3, 4, "row 4, column 'index'"),
+        ("index", 3, -1, "row 4, column 'index'"),
+        ("index", 3, 2, "row 4, column 'index'"),  # twice
+        ("value", 3, None, "row 4, column 'value'"),
+        ("region", 3, None, "row 4, column 'region'"),
+    ],
+)
+def test_an_answer_of_another_name_is_refused_by_its_row(
+    column: str, row: int, value: object, where: str, tmp_path: Path
+) -> None:
+    write_measurement(tmp_path / "open", measured(), private=False)
+    rows = pq.read_table(tmp_path / "open" / "answers.parquet")
+    values = rows.column(column).to_pylist()
+    values[row] = value
+    place = rows.column_names.index(column)
+    changed = rows.set_column(place, column, pa.array(values, rows.schema.field(column).type))
+    rewritten(tmp_path / "open", "answers.parquet", changed)
+    with pytest.raises(InputError, match=f"answers.parquet, {where}.*damaged-measurement"):
+        read_measurement(tmp_path / "open")
+
+
+def test_a_missing_answer_is_named_and_none_may_come_twice(tmp_path: Path) -> None:
+    write_measurement(tmp_path / "open", measured(), private=False)
+    rows = pq.read_table(tmp_path / "open" / "answers.parquet")
+    for table, message in (
+        (rows.slice(0, 11), "no row for the answer 0 to 'total' at level 1, region 3"),
+        (rows.slice(1), "no row for the answer 0 to 'cumulative' at level 0, region 0"),
+        (rows.take([*range(8), 7, *range(9, 12)]), "row 9, column 'index': is an answer that an earlier row has"),
+        (pa.concat_tables([rows, rows.slice(2, 1)]), "row 13, column 'index': is an answer that an earlier row has"),
+        (rows.drop_columns(["region"]), "column 'region': must occur once"),
+    ):
+        rewritten(tmp_path / "open", "answers.parquet", table)
+        with pytest.raises(InputError, match=message):
+            read_measurement(tmp_path / "open")
+
+
+def test_public_numbers_are_read_by_their_index(tmp_path: Path) -> None:
+    write_measurement(tmp_path / "open", measured(), private=False)
+    rows = pq.read_table(tmp_path / "open" / "facts.parquet")
+    rewritten(tmp_path / "open", "facts.parquet", rows.take([4, 1, 0, 3, 2]))
+    tables = read_measurement(tmp_path / "open")[0].measurement_plan.tables
+    assert {name: values.tolist() for name, values in tables.items()} == {"lower": [0, 1, 2], "upper": [2**62, -1]}
+    rewritten(tmp_path / "open", "facts.parquet", rows.take([0, 0, 2, 3, 4]))
+    with pytest.raises(InputError, match="must count the numbers of 'lower' from 0, each once"):
+        read_measurement(tmp_path / "open")
+
+
+def test_answers_that_were_edited_do_not_fit_the_seal(tmp_path: Path) -> None:
+    write_measurement(tmp_path / "open", measured(), private=False)
+    path, index = tmp_path / "open" / "answers.parquet", tmp_path / "open" / "measurement.json"
+    before = json.loads(index.read_text())
+    rows = pq.read_table(path)
+    rewritten(tmp_path / "open", path.name, rows.set_column(4, "value", pa.array([999] * 12)))
+    changed = json.loads(index.read_text())
+    for seal in ({"seal": before["seal"]}, {}):  # the former seal, and none at all
+        plain = {name: value for name, value in changed.items() if name != "seal"}
+        index.write_bytes(as_json({**plain, **seal}))
+        with pytest.raises(InputError, match=r"was changed since it was sealed.*restore it"):
+            read_measurement(tmp_path / "open")
+        (check,) = verify_folder(tmp_path / "open")
+        assert (check.name, check.passed) == ("seal", False)
+
+
+@pytest.mark.parametrize("kind", [pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())])
+def test_regions_may_be_texts_of_any_of_arrows_types(kind: pa.DataType, tmp_path: Path) -> None:
+    write_measurement(tmp_path / "open", measured(), private=False)
+    rows = pq.read_table(tmp_path / "open" / "hierarchy.parquet")
+    fields = [pa.field(field.name, kind if field.type == pa.string() else field.type) for field in rows.schema]
+    columns = [rows.column(field.name) for field in fields]
+    if pa.types.is_dictionary(kind):
+        columns = [
+            column.dictionary_encode() if field.type == kind else column
+            for field, column in zip(fields, columns, strict=True)
+        ]
+    else:
+        columns = [column.cast(field.type) for field, column in zip(fields, columns, strict=True)]
+    rewritten(tmp_path / "open", "hierarchy.parquet", pa.table(columns, pa.schema(fields)))
+    after = read_measurement(tmp_path / "open")[0].measurement_plan
+    assert after.digest == measured().measurement_plan.digest
+    assert list(after.region_ids) == [None, "01", "2", None]
 
 
 def test_the_same_measurement_is_the_same_bytes_each_time(tmp_path: Path) -> None:
@@ -180,9 +300,9 @@ def test_a_flipped_bit_anywhere_is_found(name: str, tmp_path: Path) -> None:
 
 
 def edited(folder: Path, **changes: object) -> None:
-    """Rewrite entries of a measurement's index."""
+    """Rewrite entries of a measurement's index, and its seal."""
     path = folder / "measurement.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+    path.write_bytes(as_json(sealed({**json.loads(path.read_text()), **changes})))
 
 
 @pytest.mark.parametrize(
