@@ -95,6 +95,11 @@ _CHANGED = (
     "which is free: coco-opt measure CONFIG --publish DIR. If you changed a measurement from elsewhere on purpose, "
     "remove its 'seal'"
 )
+_UNSEALED = (
+    "has lost its seal, so it may not be what was measured: restore it, or publish the measurement again, which is "
+    "free: coco-opt measure CONFIG --publish DIR. A measurement from elsewhere needs none and says "
+    f"'noise': {FOREIGN!r}"
+)
 _PACKED_FILE = re.compile(r"packed(-[0-9]+)?\.parquet")
 
 
@@ -185,7 +190,7 @@ def read_measurement(
             message = "is not the file that was written: restore it"
             raise InputError("damaged-measurement", message, Place(f"{folder.name}/{name}"))
     if not seal_holds(content, index):
-        raise InputError("damaged-measurement", _CHANGED, place)
+        raise InputError("damaged-measurement", _CHANGED if SEAL in index else _UNSEALED, place)
     return _measurement(folder, index, measurement_plan), actual
 
 

@@ -231,10 +231,10 @@ def test_answers_that_were_edited_do_not_fit_the_seal(tmp_path: Path) -> None:
     rows = pq.read_table(path)
     rewritten(tmp_path / "open", path.name, rows.set_column(4, "value", pa.array([999] * 12)))
     changed = json.loads(index.read_text())
-    for seal in ({"seal": before["seal"]}, {}):  # the former seal, and none at all
+    for seal, message in (({"seal": before["seal"]}, "was changed since it was sealed"), ({}, "has lost its seal")):
         plain = {name: value for name, value in changed.items() if name != "seal"}
         index.write_bytes(as_json({**plain, **seal}))
-        with pytest.raises(InputError, match=r"was changed since it was sealed.*restore it"):
+        with pytest.raises(InputError, match=f"{message}.*restore it"):
             read_measurement(tmp_path / "open")
         (check,) = verify_folder(tmp_path / "open")
         assert (check.name, check.passed) == ("seal", False)

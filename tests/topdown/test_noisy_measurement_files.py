@@ -464,7 +464,7 @@ def test_a_measurement_written_by_hand_is_read_estimated_and_verified(tmp_path: 
     index = json.loads((folder / "measurement.json").read_text())
     for change, words in (
         ({"status": "private"}, "status contradicts itself"),
-        ({"noise": "secure"}, "missing or of a wrong type"),
+        ({"noise": "secure"}, "has lost its seal"),
         ({"digest": "0" * 64}, "digest is not that of its queries"),
     ):
         (folder / "measurement.json").write_text(json.dumps({**index, **change}))
