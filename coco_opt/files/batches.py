@@ -267,6 +267,8 @@ def _check_types(schema: Any, name: str, columns: Columns) -> None:
                 raise InputError("not-an-integer", f"must have an integer type, and has {kind}", place)
         elif not is_id(kind):
             message = f"names and ids must be strings or integers, and this column has the type {kind}"
+            if kinds.is_floating(kind):
+                message += ": in pandas integers get it from an empty entry, and a column without rows may"
             raise InputError("wrong-type", message, place)
 
 

@@ -140,7 +140,7 @@ def _regions(ids: Sequence[str], tree: Hierarchy, region_ids: Sequence[str | Non
         first = ids[unknown[0] - 1]
         message = (
             f"{_numbered(unknown)} a {_KEY} that no region of this release has, such as {first!r}"
-            f"{_hint(first, known)}. Remove features of other regions, or correct the ids"
+            f"{_hint(first, known) or '.'} Remove features of other regions, or correct the ids"
         )
         raise InputError("unknown-region", message, Place(file))
     regions = [known[name] for name in ids]
@@ -163,7 +163,7 @@ def _known(tree: Hierarchy, region_ids: Sequence[str | None]) -> dict[str, int]:
 def _hint(text: str, known: Mapping[str, int]) -> str:
     bare = text.lstrip("0")
     if any(name.lstrip("0") == bare for name in known):
-        return " (one that differs only in leading zeros exists: write both as text, with all their zeros)"
+        return " (one that differs only in leading zeros exists: write both as text, with all their zeros)."
     near = difflib.get_close_matches(text, known, n=1) if len(known) <= _COMPARED else []
     return f"; did you mean {near[0]!r}?" if near else ""
 

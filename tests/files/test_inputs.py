@@ -184,5 +184,7 @@ def test_a_column_with_several_names_has_the_first_that_a_table_has(tmp_path: Pa
 def test_a_parquet_column_of_a_wrong_type_is_named_with_its_type(tmp_path: Path) -> None:
     path = tmp_path / "e.parquet"
     pq.write_table(pa.table({"entity_id": [1.5, 2.5], "group_id": [1, 2]}), path)
-    with pytest.raises(InputError, match=r"'entity_id': names and ids must be strings or integers, .* type double"):
+    with pytest.raises(
+        InputError, match=r"'entity_id': names and ids must be strings or integers, .* double: in pandas"
+    ):
         read_tables(path, _table(LISTED), _table(HIERARCHY))
