@@ -193,6 +193,7 @@ def test_more_rounds_follow_where_time_allows(seconds: float, attempts: int, mon
     small = replace(options, most=4, draws=8)
     drawn = sample_counts(IntervalCounts.of(measurement), small)
     assert drawn.rounds == 8 + 4 * (2**attempts - 1)
+    assert drawn.cells.shape[0] == small.most_draws(measurement.measurement_plan.parameters["cells"])
     assert (drawn.converged, drawn.counts_agree) == (False, False)
 
 

@@ -215,7 +215,13 @@ class RangesKind:
         with reporter.stage("Predicting"):
             how, estimator = "chosen" if plan.chosen else "asked", plan.config.method.resolved(plan.config.auto.time)
             return forecast_of(
-                plan.measurement_plan, plan.detail, plan.config.method.ranges, estimator, options.rows, how
+                plan.measurement_plan,
+                plan.detail,
+                plan.config.method.ranges,
+                estimator,
+                options.rows,
+                how,
+                plan.config.auto.time,
             )
 
     def instances(self, measurement: Measurement, config: Config) -> Sequence[Instance]:

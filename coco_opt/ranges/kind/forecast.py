@@ -10,7 +10,7 @@ import numpy as np
 
 from coco_opt.privacy import MeasurementPlan
 from coco_opt.ranges.domain import DomainTree
-from coco_opt.ranges.estimating.posterior.sampler import LEAST_DRAWS, posterior_seconds
+from coco_opt.ranges.estimating.posterior.sampler import LEAST_DRAWS, SamplerOptions, posterior_seconds
 from coco_opt.ranges.estimating.universal import NONNEGATIVE, Estimator
 from coco_opt.ranges.fan_out import FAN_OUTS, choose_fan_out, evenly
 from coco_opt.ranges.precision import Precision, noise_of
@@ -38,11 +38,12 @@ def forecast_of(
     estimator: Estimator,
     values: int | None = None,
     how: str = "asked",
+    time: float = 0.0,
 ) -> Forecast:
     """Return the standard errors of cells and wider ranges for every fan-out, and the errors of the workload.
 
     O(cells) a fan-out. ``values`` are the rows of the private table, where they are declared; else ten a cell. ``how``
-    says who decided the tree: "asked" or "chosen".
+    says who decided the tree: "asked" or "chosen". The posterior may take about so many seconds of ``time``.
     """
     trees = [DomainTree(domain.cells, k) for k in (None, *FAN_OUTS) if k is None or k < domain.cells]
     own = [domain.shares is None and tree.fan_out == domain.fan_out for tree in trees]
@@ -80,19 +81,21 @@ def forecast_of(
         ),
         reading=ResourceCost(slow * _ROW_SECONDS * table_rows, _ROW_BYTES * table_rows),
         querying=ResourceCost(0.0),
-        estimating=_estimating(domain, estimator, slow),
+        estimating=_estimating(domain, estimator, slow, time),
         writing=ResourceCost(slow * _PAGE_SECONDS),
     )
 
 
-def _estimating(domain: DomainTree, estimator: Estimator, slow: float) -> ResourceCost:
-    """Return what an estimation costs; that of a posterior whose chains agree at the first attempt."""
+def _estimating(domain: DomainTree, estimator: Estimator, slow: float, time: float) -> ResourceCost:
+    """Return what an estimation costs; a posterior takes as long as its chains need to agree."""
     nodes = domain.tree.nodes
     seconds, memory = _FIRST + _SECONDS * nodes, _BYTES * nodes
-    if estimator == "posterior":
-        seconds += posterior_seconds(domain.cells)
-        memory += (_DRAWN_BYTES + 8 * LEAST_DRAWS) * domain.cells
-    return ResourceCost(slow * seconds, memory)
+    if estimator != "posterior":
+        return ResourceCost(slow * seconds, memory)
+    options = SamplerOptions.within(time, domain.cells)
+    first, longest = (seconds + posterior_seconds(domain.cells, attempts) for attempts in (1, options.attempts))
+    memory += (_DRAWN_BYTES + 8 * max(LEAST_DRAWS, options.most_draws(domain.cells))) * domain.cells
+    return ResourceCost(slow * first, memory, slow * longest)
 
 
 @dataclass(frozen=True, slots=True)

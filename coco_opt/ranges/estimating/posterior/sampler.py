@@ -67,6 +67,12 @@ class SamplerOptions:
         rounds = min(max(self.rounds, self.work // cells), self.most)
         return rounds, max(1, -(-self.draws // rounds))
 
+    def most_draws(self, cells: int) -> int:
+        """Return how many draws the last attempt takes."""
+        rounds, draws = self.first(cells)
+        last = self.attempts - 1
+        return self.chains * (rounds << last) * max(draws >> last, 1)
+
 
 LEAST_DRAWS = 192
 """Draws that every run of the usual options takes."""
