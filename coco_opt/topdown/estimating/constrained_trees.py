@@ -217,8 +217,11 @@ class _Spreads:
             for query, (weight, own) in enumerate(weights):
                 left = weight * own.apply(solved)
                 squares[query][block], products[query][block] = (left**2).sum(axis=1), left @ right[query].T
+            along[block] = rows @ exact.T
+            if constraints.normal.definite:  # the queries leave nothing of any answer
+                continue
             beyond = rows - constraints.normal.apply(solved)
-            along[block], outside[block] = rows @ exact.T, beyond @ constraints.basis
+            outside[block] = beyond @ constraints.basis
             beyond -= outside[block] @ constraints.basis.T
             lost[block] = np.linalg.norm(beyond, axis=1) / np.maximum(1.0, np.linalg.norm(rows, axis=1))
         return cls(
