@@ -36,8 +36,8 @@ class Fallback:
 class Certificate:
     """The worst certified figures over all problems of one kind in a run, by one solver or several (", " between).
 
-    ``gap`` is in the objective's unit, ``relative_gap`` divided by the objective (or 1), ``violation`` the largest
-    left after repair; ``seconds`` is wall time inside the solver. ``fallbacks`` name where another solver answered.
+    ``gap`` is in the objective's unit, ``relative_gap`` as in ``Solution``, ``violation`` the largest left after
+    repair; ``seconds`` is wall time inside the solver. ``fallbacks`` name where another solver answered.
     """
 
     problem: str

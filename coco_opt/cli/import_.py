@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from coco_opt.cli.console import TerminalReporter, quoted, write, write_json, write_values
 from coco_opt.cli.options import ConfigFile, Json, Version
+
+if TYPE_CHECKING:
+    from coco_opt.privacy import Measurement
 
 
 def import_(
@@ -35,12 +38,12 @@ def import_(
     records nor [privacy]. The noise protects what its publisher states: nothing is measured here, and no ledger is
     touched.
     """
+    # Imported here, as in every verb, so that help is printed without loading all that runs need.
     from coco_opt.config import load_config
     from coco_opt.files.measurement import write_measurement
     from coco_opt.releases.manifest import spent_line
     from coco_opt.releases.measure import check_target, kind_of
     from coco_opt.topdown.kind.noisy_measurement_files import gathered, measurement_of
-    from coco_opt.topdown.table_queries import TableQueries
 
     settings = load_config(config, measures=False)
     check_target(out)
@@ -49,36 +52,42 @@ def import_(
         measurement = measurement_of(rows)
     write_measurement(out, measurement, private=False)
     spent = spent_line(kind_of(settings), settings, measurement)
-    answers = sum(part.stored.size for part in measurement.answers)
-    queries = TableQueries.of(measurement.measurement_plan)
-    unmeasured = {each.level: each.unmeasured for each in queries.variances}
-    levels = [
-        {
-            "level": name,
-            "regions": len(measurement.hierarchy.level_range(level)),
-            "unmeasured": unmeasured.get(level, 0),
-        }
-        for level, name in enumerate(measurement.measurement_plan.levels)
-    ]
-    constraints = [f"{bounds.query.text} by {levels[bounds.level]['level']}" for bounds in queries.bounds]
-    unit, largest = measurement.cost.unit, queries.largest_path_cost
+    summary = _summary(measurement)
     if json:
-        places = {"measurement": str(out), "answers": answers, "levels": levels, "constraints": constraints}
-        places |= {"largest_path_cost": largest, "left_out": rows.left_out}
+        places = {"measurement": str(out), **summary, "left_out": rows.left_out}
         write_json({"status": measurement.status, "spent": spent, **measurement.cost.as_dict(), **places})
         return 0
+    unit, largest = measurement.cost.unit, summary["largest_path_cost"]
     write(f"{spent}.")
     write_values(
         [
-            ("Regions", ", ".join(map(_in_words, levels))),
-            ("Constraints", ", ".join(constraints) or "none"),
+            ("Regions", ", ".join(map(_in_words, summary["levels"]))),
+            ("Constraints", ", ".join(summary["constraints"]) or "none"),
             *([("Left out", f"{rows.left_out:,} values that count {', '.join(sum_over)}")] if sum_over else []),
             ("Largest cost", f"{unit} {largest:.6g}, of all answers of a leaf and of the regions above it"),
-            ("Measurement", f"{out}, {answers:,} answers to {len(measurement.answers):,} queries"),
+            ("Measurement", f"{out}, {summary['answers']:,} answers to {len(measurement.answers):,} queries"),
             ("Estimate it", f"coco-opt estimate {quoted(out)} {quoted(config)}"),
         ]
     )
     return 0
+
+
+def _summary(measurement: Measurement) -> dict[str, Any]:
+    """Return what was imported: the numbers of answers and of regions by level, the constraints, the largest cost."""
+    from coco_opt.topdown.table_queries import TableQueries
+
+    queries, names = TableQueries.of(measurement.measurement_plan), measurement.measurement_plan.levels
+    unmeasured = {each.level: each.unmeasured for each in queries.variances}
+    regions = [len(measurement.hierarchy.level_range(level)) for level in range(len(names))]
+    return {
+        "answers": sum(part.stored.size for part in measurement.answers),
+        "levels": [
+            {"level": name, "regions": count, "unmeasured": unmeasured.get(level, 0)}
+            for level, (name, count) in enumerate(zip(names, regions, strict=True))
+        ],
+        "constraints": [f"{bounds.query.text} by {names[bounds.level]}" for bounds in queries.bounds],
+        "largest_path_cost": queries.largest_path_cost,
+    }
 
 
 def _in_words(level: Mapping[str, Any]) -> str:

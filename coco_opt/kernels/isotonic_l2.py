@@ -5,7 +5,8 @@
 The fit is the slope of the greatest convex minorant of the partial sums, a constant on each pooled block.
 
 1. Take the entries in chunks, and thin each chunk (``_thin_values``, ``_thin_blocks``).
-2. Push the chunk's blocks on a stack; as long as the mean below is not smaller, pool the two (``_push_blocks``).
+2. Push the chunk's blocks on a stack; as long as the mean below is not smaller, pool the two (``_push_blocks``). This
+   alone is the algorithm: with a chunk's entries as its blocks the result is the same.
 3. At the end every block's mean, clipped to lo..hi, is the fit of its entries (``_spread``).
 
 With weights, step 1 is left out (``_push_weighted``).
@@ -17,8 +18,10 @@ lies on or above the chord between its two neighbours is no vertex of the minora
 few reach the stack. Many integers are pooled in halves on two cores: exact blocks do not depend on the order of
 pooling.
 
-Invariant: the means of the blocks on the stack increase strictly. Cost: O(n).
-Source: Barlow, Bartholomew, Bremner and Brunk 1972, chapter 1; the thinning passes are our own.
+Invariant: the means of the blocks on the stack increase strictly, for floats up to rounding (``_finish`` and
+``_spread`` restore it in the result). Cost: O(n).
+Source: Barlow, Bartholomew, Bremner and Brunk 1972, chapter 1; step 2 is one loop as in Busing 2022. The thinning
+passes are our own.
 """
 
 from __future__ import annotations
@@ -43,6 +46,71 @@ _EXACT_VALUE = 1 << 40  # a chunk's sums times its counts then stay below 2**62
 
 
 @compiled
+def _violates(left: Any, left_count: int, right: Any, right_count: int, is_integer: bool) -> bool:
+    """Return whether the left mean is at least the right mean: exactly for integers, whatever the size of the sums."""
+    a, b = float(left) * right_count, float(right) * left_count
+    if not is_integer or (abs(a) < _EXACT_PRODUCT and abs(b) < _EXACT_PRODUCT):
+        return a >= b
+    # Products would overflow or round: compare the quotients, then the remainders.
+    quotient_left, quotient_right = left // left_count, right // right_count
+    if quotient_left != quotient_right:
+        return bool(quotient_left > quotient_right)
+    rest_left = left - quotient_left * left_count
+    rest_right = right - quotient_right * right_count
+    return bool(rest_left * right_count >= rest_right * left_count)
+
+
+@compiled
+def _push_blocks(
+    sums: Any, counts: Any, top: int, new_sums: Any, new_counts: Any, blocks: int, is_rising: bool, is_integer: bool
+) -> int:
+    """Push blocks on the stack and pool backward; return the new top.
+
+    Where the means of the new blocks rise, all others follow the first that is pooled with none.
+    """
+    # Step 2: pool backward until the mean below is smaller, then put the block on top.
+    for i in range(blocks):
+        total, count = new_sums[i], new_counts[i]
+        clean = True
+        while top >= 0 and _violates(sums[top], counts[top], total, count, is_integer):
+            total += sums[top]
+            count += counts[top]
+            top -= 1
+            clean = False
+        top += 1
+        sums[top] = total
+        counts[top] = count
+        # Nothing was pooled and the rest rises: copy it.
+        if is_rising and clean:
+            rest = blocks - i - 1
+            for k in range(1, rest + 1):
+                sums[top + k] = new_sums[i + k]
+                counts[top + k] = new_counts[i + k]
+            return top + rest
+    return top
+
+
+@compiled
+def _push_weighted(y: Any, w: Floats, values: Floats, sums: Floats, weights: Floats, counts: Ints, top: int) -> int:
+    """Pool weighted values into the stack; return its new top, or -2 at a weight that is not positive."""
+    # Step 2: pool backward until the mean below is smaller; the stack stores means, so comparing needs no division.
+    for i in range(y.size):
+        value, weight, count = float(y[i]), w[i], 1
+        if not weight > 0.0:
+            return -2
+        total = weight * value
+        while top >= 0 and values[top] >= value:
+            total += sums[top]
+            weight += weights[top]
+            count += counts[top]
+            value = total / weight
+            top -= 1
+        top += 1
+        values[top], sums[top], weights[top], counts[top] = value, total, weight, count
+    return top
+
+
+@compiled
 def _chunk_is_rising(y: Any, begin: int, end: int) -> bool:
     for i in range(begin + 1, end):
         if y[i - 1] >= y[i]:
@@ -52,7 +120,7 @@ def _chunk_is_rising(y: Any, begin: int, end: int) -> bool:
 
 @compiled
 def _thin_values(y: Any, begin: int, end: int, sums: Any, counts: Any) -> tuple[int, bool]:
-    """Write runs without a strict rise as blocks; return also whether the values are small enough to multiply."""
+    """Write runs without a strict rise as blocks; return how many, and whether products of sums and counts fit."""
     last, start, blocks = y[begin], begin, 0
     total, low, high = last, last, last
     # A run grows while values do not rise. Every step writes: a branch here would cost more.
@@ -93,91 +161,29 @@ def _thin_blocks(sums: Any, counts: Any, blocks: int) -> int:
 
 
 @compiled
-def _violates(left: Any, left_count: int, right: Any, right_count: int, exact: bool) -> bool:
-    """Return whether the left mean is at least the right mean; ``exact`` for integer sums of any size."""
-    a, b = float(left) * right_count, float(right) * left_count
-    if not exact or (abs(a) < _EXACT_PRODUCT and abs(b) < _EXACT_PRODUCT):
-        return a >= b
-    # Products would overflow or round: compare the quotients, then the remainders.
-    quotient_left, quotient_right = left // left_count, right // right_count
-    if quotient_left != quotient_right:
-        return bool(quotient_left > quotient_right)
-    rest_left = left - quotient_left * left_count
-    rest_right = right - quotient_right * right_count
-    return bool(rest_left * right_count >= rest_right * left_count)
-
-
-@compiled
-def _push_blocks(
-    sums: Any, counts: Any, top: int, new_sums: Any, new_counts: Any, blocks: int, rising: bool, exact: bool
-) -> int:
-    """Push blocks on the stack, pooling backward; in a rising sequence nothing is left to do after a clean push."""
-    # Pool backward until the mean below is smaller, then put the block on top.
-    for i in range(blocks):
-        total, count = new_sums[i], new_counts[i]
-        clean = True
-        while top >= 0 and _violates(sums[top], counts[top], total, count, exact):
-            total += sums[top]
-            count += counts[top]
-            top -= 1
-            clean = False
-        top += 1
-        sums[top] = total
-        counts[top] = count
-        # Nothing was pooled and the rest rises: copy it.
-        if rising and clean:
-            rest = blocks - i - 1
-            for k in range(1, rest + 1):
-                sums[top + k] = new_sums[i + k]
-                counts[top + k] = new_counts[i + k]
-            return top + rest
-    return top
-
-
-@compiled
-def _push_values(y: Any, sums: Any, counts: Any, top: int, exact: bool) -> int:
+def _push_values(y: Any, sums: Any, counts: Any, top: int, is_integer: bool) -> int:
     """Pool values of weight one into the stack; return its new top. The stack needs y.size free entries."""
     new_sums = np.empty(_CHUNK, y.dtype)
     new_counts = np.empty(_CHUNK, np.int64)
     ones = np.ones(_CHUNK, np.int64)
     rising = True
-    # One chunk at a time, so that its blocks stay in the cache.
+    # Step 1: one chunk at a time, so that its blocks stay in the cache.
     for begin in range(0, y.size, _CHUNK):
         end = min(y.size, begin + _CHUNK)
         if rising and _chunk_is_rising(y, begin, end):
-            top = _push_blocks(sums, counts, top, y[begin:end], ones, end - begin, True, exact)
+            top = _push_blocks(sums, counts, top, y[begin:end], ones, end - begin, True, is_integer)
             continue
-        blocks, small = _thin_values(y, begin, end, new_sums, new_counts)
+        blocks, products_fit = _thin_values(y, begin, end, new_sums, new_counts)
         rising = blocks == end - begin
         ordered = rising
         # Thin until all means rise, or until a pass removes less than an eighth.
-        while blocks > 8 and not ordered and (small or not exact):
+        while blocks > 8 and not ordered and (products_fit or not is_integer):
             joined = _thin_blocks(new_sums, new_counts, blocks)
             ordered, stalled = joined == blocks, 8 * joined > 7 * blocks
             blocks = joined
             if stalled:
                 break
-        top = _push_blocks(sums, counts, top, new_sums, new_counts, blocks, ordered, exact)
-    return top
-
-
-@compiled
-def _push_weighted(y: Any, w: Floats, values: Floats, sums: Floats, weights: Floats, counts: Ints, top: int) -> int:
-    """Pool weighted values into the stack; return its new top, or -2 at a weight that is not positive."""
-    # Pool backward until the mean below is smaller; the stack stores means, so comparing needs no division.
-    for i in range(y.size):
-        value, weight, count = float(y[i]), w[i], 1
-        if not weight > 0.0:
-            return -2
-        total = weight * value
-        while top >= 0 and values[top] >= value:
-            total += sums[top]
-            weight += weights[top]
-            count += counts[top]
-            value = total / weight
-            top -= 1
-        top += 1
-        values[top], sums[top], weights[top], counts[top] = value, total, weight, count
+        top = _push_blocks(sums, counts, top, new_sums, new_counts, blocks, ordered, is_integer)
     return top
 
 
@@ -211,7 +217,7 @@ def _starts(counts: Ints, blocks: int) -> Ints:
 @compiled
 def _expand(starts: Ints, means: Floats, lo: float, hi: float, out: Floats) -> None:
     """Write each block's clipped mean over its entries, from the back so that ``means`` may lie in ``out``."""
-    # Block i is written at or behind its own mean, so no mean is lost before it is read.
+    # Step 3: block i is written at or behind its own mean, so no mean is lost before it is read.
     for i in range(means.size - 1, -1, -1):
         value = min(max(means[i], lo), hi)
         begin, end = starts[i], starts[i + 1]
@@ -229,7 +235,7 @@ def _spread(sums: Any, counts: Ints, blocks: int, lo: float, hi: float, out: Flo
     Means that rounding puts out of order take that of the block after them.
     """
     end, mean = out.size, np.inf
-    # Block i is written at or behind its own sum, so no sum is lost before it is read.
+    # Step 3: block i is written at or behind its own sum, so no sum is lost before it is read.
     for i in range(blocks - 1, -1, -1):
         count = counts[i]
         mean = min(mean, float(sums[i]) / count)
@@ -250,16 +256,16 @@ def _pool_units(y: NDArray[Any]) -> tuple[NDArray[Any], Ints, int]:
     second half are pushed on the first's within the same arrays, where none is written beyond the place it is read at.
     """
     # numpy, unlike compiled code, asks for huge pages: first touches are half the cost of n blocks.
-    sums, counts, exact = np.empty(y.size, y.dtype), np.empty(y.size + 1, np.int64), y.dtype == np.int64
-    half = y.size // 2 if exact and y.size >= _MANY else 0
+    sums, counts, is_integer = np.empty(y.size, y.dtype), np.empty(y.size + 1, np.int64), y.dtype == np.int64
+    half = y.size // 2 if is_integer and y.size >= _MANY else 0
     if not half:
-        return sums, counts, _push_values(y, sums, counts, -1, exact) + 1
+        return sums, counts, _push_values(y, sums, counts, -1, is_integer) + 1
     second = sums[half:], counts[half:]
     # The second half on another core; its blocks are then pushed on those of the first.
     with ThreadPoolExecutor(1) as executor:
-        later = executor.submit(_push_values, y[half:], *second, -1, exact)
-        top = _push_values(y[:half], sums, counts, -1, exact)
-    return sums, counts, _push_blocks(sums, counts, top, *second, later.result() + 1, True, exact) + 1
+        later = executor.submit(_push_values, y[half:], *second, -1, is_integer)
+        top = _push_values(y[:half], sums, counts, -1, is_integer)
+    return sums, counts, _push_blocks(sums, counts, top, *second, later.result() + 1, True, is_integer) + 1
 
 
 def _compact(array: NDArray[Any], capacity: int) -> NDArray[Any]:

@@ -2,18 +2,20 @@
 
 Given data y, weights w > 0 and bounds lo <= hi::
 
-    minimise  sum_i w_i |x_i - y_i|^p   subject to   lo <= x_1 <= x_2 <= ... <= x_n <= hi
+    minimise  sum_i w_i |x_i - y_i|^p   subject to   lo <= x_0 <= x_1 <= ... <= x_{n-1} <= hi
 
 The rank and cumulative estimators of Kuo et al. 2018 (sections 4.2 and 4.3) and the unattributed histograms of Hay
 et al. 2010 (section 3) are this problem. A run of equal true values enters as one weighted entry.
 
-Multipliers are a vector lam (n + 1,): lam[0] for ``lo <= x_1``, lam[i] for ``x_i <= x_{i+1}``, lam[n] for
-``x_n <= hi``, all nonnegative. With d_i = lam[i+1] - lam[i], weak duality gives the certified gaps
+Multipliers are a vector lam (n + 1,): lam[0] for ``lo <= x_0``, lam[i] for ``x_{i-1} <= x_i``, lam[n] for
+``x_{n-1} <= hi``, all nonnegative. With d_i = lam[i+1] - lam[i], weak duality gives the certified gaps
 
 * p = 2: ``sum w_i (x_i - y_i + d_i / 2 w_i)^2`` plus complementary slackness;
 * p = 1, where also |d_i| <= w_i: ``sum w_i |x_i - y_i| + d_i (x_i - y_i)`` plus complementary slackness,
 
-every term nonnegative (complementary slackness is ``sum_i lam[i] * slack_i``).
+every term nonnegative for a feasible x (complementary slackness is ``sum_i lam[i] * slack_i``). Multipliers are rebuilt
+from the point where a solver brings none; for p = 1 a point may be a few digits off the data, as solvers of linear
+programs leave it.
 """
 
 from __future__ import annotations
@@ -131,7 +133,7 @@ class _IsotonicRegression(Problem[NDArray[Any], Floats]):
         return float(self._certificate.gap(x, self.y, self.weights, self.lower, self.upper, multipliers))
 
     def appraise(self, x: NDArray[Any], multipliers: Floats | None = None) -> Appraisal[NDArray[Any]]:
-        """Judge a point by one pass over it and the data; a solver's multipliers may lower the gap."""
+        """Judge a point by itself and, where they prove more, by a solver's multipliers."""
         if x.shape == self.y.shape and x.size and x.dtype in (np.int64, np.float64):
             # Violation, objective and gap of n >= 1 numbers, in one pass.
             violation, objective, gap = self._certificate.judge(x, self.y, self.weights, self.lower, self.upper)
@@ -188,7 +190,7 @@ class _IsotonicRegression(Problem[NDArray[Any], Floats]):
 class IsotonicL2(_IsotonicRegression):
     """Isotonic regression in least squares, p = 2: ``IsotonicL2(y, weights, lower=, upper=)``.
 
-    Minimise sum_i w_i (x_i - y_i)^2 subject to lower <= x_1 <= ... <= x_n <= upper.
+    Minimise sum_i w_i (x_i - y_i)^2 subject to lower <= x_0 <= ... <= x_{n-1} <= upper.
 
     Parameters
     ----------
@@ -283,7 +285,7 @@ class IsotonicL2(_IsotonicRegression):
 class IsotonicL1(_IsotonicRegression):
     """Isotonic regression in absolute values, p = 1: ``IsotonicL1(y, weights, lower=, upper=, ties=)``.
 
-    Minimise sum_i w_i |x_i - y_i| subject to lower <= x_1 <= ... <= x_n <= upper.
+    Minimise sum_i w_i |x_i - y_i| subject to lower <= x_0 <= ... <= x_{n-1} <= upper.
 
     Parameters
     ----------

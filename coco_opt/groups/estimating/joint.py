@@ -1,6 +1,10 @@
 """Joint estimation of a hierarchy: one convex program, then integer tables from the root down.
 
-All noisy cumulative counts are fitted together (``coco_opt.problems.joint``); the root's row is rounded half up
+All noisy cumulative counts are fitted together (``coco_opt.problems.joint``)::
+
+    minimise  sum_v w_v sum_i |x_v[i] - y_v[i]|^p   over nondecreasing tables that sum to their parents'
+
+to a relative gap of 1e-4, or 1e-3 from sums. Then the root's row is rounded half up
 and each region's children are rounded to its row (``coco_opt.problems.CumulativeRounding``), so that the histograms
 are integer, nonnegative, consistent, and have the public numbers of groups.
 
@@ -60,7 +64,8 @@ class JointEstimate:
 def joint(measurement: Measurement, solvers: SolverChoices, *, loss: Loss = "l1") -> JointEstimate:
     """Return the joint estimate of all regions from cumulative counts or buckets of them, at any measured levels.
 
-    loss "l1" weighs a level by 1 / scale of its noise (maximum likelihood), "l2" by 1 / variance. Raises ProblemError
+    loss "l1" weighs a level by 1 / scale of its noise (maximum likelihood for geometric noise), "l2" by 1 / variance
+    (maximum likelihood for Gaussian noise). Raises ProblemError
     where another query was measured on a level, SolverError where the fit misses its tolerance and ``solvers`` allow no
     fallback; where they do, the best fit is returned with its gap. Memory: about eight tables of regions x max_size
     numbers, from buckets five.

@@ -1,4 +1,8 @@
-"""The recursion from the root to the leaves: once a region has its table, what lies below it depends on nothing else.
+"""TopDown's recursion: from the root down, each region's integer table is split among its children and rounded.
+
+A split is a least-squares problem (``coco_opt.problems.topdown_split``), a rounding a flow
+(``coco_opt.problems.table_rounding``). This module runs them as parallel tasks, with checkpoints: once a region has its
+table, what lies below it depends on nothing else.
 
 Each task of an executor splits and rounds consecutive regions of one level; where their subtrees are small, it goes on
 to the leaves. A task begins when its own regions have tables: no level waits for another. The results are joined level
