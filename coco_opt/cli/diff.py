@@ -47,6 +47,7 @@ def diff(
     """Subtract release A from release B: differences by region and size or cell, and which are beyond noise."""
     from coco_opt.files.csv import check_delimiter, csv_bytes
     from coco_opt.files.differences import most_certain
+    from coco_opt.files.unchanged import check_unchanged
     from coco_opt.releases.differences import (
         are_guesses,
         differences,
@@ -57,7 +58,6 @@ def diff(
         table_of_known_noise,
         with_renamed,
     )
-    from coco_opt.releases.verify import check_unchanged
 
     check_delimiter(delimiter, decimal)
     for folder in (earlier, later):

@@ -50,8 +50,8 @@ def export(
     ``verify`` checks and what a manifest vouches for. A folder whose files were changed is refused.
     """
     from coco_opt.files.csv import check_delimiter
+    from coco_opt.files.unchanged import check_unchanged
     from coco_opt.releases.measure import check_target
-    from coco_opt.releases.verify import check_unchanged
 
     check_delimiter(delimiter, decimal)
     _check_options(delimiter, wide=wide, raw=raw, xlsx=xlsx, sdmx=sdmx, period=period)

@@ -20,6 +20,7 @@ from coco_opt.files.differences import (
 )
 from coco_opt.files.folder import read_columns, read_manifest
 from coco_opt.files.renamed_regions import Renamed, renamed_release
+from coco_opt.files.unchanged import unchanged_manifest
 from coco_opt.kinds import kind_row
 from coco_opt.releases.kind import AnyKind
 from coco_opt.report.html import counted, document
@@ -79,6 +80,8 @@ def differences(
     InputError
         not-comparable (another kind, schema or largest size, no common region), unknown-table, file-not-found;
         unknown-region, duplicate-region, other-level (a row of ``renamed``).
+    VerificationError
+        The manifest or a table of a folder is not what was written.
 
     Notes
     -----
@@ -100,6 +103,9 @@ def differences(
     >>> bool(changes["beyond_noise"].iloc[0])
     True
     """
+    for release in (later, earlier):
+        if isinstance(release, str | Path):
+            unchanged_manifest(Path(release))
     if renamed is not None:
         earlier = with_renamed(earlier, later, Path(renamed))
     compared, coverage = _compared(later, earlier, table or table_of_known_noise(later, earlier))

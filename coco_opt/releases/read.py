@@ -28,6 +28,8 @@ def read_release(folder: str | Path) -> Any:
     InputError
         file-not-found, unreadable-file, bad-manifest, unknown-kind (no such kind is installed), and what the kind says
         of its files.
+    VerificationError
+        The manifest or a table is not what was written.
 
     Notes
     -----

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from coco_opt.config.model import Config
-from coco_opt.errors import CocoOptError, InputError, VerificationError
+from coco_opt.errors import CocoOptError, InputError
 from coco_opt.files.folder import MANIFEST, SEAL, SIGNATURE, file_digest, read_manifest
 from coco_opt.files.measurement import INDEX, is_measurement, read_index, read_measurement
 from coco_opt.files.regions import checked_regions
 from coco_opt.files.release_checks import Check
+from coco_opt.files.unchanged import changed_files
 from coco_opt.kinds import kind_row
 from coco_opt.privacy.cost import cost_of
 from coco_opt.privacy.ledger_chain import Books, Charge, Run
@@ -132,22 +133,6 @@ def _file_check(folder: Path, manifest: Mapping[str, Any]) -> Check:
         changed = changed_files(folder, stated)
         problem = f"changed since it was released: {', '.join(changed)}" if changed else ""
     return Check("files", not problem, problem or f"all {len(stated)} files are those that were written")
-
-
-def changed_files(folder: Path, stated: Mapping[str, str]) -> list[str]:
-    """Return the files that do not have the digest that is stated for them, by name; all must be there."""
-    return [name for name, digest in sorted(stated.items()) if file_digest(folder / name) != digest]
-
-
-def check_unchanged(folder: Path) -> None:
-    """Raise VerificationError where a file of a release or of a published measurement is not what was written."""
-    stated = (read_index if is_measurement(folder) else read_manifest)(folder).get("files")
-    there = {name: digest for name, digest in dict(stated or {}).items() if (folder / name).exists()}
-    if changed := changed_files(folder, there):
-        raise VerificationError(
-            f"{folder.name}: changed since it was written: {', '.join(changed)}. Its numbers are not those that were "
-            "released: estimate the measurement again, which is free, or restore the folder. coco-opt verify checks it"
-        )
 
 
 def _manifest_check(manifest: Mapping[str, Any], kind: AnyKind) -> Check:

@@ -16,7 +16,7 @@ import pytest
 
 from coco_opt.cli.diff import _write_rows
 from coco_opt.config import load_config
-from coco_opt.errors import InputError
+from coco_opt.errors import InputError, VerificationError
 from coco_opt.files.differences import Compared, difference_frame, most_certain
 from coco_opt.files.renamed_regions import later_path, read_renamed
 from coco_opt.releases import differences, read_release, release, render_differences
@@ -138,6 +138,13 @@ def test_releases_of_every_kind_are_compared(two: tuple[str, Path, Path], coco: 
     table.write_bytes(table.read_bytes() + b"x")
     refused = coco("diff", earlier, edited)
     assert (refused.code, "changed since it was written" in refused.err) == (1, True)
+    for reads in (read_release, lambda folder: differences(folder, earlier)):
+        with pytest.raises(VerificationError, match=f"edited: changed since it was written: {table.name}"):
+            reads(edited)
+    manifest = (edited / "manifest.json").read_text().replace('"private": false', '"private":  false')
+    (edited / "manifest.json").write_text(manifest)
+    with pytest.raises(VerificationError, match=r"written: manifest.json"):
+        read_release(edited)
     assert "clearest" not in same
     assert coco("diff", earlier, later, "--delimiter", ";").code == 2
     assert coco("diff", earlier, later, "--csv", tmp_path / "rows.csv", "--delimiter", ";").code == 0

@@ -204,9 +204,9 @@ MUTANTS = (
     Mutant(
         "files of a release are not compared",
         "an edited estimate passes verify",
-        "coco_opt/releases/verify.py",
-        "if file_digest(folder / name) != digest]",
-        'if file_digest(folder / name) == ""]',
+        "coco_opt/files/unchanged.py",
+        "if digest != stated[name]]",
+        'if digest == ""]',
         (f"{_ATTACKS}test_an_edited_estimate_a_deleted_and_a_foreign_file_are_found",),
     ),
     Mutant(

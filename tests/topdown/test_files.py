@@ -40,7 +40,7 @@ from coco_opt.topdown.schema import Schema, ValueGroups
 from coco_opt.topdown.schema_json import plain_schema
 from coco_opt.topdown.strategy import Strategy
 from coco_opt.topdown.table_queries import TableQueries
-from tests.releases.restated import seeded_budget
+from tests.releases.restated import restate, seeded_budget
 
 SCHEMA = Schema(
     {"sex": ("female", "male"), "age": ("child", "adult", "old")},
@@ -353,7 +353,6 @@ def test_a_reader_names_another_kind(tmp_path: Path) -> None:
     folder = release(tmp_path / "out")
     with pytest.raises(InputError, match=r"is a release of 'tables'.*other-release"):
         read_groups_release(folder)
-    manifest = json.loads((folder / "manifest.json").read_text())
-    (folder / "manifest.json").write_text(json.dumps({**manifest, "kind": "groups"}))
+    restate(folder, kind="groups")
     with pytest.raises(InputError, match=r"is a release of 'groups'.*other-release"):
         read_tables_release(folder)

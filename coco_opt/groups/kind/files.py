@@ -14,9 +14,10 @@ import numpy as np
 from coco_opt.array_types import Ints
 from coco_opt.errors import InputError, Place
 from coco_opt.files.differences import FrameKind, as_frame, stored_frame
-from coco_opt.files.folder import FileTable, read_columns, read_manifest
+from coco_opt.files.folder import FileTable, read_columns
 from coco_opt.files.regions import region_columns, stored_regions
 from coco_opt.files.release_checks import positions
+from coco_opt.files.unchanged import unchanged_manifest
 from coco_opt.groups.estimating.estimate import GroupsResult
 from coco_opt.groups.estimating.intervals import NO_INTERVALS
 from coco_opt.groups.estimating.method import SLOW, GroupsMethod
@@ -240,13 +241,15 @@ def read_groups_release(folder: str | Path) -> Release:
     InputError
         file-not-found, unreadable-file, bad-manifest, other-release, missing-column, bad-order, unknown-region,
         null-value, or what ``Hierarchy`` and ``CountOfCounts`` say of their content.
+    VerificationError
+        The manifest or a table is not what was written.
 
     Notes
     -----
     Use ``verify_release`` to judge the content.
     """
     folder = Path(folder)
-    manifest = read_manifest(folder)
+    manifest = unchanged_manifest(folder)
     if manifest.get("kind") != KIND:
         message = f"is a release of {manifest.get('kind')!r}, not of {KIND!r}"
         raise InputError("other-release", message, Place(folder.name))

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from coco_opt.errors import InputError, Place
-from coco_opt.files.folder import MANIFEST, FileTable, read_columns, read_manifest
+from coco_opt.files.folder import MANIFEST, FileTable, read_columns
+from coco_opt.files.unchanged import unchanged_manifest
 from coco_opt.privacy.noise_distributions import distribution_of
 from coco_opt.ranges.domain import DomainTree
 from coco_opt.ranges.estimating.universal import Estimator, UniversalHistogram
@@ -65,9 +66,11 @@ def read_ranges_release(folder: str | Path) -> UniversalHistogram:
     InputError
         file-not-found, unreadable-file, bad-manifest, missing-column, bad-release (the intervals are not those of the
         manifest; ``coco-opt verify`` says more).
+    VerificationError
+        The manifest or a table is not what was written.
     """
     folder = Path(folder)
-    manifest = read_manifest(folder)
+    manifest = unchanged_manifest(folder)
     domain, distribution, estimator = stated(manifest)
     table = read_columns(folder / RANGES_FILE, tuple(TYPES))
     nodes = np.array(table.column("estimate").to_numpy(), dtype=np.float64)

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from coco_opt.array_types import Ints
 from coco_opt.errors import InputError, Place, SolverError
 from coco_opt.files.differences import REGION, FrameKind, as_frame, stored_frame
-from coco_opt.files.folder import ROWS_PER_GROUP, Coded, FileTable, read_columns, read_manifest
+from coco_opt.files.folder import ROWS_PER_GROUP, Coded, FileTable, read_columns
 from coco_opt.files.regions import region_columns, stored_regions
 from coco_opt.files.release_checks import positions
+from coco_opt.files.unchanged import unchanged_manifest
 from coco_opt.histograms import Hierarchy
 from coco_opt.privacy.measurement import MeasurementPlan
 from coco_opt.topdown.bounds import UNBOUNDED
@@ -434,13 +435,15 @@ def read_tables_release(folder: str | Path) -> TablesRelease:
     InputError
         file-not-found, unreadable-file, bad-manifest, other-release, missing-column, bad-order, unknown-region,
         unknown-value.
+    VerificationError
+        The manifest or a table is not what was written.
 
     Notes
     -----
     Use ``verify_release`` to judge the content.
     """
     folder = Path(folder)
-    manifest = read_manifest(folder)
+    manifest = unchanged_manifest(folder)
     if manifest.get("kind") != KIND:
         message = f"is a release of {manifest.get('kind')!r}, not of {KIND!r}"
         raise InputError("other-release", message, Place(folder.name))
