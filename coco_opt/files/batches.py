@@ -190,7 +190,10 @@ def batches_of(source: Input, columns: Columns) -> Batches | None:
 def strings(array: Any) -> Any:
     """Return an Arrow array as strings."""
     import pyarrow as pa
+    import pyarrow.types as kinds
 
+    if kinds.is_dictionary(array.type) and kinds.is_string_view(array.type.value_type):  # Arrow has no cast for these
+        array = array.cast(pa.dictionary(pa.int64(), pa.string()))
     return array.cast(pa.string())
 
 

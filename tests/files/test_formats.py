@@ -13,11 +13,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from coco_opt.errors import InputError, MissingPackageError
+from coco_opt.errors import InputError, MissingPackageError, Place
 from coco_opt.files import workbook
+from coco_opt.files.batches import strings
 from coco_opt.files.differences import Compared
 from coco_opt.files.sdmx import component, components, write_sdmx
 from coco_opt.files.workbook import write_workbook
+from coco_opt.topdown.kind.noisy_measurement_columns import coded, is_text
 
 NAMES = ["=1+1", "+x", "@z", "Köln", None]
 IDS = ["0012", "1e5", None, "TRUE", "-3"]
@@ -166,3 +168,15 @@ def test_no_component_takes_the_place_of_another() -> None:
     assert components(["ref area", "age", "年齢", "性別", "国", "obs_value"]) == [
         *("D_REF_AREA", "AGE", "D__", "D_D__", "D_D__2", "D_OBS_VALUE"),
     ]
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.string_view()])
+@pytest.mark.parametrize("is_coded", [False, True])
+def test_texts_of_any_of_arrows_types_are_strings(kind: pa.DataType, is_coded: bool) -> None:
+    texts = pa.array(["ä", None, "b", "ä"], kind)
+    if is_coded:
+        texts = pa.DictionaryArray.from_arrays(pa.array([0, None, 1, 0], pa.uint32()), pa.array(["ä", "b"], kind))
+    assert strings(texts).type == pa.string()
+    assert strings(texts).to_pylist() == ["ä", None, "b", "ä"]
+    assert is_text(texts.type)
+    assert coded(texts, Place("file"))[0] == ["ä", "b"]

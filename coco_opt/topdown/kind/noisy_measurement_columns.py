@@ -59,8 +59,9 @@ def is_text(kind: Any) -> bool:
     import pyarrow.types as kinds
 
     kind = kind.value_type if kinds.is_dictionary(kind) else kind
-    checks = (kinds.is_string, kinds.is_large_string, kinds.is_binary, kinds.is_large_binary, kinds.is_null)
-    return any(check(kind) for check in checks)
+    texts = (kinds.is_string, kinds.is_large_string, kinds.is_string_view)
+    others = (kinds.is_binary, kinds.is_large_binary, kinds.is_binary_view, kinds.is_null)
+    return any(check(kind) for check in (*texts, *others))
 
 
 def _is_list(kind: Any) -> bool:
@@ -78,7 +79,7 @@ def coded(column: Any, place: Place) -> tuple[list[str], Ints]:
     import pyarrow.types as kinds
 
     encoded = column if kinds.is_dictionary(column.type) else column.dictionary_encode()
-    places = np.asarray(encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False), np.int64)
+    places = np.asarray(encoded.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False), np.int64)
     texts: list[str] | None = None
     with suppress(pa.ArrowInvalid):
         texts = encoded.dictionary.cast("string").to_pylist()
