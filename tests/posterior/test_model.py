@@ -291,9 +291,7 @@ def test_wrong_starts_and_options_are_refused() -> None:
         SamplerOptions(chains=0)
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"reach": 1.0}, {"root_reach": -0.1}, {"borrowed": 0.0}, {"strength": 0.0}, {"floor": 0.0}]
-)
+@pytest.mark.parametrize("wrong", [{"reach": 1.0}, {"root_reach": -0.1}, {"borrowed": 0.0}, {"floor": 0.0}])
 def test_priors_that_leave_sizes_without_a_chance_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ProblemError):
         PriorOptions(**wrong)  # type: ignore[arg-type]

@@ -90,7 +90,7 @@ class SizeLearner:
         self._probabilities = SizeProbabilities(survey.parent, shape, alone, options)
         hats = self._probabilities.hats
         distribution = smooth_distribution(shape, hats, alone) + options.floor
-        self._scattered = Scattered(distribution / distribution.sum(), hats, options.strength)
+        self._scattered = Scattered(distribution / distribution.sum(), hats, options.borrowed)
 
     def learn(self, counts: Floats) -> Learned:
         """Return the prior after one more step."""

@@ -57,14 +57,12 @@ class PriorOptions:
     """How the prior is learned.
 
     It is multinomial: each group of a leaf has size k with probability pi(k). A region's size distribution varies
-    around its parent's as if s groups of the parent had been observed in it, in factors that vary over about
-    k +- reach k. Each level has its own s, exponential with the mean ``strength``, which is large: regions share one
-    distribution unless the answers say otherwise. The root's varies around a smooth distribution, which is a gamma
-    density unless the answers say otherwise. Single sizes deviate from it, in all regions alike. The amounts and all of
-    these distributions are sampled too (``kernels.posterior_shares``, ``posterior_shape``, ``posterior_base``). Chains
-    begin with a distribution near the answers, plus ``floor`` everywhere. Moves are proposed from their expected values
-    (``SizeProbabilities``): the root's shape is smoothed over at most k +- ``root_reach`` k (``shape``), and
-    ``borrowed`` groups of a parent are added to those of each region.
+    around its parent's as if ``borrowed`` groups of the parent had been observed in it (as a first guess), in factors
+    that vary over about k +- reach k. The root's varies around a smooth distribution, which is a gamma density unless
+    the answers say otherwise. Single sizes deviate from it, in all regions alike. The amounts and all of these
+    distributions are sampled too (``kernels.posterior_shares``, ``posterior_shape``, ``posterior_base``). Chains begin
+    with a distribution near the answers, plus ``floor`` everywhere. Moves are proposed from their expected values
+    (``SizeProbabilities``), for which the root's shape is smoothed over at most k +- ``root_reach`` k (``shape``).
     Sizes that stand out in the answers are not smoothed (``spikes``).
     """
 
@@ -73,14 +71,13 @@ class PriorOptions:
     root_reach: float = 0.15
     reach: float = 0.6
     borrowed: float = 30.0
-    strength: float = 1000.0
     floor: float = 1e-6
 
     def __post_init__(self) -> None:
         if not all(0.0 <= reach < 1.0 for reach in (self.root_reach, self.reach)):
             raise ProblemError("counts are smoothed over k +- reach k, with a reach from 0 to below 1")
-        if not min(self.borrowed, self.strength, self.floor) > 0.0:
-            raise ProblemError("'borrowed', 'strength' and 'floor' must be positive: no size may be impossible")
+        if not min(self.borrowed, self.floor) > 0.0:
+            raise ProblemError("'borrowed' and 'floor' must be positive: no size may be impossible")
 
 
 @dataclass(frozen=True, eq=False, slots=True)
