@@ -63,8 +63,8 @@ def planned_table(results: Sequence[Result]) -> Table:
                 (planned_result.case.name, level, growth, mean_cells, mean, quotient, differences[level].signed)
             )
     notes = (
-        "What plan --optimise chooses from public numbers alone: regions, groups and K, no public data.",
-        "A data set that is missing here is asked for its cells by the planner too.",
+        "What is chosen without a look from public numbers alone: regions, groups and K.",
+        "Where single cells are chosen, a data set is missing here.",
     )
     return Table("The planner's buckets and single cells, the posterior of both", PLANNED_COLUMNS, tuple(rows), notes)
 
