@@ -10,7 +10,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -40,6 +40,8 @@ from coco_opt.releases.resource_cost import count_answers
 if TYPE_CHECKING:
     from coco_opt.groups.kind.section import GroupsSection
 
+
+T = TypeVar("T")
 
 _MOST_SIZES = 2_000_000  # beyond which sizes are not searched individually: the predictor holds their probabilities
 _FEW_SIZES = 50
@@ -146,9 +148,9 @@ def with_method(config: Config, measurement_plan: MeasurementPlan) -> Config:
     """
     section = config.method
     method: dict[str, Any] = {"bucket_growth": 0.0} if section.bucket_growth == AUTO else {}
-    if AUTO in _losses(section):
+    if AUTO in _each(section.loss):
         likelihood = _likelihood(section, measurement_plan)
-        losses = tuple(likelihood if loss == AUTO else loss for loss in _losses(section))
+        losses = tuple(likelihood if loss == AUTO else loss for loss in _each(section.loss))
         method["loss"] = losses[0] if isinstance(section.loss, str) else losses
     if section.consistency == AUTO:
         method["consistency"] = _consistency(section, measurement_plan, config.auto.time)
@@ -169,8 +171,9 @@ def _consistency(section: GroupsSection, measurement_plan: MeasurementPlan, seco
     return readable[0] if readable else "none"
 
 
-def _losses(section: GroupsSection) -> tuple[str, ...]:
-    return (section.loss,) if isinstance(section.loss, str) else section.loss
+def _each(value: T | tuple[T, ...]) -> tuple[T, ...]:
+    """Return the values of a key that holds one for all levels, or one a level."""
+    return value if isinstance(value, tuple) else (value,)
 
 
 def _likelihood(section: GroupsSection, measurement_plan: MeasurementPlan) -> Loss:
@@ -197,8 +200,8 @@ def _methods(
     """
     explicit = section.model_fields_set
     of_matching = "sizes" in queries or bool({"merge", "rounding", "variances"} & explicit)
-    of_fits = (set(_losses(section)) != {AUTO} or "ties" in explicit) and not section.intervals
-    one_loss = len(set(_losses(section))) == 1
+    of_fits = (set(_each(section.loss)) != {AUTO} or "ties" in explicit) and not section.intervals
+    one_loss = len(set(_each(section.loss))) == 1
     quick = bool(section.intervals) or posterior_seconds(answers) <= seconds
     joint = set(queries) <= {"cumulative", "buckets"} and one_loss and joint_seconds(answers, alike=alike) <= seconds
     readers: list[tuple[Consistency, bool]] = [
@@ -223,8 +226,7 @@ def _expected_method(config: Config, tree: Hierarchy, groups: Ints) -> Consisten
         sizes = _stated_answers(config, levels)
         ranks = any(config.per_level(section.rank_above, levels, "groups.rank_above"))
         answers, alike = float(counts @ sizes) + float(groups.sum()) * ranks, len(set(sizes)) == 1
-    queries = {section.query} if isinstance(section.query, str) else set(section.query)
-    return _methods(section, queries, answers, config.auto.time, alike=alike)[0]
+    return _methods(section, set(_each(section.query)), answers, config.auto.time, alike=alike)[0]
 
 
 def _stated_answers(config: Config, levels: int) -> list[int]:
@@ -298,12 +300,14 @@ def _stated_shares(config: Config, levels: int) -> Shares | None:
 
 def _growths_open(config: Config) -> bool:
     section = config.method
-    queries = (section.query,) if isinstance(section.query, str) else section.query
-    ranks = any((section.rank_above,) if isinstance(section.rank_above, int) else section.rank_above)
+    ranks = any(_each(section.rank_above))
     if section.consistency == "convex":
         return False  # it reads single sizes alone
     return (
-        section.bucket_growth == AUTO and section.bucket_edges is None and not ranks and set(queries) == {"cumulative"}
+        section.bucket_growth == AUTO
+        and section.bucket_edges is None
+        and not ranks
+        and set(_each(section.query)) == {"cumulative"}
     )
 
 
