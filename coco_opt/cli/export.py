@@ -90,7 +90,7 @@ def _check_options(delimiter: str, *, wide: bool, raw: bool, xlsx: bool, sdmx: s
 
 def _check_published(folder: Path) -> None:
     """Raise InputError (file-not-found) for a measurement of the private folder, whose answers are packed."""
-    from coco_opt.files.measurement import is_packed
+    from coco_opt.files.packed_file import is_packed
 
     if folder.is_dir() and any(is_packed(path.name) for path in folder.iterdir()):
         message = "is a measurement in the private folder: coco-opt measure CONFIG --publish DIR publishes it for free"

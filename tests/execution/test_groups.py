@@ -88,7 +88,7 @@ def test_processes_and_dask_read_the_sealed_file_and_survive_a_kill(
     workers: Executor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(subtrees, "LEAST_SUBTREES", 4)
-    monkeypatch.setattr("coco_opt.files.measurement.DENSE", 0)  # so that answers stay in their file
+    monkeypatch.setattr("coco_opt.files.packed_file.DENSE", 0)  # so that answers stay in their file
     noisy, method = measurement(1), GroupsMethod(consistency="matching")
     write_measurement(tmp_path / "sealed", noisy, private=True)
     sealed, _ = read_measurement(tmp_path / "sealed")

@@ -137,7 +137,7 @@ def test_batches_of_any_size_give_the_same_tables() -> None:
 def test_answers_that_stay_in_their_file_give_the_same_tables(
     together: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("coco_opt.files.measurement.DENSE", 0)
+    monkeypatch.setattr("coco_opt.files.packed_file.DENSE", 0)
     noisy = [plain(4), measured(5, TREE[0], SCHEMA, TREE[1], ["race", "age"], 1)] if together else [plain(4)]
     kept = []
     for number, one in enumerate(noisy):
@@ -192,7 +192,7 @@ def workers(request: pytest.FixtureRequest) -> Iterator[Executor]:
 def test_processes_and_dask_read_the_sealed_file_and_survive_a_kill(
     workers: Executor, kill: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("coco_opt.files.measurement.DENSE", 0)  # so that answers stay in their file
+    monkeypatch.setattr("coco_opt.files.packed_file.DENSE", 0)  # so that answers stay in their file
     made, method, maps, chosen = KILLS[kill]
     noisy = made(1)
     write_measurement(tmp_path / "sealed", noisy, private=True)

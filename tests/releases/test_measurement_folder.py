@@ -92,11 +92,11 @@ def test_answers_that_are_many_are_read_where_they_lie(
     private: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = measured()
-    for module in ("coco_opt.privacy.queries", "coco_opt.files.measurement"):
+    for module in ("coco_opt.privacy.queries", "coco_opt.files.packed_file"):
         monkeypatch.setattr(f"{module}.DENSE", 0)
     monkeypatch.setattr("coco_opt.privacy.queries.LEAST_PIECE", 2)
     monkeypatch.setattr("coco_opt.privacy.queries._LARGEST_PIECE", 3)
-    monkeypatch.setattr("coco_opt.files.measurement._PACKED_ROWS", 3)
+    monkeypatch.setattr("coco_opt.files.packed_file._ROWS", 3)
     drawn = Drawing(before.measurement_plan, before.parts(), before.noise, private=False)
     write_measurement(tmp_path / "one", drawn, private=private)
     after, _ = read_measurement(tmp_path / "one")
@@ -107,7 +107,7 @@ def test_answers_that_are_many_are_read_where_they_lie(
             np.testing.assert_array_equal(one.region(region), other.region(region))
     # Another process is told where they lie, and reads them alone.
     with monkeypatch.context() as patched:
-        patched.setattr("coco_opt.files.measurement.read_parts", None)
+        patched.setattr("coco_opt.files.packed_file.read_parts", None)
         elsewhere = pickle.loads(pickle.dumps(after.answers))
     for one, other in zip(before.answers, elsewhere, strict=True):
         np.testing.assert_array_equal(one.values, other.values)

@@ -17,7 +17,7 @@ from tests.topdown.persons import SEEDED, write
 
 
 def let_all_be_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("coco_opt.privacy.queries", "coco_opt.files.measurement", "coco_opt.releases.measure"):
+    for module in ("coco_opt.privacy.queries", "coco_opt.files.packed_file", "coco_opt.releases.measure"):
         monkeypatch.setattr(import_module(module), "DENSE", 0)
 
 

@@ -27,7 +27,8 @@ from coco_opt.execution import Shared
 from coco_opt.execution.processes import Processes
 from coco_opt.execution.remote import Ended, Part
 from coco_opt.execution.shared_values import Handed
-from coco_opt.files.measurement import is_packed, read_measurement
+from coco_opt.files.measurement import read_measurement
+from coco_opt.files.packed_file import is_packed
 from coco_opt.releases import measure
 from coco_opt.topdown.estimating.estimate import estimate_tables
 
