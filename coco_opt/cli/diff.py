@@ -50,7 +50,7 @@ def diff(
     from coco_opt.files.unchanged import check_unchanged
     from coco_opt.releases.differences import (
         are_guesses,
-        differences,
+        checked_differences,
         different_regions,
         regions_words,
         renamed_words,
@@ -66,7 +66,7 @@ def diff(
         raise InputError("bad-option", "--raw, --delimiter and --decimal are for --csv")
     first = earlier if renamed is None else with_renamed(earlier, later, renamed)
     table = table or table_of_known_noise(later, first)
-    frame = differences(later, first, table)
+    frame = checked_differences(later, first, table)
     if csv_file is not None:
         _write_file(csv_file, csv_bytes(frame, delimiter, raw=raw, decimal=decimal))
     if page is not None:

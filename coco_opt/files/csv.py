@@ -11,7 +11,7 @@ import numpy as np
 
 from coco_opt.errors import InputError, Place
 from coco_opt.files.differences import REGION, Compared, decoded
-from coco_opt.files.folder import read_columns, read_manifest
+from coco_opt.files.folder import is_text, read_columns, read_manifest
 from coco_opt.files.foreign_errors import quietly
 from coco_opt.privacy.private_files import temporary_name
 
@@ -167,10 +167,10 @@ def _inert(table: Any) -> Any:
 
 
 def plain_schema(schema: Any) -> Any:
-    """Return a schema in which columns of texts are neither coded nor of the type for long texts."""
+    """Return a schema in which columns of texts are plain strings: neither coded nor of another of Arrow's types."""
     import pyarrow as pa
     import pyarrow.types as kinds
 
     plain = (field.type.value_type if kinds.is_dictionary(field.type) else field.type for field in schema)
-    texts = (pa.string() if kinds.is_large_string(kind) else kind for kind in plain)
+    texts = (pa.string() if is_text(kind) else kind for kind in plain)
     return pa.schema(list(zip(schema.names, texts, strict=True)))

@@ -46,7 +46,7 @@ from coco_opt.files.packed_file import PACKED, is_packed, packed_answers, packed
 from coco_opt.files.regions import REGIONS, region_table, stored_regions
 from coco_opt.files.release_checks import coded
 from coco_opt.files.versions import versions
-from coco_opt.privacy.cost import Sensitivity, cost_of
+from coco_opt.privacy.cost import Sensitivity, cost_of, cost_together
 from coco_opt.privacy.measurement import FOREIGN, Drawing, Measurement, MeasurementPlan, query_dict, status_of
 from coco_opt.privacy.noise_distributions import distribution_of
 from coco_opt.privacy.queries import (
@@ -310,11 +310,14 @@ def _stored_measurement_plan(folder: Path, index: Mapping[str, Any]) -> Measurem
 
 
 def _check_statements(index: Mapping[str, Any], measurement_plan: MeasurementPlan) -> None:
-    """Check the index's other statements: its digest, its status, and whether its noise protects anybody."""
+    """Check the index's other statements: its digest, its cost, its status, and whether its noise protects anybody."""
     # Who wrote a measurement elsewhere need not know how this program names its queries.
     stated = index.get("digest", measurement_plan.digest) if index["noise"] == FOREIGN else index["digest"]
     if stated != measurement_plan.digest:
         raise InputError("damaged-measurement", "its digest is not that of its queries")
+    cost = cost_together(query.cost for query in measurement_plan.queries if query.cost is not None)
+    if [*index["cost"]] != [cost.unit] or cost_of(index["cost"]) != cost:
+        raise InputError("damaged-measurement", f"its 'cost' is not that of its queries, {cost}")
     private = index["private"]
     if not isinstance(private, bool) or index["status"] != status_of(private, index["noise"]):
         raise InputError("damaged-measurement", "its status contradicts itself")

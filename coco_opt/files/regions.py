@@ -303,23 +303,38 @@ def _read_by_parts(folder: Path) -> _Stored | None:
     if names is None or not names.printable:
         return None
     hierarchy = named_tree(parent, names)
-    levels = tuple(str(name) for _, name in level_names)
-    if len(levels) != hierarchy.levels or (level != hierarchy.level).any():
+    levels = tuple(name for _, name in level_names if name)
+    if not len(levels) == len(level_names) == hierarchy.levels or (level != hierarchy.level).any():
         return None
     return hierarchy, levels, _texts_of(folder, "region_id"), numbers
 
 
 def _read_at_once(folder: Path) -> _Stored:
     table = read_columns(folder / REGIONS, REGION_COLUMNS)
+    if wrong := _not_integers(table):
+        raise InputError("wrong-type", "must hold integers only", Place(REGIONS, None, wrong))
     paths = from_arrow(table.column("region").combine_chunks())
     parent = positions(table.column("parent"), paths)
     parts = (path if up < 0 else path[len(paths[up]) + 1 :] for path, up in zip(paths, parent, strict=True))
     hierarchy = Hierarchy(parent, Texts.of(map(unescaped, parts)))
     if Texts.of(hierarchy.paths) != paths:
         raise InputError("bad-order", "must hold regions in the order of the tree", Place(REGIONS, None, "region"))
-    level_names = table.column("level_name").to_pylist()
-    levels = tuple(level_names[hierarchy.level_range(level).start] for level in range(hierarchy.levels))
+    levels = _stated_levels(table, hierarchy)
     return hierarchy, levels, from_arrow(table.column("region_id").combine_chunks()), _numbers(table)
+
+
+def _stated_levels(table: Any, tree: Hierarchy) -> tuple[str, ...]:
+    """Return the names of the levels; InputError (other-level) where a row states another level, or another name."""
+    level, names = int64_column(table, "level"), table.column("level_name").to_pylist()
+    levels = tuple(names[tree.level_range(own).start] for own in range(tree.levels))
+    for row, (own, stated, name) in enumerate(zip(tree.level.tolist(), level.tolist(), names, strict=True), start=1):
+        if stated != own:
+            message = f"is not the level of this region, {own}: restore the file"
+            raise InputError("other-level", message, Place(REGIONS, row, "level"))
+        if not name or name != levels[own]:
+            message = f"is not the one name of level {own}: restore the file"
+            raise InputError("other-level", message, Place(REGIONS, row, "level_name"))
+    return levels
 
 
 def checked_regions(folder: Path) -> tuple[Regions | None, Check]:

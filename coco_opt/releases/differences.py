@@ -20,7 +20,7 @@ from coco_opt.files.differences import (
 )
 from coco_opt.files.folder import read_columns, read_manifest
 from coco_opt.files.renamed_regions import Renamed, renamed_release
-from coco_opt.files.unchanged import unchanged_manifest
+from coco_opt.files.unchanged import TABLE, stated_files, unchanged_manifest
 from coco_opt.kinds import kind_row
 from coco_opt.releases.kind import AnyKind
 from coco_opt.report.html import counted, document
@@ -108,13 +108,18 @@ def differences(
             unchanged_manifest(Path(release))
     if renamed is not None:
         earlier = with_renamed(earlier, later, Path(renamed))
-    compared, coverage = _compared(later, earlier, table or table_of_known_noise(later, earlier))
-    result = difference_frame(compared, _reader(later, compared), _reader(earlier, compared), coverage)
+    result = checked_differences(later, earlier, table)
     if frame == "pandas":
         return result
     import pyarrow as pa
 
     return as_frame(pa.Table.from_pandas(result, preserve_index=False), frame)
+
+
+def checked_differences(later: Any, earlier: Any, table: str | None) -> pd.DataFrame:
+    """Return what ``differences`` does, of releases that have been compared with their digests. Raises InputError."""
+    compared, coverage = _compared(later, earlier, table or table_of_known_noise(later, earlier))
+    return difference_frame(compared, _reader(later, compared), _reader(earlier, compared), coverage)
 
 
 def with_renamed(earlier: Any, later: Any, file: Path) -> Renamed:
@@ -241,7 +246,8 @@ def _plain_reader(release: Any) -> Reader:
     folder = Path(release) if isinstance(release, str | Path) else getattr(release, "folder", None)
     if folder is None:
         raise InputError("not-comparable", "this release was not read from a folder", Place("folder"))
-    return lambda name: read_columns(path, ()) if (path := folder / f"{name}.parquet").exists() else None
+    stated = stated_files(read_manifest(folder))
+    return lambda name: read_columns(folder / f"{name}{TABLE}", ()) if f"{name}{TABLE}" in stated else None
 
 
 def _statuses(later: Any, earlier: Any, names: tuple[str, str]) -> str:

@@ -17,14 +17,18 @@ import pytest
 from coco_opt.cli.diff import _write_rows
 from coco_opt.config import load_config
 from coco_opt.errors import InputError, VerificationError
+from coco_opt.files import unchanged
 from coco_opt.files.differences import Compared, difference_frame, most_certain
+from coco_opt.files.folder import as_json, file_digest
 from coco_opt.files.renamed_regions import later_path, read_renamed
+from coco_opt.files.unchanged import unchanged_manifest
 from coco_opt.releases import differences, read_release, release, render_differences
 from coco_opt.releases.differences import GUESSES, noise_words, short_figure
 from coco_opt.topdown.queries import parse_query
 from coco_opt.topdown.schema import Schema
 from tests.cli.helpers import KINDS, Runner
 
+COMPARED = {"groups": "histograms", "tables": "estimates", "ranges": "ranges"}
 GROUPS = Compared("h", "groups", ("size",), bounds="i", lower="low", upper="high")
 
 
@@ -126,8 +130,7 @@ def test_releases_of_every_kind_are_compared(two: tuple[str, Path, Path], coco: 
     ran = coco("diff", earlier, later, "--page", page, "--csv", tmp_path / "rows.csv")
     assert ran.code == 0, ran.err
     assert "NOT PRIVATE" in page.read_text()
-    compared = {"groups": "histograms", "tables": "estimates", "ranges": "ranges"}[kind]
-    assert ("beyond_noise" in frame) == (f"Compared: the table {compared!r}" in ran.out)
+    assert ("beyond_noise" in frame) == (f"Compared: the table {COMPARED[kind]!r}" in ran.out)
     assert (kind == "tables") <= ("beyond_noise" in frame)
     assert render_differences(later, earlier, (earlier.name, later.name)) == page.read_text()
     assert len(pd.read_csv(tmp_path / "rows.csv")) == len(frame)
@@ -145,6 +148,15 @@ def test_releases_of_every_kind_are_compared(two: tuple[str, Path, Path], coco: 
     (edited / "manifest.json").write_text(manifest)
     with pytest.raises(VerificationError, match=r"written: manifest.json"):
         read_release(edited)
+    unsealed = json.loads((later / "manifest.json").read_text())
+    del unsealed["seal"], unsealed["files"]
+    (edited / "manifest.json").write_bytes(as_json(unsealed))
+    with pytest.raises(VerificationError, match=r"written: manifest.json"):
+        differences(edited, earlier)
+    planted = shutil.copytree(later, tmp_path / "planted")
+    shutil.copy(planted / table.name, planted / "planted.parquet")
+    with pytest.raises(VerificationError, match=r"states no digest of planted.parquet"):
+        read_release(planted)
     assert "clearest" not in same
     assert coco("diff", earlier, later, "--delimiter", ";").code == 2
     assert coco("diff", earlier, later, "--csv", tmp_path / "rows.csv", "--delimiter", ";").code == 0
@@ -159,6 +171,21 @@ def test_releases_of_every_kind_are_compared(two: tuple[str, Path, Path], coco: 
         shown, marked = page.read_text().count("class=beyond"), int(frame["beyond_noise"].sum())
         assert shown == marked or 0 < shown < marked
         assert shown <= 20 * (frame["level"].nunique() if "level" in frame else 1)  # the file of rows has the others
+
+
+def test_each_file_is_compared_with_its_digest_once_and_none_is_missed(
+    two: tuple[str, Path, Path], coco: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind, earlier, later = two
+    read: list[Path] = []
+    monkeypatch.setattr(unchanged, "file_digest", lambda path: read.append(path) or file_digest(path))
+    assert coco("diff", earlier, later, "--page", tmp_path / "page.html").code == 0
+    stated = [folder / name for folder in (earlier, later) for name in unchanged_manifest(folder)["files"]]
+    assert sorted(read[: len(stated)]) == sorted(stated)
+    copy = shutil.copytree(later, tmp_path / "without")
+    (copy / f"{COMPARED[kind]}.parquet").unlink()
+    with pytest.raises(InputError, match=f"{COMPARED[kind]}.parquet: is missing"):
+        differences(copy, earlier)
 
 
 def test_cells_that_no_query_measured_are_not_compared_unless_they_are_named(coco: Runner, tmp_path: Path) -> None:

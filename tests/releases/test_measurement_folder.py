@@ -240,6 +240,40 @@ def test_answers_that_were_edited_do_not_fit_the_seal(tmp_path: Path) -> None:
         assert (check.name, check.passed) == ("seal", False)
 
 
+@pytest.mark.parametrize(
+    ("column", "row", "value", "message"),
+    [
+        ("level", 2, 0, "row 3, column 'level': is not the level of this region, 1"),
+        ("level", 3, None, "column 'level': must hold integers only"),
+        ("level_name", 2, "county", "row 3, column 'level_name': is not the one name of level 1"),
+        ("level_name", 0, None, "row 1, column 'level_name': is not the one name of level 0"),
+    ],
+)
+def test_a_level_that_is_not_that_of_its_region_is_refused(
+    column: str, row: int, value: object, message: str, tmp_path: Path
+) -> None:
+    write_measurement(tmp_path / "open", measured(), private=False)
+    rows = pq.read_table(tmp_path / "open" / "hierarchy.parquet")
+    values = rows.column(column).to_pylist()
+    values[row] = value
+    place = rows.column_names.index(column)
+    changed = rows.set_column(place, column, pa.array(values, rows.schema.field(column).type))
+    rewritten(tmp_path / "open", "hierarchy.parquet", changed)
+    with pytest.raises(InputError, match=f"hierarchy.parquet, {message}"):
+        read_measurement(tmp_path / "open")
+    assert [check.passed for check in verify_folder(tmp_path / "open")] == [False]
+
+
+@pytest.mark.parametrize("cost", [{"epsilon": "1/2"}, {"rho": "1"}, {"epsilon": "1", "rho": "0"}, {}])
+def test_a_cost_that_is_not_that_of_the_queries_is_refused(cost: dict[str, str], tmp_path: Path) -> None:
+    write_measurement(tmp_path / "open", measured(), private=False)
+    path = tmp_path / "open" / "measurement.json"
+    path.write_bytes(as_json(sealed({**json.loads(path.read_text()), "cost": cost})))
+    with pytest.raises(InputError, match="its 'cost' is not that of its queries, epsilon = 1"):
+        read_measurement(tmp_path / "open")
+    assert [check.passed for check in verify_folder(tmp_path / "open")] == [False]
+
+
 @pytest.mark.parametrize("kind", [pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())])
 def test_regions_may_be_texts_of_any_of_arrows_types(kind: pa.DataType, tmp_path: Path) -> None:
     write_measurement(tmp_path / "open", measured(), private=False)
