@@ -132,8 +132,8 @@ EXPLANATIONS: Final[dict[str, tuple[str, str]]] = {
     ),
     "null-id": ("An entry that may not be empty is empty.", _ROWS),
     "other-level": (
-        "A renamed region has another level in the later release, or a row of hierarchy.parquet states another level than "
-        "that of its region.",
+        "A renamed region has another level in the later release, or a row of hierarchy.parquet states another level "
+        "than that of its region.",
         "Give the later name of a region of the same level, or leave the row out. Restore a file that was changed.",
     ),
     "orphan": ("A region's parent is not among the regions.", "Add the parent's row, or correct its name."),
