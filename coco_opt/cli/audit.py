@@ -66,7 +66,7 @@ def audit(
     from coco_opt.audit import audit_release
     from coco_opt.config import load_config
     from coco_opt.kinds import kind_row
-    from coco_opt.releases.measure import planned
+    from coco_opt.releases.planning import planned
     from coco_opt.releases.reporter import Silent
 
     settings = load_config(config)

@@ -32,7 +32,7 @@ def measure(
     from coco_opt.config import load_config
     from coco_opt.releases import measure as measure_data
     from coco_opt.releases.manifest import spent_line
-    from coco_opt.releases.measure import kind_of
+    from coco_opt.releases.planning import kind_of
 
     settings = load_config(config)
     engine = engine_of(settings, executor, workers, address)

@@ -13,8 +13,8 @@ from coco_opt.privacy.composition import Composition
 from coco_opt.privacy.cost import Cost
 from coco_opt.privacy.queries import offsets_of
 from coco_opt.releases.kind import Forecast, ForecastOptions, Plan, ResourceCost
-from coco_opt.releases.measure import kind_of, planned
 from coco_opt.releases.payment_status import PaymentStatus, payment_status_of
+from coco_opt.releases.planning import kind_of, planned
 from coco_opt.releases.reporter import Reporter, default_reporter
 from coco_opt.releases.resource_cost import BYTES, stages_of
 

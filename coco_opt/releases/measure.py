@@ -7,48 +7,36 @@ and the measurement is sealed (``releases.runs``).
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
-import numpy as np
-
-from coco_opt.activity import NOTHING_PAID, PAYMENT_KEPT, set_interrupt_advice
+from coco_opt.activity import PAYMENT_KEPT, set_interrupt_advice
 from coco_opt.config.model import Config
-from coco_opt.errors import BudgetError, ConfigError, InputError, Place, ProblemError
-from coco_opt.files.geometry import without_outline
+from coco_opt.errors import BudgetError
 from coco_opt.files.measurement import read_measurement, write_measurement
 from coco_opt.files.scratch import Scratch
-from coco_opt.kinds import kind_row
 from coco_opt.privacy.blocks import KeyFile, Seed
 from coco_opt.privacy.combined_measurements import together
-from coco_opt.privacy.composition import Composition, bought, shares_of
 from coco_opt.privacy.cost import Cost
-from coco_opt.privacy.ledger_chain import Run
-from coco_opt.privacy.measurement import Drawing, Measurement, MeasurementPlan
+from coco_opt.privacy.measurement import Drawing, Measurement
 from coco_opt.privacy.noise import NoiseSource
-from coco_opt.privacy.private_files import temporary_name
-from coco_opt.privacy.queries import DENSE, NoisyPart, noisy_parts, offsets_of
+from coco_opt.privacy.queries import DENSE, NoisyPart, noisy_parts
 from coco_opt.privacy.run_folder import RunFolder
 from coco_opt.privacy.run_key import RunKey
 from coco_opt.privacy.secure import SecureNoise
 from coco_opt.privacy.seeded import SeededNoise, derived_seed
-from coco_opt.privacy.sources import resolve_noise
 from coco_opt.releases.clock import Clock
 from coco_opt.releases.divided import Divide, dividing
-from coco_opt.releases.kind import AnyKind, Plan, Private, Remarking
-from coco_opt.releases.outlines import outlines_of
+from coco_opt.releases.kind import Plan, Private, Remarking
+from coco_opt.releases.noise_source import source_of, warm
 from coco_opt.releases.payment_status import PaymentStatus, payment_status_of
-from coco_opt.releases.plan_notes import budget_notes, region_notes
+from coco_opt.releases.planning import is_look, kind_of, planned, resolved
 from coco_opt.releases.records import new_run_id, open_private_folder
 from coco_opt.releases.reporter import Reporter, default_reporter
+from coco_opt.releases.room import answers_to, check_folders, check_room, check_target
 from coco_opt.releases.runs import (
-    RUNS,
     PaidRun,
     charge_for,
     dataset_of,
@@ -59,12 +47,9 @@ from coco_opt.releases.runs import (
     refuse_other_data,
 )
 from coco_opt.releases.solvers import rehearse
-from coco_opt.releases.stored_runs import CHOSEN, LOOK, SEEDED, read_stored, runs_of_ledger
+from coco_opt.releases.stored_runs import CHOSEN, LOOK, SEEDED
 
-_BYTES = 8
-_PACKED = 1  # bytes of an answer in its file, at usual budgets at most
 _LOOK = 1  # of seeded noise: a look's is drawn from another seed than what is measured after it
-_WARMING = 4  # draws that load the samplers' tables and packages
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
@@ -101,119 +86,6 @@ class Measured:
     folder: Path | None
     paid: bool
     identity: Mapping[str, int] = field(repr=False)
-
-
-def kind_of(config: Config) -> AnyKind:
-    """Return the kind of release of a configuration."""
-    kind: AnyKind = kind_row(config.kind).load()
-    return kind
-
-
-def planned(config: Config, reporter: Reporter, *, outline: bool = False, measuring: bool = False) -> Plan:
-    """Read the public tables and check all that does not need the private one; ``outline`` is for predictions.
-
-    With ``measuring``, what an earlier look chose is not reported: another look may be used.
-    Raises ConfigError, InputError, ProblemError, MissingPackageError.
-    """
-    kind = kind_of(config)
-    set_interrupt_advice(NOTHING_PAID)
-    with reporter.stage("Reading the public tables"):
-        read = kind.outline if outline else kind.plan
-        plan = _after_known_look(_as_chosen_before(_spending_all(read(config), read)))
-    notes = () if measuring and plan.before is not None else plan.notes
-    unmapped = () if outline else _unmapped_regions(config, plan.measurement_plan)
-    source = source_of(config)
-    spending = budget_notes(config.privacy.cost) if source.private else ()
-    for note in (*notes, *_choice_words(plan), *region_notes(plan.measurement_plan), *spending, *unmapped):
-        reporter.line(note)
-    check_noise(plan.measurement_plan, source)
-    return plan
-
-
-def _choice_words(plan: Plan) -> Iterator[str]:
-    """Yield the keys that were chosen from public numbers, as a configuration would state them."""
-    if plan.chosen and plan.look is None and plan.rechosen is not None:
-        keys = ", ".join(f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in plan.chosen.items())
-        yield f"Chosen from public numbers: {keys}"
-
-
-def _unmapped_regions(config: Config, measurement_plan: MeasurementPlan) -> Iterator[str]:
-    """Check the file of outlines, and yield a note about regions that it lacks."""
-    outlines = outlines_of(config, measurement_plan)
-    note = "" if outlines is None else without_outline(outlines, measurement_plan.hierarchy)
-    if note:
-        yield note
-
-
-def _as_chosen_before(plan: Plan) -> Plan:
-    """Return the plan with the keys that an earlier run of the same choice took from public numbers, if there is one.
-
-    So a later version that would choose otherwise takes up what was measured. The queries must be those that were paid.
-    """
-    if not plan.chosen or plan.rechosen is None or plan.look is not None or not source_of(plan.config).private:
-        return plan
-    for stored in reversed(runs_of_ledger(plan.config)):
-        if stored.run is None or not stored.run.counts or stored.run.charge.dataset != dataset_of(plan.config):
-            continue
-        record = RunFolder(plan.config.output.private / RUNS, stored.name).stored_values(CHOSEN)
-        if record.get("choice") == plan.choice:
-            before = plan if record["keys"] == plan.chosen else plan.rechosen(keys=record["keys"])
-            if before.measurement_plan.digest == stored.run.charge.digest:
-                return before
-    return plan
-
-
-def _after_known_look(plan: Plan) -> Plan:
-    """Return the plan that a look leads to that a run measured before; the plan itself where none did."""
-    if plan.look is None or not source_of(plan.config).private:
-        return plan
-    for stored in reversed(runs_of_ledger(plan.config)):
-        if stored.run is not None and _is_look(plan, stored.run) and stored.folder is not None:
-            return _resolved(plan, read_stored(plan.config, stored.folder)[0], RunFolder.of_measurement(stored.folder))
-    return plan
-
-
-def _resolved(plan: Plan, look: Measurement, folder: RunFolder | None) -> Plan:
-    """Return the plan after its look; what was chosen is stored in the look's run, so that no later version differs."""
-    assert plan.resolve is not None
-    name = f"chosen-{plan.choice}"
-    stored = None if folder is None else folder.stored_values(name) or None
-    resolved = plan.resolve(look, stored)
-    if folder is not None and stored is None:
-        folder.keep(name, resolved.chosen)
-    return replace(resolved, before=plan)
-
-
-def _is_look(plan: Plan, run: Run) -> bool:
-    """Return whether a run that counts paid for the look of a plan, on the same dataset."""
-    assert plan.look is not None
-    same = (run.charge.dataset, run.charge.digest) == (dataset_of(plan.config), plan.look.digest)
-    return same and run.counts
-
-
-def _spending_all(plan: Plan, read: Callable[[Config], Plan]) -> Plan:
-    """Return a plan that spends all that (epsilon, delta) buys for its queries, where the budget is stated so.
-
-    Planning is repeated because the queries may depend on the budget; other queries are checked against the pair again.
-    The public tables are not read again where the plan knows how; else ``read`` repeats all of it.
-    """
-    pair, config = plan.config.privacy.pair, with_bought(plan.config, plan.measurement_plan)
-    if pair is None or config.privacy.cost == plan.measurement_plan.cost:
-        return plan
-    replanned, rechosen = (plan.again or read)(config), plan.rechosen
-    if Composition.of(replanned.measurement_plan.queries).delta(pair[0]) > pair[1]:
-        return plan
-    # What was chosen stays chosen: the queries are those of the first plan, for another cost.
-    again = None if rechosen is None else lambda keys: _spending_all(rechosen(keys=keys), read)
-    return replace(replanned, chosen=plan.chosen, choice=plan.choice, rechosen=again)
-
-
-def with_bought(config: Config, measurement_plan: MeasurementPlan) -> Config:
-    """Return a configuration that knows what its (epsilon, delta) buys for these queries; unchanged without a pair."""
-    pair = config.privacy.pair
-    if pair is None or config.privacy.mechanism == "geometric":
-        return config
-    return replace(config, privacy=config.privacy.buying(bought(*pair, shares_of(measurement_plan.queries))))
 
 
 def check(config: Config, *, again: bool = False, renamed: bool = False, reporter: Reporter | None = None) -> Checked:
@@ -254,8 +126,7 @@ def check(config: Config, *, again: bool = False, renamed: bool = False, reporte
     rehearse(config)
     plan = planned(config, reporter)
     kind_of(config).method(config, plan.measurement_plan)
-    for key, folder in _folders_written(config).items():
-        _check_writable(key, folder)
+    check_folders(config)
     private = _read(plan, reporter)
     check_room(plan)
     fingerprint = _checked_fingerprint(plan, private, again=again, renamed=renamed)
@@ -403,13 +274,13 @@ def _after_look(plan: Plan, private: Private, paying: _Paying, reporter: Reporte
         assert privacy.seed is not None
         config = replace(config, privacy=privacy.model_copy(update={"seed": derived_seed(privacy.seed, _LOOK)}))
         look = replace(plan.on(plan.look, plan.detail), config=config)
-        return _resolved(plan, noisy(look, private, source_of(config), reporter), None), ""
+        return resolved(plan, noisy(look, private, source_of(config), reporter), None), ""
     _check_both_fit(plan)
     look = replace(plan.on(plan.look, plan.detail), config=with_total(config, privacy.cost))
     reporter.line(f"A first look at the data, for {plan.look.cost} of the budget, chooses what is measured")
     measured = _measured(look, private, paying, None, reporter, clock)
     assert measured.folder is not None
-    return _resolved(plan, measured.measurement, RunFolder.of_measurement(measured.folder)), measured.run
+    return resolved(plan, measured.measurement, RunFolder.of_measurement(measured.folder)), measured.run
 
 
 def _check_both_fit(plan: Plan) -> None:
@@ -419,7 +290,7 @@ def _check_both_fit(plan: Plan) -> None:
     """
     config, books = plan.config, ledger_of(plan.config).books()
     account = books.accounts.get(dataset_of(config))
-    if account is None or any(_is_look(plan, run) for run in books.runs.values()):
+    if account is None or any(is_look(plan, run) for run in books.runs.values()):
         return
     cost = account.cost(charge_for(config, plan.measurement_plan, ""))
     if cost > account.remaining:
@@ -538,105 +409,3 @@ def _read(plan: Plan, reporter: Reporter) -> Private:
     with reporter.stage("Reading the private table"):
         private: Private = kind_of(plan.config).read(plan)
     return private
-
-
-def source_of(config: Config) -> NoiseSource:
-    """Return a fresh noise source of the configured kind; MissingPackageError where its package is absent."""
-    return resolve_noise(config.privacy.noise, config.privacy.seed)
-
-
-def check_noise(measurement_plan: MeasurementPlan, source: NoiseSource) -> None:
-    """Raise ProblemError where a source cannot draw the noise distribution of some query."""
-    for distribution in {query.distribution for query in measurement_plan.queries if not query.exact}:
-        if not distribution.available_from(source):
-            raise ProblemError(
-                f"noise {source.name!r} draws no {distribution.name.replace('_', ' ')}: use another source"
-            )
-
-
-def warm(measurement_plan: MeasurementPlan, source: NoiseSource) -> None:
-    """Draw a little noise under a separate key, so that a missing or broken package fails before anything is paid."""
-    probe: NoiseSource = SeededNoise(0) if isinstance(source, SeededNoise) else type(source)()
-    for number, distribution in enumerate(
-        {query.distribution for query in measurement_plan.queries if not query.exact}
-    ):
-        distribution.opened(probe, measurement="warming up", region=str(number)).draw(_WARMING)
-
-
-def answers_to(measurement_plan: MeasurementPlan) -> int:
-    """Return how many answers there are to all queries, from public tables."""
-    return sum(
-        int(offsets_of(query, measurement_plan.hierarchy, measurement_plan.per_region)[-1])
-        for query in measurement_plan.queries
-    )
-
-
-def check_room(plan: Plan) -> None:
-    """Raise InputError (out-of-memory) where the answers fit neither in memory nor on disk, before anything is paid.
-
-    In memory are all of them where they are few, and else those of one region to one query; the others are packed into
-    the private folder as they are drawn.
-    """
-    measurement_plan = plan.measurement_plan
-    answers, most = 0, 0
-    for query in measurement_plan.queries:
-        offsets = offsets_of(query, measurement_plan.hierarchy, measurement_plan.per_region)
-        answers, most = answers + int(offsets[-1]), max(most, int(np.diff(offsets).max(initial=0)))
-    at_once = max(min(answers, DENSE), most)
-    short = False
-    try:
-        np.empty(2 * at_once, np.int64)
-    except MemoryError:
-        short = True
-    if short:
-        size = 2 * at_once * _BYTES / 1e9
-        raise InputError("out-of-memory", f"{at_once:,} answers need about {size:.1f} GB: lower the domain's bound")
-    free, size = _free_bytes(plan.config.output.private), _PACKED * max(0, answers - DENSE)
-    if size > free:
-        message = f"{answers:,} answers need about {size / 1e9:.1f} GB on the disk of the private folder, which has"
-        raise InputError("out-of-memory", f"{message} {free / 1e9:.1f}: free some, or move the folder (output.private)")
-
-
-def _free_bytes(folder: Path) -> int:
-    """Return the free bytes of the disk of a folder that may not exist yet."""
-    there = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
-    return shutil.disk_usage(there).free
-
-
-def _folders_written(config: Config) -> dict[str, Path]:
-    """Return the folders that a release writes to, by their keys."""
-    folders = {"output.directory": config.output.directory, "output.private": config.output.private}
-    ledger = config.privacy.ledger
-    return folders if ledger is None else {**folders, "privacy.ledger": ledger.parent}
-
-
-def _check_writable(key: str, folder: Path) -> None:
-    """Raise ConfigError where no file can be made in a folder, or in the folder in which it would be made."""
-    there = next(place for place in (folder.absolute(), *folder.absolute().parents) if os.path.lexists(place))
-    reason = ""
-    try:
-        with tempfile.TemporaryFile(dir=there):
-            pass
-    except OSError as error:
-        reason = error.strerror or "unknown reason"
-    if reason:
-        raise ConfigError(key, f"no file can be made in the folder {str(there)!r}: {reason}")
-
-
-def check_target(folder: Path, advice: str = "give another name") -> None:
-    """Raise InputError where a folder cannot be made: it exists, its name is too long or its parent is not writable."""
-    if os.path.lexists(folder):
-        message = f"exists already and is never overwritten: {advice}"
-        raise InputError("folder-exists", message, Place(folder.name))
-    reason = ""
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        if not os.access(folder.parent, os.W_OK):
-            reason = "permission denied"
-        probe = temporary_name(folder)
-        probe.mkdir()
-        probe.rmdir()
-    except OSError as error:
-        reason = error.strerror or "unknown reason"
-    if reason:
-        raise InputError("cannot-write", f"cannot be made in {folder.parent}: {reason}", Place(folder.name))

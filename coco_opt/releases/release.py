@@ -19,10 +19,13 @@ from coco_opt.privacy.private_files import replace_private
 from coco_opt.releases.clock import Clock
 from coco_opt.releases.estimate import estimated, method_digest, with_measured_privacy
 from coco_opt.releases.kind import PageWriter, Plan, Truth
-from coco_opt.releases.measure import Measured, check_target, kind_of, measured_of, planned, source_of
+from coco_opt.releases.measure import Measured, measured_of
+from coco_opt.releases.noise_source import source_of
+from coco_opt.releases.planning import kind_of, planned
 from coco_opt.releases.records import open_private_folder, private_record, write_private_record
 from coco_opt.releases.release_in_memory import Estimated
 from coco_opt.releases.reporter import Reporter, default_reporter
+from coco_opt.releases.room import check_target
 from coco_opt.releases.solvers import choices_of, compiling_late, rehearse, warm_worker
 from coco_opt.releases.stored_runs import record_release, runs_of_ledger
 

@@ -271,7 +271,7 @@ def test_a_release_that_stopped_after_its_look_goes_on_without_another(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(sys.modules["coco_opt.releases.measure"], "_resolved", stop)
+        patch.setattr(sys.modules["coco_opt.releases.measure"], "resolved", stop)
         with pytest.raises(KeyboardInterrupt):
             measure(config_of(tmp_path))
     assert paid(tmp_path) == ["GRANTED", "RESERVED", "MEASURED"]

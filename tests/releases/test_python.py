@@ -16,7 +16,7 @@ import pytest
 import coco_opt as co
 from coco_opt.errors import BudgetError, ConfigError, InputError
 from coco_opt.files.folder import read_columns
-from coco_opt.releases.measure import planned
+from coco_opt.releases.planning import planned
 from coco_opt.releases.reporter import Silent
 
 polars = pytest.importorskip("polars", reason="Polars is not installed")

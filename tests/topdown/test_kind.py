@@ -22,7 +22,8 @@ from coco_opt.errors import CocoOptError, ConfigError, InputError
 from coco_opt.privacy import SeededNoise
 from coco_opt.releases import Silent, check, compare, estimate, forecast, measure, release, render_report
 from coco_opt.releases.kind import Shown, Truth, Work
-from coco_opt.releases.measure import _choice_words, noisy
+from coco_opt.releases.measure import noisy
+from coco_opt.releases.planning import _choice_words
 from coco_opt.topdown.estimating.estimate import estimate_tables, linear_estimates
 from coco_opt.topdown.estimating.information import FullInformation
 from coco_opt.topdown.estimating.recursion import Checkpoint

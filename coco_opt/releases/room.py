@@ -1,0 +1,100 @@
+"""Whether there is room for what a release writes, and whether it may be written: asked before anything is paid."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from coco_opt.config.model import Config
+from coco_opt.errors import ConfigError, InputError, Place
+from coco_opt.privacy.measurement import MeasurementPlan
+from coco_opt.privacy.private_files import temporary_name
+from coco_opt.privacy.queries import DENSE, offsets_of
+from coco_opt.releases.kind import Plan
+
+_BYTES = 8
+_PACKED = 1  # bytes of an answer in its file, at usual budgets at most
+
+
+def check_room(plan: Plan) -> None:
+    """Raise InputError (out-of-memory) where the answers fit neither in memory nor on disk, before anything is paid.
+
+    In memory are all of them where they are few, and else those of one region to one query; the others are packed into
+    the private folder as they are drawn.
+    """
+    measurement_plan = plan.measurement_plan
+    answers, most = 0, 0
+    for query in measurement_plan.queries:
+        offsets = offsets_of(query, measurement_plan.hierarchy, measurement_plan.per_region)
+        answers, most = answers + int(offsets[-1]), max(most, int(np.diff(offsets).max(initial=0)))
+    at_once = max(min(answers, DENSE), most)
+    short = False
+    try:
+        np.empty(2 * at_once, np.int64)
+    except MemoryError:
+        short = True
+    if short:
+        size = 2 * at_once * _BYTES / 1e9
+        raise InputError("out-of-memory", f"{at_once:,} answers need about {size:.1f} GB: lower the domain's bound")
+    free, size = _free_bytes(plan.config.output.private), _PACKED * max(0, answers - DENSE)
+    if size > free:
+        message = f"{answers:,} answers need about {size / 1e9:.1f} GB on the disk of the private folder, which has"
+        raise InputError("out-of-memory", f"{message} {free / 1e9:.1f}: free some, or move the folder (output.private)")
+
+
+def answers_to(measurement_plan: MeasurementPlan) -> int:
+    """Return how many answers there are to all queries, from public tables."""
+    return sum(
+        int(offsets_of(query, measurement_plan.hierarchy, measurement_plan.per_region)[-1])
+        for query in measurement_plan.queries
+    )
+
+
+def check_folders(config: Config) -> None:
+    """Raise ConfigError where no file can be made in a folder that a release writes to."""
+    ledger = config.privacy.ledger
+    folders = {"output.directory": config.output.directory, "output.private": config.output.private}
+    for key, folder in (folders if ledger is None else {**folders, "privacy.ledger": ledger.parent}).items():
+        _check_writable(key, folder)
+
+
+def _check_writable(key: str, folder: Path) -> None:
+    """Raise ConfigError where no file can be made in a folder, or in the folder in which it would be made."""
+    there = next(place for place in (folder.absolute(), *folder.absolute().parents) if os.path.lexists(place))
+    reason = ""
+    try:
+        with tempfile.TemporaryFile(dir=there):
+            pass
+    except OSError as error:
+        reason = error.strerror or "unknown reason"
+    if reason:
+        raise ConfigError(key, f"no file can be made in the folder {str(there)!r}: {reason}")
+
+
+def check_target(folder: Path, advice: str = "give another name") -> None:
+    """Raise InputError where a folder cannot be made: it exists, its name is too long or its parent is not writable."""
+    if os.path.lexists(folder):
+        message = f"exists already and is never overwritten: {advice}"
+        raise InputError("folder-exists", message, Place(folder.name))
+    reason = ""
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder.parent, os.W_OK):
+            reason = "permission denied"
+        probe = temporary_name(folder)
+        probe.mkdir()
+        probe.rmdir()
+    except OSError as error:
+        reason = error.strerror or "unknown reason"
+    if reason:
+        raise InputError("cannot-write", f"cannot be made in {folder.parent}: {reason}", Place(folder.name))
+
+
+def _free_bytes(folder: Path) -> int:
+    """Return the free bytes of the disk of a folder that may not exist yet."""
+    there = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
+    return shutil.disk_usage(there).free
