@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from math import lgamma, log
 
@@ -14,6 +15,7 @@ from coco_opt.kernels import posterior_table_shares, posterior_table_summaries
 from coco_opt.privacy import Epsilon, Measurement, Rho, SeededNoise
 from coco_opt.topdown.budget_plan import TablePlan
 from coco_opt.topdown.estimating.posterior.drawn_tables import Counting, DrawnTables, central
+from coco_opt.topdown.estimating.posterior.sampler import SamplerOptions, sample_tables
 from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.measuring.measure import measure_tables
 from coco_opt.topdown.queries import parse_queries, parse_query
@@ -176,6 +178,18 @@ def test_targets_add_up_and_have_the_least_expected_error() -> None:
             moved[2 * one] += 1.0
             moved[2 * two] -= 1.0
             assert expected(x) <= expected(moved) + 0.15
+
+
+def test_chains_stop_after_their_time_with_the_same_draws_on_any_machine() -> None:
+    model = model_of(measured(2, TREE, SCHEMA, TRUE, ["sex"], 2))
+    often = SamplerOptions(r_hat=0.0)
+    assert often.affordable(10**6)[1] > replace(often, seconds=40.0).affordable(10**6)[1] > often.briefest
+    few = replace(often, seconds=1e-6)
+    one, two = (sample_tables(model, levels_of(model, TRUE), 3, replace(few, threads=threads)) for threads in (1, 2))
+    assert one.stopped
+    assert one.sweeps <= often.briefest
+    assert all((first == second).all() for first, second in zip(one.draws, two.draws, strict=True))
+    assert not sample_tables(model, levels_of(model, TRUE), 3, replace(often, most=240)).stopped
 
 
 def test_intervals_leave_out_ranks_as_if_the_truth_were_one_more_draw() -> None:

@@ -31,7 +31,7 @@ from coco_opt.topdown.estimating.posterior.result import (
     TablesPosterior,
     interval_queries,
 )
-from coco_opt.topdown.estimating.posterior.sampler import sample_tables
+from coco_opt.topdown.estimating.posterior.sampler import SamplerOptions, sample_tables
 from coco_opt.topdown.estimating.posterior.summaries import Targets
 from coco_opt.topdown.estimating.recursion import AfterLevel, Checkpoint, bottom_up, top_down
 from coco_opt.topdown.estimating.sparse_tables import SparseTables
@@ -235,7 +235,8 @@ def _least_expected(
     with doing("drawing tables from the posterior"):
         attributes = [parse_query(name, measured.schema) for name in measured.schema.attributes]
         dividing = (*attributes, *measured.queries)
-        sampled = sample_tables(model, start.tables, method.seed, progress=progress, queries=dividing)
+        options = SamplerOptions(seconds=method.time)
+        sampled = sample_tables(model, start.tables, method.seed, options, progress, dividing)
     drawn = DrawnTables(measured.hierarchy, sampled.draws, measured.schema.size)
     step = split_step(measured, replace(method, implied=start.implied.method), solvers)
     queries = interval_queries(parse_query("detail", measured.schema), method.workload or measured.queries)

@@ -60,7 +60,8 @@ class TopdownMethod:
         they suffice, and elsewhere the first of minimal schema, cuts and bounds whose predicted time is allowed.
     time : float, default 600
         Seconds that enforcing implied constraints may take. What is slower is not chosen by "auto", which goes on with
-        the next method where a step turns out to be slow; cuts are no longer looked for after that time.
+        the next method where a step turns out to be slow; cuts are no longer looked for after that time. The chains of
+        "posterior" take no longer either, by the moves that two cores can make in this time.
     seed : int, optional
         Decides ties, random roundings and draws; determined by the noisy answers, if it is left out.
     intervals : float, default 0.9

@@ -164,6 +164,8 @@ def _posterior_notes(result: TablesResult) -> Iterator[str]:
             f"but these regions and their intervals are less certain; {INTERVALS} marks them. There, the linear "
             "estimates and their standard errors need no chains"
         )
+        if sampled.stopped:
+            yield "The chains stopped at the time of [auto]: with more of it, estimate again"
 
 
 def _constraint_entries(measurement_plan: MeasurementPlan, measured: TableMeasurements) -> Iterator[dict[str, Any]]:

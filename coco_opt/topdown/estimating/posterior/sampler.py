@@ -7,6 +7,7 @@ Every draw is a table of nonnegative integers that adds up and meets all constra
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -34,6 +35,7 @@ Kept = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
 """A draw: how many cells each leaf occupies, the cells and the counts, as narrow as they fit."""
 
 _SCALARS = 4096  # whose draws are compared together
+_MOVES_A_SECOND = 5e6  # of two cores, as measured
 _OWN_SEED = 0x7461626C  # chains of tables have a seed of their own, whatever else a release draws
 
 
@@ -49,6 +51,9 @@ class SamplerOptions:
     about ``moves`` moves of all chains together, but ``least`` to ``most`` sweeps. Draws are ``thin`` sweeps apart
     at first. When there are more than ``kept``, every second is dropped, and they are twice as far apart from then
     on. Classes of cells are chosen after so many sweeps of a ``pilot``.
+
+    All chains together take about ``seconds`` on two cores at most, but not less than ``briefest`` sweeps. They are
+    counted in moves, so that a measurement always gives the same bits.
     """
 
     chains: int = 4
@@ -66,6 +71,8 @@ class SamplerOptions:
     moves: float = 3e8
     least: int = 240
     most: int = 2000
+    seconds: float = math.inf
+    briefest: int = 64
     threads: int | None = None
     proposals: MoveOptions = field(default_factory=MoveOptions)
 
@@ -80,8 +87,11 @@ class SamplerOptions:
 
     def affordable(self, moves: int) -> tuple[int, int]:
         """Return the number of chains, and their largest number of sweeps of so many moves each."""
-        chains = self.chains if self.moves >= self.enough * moves * self.chains else min(self.fewer, self.chains)
-        return chains, int(np.clip(self.moves / max(moves * chains, 1), self.least, self.most))
+        allowed = min(self.moves, _MOVES_A_SECOND * self.seconds)
+        chains = self.chains if allowed >= self.enough * moves * self.chains else min(self.fewer, self.chains)
+        sweeps = np.clip(self.moves / max(moves * chains, 1), self.least, self.most)
+        in_time = max(_MOVES_A_SECOND * self.seconds / max(moves * chains, 1), self.briefest)
+        return chains, int(min(sweeps, in_time))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -103,6 +113,7 @@ class Sampled:
     strengths: Floats
     accepted: Floats
     classes: str | None = None
+    stopped: bool = False
 
     @property
     def count(self) -> int:
@@ -138,7 +149,10 @@ def sample_tables(
     largest = int(np.argmax(np.bincount(tables[0].cells, tables[0].counts, tables[0].size)))
     run = _Run(model, layout, chains, chosen, most, largest, progress)
     with ThreadPoolExecutor(chosen.threads or os.cpu_count()) as pool:
-        return replace(run(pool), classes=None if by is None else by.text)
+        sampled = run(pool)
+    longer = replace(chosen, seconds=math.inf).affordable(int(layout.tree.moves.sum()))
+    stopped = not sampled.converged and longer != (number, most)
+    return replace(sampled, classes=None if by is None else by.text, stopped=stopped)
 
 
 def _dividing(layout: Layout, pilot: TableChain, queries: Sequence[Query], sweeps: int) -> Query | None:
