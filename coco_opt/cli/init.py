@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -11,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from coco_opt.cli.column_names import Header, with_shared_names, with_stated_names
+from coco_opt.cli.config_text import ROOT, level_lines, text_of
 from coco_opt.cli.console import quoted, write
+from coco_opt.cli.file_fit import UNLINKED, check_fit, check_left, check_named, possible_kinds
 from coco_opt.cli.matching import (
     Candidate,
     best_candidate,
-    completed_without,
     further_ids,
     other_kinds,
     shares_no_column,
@@ -29,38 +29,8 @@ if TYPE_CHECKING:
     from coco_opt.files.proposals import LevelProposal
     from coco_opt.releases.kind import AnyKind, ColumnNotes, Draft
 
-_CONFIG = """\
-# A coco-opt release. Next:  coco-opt check {name},  coco-opt plan {name}  and  coco-opt release {name}
-[data]
-{data}
-
-[privacy]
-{dataset}
-epsilon = "1"                 # the whole budget, an exact decimal or fraction; smaller is more private
-# mechanism = "discrete_gaussian" takes rho = "1/2", or epsilon and delta = "1/1000000", in place of epsilon alone
-# split = "uniform"           # how the budget is allocated: or "leaves", or one share a level, root first
-noise = "secure"              # cryptographic noise that cannot be repeated
-neighbours = "add_remove"     # or "replace": {replaced}
-# Exact totals need "replace", in every release of the dataset: state it from the first release on if you publish any.
-
-{section}
-[output]
-directory = "releases"        # public results
-private = "private"           # ledger, measurements and records for your eyes only, mode 0700
-"""
-_GEOMETRY = """\
-# geometry = "areas.geojson"  # public outlines of the regions, with region_id in the properties: a map in the report
-"""
-_DATASET = "the ledger's name of these data: one budget for all that is measured of them"
 _ALL = "all"  # of --values: every attribute
-_ROOT = "all"
 _MOST_VALUES = 100
-_UNLINKED = (
-    "shares no column with the other files. Where a key has several names, list them, such as "
-    "--columns group_id=household,household_id or --columns region_id=area,code"
-)
-_TOGETHER = "coco-opt init FILE FILE FILE"
-_OTHER_NAMES = "if a column has another name in your file, say which, such as --columns value=NAME"
 
 
 def init(
@@ -117,23 +87,23 @@ def init(
     stated_ranges = _listed(ranges or (), "--ranges")
     named = dict(_named_file(entry) for entry in data or ())
     headers = [_header(path) for path in files or _tables_here()]
-    kinds = _kinds(kind, named)
+    kinds = possible_kinds(kind, named)
     stated = _stated_columns(columns or (), kinds)
     if [each.name for each in kinds] == ["ranges"]:
         stated = _value_column([*named.values(), *headers], stated, stated_ranges)
     every = with_shared_names(with_stated_names([*named.values(), *headers], stated))
     named, headers = dict(zip(named, every, strict=False)), every[len(named) :]
     chosen = with_person_id(best_candidate(kinds, headers, named))
-    _check_named(chosen, named)
+    check_named(chosen, named)
     if not named:
-        _check_fit(chosen, kinds, headers, strict=bool(files))
+        check_fit(chosen, kinds, headers, strict=bool(files))
     if files or not named:
-        _check_left(chosen, kinds, headers, strict=bool(files))
+        check_left(chosen, kinds, headers, strict=bool(files))
     proposal = _levels(chosen)
     levels = () if proposal is None else proposal.levels
     notes = _notes(chosen, stated_ranges, _listed(values or (), "--values"))
     draft = chosen.draft(notes, levels)
-    _write_new(out, _text_of(chosen, draft, [] if proposal is None else _level_lines(proposal), out))
+    _write_new(out, text_of(chosen, draft, [] if proposal is None else level_lines(proposal), out))
     _say_taken(chosen, draft, proposal)
     _say_whose(chosen)
     _say_unlinked(chosen, [*named.values(), *headers])
@@ -159,7 +129,7 @@ def _say_taken(chosen: Candidate, draft: Draft, proposal: LevelProposal | None) 
         if above and last == _own_id(chosen):
             write(f"The last level is the id {last!r}: some regions have the same names at all other levels")
         if not proposal.rooted:
-            write(f"The levels have no root: {_ROOT!r} names it in the config, and you may choose another name")
+            write(f"The levels have no root: {ROOT!r} names it in the config, and you may choose another name")
         for name, reason in proposal.left_out.items():
             write(f"Left out of the levels: {name!r}, because {reason}")
     for line in draft.taken:
@@ -206,7 +176,7 @@ def _say_unlinked(chosen: Candidate, headers: Sequence[Header]) -> None:
     """Name the files that no column links to the others: those that are not used, or all while a table is missing."""
     for header in {header.path.resolve(): header for header in headers}.values():
         if shares_no_column(header, headers) and (chosen.missing or not chosen.uses(header)):
-            write(f"{header.path} {_UNLINKED}, if it belongs to them")
+            write(f"{header.path} {UNLINKED}, if it belongs to them")
 
 
 def _say_other(chosen: Candidate, kinds: Sequence[AnyKind], headers: Sequence[Header]) -> None:
@@ -354,74 +324,6 @@ def _read_values(
     return values_by_name, many
 
 
-def _kinds(name: str | None, named: Mapping[str, Header]) -> list[AnyKind]:
-    """Return the possible kinds: the kind with the name, or all whose [data] has the named keys."""
-    from coco_opt.kinds import kind_row, kind_rows
-
-    kinds: list[AnyKind] = [row.load() for row in (kind_rows() if name is None else (kind_row(name),))]
-    matching = [kind for kind in kinds if set(named) <= set(kind.data_model.model_fields)]
-    if not matching:
-        keys = "; ".join(f"{kind.name}: {', '.join(kind.draft({}).files)}" for kind in kinds)
-        raise InputError("bad-option", f"no kind of release has [data] with {', '.join(named)}: the keys are {keys}")
-    return matching
-
-
-def _check_named(chosen: Candidate, named: Mapping[str, Header]) -> None:
-    """Refuse a file named by --data for which the configuration has no line."""
-    keys = chosen.draft().files
-    for key, header in named.items():
-        if key not in keys:
-            message = f"--data {key}={header.path}: init writes no line for it next to {', '.join(keys)}"
-            raise InputError("bad-option", message)
-
-
-def _check_fit(chosen: Candidate, kinds: Sequence[AnyKind], headers: Sequence[Header], *, strict: bool) -> None:
-    """Refuse several files that are no release together, before anything is written, and say which file is too many."""
-    unused = [header for header in headers if not chosen.uses(header)]
-    if not unused or not chosen.missing or len(headers) == 1:
-        return
-    for header in unused:
-        if shares_no_column(header, headers):
-            named = "" if strict else f"; or name the files that belong together: {_TOGETHER}"
-            raise InputError("no-header", f"{_UNLINKED}{named}", Place(str(header.path)))
-    if many := completed_without(kinds, headers):
-        first, *others = (header.path for header in many)
-        either = f", or {' or '.join(path.name for path in others)} is" if others else ""
-        message = (
-            f"is one file too many{either}: the others fit together. Leave out that file here. If it lists facilities "
-            "or bounds, name it in the written config:  coco-opt keys data  lists the keys"
-        )
-        raise InputError("two-tables", message, Place(str(first)))
-    if strict:
-        return  # a file of no use is named by its header
-    message = f"and the other files in this folder fit in no single way: name those to use, as in  {_TOGETHER}"
-    raise InputError("two-tables", message, Place(str(unused[0].path)))
-
-
-def _check_left(chosen: Candidate, kinds: Sequence[AnyKind], headers: Sequence[Header], *, strict: bool) -> None:
-    """Refuse unused files: all of them with ``strict``, else those that some release could use."""
-    used = {header.path.resolve() for header in chosen.files.values() if chosen.uses(header)}
-    for header in headers:
-        if header.path.resolve() in used:
-            continue
-        keys = [key for key in (kind.file_key(header.columns) for kind in kinds) if key is not None]
-        if not keys and strict:
-            if shares_no_column(header, headers):
-                raise InputError("no-header", _UNLINKED, Place(str(header.path)))
-            message = f"has none of the headers {_headers(kinds)}; {_OTHER_NAMES}"
-            raise InputError("no-header", message, Place(str(header.path)))
-        if keys:
-            others = ", ".join(chosen.draft().files)
-            message = f"is a table of {keys[0]}, which does not go with {others}: name the files to use"
-            raise InputError("two-tables", message, Place(str(header.path)))
-
-
-def _headers(kinds: Sequence[AnyKind]) -> str:
-    """Return what tables of all kinds have as columns, in each form that a table may have."""
-    forms = [(kind, form) for kind in kinds for form in ({}, *({key: ()} for key in kind.data_model.model_fields))]
-    return " | ".join(dict.fromkeys(note for kind, form in forms for note in kind.draft(form).files.values()))
-
-
 def _levels(chosen: Candidate) -> LevelProposal | None:
     """Return the levels of the hierarchy; None without a hierarchy, or where the kind's [data] names no levels."""
     from coco_opt.files.inputs import Input
@@ -456,51 +358,3 @@ def _header(path: Path) -> Header:
     from coco_opt.files.source import header
 
     return Header(path, header(path))
-
-
-def _level_lines(proposal: LevelProposal) -> list[str]:
-    """Return the lines of [data] that name the levels, and a root where no column has it."""
-    root = [] if proposal.rooted else [_line("root", _ROOT, "the name of the region above all others")]
-    return [_line("levels", list(proposal.levels), "columns of the hierarchy, root first: check them"), *root]
-
-
-def _text_of(candidate: Candidate, draft: Draft, levels: Sequence[str], out: Path) -> str:
-    """Return the configuration; names of tables that were not found are left to fill in."""
-    lines = []
-    for key, note in draft.files.items():
-        header = candidate.files.get(key)
-        name, missing = (f"{key}.csv", " (NOT FOUND: fill in)") if header is None else (_relative(header.path, out), "")
-        lines.append(_line(key, name, note + missing))
-    lines += levels
-    private = [candidate.files[key].path.stem for key in draft.files if key in candidate.private]
-    dataset = private[0].strip() if private and private[0].isprintable() else ""
-    mapped = _GEOMETRY if {"hierarchy", "sizes"} & set(draft.files) else ""
-    config = _CONFIG.format(
-        name=out.name,
-        data="\n".join((*lines, *_columns(candidate), *draft.data)),
-        dataset=_line("dataset", dataset or "data", _DATASET),
-        replaced=draft.replaced,
-        section=draft.section,
-    )
-    return config + mapped
-
-
-def _columns(candidate: Candidate) -> list[str]:
-    """Return the line with the files' own names of columns, where these differ."""
-    if not candidate.names:
-        return []
-    several = {own: list(dict.fromkeys(there.values())) for own, there in candidate.names.items()}
-    names = ", ".join(
-        f"{own} = {json.dumps(names if len(names) > 1 else names[0], ensure_ascii=False)}"
-        for own, names in several.items()
-    )
-    return [f"columns = {{ {names} }}   # of your files, as stated or inferred from what they share: check them"]
-
-
-def _line(key: str, value: str | list[str], note: str) -> str:
-    # JSON strings and lists of strings are valid TOML.
-    return f"{f'{key} = {json.dumps(value, ensure_ascii=False)}':<29} # {note}"
-
-
-def _relative(path: Path, out: Path) -> str:
-    return Path(os.path.relpath(path.resolve(), out.parent.resolve())).as_posix()
