@@ -69,14 +69,15 @@ class Operator(ABC):
 class Grouping(Operator):
     """Sums over groups of cells: cell c counts in answer ``labels[c]``, or in none where that is -1.
 
-    ``labels`` int64[cells], ``answers`` their number. Marginals and groupings of attributes are of this kind.
+    ``labels`` int64[cells], ``answers`` their number; ``is_identity`` where the answers are the cells. Marginals and
+    groupings of attributes are of this kind.
     """
 
     labels: Ints
     answers: int
     cells: int = field(init=False)
     _matrices: dict[bool, csr_array] = field(init=False, repr=False, default_factory=dict)
-    _identity: bool = field(init=False, repr=False)
+    is_identity: bool = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         labels = _indices(self.labels, "labels")
@@ -85,7 +86,7 @@ class Grouping(Operator):
         object.__setattr__(self, "labels", labels)
         object.__setattr__(self, "cells", labels.size)
         same = labels.size == self.answers and np.array_equal(labels, np.arange(self.answers))
-        object.__setattr__(self, "_identity", same)
+        object.__setattr__(self, "is_identity", same)
 
     def __reduce__(self) -> tuple[Callable[..., Grouping], tuple[Any, ...]]:
         # Unpickled arrays are writable: going through the constructor makes them read-only again.
@@ -93,7 +94,7 @@ class Grouping(Operator):
 
     def apply(self, x: NDArray[Any]) -> NDArray[Any]:
         """Return the group sums [..., answers], added in the order of the cells; O(cells) a table."""
-        if self._identity:
+        if self.is_identity:
             return x.copy()
         integral = x.dtype.kind in "iu"
         # A compressed matrix of ones adds 5 to 10 times faster than np.add.at, and int64 stays int64.

@@ -61,16 +61,19 @@ def parsed_json(text: str | bytes) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def read_columns(path: Path, columns: Sequence[str]) -> Any:
-    """Return an Arrow table with the named columns; raise InputError."""
+def read_columns(path: Path, columns: Sequence[str], only: Sequence[str] | None = None) -> Any:
+    """Return an Arrow table; ``columns`` must be there, ``only`` are read; raise InputError."""
     import pyarrow.parquet as pq
 
-    def read() -> Any:
+    def read() -> tuple[Any, Any]:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            return file.read()
+            rows = file.read(columns=None if only is None else list(only))
+            return with_strings(file.schema_arrow.empty_table()), with_strings(rows)
 
     _check_there(path)
-    return _check_columns(quietly(path, lambda: with_strings(read())), path, columns)
+    empty, rows = quietly(path, read)
+    _check_columns(empty, path, columns)
+    return rows
 
 
 def read_parts(

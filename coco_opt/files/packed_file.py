@@ -22,8 +22,9 @@ from coco_opt.array_types import Ints
 from coco_opt.errors import CocoOptError, InputError, Place, WorkerError
 from coco_opt.execution import Count
 from coco_opt.execution.temporary_storage import stored_array
-from coco_opt.files.folder import FileTable, read_parts, write_new
+from coco_opt.files.folder import FileTable, read_columns, write_new
 from coco_opt.files.foreign_errors import quietly
+from coco_opt.files.in_threads import in_threads
 from coco_opt.files.read_ahead import ahead
 from coco_opt.privacy.blocks import Block, BlockNoise, Division
 from coco_opt.privacy.measurement import Drawing, Measurement, MeasurementPlan
@@ -41,6 +42,7 @@ _TYPES = {
     "differences": "binary",
     "wide": "binary",
 }
+_PLACES = ("question", "start", "count", "width")  # the columns but the answers
 _ROWS = 1 << 18  # answers of the rows written, and read back, together
 # Of the rows read lately: whoever reads some regions reads their answers to one query after the other.
 _CACHE_BYTES = 1 << 25
@@ -146,26 +148,16 @@ class _Pieces:
     def __init__(self, paths: tuple[Path, ...], stamps: tuple[tuple[int, int], ...], rows: Mapping[str, Ints]) -> None:
         self._paths, self._stamps, self._rows = paths, stamps, rows
         self._lock = Lock()
-        self._files: OrderedDict[int, Any] = OrderedDict()
+        self._idle: list[tuple[int, Any]] = []
         self._cache: OrderedDict[tuple[int, int], Any] = OrderedDict()
         self._bytes = 0
 
     @classmethod
     def opened(cls, paths: tuple[Path, ...]) -> _Pieces:
         """Open files, and read what lies where."""
-        names, columns = ("question", "start", "count", "width"), dict[str, list[Ints]]()
-        stamps = tuple(map(_stamp, paths))
-        for number, path in enumerate(paths):
-            parts = list(read_parts(path, tuple(_TYPES), only=names))
-            sizes = [part.num_rows for part in parts]
-            own = {name: _int64_column(path, parts, name) for name in names} | {
-                "file": np.full(sum(sizes), number),
-                "group": np.repeat(np.arange(len(parts)), sizes),
-                "within": np.concatenate([np.arange(0), *map(np.arange, sizes)]),
-            }
-            for name, column in own.items():
-                columns.setdefault(name, []).append(column)
-        return cls(paths, stamps, {name: np.concatenate(listed) for name, listed in columns.items()})
+        every = list(in_threads(lambda number: _rows_of(number, paths[number]), range(len(paths))))
+        rows = {name: np.concatenate([own[name] for own in every]) for name in every[0]}
+        return cls(paths, tuple(map(_stamp, paths)), rows)
 
     def __reduce__(self) -> tuple[Callable[..., _Pieces], tuple[Any, ...]]:
         # Answers go to other processes as the paths of their files, of which each reads what it needs.
@@ -196,30 +188,43 @@ class _Pieces:
         """Return the piece that lies in a row."""
         group, within, count, width = (int(self._rows[name][row]) for name in ("group", "within", "count", "width"))
         file = int(self._rows["file"][row])
-        with self._lock:
-            if (file, group) not in self._cache:
-                read = self._read(file, group)
-                self._cache[file, group] = read
-                self._bytes += read.nbytes
-                while self._bytes > _CACHE_BYTES and len(self._cache) > 1:
-                    self._bytes -= self._cache.popitem(last=False)[1].nbytes
-            self._cache.move_to_end((file, group))
-            table = self._cache[file, group]
+        table = self._answers(file, group)
         differences, wide = (table.column(name)[within].as_buffer() for name in ("differences", "wide"))
         return Packed(count, width, memoryview(differences), memoryview(wide))
 
+    def _answers(self, file: int, group: int) -> Any:
+        """Return the answers of a row group, which no thread waits for that needs another."""
+        with self._lock:
+            if (file, group) in self._cache:
+                self._cache.move_to_end((file, group))
+                return self._cache[file, group]
+        table = self._read(file, group)
+        with self._lock:
+            if (file, group) not in self._cache:  # else another thread was faster
+                self._cache[file, group] = table
+                self._bytes += table.nbytes
+            while self._bytes > _CACHE_BYTES and len(self._cache) > 1:
+                self._bytes -= self._cache.popitem(last=False)[1].nbytes
+        return table
+
     def _read(self, file: int, group: int) -> Any:
-        """Return the answers of a row group; a few files stay open."""
+        """Read a row group. A few readers stay open, and a thread takes one for itself meanwhile."""
         import pyarrow.parquet as pq
 
         path, columns = self._paths[file], ["differences", "wide"]
-        if file not in self._files:
-            self._files[file] = quietly(path, lambda: pq.ParquetFile(path, page_checksum_verification=True))
-            if len(self._files) > _OPEN_FILES:
-                self._files.popitem(last=False)[1].close()
-        self._files.move_to_end(file)
+        with self._lock:
+            own = next((place for place, (number, _) in enumerate(self._idle) if number == file), None)
+            reader = None if own is None else self._idle.pop(own)[1]
+        if reader is None:
+            reader = quietly(path, lambda: pq.ParquetFile(path, page_checksum_verification=True))
         # Reading two columns of some hundred kilobytes takes less time than starting other threads.
-        return quietly(path, lambda: self._files[file].read_row_group(group, columns=columns, use_threads=False))
+        table = quietly(path, lambda: reader.read_row_group(group, columns=columns, use_threads=False))
+        with self._lock:
+            self._idle.append((file, reader))
+            closed = self._idle.pop(0)[1] if len(self._idle) > _OPEN_FILES else None
+        if closed is not None:
+            closed.close()
+        return table
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -249,7 +254,18 @@ def _reopen(paths: tuple[Path, ...], stamps: tuple[tuple[int, int], ...], rows: 
     return _Pieces(paths, stamps, rows)
 
 
-def _int64_column(path: Path, parts: Sequence[Any], name: str) -> Ints:
-    if any(str(part.schema.field(name).type) != _TYPES[name] for part in parts):
-        raise InputError("damaged-measurement", "is of another type", Place(path.name, None, name))
-    return np.concatenate([np.empty(0, np.int64), *(part.column(name).to_numpy() for part in parts)])
+def _rows_of(number: int, path: Path) -> dict[str, Ints]:
+    """Return the rows of a file but for the answers, and where each lies: all groups together, as they are small."""
+    import pyarrow.parquet as pq
+
+    table = read_columns(path, tuple(_TYPES), only=_PLACES)
+    for name in _PLACES:
+        if str(table.schema.field(name).type) != _TYPES[name]:
+            raise InputError("damaged-measurement", "is of another type", Place(path.name, None, name))
+    metadata = quietly(path, lambda: pq.read_metadata(path))
+    sizes = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
+    return {name: table.column(name).to_numpy().astype(np.int64) for name in _PLACES} | {
+        "file": np.full(sum(sizes), number),
+        "group": np.repeat(np.arange(len(sizes)), sizes),
+        "within": np.concatenate([np.arange(0), *map(np.arange, sizes)]),
+    }

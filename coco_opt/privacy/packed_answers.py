@@ -14,9 +14,11 @@ from numpy.typing import NDArray
 
 from coco_opt.array_types import Ints
 from coco_opt.errors import ProblemError
+from coco_opt.kernels.arrays import read_only
 
 WIDTHS = (1, 2, 4, 8)
 _WIDE_BYTES = 8
+_FEW = 1 << 14  # answers, packed sooner than the kernel for it is compiled
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
@@ -35,16 +37,11 @@ class Packed:
     @classmethod
     def of(cls, values: Ints) -> Packed:
         """Pack answers in the least width that pays; O(answers)."""
-        differences = np.empty(values.size, np.int64)
-        differences[:1] = values[:1]
-        np.subtract(values[1:], values[:-1], out=differences[1:])
+        pack = _pack_few if values.size < _FEW else _pack
         for width in WIDTHS[:-1]:
-            narrow = differences.astype(f"<i{width}")
-            unfit = np.flatnonzero((narrow != differences) | (narrow == np.iinfo(narrow.dtype).min))
-            if _WIDE_BYTES * unfit.size <= width * values.size:
-                narrow[unfit] = np.iinfo(narrow.dtype).min
-                return cls(values.size, width, narrow.tobytes(), differences[unfit].astype("<i8").tobytes())
-        return cls(values.size, _WIDE_BYTES, differences.astype("<i8").tobytes(), b"")
+            if (packed := pack(values, width)) is not None:
+                return cls(values.size, width, *packed)
+        return cls(values.size, _WIDE_BYTES, _differences(values).astype("<i8").tobytes(), b"")
 
     def values(self) -> Ints:
         """Return the answers as a new array; see ``unpack``."""
@@ -61,7 +58,7 @@ class Packed:
             np.cumsum(narrow, out=values)
             taken = 0
         else:
-            from coco_opt.kernels.unpacking import unpack
+            from coco_opt.kernels.packing import unpack
 
             taken = unpack(narrow, int(np.iinfo(narrow.dtype).min), wide, values)
         if taken != wide.size:
@@ -75,6 +72,33 @@ class Packed:
 
     def __repr__(self) -> str:
         return f"Packed({self.count:,} answers in {len(self.differences) + len(self.wide):,} bytes)"
+
+
+def _differences(values: Ints) -> Ints:
+    differences = np.empty(values.size, np.int64)
+    differences[:1] = values[:1]
+    np.subtract(values[1:], values[:-1], out=differences[1:])
+    return differences
+
+
+def _pack(values: Ints, width: int) -> tuple[bytes, bytes] | None:
+    """Return the narrow and the wide differences of many answers; None where a width does not pay."""
+    from coco_opt.kernels.packing import pack
+
+    narrow, wide = np.empty(values.size, f"<i{width}"), np.empty(width * values.size // _WIDE_BYTES, np.int64)
+    taken = pack(read_only(values), int(np.iinfo(narrow.dtype).min), narrow, wide)
+    return None if taken < 0 else (narrow.tobytes(), wide[:taken].astype("<i8").tobytes())
+
+
+def _pack_few(values: Ints, width: int) -> tuple[bytes, bytes] | None:
+    """Return the same for few answers, which takes less time than to compile a kernel."""
+    differences = _differences(values)
+    narrow = differences.astype(f"<i{width}")
+    unfit = np.flatnonzero((narrow != differences) | (narrow == np.iinfo(narrow.dtype).min))
+    if _WIDE_BYTES * unfit.size > width * values.size:
+        return None
+    narrow[unfit] = np.iinfo(narrow.dtype).min
+    return narrow.tobytes(), differences[unfit].astype("<i8").tobytes()
 
 
 def _unpacked(count: int, width: int, differences: NDArray[np.uint8], wide: NDArray[np.uint8]) -> Packed:

@@ -107,7 +107,7 @@ def test_answers_that_are_many_are_read_where_they_lie(
             np.testing.assert_array_equal(one.region(region), other.region(region))
     # Another process is told where they lie, and reads them alone.
     with monkeypatch.context() as patched:
-        patched.setattr("coco_opt.files.packed_file.read_parts", None)
+        patched.setattr("coco_opt.files.packed_file.read_columns", None)
         elsewhere = pickle.loads(pickle.dumps(after.answers))
     for one, other in zip(before.answers, elsewhere, strict=True):
         np.testing.assert_array_equal(one.values, other.values)

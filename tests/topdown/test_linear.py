@@ -171,3 +171,14 @@ def test_normal_equations_agree_dense_and_by_conjugate_gradients(strategy: str) 
     np.testing.assert_allclose(dense.solve(right), right @ np.linalg.pinv(matrix, rcond=1e-12), atol=1e-9)
     for query in (identity(6), ROWS, total(6)):
         np.testing.assert_array_equal(dense.determines(query), sparse.determines(query))
+
+
+@pytest.mark.parametrize("weight", [1.0, 1e-6, 1e-13, 1e-16])
+def test_a_query_of_every_cell_that_weighs_enough_makes_equations_definite(weight: float) -> None:
+    normal = NormalEquations([total(6), identity(6), ROWS], np.array([1.0, weight, 0.3]))
+    assert normal.definite == (normal._cholesky is not None) == (weight > 1e-14)
+
+
+def test_definite_equations_are_known_without_their_factor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(NormalEquations, "_cholesky", None)
+    assert NormalEquations([total(6), identity(6)], np.array([1.0, 1e-3])).definite

@@ -13,6 +13,7 @@ import pytest
 from coco_opt.array_types import Ints
 from coco_opt.errors import InputError, ProblemError
 from coco_opt.histograms import Hierarchy
+from coco_opt.operators import Grouping
 from coco_opt.privacy import Cost, Epsilon, Measurement, NoiseSource, Rho, SecureNoise, SeededNoise, add_noise
 from coco_opt.privacy.noise import NoiseStream
 from coco_opt.topdown.budget_plan import TablePlan
@@ -266,3 +267,17 @@ def test_answers_that_are_declared_exact_exclude_public_bounds_before_any_noise(
     with pytest.raises(InputError, match="too-large"):
         measure_tables(many, plan, source=noise, invariants=[Invariant(QUERIES[0], 1)])
     assert noise.measurement_plan == []
+
+
+@pytest.mark.parametrize("few", [0, 10**9])
+def test_sums_of_occupied_cells_are_those_of_dense_tables(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("coco_opt.topdown.measuring.counts._FEW", few)
+    rng = np.random.default_rng(5)
+    tree = Hierarchy.from_paths([("land", f"part{k // 3}", f"leaf{k}") for k in range(11)])
+    schema = Schema({"sex": ["female", "male"], "age": ["a", "b", "c"]})
+    dense = rng.integers(0, 4, (11, 6)) * 2**40
+    counts = TableCounts.from_counts(tree, schema, dense)
+    query = Grouping(np.array([1, -1, 0, 1, 3, 0]), 4)
+    parts = np.add.reduceat(dense, np.arange(0, 11, 3), axis=0)
+    for regions, tables in ((tree.leaves, dense), (tree.level_range(1), parts), (tree.leaves[4:6], dense[4:6])):
+        np.testing.assert_array_equal(counts.answers_to(query, regions), query.apply(tables))

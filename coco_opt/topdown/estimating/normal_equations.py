@@ -14,7 +14,7 @@ import numpy as np
 
 from coco_opt.array_types import Flags, Floats
 from coco_opt.errors import ProblemError, SolverError
-from coco_opt.operators import Operator
+from coco_opt.operators import Grouping, Operator
 
 DENSE_CELLS = 4096
 _SAFE = 1e-7  # smallest pivot of a Cholesky factor, relative to the largest, that is taken for definite
@@ -53,7 +53,16 @@ class NormalEquations:
     @property
     def definite(self) -> bool:
         """Whether N is known to be definite, so that every answer is determined."""
-        return self._dense and self._null is None
+        return self._dense and (self._sees_every_cell or self._null is None)
+
+    @property
+    def _sees_every_cell(self) -> bool:
+        """Whether a query of every cell weighs so much that the Cholesky factor, not computed yet, must be safe.
+
+        N is then w I and more. So no pivot is below sqrt(w), and none is above the root of the largest entry of N.
+        """
+        own = [weight for weight, operator in self._terms if isinstance(operator, Grouping) and operator.is_identity]
+        return bool(own) and max(own) > (2 * _SAFE) ** 2 * sum(weight for weight, _ in self._terms)
 
     def determines(self, operator: Operator) -> Flags:
         """Return which answers (answers,) of a query every solution of the normal equations agrees on."""
@@ -74,8 +83,7 @@ class NormalEquations:
     def _matrix(self) -> Floats:
         out = np.zeros((self.cells, self.cells))
         for weight, operator in self._terms:
-            rows = operator.to_sparse()
-            out += weight * (rows.T @ rows).toarray()
+            out += weight * _gram(operator)
         return out
 
     @cached_property
@@ -130,3 +138,12 @@ class NormalEquations:
             residual -= size / bend * image
             direction, size = residual + float(residual @ residual) / size * direction, float(residual @ residual)
         raise SolverError(f"conjugate gradients did not converge on {self.cells} cells in {10 * self.cells} steps")
+
+
+def _gram(operator: Operator) -> Floats:
+    """Return Q'Q (cells, cells)."""
+    if isinstance(operator, Grouping):
+        labels = operator.labels
+        return np.asarray((labels[:, None] == np.where(labels < 0, -2, labels)), np.float64)
+    rows = operator.to_sparse()
+    return np.asarray((rows.T @ rows).toarray())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,12 @@ from coco_opt.errors import InputError
 from coco_opt.execution.temporary_storage import stored_by_parts
 from coco_opt.histograms.arrays import as_int64, check_nonnegative
 from coco_opt.histograms.hierarchy import Hierarchy
+from coco_opt.kernels.arrays import read_only
 from coco_opt.operators import Grouping, Operator, identity
 from coco_opt.topdown.schema import Schema
 
 MAX_PEOPLE = 2**53  # sums of counts stay exact in float64 too
+_FEW = 1 << 16  # answers and cells
 BLOCK = 1 << 19  # cells of dense tables, or answers, in memory at a time
 
 
@@ -194,19 +197,22 @@ class TableCounts:
         return out
 
     def _sums(self, operator: Grouping, regions: range) -> Ints:
-        starts = self._starts_of(regions)
-        bounds = self.offsets[starts]
-        sums = np.zeros((len(regions), operator.answers), np.int64)
-        for begin in range(int(bounds[0]), int(bounds[-1]), BLOCK):
-            end = min(begin + BLOCK, int(bounds[-1]))
-            first, last = np.searchsorted(bounds, [begin, end - 1], side="right") - 1
-            ends = np.clip(bounds[first : last + 2], begin, end)
-            answer = operator.labels[self.cells[begin:end]]
-            key = np.repeat(np.arange(last + 1 - first, dtype=np.int64), np.diff(ends)) * operator.answers + answer
-            counted = answer >= 0
-            # bincount adds in float64, exactly: all people together are at most 2^53.
-            some = np.bincount(key[counted], self.counts[begin:end][counted], (last + 1 - first) * operator.answers)
-            sums[first : last + 1] += some.astype(np.int64).reshape(-1, operator.answers)
+        bounds = self.offsets[self._starts_of(regions)]
+        shape = len(regions), operator.answers
+        if prod(shape) + int(bounds[-1] - bounds[0]) < _FEW:
+            return self._few_sums(operator, bounds, shape)
+        from coco_opt.kernels.run_sums import add_runs
+
+        sums = np.zeros(shape, np.int64)
+        add_runs(read_only(bounds), self.cells, self.counts, operator.labels, sums)
+        return sums
+
+    def _few_sums(self, operator: Grouping, bounds: Ints, shape: tuple[int, int]) -> Ints:
+        """Return few sums, which takes less time than to compile the kernel for many."""
+        runs, sums = slice(int(bounds[0]), int(bounds[-1])), np.zeros(shape, np.int64)
+        region, group = np.repeat(np.arange(shape[0]), np.diff(bounds)), operator.labels[self.cells[runs]]
+        counted = group >= 0
+        np.add.at(sums, (region[counted], group[counted]), self.counts[runs][counted])
         return sums
 
     def _starts_of(self, regions: range) -> Ints:
