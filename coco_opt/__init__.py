@@ -7,10 +7,11 @@ so ``import coco_opt`` stays light.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from itertools import chain
+from typing import TYPE_CHECKING
 
 from coco_opt._version import __version__ as __version__
+from coco_opt.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from coco_opt.choices import SolverChoices as SolverChoices
@@ -154,18 +155,8 @@ _NAMES = {
     "topdown.kind.files": ("read_tables_release",),
     "topdown.kind.noisy_measurement_files": ("read_noisy_measurements",),
 }
-_HOMES = {name: module for module, names in _NAMES.items() for name in names}
-__all__ = ["__version__", *_HOMES]
-
-
-def __getattr__(name: str) -> Any:
-    """Import a public name from its module when it is first used (PEP 562)."""
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'coco_opt' has no attribute {name!r}")
-    value = getattr(import_module(f"coco_opt.{home}"), name)
-    globals()[name] = value
-    return value
+__all__ = ["__version__", *chain(*_NAMES.values())]
+__getattr__ = lazy_names("coco_opt", _NAMES)
 
 
 def __dir__() -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from fractions import Fraction
 from pathlib import Path
@@ -384,6 +385,11 @@ def test_a_solver_itself_stands_for_its_name() -> None:
         rehearse(configure(config, solvers={"isotonic_l1": make_solver("pav")}))
     with pytest.raises(ConfigError, match="must be a solver's name"):
         configure(config, solvers={"isotonic_l1": type(tolerant)})
+    endless = make_solver("clarabel")
+    object.__setattr__(endless, "tolerance", math.inf)  # as a solver of another package may state it
+    plain = configure(config, solvers={"isotonic_l2": endless}).as_dict()["solvers"]["isotonic_l2"]
+    assert json.loads(json.dumps(plain, allow_nan=False))["name"] == "clarabel"
+    assert "tolerance" not in plain
 
 
 def test_problem_kinds_are_the_keys_of_solvers() -> None:

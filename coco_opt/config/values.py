@@ -237,8 +237,8 @@ def solver_choice(value: object) -> SolverChoice:
     name = getattr(value, "name", None)
     if not isinstance(value, type) and callable(getattr(value, "solve", None)) and isinstance(name, str):
         own = fields(value) if is_dataclass(value) else ()
-        options = {each.name: getattr(value, each.name) for each in own}
-        return SolverChoice(name, {key: each for key, each in options.items() if isinstance(each, Option)}, value)
+        options = {each.name: getattr(value, each.name, None) for each in own if each.name != "name"}
+        return SolverChoice(name, {key: each for key, each in options.items() if _is_plain(each)}, value)
     if isinstance(value, str) and value:
         return SolverChoice(value)
     if not isinstance(value, dict) or not isinstance(value.get("name"), str) or not value["name"]:
@@ -250,3 +250,8 @@ def solver_choice(value: object) -> SolverChoice:
         if isinstance(option, float) and not math.isfinite(option):
             raise ValueError(f"option {key!r} must be a finite number")
     return SolverChoice(value["name"], options)
+
+
+def _is_plain(option: object) -> bool:
+    """Return whether a manifest can state an option of a solver."""
+    return isinstance(option, Option) and not (isinstance(option, float) and not math.isfinite(option))

@@ -2,71 +2,90 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator, Mapping
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
+from coco_opt.lazy_names import lazy_names
 from coco_opt.problem import Problem
-from coco_opt.problems.controlled_rounding import ControlledRounding
-from coco_opt.problems.cumulative_rounding import CumulativeRounding
-from coco_opt.problems.expected_distance import ExpectedDistance, Marginals
-from coco_opt.problems.group_matching import Flow, GroupMatching
-from coco_opt.problems.integer_tree import IntegerTreeL1, IntegerTreeL2
-from coco_opt.problems.isotonic import IsotonicL1, IsotonicL2
-from coco_opt.problems.joint import JointL1, JointL2
-from coco_opt.problems.joint_sums import JointSumsL1, JointSumsL2
-from coco_opt.problems.simplex_least_squares import SimplexLeastSquares
-from coco_opt.problems.simplex_projection import SimplexProjection
-from coco_opt.problems.table_rounding import IntegerRows, TableRounding
-from coco_opt.problems.topdown_split import LinearRows, SplitTerm, TopdownSplit
-from coco_opt.problems.tree import Tree, TreeLeastAbsolute, TreeLeastSquares
 
-PROBLEMS: dict[str, type[Problem[Any, Any]]] = {
-    problem.kind: problem
-    for problem in (
-        SimplexProjection,
-        SimplexLeastSquares,
-        IsotonicL2,
-        IsotonicL1,
-        ControlledRounding,
-        GroupMatching,
-        TreeLeastSquares,
-        TreeLeastAbsolute,
-        JointL1,
-        JointL2,
-        JointSumsL1,
-        JointSumsL2,
-        CumulativeRounding,
-        ExpectedDistance,
-        IntegerTreeL1,
-        IntegerTreeL2,
-        TopdownSplit,
-        TableRounding,
-    )
+if TYPE_CHECKING:
+    from coco_opt.problems.controlled_rounding import ControlledRounding as ControlledRounding
+    from coco_opt.problems.cumulative_rounding import CumulativeRounding as CumulativeRounding
+    from coco_opt.problems.expected_distance import ExpectedDistance as ExpectedDistance
+    from coco_opt.problems.expected_distance import Marginals as Marginals
+    from coco_opt.problems.group_matching import Flow as Flow
+    from coco_opt.problems.group_matching import GroupMatching as GroupMatching
+    from coco_opt.problems.integer_tree import IntegerTreeL1 as IntegerTreeL1
+    from coco_opt.problems.integer_tree import IntegerTreeL2 as IntegerTreeL2
+    from coco_opt.problems.isotonic import IsotonicL1 as IsotonicL1
+    from coco_opt.problems.isotonic import IsotonicL2 as IsotonicL2
+    from coco_opt.problems.joint import JointL1 as JointL1
+    from coco_opt.problems.joint import JointL2 as JointL2
+    from coco_opt.problems.joint_sums import JointSumsL1 as JointSumsL1
+    from coco_opt.problems.joint_sums import JointSumsL2 as JointSumsL2
+    from coco_opt.problems.simplex_least_squares import SimplexLeastSquares as SimplexLeastSquares
+    from coco_opt.problems.simplex_projection import SimplexProjection as SimplexProjection
+    from coco_opt.problems.table_rounding import IntegerRows as IntegerRows
+    from coco_opt.problems.table_rounding import TableRounding as TableRounding
+    from coco_opt.problems.topdown_split import LinearRows as LinearRows
+    from coco_opt.problems.topdown_split import SplitTerm as SplitTerm
+    from coco_opt.problems.topdown_split import TopdownSplit as TopdownSplit
+    from coco_opt.problems.tree import Tree as Tree
+    from coco_opt.problems.tree import TreeLeastAbsolute as TreeLeastAbsolute
+    from coco_opt.problems.tree import TreeLeastSquares as TreeLeastSquares
+
+_NAMES = {
+    "controlled_rounding": ("ControlledRounding",),
+    "cumulative_rounding": ("CumulativeRounding",),
+    "expected_distance": ("ExpectedDistance", "Marginals"),
+    "group_matching": ("Flow", "GroupMatching"),
+    "integer_tree": ("IntegerTreeL1", "IntegerTreeL2"),
+    "isotonic": ("IsotonicL1", "IsotonicL2"),
+    "joint": ("JointL1", "JointL2"),
+    "joint_sums": ("JointSumsL1", "JointSumsL2"),
+    "simplex_least_squares": ("SimplexLeastSquares",),
+    "simplex_projection": ("SimplexProjection",),
+    "table_rounding": ("IntegerRows", "TableRounding"),
+    "topdown_split": ("LinearRows", "SplitTerm", "TopdownSplit"),
+    "tree": ("Tree", "TreeLeastAbsolute", "TreeLeastSquares"),
 }
+_KINDS = {
+    "simplex_projection": "SimplexProjection",
+    "simplex_least_squares": "SimplexLeastSquares",
+    "isotonic_l2": "IsotonicL2",
+    "isotonic_l1": "IsotonicL1",
+    "controlled_rounding": "ControlledRounding",
+    "group_matching": "GroupMatching",
+    "tree_l2": "TreeLeastSquares",
+    "tree_l1": "TreeLeastAbsolute",
+    "joint_l1": "JointL1",
+    "joint_l2": "JointL2",
+    "joint_sums_l1": "JointSumsL1",
+    "joint_sums_l2": "JointSumsL2",
+    "cumulative_rounding": "CumulativeRounding",
+    "expected_distance": "ExpectedDistance",
+    "integer_tree_l1": "IntegerTreeL1",
+    "integer_tree_l2": "IntegerTreeL2",
+    "topdown_split": "TopdownSplit",
+    "table_rounding": "TableRounding",
+}
+__all__ = ["PROBLEMS", *chain(*_NAMES.values())]
+__getattr__ = lazy_names("coco_opt.problems", _NAMES)
 
-__all__ = [
-    "PROBLEMS",
-    "ControlledRounding",
-    "CumulativeRounding",
-    "ExpectedDistance",
-    "Flow",
-    "GroupMatching",
-    "IntegerRows",
-    "IntegerTreeL1",
-    "IntegerTreeL2",
-    "IsotonicL1",
-    "IsotonicL2",
-    "JointL1",
-    "JointL2",
-    "JointSumsL1",
-    "JointSumsL2",
-    "LinearRows",
-    "Marginals",
-    "SimplexLeastSquares",
-    "SimplexProjection",
-    "SplitTerm",
-    "TableRounding",
-    "TopdownSplit",
-    "Tree",
-    "TreeLeastAbsolute",
-    "TreeLeastSquares",
-]
+
+class _Problems(Mapping[str, type[Problem[Any, Any]]]):
+    """The types of problems by the names used in config, each imported when it is first used."""
+
+    def __getitem__(self, kind: str) -> type[Problem[Any, Any]]:
+        problem: type[Problem[Any, Any]] = __getattr__(_KINDS[kind])
+        return problem
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_KINDS)
+
+    def __len__(self) -> int:
+        return len(_KINDS)
+
+
+PROBLEMS: Mapping[str, type[Problem[Any, Any]]] = _Problems()

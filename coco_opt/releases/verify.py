@@ -26,7 +26,6 @@ from coco_opt.releases.kind import AnyKind, Folder
 from coco_opt.releases.manifest import FORMAT
 from coco_opt.releases.runs import ledger_of
 from coco_opt.releases.seal import budget_check, seal_check
-from coco_opt.releases.signing import signature_check
 
 
 def verify_folder(folder: str | Path, signed_by: Path | None = None, earlier: Sequence[str | Path] = ()) -> list[Check]:
@@ -37,8 +36,11 @@ def verify_folder(folder: str | Path, signed_by: Path | None = None, earlier: Se
     """
     folder = Path(folder)
     checks = _measurement_checks(folder) if is_measurement(folder) else verify_release(folder, earlier)
-    check_signature = signed_by is not None or os.path.lexists(folder / SIGNATURE)
-    return [*checks, signature_check(folder, signed_by)] if check_signature else checks
+    if signed_by is None and not os.path.lexists(folder / SIGNATURE):
+        return checks
+    from coco_opt.releases.signing import signature_check
+
+    return [*checks, signature_check(folder, signed_by)]
 
 
 def _measurement_checks(folder: Path) -> list[Check]:

@@ -142,6 +142,7 @@ def test_the_first_example_is_tiny_and_all_are_small(kind: str) -> None:
     assert sizes[0] <= 6
     assert max(sizes) <= 100
     assert all(type(problem) is PROBLEMS[kind] for problem in examples.values())
+    assert PROBLEMS[kind].kind == kind
 
 
 WITHOUT_ORACLE = {"joint_l1", "joint_l2", "joint_sums_l1", "joint_sums_l2", "topdown_split"}
