@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any, TypeGuard, cast, get_args
 
 from pydantic import PlainValidator, ValidationInfo
 
@@ -252,6 +252,6 @@ def solver_choice(value: object) -> SolverChoice:
     return SolverChoice(value["name"], options)
 
 
-def _is_plain(option: object) -> bool:
+def _is_plain(option: object) -> TypeGuard[Option]:
     """Return whether a manifest can state an option of a solver."""
     return isinstance(option, Option) and not (isinstance(option, float) and not math.isfinite(option))
