@@ -237,8 +237,9 @@ def solver_choice(value: object) -> SolverChoice:
     name = getattr(value, "name", None)
     if not isinstance(value, type) and callable(getattr(value, "solve", None)) and isinstance(name, str):
         own = fields(value) if is_dataclass(value) else ()
-        options = {each.name: getattr(value, each.name, None) for each in own if each.name != "name"}
-        return SolverChoice(name, {key: each for key, each in options.items() if _is_plain(each)}, value)
+        stated = {each.name: getattr(value, each.name, None) for each in own if each.name != "name"}
+        options: dict[str, Option] = {key: option for key, option in stated.items() if _is_plain(option)}
+        return SolverChoice(name, options, value)
     if isinstance(value, str) and value:
         return SolverChoice(value)
     if not isinstance(value, dict) or not isinstance(value.get("name"), str) or not value["name"]:
