@@ -10,7 +10,7 @@ from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.budget_plan import TablePlan
 from coco_opt.topdown.constraint import LinearConstraint
 from coco_opt.topdown.estimating.estimate import TablesResult, estimate_tables, linear_estimates
-from coco_opt.topdown.estimating.information import FullInformation
+from coco_opt.topdown.estimating.linear.information import FullInformation
 from coco_opt.topdown.estimating.method import Pass, TopdownMethod
 from coco_opt.topdown.facilities import Facilities, FacilityType
 from coco_opt.topdown.invariants import Constraints, Invariant, Invariants

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 import coco_opt.topdown.estimating.batches as batching
-import coco_opt.topdown.estimating.level as levels
-import coco_opt.topdown.estimating.linear as linear
+import coco_opt.topdown.estimating.linear.query_trees as linear
+import coco_opt.topdown.estimating.splitting.level as levels
 from coco_opt.execution import Executor, Threads, open_executor
 from coco_opt.files.measurement import read_measurement, write_measurement
 from coco_opt.histograms import Hierarchy
 from coco_opt.privacy import Measurement
 from coco_opt.topdown import TopdownMethod, estimate_tables
 from coco_opt.topdown.estimating.estimate import TablesResult
-from coco_opt.topdown.estimating.linear import SubtreeSums, UpwardPass
+from coco_opt.topdown.estimating.linear.query_trees import SubtreeSums, UpwardPass
 from coco_opt.topdown.estimating.recursion import Checkpoint
 from coco_opt.topdown.noisy_measurements import TableMeasurements
 from coco_opt.topdown.queries import parse_query

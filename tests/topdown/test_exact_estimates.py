@@ -20,11 +20,11 @@ from coco_opt.releases import forecast, release
 from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.budget_plan import TablePlan
 from coco_opt.topdown.constraint import LinearConstraint
-from coco_opt.topdown.estimating.best_linear import best_linear, is_full
-from coco_opt.topdown.estimating.constrained_trees import ConstrainedTrees, constrained_trees
-from coco_opt.topdown.estimating.information import joint_cells
-from coco_opt.topdown.estimating.linear import linear_stage
-from coco_opt.topdown.estimating.low_rank import LowRankInformation, low_rank_information
+from coco_opt.topdown.estimating.linear.best_linear import best_linear, is_full
+from coco_opt.topdown.estimating.linear.constrained_trees import ConstrainedTrees, constrained_trees
+from coco_opt.topdown.estimating.linear.information import joint_cells
+from coco_opt.topdown.estimating.linear.low_rank import LowRankInformation, low_rank_information
+from coco_opt.topdown.estimating.linear.query_trees import linear_stage
 from coco_opt.topdown.invariants import Invariant
 from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.measuring.measure import measure_tables

@@ -21,10 +21,10 @@ from coco_opt.topdown import (
     estimate_tables,
     parse_query,
 )
-from coco_opt.topdown.estimating import minimal_schema
-from coco_opt.topdown.estimating.cutting import Cutting
-from coco_opt.topdown.estimating.implied import implied_choice, predicted_seconds
-from coco_opt.topdown.estimating.step import split_step
+from coco_opt.topdown.estimating.implied import minimal_schema
+from coco_opt.topdown.estimating.implied.choice import implied_choice, predicted_seconds
+from coco_opt.topdown.estimating.implied.cutting import Cutting
+from coco_opt.topdown.estimating.splitting.step import split_step
 from coco_opt.topdown.feasibility.cuts import CutOracle
 from coco_opt.topdown.feasibility.proof import Proof
 from coco_opt.topdown.invariants import Invariants

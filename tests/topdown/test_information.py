@@ -15,10 +15,10 @@ from coco_opt.privacy import Epsilon, SeededNoise
 from coco_opt.topdown.atoms import Atoms
 from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.budget_plan import TablePlan
-from coco_opt.topdown.estimating.best_linear import best_linear, is_full, trees_are_best
 from coco_opt.topdown.estimating.estimate import linear_estimates
-from coco_opt.topdown.estimating.information import FullInformation, full_information, joint_cells
-from coco_opt.topdown.estimating.linear import linear_stage
+from coco_opt.topdown.estimating.linear.best_linear import best_linear, is_full, trees_are_best
+from coco_opt.topdown.estimating.linear.information import FullInformation, full_information, joint_cells
+from coco_opt.topdown.estimating.linear.query_trees import linear_stage
 from coco_opt.topdown.invariants import Constraints, Invariant
 from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.measuring.measure import measure_tables

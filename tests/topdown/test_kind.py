@@ -25,9 +25,9 @@ from coco_opt.releases.kind import Shown, Truth, Work
 from coco_opt.releases.measure import noisy
 from coco_opt.releases.planning import _choice_words
 from coco_opt.topdown.estimating.estimate import estimate_tables, linear_estimates
-from coco_opt.topdown.estimating.information import FullInformation
+from coco_opt.topdown.estimating.linear.information import FullInformation
 from coco_opt.topdown.estimating.recursion import Checkpoint
-from coco_opt.topdown.estimating.uncertified_gap import UncertifiedGap
+from coco_opt.topdown.estimating.rounding.uncertified_gap import UncertifiedGap
 from coco_opt.topdown.kind import TABLES, rehearsal
 from coco_opt.topdown.kind.checkpoints import LevelFiles
 from coco_opt.topdown.kind.files import read_tables_release

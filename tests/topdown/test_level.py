@@ -21,13 +21,13 @@ from coco_opt.solving import solve
 from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.budget_plan import TablePlan
 from coco_opt.topdown.estimating import batches as batching
-from coco_opt.topdown.estimating import level as levels
 from coco_opt.topdown.estimating.estimate import TablesResult, estimate_tables
-from coco_opt.topdown.estimating.level import LevelSplit, level_split
 from coco_opt.topdown.estimating.method import TopdownMethod
-from coco_opt.topdown.estimating.priced_bounds import PricedBounds
 from coco_opt.topdown.estimating.sparse_tables import SparseTables
-from coco_opt.topdown.estimating.step import SplitStep, split_step
+from coco_opt.topdown.estimating.splitting import level as levels
+from coco_opt.topdown.estimating.splitting.level import LevelSplit, level_split
+from coco_opt.topdown.estimating.splitting.priced_bounds import PricedBounds
+from coco_opt.topdown.estimating.splitting.step import SplitStep, split_step
 from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.measuring.measure import measure_tables
 from coco_opt.topdown.noisy_measurements import TableMeasurements

@@ -9,8 +9,8 @@ import pytest
 
 from coco_opt.errors import ProblemError
 from coco_opt.operators import Grouping, Operator, identity, total
-from coco_opt.topdown.estimating.linear import linear_stage
-from coco_opt.topdown.estimating.normal_equations import NormalEquations
+from coco_opt.topdown.estimating.linear.normal_equations import NormalEquations
+from coco_opt.topdown.estimating.linear.query_trees import linear_stage
 from tests.topdown.estimation import (
     dense_estimates,
     dense_system,

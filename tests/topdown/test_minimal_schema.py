@@ -17,11 +17,11 @@ from coco_opt.histograms import Hierarchy
 from coco_opt.privacy import Measurement
 from coco_opt.topdown import LinearConstraint, RegionBounds, Schema, TopdownMethod, estimate_tables, parse_query
 from coco_opt.topdown.bounds import UNBOUNDED
-from coco_opt.topdown.estimating import minimal_schema
-from coco_opt.topdown.estimating.implied import implied_choice
-from coco_opt.topdown.estimating.region_variables import RegionVariables
-from coco_opt.topdown.estimating.step import split_step
-from coco_opt.topdown.estimating.uncertified_gap import Tally
+from coco_opt.topdown.estimating.implied import minimal_schema
+from coco_opt.topdown.estimating.implied.choice import implied_choice
+from coco_opt.topdown.estimating.implied.region_variables import RegionVariables
+from coco_opt.topdown.estimating.rounding.uncertified_gap import Tally
+from coco_opt.topdown.estimating.splitting.step import split_step
 from coco_opt.topdown.feasibility.presolve import tightened
 from coco_opt.topdown.feasibility.system import ConstraintSystem, infinite
 from coco_opt.topdown.invariants import Invariants

@@ -12,7 +12,7 @@ import pytest
 from coco_opt.config.load import configure
 from coco_opt.errors import ConfigError, InputError
 from coco_opt.releases import estimate, measure, release, render_report
-from coco_opt.topdown.estimating.best_linear import best_linear
+from coco_opt.topdown.estimating.linear.best_linear import best_linear
 from coco_opt.topdown.estimating.posterior import sampler
 from coco_opt.topdown.kind.files import read_tables_release
 from coco_opt.topdown.kind.map_widths import widths_of

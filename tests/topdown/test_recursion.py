@@ -23,7 +23,7 @@ from coco_opt.topdown.estimating.estimate import estimate_tables
 from coco_opt.topdown.estimating.method import Pass, TopdownMethod
 from coco_opt.topdown.estimating.recursion import Checkpoint
 from coco_opt.topdown.estimating.sparse_tables import SparseTables
-from coco_opt.topdown.estimating.step import split_step
+from coco_opt.topdown.estimating.splitting.step import split_step
 from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.measuring.measure import measure_tables
 from coco_opt.topdown.noisy_measurements import TableMeasurements

@@ -17,7 +17,7 @@ from coco_opt.choices import SolverChoices
 from coco_opt.histograms import Hierarchy
 from coco_opt.topdown.estimating.estimate import estimate_tables
 from coco_opt.topdown.estimating.method import Estimation, TopdownMethod
-from coco_opt.topdown.estimating.step import split_step
+from coco_opt.topdown.estimating.splitting.step import split_step
 from coco_opt.topdown.noisy_measurements import TableMeasurements
 from coco_opt.topdown.schema import Schema
 from tests.topdown.estimation import check_tables, measured

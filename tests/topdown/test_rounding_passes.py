@@ -21,9 +21,9 @@ from coco_opt.solving import solve
 from coco_opt.topdown.budget_plan import TablePlan
 from coco_opt.topdown.estimating.estimate import estimate_tables, linear_estimates
 from coco_opt.topdown.estimating.method import TopdownMethod
-from coco_opt.topdown.estimating.rounding import nested_passes, round_in_passes
-from coco_opt.topdown.estimating.tie_breaking import PRECISION, Ties, seed_of
-from coco_opt.topdown.estimating.uncertified_gap import Tally
+from coco_opt.topdown.estimating.rounding.passes import nested_passes, round_in_passes
+from coco_opt.topdown.estimating.rounding.tie_breaking import PRECISION, Ties, seed_of
+from coco_opt.topdown.estimating.rounding.uncertified_gap import Tally
 from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.measuring.measure import measure_tables
 from coco_opt.topdown.queries import parse_queries, parse_query

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from coco_opt.errors import ProblemError
-from coco_opt.topdown.estimating.unbiased import unbiased_rounding
+from coco_opt.topdown.estimating.rounding.unbiased import unbiased_rounding
 
 Data = NDArray[Any]
 

@@ -23,9 +23,9 @@ from coco_opt.files.regions import read_regions
 from coco_opt.files.release_checks import Regions
 from coco_opt.histograms import Hierarchy
 from coco_opt.privacy import Measurement
-from coco_opt.topdown.estimating.best_linear import best_linear
 from coco_opt.topdown.estimating.estimate import estimate_tables
-from coco_opt.topdown.estimating.linear import linear_stage
+from coco_opt.topdown.estimating.linear.best_linear import best_linear
+from coco_opt.topdown.estimating.linear.query_trees import linear_stage
 from coco_opt.topdown.kind import files, verify
 from coco_opt.topdown.kind.raw_tables import RawTables
 from coco_opt.topdown.measuring import batched_records

@@ -21,7 +21,7 @@ from coco_opt.privacy.combined_measurements import together
 from coco_opt.releases.verify import verify_paid
 from coco_opt.topdown.budget_plan import TablePlan
 from coco_opt.topdown.estimating.estimate import estimate_tables, linear_estimates
-from coco_opt.topdown.estimating.information import FullInformation
+from coco_opt.topdown.estimating.linear.information import FullInformation
 from coco_opt.topdown.invariants import Invariant
 from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.measuring.measure import measure_tables

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from coco_opt.operators import Grouping, identity, total
-from coco_opt.topdown.estimating.linear import linear_stage
+from coco_opt.topdown.estimating.linear.query_trees import linear_stage
 from coco_opt.topdown.schema import Schema
 from tests.topdown.estimation import (
     dense_estimates,

@@ -16,11 +16,10 @@ from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Operator
 from coco_opt.privacy.measurement import Measurement
 from coco_opt.solving import check_threads
-from coco_opt.topdown.estimating.best_linear import LinearEstimates, best_linear
-from coco_opt.topdown.estimating.failsafe import Relaxation
-from coco_opt.topdown.estimating.linear import LinearStage, SubtreeSums, Summed, UpwardPass
+from coco_opt.topdown.estimating.implied.minimal_schema import core_fits
+from coco_opt.topdown.estimating.linear.best_linear import LinearEstimates, best_linear
+from coco_opt.topdown.estimating.linear.query_trees import LinearStage, SubtreeSums, Summed, UpwardPass
 from coco_opt.topdown.estimating.method import TopdownMethod, misfit
-from coco_opt.topdown.estimating.minimal_schema import core_fits
 from coco_opt.topdown.estimating.posterior.correction import Correction
 from coco_opt.topdown.estimating.posterior.drawn_tables import DrawnTables
 from coco_opt.topdown.estimating.posterior.model import Model
@@ -34,10 +33,11 @@ from coco_opt.topdown.estimating.posterior.result import (
 from coco_opt.topdown.estimating.posterior.sampler import SamplerOptions, sample_tables
 from coco_opt.topdown.estimating.posterior.summaries import Targets
 from coco_opt.topdown.estimating.recursion import AfterLevel, Checkpoint, bottom_up, top_down
+from coco_opt.topdown.estimating.rounding.tie_breaking import seed_of
+from coco_opt.topdown.estimating.rounding.uncertified_gap import ALL_CERTIFIED, UncertifiedGap
 from coco_opt.topdown.estimating.sparse_tables import SparseTables
-from coco_opt.topdown.estimating.step import BY_BOUNDS, ImpliedRecord, split_step
-from coco_opt.topdown.estimating.tie_breaking import seed_of
-from coco_opt.topdown.estimating.uncertified_gap import ALL_CERTIFIED, UncertifiedGap
+from coco_opt.topdown.estimating.splitting.failsafe import Relaxation
+from coco_opt.topdown.estimating.splitting.step import BY_BOUNDS, ImpliedRecord, split_step
 from coco_opt.topdown.noisy_measurements import TableMeasurements
 from coco_opt.topdown.queries import parse_query
 from coco_opt.topdown.schema import Schema

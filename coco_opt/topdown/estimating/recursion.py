@@ -26,12 +26,12 @@ from coco_opt.execution import Count, Executor, Shared, Threads, even_tasks
 from coco_opt.execution.temporary_storage import forget_pages
 from coco_opt.histograms import Hierarchy
 from coco_opt.topdown.estimating.batches import at_and_below, batch_size, batches
-from coco_opt.topdown.estimating.failsafe import NO_TABLES_FIT, Relaxation
-from coco_opt.topdown.estimating.level import LevelSplit, level_split
-from coco_opt.topdown.estimating.relaxed_split import relaxed_split, unsplit
+from coco_opt.topdown.estimating.rounding.uncertified_gap import ALL_CERTIFIED, UncertifiedGap
 from coco_opt.topdown.estimating.sparse_tables import SparseTables
-from coco_opt.topdown.estimating.step import SplitStep
-from coco_opt.topdown.estimating.uncertified_gap import ALL_CERTIFIED, UncertifiedGap
+from coco_opt.topdown.estimating.splitting.failsafe import NO_TABLES_FIT, Relaxation
+from coco_opt.topdown.estimating.splitting.level import LevelSplit, level_split
+from coco_opt.topdown.estimating.splitting.relaxed_split import relaxed_split, unsplit
+from coco_opt.topdown.estimating.splitting.step import SplitStep
 from coco_opt.topdown.feasibility.cuts import Cut
 
 _CHANGES = 50  # changed cells that a failsafe's record names

@@ -10,7 +10,7 @@ import numpy as np
 from coco_opt.privacy.measurement import Measurement
 from coco_opt.releases.kind import Shown
 from coco_opt.report.explorer import MOST_ROWS, Explored
-from coco_opt.topdown.estimating.best_linear import LinearEstimates
+from coco_opt.topdown.estimating.linear.best_linear import LinearEstimates
 from coco_opt.topdown.kind.map_widths import widths_of
 from coco_opt.topdown.queries import Query
 from coco_opt.topdown.table_queries import TableQueries

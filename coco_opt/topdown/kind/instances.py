@@ -19,9 +19,9 @@ from coco_opt.problems import TableRounding, TopdownSplit
 from coco_opt.problems.topdown_split import SplitTerm
 from coco_opt.releases.instances import Instance
 from coco_opt.solution import Answer, Status
-from coco_opt.topdown.estimating.linear import linear_stage
+from coco_opt.topdown.estimating.linear.query_trees import linear_stage
 from coco_opt.topdown.estimating.method import TopdownMethod
-from coco_opt.topdown.estimating.step import SplitStep, split_step
+from coco_opt.topdown.estimating.splitting.step import SplitStep, split_step
 from coco_opt.topdown.noisy_measurements import TableMeasurements
 
 _LEAST_CELLS = 2

@@ -13,7 +13,7 @@ from coco_opt.histograms import Hierarchy
 from coco_opt.releases.reporter import Progress, no_progress
 from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.budget_plan import TablePlan
-from coco_opt.topdown.estimating.best_linear import LinearEstimates, best_linear
+from coco_opt.topdown.estimating.linear.best_linear import LinearEstimates, best_linear
 from coco_opt.topdown.invariants import Constraints, Invariants
 from coco_opt.topdown.kind.plan import TablesDetail
 from coco_opt.topdown.kind.rehearsal import generated_invariants

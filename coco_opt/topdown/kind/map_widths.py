@@ -9,8 +9,8 @@ import numpy as np
 
 from coco_opt.array_types import Floats
 from coco_opt.releases.kind import Shown
-from coco_opt.topdown.estimating.best_linear import LinearEstimates
 from coco_opt.topdown.estimating.estimate import TablesResult
+from coco_opt.topdown.estimating.linear.best_linear import LinearEstimates
 from coco_opt.topdown.queries import Query, parse_query
 from coco_opt.topdown.schema import Schema
 

@@ -15,7 +15,7 @@ from coco_opt.releases.kind import Shown
 from coco_opt.report.explorer import MOST_ROWS, Explored, explorer_section
 from coco_opt.report.html import GAP_NOTE, counted, guarantee_note, reading_section, shown_levels, table, unit_note
 from coco_opt.topdown.constraint import SOURCE_WORDS
-from coco_opt.topdown.estimating.best_linear import LinearEstimates, best_linear
+from coco_opt.topdown.estimating.linear.best_linear import LinearEstimates, best_linear
 from coco_opt.topdown.estimating.posterior.result import NOT_CONNECTED
 from coco_opt.topdown.kind.earlier_releases import account_line
 from coco_opt.topdown.kind.explored_answers import NOTE, explored_answers

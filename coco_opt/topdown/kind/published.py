@@ -12,8 +12,8 @@ from coco_opt.files.folder import FileTable
 from coco_opt.groups.estimating.posterior.convergence import Criterion
 from coco_opt.privacy.measurement import Measurement, MeasurementPlan
 from coco_opt.releases.kind import Released
-from coco_opt.topdown.estimating.best_linear import LinearEstimates, best_linear, is_full, trees_are_best
 from coco_opt.topdown.estimating.estimate import TablesResult
+from coco_opt.topdown.estimating.linear.best_linear import LinearEstimates, best_linear, is_full, trees_are_best
 from coco_opt.topdown.estimating.posterior.result import NOT_CONNECTED
 from coco_opt.topdown.kind.earlier_releases import account_line, spent_in_all
 from coco_opt.topdown.kind.files import (

@@ -16,7 +16,7 @@ from coco_opt.releases.clock import slowness
 from coco_opt.releases.reporter import no_progress
 from coco_opt.topdown.constraint import LinearConstraint
 from coco_opt.topdown.estimating.estimate import TablesResult, estimate_tables
-from coco_opt.topdown.estimating.implied import ImpliedChoice, implied_choice
+from coco_opt.topdown.estimating.implied.choice import ImpliedChoice, implied_choice
 from coco_opt.topdown.estimating.method import TopdownMethod
 from coco_opt.topdown.feasibility.system import ConstraintSystem
 from coco_opt.topdown.invariants import Stated

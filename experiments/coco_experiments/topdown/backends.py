@@ -22,7 +22,7 @@ from coco_opt.problems.topdown_split import TopdownSplit
 from coco_opt.registry import Backend, backends
 from coco_opt.solving import solve
 from coco_opt.topdown.estimating.method import TopdownMethod
-from coco_opt.topdown.estimating.step import split_step
+from coco_opt.topdown.estimating.splitting.step import split_step
 from coco_opt.topdown.noisy_measurements import TableMeasurements
 
 NAME = "topdown/backends"

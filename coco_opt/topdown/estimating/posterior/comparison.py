@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from coco_opt.array_types import Flags, Floats
 from coco_opt.operators import Operator
-from coco_opt.topdown.estimating.best_linear import LinearEstimates
+from coco_opt.topdown.estimating.linear.best_linear import LinearEstimates
 from coco_opt.topdown.estimating.posterior.drawn_tables import Counting, DrawnTables
 
 SAMPLED = 16

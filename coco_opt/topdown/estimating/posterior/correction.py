@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from coco_opt.array_types import Floats, Ints
 from coco_opt.operators import Operator
-from coco_opt.topdown.estimating.best_linear import LinearEstimates
+from coco_opt.topdown.estimating.linear.best_linear import LinearEstimates
 from coco_opt.topdown.estimating.posterior.comparison import SAMPLED, blocks_of, compared
 from coco_opt.topdown.estimating.posterior.drawn_tables import Counting, DrawnTables
 

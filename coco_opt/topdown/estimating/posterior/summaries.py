@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from coco_opt.array_types import Floats, Ints
 from coco_opt.operators import Grouping, Operator
-from coco_opt.topdown.estimating.best_linear import LinearEstimates
+from coco_opt.topdown.estimating.linear.best_linear import LinearEstimates
 from coco_opt.topdown.estimating.posterior.correction import Correction
 from coco_opt.topdown.estimating.posterior.drawn_tables import Counting, DrawnTables
 

@@ -22,9 +22,9 @@ import numpy as np
 from coco_opt.array_types import Flags, Floats, Ints
 from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Operator, blocks_of_rows
-from coco_opt.topdown.estimating.information.exact_rows import ExactRows, groups
-from coco_opt.topdown.estimating.linear import LevelAnswers, LinearStage, answers_by_blocks, linear_stage
-from coco_opt.topdown.estimating.normal_equations import NormalEquations
+from coco_opt.topdown.estimating.linear.information.exact_rows import ExactRows, groups
+from coco_opt.topdown.estimating.linear.normal_equations import NormalEquations
+from coco_opt.topdown.estimating.linear.query_trees import LevelAnswers, LinearStage, answers_by_blocks, linear_stage
 
 if TYPE_CHECKING:
     from coco_opt.topdown.noisy_measurements import TableMeasurements

@@ -15,7 +15,7 @@ so (z_v, V_v) is the exact full-information sufficient statistic of the subtree,
 exact answers that hold at the level of v and above. The tables x_v = N^+ sum_q w_q Q_q' x^_vq are then the best linear
 unbiased estimates of generalised least squares over all cells of all regions. Where proportions differ between regions
 both are still unbiased and their standard errors exact, but a query no longer learns from the others' answers in other
-regions: valid, not fully efficient. Constraints do not enter. ``coco_opt.topdown.estimating.information`` does both.
+regions: valid, not fully efficient. Constraints do not enter. ``topdown.estimating.linear.information`` does both.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from coco_opt.execution.temporary_storage import forget_pages, stored_array, sto
 from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Operator, blocks_of_rows
 from coco_opt.topdown.estimating.batches import at_and_below, batch_size, batches
-from coco_opt.topdown.estimating.normal_equations import NormalEquations
+from coco_opt.topdown.estimating.linear.normal_equations import NormalEquations
 from coco_opt.topdown.pooled_measurements import RegionMeasurements
 
 if TYPE_CHECKING:

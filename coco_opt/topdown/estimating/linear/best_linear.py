@@ -12,10 +12,10 @@ from coco_opt.array_types import Flags, Floats
 from coco_opt.errors import ProblemError
 from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Operator
-from coco_opt.topdown.estimating.constrained_trees import constrained_trees
-from coco_opt.topdown.estimating.information import FullInformation, full_information, joint_cells, kinds_of
-from coco_opt.topdown.estimating.linear import LinearStage
-from coco_opt.topdown.estimating.low_rank import LowRankInformation, low_rank_information
+from coco_opt.topdown.estimating.linear.constrained_trees import constrained_trees
+from coco_opt.topdown.estimating.linear.information import FullInformation, full_information, joint_cells, kinds_of
+from coco_opt.topdown.estimating.linear.low_rank import LowRankInformation, low_rank_information
+from coco_opt.topdown.estimating.linear.query_trees import LinearStage
 
 if TYPE_CHECKING:
     from coco_opt.topdown.noisy_measurements import TableMeasurements

@@ -27,8 +27,8 @@ from coco_opt.errors import ProblemError, SolverError
 from coco_opt.operators import Grouping
 from coco_opt.problems.topdown_split import LinearRows, SplitTerm, TopdownSplit
 from coco_opt.topdown.bounds import UNBOUNDED, refinement
-from coco_opt.topdown.estimating.region_variables import RegionVariables, binding_rows
-from coco_opt.topdown.estimating.uncertified_gap import Tally
+from coco_opt.topdown.estimating.implied.region_variables import RegionVariables, binding_rows
+from coco_opt.topdown.estimating.rounding.uncertified_gap import Tally
 from coco_opt.topdown.feasibility.presolve import tightened
 from coco_opt.topdown.feasibility.proof import TIME_LIMIT, prove
 from coco_opt.topdown.feasibility.rounding import round_leaves

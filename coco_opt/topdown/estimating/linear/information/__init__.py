@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coco_opt.topdown.estimating.information.full import (
+from coco_opt.topdown.estimating.linear.information.full import (
     FullInformation,
     full_information,
     joint_cells,

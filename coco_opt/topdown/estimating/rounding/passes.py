@@ -19,8 +19,8 @@ from coco_opt.operators import Operator, stack
 from coco_opt.problems.sparse_rows import stacked
 from coco_opt.problems.table_rounding import IntegerRows, TableRounding
 from coco_opt.topdown.bounds import UNBOUNDED
-from coco_opt.topdown.estimating.tie_breaking import Ties
-from coco_opt.topdown.estimating.uncertified_gap import Tally
+from coco_opt.topdown.estimating.rounding.tie_breaking import Ties
+from coco_opt.topdown.estimating.rounding.uncertified_gap import Tally
 from coco_opt.topdown.invariants import Constraints
 
 

@@ -9,9 +9,17 @@ import numpy as np
 from coco_opt.array_types import Ints
 from coco_opt.errors import ProblemError, SolverError
 from coco_opt.problems.topdown_split import LinearRows, SplitTerm, TopdownSplit
-from coco_opt.topdown.estimating.failsafe import Bound, Rows, change_cost, least, own_rows, relaxed_rows, unbound
-from coco_opt.topdown.estimating.rounding import round_tables, rows_between
-from coco_opt.topdown.estimating.step import SplitStep
+from coco_opt.topdown.estimating.rounding.passes import round_tables, rows_between
+from coco_opt.topdown.estimating.splitting.failsafe import (
+    Bound,
+    Rows,
+    change_cost,
+    least,
+    own_rows,
+    relaxed_rows,
+    unbound,
+)
+from coco_opt.topdown.estimating.splitting.step import SplitStep
 from coco_opt.topdown.invariants import Constraints
 from coco_opt.topdown.matrix_operator import MatrixOperator, side_by_side
 

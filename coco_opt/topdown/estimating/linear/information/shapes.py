@@ -24,7 +24,7 @@ from functools import cached_property
 import numpy as np
 
 from coco_opt.array_types import Flags, Floats
-from coco_opt.topdown.estimating.information.subspaces import complement, shared, span, without
+from coco_opt.topdown.estimating.linear.information.subspaces import complement, shared, span, without
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,9 +22,9 @@ import numpy as np
 from coco_opt.array_types import Flags, Floats
 from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Operator
-from coco_opt.topdown.estimating.information import FullInformation, full_information
-from coco_opt.topdown.estimating.information.directions import Directions, directions
-from coco_opt.topdown.estimating.linear import LevelAnswers, LinearStage, answers_by_blocks, linear_stage
+from coco_opt.topdown.estimating.linear.information import FullInformation, full_information
+from coco_opt.topdown.estimating.linear.information.directions import Directions, directions
+from coco_opt.topdown.estimating.linear.query_trees import LevelAnswers, LinearStage, answers_by_blocks, linear_stage
 
 if TYPE_CHECKING:
     from coco_opt.topdown.noisy_measurements import TableMeasurements

@@ -25,9 +25,9 @@ from coco_opt.errors import ProblemError
 from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Operator
 from coco_opt.topdown.atoms import Atoms
-from coco_opt.topdown.estimating.information.exact_rows import ExactRows, groups
-from coco_opt.topdown.estimating.information.shapes import Shape, Shapes
-from coco_opt.topdown.estimating.information.subspaces import span
+from coco_opt.topdown.estimating.linear.information.exact_rows import ExactRows, groups
+from coco_opt.topdown.estimating.linear.information.shapes import Shape, Shapes
+from coco_opt.topdown.estimating.linear.information.subspaces import span
 
 if TYPE_CHECKING:
     from coco_opt.topdown.noisy_measurements import TableMeasurements

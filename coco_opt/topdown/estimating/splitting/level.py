@@ -28,11 +28,11 @@ from coco_opt.problems.table_rounding.level import LevelRounder, RoundingLevel
 from coco_opt.problems.topdown_split import TopdownSplit
 from coco_opt.problems.topdown_split.level import Judged, LevelSplitter, SplitLevel
 from coco_opt.topdown.bounds import refinement
-from coco_opt.topdown.estimating.bounded_classes import FREE, BoundedClasses
-from coco_opt.topdown.estimating.priced_bounds import PricedBounds
-from coco_opt.topdown.estimating.rounding import is_of_cells, nested
+from coco_opt.topdown.estimating.rounding.passes import is_of_cells, nested
 from coco_opt.topdown.estimating.sparse_tables import SparseTables
-from coco_opt.topdown.estimating.step import SplitStep
+from coco_opt.topdown.estimating.splitting.bounded_classes import FREE, BoundedClasses
+from coco_opt.topdown.estimating.splitting.priced_bounds import PricedBounds
+from coco_opt.topdown.estimating.splitting.step import SplitStep
 
 Runs = tuple[Ints, Ints, Ints]
 """The nonzero entries of some tables: regions (from the first child), cells (rising in a region) and counts."""

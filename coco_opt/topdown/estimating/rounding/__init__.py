@@ -1,0 +1,1 @@
+"""Integer tables near fractional ones, with every sum kept."""
