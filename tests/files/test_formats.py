@@ -19,7 +19,7 @@ from coco_opt.files.batches import strings
 from coco_opt.files.differences import Compared
 from coco_opt.files.sdmx import component, components, write_sdmx
 from coco_opt.files.workbook import write_workbook
-from coco_opt.topdown.kind.noisy_measurement_columns import coded, is_text
+from coco_opt.topdown.kind.noisy_measurement_files.columns import coded, is_text
 
 NAMES = ["=1+1", "+x", "@z", "Köln", None]
 IDS = ["0012", "1e5", None, "TRUE", "-3"]

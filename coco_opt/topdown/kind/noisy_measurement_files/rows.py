@@ -17,7 +17,7 @@ from coco_opt.files.regions import PublicRegions
 from coco_opt.histograms.texts import Texts
 from coco_opt.problem import MAX_INTEGER
 from coco_opt.topdown.bounds import UNBOUNDED
-from coco_opt.topdown.kind.noisy_measurement_columns import (
+from coco_opt.topdown.kind.noisy_measurement_files.columns import (
     COLUMNS,
     GEOCODE,
     QUERY,
@@ -31,7 +31,7 @@ from coco_opt.topdown.kind.noisy_measurement_columns import (
     read_fraction,
     unmeasured,
 )
-from coco_opt.topdown.kind.noisy_measurement_queries import ALL, PublishedQueries, PublishedQuery
+from coco_opt.topdown.kind.noisy_measurement_files.queries import ALL, PublishedQueries, PublishedQuery
 from coco_opt.topdown.queries import Query
 from coco_opt.topdown.region_bounds import RegionBounds
 from coco_opt.topdown.region_variances import RegionVariances

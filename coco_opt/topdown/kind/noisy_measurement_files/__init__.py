@@ -27,10 +27,18 @@ from coco_opt.privacy.cost import Cost, Rho
 from coco_opt.privacy.measurement import FOREIGN, Measurement
 from coco_opt.privacy.queries import Answers, offsets_of
 from coco_opt.topdown.budget_plan import TablePlan
-from coco_opt.topdown.kind.noisy_measurement_columns import COLUMNS, GEOCODE, QUERY, SHAPE, SIGN, check_columns, coded
-from coco_opt.topdown.kind.noisy_measurement_rows import GatheredRows
+from coco_opt.topdown.kind.noisy_measurement_files.columns import (
+    COLUMNS,
+    GEOCODE,
+    QUERY,
+    SHAPE,
+    SIGN,
+    check_columns,
+    coded,
+)
+from coco_opt.topdown.kind.noisy_measurement_files.rows import GatheredRows
+from coco_opt.topdown.kind.noisy_measurement_files.spine import regions_of
 from coco_opt.topdown.kind.plan import schema_of_config
-from coco_opt.topdown.kind.spine import regions_of
 from coco_opt.topdown.queries import Query
 from coco_opt.topdown.table_queries import TableQueries
 
