@@ -95,6 +95,15 @@ def test_a_look_alike_predicts_the_release(tmp_path: Path) -> None:
     assert predicted[:, 0].mean() == pytest.approx(np.mean(errors), rel=0.35)
 
 
+def test_a_rehearsal_of_the_posterior_takes_the_sweeps_of_a_usual_run(tmp_path: Path) -> None:
+    plan = GROUPS.plan(config_of(tmp_path, consistency="posterior"))
+    outcome = rehearsed(plan, None, 1, Silent())
+    assert outcome.methods["posterior"].seconds < 6 < plan.config.auto.time
+    estimating = GROUPS.forecast(plan, ForecastOptions(tmp_path / "sizes.csv"), Silent()).estimating
+    assert estimating.longest is not None
+    assert estimating.longest > estimating.seconds  # where regions mix slowly, a release goes on
+
+
 def test_a_look_alike_of_another_depth_is_refused(tmp_path: Path) -> None:
     (tmp_path / "flat.csv").write_text("nation,state,county,size,groups\na,b,c,1,2\n")
     with pytest.raises(InputError, match="has 3 levels, but the data to release have 2"):

@@ -148,15 +148,19 @@ def _of_rehearsals(plan: Plan, options: ForecastOptions, reporter: Reporter) -> 
     outcome = rehearsed(plan, simulated_data, options.runs, reporter)
     table = figures("Mean earth mover's distance of a region (entities): rehearsed", outcome.predictions, plan)
     plain = [as_plain(prediction) for prediction in outcome.predictions]
-    words = f"rehearsed on {outcome.words}"
-    return _Errors(table, plain, words, _estimating(plan, outcome.first, outcome.seconds, outcome.part), outcome.part)
+    seconds = _estimating(plan, outcome.first, outcome.seconds, outcome.part)
+    longest = max(seconds, _longest(plan)) if plan.config.method.consistency == "posterior" else None
+    return _Errors(table, plain, f"rehearsed on {outcome.words}", seconds, outcome.part, longest)
 
 
 def _of_formula(plan: Plan) -> _Errors:
+    seconds = slowness() * posterior_seconds(_answers(plan, plan.measurement_plan))
+    return replace(_of_range(plan, predicted_errors(plan), seconds, None), longest=_longest(plan))
+
+
+def _longest(plan: Plan) -> float:
     answers = _answers(plan, plan.measurement_plan)
-    longest = slowness() * longest_posterior_seconds(answers, plan.config.auto.time)
-    errors = _of_range(plan, predicted_errors(plan), slowness() * posterior_seconds(answers), None)
-    return replace(errors, longest=longest)
+    return slowness() * longest_posterior_seconds(answers, plan.config.auto.time)
 
 
 def _of_family(plan: Plan, reporter: Reporter) -> _Errors:
@@ -190,6 +194,8 @@ def rehearsed(plan: Plan, public: SimulatedData | None, runs: int, reporter: Rep
     counts: PrivateCounts = part.private
     if configured != "posterior" and counts.sizes.size > _RUNS:
         methods.pop("posterior", None)
+    if "posterior" in methods:
+        methods["posterior"] = _of_few_sweeps(methods["posterior"], part)
     reporter.line(_rehearsal_words(part, methods, runs))
     with reporter.stage("Rehearsing") as progress:
         for done, (name, method) in enumerate(methods.items()):
@@ -211,20 +217,22 @@ def rehearsed(plan: Plan, public: SimulatedData | None, runs: int, reporter: Rep
     return Rehearsed(part, words, methods, tuple(predictions), first, seconds)
 
 
+def _of_few_sweeps(method: GroupsMethod, part: SimulatedData) -> GroupsMethod:
+    """Return the posterior with the sweeps of a usual run, although chains of some data need ten times as many."""
+    usual = posterior_seconds(_answers(part.plan, part.plan.measurement_plan))
+    return replace(method, seconds=min(method.seconds, usual))
+
+
 def _rehearsal_words(part: SimulatedData, methods: Mapping[Consistency, GroupsMethod], runs: int) -> str:
     """Return how many releases a rehearsal makes, and about how long they take."""
     counts: PrivateCounts = part.private
     answers = _answers(part.plan, part.plan.measurement_plan)
     seconds = sum(_SECONDS * answers / _ANSWERS.get(name, _MOST_ANSWERS) for name in methods)
-    low = high = seconds
-    if "posterior" in methods:  # the seconds of the Time line, of both cores
-        low += _CORES * posterior_seconds(answers)
-        high += _CORES * longest_posterior_seconds(answers, part.plan.config.auto.time)
-    each, regions = slowness() * runs, counts.hierarchy.regions
-    least, most = (max(1, round(each * total)) for total in (low, high))
-    words = f"{least:,} s" if least == most else f"{least:,} to {most:,} s"
-    releases = f"{runs} release(s) of {regions:,} regions by each of {', '.join(methods)}"
-    return f"Rehearsing {releases}: about {words} of a core, if it is idle"
+    if "posterior" in methods:  # of both cores
+        seconds += _CORES * posterior_seconds(answers)
+    seconds = max(1, round(slowness() * runs * seconds))
+    releases = f"{runs} release(s) of {counts.hierarchy.regions:,} regions by each of {', '.join(methods)}"
+    return f"Rehearsing {releases}: about {seconds:,} s of a core, if it is idle"
 
 
 def _within_seconds(
