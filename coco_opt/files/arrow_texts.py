@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
+from coco_opt.array_types import Ints
 from coco_opt.execution.temporary_storage import stored_bytes
+from coco_opt.histograms.hierarchy import Hierarchy, Paths
 from coco_opt.histograms.texts import NONE, Texts
 
 _AT_ONCE = 1 << 24  # bytes
+_SPARSE = 8  # times as many texts as are wanted, from which these are copied one by one
 
 
 def as_arrow(texts: Iterable[str | None]) -> Any:
@@ -43,3 +46,62 @@ def from_arrow(strings: Any) -> Texts[Any]:
     steps = range(first, stop, _AT_ONCE)
     content = stored_bytes(data[step : min(step + _AT_ONCE, stop)].to_pybytes() for step in steps)
     return Texts(content, array("i", (offsets - offsets[0]).tobytes()))
+
+
+def arrow_texts_at(texts: Sequence[str | None], places: Ints) -> Any:
+    """Return the entries of a sequence at rising places as an Arrow array of strings.
+
+    Of ``Texts``, and of the paths of a hierarchy, no entry becomes an object: O(bytes).
+    """
+    import pyarrow as pa
+
+    if isinstance(texts, Paths):
+        return paths_at(texts.tree, places)
+    if not isinstance(texts, Texts) or not places.size:
+        return as_arrow(texts[place] for place in places.tolist())
+    first, stop = int(places[0]), int(places[-1]) + 1
+    if stop - first > _SPARSE * places.size:
+        return as_arrow(texts.taken(places))
+    near = as_arrow(texts.between(first, stop))
+    return near if len(near) == places.size else near.take(pa.array(places - first))
+
+
+def paths_at(tree: Hierarchy, places: Ints) -> Any:
+    """Return the full names of regions, by their rising numbers, as an Arrow array of strings; O(bytes)."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    names, up = _escaped(arrow_texts_at(tree.names, places)), tree.parent[places]
+    above, of_region = distinct(up[up >= 0])
+    if not above.size:
+        return names
+    parent = np.zeros(places.size, np.int64)
+    parent[up >= 0] = of_region
+    parents = paths_at(tree, above).take(pa.array(parent, mask=up < 0))
+    return pc.binary_join_element_wise(parents, names, "/", null_handling="skip")
+
+
+def distinct(numbers: Ints) -> tuple[Ints, Ints]:
+    """Return the distinct numbers, rising, and the place of each number among them; none is below 0.
+
+    O(numbers) where they rise or are small, else O(numbers log numbers).
+    """
+    if (numbers[1:] >= numbers[:-1]).all():
+        begins = np.append(True, numbers[1:] != numbers[:-1])[: numbers.size]
+        return numbers[begins], np.cumsum(begins) - 1
+    if (most := int(numbers.max())) > numbers.size:
+        values, places = np.unique(numbers, return_inverse=True)
+        return values, places.reshape(-1)
+    occurs = np.zeros(most + 1, np.bool_)
+    occurs[numbers] = True
+    return np.flatnonzero(occurs), (np.cumsum(occurs) - 1)[numbers]
+
+
+def _escaped(names: Any) -> Any:
+    """Return names as they stand in a path."""
+    import pyarrow.compute as pc
+
+    for odd in ("\\", "/"):
+        if pc.any(pc.match_substring(names, odd)).as_py():
+            names = pc.replace_substring(names, odd, f"\\{odd}")
+    return names

@@ -37,7 +37,8 @@ class Batches:
 
     ``spans`` are what is read: the files of a folder, or a file or a frame. ``schema`` is that of the first part, with
     a column of texts for each column of its sub-folders; ``integers_in`` names the columns that hold integers of at
-    most 63 bits and a sign in every part.
+    most 63 bits and a sign in every part. A batch has at most
+    ``at_once`` rows (None: a million).
     """
 
     source: Input
@@ -46,6 +47,7 @@ class Batches:
     columns: tuple[int, ...]
     own: Mapping[str, str]
     integers_in: frozenset[str]
+    at_once: int | None = None
 
     def is_integer(self, column: int) -> bool:
         """Return whether a column holds integers of at most 63 bits and a sign."""
@@ -60,7 +62,7 @@ class Batches:
         return replace(self, columns=self.columns[column : column + 1])
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        """Yield the Arrow arrays of the columns, a million rows at a time; any number of times. Texts are coded.
+        """Yield the Arrow arrays of the columns, some rows at a time; any number of times. Texts are coded.
 
         A batch lies in one part, and parts may have columns of texts, and of integers, of several types.
         """
@@ -123,16 +125,16 @@ class Batches:
 
         part = span.part
         if isinstance(part.where, Frame):
-            for batch in part.where.table.select(list(self.columns)).to_batches(max_chunksize=_BATCH):
+            for batch in part.where.table.select(list(self.columns)).to_batches(max_chunksize=self.at_once or _BATCH):
                 yield tuple(batch.columns)
             return
-        names = [name for name in self._names if name not in part.partition]
+        names, at_once = [name for name in self._names if name not in part.partition], self.at_once or _BATCH
         coded = [name for name in coded if name in names]
         # By default Arrow reads a whole file ahead, and a whole column of a row group in one piece.
         options = {"page_checksum_verification": True, "pre_buffer": False, "buffer_size": _BUFFER}
         with pq.ParquetFile(part.where, read_dictionary=coded, **options) as file:
             groups = range(file.num_row_groups) if span.groups is None else span.groups
-            for batch in file.iter_batches(_BATCH, row_groups=groups, columns=list(dict.fromkeys(names))):
+            for batch in file.iter_batches(at_once, row_groups=groups, columns=list(dict.fromkeys(names))):
                 # By name: for a column x, Arrow's reader also returns one called "x.y".
                 columns = {name: batch.column(batch.schema.get_field_index(name)) for name in names}
                 fixed = {name: _repeated(value, batch.num_rows) for name, value in part.partition.items()}

@@ -22,11 +22,10 @@ import numpy as np
 
 from coco_opt.array_types import Ints
 from coco_opt.errors import InputError, Place
-from coco_opt.files.arrow_texts import as_arrow
+from coco_opt.files.arrow_texts import arrow_texts_at, distinct
 from coco_opt.files.foreign_errors import quietly
 from coco_opt.files.in_threads import cores, in_threads
 from coco_opt.files.read_ahead import ahead
-from coco_opt.histograms.texts import Listed, Texts
 from coco_opt.privacy.private_files import remove_leftovers, sync_folder, temporary_name
 
 MANIFEST = "manifest.json"
@@ -167,9 +166,9 @@ def _check_columns(table: Any, path: Path, columns: Sequence[str], texts: Sequen
 class FileTable:
     """A table to be written: rows in parts of the same columns, and the types of those that are no strings.
 
-    Values of a part are arrays, lists or ``Coded``; types are int32, int64, double or binary. Columns of integers named
-    in ``delta`` are stored as differences, and those in ``plain``, whose values hardly repeat, without a list of what
-    occurs. Only one part is held at a time; the next is made meanwhile unless ``ahead`` is False.
+    Values of a part are arrays, also Arrow's, lists or ``Coded``; types are int32, int64, double or binary. Columns of
+    integers named in ``delta`` are stored as differences, and those in ``plain``, whose values hardly repeat, without a
+    list of what occurs. Only one part is held at a time; the next is made meanwhile unless ``ahead`` is False.
     """
 
     parts: Iterable[Mapping[str, Any]]
@@ -358,25 +357,20 @@ def _array(data: Any, kind: str) -> Any:
 
     if isinstance(data, Coded):
         return _dictionary_array(data)
-    return as_arrow(data) if isinstance(data, Texts) else pa.array(data, pa.type_for_alias(kind))
+    return data if isinstance(data, pa.Array) else pa.array(data, pa.type_for_alias(kind))
 
 
 def _dictionary_array(column: Coded) -> Any:
     """Return a column of texts as a dictionary of those that occur, and places in it; O(rows + texts)."""
     import pyarrow as pa
 
-    all_texts = column.texts
-    occurs = np.zeros(len(all_texts), np.bool_)
-    occurs[column.codes] = True
-    places = np.flatnonzero(occurs).tolist()
-    present = all_texts.some(places) if isinstance(all_texts, Listed) else (all_texts[place] for place in places)
-    entries = {place: text for place, text in zip(places, present, strict=True) if text is not None}
-    moved = np.full(len(all_texts), -1, np.int32)
-    moved[list(entries)] = np.arange(len(entries))
-    codes = moved[column.codes]
-    missing = codes < 0  # null is no entry of a dictionary
-    texts = as_arrow(entries.values())
-    return pa.DictionaryArray.from_arrays(pa.array(codes, mask=missing if missing.any() else None), texts)
+    places, codes = distinct(column.codes)
+    texts = arrow_texts_at(column.texts, places)
+    if not texts.null_count:
+        return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), texts)
+    missing = np.asarray(texts.is_null())  # null is no entry of a dictionary
+    moved = (np.cumsum(~missing) - 1).astype(np.int32)
+    return pa.DictionaryArray.from_arrays(pa.array(moved[codes], mask=missing[codes]), texts.drop_null())
 
 
 def sealed(index: Mapping[str, Any]) -> dict[str, Any]:

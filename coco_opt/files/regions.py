@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from coco_opt.array_types import Ints
 from coco_opt.errors import HierarchyError, InputError, Place
 from coco_opt.execution.temporary_storage import stored_array
 from coco_opt.files import column_checks
-from coco_opt.files.arrow_texts import as_arrow, from_arrow
+from coco_opt.files.arrow_texts import arrow_texts_at, as_arrow, distinct, from_arrow, paths_at
 from coco_opt.files.batches import Batches, batches_of
 from coco_opt.files.columns import hierarchy_columns
 from coco_opt.files.faults import Faults
@@ -265,17 +264,20 @@ class _RegionRows:
     numbers: Mapping[str, Ints]
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        tree, levels = self.measurement_plan.hierarchy, np.array(self.measurement_plan.levels, dtype=object)
+        import pyarrow as pa
+
+        plan, tree = self.measurement_plan, self.measurement_plan.hierarchy
         for start in range(0, tree.regions, ROWS_PER_GROUP):
             some = slice(start, min(start + ROWS_PER_GROUP, tree.regions))
-            above = tree.parent[some]
-            parents = chain([None] * int(above[0] < 0), tree.paths.some(above[above >= 0].tolist()))
+            regions, up = np.arange(some.start, some.stop), tree.parent[some]
+            above, of_region = distinct(up[up >= 0])
+            parents = paths_at(tree, above).take(pa.array(of_region))
             yield {
-                "region": Texts.of(tree.paths.some(range(some.start, some.stop))),
-                "region_id": Texts[str | None].of(self.measurement_plan.region_ids[some]),
-                "parent": Texts[str | None].of(parents),
+                "region": paths_at(tree, regions),
+                "region_id": arrow_texts_at(plan.region_ids, regions),
+                "parent": pa.concat_arrays([pa.nulls(up.size - of_region.size, pa.string()), parents]),
                 "level": tree.level[some].astype(np.int32),
-                "level_name": levels[tree.level[some]],
+                "level_name": Coded(plan.levels, tree.level[some]),
                 **{name: values[some] for name, values in self.numbers.items()},
             }
 

@@ -170,7 +170,7 @@ class Hierarchy:
     @property
     def paths(self) -> Listed[str]:
         """Full names from the root, joined by "/", escaped inside a name; each is built on access."""
-        return _Paths(self)
+        return Paths(self)
 
     def path(self, region: int) -> str:
         """Return a region's full name, as ``paths`` has it; O(levels)."""
@@ -283,7 +283,7 @@ class Hierarchy:
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
-class _Paths(Listed[str]):
+class Paths(Listed[str]):
     """The full names of all regions."""
 
     tree: Hierarchy

@@ -91,6 +91,11 @@ class Texts(Listed[T_co]):
         ends = array("i", (0,))
         return cls(stored_bytes(_appended(parts, ends)), ends)
 
+    def between(self, start: int, stop: int) -> Texts[Any]:
+        """Return consecutive texts; O(bytes), without an object a text."""
+        ends = np.frombuffer(self.ends, np.int32)[start : stop + 1]
+        return Texts(self.data[ends[0] : ends[-1]], array("i", (ends - ends[0]).tobytes()))
+
     def taken(self, places: NDArray[np.integer[Any]]) -> Texts[Any]:
         """Return the texts at some places, None at those below 0; O(bytes), without an object a text."""
         return Texts.joined(self._taken(places[start : start + _AT_ONCE]) for start in range(0, len(places), _AT_ONCE))

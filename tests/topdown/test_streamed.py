@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import unicodedata
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -170,7 +171,8 @@ def _read(folder: Path, rows: list[tuple[Any, ...]], form: str, *, integer_ids: 
 def test_batches_are_counted_as_texts_are(
     rows: list[tuple[Any, ...]], at_once: int, integer_ids: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batches, "_BATCH", at_once)
+    for module, name in ((batches, "_BATCH"), (batched_records, "_ROWS")):
+        monkeypatch.setattr(module, name, at_once)
     counts, texts = _read(tmp_path, rows, "parquet", integer_ids=integer_ids), _read(tmp_path, rows, "csv")
     for left, right in zip(counts.arrays, texts.arrays, strict=True):
         np.testing.assert_array_equal(left, right)
@@ -181,7 +183,8 @@ def test_batches_are_counted_as_texts_are(
 def test_what_is_wrong_in_a_batch_is_told_as_of_texts(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batches, "_BATCH", 2)
+    for module, each in ((batches, "_BATCH"), (batched_records, "_ROWS")):
+        monkeypatch.setattr(module, each, 2)
     rows = [("1", "male", "child", 1), ("2", "female", "é", 2), ("3", "male", "child", 1), WRONG[name]]
     errors = []
     for form in ("parquet", "csv"):
@@ -197,7 +200,7 @@ def test_what_is_wrong_in_a_batch_is_told_as_of_texts(
 def test_small_batches_are_joined_before_they_are_compared_with_all_regions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batches, "_BATCH", 1)
+    monkeypatch.setattr(pq, "write_table", partial(pq.write_table, row_group_size=1))
     sizes, cell_keys = list[int](), batched_records._cell_keys
 
     def watched(batch: tuple[Any, ...], *rest: Any) -> Any:
@@ -208,7 +211,7 @@ def test_small_batches_are_joined_before_they_are_compared_with_all_regions(
     rows = [(str(1 + k % 3), "male", ("child", "é")[k % 2], k) for k in range(10)]
     counts = _read(tmp_path, rows, "parquet")
     assert sizes == [3, 3, 3, 1]  # as many rows as regions
-    monkeypatch.setattr(batched_records, "_MOST_ROWS", 1)
+    monkeypatch.setattr(batched_records, "_ROWS", 1)
     apart = _read(tmp_path, rows, "parquet")
     assert counts.identity() == apart.identity()
     assert sizes[4:] == [1] * 10

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_opt.array_types import Ints
+from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import InputError, Place, SolverError
 from coco_opt.files.differences import REGION, FrameKind, as_frame, stored_frame
 from coco_opt.files.folder import ROWS_PER_GROUP, Coded, FileTable, read_columns
+from coco_opt.files.in_threads import in_threads
 from coco_opt.files.regions import region_columns, stored_regions
 from coco_opt.files.release_checks import positions
 from coco_opt.files.unchanged import unchanged_manifest
 from coco_opt.histograms import Hierarchy
+from coco_opt.operators import Operator
 from coco_opt.privacy.measurement import MeasurementPlan
 from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.constraint import LinearConstraint
@@ -240,24 +243,33 @@ class _LevelEstimates:
     workload: Sequence[Query]
 
     def __iter__(self) -> Iterator[Columns]:
-        answers_to = self.linear.of_level(self.level)
-        first = 0
+        answers_to, first = self.linear.of_level(self.level), 0
         for query in self.workload:
-            step = max(1, ROWS_PER_GROUP // query.answers)
-            for start in range(0, len(self.regions), step):
-                some = slice(start, min(start + step, len(self.regions)))
-                regions = np.asarray(self.regions[some], np.int64)
-                error = self.linear.standard_errors(query.operator, self.level, some).reshape(-1)
-                determined = np.isfinite(error)
-                estimate = answers_to(query.operator, some).reshape(-1)[determined]
-                yield {
-                    "region": np.repeat(regions, query.answers)[determined],
-                    "answer": np.tile(np.arange(first, first + query.answers), regions.size)[determined],
-                    # What is known without error is a count: without the rounding of floating point.
-                    "estimate": np.where(error[determined] == 0.0, np.rint(estimate) + 0.0, estimate),
-                    "standard_error": error[determined],
-                }
+            rows = partial(self._rows, answers_to, query, first)
+            # The first rows alone: they compute what all rows of a query have in common.
+            start, *others = self._steps(query)
+            yield rows(start)
+            yield from in_threads(rows, others)
             first += query.answers
+
+    def _steps(self, query: Query) -> Iterator[slice]:
+        step = max(1, ROWS_PER_GROUP // query.answers)
+        for start in range(0, len(self.regions), step):
+            yield slice(start, min(start + step, len(self.regions)))
+
+    def _rows(self, answers_to: Callable[[Operator, slice], Floats], query: Query, first: int, some: slice) -> Columns:
+        """Return the rows of some regions for a query, whose answers are numbered from ``first``."""
+        regions = np.asarray(self.regions[some], np.int64)
+        error = self.linear.standard_errors(query.operator, self.level, some).reshape(-1)
+        determined = np.isfinite(error)
+        estimate = answers_to(query.operator, some).reshape(-1)[determined]
+        return {
+            "region": np.repeat(regions, query.answers)[determined],
+            "answer": np.tile(np.arange(first, first + query.answers), regions.size)[determined],
+            # What is known without error is a count: without the rounding of floating point.
+            "estimate": np.where(error[determined] == 0.0, np.rint(estimate) + 0.0, estimate),
+            "standard_error": error[determined],
+        }
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -15,7 +15,7 @@ import numpy as np
 
 from coco_opt.array_types import Ints
 from coco_opt.files import column_checks
-from coco_opt.files.arrow_texts import as_arrow
+from coco_opt.files.arrow_texts import as_arrow, distinct
 from coco_opt.files.batches import Batches, batches_of, is_int64
 from coco_opt.files.columns import Columns
 from coco_opt.files.foreign_errors import quietly
@@ -32,7 +32,8 @@ from coco_opt.topdown.schema import Schema
 Keys = tuple[Ints, Ints]
 """Keys of cells, leaf by leaf, strictly rising, and the people in each."""
 
-_MOST_ROWS = 1 << 20  # that are joined to one batch
+_ROWS = 1 << 17  # of a batch: what is computed of each takes some hundred bytes
+_MOST_CELLS = 1 << 20  # that wait to be added up
 SPILLED = 1 << 22
 """The rows from which occupied cells lie in files, where there is a private folder."""
 _INTEGER = "^-?[0-9]{1,18}$"
@@ -55,6 +56,7 @@ def count_batches(
     opened = batches_of(source, columns)
     if opened is None:
         return None
+    opened = replace(opened, at_once=_ROWS)
     if private is None or opened.rows() < SPILLED:
         return quietly(source, lambda: _table_counts(public, opened, schema, bins, None))
     with Scratch(private) as scratch:
@@ -73,7 +75,7 @@ def _table_counts(
 
     def counted(piece: Batches) -> tuple[int, Keys] | None:
         rows, sums = 0, _Sums()
-        for batch in _joined(piece, min(len(public.ids), _MOST_ROWS)):
+        for batch in _joined(piece, min(len(public.ids), _ROWS)):
             keys = _cell_keys(batch, dictionaries, public.leaf, schema)
             if keys is None or not sums.add(keys):
                 return None
@@ -116,7 +118,7 @@ class _Sums:
         if self._people > MAX_PEOPLE:
             return False
         self._waiting.append(keys)
-        if sum(key.size for key, _ in self._waiting) > max(self._summed[0].size, _MOST_ROWS):
+        if sum(key.size for key, _ in self._waiting) > max(self._summed[0].size, _MOST_CELLS):
             self._merge()
         return True
 
@@ -196,13 +198,15 @@ def _places(array: Any, texts: TextIndex | Bins) -> Ints | None:
     if array.null_count:
         return None
     coded = array if pa.types.is_dictionary(array.type) else array.cast(pa.string()).dictionary_encode()
-    plain = pc.utf8_normalize(coded.dictionary.cast(pa.string()), form="NFC")
+    # A batch need not hold all texts of the row group that it is a part of.
+    present, codes = distinct(np.asarray(coded.indices.to_numpy(zero_copy_only=False), np.int64))
+    plain = pc.utf8_normalize(coded.dictionary.take(pa.array(present)).cast(pa.string()), form="NFC")
     text_places = bin_codes(texts, plain) if isinstance(texts, Bins) else texts.places(plain)
     if text_places is None:
         return None
     if not text_places.size:
         return np.zeros(0, np.int64)
-    places = text_places[np.asarray(coded.indices.to_numpy(zero_copy_only=False), np.int64)]
+    places = text_places[codes]
     return None if (places < 0).any() else places
 
 

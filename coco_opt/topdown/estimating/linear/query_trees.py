@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from os import cpu_count
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -30,6 +31,7 @@ from numpy.typing import NDArray
 
 from coco_opt.array_types import Flags, Floats, Ints
 from coco_opt.errors import ProblemError
+from coco_opt.execution import Threads
 from coco_opt.execution.temporary_storage import forget_pages, stored_array, stored_empty
 from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Operator, blocks_of_rows
@@ -279,8 +281,12 @@ class LevelAnswers:
         regions, cells = len(estimates.hierarchy.level_range(level)), estimates.tables(level, slice(0, 0)).shape[1]
         # By cells: sums over groups of cells read them so, once for every query.
         tables = np.empty((regions, cells), order="F")
-        for at in range(0, regions, _BLOCK):
-            tables[at : at + _BLOCK] = estimates.tables(level, slice(at, min(at + _BLOCK, regions)))
+
+        def fill(start: int) -> None:
+            some = slice(start, min(start + _BLOCK, regions))
+            tables[some] = estimates.tables(level, some)
+
+        Threads(cpu_count() or 1).map(fill, range(0, regions, _BLOCK))
         return cls(estimates, level, tables)
 
     def __call__(self, operator: Operator, regions: slice = slice(None)) -> Floats:
