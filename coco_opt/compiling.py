@@ -22,6 +22,7 @@ LAST = {
     "expected_distance": "expected_distance_rows:row_gaps",
     "group_matching": "matching:_match",
     "group_posterior": "posterior_moves:advance",
+    "group_records": "posterior_record:quantile",
     "joint_l1": "joint_leaves:tighten_absolute",
     "joint_l2": "joint_leaves:tighten_squares",
     "table_rounding": "table_rounding_flow:solve",
@@ -30,7 +31,10 @@ LAST = {
 }
 """What is worth compiling in another process: kinds of problems, whole levels and ``EXAMPLES``, by its last kernel."""
 
-EXAMPLES = {"group_posterior": "coco_opt.groups.estimating.posterior.example:move_groups"}
+EXAMPLES = {
+    "group_posterior": "coco_opt.groups.estimating.posterior.example:move_groups",
+    "group_records": "coco_opt.groups.estimating.posterior.example:record_draws",
+}
 """Functions that compute an example of what is not a problem. They are found by name, because they lie above."""
 
 _under_way: set[str] = set()

@@ -84,11 +84,15 @@ def test_everything_worth_compiling_beside_is_there() -> None:
         assert name.removesuffix("/level") in PROBLEMS or name in EXAMPLES
 
 
-def test_the_example_of_the_posterior_compiles_what_an_estimation_calls() -> None:
+def test_the_examples_of_the_posterior_compile_what_an_estimation_calls() -> None:
     record, moves = (importlib.import_module(f"coco_opt.kernels.posterior_{each}") for each in ("record", "moves"))
-    kernels: list[Any] = [moves.advance, record.cumulate, record.count, record.summarise, record.quantile]
+    records: list[Any] = [record.cumulate, record.count, record.summarise, record.quantile]
+    kernels: list[Any] = [moves.advance, *records]
+    compile_kernels(["group_records"])
+    recorded = [set(kernel.signatures) for kernel in records]
     compile_kernels(["group_posterior"])
     compiled = [set(kernel.signatures) for kernel in kernels]
+    assert recorded == compiled[1:]
     cells = Buckets.cells(40)
     answers = [Answers(region, cells, np.full(40, 3), Geometric(Fraction(1))) for region in range(4)]
     survey = Survey(read_only(np.array([-1, 0, 0, 1])), read_only(np.array([7, 4, 3, 4])), 40, answers)

@@ -43,7 +43,7 @@ def demo(
             files = write_demo(folder)
         with reporter.stage("Other methods"):
             truth = demo_truth(files)
-            compile_kernels(missing(["expected_distance"]))
+            compile_kernels(missing(["expected_distance", "group_records"]))
         config = load_config(files.config)
         released = release(config, folder / "release", reporter=reporter, page=render_report, truth=truth)
     estimate = released.estimate
