@@ -15,12 +15,17 @@ The state is one histogram h a leaf, with its public number of groups; inner reg
 **Moves.** A proposal draws a uniformly among the occupied sizes, or is a group's, uniformly among the leaf's groups; m
 is 1, or log-uniform, P(m) = log(1 + 1/m) / log(1 + h_a) on 1..h_a; b is drawn from the leaf's own distribution g, or is
 a + d or a - d with d from a fixed list. The choice among these eight does not depend on the state, so each alone is a
-reversible kernel, and so is their mixture. Hence with n occupied sizes
+reversible kernel, and so is their mixture. Hence with n occupied sizes (in a window: within it)
 
     log proposal ratio = log n(h) / n(h')               where a is a size's
                          + log (h_b + m) / h_a                  where a is a group's
                          + log log(1 + h_a) / log(1 + h_b + m)  where m is log-uniform
                          + log g_a / g_b                        where b is drawn from g.
+
+**Windows.** Groups of large sizes are few, and a single one can often move only against one of a similar size. A window
+is an octave of sizes, log-uniform in its place, which does not depend on the state. Sizes are drawn uniformly among
+those occupied within it, and what would leave it is not proposed: so the kernel of each window is reversible, with n
+counted within it.
 
 **Exchanges.** An exchange takes a group of size a of one leaf and one of size b of another below the same ancestor,
 both sizes drawn uniformly among the occupied ones, and gives each the other's size. Sums above both stay the same, so
@@ -30,10 +35,10 @@ n(h) n(g) / n(h') n(g').
 **Trades.** Where leaves have many groups, the noisy measurements of sums of cells prevent most single moves: m groups
 must move against m others at the same time. A trade takes several such steps, each with the ratio of a move, and
 accepts them together; m is log-uniform up to the least of the leaves' largest, and like the sizes' distances does not
-depend on the state. It is a swap (m groups of a against m of b = a + d or a - d of another leaf; a drawn uniformly
-among the occupied sizes, ratio n(h) / n(h')); a shift (one group of a to a + d or a - d against one of another leaf's c
-as far back, c drawn like a); a spread of 2 m groups of size a to a - d and a + d against the opposite in another leaf;
-or either in a leaf alone. The middle of a spread is log-uniform.
+depend on the state. It is a swap (m groups of a against m of b = a + d or a - d of another leaf; a drawn with P(a) =
+log(1 + 1 / (a + 1)) / log(K + 2), ratio P(b) / P(a)); a shift (one group of a to a + d or a - d against one of c as far
+back, of another leaf or the same, both in one window); a spread of 2 m groups of size a to a - d and a + d against the
+opposite in another leaf; or either in a leaf alone. The middle of a spread is drawn like the a of a swap.
 
 **Prior.** It is multinomial, a product over sizes with log P = -log h! + h log pi. Or the size distribution is
 scattered (``kernels.posterior_shares``): then every group is of one of its size's two hats, counts above are those of a
@@ -69,6 +74,7 @@ MULTINOMIAL, SCATTERED = 0, 1
 _DRAW_EVERY = 2  # sweeps
 RANKS = -1
 CELLS = 0
+_OCTAVE = 2.0  # the upper end of a window of sizes in proportion to its lower end
 _SWAP, _SHIFT, _AGAINST, _SPREAD, _GATHER = 0, 1, 2, 3, 4  # kinds of trades
 
 
@@ -148,7 +154,8 @@ class Plan(NamedTuple):
     """How moves are drawn: ``moves``, ``exchanges`` and ``trades`` int64[leaves] a sweep, and the list of steps.
 
     Of the moves the share ``independent`` is drawn from g, the share ``several`` takes several groups, and
-    ``by_group`` float64[leaves] takes a group's size, out of ``groups`` int64[leaves] groups. Trades are of at most
+    ``by_group`` float64[leaves] takes a group's size, out of ``groups`` int64[leaves] groups; of the others the share
+    ``within`` stays within a window. Trades are of at most
     ``largest`` int64[leaves] groups.
     Exchanges are with a leaf below ``above[leaf, level]``, the leaf's ancestor at a level (-1: none); below region v
     there are the leaves ``under[under_start[v]:under_start[v + 1]]``.
@@ -165,6 +172,7 @@ class Plan(NamedTuple):
     groups: Ints
     independent: float
     several: float
+    within: float
     steps: Ints
 
 
@@ -369,6 +377,7 @@ def _try(queries: Queries, state: State, prior: Prior, plan: Plan, leaf: int) ->
     words, counts, occupied = state.words, state.histograms[leaf], state.occupied_count[leaf]
     sizes = counts.size
     by_group = uniform(words) < plan.by_group[leaf]
+    low, high, number = 0, sizes, occupied
     if by_group:
         n, left = 0, below(words, plan.groups[leaf])
         # The size of a group that is drawn uniformly among all groups of the leaf.
@@ -376,9 +385,14 @@ def _try(queries: Queries, state: State, prior: Prior, plan: Plan, leaf: int) ->
             left -= counts[state.occupied[leaf, n]]
             n += 1
         a = int(state.occupied[leaf, n])
+    elif plan.within > 0.0 and uniform(words) < plan.within:
+        low, high = _window(words, sizes)
+        a, number = _draw_within(state, leaf, low, high)
+        if number == 0:
+            return False
     else:
         a = int(state.occupied[leaf, below(words, occupied)])
-    several, independent = uniform(words) < plan.several, uniform(words) < plan.independent
+    several, independent = uniform(words) < plan.several, high == sizes and uniform(words) < plan.independent
     at_a, upper_a, upper_b = counts[a], False, False
     if prior.kind == SCATTERED:
         upper_a = uniform(words) * counts[a] < state.upper[leaf, a]
@@ -395,7 +409,7 @@ def _try(queries: Queries, state: State, prior: Prior, plan: Plan, leaf: int) ->
     else:
         step = plan.steps[below(words, plan.steps.size)]
         b = a + step if uniform(words) < 0.5 else a - step
-    if b < 0 or b >= sizes or b == a:
+    if b < low or b >= high or b == a:
         return False
     at_b = counts[b]
     # The hat of the new size is drawn by the hats' shares; the ratio puts that right.
@@ -409,11 +423,11 @@ def _try(queries: Queries, state: State, prior: Prior, plan: Plan, leaf: int) ->
     else:
         ratio = _log_prior_ratio(prior, state, leaf, a, b, m, at_a, at_b)
     # How many sizes are occupied afterwards: the reverse move draws among these.
-    occupied_after = occupied + (1 if counts[b] == 0 else 0) - (1 if counts[a] == m else 0)
+    number_after = number + (1 if counts[b] == 0 else 0) - (1 if counts[a] == m else 0)
     if by_group:
         ratio += math.log((at_b + m) / at_a)
-    elif occupied_after != occupied:
-        ratio += math.log(occupied / occupied_after)
+    elif number_after != number:
+        ratio += math.log(number / number_after)
     if several and at_a != at_b + m:
         ratio += math.log(math.log(at_a + 1.0) / math.log(at_b + m + 1.0))
     if independent:
@@ -540,6 +554,36 @@ def _step_of(trade: Trade, n: int) -> tuple[int, int, int]:
 
 
 @compiled_in_place
+def _window(words: Words, sizes: int) -> tuple[int, int]:
+    """Return a window low .. high - 1 of sizes; its place is log-uniform, its width in proportion."""
+    low = math.exp(uniform(words) * math.log(float(sizes)))
+    return int(low) - 1, min(int(_OCTAVE * low), sizes)
+
+
+@compiled_in_place
+def _count_within(state: State, leaf: int, low: int, high: int) -> int:
+    """Return how many sizes low .. high - 1 of a leaf are occupied."""
+    occupied, number = state.occupied[leaf], 0
+    for n in range(state.occupied_count[leaf]):
+        number += int(occupied[n] >= low) & int(occupied[n] < high)
+    return number
+
+
+@compiled_in_place
+def _draw_within(state: State, leaf: int, low: int, high: int) -> tuple[int, int]:
+    """Return one of a leaf's occupied sizes low .. high - 1, drawn uniformly, and their number; 0 of them: -1."""
+    occupied, number = state.occupied[leaf], _count_within(state, leaf, low, high)
+    if number == 0:
+        return -1, 0
+    left = below(state.words, number)
+    n = 0
+    while occupied[n] < low or occupied[n] >= high or left > 0:
+        left -= int(occupied[n] >= low) & int(occupied[n] < high)
+        n += 1
+    return int(occupied[n]), number
+
+
+@compiled_in_place
 def _try_trade(queries: Queries, state: State, prior: Prior, plan: Plan, leaf: int) -> bool:
     """Propose several steps of m groups each, all together; return whether they were accepted."""
     words, sizes = state.words, state.histograms.shape[1]
@@ -548,7 +592,7 @@ def _try_trade(queries: Queries, state: State, prior: Prior, plan: Plan, leaf: i
     if which == 4:
         kind = _SPREAD if uniform(words) < 0.5 else _GATHER
     partner = leaf
-    if kind <= _AGAINST:
+    if kind <= _AGAINST and (kind != _SHIFT or uniform(words) < 0.5):
         partner = _partner(plan, leaf, words)
         if partner < 0 or state.occupied_count[partner] == 0:
             return False
@@ -556,25 +600,29 @@ def _try_trade(queries: Queries, state: State, prior: Prior, plan: Plan, leaf: i
     distance = int(plan.steps[min(below(words, plan.steps.size), below(words, plan.steps.size))])
     most = 1 if kind == _SHIFT else min(plan.largest[leaf], plan.largest[partner])
     m = min(int(math.exp(uniform(words) * math.log(most + 1.0))), most)
-    occupied, partner_occupied = state.occupied_count[leaf], state.occupied_count[partner]
-    if kind <= _SHIFT:
-        a = int(state.occupied[leaf, below(words, occupied)])
+    low, high, number, partner_number, c = 0, sizes, 0, 0, 0
+    if kind == _SHIFT:
+        low, high = _window(words, sizes)
+        a, number = _draw_within(state, leaf, low, high)
+        if number == 0:
+            return False
+        c, partner_number = _draw_within(state, partner, low, high)
+        if partner_number == 0:
+            return False
     else:
-        a = int(math.exp(uniform(words) * math.log(float(sizes)))) - 1
+        a = int(math.exp(uniform(words) * math.log(sizes + 1.0))) - 1
     b = a + distance if uniform(words) < 0.5 else a - distance
-    c = (
-        b
-        if kind == _SWAP
-        else (int(state.occupied[partner, below(words, partner_occupied)]) if kind == _SHIFT else 2 * a - b)
-    )
+    if kind != _SHIFT:
+        c = b if kind == _SWAP else 2 * a - b
     back = c + a - b if kind <= _SHIFT else c
-    if min(b, back) < 0 or max(b, back) >= sizes:
+    if min(b, back) < low or max(b, back) >= high:
         return False
     first, second = (leaf, partner) if uniform(words) < 0.5 or kind != _AGAINST else (partner, leaf)
     trade = Trade(kind, first, second, a, b, c)
     # Only a shift changes any of the sums above both leaves.
     spared = 0 if partner == leaf or kind == _SHIFT else _common_blocks(queries, leaf, partner)
-    ratio = 0.0
+    # A swap's first size is log-uniform, and that of its reverse is b.
+    ratio = math.log(math.log1p(1.0 / (b + 1.0)) / math.log1p(1.0 / (a + 1.0))) if kind == _SWAP else 0.0
     steps = 4 if kind == _AGAINST else 2
     done = labels = 0
     # Take the steps one after the other, and undo them all if the last ratio says so.
@@ -600,11 +648,11 @@ def _try_trade(queries: Queries, state: State, prior: Prior, plan: Plan, leaf: i
         _apply_step(queries, state, prior, Step(mover, before, after, upper_a, upper_b), m, spared)
         labels |= (int(upper_a) + 2 * int(upper_b)) << (2 * done)
         done += 1
-    # a and c are drawn among the occupied sizes, so their numbers enter the ratio.
-    if kind <= _SHIFT:
-        ratio += math.log(occupied / state.occupied_count[leaf])
-    if kind == _SHIFT:
-        ratio += math.log(partner_occupied / state.occupied_count[partner])
+    # A shift's sizes are drawn among the occupied ones of the window, so their numbers enter the ratio.
+    if kind == _SHIFT and done == steps:
+        after = _count_within(state, leaf, low, high)
+        partner_after = _count_within(state, partner, low, high)
+        ratio += math.log(number / after * (partner_number / partner_after))
     if done == steps and math.log(uniform(words)) < ratio:
         return True
     # Rejected: take the steps back, the last one first.

@@ -107,6 +107,16 @@ def test_each_kind_of_move_alone_keeps_the_posterior(several: float, independent
     assert distance(moved(chain, states, DRAWS, 6), wanted) < 5.0
 
 
+def test_moves_within_a_window_keep_the_posterior() -> None:
+    survey = Survey(PARENT, GROUPS, MAX_SIZE, answers(CASES["buckets by level"], "geometric"))
+    prior = tiny.some_prior(2, MAX_SIZE)
+    states, wanted = tiny.posterior(survey, prior)
+    chain = MoveChain(survey, compiled_queries(survey), states[-1], np.uint64(5))
+    chain.use(prior, MoveTables(survey, prior, MoveOptions(by_group=0.0, within=0.7, several=0.5, furthest=2)))
+    chain.advance(100)
+    assert distance(moved(chain, states, DRAWS, 6), wanted) < 5.0
+
+
 def test_exchanges_keep_the_posterior() -> None:
     """Most steps are exchanges, which alone would hold every sum; ranks are asked of a leaf, and buckets above."""
     survey = Survey(PARENT, GROUPS, MAX_SIZE, answers([EDGES, Ranks(), CELLS], "geometric"))

@@ -37,7 +37,8 @@ class MoveOptions:
     ``by_group`` moves take a group of the leaf at random, the others an occupied size. Leaves expected to have more
     than ``most_looked_at`` sizes have no such moves, because a group is found by a search through the sizes.
     ``independent`` moves are drawn from the leaf's own size distribution or a flatter one, the others go up to
-    ``furthest`` sizes; ``several`` move more than one group. For each move there are ``exchanges`` of groups between
+    ``furthest`` sizes; ``several`` move more than one group. Of the moves of occupied sizes the share ``within`` stays
+    within a window of sizes (``kernels.posterior_moves``). For each move there are ``exchanges`` of groups between
     leaves, and ``trades`` of several groups together, up to the share ``traded`` of a leaf's groups.
     """
 
@@ -46,6 +47,7 @@ class MoveOptions:
     most_looked_at: float = 100.0
     independent: float = 0.6
     several: float = 0.2
+    within: float = 0.0
     furthest: int = 299
     exchanges: float = 0.3
     trades: float = 0.0
@@ -162,6 +164,7 @@ class MoveTables:
             survey.groups[survey.leaves],
             options.independent,
             options.several,
+            options.within,
             steps,
         )
         self._first = self.plan
@@ -321,6 +324,15 @@ class MoveChain:
         )
         self.proposed += sweeps * int(plan.moves.sum() + plan.exchanges.sum() + plan.trades.sum())
         means.sweeps += sweeps
+
+    @property
+    def steepness(self) -> Floats:
+        """The steepness of every block's noise distribution (blocks,); chains continue with another that is set."""
+        return self._queries.steepness
+
+    @steepness.setter
+    def steepness(self, steepness: Floats) -> None:
+        self._queries = self._queries._replace(steepness=steepness)
 
     @property
     def lists(self) -> tuple[NDArray[Any], NDArray[Any], Ints]:

@@ -37,13 +37,13 @@ def answers_within(seconds: float) -> float:
 
 
 class Effort:
-    """The work that chains have done since the start, in sweeps with the first numbers of moves, and its limit."""
+    """The work that chains have done since the start, in sweeps with the first numbers of moves; ``most`` limits it."""
 
     def __init__(self, survey: Survey, seconds: float) -> None:
         """Begin at the start; ``seconds`` limit all."""
         answers = sum(block.values.size for block in survey.answers)
         self._survey, self._spent = survey, 0.0
-        self._most = _SWEEPS * seconds / posterior_seconds(answers)
+        self.most = _SWEEPS * seconds / posterior_seconds(answers)
         self.factors = np.ones(survey.leaves.size)
         self.moves = 1.0
 
@@ -53,7 +53,7 @@ class Effort:
 
     def exhausted(self, sweeps: int) -> bool:
         """Return whether so many sweeps more would exceed the limit."""
-        return self._spent + self.moves * sweeps > self._most
+        return self._spent + self.moves * sweeps > self.most
 
     def distribute(self, distance: Floats) -> None:
         """Change the leaves' factors by how far regions (regions,) are from the criterion (``Criterion.distance``).

@@ -256,6 +256,10 @@ class Sampler:
         """Give the leaves more or fewer moves by how far regions (regions,) are from the criterion."""
         if self.shared is not None:
             self.effort.distribute(distance)
+            self._use_factors()
+
+    def _use_factors(self) -> None:
+        if self.shared is not None:
             self.effort.moves = self.shared.with_factors(self.effort.factors)
 
     def _advance(self, pool: ThreadPoolExecutor, sweeps: int) -> None:

@@ -1,8 +1,10 @@
 """The posterior of hierarchies with too many regions x sizes to store for every chain: draws list the sizes that occur.
 
-Chains are those of ``sampler``, but fewer. Moves are proposed from size distributions that leaves of the same parent
-share. The table of least expected error and the intervals are computed from the draws, one stretch of sizes after the
-other. Each stretch is the same integer program, with counts bounded below by those at the end of the stretch before.
+Chains are those of ``sampler``, but fewer. In the burn-in the noise above the leaves is first taken as wider than it
+is, and becomes what it is step by step (simulated annealing, Kirkpatrick, Gelatt and Vecchi 1983). Moves are proposed
+from size distributions that leaves of the same parent share. The table of least expected error and the intervals are
+computed from the draws, one stretch of sizes after the other. Each stretch is the same integer program, with counts
+bounded below by those at the end of the stretch before.
 """
 
 from __future__ import annotations
@@ -45,8 +47,11 @@ if TYPE_CHECKING:
 MANY_CELLS = 2**23  # regions x sizes beyond which draws are stored by the sizes that occur
 # Groups a leaf from which single moves mix too slowly under buckets, and rows of cells take too long.
 MANY_GROUPS, MANY_IN_CELLS = 5_000, 50_000
-CHAINS, MOST_BURN_IN, LEAST_ROUNDS, MOST_ROUNDS = 2, 200, 4, 7
-PER_SIZE, TRADES = 2.0, 2.0  # moves a size, trades a move
+CHAINS, MOST_BURN_IN, LEAST_ROUNDS, MOST_ROUNDS = 2, 240, 4, 7
+BURN_IN, BURN_IN_MOVES = 200, 16.0  # sweeps, each with so many times the first number of moves
+PER_SIZE, TRADES, WITHIN = 2.0, 2.0, 0.5  # moves a size, trades a move, share of the moves within a window
+_WIDER = 8.0  # times as wide is the noise one level above the leaves in the beginning, squared two levels above
+_SHARE = 3.0  # a burn-in takes at most one in so many of all sweeps
 _BATCH = 128  # leaves whose starts are computed together
 _STRETCH = 2**20  # regions x sizes of a stretch
 
@@ -56,10 +61,11 @@ def fewer_chains(options: SamplerOptions) -> SamplerOptions:
     return replace(
         options,
         chains=min(options.chains, CHAINS),
-        most_burn_in=min(options.most_burn_in, MOST_BURN_IN),
+        burn_in=max(options.burn_in, BURN_IN),
+        most_burn_in=max(options.burn_in, MOST_BURN_IN),
         least_rounds=max(options.least_rounds, LEAST_ROUNDS),
         most_rounds=min(options.most_rounds, MOST_ROUNDS),
-        moves=replace(options.moves, per_size=PER_SIZE, trades=TRADES),
+        moves=replace(options.moves, per_size=PER_SIZE, trades=TRADES, within=WITHIN),
     )
 
 
@@ -161,6 +167,11 @@ class SparseSampler(Sampler):
         """Begin at the leaves' histograms ``near``, if given; chains settle sooner if these are near all answers."""
         self._near = near
         super().__init__(survey, seed, prior, options, MoveChain, progress=progress)
+        steepness = self.chains[0].steepness
+        levels = survey.levels()
+        above = (levels.max() - levels)[[answers.region for answers in survey.answers]]
+        self._steepness, self._wider = steepness, _WIDER**above
+        self.effort.factors *= np.clip(self.effort.most / (_SHARE * options.burn_in), 1.0, BURN_IN_MOVES)
 
     def _begin(self, start: Ints | None) -> NDArray[Any]:
         survey, options, leaves = self.survey, self.prior, self.survey.leaves
@@ -181,6 +192,17 @@ class SparseSampler(Sampler):
                 histograms[places] = first_histograms(survey, size_probabilities(shape), fits, places)
             np.add.at(self.counts, learner.row[places], histograms[places])
         return histograms
+
+    def _learn(self) -> None:
+        super()._learn()
+        self._use_factors()
+
+    def _advance(self, pool: ThreadPoolExecutor, sweeps: int) -> None:
+        """Take sweeps of the burn-in: the leaves come near their own answers first, and then agree with those above."""
+        done = min(self.burnt / max(self.options.burn_in - self.options.settle, 1), 1.0)
+        for chain in self.chains:
+            chain.steepness = self._steepness * self._wider ** (done - 1.0)
+        super()._advance(pool, sweeps)
 
     def _look(self, pool: ThreadPoolExecutor) -> None:
         """Write no tables, because none are needed."""
