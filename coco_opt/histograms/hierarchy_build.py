@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from coco_opt.array_types import Ints
+from coco_opt.array_types import Flags, Ints
 from coco_opt.errors import HierarchyError, Place
-from coco_opt.execution.temporary_storage import stored_array, stored_by_parts
+from coco_opt.execution.temporary_storage import stored_array, stored_by_parts, stored_empty
 from coco_opt.histograms.arrays import as_int64
 from coco_opt.histograms.texts import Texts
 
@@ -238,37 +238,70 @@ def from_columns(columns: Sequence[Column], place: PlaceOf | None = None) -> tup
 
     O(rows log rows) a level, O(rows) where the rows of each region lie together.
     """
-    regions: Places = np.zeros(columns[0][0].size, np.int32)  # of each row, counted in the level
+    regions: Places = _by_parts(columns[0][0].size, lambda some: np.zeros(some.stop - some.start))  # of each row
     parents, names, above, before = list[Ints](), [], -1, 0
     for level, (own, texts) in enumerate(columns):
         first, numbers = _grouped(regions, own, len(texts))
-        up: Places = regions[first]
+        up = _taken(regions, first)
         # Regions come in the order in which their parents do, and below one parent in that of their first rows.
-        if not ((up[1:] > up[:-1]) | ((up[1:] == up[:-1]) & (first[1:] > first[:-1]))).all():
+        if not _rise(up, first):
             order = np.lexsort((first, up))
             first, up, rank = first[order], up[order], np.empty(order.size, np.int32)
             rank[order] = np.arange(order.size)
             numbers = rank[numbers]
         _check_level(columns, level, first, numbers, place)
-        names.append((texts, own[first].astype(np.int32)))
-        parents.append(stored_array([up + np.int64(above)]))
+        names.append((texts, _taken(own, first)))
+        parents.append(_added(up, above))
         regions, above, before = numbers, before, before + first.size
     taken = [Texts.of(texts).taken(places) for texts, places in names]
-    leaf = stored_by_parts(regions.size, np.dtype(np.int64), lambda some: regions[some] + np.int64(above))
-    return stored_array(parents), Texts.joined(taken), leaf
+    return stored_array(parents), Texts.joined(taken), _added(regions, above)
 
 
 def _grouped(regions: Places, own: Places, texts: int) -> tuple[Places, Places]:
     """Return the first row of each different pair of a region and a name, and the number of each row's pair."""
-    changed = np.append(own.size > 0, (regions[1:] != regions[:-1]) | (own[1:] != own[:-1]))
-    first = np.flatnonzero(changed).astype(np.int32)
-    above, name = regions[first], own[first]
-    if not ((above[1:] > above[:-1]) | ((above[1:] == above[:-1]) & (name[1:] > name[:-1]))).all():
+    changed = stored_by_parts(own.size, np.dtype(np.bool_), lambda some: _changes(regions, some) | _changes(own, some))
+    first = stored_empty((int(np.count_nonzero(changed)),), np.dtype(np.int32))
+    numbers, pairs = stored_empty((own.size,), np.dtype(np.int32)), 0
+    for at in range(0, own.size, _AT_ONCE):
+        rows = np.flatnonzero(changed[at : at + _AT_ONCE])
+        first[pairs : pairs + rows.size] = rows + at
+        numbers[at : at + _AT_ONCE] = np.cumsum(changed[at : at + _AT_ONCE]) + (pairs - 1)
+        pairs += rows.size
+    above, name = _taken(regions, first), _taken(own, first)
+    if not _rise(above, name):
         keys = above * np.int64(texts) + name
         if np.unique(keys).size < keys.size:  # rows of one region lie apart
             _, first, numbers = np.unique(regions * np.int64(texts) + own, return_index=True, return_inverse=True)
             return first.astype(np.int32), numbers.astype(np.int32)
-    return first, np.cumsum(changed, dtype=np.int32) - np.int32(1)
+    return first, numbers
+
+
+def _changes(values: Places, rows: slice) -> Flags:
+    """Return which of some rows differ from the row before; the first of all does."""
+    before = values[max(0, rows.start - 1) : rows.stop]
+    return np.concatenate([np.ones(int(rows.start == 0), np.bool_), before[1:] != before[:-1]])
+
+
+def _rise(above: Places, own: Places) -> bool:
+    """Return whether pairs rise, by their first number and then by the second."""
+    for at in range(0, above.size - 1, _AT_ONCE):
+        up, name = above[at : at + _AT_ONCE + 1], own[at : at + _AT_ONCE + 1]
+        if not ((up[1:] > up[:-1]) | ((up[1:] == up[:-1]) & (name[1:] > name[:-1]))).all():
+            return False
+    return True
+
+
+def _by_parts(rows: int, part: Callable[[slice], npt.NDArray[Any]]) -> Places:
+    """Return an array of which some rows are computed at a time; many lie in a file."""
+    return stored_by_parts(rows, np.dtype(np.int32), part)
+
+
+def _taken(values: Places, rows: Places) -> Places:
+    return _by_parts(rows.size, lambda some: values[rows[some]])
+
+
+def _added(values: Places, number: int) -> Ints:
+    return stored_by_parts(values.size, np.dtype(np.int64), lambda some: values[some] + np.int64(number))
 
 
 def _check_depth(rows: list[tuple[str, ...]], place: PlaceOf | None) -> None:

@@ -204,3 +204,18 @@ def test_no_two_lists_of_names_have_one_path(rows: list[list[str]]) -> None:
     names = [path.removeprefix(tree.paths[up] + "/") for path, up in zip(tree.paths[1:], tree.parent[1:], strict=True)]
     assert all(map(is_one_name, names))
     assert [unescaped(name) for name in names] == list(tree.names[1:])
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("cde"), st.integers(0, 40)), min_size=1, unique=True))
+def test_rows_in_any_order_and_a_few_at_a_time_give_one_tree(rows: list[tuple[str, str, int]]) -> None:
+    paths = [("r", above, between, str(below)) for above, between, below in rows]
+    whole = Hierarchy.from_paths(paths)
+    for at_once in (1, 3):
+        with pytest.MonkeyPatch.context() as patched:
+            for module in ("histograms.hierarchy_build", "execution.temporary_storage"):
+                patched.setattr(f"coco_opt.{module}._AT_ONCE", at_once)
+            tree = Hierarchy.from_paths(paths)
+        assert (tree.paths, tree.parent.tolist()) == (whole.paths, whole.parent.tolist())
+    assert sorted(whole.paths[-len(paths) :]) == sorted("/".join(path) for path in paths)
+    seconds = dict.fromkeys(path[:2] for path in paths)
+    assert whole.paths[1 : 1 + len(seconds)] == tuple(map("/".join, seconds))
