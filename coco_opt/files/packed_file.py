@@ -21,7 +21,6 @@ import numpy as np
 from coco_opt.array_types import Ints
 from coco_opt.errors import CocoOptError, InputError, Place, WorkerError
 from coco_opt.execution import Count
-from coco_opt.execution.temporary_storage import stored_array
 from coco_opt.files.folder import FileTable, read_columns, write_new
 from coco_opt.files.foreign_errors import quietly
 from coco_opt.files.in_threads import in_threads
@@ -130,7 +129,7 @@ def packed_answers(paths: tuple[Path, ...], measurement_plan: MeasurementPlan) -
     pieces.check_queries(len(measurement_plan.queries))
     answers = []
     for place, query in enumerate(measurement_plan.queries):
-        offsets = stored_array([offsets_of(query, measurement_plan.hierarchy, measurement_plan.per_region)])
+        offsets = offsets_of(query, measurement_plan.hierarchy, measurement_plan.per_region)
         starts, rows = pieces.of(place, int(offsets[-1]))
         answers.append(Answers(query, offsets, PackedAnswers(starts, _Loader(pieces, rows))))
     if sum(entry.stored.size for entry in answers) > DENSE:

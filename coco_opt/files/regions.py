@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from coco_opt.array_types import Ints
 from coco_opt.errors import HierarchyError, InputError, Place
-from coco_opt.execution.temporary_storage import stored_array
+from coco_opt.execution.temporary_storage import stored_array, stored_by_parts
 from coco_opt.files import column_checks
 from coco_opt.files.arrow_texts import arrow_texts_at, as_arrow, distinct, from_arrow, paths_at
 from coco_opt.files.batches import Batches, batches_of
@@ -184,7 +184,8 @@ def _regions(
     tree, leaf = _tree_of(names, columns[1:], place, rooted=source.root is not None)
     if not source.levels:
         _check_dividing(source, names, tree)
-    return PublicRegions(tree, names, columns[0][1], stored_array([leaf - tree.leaves.start]))
+    leaf = stored_by_parts(leaf.size, leaf.dtype, lambda some: leaf[some] - tree.leaves.start)
+    return PublicRegions(tree, names, columns[0][1], leaf)
 
 
 def root_level(levels: Sequence[str]) -> str:

@@ -14,6 +14,7 @@ import numpy as np
 from coco_opt.activity import Progress
 from coco_opt.array_types import Ints
 from coco_opt.errors import ProblemError
+from coco_opt.execution.temporary_storage import stored_by_parts
 from coco_opt.histograms.hierarchy import Hierarchy
 from coco_opt.privacy.cost import Cost, Sensitivity
 from coco_opt.privacy.noise import NoiseSource, NoiseStream
@@ -171,10 +172,26 @@ class PackedPart:
 
 
 def offsets_of(query: LevelQuery, hierarchy: Hierarchy, tables: Mapping[str, Ints]) -> Ints:
-    """Return where the answers of each region of a query's level begin, int64[regions + 1], from public numbers."""
-    regions = hierarchy.level_range(query.level)
+    """Return where the answers of each region of a query's level begin, int64[regions + 1], from public numbers.
+
+    Those of many regions lie in a file.
+    """
+    regions, size = hierarchy.level_range(query.level), query.size
+    if isinstance(size, int):
+        return stored_by_parts(
+            len(regions) + 1, np.dtype(np.int64), lambda some: np.arange(some.start, some.stop, dtype=np.int64) * size
+        )
     sizes = query.sizes(len(regions), tables, regions.start)
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)])
+
+
+def answers_in_all(query: LevelQuery, hierarchy: Hierarchy, tables: Mapping[str, Ints]) -> tuple[int, int]:
+    """Return the number of answers to a query in all regions, and the most in one region, from public numbers."""
+    regions = hierarchy.level_range(query.level)
+    if isinstance(query.size, int):
+        return len(regions) * query.size, query.size
+    sizes = query.sizes(len(regions), tables, regions.start)
+    return int(sizes.sum()), int(sizes.max(initial=0))
 
 
 def add_noise(
@@ -207,7 +224,7 @@ def noisy_parts(
     exact queries pass as they are. ``progress`` receives the number of answers done and of all. Raises ProblemError for
     noise that was drawn before, and where the parts of a query are not its public number of answers.
     """
-    ends = [int(offsets_of(query, hierarchy, tables)[-1]) for query in queries]
+    ends = [answers_in_all(query, hierarchy, tables)[0] for query in queries]
     place = {(query.level, query.name): index for index, query in enumerate(queries)}
     filled, total, done = [0] * len(queries), sum(ends), 0
     noise = Noise(source)

@@ -11,7 +11,7 @@ from typing import Any
 from coco_opt.config.model import Config
 from coco_opt.privacy.composition import Composition
 from coco_opt.privacy.cost import Cost
-from coco_opt.privacy.queries import offsets_of
+from coco_opt.privacy.queries import answers_in_all
 from coco_opt.releases.kind import Forecast, ForecastOptions, Plan, ResourceCost
 from coco_opt.releases.payment_status import PaymentStatus, payment_status_of
 from coco_opt.releases.planning import kind_of, planned
@@ -154,7 +154,7 @@ def _query_costs(plan: Plan) -> list[QueryCost]:
     rows = []
     for level_query in measurement_plan.queries:
         regions = len(measurement_plan.hierarchy.level_range(level_query.level))
-        answers = int(offsets_of(level_query, measurement_plan.hierarchy, measurement_plan.per_region)[-1])
+        answers = answers_in_all(level_query, measurement_plan.hierarchy, measurement_plan.per_region)[0]
         noise = "none: published as it is" if level_query.exact else str(level_query.distribution)
         level = measurement_plan.levels[level_query.level]
         rows.append(QueryCost(level, regions, level_query.name, answers, level_query.cost, noise))

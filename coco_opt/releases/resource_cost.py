@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from coco_opt.privacy.measurement import MeasurementPlan
 from coco_opt.privacy.noise_distributions import DiscreteGaussian, Geometric, NoiseDistribution
-from coco_opt.privacy.queries import DENSE, offsets_of
+from coco_opt.privacy.queries import DENSE, answers_in_all
 from coco_opt.releases.clock import slowness
 from coco_opt.releases.kind import Forecast, Plan, ResourceCost
 
@@ -59,7 +59,7 @@ def stages_of(plan: Plan, predicted: Forecast, public: float) -> dict[str, Resou
 def count_answers(measurement_plan: MeasurementPlan) -> int:
     """Return the number of answers to all queries."""
     return sum(
-        int(offsets_of(query, measurement_plan.hierarchy, measurement_plan.per_region)[-1])
+        answers_in_all(query, measurement_plan.hierarchy, measurement_plan.per_region)[0]
         for query in measurement_plan.queries
     )
 
@@ -70,7 +70,7 @@ def _noise_seconds(plan: Plan) -> float:
     noisy = [query for query in measurement_plan.queries if not query.exact]
     draws = (
         (
-            offsets_of(query, measurement_plan.hierarchy, measurement_plan.per_region)[-1],
+            answers_in_all(query, measurement_plan.hierarchy, measurement_plan.per_region)[0],
             _NANOSECONDS[type(query.distribution)],
         )
         for query in noisy

@@ -13,7 +13,7 @@ from coco_opt.config.model import Config
 from coco_opt.errors import ConfigError, InputError, Place
 from coco_opt.privacy.measurement import MeasurementPlan
 from coco_opt.privacy.private_files import temporary_name
-from coco_opt.privacy.queries import DENSE, offsets_of
+from coco_opt.privacy.queries import DENSE, answers_in_all
 from coco_opt.releases.kind import Plan
 
 _BYTES = 8
@@ -29,8 +29,8 @@ def check_room(plan: Plan) -> None:
     measurement_plan = plan.measurement_plan
     answers, most = 0, 0
     for query in measurement_plan.queries:
-        offsets = offsets_of(query, measurement_plan.hierarchy, measurement_plan.per_region)
-        answers, most = answers + int(offsets[-1]), max(most, int(np.diff(offsets).max(initial=0)))
+        total, largest = answers_in_all(query, measurement_plan.hierarchy, measurement_plan.per_region)
+        answers, most = answers + total, max(most, largest)
     at_once = max(min(answers, DENSE), most)
     short = False
     try:
@@ -49,7 +49,7 @@ def check_room(plan: Plan) -> None:
 def answers_to(measurement_plan: MeasurementPlan) -> int:
     """Return how many answers there are to all queries, from public tables."""
     return sum(
-        int(offsets_of(query, measurement_plan.hierarchy, measurement_plan.per_region)[-1])
+        answers_in_all(query, measurement_plan.hierarchy, measurement_plan.per_region)[0]
         for query in measurement_plan.queries
     )
 
