@@ -132,7 +132,11 @@ def _rows(compared: Compared, read: Reader, apart: AbstractSet[str], *, with_bou
 
 
 def _within(frame: pd.DataFrame, apart: AbstractSet[str]) -> pd.DataFrame:
-    return frame[~frame["region"].isin(apart)] if apart and "region" in frame else frame
+    inside = frame[~frame["region"].isin(apart)] if apart and "region" in frame else frame
+    if len(inside):
+        return inside
+    # pandas cannot merge two columns of Arrow's texts without a row.
+    return inside.astype(dict.fromkeys(inside.select_dtypes(exclude="number"), object))
 
 
 def decoded(table: pa.Table) -> pd.DataFrame:

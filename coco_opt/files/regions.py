@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -190,7 +191,7 @@ def _regions(
 
 def root_level(levels: Sequence[str]) -> str:
     """Return the name of the level of a root that no column has, above ``levels``."""
-    return next(level for level in _ROOT_LEVELS if level not in levels)
+    return next(level for level in chain(_ROOT_LEVELS, map("root {}".format, count(1))) if level not in levels)
 
 
 def _tree_of(

@@ -56,6 +56,14 @@ def test_differences_hold_every_row_and_their_intervals_are_those_of_independent
     assert len(without) == 3
 
 
+def test_a_release_without_groups_has_no_rows_and_is_compared() -> None:
+    later = _tables(("a", 1, 30, 26, 33))
+    none = {name: table.from_batches([], table.schema) for name, table in later.items()}  # as a file has no chunk
+    assert difference_frame(GROUPS, none.get, none.get, 0.9).empty
+    assert difference_frame(GROUPS, later.get, none.get, 0.9)["difference"].tolist() == [30]
+    assert difference_frame(GROUPS, none.get, later.get, 0.9)["difference"].tolist() == [-30]
+
+
 def test_rows_of_regions_that_have_not_converged_are_marked(capsys: pytest.CaptureFixture[str]) -> None:
     def release_of(*rows: tuple[str, int, int, int, int]) -> SimpleNamespace:
         tables = _tables(*rows)

@@ -119,6 +119,8 @@ def test_a_root_that_no_column_has_is_named(tmp_path: Path) -> None:
     assert found.hierarchy.paths == ("land", "land/n", "land/s", "land/n/a", "land/n/b", "land/s/c")
     with pytest.raises(HierarchyError, match="bad-name"):
         read_regions(Input(path, root=""))
+    path.write_text("region_id,root,all,root level\n1,n,a,b\n2,n,a,d\n", encoding="utf-8")
+    assert read_regions(Input(path, root="land")).levels == ("root 1", "root", "all", "root level")
 
 
 def test_levels_that_are_listed_smallest_first_are_named_in_order(tmp_path: Path) -> None:
