@@ -85,7 +85,7 @@ def init(
     if os.path.lexists(out):
         raise InputError("file-exists", "exists already: give another --out", Place(str(out)))
     stated_ranges = _listed(ranges or (), "--ranges")
-    named = dict(_named_file(entry) for entry in data or ())
+    named = _named_files(data or ())
     headers = [_header(path) for path in files or _tables_here()]
     kinds = possible_kinds(kind, named)
     stated = _stated_columns(columns or (), kinds)
@@ -195,11 +195,17 @@ def _say_next(chosen: Candidate, draft: Draft, out: Path) -> None:
     write(f"Wrote {out}: {first}{draft.left}, then run  {',  '.join(others)}  and  {last}")
 
 
-def _named_file(entry: str) -> tuple[str, Header]:
-    key, equals, path = entry.partition("=")
-    if not equals or not path:
-        raise InputError("bad-option", f"--data {entry}: write --data KEY=FILE, such as --data records=persons.csv")
-    return key, _header(Path(path))
+def _named_files(entries: Iterable[str]) -> dict[str, Header]:
+    """Return the files that --data names, by their keys of [data]."""
+    named: dict[str, Header] = {}
+    for entry in entries:
+        key, equals, path = entry.partition("=")
+        if not equals or not path:
+            raise InputError("bad-option", f"--data {entry}: write --data KEY=FILE, such as --data records=persons.csv")
+        if key in named:
+            raise InputError("bad-option", f"--data {entry}: {key} is {named[key].path} already; name one file for it")
+        named[key] = _header(Path(path))
+    return named
 
 
 def _stated_columns(entries: Iterable[str], kinds: Sequence[AnyKind]) -> dict[str, list[str]]:

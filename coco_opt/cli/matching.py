@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import pairwise, permutations
@@ -179,12 +180,23 @@ def _by_header(kind: AnyKind, headers: Sequence[Header], named: Mapping[str, Hea
     taken = {header.path.resolve() for header in named.values()}
     for header in headers:
         key = kind.file_key(header.columns)
-        if key is None or header.path.resolve() in taken or key in named:
+        if key is None or header.path.resolve() in taken or key in named or _displaces(kind, key, header, named):
             continue
         if key in files:
             rivals[key] = header
         files.setdefault(key, header)
     return Candidate(kind, files, rivals)
+
+
+def _goes(kind: AnyKind, key: str, header: Header, keys: AbstractSet[str]) -> bool:
+    """Return whether a configuration of some keys has a line for one more file."""
+    return key in kind.draft({**dict.fromkeys(keys, ("", "")), key: header.columns}).files
+
+
+def _displaces(kind: AnyKind, key: str, header: Header, named: Mapping[str, Header]) -> bool:
+    """Return whether a configuration with this file would have no line for a named one, as sizes stand for entities."""
+    columns = {name: file.columns for name, file in {**named, key: header}.items()}
+    return not set(named) <= set(kind.draft(columns).files)
 
 
 def _completed(candidate: Candidate, headers: Sequence[Header], named: Mapping[str, Header]) -> Candidate:
@@ -211,12 +223,13 @@ def _has_keys(candidate: Candidate) -> bool:
 def _linked(kind: AnyKind, headers: Sequence[Header], named: Mapping[str, Header]) -> Candidate | None:
     """Match files to a kind's tables by the columns they share, if one way fits; the longest chain of tables counts.
 
-    A named file that no chain has, such as bounds, is a further file.
+    A file that no chain has, such as bounds, is a further file, which is named or known by its header.
     """
-    taken = {header.path.resolve() for header in named.values()}
     chained = {key for chain in kind.data_model.chains for key, _ in chain}
-    further = {key: header for key, header in named.items() if key not in chained}
+    known = _by_header(kind, headers, named).files
+    further = {key: header for key, header in known.items() if key not in chained and _goes(kind, key, header, chained)}
     named = {key: header for key, header in named.items() if key in chained}
+    taken = {header.path.resolve() for header in (*named.values(), *further.values())}
     others = [header for header in headers if header.path.resolve() not in taken]
     for chain in sorted(kind.data_model.chains, key=len, reverse=True):
         keys = [key for key, _ in chain]

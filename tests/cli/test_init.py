@@ -198,6 +198,25 @@ def test_facilities_by_key_next_to_files(coco: Runner) -> None:
     assert "--data levels=halls.csv: init writes no line for it" in wrong.err
 
 
+def test_bounds_are_known_by_their_header_next_to_linked_files(coco: Runner) -> None:
+    write_linked()
+    write(limits="region,query,answer,lower,upper\nland,total,,0,99\n")
+    files = {"records": "people.csv", "groups": "homes.csv", "hierarchy": "towns.csv"}
+    by_key = [word for key, name in files.items() for word in ("--data", f"{key}={name}")]
+    for command in ([*files.values(), "limits.csv"], by_key):
+        assert coco("init", *command, "--values", "all").code == 0
+        config = load_config(CONFIG)
+        assert (config.data.bounds, config.data.columns["group_id"]) == (Path("limits.csv"), "hh")
+        CONFIG.unlink()
+    twice = coco("init", *by_key, "--data", "groups=towns.csv")
+    assert "groups is homes.csv already" in twice.err
+
+
+def test_a_table_of_sizes_here_is_not_taken_for_the_entities_that_are_named(coco: Runner) -> None:
+    write(people="pid,home\n1,1\n", many=SIZES)
+    assert "fill in the tables not found (groups, hierarchy)" in coco("init", "--data", "entities=people.csv").out
+
+
 def test_records_without_a_hierarchy_leave_it_to_fill_in(coco: Runner) -> None:
     write(persons=COUNTED)
     assert "fill in the tables not found (hierarchy)" in coco("init").out
