@@ -12,6 +12,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -215,7 +216,7 @@ def write_folder(
 
     The index, the file ``name``, is written last, from the SHA-256 of every other file by file name. ``private``
     keeps the folder and its files to their owner (0700, 0600). ``further`` writes more files into the unfinished
-    folder, by ``write_new``, and returns their digests. Raises InputError: folder-exists, cannot-write.
+    folder meanwhile, by ``write_new``, and returns their digests. Raises InputError: folder-exists, cannot-write.
     """
     remove_leftovers(folder.parent, folder.name)
     building = temporary_name(folder)
@@ -248,8 +249,11 @@ def build_folder(
     try:
         building.parent.mkdir(parents=True, exist_ok=True)
         building.mkdir(mode=0o700)
-        digests = {} if further is None else dict(further(building))
-        digests |= _written(building, files, mode)
+        # Workers write further files meanwhile.
+        with ThreadPoolExecutor(1) as pool:
+            written = pool.submit(_written, building, files, mode)
+            digests = {} if further is None else dict(further(building))
+            digests |= written.result()
         described = {} if describe is None else describe(building, digests)
         digests |= {file: write_new(building / file, content, mode) for file, content in described.items()}
         digest = write_new(building / name, index(digests), mode)

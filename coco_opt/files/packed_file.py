@@ -67,9 +67,8 @@ def write_parts(division: Division, folder: Path) -> dict[str, str]:
         done, numbered = Count(sum(sizes), progress), list(enumerate(division.parts, 1))
         task = _PartFile(division.noise, folder)
         written = dict(division.executor.map(task, numbered, lambda place, _: done.add(sizes[place])))
-    for path in folder.iterdir():  # what workers that were killed left
-        if path.name not in written:
-            path.unlink(missing_ok=True)
+    for path in folder.glob(".packed-*"):  # what workers that were killed left
+        path.unlink(missing_ok=True)
     return written
 
 

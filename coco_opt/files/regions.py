@@ -23,6 +23,7 @@ from coco_opt.files.columns import hierarchy_columns
 from coco_opt.files.faults import Faults
 from coco_opt.files.folder import ROWS_PER_GROUP, Coded, FileTable, read_columns, read_parts
 from coco_opt.files.foreign_errors import quietly
+from coco_opt.files.in_threads import in_threads
 from coco_opt.files.inputs import Input, InputLike
 from coco_opt.files.packed_texts import all_distinct
 from coco_opt.files.release_checks import Check, Regions, all_differ, coded, int64_column, positions, tree_check
@@ -98,19 +99,21 @@ def _return_memory() -> None:
 
 def _sound_columns(opened: Batches) -> list[_Column] | None:
     """Return the columns of a Parquet file or a frame, none of which is held as texts; None where anything is wrong."""
-    ids = _distinct_column(opened.only(0))
-    if ids is None:
-        return None
-    columns = [ids]
-    for k in range(1, len(opened.columns)):
-        parts = []
-        for (part,) in opened.only(k).texts():
-            plain = column_checks.plain_texts(part)
-            if plain is None:
-                return None
-            parts.append(plain.dictionary_encode())
-        columns.append(_dictionary_column(parts))
-    return columns
+    read = [_distinct_column, *[_sound_column] * (len(opened.columns) - 1)]
+    columns = list(in_threads(lambda k: read[k](opened.only(k)), range(len(read))))
+    sound = [column for column in columns if column is not None]
+    return sound if len(sound) == len(columns) else None
+
+
+def _sound_column(opened: Batches) -> _Column | None:
+    """Return the only column where its texts are sound, else None."""
+    parts = []
+    for (part,) in opened.texts():
+        plain = column_checks.plain_texts(part)
+        if plain is None:
+            return None
+        parts.append(plain.dictionary_encode())
+    return _dictionary_column(parts)
 
 
 def _distinct_column(opened: Batches) -> _Column | None:
