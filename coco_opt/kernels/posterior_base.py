@@ -113,14 +113,14 @@ def draw_base(knots: Knots, base: Base, counted: Counted, words: Words) -> None:
     # Raise the base from one knot on: only the interval before it changes its form.
     for knot in range(1, count):
         for _ in range(_RAISES):
-            length = _step(words)
+            length = step_of_any_length(words)
             for j in range(knot, count):
                 base.trial[j] = base.now[j] + length
             target = _decide(knots, base, counted, knot - 1, knot, target, words)
     # Tilt the whole base together with c or b, so that the deviations r stay as they are.
     for scalar in (POWER, RATE):
         along = knots.log_size if scalar == POWER else knots.far
-        length = _step(words) / along[count - 1]
+        length = step_of_any_length(words) / along[count - 1]
         base.trial_scalars[scalar] += length
         for j in range(count):
             base.trial[j] = base.now[j] + length * along[j]
@@ -130,13 +130,13 @@ def draw_base(knots: Knots, base: Base, counted: Counted, words: Words) -> None:
     # The scalars alone; the base stays, and no interval is summed anew.
     for n in range(_REPEATS * base.scalars.size):
         scalar = n % base.scalars.size
-        base.trial_scalars[scalar] += _step(words)
+        base.trial_scalars[scalar] += step_of_any_length(words)
         target = _decide(knots, base, counted, 0, 0, target, words)
     _finish(knots, base, counted)
 
 
 @compiled_in_place
-def _step(words: Words) -> float:
+def step_of_any_length(words: Words) -> float:
     """Return a step of either direction, its length between two bounds, even in its logarithm."""
     low, high = _STEPS
     length = math.exp(low + (high - low) * uniform(words))
@@ -215,7 +215,7 @@ def _decide(knots: Knots, base: Base, counted: Counted, first: int, last: int, t
 def _try_excess(knots: Knots, base: Base, counted: Counted, i: int, target: float, words: Words) -> float:
     """Propose another h of one size alone."""
     before = base.excess[i]
-    base.excess[i] += _step(words)
+    base.excess[i] += step_of_any_length(words)
     proposed = _target(knots, base, counted, base.now, base.sums, base.scalars)
     if math.log(uniform(words)) < proposed - target:
         return proposed

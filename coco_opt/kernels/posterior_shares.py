@@ -5,23 +5,25 @@ B_j(k) = shape(k) hat_j(k) / mass_j and mass_j = sum_k shape(k) hat_j(k): hats t
 the shape back (drawn too: ``kernels.posterior_shape``). The weights of a region are scattered about its parent's, and
 the root's about the base's masses m (``kernels.posterior_base``), with a strength s_0 that is drawn too,
 
-    w_root ~ Dirichlet(s_0 m),   w_v ~ Dirichlet(s_l w_parent),   s_l ~ gamma(1, mean s) for every level l below.
+    w_root ~ Dirichlet(s_0 m),   w_v ~ Dirichlet(s_l w_parent),
 
-Given the groups all but the base is drawn exactly (Gibbs sampling):
+and the strength s_l of every level l below has a density in proportion to (s + s_l)^-(1 + ``TAIL``) up to ``MOST``. Its
+tail is heavy, so that regions that share one distribution are found to share it.
+
+Given the groups all but the base and the strengths is drawn exactly (Gibbs sampling):
 
 1. the hat that each group is of (``_count_hats``);
 2. the shape, departing from its base (``_redraw_shape``);
-3. from the leaves up, how many of a region's groups were drawn from its parent anew ("tables"), which count as groups
-   of the parent (``_draw_tables``);
-4. the strengths s_l from groups and tables;
-5. the base and s_0 (Metropolis steps);
-6. the weights from the root down (``_draw_weights``). The leaves' weights are needed where entire rows are drawn
+3. level by level from the leaves up, the strength s_l (Metropolis steps, the weights of the level integrated out), and
+   how many of a region's groups were drawn from its parent anew ("tables"), which count as groups of the parent
+   (``_draw_tables``);
+4. the base and s_0 (Metropolis steps);
+5. the weights from the root down (``_draw_weights``). The leaves' weights are needed where entire rows are drawn
    (``draw``); single groups are moved with these weights summed out (``draw_collapsed``), because a leaf's groups and
    its weights fix each other and would mix slowly.
 
 Invariant: weights of a region sum to 1. Cost: O(groups + regions x hats) a draw.
-Source: the franchise of Teh, Jordan, Beal and Blei 2006, sections 5.1 and 5.3 and appendix A; Escobar and West 1995
-(strengths).
+Source: the franchise of Teh, Jordan, Beal and Blei 2006, sections 5.1 and 5.3; Metropolis et al. 1953 (strengths).
 """
 
 from __future__ import annotations
@@ -34,13 +36,15 @@ from numpy.typing import NDArray
 
 from coco_opt.kernels.compile import compiled_in_place
 from coco_opt.kernels.drawing import gamma, uniform
-from coco_opt.kernels.posterior_base import Base, Counted, Knots, draw_base
+from coco_opt.kernels.posterior_base import Base, Counted, Knots, draw_base, step_of_any_length
 from coco_opt.kernels.posterior_shape import Scales, Shape, draw_shape, sum_masses
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Words = NDArray[np.uint64]
 
+MOST, TAIL = 1e5, 0.25  # of a strength: the largest, and the power of its tail
+_TRIES = 4  # strengths proposed a draw
 _LEAST = 1e-12  # of a weight: what underflows must be able to come back
 
 
@@ -48,8 +52,8 @@ class Basis(NamedTuple):
     """The tree, each region's level, the regions that are leaves, and the hats with their masses, which sum to 1.
 
     Size k has the share 1 - ``part[k]`` in hat ``left[k]`` and the rest in the one after it; ``mass`` is that of the
-    shape that chains begin with, ``scales`` are its blocks and ``knots`` its base's. ``strength`` is the mean of s.
-    Without regions weights stay as they are.
+    shape that chains begin with, ``scales`` are its blocks and ``knots`` its base's. ``strength`` is the scale s of the
+    strengths' density. Without regions weights stay as they are.
     """
 
     parent: Ints
@@ -64,12 +68,11 @@ class Basis(NamedTuple):
 
 
 class Shares(NamedTuple):
-    """One chain's weights (regions, hats) and strengths (levels), and work space: (regions, hats) and (levels, 2)."""
+    """One chain's weights (regions, hats) and strengths (levels), and work space: (regions, hats)."""
 
     weights: Floats
     strengths: Floats
     counts: Ints
-    gamma_parameters: Floats
     mass: Floats
     shape: Shape
     base: Base
@@ -166,8 +169,8 @@ def _draw_above(
     factors: Floats,
     words: Words,
 ) -> None:
-    """Draw the groups' hats given the leaves' factors, then shape, tables, base, strengths and all inner weights."""
-    strengths, counts = shares.strengths, shares.counts
+    """Draw the groups' hats given the leaves' factors, then shape, strengths, tables, base and all inner weights."""
+    counts = shares.counts
     # Parents before children; leaves are numbered in order and passed over.
     for v in range(counts.shape[0]):
         for j in range(counts.shape[1]):
@@ -184,16 +187,14 @@ def _draw_above(
             words,
         )
     _redraw_shape(basis, shares, histograms, occupied, occupied_count, words)
-    _draw_tables(basis, shares, words)
+    # Children before parents, whose counts include the tables.
+    for level in range(shares.strengths.size - 1, 0, -1):
+        _draw_strength(basis, shares, level, words)
+        _draw_tables(basis, shares, level, words)
     shape = shares.shape
     counted = Counted(shape.groups, shape.of_hat, counts[0], shape.values, basis.part)
     draw_base(basis.knots, shares.base, counted, words)
     sum_masses(shape.values, basis.left, basis.part, shares.mass)
-    # The tables have left shape and rate of each level's strength.
-    for level in range(1, strengths.size):
-        strengths[level] = max(
-            gamma(words, shares.gamma_parameters[level, 0]) / shares.gamma_parameters[level, 1], _LEAST
-        )
     leaf = 0
     for v in range(counts.shape[0]):
         if leaf < basis.leaves.size and basis.leaves[leaf] == v and v > 0:
@@ -254,31 +255,47 @@ def _count_hats(
 
 
 @compiled_in_place
-def _draw_tables(basis: Basis, shares: Shares, words: Words) -> None:
-    """Draw how many groups of each region and hat come from its parent anew, add them to the parent's, from below.
+def _draw_strength(basis: Basis, shares: Shares, level: int, words: Words) -> None:
+    """Draw a level's strength given its regions' counts by hat and their parents' weights."""
+    density = _log_density(basis, shares, level, shares.strengths[level])
+    for _ in range(_TRIES):
+        proposed = shares.strengths[level] * math.exp(step_of_any_length(words))
+        if not _LEAST < proposed < MOST:
+            continue
+        other = _log_density(basis, shares, level, proposed)
+        if math.log(uniform(words)) < other - density:
+            shares.strengths[level], density = proposed, other
 
-    ``gamma_parameters[level]`` become shape and rate of the gamma distribution of the level's strength.
-    """
-    counts, gamma_parameters = shares.counts, shares.gamma_parameters
-    for level in range(gamma_parameters.shape[0]):
-        gamma_parameters[level, 0], gamma_parameters[level, 1] = 1.0, 1.0 / basis.strength
-    # Children before parents, whose counts include the tables.
+
+@compiled_in_place
+def _log_density(basis: Basis, shares: Shares, level: int, strength: float) -> float:
+    """Return the log-density of the logarithm of a level's strength, the weights of its regions integrated out."""
+    density = math.log(strength) - (1.0 + TAIL) * math.log(basis.strength + strength)
+    for v in range(1, shares.counts.shape[0]):
+        if basis.level[v] != level:
+            continue
+        counts, weights, groups = shares.counts[v], shares.weights[basis.parent[v]], 0
+        for j in range(counts.size):
+            if counts[j] > 0:
+                alpha = strength * weights[j]
+                density += math.lgamma(alpha + counts[j]) - math.lgamma(alpha)
+                groups += counts[j]
+        density += math.lgamma(strength) - math.lgamma(strength + groups)
+    return float(density)
+
+
+@compiled_in_place
+def _draw_tables(basis: Basis, shares: Shares, level: int, words: Words) -> None:
+    """Draw how many groups of each region of a level and hat come from its parent anew; add them to the parent's."""
+    counts, strength = shares.counts, shares.strengths[level]
     for v in range(counts.shape[0] - 1, 0, -1):
-        level, above = basis.level[v], basis.parent[v]
-        strength = shares.strengths[level]
-        groups = tables = 0
+        if basis.level[v] != level:
+            continue
+        above = basis.parent[v]
         for j in range(counts.shape[1]):
             alpha = strength * shares.weights[above, j]
             drawn = 0
             # Group i opens a new table with probability alpha / (alpha + i).
             for i in range(counts[v, j]):
                 drawn += uniform(words) * (alpha + i) < alpha
-            drawn = max(drawn, min(counts[v, j], 1))
-            counts[above, j] += drawn
-            groups += counts[v, j]
-            tables += drawn
-        # The auxiliary beta variable and the choice of Escobar and West make the strength gamma.
-        if groups > 0:
-            first, second = gamma(words, strength + 1.0), gamma(words, float(groups))
-            gamma_parameters[level, 1] -= math.log(first / (first + second))
-            gamma_parameters[level, 0] += tables - (1 if uniform(words) * (groups + strength) < groups else 0)
+            counts[above, j] += max(drawn, min(counts[v, j], 1))

@@ -19,7 +19,7 @@ from coco_opt.groups.estimating.posterior.chains import (
 )
 from coco_opt.groups.estimating.posterior.observations import Survey, compiled_queries, residuals
 from coco_opt.groups.estimating.posterior.prior import Hats, only_last
-from coco_opt.kernels import drawing, posterior_base, posterior_shape
+from coco_opt.kernels import drawing, posterior_base, posterior_shape, posterior_shares
 from tests.posterior import tiny
 from tests.posterior.test_moves import (
     CELLS,
@@ -87,6 +87,13 @@ def bases(draws: int, rng: np.random.Generator) -> Floats:
     return np.maximum(values / values.sum(axis=1, keepdims=True), 1e-250)
 
 
+def strengths(draws: int, rng: np.random.Generator) -> Floats:
+    """Return strengths from their prior, by the inverse of its distribution function."""
+    beyond = (1.0 + posterior_shares.MOST / STRENGTH) ** -posterior_shares.TAIL
+    found: Floats = STRENGTH * ((1.0 - (1.0 - beyond) * rng.random(draws)) ** (-1.0 / posterior_shares.TAIL) - 1.0)
+    return found
+
+
 @cache
 def log_prior(*, base_is_known: bool = False) -> Floats:
     """Return the log prior of every state: leaves' weights summed out exactly, all else by draws.
@@ -106,7 +113,7 @@ def log_prior(*, base_is_known: bool = False) -> Floats:
     mass = np.stack([base[:, 0], base[:, 1] + 0.5 * base[:, 2], 0.5 * base[:, 2], base[:, 3]], axis=1)
     mass = (1.0 - posterior_base.EQUAL) * mass + posterior_base.EQUAL / 4
     root = rng.gamma(np.exp(rng.uniform(*posterior_base.BOUNDS[1], _DRAWS))[:, None] * mass)
-    alpha = rng.gamma(1.0, STRENGTH, _DRAWS)[:, None] * root / root.sum(axis=1, keepdims=True) + 1e-30
+    alpha = strengths(_DRAWS, rng)[:, None] * root / root.sum(axis=1, keepdims=True) + 1e-30
     states = tiny.states(Survey(PARENT, GROUPS, MAX_SIZE, ()))
     rows = {row.tobytes(): row for state in states for row in state}
     of_leaf = {key: log_probabilities(row, alpha, distribution) for key, row in rows.items()}

@@ -59,7 +59,7 @@ class Scattered:
     """Size distributions that are sampled (``kernels.posterior_shares``), under hats.
 
     Chains begin near ``base`` float64[K + 1]. Regions vary around their parents, with strengths whose prior has the
-    mean ``strength``.
+    scale ``strength``.
     """
 
     base: Floats
@@ -287,7 +287,6 @@ class MoveChain:
                 weights,
                 strengths,
                 np.zeros(weights.shape, np.int64),
-                np.zeros((strengths.size, 2)),
                 basis.mass.copy(),
                 own,
                 type(self._tables.base)(*(each.copy() for each in self._tables.base)),
