@@ -62,7 +62,7 @@ FACTS = "facts.parquet"
 
 _ANSWER_TYPES = {"level": "int32", "region": "int32", "index": "int64", "value": "int64"}
 _CONSTRAINT_TYPES = {"index": "int64", "value": "int64"}
-_ROWS = 1 << 20  # of answers expanded at a time
+_ROWS = 1 << 20  # of answers expanded, and numbers compared, at a time
 _CHANGED = (
     "was changed since it was sealed, so it is not what was measured: restore it, or publish the measurement again, "
     "which is free: coco-opt measure CONFIG --publish DIR. If you changed a measurement from elsewhere on purpose, "
@@ -348,8 +348,8 @@ def _read_constraints(path: Path) -> dict[str, Ints]:
         numbers = {column: _whole_numbers(part, path, column) for column in columns}
         for code, name in enumerate(names.to_pylist()):
             own = pieces.setdefault(name, {column: [] for column in columns})
-            for column in columns:
-                own[column].append(numbers[column][codes == code])
+            for column in columns:  # the numbers of a country are too many to wait in memory
+                own[column].append(stored_array([numbers[column][codes == code]]))
     return {name: _by_index(path, name, *map(stored_array, own.values())) for name, own in pieces.items()}
 
 
@@ -362,13 +362,18 @@ def _whole_numbers(part: Any, path: Path, column: str) -> Ints:
     return np.asarray(values.to_numpy(), np.int64)
 
 
+def _counts_up(index: Ints) -> bool:
+    """Return whether numbers are 0, 1, 2, ..., some of them at a time."""
+    parts = (index[start : start + _ROWS] for start in range(0, index.size, _ROWS))
+    return all(np.array_equal(part, np.arange(_ROWS * k, _ROWS * k + part.size)) for k, part in enumerate(parts))
+
+
 def _by_index(path: Path, name: str, index: Ints, values: Ints) -> Ints:
     """Return the values of a table in the order of their index, which must be 0, 1, 2, ..., each once."""
-    expected = np.arange(index.size)
-    if np.array_equal(index, expected):
+    if _counts_up(index):
         return values
     order = np.argsort(index, kind="stable")
-    if not np.array_equal(index[order], expected):
+    if not _counts_up(index[order]):
         message = f"must count the numbers of {name!r} from 0, each once"
         raise InputError("damaged-measurement", message, Place(path.name, None, "index"))
     return stored_array([values[order]])
