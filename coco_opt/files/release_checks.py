@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from coco_opt.array_types import Ints
+from coco_opt.errors import InputError, Place
 from coco_opt.files.arrow_texts import as_arrow
 from coco_opt.files.text_index import OrderedNames
 from coco_opt.histograms.hierarchy_build import is_one_name
@@ -46,6 +47,12 @@ class Regions:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_listed", OrderedNames(as_arrow(self.names)))
+
+    @property
+    def level_names(self) -> list[str]:
+        """Return the names of the levels, root first."""
+        names: list[str] = self.level_texts["level_name"].to_pylist() if self.level_texts else []
+        return names
 
     def at(self, column: Any) -> Ints:
         """Return the row of every path in a column of texts: -1 for null, -2 for no region."""
@@ -84,8 +91,13 @@ def _first_other(column: Any, expected: Any, own: Ints) -> int | None:
 
 
 def int64_column(table: Any, name: str) -> Ints:
-    """Return a column of integers."""
-    return np.asarray(table.column(name).to_numpy(), np.int64)
+    """Return a column of integers; InputError (wrong-type) for any other, and for an empty entry."""
+    import pyarrow.types as kinds
+
+    column = table.column(name)
+    if column.null_count or not kinds.is_integer(column.type):
+        raise InputError("wrong-type", "must hold integers only", Place("a table", None, name))
+    return np.asarray(column.to_numpy(), np.int64)
 
 
 def positions(values: Any, names: Sequence[str]) -> Ints:
@@ -125,6 +137,8 @@ def _tree_problem(names: Texts[str], parent: Ints, level: Ints) -> str:
     if not is_one_name(names[first_of(parent == -1)]):
         return "the root's name holds a slash that is not escaped"
     inner = parent >= 0
+    if (parent[1:] < parent[:-1]).any():
+        return "the regions are not in the order of the tree: level by level, children in the order of their parents"
     if level[~inner][0] != 0 or np.any(level[inner] != level[parent[inner]] + 1):
         return "a region's level is not its parent's plus one"
     last, above = -1, ""

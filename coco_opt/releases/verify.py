@@ -160,6 +160,9 @@ def _content_checks(
     failure, seen = "", set()
     try:
         regions, check = checked_regions(folder)
+        if regions is not None and regions.level_names != manifest.get("levels"):
+            detail = f"its levels are {', '.join(regions.level_names)}, and the manifest names others"
+            regions, check = None, Check("hierarchy", passed=False, detail=detail)
         yield check
         if regions is not None:
             for check in kind.verify(Folder(folder, manifest, regions, tuple(map(Path, earlier)))):

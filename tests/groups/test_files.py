@@ -214,6 +214,8 @@ PLANTED = [
     (T, put("parent", 0, "n/a"), ["hierarchy", *ALL_PROMISES]),
     (T, put("level", 3, 2), ["hierarchy", *ALL_PROMISES]),
     (T, put("region", 3, "m/c"), ["hierarchy", *ALL_PROMISES]),
+    (T, lambda columns: [values.reverse() for values in columns.values()], ["hierarchy", *ALL_PROMISES]),
+    (T, lambda columns: columns.update(level_name=["land", *columns["level_name"][1:]]), ["hierarchy", *ALL_PROMISES]),
     (H, append(*NC, 3, 2**62), ["group_totals", SUM]),
     (H, lambda columns: columns.pop("level"), ["content", *ALL_PROMISES]),
     (H, lambda columns: columns.update(region=[1] * 8), ["content", *ALL_PROMISES]),

@@ -246,6 +246,7 @@ CHANGES: Sequence[Callable[[dict[str, list[Any]]], None]] = (
     shift("entities", 1.0),
     shift("at_most", 1.0),
     shift("entities_variance", -1e9),
+    shift("level", 1),
     _without_a_row,
     _other_region,
 )

@@ -32,4 +32,11 @@ def seeded_budget(measurement_plan: Any) -> dict[str, Any]:
         "questions": queries,
     }
     privacy = {"mechanism": "geometric", "epsilon": str(measurement_plan.cost.amount), **shared}
-    return {"budget": budget, "config": {"privacy": privacy}, "private": False, "status": "NOT PRIVATE"}
+    levels = list(measurement_plan.levels)
+    return {
+        "budget": budget,
+        "config": {"privacy": privacy},
+        "levels": levels,
+        "private": False,
+        "status": "NOT PRIVATE",
+    }

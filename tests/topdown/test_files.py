@@ -87,7 +87,11 @@ def written(
         "format": FORMAT,
         "kind": "tables",
         "schema": plain_schema(schema),
-        "levels": list(measurement_plan.levels),
+        "exact": [
+            {"query": bounds.query.text, "level": measurement_plan.levels[bounds.level]}
+            for bounds in exact or ()
+            if np.array_equal(bounds.lower, bounds.upper)
+        ],
         "facts": [
             {"query": bounds.query.text, "level": measurement_plan.levels[bounds.level], "source": bounds.source}
             for bounds in exact or ()
@@ -205,6 +209,10 @@ def fractional(columns: dict[str, list[Any]]) -> None:
 
 def stricter(columns: dict[str, list[Any]]) -> None:
     columns["lower"][1] = columns["upper"][1] = 10  # the voters of the east
+
+
+def looser(columns: dict[str, list[Any]]) -> None:
+    columns["lower"][0] -= 1
 
 
 def other_answer(columns: dict[str, list[Any]]) -> None:
@@ -340,6 +348,18 @@ def test_exact_answers_of_every_cell_are_checked_in_blocks(tmp_path: Path) -> No
         wrong = leaves.copy()
         wrong.reshape(-1)[row] += 1
         assert f"all/r{row // 60}" in broken(f"bad{row}", wrong)
+
+
+def test_an_invariant_that_is_declared_exact_is_one_number(tmp_path: Path) -> None:
+    persons = int(np.sum(LEAVES))
+    exact = RegionBounds(parse_query("total", SCHEMA), 0, [[persons]], [[persons]])
+    folder = written(tmp_path / "out", exact=[exact])
+    assert failing(folder) == {}
+    rewrite(folder / "invariants.parquet", looser)
+    restate(folder)
+    assert failing(folder) == {
+        "invariants": "invariants.parquet states no exact number for answers of 'total' by level0"
+    }
 
 
 def test_huge_counts_are_exact(tmp_path: Path) -> None:

@@ -147,6 +147,9 @@ def interval_check(folder: Folder, histogram: tuple[Ints, Ints, Ints], totals: I
     outside = (region < 0) | (size < 0) | (size > max_size)
     if outside.any():
         return Check(PROMISE, passed=False, detail=f"row {first_of(outside) + 1}: no such region or size")
+    misnamed = folder.regions.misnamed(rows, region)
+    if misnamed:
+        return Check(PROMISE, passed=False, detail=f"row {misnamed[0] + 1}: not the region's {misnamed[1]}")
     key = region * (max_size + 1) + size
     order = np.argsort(key, kind="stable")
     twice = np.diff(key[order]) == 0

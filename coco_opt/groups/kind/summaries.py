@@ -50,6 +50,9 @@ def summary_check(folder: Folder, histogram: tuple[Ints, Ints, Ints], totals: In
     if len(keys) != len(released) or set(keys) != set(released):
         return Check(SUMMARY_PROMISE, passed=False, detail="not every region that has groups has each summary once")
     expected = np.array([released[key] for key in keys])
+    misnamed = folder.regions.misnamed(rows, region)
+    if misnamed:
+        return Check(SUMMARY_PROMISE, passed=False, detail=f"row {misnamed[0] + 1}: not the region's {misnamed[1]}")
     differs = ~np.isclose(value, expected, rtol=1e-12, atol=0.0)
     if differs.any():
         row = first_of(differs) + 1

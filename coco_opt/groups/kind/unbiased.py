@@ -135,6 +135,9 @@ def _problem(folder: Folder, totals: Ints, max_size: int) -> str:
         fault |= region != measured[np.minimum(number, measured.size - 1)]
         if fault.any():
             return f"row {row + first_of(fault) + 1}: not the next sizes of the next measured region"
+        misnamed = folder.regions.misnamed(part, region)
+        if misnamed:
+            return f"row {row + misnamed[0] + 1}: not the region's {misnamed[1]}"
         figures = {name: _figures(part, name) for name in FIGURES}
         wrong = _wrong(figures, first, ends, max_size)
         if single:

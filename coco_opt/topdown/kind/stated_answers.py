@@ -45,15 +45,21 @@ class QueryRows(NamedTuple):
 
 
 def check_invariants(tables: RawTables) -> int:
-    """Check that the tables keep every stated answer, and that all that the manifest declares are stated."""
-    before, stated_answers = 0, dict[str, Flags]()  # by query, [regions, answers], in a file if they are many
+    """Check that the tables keep every stated answer, and that all that the manifest declares are stated.
+
+    What it declares as exact must be stated as one number.
+    """
+    # By query, [regions, answers], in a file if they are many.
+    before, stated_answers, exact_answers = 0, dict[str, Flags](), dict[str, Flags]()
+    declared = {entry["query"] for entry in tables.manifest["exact"]}
     for stated in read_parts(tables.folder / EXACT, EXACT_COLUMNS, coded=True):
         region, queries = _query_rows(tables, stated, EXACT, before)
         lower, upper = int64_column(stated, "lower"), _upper(stated)
         for query, rows, answers in queries:
-            if query.text not in stated_answers:
-                stated_answers[query.text] = _nowhere(len(tables.regions.names), query.answers)
-            stated_answers[query.text][region[rows], answers] = True
+            _mark(stated_answers, query, tables, region[rows], answers)
+            if query.text in declared:
+                one = lower[rows] == upper[rows]
+                _mark(exact_answers, query, tables, region[rows[one]], answers[one])
             values = tables.answers(query, region[rows], answers)
             wrong = (values < lower[rows]) | (values > upper[rows])
             if wrong.any():
@@ -62,7 +68,8 @@ def check_invariants(tables: RawTables) -> int:
                 raise BrokenError(f"{path!r}: {query.text}, {query.label(int(answers[first]))} is not as stated")
         before += stated.num_rows
         forget_pages()
-    _check_complete(tables, stated_answers)
+    _check_complete(tables, "facts", stated_answers)
+    _check_complete(tables, "exact", exact_answers)
     return before
 
 
@@ -84,6 +91,9 @@ def check_constraints(tables: RawTables) -> int:
     misnamed = tables.regions.misnamed(stated, region)
     if misnamed:
         raise BrokenError(f"{CONSTRAINTS}, row {misnamed[0] + 1}: not the region's {misnamed[1]}")
+    texts = [constraints[number]["constraint"] for number in constraint.tolist()]
+    if stated.column("constraint").to_pylist() != texts:
+        raise BrokenError(f"{CONSTRAINTS}: a row has another constraint than its number says")
     for text, weights, regions, (low, high) in _linear_constraints(tables):
         most = float(np.abs(weights).max(initial=0))
         if not is_safe(*(most * tables.persons[rows] for rows in tables.pieces())):
@@ -181,24 +191,26 @@ def _query_rows(tables: RawTables, stated: Any, file: str, before: int = 0) -> t
     return region, queries
 
 
-def _check_complete(tables: RawTables, stated: Mapping[str, Flags]) -> None:
+def _check_complete(tables: RawTables, key: str, stated: Mapping[str, Flags]) -> None:
     """Raise BrokenError for an invariant of the manifest that is not stated for every region of its level.
 
-    ``stated`` says by query which answers [regions, answers] are.
+    ``stated`` says by query which answers [regions, answers] are: those of a ``key`` of the manifest.
     """
-    for entry in tables.manifest["facts"]:
+    for entry in tables.manifest[key]:
         if "query" not in entry:
             continue
         level = tables.manifest["levels"].index(entry["level"])
         if entry["query"] not in stated or not stated[entry["query"]][tables.regions.level == level].all():
-            raise BrokenError(f"{EXACT} leaves out answers of {entry['query']!r} by {entry['level']}")
+            what = "leaves out answers" if key == "facts" else "states no exact number for answers"
+            raise BrokenError(f"{EXACT} {what} of {entry['query']!r} by {entry['level']}")
 
 
-def _nowhere(regions: int, answers: int) -> Flags:
-    """Return False for each region and answer."""
-    flags = stored_empty((regions, answers), np.dtype(np.bool_))
-    flags[:] = False
-    return flags
+def _mark(flags: dict[str, Flags], query: Query, tables: RawTables, region: Ints, answers: Ints) -> None:
+    """Mark answers of regions among the flags [regions, answers] of a query."""
+    if query.text not in flags:
+        flags[query.text] = stored_empty((len(tables.regions.names), query.answers), np.dtype(np.bool_))
+        flags[query.text][:] = False
+    flags[query.text][region, answers] = True
 
 
 def _statements(tables: RawTables, deepest: int) -> Statements:
