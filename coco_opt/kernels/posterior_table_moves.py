@@ -32,6 +32,7 @@ from coco_opt.kernels.posterior_table_state import (
     State,
     Tree,
     bin_of,
+    concentration,
     count_at,
     enter,
     find,
@@ -67,34 +68,90 @@ def log_rise(x: float, y: float, m: int) -> float:
 
 
 @compiled_in_place
-def log_part(tree: Tree, prior: Prior, leaf: int, part: int, n: int, m: int) -> float:
-    """Return the change of the log prior of a class of cells in a leaf when m persons enter the n that are there.
-
-    They are chosen for it in the class above, and spread in it.
-    """
-    leaves, cells = prior.strength.shape[0] - 1, prior.draw.shape[1]
-    a = prior.strength[leaves, prior.up[part] - cells] * prior.share[tree.row[leaf], part]
-    return log_rise(n + a, n + prior.strength[leaves, part - cells], m)
+def log_change(x: float, y: float, by: int) -> float:
+    """Return the same for x and y that become x + by and y + by, where ``by`` may be negative."""
+    return log_rise(x, y, by) if by > 0 else -log_rise(x + by, y + by, -by)
 
 
 @compiled_in_place
-def log_cell(tree: Tree, prior: Prior, leaf: int, cell: int, h: int, m: int) -> float:
-    """Return the change of the log prior of a leaf's cell in its class when m persons enter the h that are there."""
-    strength = prior.strength[prior.strength.shape[0] - 1, prior.up[cell] - prior.draw.shape[1]]
-    return log_rise(h + strength * prior.share[tree.row[leaf], cell], h + 1.0, m)
+def log_resized(tree: Tree, prior: Prior, state: State, leaf: int, part: int, by: int) -> float:
+    """Return the change of the log prior of a leaf's persons in a class when its concentration becomes another one.
 
-
-@compiled_in_place
-def log_classes(tree: Tree, prior: Prior, state: State, leaf: int, cell: int, top: int, there: int, m: int) -> float:
-    """Return the change of the log prior of the classes of a cell below ``top`` when m persons enter it.
-
-    They are not there yet; ``there`` more are counted that have left.
+    It becomes that of ``by`` persons more, who are not there yet.
     """
-    change, cells, part = 0.0, prior.draw.shape[1], prior.up[cell]
-    while part != top:
-        change += log_part(tree, prior, leaf, part, state.persons[leaf, part - cells] - there, m)
-        part = prior.up[part]
+    cells = prior.draw.shape[1]
+    n, row = state.persons[leaf, part - cells], tree.row[leaf]
+    before, after = concentration(prior, part - cells, n), concentration(prior, part - cells, n + by)
+    if before == after or n == 0:
+        return 0.0
+    change = log_rise(before, after, n)
+    for slot in range(state.first[leaf], state.first[leaf] + state.used[leaf]):
+        cell = state.cell[slot]
+        if prior.up[cell] == part:
+            share = prior.share[row, cell]
+            change += log_rise(after * share, before * share, state.number[slot])
+    for own in range(cells, prior.up.size - 1):
+        if prior.up[own] == part and state.persons[leaf, own - cells] > 0:
+            share = prior.share[row, own]
+            change += log_rise(after * share, before * share, state.persons[leaf, own - cells])
     return change
+
+
+@compiled_in_place
+def log_part(tree: Tree, prior: Prior, state: State, leaf: int, part: int, by: int, above: int) -> float:
+    """Return the change of the log prior of a class of cells in a leaf when it has ``by`` persons more, or fewer.
+
+    They are chosen for it in the class above, which has ``above`` more, and spread in it.
+    """
+    own, up = part - prior.draw.shape[1], prior.up[part] - prior.draw.shape[1]
+    n = state.persons[leaf, own]
+    a = concentration(prior, up, state.persons[leaf, up] + above) * prior.share[tree.row[leaf], part]
+    return log_change(n + a, n + concentration(prior, own, n + by), by)
+
+
+@compiled_in_place
+def log_cell(tree: Tree, prior: Prior, state: State, leaf: int, cell: int, h: int, by: int, above: int) -> float:
+    """Return the change of the log prior of a leaf's cell when it has ``by`` persons more than h.
+
+    Its class has ``above`` persons more.
+    """
+    up = prior.up[cell] - prior.draw.shape[1]
+    strength = concentration(prior, up, state.persons[leaf, up] + above)
+    return log_change(h + strength * prior.share[tree.row[leaf], cell], h + 1.0, by)
+
+
+@compiled_in_place
+def log_total(tree: Tree, prior: Prior, state: State, leaf: int, by: int) -> float:
+    """Return the change of the log prior of a leaf's total when ``by`` persons more are in it, or fewer."""
+    n, row = persons_of(state, leaf), tree.row[leaf]
+    before, after = bin_of(prior, n), bin_of(prior, n + by)
+    if after >= prior.log_probability.shape[1]:
+        return -np.inf
+    change = float(prior.log_probability[row, after] - prior.log_probability[row, before])
+    strength = concentration(prior, prior.strength.shape[1] - 1, n + by)
+    return change + log_change(n + 1.0, n + strength, by)
+
+
+@compiled_in_place
+def log_prior(
+    tree: Tree, prior: Prior, state: State, leaf: int, cell: int, h: int, by: int, top: int, above: int
+) -> float:
+    """Return the change of the log prior when ``by`` persons more than h are in a leaf's cell, or fewer.
+
+    They are so in its classes below ``top``; this one has ``above`` more: all of them, or none, who only move in it.
+    """
+    change, part, last = 0.0, cell, prior.up.size - 1
+    while part != top:
+        up = prior.up[part]
+        more = above if up == top else by
+        if more != 0:
+            change += log_resized(tree, prior, state, leaf, up, more)
+        if part == cell:
+            change += log_cell(tree, prior, state, leaf, cell, h, by, more)
+        else:
+            change += log_part(tree, prior, state, leaf, part, by, more)
+        part = up
+    return change + log_total(tree, prior, state, leaf, above) if top == last and above != 0 else change
 
 
 @compiled_in_place
@@ -108,17 +165,6 @@ def common(prior: Prior, cell: int, other: int) -> int:
         else:
             second = prior.up[second]
     return int(first)
-
-
-@compiled_in_place
-def log_total(tree: Tree, prior: Prior, leaf: int, n: int, m: int) -> float:
-    """Return the change of the log prior of a leaf's total when m persons enter the n that are there."""
-    row, before, after = tree.row[leaf], bin_of(prior, n), bin_of(prior, n + m)
-    if after >= prior.log_probability.shape[1]:
-        return -np.inf
-    change = prior.log_probability[row, after] - prior.log_probability[row, before]
-    levels, classes = prior.strength.shape
-    return float(change) + log_rise(n + 1.0, n + prior.strength[levels - 1, classes - 1], m)
 
 
 @compiled_in_place
@@ -232,9 +278,7 @@ def add(tree: Tree, answers: Answers, prior: Prior, state: State, leaf: int, m: 
     row = tree.row[leaf]
     cell = pick(prior.draw, row, state.words)
     slot = find(state, leaf, cell)
-    change = log_total(tree, prior, leaf, persons_of(state, leaf), m)
-    change += log_cell(tree, prior, leaf, cell, count_at(state, slot), m)
-    change += log_classes(tree, prior, state, leaf, cell, prior.up.size - 1, 0, m)
+    change = log_prior(tree, prior, state, leaf, cell, count_at(state, slot), m, prior.up.size - 1, m)
     # The way back removes from one of the cells then occupied.
     occupied = state.used[leaf] + (slot < 0)
     change -= math.log(proposed(prior.draw, row, cell) * occupied)
@@ -255,9 +299,7 @@ def remove(tree: Tree, answers: Answers, prior: Prior, state: State, leaf: int, 
     if h < m:
         return
     cell = int(state.cell[slot])
-    # Persons who leave are those who would enter the table without them.
-    change = -log_total(tree, prior, leaf, persons_of(state, leaf) - m, m) - log_cell(tree, prior, leaf, cell, h - m, m)
-    change -= log_classes(tree, prior, state, leaf, cell, prior.up.size - 1, m, m)
+    change = log_prior(tree, prior, state, leaf, cell, h, -m, prior.up.size - 1, -m)
     change += math.log(proposed(prior.draw, tree.row[leaf], cell) * used)
     change += added(tree, answers, state, leaf, cell, -m, 0)
     if accepted(state, change, 0):
@@ -296,15 +338,10 @@ def exchange(
     ratio = used / occupied
     if not same:
         ratio *= proposed(prior.draw, tree.row[source], cell) / proposed(prior.draw, tree.row[target], new)
-    change = math.log(ratio) + log_cell(tree, prior, target, new, count_at(state, at), m)
-    change -= log_cell(tree, prior, source, cell, h - m, m)
     # In one leaf, classes that have both cells stay as they are.
-    top = common(prior, cell, new) if source == target else prior.up.size - 1
-    change += log_classes(tree, prior, state, target, new, top, 0, m)
-    change -= log_classes(tree, prior, state, source, cell, top, m, m)
-    if source != target:
-        change += log_total(tree, prior, target, persons_of(state, target), m)
-        change -= log_total(tree, prior, source, persons_of(state, source) - m, m)
+    top, more = (common(prior, cell, new), 0) if source == target else (prior.up.size - 1, m)
+    change = math.log(ratio) + log_prior(tree, prior, state, target, new, count_at(state, at), m, top, more)
+    change += log_prior(tree, prior, state, source, cell, h, -m, top, -more)
     # Above the fork both leaves lie in one region, where persons only change their cell.
     level = fork(tree, source, target)
     if not same:
@@ -347,23 +384,29 @@ def gathered(tree: Tree, answers: Answers, state: State, source: int, target: in
 @compiled_in_place
 def log_poured(tree: Tree, prior: Prior, state: State, source: int, target: int, kept: int, persons: int) -> float:
     """Return the change of the log prior when the first ``kept`` entries of the old table go to another leaf."""
-    cells = prior.draw.shape[1]
-    change = log_total(tree, prior, target, persons_of(state, target), persons)
-    change -= log_total(tree, prior, source, persons_of(state, source) - persons, persons)
+    change = log_total(tree, prior, state, target, persons) + log_total(tree, prior, state, source, -persons)
+    cells, last = prior.draw.shape[1], prior.up.size - 1
+    for entry in range(kept):
+        part = state.old_cell[entry]
+        while part != last:
+            part = prior.up[part]
+            state.entered[part - cells] += state.old_count[entry]
     for entry in range(kept):
         cell, m = state.old_cell[entry], state.old_count[entry]
-        change += log_cell(tree, prior, target, cell, count_at(state, find(state, target, cell)), m)
-        change -= log_cell(tree, prior, source, cell, count_at(state, find(state, source, cell)) - m, m)
-        part = prior.up[cell]
-        while part < prior.up.size - 1:
-            state.entered[part - cells] += m
-            part = prior.up[part]
-    for part in range(cells, prior.up.size - 1):
+        more = state.entered[prior.up[cell] - cells]
+        change += log_cell(tree, prior, state, target, cell, count_at(state, find(state, target, cell)), m, more)
+        change += log_cell(tree, prior, state, source, cell, count_at(state, find(state, source, cell)), -m, -more)
+    for part in range(cells, last + 1):
         m = state.entered[part - cells]
         if m > 0:
-            change += log_part(tree, prior, target, part, state.persons[target, part - cells], m)
-            change -= log_part(tree, prior, source, part, state.persons[source, part - cells] - m, m)
-            state.entered[part - cells] = 0
+            change += log_resized(tree, prior, state, target, part, m)
+            change += log_resized(tree, prior, state, source, part, -m)
+            if part < last:
+                more = state.entered[prior.up[part] - cells]
+                change += log_part(tree, prior, state, target, part, m, more)
+                change += log_part(tree, prior, state, source, part, -m, -more)
+    for part in range(cells, last + 1):
+        state.entered[part - cells] = 0
     return change
 
 

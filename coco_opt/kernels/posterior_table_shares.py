@@ -1,11 +1,12 @@
-"""Gibbs draws of the prior of the leaves' tables: shares of the cells down the hierarchy, concentrations, totals.
+"""Gibbs draws of the prior of the leaves' tables: shares of the cells down the hierarchy, and concentrations.
 
 The cells of a leaf are Dirichlet-multinomial around the shares of its parent, and a region's shares are Dirichlet
 around its own parent's, the root's around equal shares.
 
 1. From the leaves up, draw the numbers of tables of the Chinese restaurant process: what a region's customers, the
    persons of a leaf or the tables of its children, send to its parent.
-2. Draw the concentrations of every level given the numbers of tables.
+2. Draw the concentrations of every level given the numbers of tables, those of the leaves by their sizes: the more
+   persons a leaf has, the less it differs from its parent.
 3. From the root down, draw the shares of every region given its parent's and the tables that its children send.
 
 Invariant: row 0 of the shares is the base and stays; a row comes after its parent's and adds up to 1.
@@ -22,7 +23,15 @@ from numpy.typing import NDArray
 
 from coco_opt.kernels.compile import compiled_in_place
 from coco_opt.kernels.drawing import gamma, uniform
-from coco_opt.kernels.posterior_table_state import Floats, Ints, Prior, State, Tree, bin_of, persons_of
+from coco_opt.kernels.posterior_table_state import (
+    SIZES,
+    Floats,
+    Ints,
+    Prior,
+    State,
+    Tree,
+    size_of,
+)
 
 _FIRST_CUSTOMERS, _RARE = 64, 8.0
 _LEAST = 1e-12  # share of a cell: a gamma draw can underflow to 0, which no table could ever leave
@@ -60,9 +69,12 @@ def tables_of(customers: int, strength: float, words: NDArray[np.uint64]) -> int
 
 
 @compiled_in_place
-def send(prior: Prior, level: int, row: int, part: int, customers: int, tables: Ints, words: NDArray[np.uint64]) -> int:
-    """Send the tables that a part's customers open up to a region, and return their number."""
-    strength = prior.strength[level, prior.up[part] - prior.draw.shape[1]]
+def send(prior: Prior, at: int, row: int, part: int, customers: int, tables: Ints, words: NDArray[np.uint64]) -> int:
+    """Send the tables that a part's customers open up to a region, and return their number.
+
+    The concentration is in row ``at``.
+    """
+    strength = prior.strength[at, prior.up[part] - prior.draw.shape[1]]
     opened = tables_of(customers, strength * prior.share[row, part], words)
     tables[row, part] += opened
     return opened
@@ -70,22 +82,24 @@ def send(prior: Prior, level: int, row: int, part: int, customers: int, tables: 
 
 @compiled_in_place
 def draw_tables(tree: Tree, prior: Prior, state: State, above: Ints, levels: Ints, tables: Ints, total: Ints) -> None:
-    """Fill ``tables`` [rows, parts]: what the children of each region send up; ``total`` [levels, classes] in all.
+    """Fill ``tables`` [rows, parts]: what the children of each region send up; ``total`` is by concentration.
 
     ``above`` [rows] is each row's parent row and ``levels`` its level; parents come before children.
     """
     tables[:] = 0
     total[:] = 0
-    cells, all_cells, last = prior.draw.shape[1], prior.up.size - 1, prior.strength.shape[0] - 1
+    cells, all_cells, first = prior.draw.shape[1], prior.up.size - 1, prior.strength.shape[0] - SIZES
     for leaf in range(tree.row.size):
         row = tree.row[leaf]
         for slot in range(state.first[leaf], state.first[leaf] + state.used[leaf]):
             cell = state.cell[slot]
-            opened = send(prior, last, row, cell, state.number[slot], tables, state.words)
-            total[last, prior.up[cell] - cells] += opened
+            number = prior.up[cell] - cells
+            at = first + size_of(state.persons[leaf, number])
+            total[at, number] += send(prior, at, row, cell, state.number[slot], tables, state.words)
         for part in range(cells, all_cells):
-            opened = send(prior, last, row, part, state.persons[leaf, part - cells], tables, state.words)
-            total[last, prior.up[part] - cells] += opened
+            number = prior.up[part] - cells
+            at = first + size_of(state.persons[leaf, number])
+            total[at, number] += send(prior, at, row, part, state.persons[leaf, part - cells], tables, state.words)
     # Rows from the last on: all children of a region have sent their tables before it sends its own.
     for row in range(tables.shape[0] - 1, 0, -1):
         for part in range(all_cells):
@@ -148,36 +162,59 @@ def log_strength(sizes: Ints, strength: float, opened: int) -> float:
 
 @compiled_in_place
 def draw_strength(
-    sizes: Ints, opened: int, strength: float, low: float, high: float, words: NDArray[np.uint64]
+    sizes: Ints,
+    opened: int,
+    strength: float,
+    low: float,
+    high: float,
+    centre: float,
+    precision: float,
+    words: NDArray[np.uint64],
 ) -> float:
-    """Return a concentration after a few Metropolis steps of its log, which is uniform between two ends."""
+    """Return a concentration after a few Metropolis steps of its log.
+
+    This is uniform between two ends, or normal there, where its ``precision`` is not 0.
+    """
     now, width = log_strength(sizes, strength, opened), 1.0
     for _ in range(_STEPS):
         other = strength * math.exp(width * (2.0 * uniform(words) - 1.0))
         width *= 0.5
         if low <= other <= high:
             then = log_strength(sizes, other, opened)
-            if then >= now or math.log(uniform(words)) < then - now:
+            nearer = (math.log(strength) - centre) ** 2 - (math.log(other) - centre) ** 2
+            change = then - now + 0.5 * precision * nearer
+            if change >= 0.0 or math.log(uniform(words)) < change:
                 strength, now = other, then
     return strength
 
 
 @compiled_in_place
-def draw_totals(prior: Prior, state: State, weight: float, mass: Floats) -> None:
-    """Draw the distribution of the leaves' totals: Dirichlet over bins, even within a bin; ``mass`` [bins] is scratch.
+def draw_strengths(
+    prior: Prior, state: State, number: int, opened: Ints, low: float, high: float, precision: float, own: Ints
+) -> None:
+    """Draw the concentrations of a class in leaves of every size; logs of neighbours differ with a ``precision``.
 
-    ``weight`` is the prior weight of every bin.
+    ``opened`` is by concentration, and ``own`` [leaves] is scratch.
     """
-    bins = prior.log_probability.shape[1]
-    for k in range(bins):
-        mass[k] = weight
-    for leaf in range(state.used.size):
-        mass[bin_of(prior, persons_of(state, leaf))] += 1.0
-    whole = 0.0
-    for k in range(bins):
-        mass[k] = max(gamma(state.words, mass[k]), 1e-300)
-        whole += mass[k]
-    for k in range(bins):
-        of_each = math.log(mass[k] / whole / (prior.edge[k + 1] - prior.edge[k]))
-        for row in range(prior.log_probability.shape[0]):
-            prior.log_probability[row, k] = of_each
+    first = prior.strength.shape[0] - SIZES
+    for size in range(SIZES):
+        customers = 0
+        for leaf in range(own.size):
+            persons = state.persons[leaf, number]
+            if persons > 0 and size_of(persons) == size:
+                own[customers] = persons
+                customers += 1
+        at = first + size
+        below = math.log(prior.strength[at - 1, number]) if size > 0 else 0.0
+        above = math.log(prior.strength[at + 1, number]) if size + 1 < SIZES else 0.0
+        neighbours = int(size > 0) + int(size + 1 < SIZES)
+        prior.strength[at, number] = draw_strength(
+            own[:customers],
+            opened[at, number],
+            prior.strength[at, number],
+            low,
+            high,
+            (below + above) / neighbours,
+            neighbours * precision,
+            state.words,
+        )

@@ -27,6 +27,8 @@ Ints = NDArray[np.int64]
 
 GEOMETRIC, GAUSSIAN, BETWEEN, BY_REGION = 0, 1, 2, 3
 """The kinds of answers: -|noise| weight, -noise^2 weight, or within two sides."""
+SIZES = 24
+"""Sizes of leaves and of their classes of cells: 0 and 1 persons, 2 and 3, 4 to 7, and so on."""
 
 
 class Tree(NamedTuple):
@@ -71,7 +73,9 @@ class Prior(NamedTuple):
     that of each integer of a bin in a leaf below a region. Cells and classes of cells form a tree: ``up`` [parts] is
     the class of a cell or class, which comes after it; the last one has all cells, and is its own. ``share`` [rows,
     parts] are the shares within the class above and ``draw`` [rows, cells] the distribution functions from which cells
-    are proposed; ``strength`` [levels, classes] are the concentrations around the parents' shares, the leaves' last.
+    are proposed; ``strength`` [levels above the leaves + SIZES, classes] are the concentrations around the parents'
+    shares, the leaves' last, by how many persons a leaf has in the class; ``likeness`` [levels above the leaves] those
+    of the totals' distributions.
     """
 
     edge: Ints
@@ -81,6 +85,7 @@ class Prior(NamedTuple):
     share: Floats
     draw: Floats
     strength: Floats
+    likeness: Floats
 
 
 class State(NamedTuple):
@@ -107,6 +112,22 @@ class State(NamedTuple):
     touched: Ints
     entered: Ints
     tried: Ints
+
+
+@compiled_in_place
+def size_of(persons: int) -> int:
+    """Return the size of so many persons: how often they can be halved."""
+    size = 0
+    while persons > 1 and size < SIZES - 1:
+        persons >>= 1
+        size += 1
+    return size
+
+
+@compiled_in_place
+def concentration(prior: Prior, number: int, persons: int) -> float:
+    """Return the concentration of a class of cells in a leaf that has so many persons in the class."""
+    return float(prior.strength[prior.strength.shape[0] - SIZES + size_of(persons), number])
 
 
 @compiled_in_place

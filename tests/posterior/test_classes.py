@@ -11,6 +11,7 @@ from scipy.special import logsumexp
 from coco_opt.array_types import Floats, Ints
 from coco_opt.histograms import Hierarchy
 from coco_opt.kernels import posterior_table_shares
+from coco_opt.kernels.posterior_table_state import SIZES
 from coco_opt.operators import Grouping
 from coco_opt.topdown.estimating.posterior import classes
 from coco_opt.topdown.estimating.posterior.classes import best_division, divided, dividing, log_probability, one_class
@@ -48,11 +49,11 @@ def test_moves_visit_tables_as_often_as_their_classes_are_probable() -> None:
     chain = chain_of(model, TRUE, 5, YOUNG)
     up = divided(YOUNG)
     chain.prior.share[1:] = classes.shares_within(up, SHARE[None])
-    chain.prior.strength[:] = WITHIN, AMONG
+    strengths = np.array([[4.0, 1.0, 3.0], [1.0, 1.0, 1.0], [0.5, 2.0, 0.3]])  # within two classes, and among them
+    chain.prior.strength[-SIZES:][:3] = strengths[[0, 2]].T
     chain.prior.log_probability[:, MOST + 1 :] = -60.0  # few tables to enumerate
     posterior_table_shares.set_draw(chain.prior, 0.2)
     every = leaves_of(MOST)
-    strengths = np.array([WITHIN, 1.0, AMONG])
     logs = [
         log_likelihood(model, leaves)
         + log_totals(chain, leaves)
@@ -80,7 +81,7 @@ def test_shares_of_classes_and_within_them_are_drawn_along() -> None:
     model = model_of(measured(4, DEEP, SCHEMA, TRUE, ["age"], 4))
     chain = chain_of(model, TRUE, 7, YOUNG)
     chain.prior.log_probability[:, MOST + 1 :] = -60.0
-    chain.prior.strength[:] = [[3.0, 4.0], [2.0, 2.5], [WITHIN, AMONG]]
+    chain.prior.strength[:] = [[3.0, 4.0], [2.0, 2.5], *[[WITHIN, AMONG]] * SIZES]
     grid = (np.arange(60) + 0.5) / 60
     # Equal shares of three cells: the class of one has a third, and each cell of the other a half of it.
     masses = _mass(1.0 / 3.0, (4.0, 2.5), grid), _mass(0.5, (3.0, 2.0), grid)
@@ -144,7 +145,10 @@ def test_trees_are_compared_by_their_probabilities(monkeypatch: pytest.MonkeyPat
     assert isinstance(home, Grouping)
     whole = np.zeros(4, np.int64)
     exact = [
-        sum(log_by_classes(table, labels, share[r], np.full(3, 2.0)) for table, r in zip(tables, row, strict=True))
+        sum(
+            log_by_classes(table, labels, share[r], np.full((3, SIZES), 2.0))
+            for table, r in zip(tables, row, strict=True)
+        )
         for labels in (home.labels, whole)
     ]
     found = [log_probability(up, sparse, share, row) for up in (divided(home), one_class(4))]

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from coco_opt.histograms import Hierarchy
 from coco_opt.kernels import posterior_table_shares, posterior_table_summaries
+from coco_opt.kernels.posterior_table_state import SIZES
 from coco_opt.privacy import Epsilon, Measurement, Rho, SeededNoise
 from coco_opt.topdown.budget_plan import TablePlan
 from coco_opt.topdown.estimating.posterior.drawn_tables import Counting, DrawnTables, central
@@ -32,6 +33,7 @@ from tests.posterior.tiny_tables import (
     log_table,
     log_totals,
     model_of,
+    of_size,
 )
 from tests.topdown.estimation import measured, with_variances
 
@@ -39,7 +41,8 @@ TREE = Hierarchy.from_paths([("land", "north"), ("land", "south")])
 DEEP = Hierarchy.from_paths([("land", "state", "north"), ("land", "state", "south")])
 SCHEMA = Schema({"sex": ["female", "male"]})
 TRUE = np.array([[2, 0], [1, 1]])
-SHARE, STRENGTH = np.array([0.7, 0.3]), 1.5
+SHARE = np.array([0.7, 0.3])
+STRENGTHS = np.array([1.0, 1.2, 3.0, *[2.0] * (SIZES - 3)])  # of leaves of 0 or 1, 2 or 3, 4 to 7 persons, ...
 
 
 def _away(measurement: Measurement, sweeps: int, most: int, start: NDArray[np.int64] = TRUE) -> float:
@@ -48,11 +51,13 @@ def _away(measurement: Measurement, sweeps: int, most: int, start: NDArray[np.in
     assert model.connected
     chain = chain_of(model, start, 5)
     chain.prior.share[1:, :-1] = SHARE
-    chain.prior.strength[:] = STRENGTH
+    chain.prior.strength[-SIZES:, 0] = STRENGTHS
     posterior_table_shares.set_draw(chain.prior, 0.2)
     every = [leaves for leaves in all_leaves(2, 2, most) if log_likelihood(model, leaves) > -np.inf]
     logs = [
-        log_likelihood(model, leaves) + log_totals(chain, leaves) + sum(log_table(t, SHARE, STRENGTH) for t in leaves)
+        log_likelihood(model, leaves)
+        + log_totals(chain, leaves)
+        + sum(log_table(table, SHARE, of_size(STRENGTHS, table.sum())) for table in leaves)
         for leaves in every
     ]
     return distance(chain, every, logs, sweeps, chain.sweep)
@@ -117,7 +122,7 @@ def test_chains_begin_at_different_tables_that_meet_the_constraints() -> None:
 def test_shares_are_drawn_along_down_the_hierarchy() -> None:
     model = model_of(measured(4, DEEP, SCHEMA, TRUE, ["sex"], 4))
     chain = chain_of(model, TRUE, 7)
-    chain.prior.strength[:] = np.array([[3.0], [2.0], [1.5]])
+    chain.prior.strength[:] = np.array([[3.0], [2.0], *[[1.5]] * SIZES])
     every = all_leaves(2, 2, 6)
     grid = (np.arange(60) + 0.5) / 60
     weights = np.array([[_log_beta(s, 1.5, 1.5) + _log_beta(t, 2.0 * s, 2.0 * (1.0 - s)) for t in grid] for s in grid])
@@ -149,14 +154,30 @@ def test_numbers_of_tables_have_their_mean(strength: float) -> None:
     assert abs(np.mean(drawn) - probability.sum()) < 4.0 * error
 
 
-def test_concentrations_follow_their_likelihood() -> None:
+@pytest.mark.parametrize("precision", [0.0, 2.0])
+def test_concentrations_follow_their_likelihood_near_those_of_other_sizes(precision: float) -> None:
     words, sizes, value, found = np.array([9], np.uint64), np.array([5, 8, 0, 12]), 1.0, []
     for _ in range(20_000):
-        value = posterior_table_shares.draw_strength(sizes, 9, value, 0.01, 100.0, words)
+        value = posterior_table_shares.draw_strength(sizes, 9, value, 0.01, 100.0, 3.0, precision, words)
         found.append(log(value))
     grid = np.linspace(log(0.01), log(100.0), 2_001)
-    weight = np.exp([posterior_table_shares.log_strength(sizes, float(np.exp(x)), 9) for x in grid])
+    logs = np.array([posterior_table_shares.log_strength(sizes, float(np.exp(x)), 9) for x in grid])
+    weight = np.exp(logs - 0.5 * precision * (grid - 3.0) ** 2)
     assert np.mean(found) == pytest.approx(float(grid @ weight / weight.sum()), abs=0.05)
+
+
+def test_larger_leaves_have_concentrations_of_their_own() -> None:
+    leaves = np.repeat([[2, 0], [0, 2], [50, 50]], 40, axis=0)
+    tree = Hierarchy.from_paths([("land", str(n)) for n in range(len(leaves))])
+    chain = chain_of(model_of(measured(2, tree, SCHEMA, leaves, ["sex"], 2)), leaves, 5)
+    chain.prior.share[1, :2] = 0.5
+    drawn = []
+    for _ in range(200):
+        chain.draw_tables()
+        chain.draw_strengths()
+        drawn.append(np.log(chain.prior.strength[-SIZES:, 0]))
+    small, large = np.mean(drawn, axis=0)[[1, 6]]
+    assert small < log(2.0) < log(50.0) < large
 
 
 def test_targets_add_up_and_have_the_least_expected_error() -> None:

@@ -69,16 +69,21 @@ def log_table(table: Ints, share: Floats, strength: float) -> float:
     return value
 
 
+def of_size(strengths: Floats, persons: int) -> float:
+    """Return the concentration of so many persons, of those for 0 or 1, 2 or 3, 4 to 7 persons and so on."""
+    return float(strengths[max(int(persons).bit_length() - 1, 0)])
+
+
 def log_by_classes(table: Ints, labels: Ints, share: Floats, strengths: Floats) -> float:
     """Return the log probability of a table given its total: of the classes' persons, then of each class's cells.
 
-    ``strengths`` are the concentrations within each class, that of the classes last.
+    ``strengths`` [classes, sizes] are the concentrations within each class, those of the classes last.
     """
     sums, shares = (np.bincount(labels, weights=part) for part in (table, share))
-    value = log_table(sums.astype(np.int64), shares, float(strengths[-1]))
+    value = log_table(sums.astype(np.int64), shares, of_size(strengths[-1], sums.sum()))
     for k in range(sums.size):
         own = labels == k
-        value += log_table(table[own], share[own] / shares[k], float(strengths[k]))
+        value += log_table(table[own], share[own] / shares[k], of_size(strengths[k], sums[k]))
     return value
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from coco_opt.array_types import Floats, Ints
 from coco_opt.histograms import Hierarchy
-from coco_opt.topdown.estimating.posterior.classes import one_class, persons_by_class, shares_within
+from coco_opt.topdown.estimating.posterior.classes import one_class, persons_by_class, shares_within, sizes_of
 from coco_opt.topdown.estimating.posterior.model import Model
 from coco_opt.topdown.estimating.sparse_tables import SparseTables
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _STRENGTH = 20.0  # of every level's shares around their parents' at the start
 _LEAST, _MOST = 1e-2, 1e6  # ends of the concentrations
+_ALIKE = 2.0  # precision of the differences of their logs between leaves of a size and of the next one
 _GROWTH = 1.4  # of the bins of totals above 3
 _BIN_WEIGHT = 0.5  # prior weight of a bin of totals
 _FLAT = 0.1  # of the proposed cells that are any cell
@@ -101,7 +102,10 @@ class TableChain:
         self.prior = _prior(layout, leaves)
         self._tables = np.zeros(self.prior.share.shape, np.int64)
         self._opened = np.zeros(self.prior.strength.shape, np.int64)
-        self._mass, self._whole = np.zeros(self.prior.log_probability.shape[1]), np.zeros((2, layout.up.size))
+        rows, bins = self.prior.log_probability.shape
+        self._sent = np.zeros((rows, bins), np.int64)
+        self._mass, self._precision = np.zeros(bins), np.ones(1)
+        self._whole = np.zeros((2, layout.up.size))
         self._reserve = 2 * leaves.size + 8
 
     def advance(self, sweeps: int, *, learn: bool = True) -> None:
@@ -137,12 +141,10 @@ class TableChain:
 
     def draw_prior(self) -> None:
         """Draw shares, concentrations and the distribution of the leaves' totals given the tables."""
-        from coco_opt.kernels import posterior_table_shares as shares
-
         self.draw_tables()
         self.draw_strengths()
         self.draw_shares()
-        shares.draw_totals(self.prior, self.state, _BIN_WEIGHT, self._mass)
+        self.draw_totals()
 
     def draw_tables(self) -> None:
         """Draw the auxiliary numbers of tables of all regions."""
@@ -152,19 +154,21 @@ class TableChain:
         shares.draw_tables(layout.tree, self.prior, self.state, layout.above, layout.levels, self._tables, self._opened)
 
     def draw_strengths(self) -> None:
-        """Draw the concentrations of every level and class given the numbers of tables."""
+        """Draw the concentrations of every level and class, the leaves' of every size, given the numbers of tables."""
         from coco_opt.kernels import posterior_table_shares as shares
 
-        layout, strength = self._layout, self.prior.strength
-        last = strength.shape[0] - 1
+        layout, strength, words = self._layout, self.prior.strength, self.state.words
         sent = np.zeros((self.prior.share.shape[0], strength.shape[1]), np.int64)
         for part in range(layout.up.size - 1):
             sent[:, layout.up[part] - self.prior.draw.shape[1]] += self._tables[:, part]
-        for level in range(last + 1):
-            customers = self.state.persons if level == last else sent[1:][layout.levels[1:] == level]
+        for level in range(int(layout.levels.max(initial=-1)) + 1):
+            customers = sent[1:][layout.levels[1:] == level]
             for place, own in enumerate(np.ascontiguousarray(customers.T)):
                 opened, before = self._opened[level, place], strength[level, place]
-                strength[level, place] = shares.draw_strength(own, opened, before, _LEAST, _MOST, self.state.words)
+                strength[level, place] = shares.draw_strength(own, opened, before, _LEAST, _MOST, 0.0, 0.0, words)
+        own = np.empty(self.state.used.size, np.int64)
+        for place in range(strength.shape[1]):
+            shares.draw_strengths(self.prior, self.state, place, self._opened, _LEAST, _MOST, _ALIKE, own)
 
     def draw_shares(self) -> None:
         """Draw the shares of all regions given the numbers of tables."""
@@ -173,6 +177,23 @@ class TableChain:
         layout = self._layout
         shares.draw_shares(self.prior, layout.above, layout.levels, self._tables, self._whole, self.state.words)
         shares.set_draw(self.prior, _FLAT)
+
+    def draw_totals(self) -> None:
+        """Draw how the leaves' totals are distributed below every region, and how alike the distributions are."""
+        from coco_opt.kernels import posterior_table_shares as shares
+        from coco_opt.kernels import posterior_table_totals as totals
+
+        layout, prior, sent, words = self._layout, self.prior, self._sent, self.state.words
+        above, levels, likeness = layout.above, layout.levels, prior.likeness
+        customers, opened = np.zeros(len(sent), np.int64), np.zeros(likeness.size, np.int64)
+        totals.send_totals(layout.tree, prior, self.state, above, levels, sent, customers, opened)
+        for level in range(1, likeness.size):
+            own, before = customers[levels == level], likeness[level]
+            likeness[level] = shares.draw_strength(own, opened[level], before, _LEAST, _MOST, 0.0, 0.0, words)
+        # The root is row 1, or the base where it is itself the only leaf.
+        root = min(1, len(sent) - 1)
+        totals.draw_root(prior, root, sent[root], self._precision, self._mass, words)
+        totals.draw_below(prior, above, levels, sent, self._mass, words)
 
     def _grow(self, reserve: int) -> None:
         """Give the pool more room than it needs."""
@@ -189,6 +210,14 @@ class TableChain:
             tail=old.tail.copy(),
         )
         compact(self.state, old)
+
+    def strengths(self) -> Floats:
+        """Return the concentrations of all cells by level, the leaves' one a mean over the leaves with persons."""
+        from coco_opt.kernels.posterior_table_state import SIZES
+
+        persons, strength = self.state.persons[:, -1], self.prior.strength[:, -1]
+        of_leaves = strength[-SIZES:][sizes_of(persons[persons > 0])]
+        return np.append(strength[:-SIZES], of_leaves.mean() if of_leaves.size else strength[-SIZES])
 
     def leaves(self) -> SparseTables:
         """Return the present tables of the leaves."""
@@ -283,7 +312,7 @@ def _state(layout: Layout, leaves: SparseTables, values: NDArray[Any], word: np.
 def _prior(layout: Layout, leaves: SparseTables) -> Prior:
     """Return a first prior: shares and totals as in the tables that the chain begins with."""
     from coco_opt.kernels import posterior_table_shares as shares
-    from coco_opt.kernels.posterior_table_state import Prior
+    from coco_opt.kernels.posterior_table_state import SIZES, Prior
 
     rows, cells = layout.above.size, leaves.size
     owner = np.repeat(layout.tree.row, np.diff(leaves.offsets))
@@ -304,7 +333,8 @@ def _prior(layout: Layout, leaves: SparseTables) -> Prior:
         up,
         shares_within(up, share),
         np.zeros_like(share),
-        np.full((levels, up.size - cells), _STRENGTH),
+        np.full((levels - 1 + SIZES, up.size - cells), _STRENGTH),
+        np.full(levels - 1, _STRENGTH),
     )
     shares.set_draw(prior, _FLAT)
     return prior

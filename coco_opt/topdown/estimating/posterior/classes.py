@@ -1,9 +1,9 @@
 """Classes of cells, in which persons gather with concentrations of their own, and how they are chosen.
 
-One concentration for all cells says that all vary alike between leaves. Where few leaves have a kind of person, as
-prisoners, it is too high for that attribute and too low for the others. So cells can be divided by one query: a leaf's
-persons are spread over its answers, the classes, by one Dirichlet-multinomial distribution, and those of a class over
-its cells by another, each with concentrations of its own: a Dirichlet tree (Dennis 1991).
+One concentration for all cells says that all vary alike between leaves of a size. Where few leaves have a kind of
+person, as prisoners, it is too high for that attribute and too low for the others. So cells can be divided by one
+query: a leaf's persons are spread over its answers, the classes, by one Dirichlet-multinomial distribution, and those
+of a class over its cells by another, each with concentrations of its own: a Dirichlet tree (Dennis 1991).
 
 Which query divides the cells, if any, is chosen from tables that a pilot chain drew with all cells in one class: by
 how probable they are given the shares above the leaves, at the best concentrations. These tables depend on the noisy
@@ -85,7 +85,7 @@ def best_division(queries: Sequence[Query], leaves: SparseTables, share: Floats,
 
 
 def log_probability(up: Ints, leaves: SparseTables, share: Floats, row: Ints) -> float:
-    """Return the log probability of the leaves' tables at each class's best concentration.
+    """Return the log probability of the leaves' tables at the best concentrations of each class, one for each size.
 
     Factors that all trees have in common are left out.
     """
@@ -94,9 +94,20 @@ def log_probability(up: Ints, leaves: SparseTables, share: Floats, row: Ints) ->
     part = np.concatenate([leaves.cells, place + leaves.size])
     counts = np.concatenate([leaves.counts, persons[owner, place]])
     owner = np.concatenate([np.repeat(np.arange(leaves.regions), np.diff(leaves.offsets)), owner])
-    shares, number = within[row[owner], part], up[part] - leaves.size
-    own = [number == k for k in range(persons.shape[1])]
-    return sum(_best(persons[:, k], counts[which], shares[which]) for k, which in enumerate(own))
+    shares, number, sizes = within[row[owner], part], up[part] - leaves.size, sizes_of(persons)
+    value = 0.0
+    for k, of_class in enumerate(sizes.T):
+        for size in np.unique(of_class):
+            own = (number == k) & (sizes[owner, number] == size)
+            value += _best(persons[of_class == size, k], counts[own], shares[own])
+    return value
+
+
+def sizes_of(persons: Ints) -> Ints:
+    """Return how often numbers of persons can be halved, as ``size_of`` of the kernels does."""
+    from coco_opt.kernels.posterior_table_state import SIZES
+
+    return np.asarray(np.clip(np.frexp(persons)[1] - 1, 0, SIZES - 1), np.int64)
 
 
 def _best(persons: Ints, counts: Ints, share: Floats) -> float:

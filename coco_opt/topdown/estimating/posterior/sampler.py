@@ -99,9 +99,9 @@ class Sampled:
     """Draws of the leaves' tables, and how far the chains agree.
 
     ``r_hat`` and ``effective`` float64[regions, 2] are those of a region's persons, and of its persons in the cell that
-    is largest at the root. ``strengths`` [levels] are the mean concentrations, among the ``classes`` where the answers
-    of such a query divide the cells; ``accepted`` [4] the shares of accepted moves: of totals, within leaves, between
-    leaves, and poured.
+    is largest at the root. ``strengths`` [levels] are the mean concentrations, the leaves' over their sizes too, among
+    the ``classes`` where the answers of such a query divide the cells; ``accepted`` [4] the shares of accepted moves:
+    of totals, within leaves, between leaves, and poured.
     """
 
     draws: Draws
@@ -259,7 +259,7 @@ class _Recorder:
         self.layout, self.chain, self.largest = layout, chain, largest
         self.kept: list[Kept] = []
         self.trace: list[NDArray[Any]] = []
-        self.strengths, self.taken = np.zeros_like(chain.prior.strength[:, -1]), 0
+        self.strengths, self.taken = np.zeros(layout.tree.above.shape[1]), 0
 
     def take(self) -> None:
         """Keep the present tables."""
@@ -276,7 +276,7 @@ class _Recorder:
             np.add.reduceat(scalars, tree.start[tree.place[level] : ends[level] - 1], axis=0) for level in range(levels)
         ]
         self.trace.append(_narrow(np.concatenate(parts).reshape(-1)))
-        self.strengths += self.chain.prior.strength[:, -1]
+        self.strengths += self.chain.strengths()
         self.taken += 1
 
     def hand_over(self) -> list[Kept]:
