@@ -5,10 +5,11 @@ and ``number``.
 
 1. Gather the answers of the leaves below a region, draw by draw.
 2. Sort the draws of each answer; most rows are all 0.
-3. Read quantiles off, or find quantiles that add up over regions and over answers.
+3. Read quantiles off, or find those of least expected error, of answers and of sums of them, with given other sums.
 
-Invariant: of tables with given sums, those have the least expected error whose quantiles have levels that are a number
-of the region's sum plus one of the answer's; each pass changes one kind of number alone.
+Invariant: of such tables those have the least expected error in which an answer is at the level 1/2 plus a number for
+each sum that contains it: a free sum is then at the level 1/2 less its number over its weight, and the number of a
+given sum is what meets it. Each step changes one number alone.
 Cost: O(entries + answers x draws log draws).
 Source: the conditions of Karush, Kuhn and Tucker for sum E|X - x|, whose slope is 2 P(X <= x) - 1.
 """
@@ -26,6 +27,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 _ROUNDS, _HALVINGS = 12, 30
+_EDGE = 0.05  # of the levels of equal draws at either end, where quantiles rise
 _WIDEST = 4.0  # a level of a quantile, moved beyond 0 and 1 where no draw is as small or as large as the sums
 
 
@@ -87,7 +89,8 @@ def quantile(values: NDArray[Any], row: int, level: float) -> float:
     """Return a quantile of a sorted row, smoothed by half a person to either side; at least 0.
 
     The draws equal to k share the levels from P(X < k) to P(X <= k): their quantiles run from k - 1/2 to k + 1/2, so
-    the nearest integer is the plain quantile. Beyond the draws the line goes on in proportion to the largest.
+    the nearest integer is the plain quantile. They rise near the ends alone: a cell is between two integers only where
+    both have about the same expected error. Beyond the draws the line goes on in proportion to the largest.
     """
     size = values.shape[1]
     largest = float(values[row, size - 1])
@@ -112,7 +115,10 @@ def quantile(values: NDArray[Any], row: int, level: float) -> float:
             high = middle
         else:
             low = middle
-    return max(float(k) - 0.5 + float(level * size - first) / float(high - first), 0.0)
+    part = float(level * size - first) / float(high - first)
+    if part < _EDGE:
+        return max(float(k) - 0.5 * (1.0 - part / _EDGE), 0.0)
+    return float(k) + 0.5 * max(1.0 - (1.0 - part) / _EDGE, 0.0)
 
 
 @compiled_in_place
@@ -133,29 +139,92 @@ def solve_level(values: NDArray[Any], sums: Sums, number: int, own: Floats) -> f
 
 
 @compiled_in_place
-def level_sets(values: NDArray[Any], sums: Sums, other: Floats, own: Floats, levels: Floats) -> None:
-    """Set the rows' ``levels`` so that each set of ``sums`` has its total, next to the ``other`` levels of the rows."""
-    for k in range(own.size):
-        own[k], levels[k] = 0.5 + other[k], 0.0
-    for s in range(sums.total.size):
-        moved = solve_level(values, sums, s, own)
-        for k in range(sums.start[s], sums.start[s + 1]):
-            levels[sums.row[k]] = moved
+def level_of(values: NDArray[Any], row: int, x: float) -> float:
+    """Return the level at which ``quantile`` of a sorted row is x >= 0."""
+    size = values.shape[1]
+    largest = float(values[row, size - 1])
+    if x > largest + 0.5:
+        return 1.0 + (x - largest - 0.5) / (largest + 1.0)
+    k = int(x + 0.5)
+    # Halve for the first draw of at least k, and of at least k + 1.
+    first, high = 0, size
+    while first < high:
+        middle = (first + high) // 2
+        if values[row, middle] < k:
+            first = middle + 1
+        else:
+            high = middle
+    last, high = first, size
+    while last < high:
+        middle = (last + high) // 2
+        if values[row, middle] <= k:
+            last = middle + 1
+        else:
+            high = middle
+    beyond = x - k
+    part = 0.5
+    if beyond < 0.0:
+        part = _EDGE * (1.0 + 2.0 * beyond)
+    elif beyond > 0.0:
+        part = 1.0 - _EDGE * (1.0 - 2.0 * beyond)
+    return float((first + part * (last - first)) / size)
 
 
 @compiled_in_place
-def fit(values: NDArray[Any], across: Sums, down: Sums, own: Floats, levels: Floats, x: Floats) -> None:
-    """Fill x with quantiles of the sorted rows of ``values`` that add up two ways; x has the least expected error.
+def balance(values: NDArray[Any], sums: Sums, of_sums: NDArray[Any], weight: float, number: int, own: Floats) -> float:
+    """Return what to add to the levels ``own`` of a set's rows so that the set's level is 1/2 less this / ``weight``.
 
-    The sets ``down`` are met last. ``own`` and ``levels`` [rows] are scratch.
+    The sorted draws of the set's sum are a row of ``of_sums``.
     """
+    low, high = -_WIDEST, _WIDEST
+    # The sum rises with what is added: halve.
+    for _ in range(_HALVINGS):
+        middle, reached = 0.5 * (low + high), 0.0
+        for k in range(sums.start[number], sums.start[number + 1]):
+            row = sums.row[k]
+            reached += quantile(values, row, own[row] + middle)
+        if level_of(of_sums, number, reached) + middle / weight < 0.5:
+            low = middle
+        else:
+            high = middle
+    return 0.5 * (low + high)
+
+
+@compiled_in_place
+def fit(
+    values: NDArray[Any],
+    across: Sums,
+    of_sums: NDArray[Any],
+    weight: float,
+    down: Sums,
+    added: Floats,
+    levels: Floats,
+    x: Floats,
+) -> None:
+    """Fill x with the quantiles of the sorted rows of ``values`` that have the least expected error with their sums.
+
+    The sums are those of the sets ``across``, with sorted draws ``of_sums``, a row each, and their errors count
+    ``weight`` times; the sets ``down`` have given totals, which are met last. ``added`` [sets across, then down] and
+    ``levels`` [rows] are scratch.
+    """
+    sets = across.start.size - 1
+    added[:] = 0.0
     for k in range(x.size):
-        levels[k] = 0.0
+        levels[k] = 0.5
     for _ in range(_ROUNDS):
-        # x holds the levels of the sets across until the end.
-        level_sets(values, across, levels, own, x)
-        level_sets(values, down, x, own, levels)
-        if across.total.size == 0 or down.total.size == 0:
+        for s in range(sets):
+            for k in range(across.start[s], across.start[s + 1]):
+                levels[across.row[k]] -= added[s]
+            added[s] = balance(values, across, of_sums, weight, s, levels)
+            for k in range(across.start[s], across.start[s + 1]):
+                levels[across.row[k]] += added[s]
+        for s in range(down.total.size):
+            for k in range(down.start[s], down.start[s + 1]):
+                levels[down.row[k]] -= added[sets + s]
+            added[sets + s] = solve_level(values, down, s, levels)
+            for k in range(down.start[s], down.start[s + 1]):
+                levels[down.row[k]] += added[sets + s]
+        if sets == 0:
             break
     for k in range(x.size):
-        x[k] = quantile(values, k, 0.5 + x[k] + levels[k])
+        x[k] = quantile(values, k, levels[k])

@@ -180,25 +180,29 @@ def test_larger_leaves_have_concentrations_of_their_own() -> None:
     assert small < log(2.0) < log(50.0) < large
 
 
-def test_targets_add_up_and_have_the_least_expected_error() -> None:
+@pytest.mark.parametrize("weight", [0.2, 1.0])
+def test_targets_add_up_and_have_the_least_expected_error_with_their_sums(weight: float) -> None:
+    """Three regions of two cells, whose sums over the regions are given, and those over the cells count as answers."""
     rng = np.random.default_rng(3)
-    values = np.sort(rng.poisson(rng.gamma(1.0, 4.0, (6, 1)), (6, 64)), axis=1).astype(np.int32)
-    sums = np.array([9.0, 14.0])
-    down, start, x = np.array([0, 2, 4, 1, 3, 5]), np.array([0, 3, 6]), np.zeros(6)
-    across = posterior_table_summaries.Sums(down[:0], np.zeros(1, np.int64), np.zeros(0))
-    own, levels = np.zeros((2, 6))
-    posterior_table_summaries.fit(values, across, posterior_table_summaries.Sums(down, start, sums), own, levels, x)
-    assert x.reshape(3, 2).sum(axis=0) == pytest.approx(sums, abs=1e-5)
+    draws = rng.poisson(rng.gamma(1.0, 4.0, (3, 2, 1)), (3, 2, 64)).astype(np.int32)
+    values, of_sums = np.sort(draws.reshape(6, 64)), np.sort(draws.sum(axis=1))
+    given = np.array([9.0, 14.0])
+    across = posterior_table_summaries.Sums(np.arange(6), np.array([0, 2, 4, 6]), np.zeros(0))
+    down = posterior_table_summaries.Sums(np.array([0, 2, 4, 1, 3, 5]), np.array([0, 3, 6]), given)
+    added, (levels, x) = np.zeros(5), np.zeros((2, 6))
+    posterior_table_summaries.fit(values, across, of_sums, weight, down, added, levels, x)
+    assert x.reshape(3, 2).sum(axis=0) == pytest.approx(given, abs=1e-5)
 
     def expected(table: NDArray[np.float64]) -> float:
-        return float(np.abs(values - table[:, None]).mean(axis=1).sum())
+        sums = np.abs(of_sums - table.reshape(3, 2).sum(axis=1)[:, None]).mean(axis=1).sum()
+        return float(np.abs(values - table[:, None]).mean(axis=1).sum() + weight * sums)
 
-    for one in range(3):
-        for two in range(3):
-            moved = x.copy()
-            moved[2 * one] += 1.0
-            moved[2 * two] -= 1.0
-            assert expected(x) <= expected(moved) + 0.15
+    for place in np.ndindex(3, 3, 3, 3):
+        moved = x.reshape(3, 2).copy()
+        for cell, (source, target) in enumerate((place[:2], place[2:])):
+            moved[source, cell] -= 1.0
+            moved[target, cell] += 1.0
+        assert expected(x) <= expected(moved.reshape(6)) + 0.15
 
 
 def test_chains_stop_after_their_time_with_the_same_draws_on_any_machine() -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from coco_opt.kernels.posterior_table_summaries import Sums
 
 
+_OF_LEAVES = 0.2  # weight of an error of a leaf's sum; that of a cell is 1
 _MOST = 100_000_000  # numbers of a region's children that are sorted together; more children use fewer draws
 
 
@@ -26,21 +27,22 @@ _MOST = 100_000_000  # numbers of a region's children that are sorted together; 
 class Targets:
     """Fractional tables of least expected error: what the released tables are rounded from.
 
-    ``passes`` [levels] are the groups of cells of each pass of a level, every one finer than the last: a region's total
-    first, then the answers of nested queries, then the cells. A pass keeps the sums of the pass before in every region,
-    and adds up to the parent's table, as the rounding does; so it lies around its own medians, which cells' medians do
-    not add up to. The ``correction`` has these groups for queries.
+    ``groups`` [levels] are those of the cells whose sums count as the cells do, every one finer than the last: a
+    region's total, then the answers of nested queries, then the cells. Medians of cells do not add up to the median of
+    their sum, so the expected errors of all of them together are least. At the leaves, where most cells are near 0,
+    medians of cells and of sums pull in opposite ways, and sums count less: so persons are where cells have the least
+    expected error, and where cells tell little, sums decide. The ``correction`` is of these groups.
     """
 
     drawn: DrawnTables
     correction: Correction
-    passes: tuple[tuple[Grouping, ...], ...]
+    groups: tuple[tuple[Grouping, ...], ...]
 
     @classmethod
     def of(cls, drawn: DrawnTables, linear: LinearEstimates, rounded: Sequence[Sequence[Operator]]) -> Targets:
         """Return the targets for the queries that are rounded at each level, in order."""
-        passes = tuple(_finer_groups(queries, drawn.cells) for queries in rounded)
-        return cls(drawn, Correction.of(drawn, linear, passes), passes)
+        groups = tuple(_finer_groups(queries, drawn.cells) for queries in rounded)
+        return cls(drawn, Correction.of(drawn, linear, groups), groups)
 
     def __call__(self, regions: range, parent: Ints | None) -> Floats:
         """Return the tables [regions, cells] of a region's children, or of the root alone without a ``parent``."""
@@ -49,29 +51,25 @@ class Targets:
         if not cells.size:
             return tables
         level = int(self.drawn.hierarchy.level[regions.start])
-        within = np.zeros(cells.size, np.int64)
-        sums: Floats | None = None
-        for number, grouping in enumerate(self.passes[level]):
-            kept, groups = np.unique(grouping.labels[cells], return_inverse=True)
-            values = self._values(level, regions, number, cells, kept)
-            total = None if parent is None else np.bincount(groups, parent[cells], kept.size).astype(np.float64)
-            coarse = np.zeros(kept.size, np.int64)
-            coarse[groups] = within
-            sums = _fitted(values, len(regions), coarse, sums, total)
-            within = groups
-        assert sums is not None
-        tables[:, cells] = sums
+        coarse, labels = [], []
+        for number, grouping in enumerate(self.groups[level][:-1]):
+            kept, own = np.unique(grouping.labels[cells], return_inverse=True)
+            coarse.append(self._values(level, regions, number, cells, kept))
+            labels.append(own)
+        values = self._values(level, regions, len(coarse), cells, cells)
+        total = None if parent is None else parent[cells].astype(np.float64)
+        weight = _OF_LEAVES if level == len(self.groups) - 1 else 1.0
+        tables[:, cells] = _fitted(values, len(regions), labels, coarse, weight, total)
         return tables
 
     def _values(self, level: int, regions: range, number: int, cells: Ints, kept: Ints) -> NDArray[np.int32]:
-        """Return the draws of the ``kept`` groups of a pass, rising, of these ``cells`` alone unless corrected."""
-        grouping = self.passes[level][number]
+        """Return the draws of the ``kept`` groups, rising, of these ``cells`` alone unless corrected."""
+        grouping, size = self.groups[level][number], int(self.drawn.draws.offset.shape[0])
+        every = max(1, -(-len(regions) * cells.size * size // _MOST))
         corrected = self.correction.sorted_answers(level, regions, number)
         if corrected is not None:
             rows = np.arange(len(regions))[:, None] * grouping.answers + kept
-            return np.ascontiguousarray(corrected[rows.reshape(-1)])
-        size = int(self.drawn.draws.offset.shape[0])
-        every = max(1, -(-len(regions) * cells.size * size // _MOST))
+            return np.ascontiguousarray(corrected[rows.reshape(-1), ::every])
         own = np.full(self.drawn.cells, -1, np.int64)
         own[cells] = np.searchsorted(kept, grouping.labels[cells])
         return self.drawn.sorted_answers(regions, Counting.of_labels(own, kept.size), every)
@@ -90,27 +88,34 @@ def _finer_groups(queries: Sequence[Operator], cells: int) -> tuple[Grouping, ..
     return (*groups, Grouping(np.arange(cells), cells))
 
 
-def _fitted(values: NDArray[np.int32], regions: int, coarse: Ints, sums: Floats | None, total: Floats | None) -> Floats:
-    """Return the answers [regions, answers] of least expected error that keep sums.
+def _fitted(
+    values: NDArray[np.int32],
+    regions: int,
+    labels: Sequence[Ints],
+    coarse: Sequence[NDArray[np.int32]],
+    weight: float,
+    total: Floats | None,
+) -> Floats:
+    """Return the answers [regions, answers] of least expected error, with that of their sums in groups.
 
-    Their sums over answers of one ``coarse`` group are ``sums`` [regions, groups], over regions ``total`` [answers];
-    None for no such sums.
+    The groups are ``labels`` [answers], with ``coarse`` draws [regions x groups, draws] and a ``weight`` of their
+    errors. The answers' sums over regions are ``total`` [answers], None for no such sums.
     """
     from coco_opt.kernels import posterior_table_summaries as summaries
 
-    answers = coarse.size
-    rows = np.arange(regions * answers).reshape(regions, answers)
-    nothing = np.zeros(0, np.int64)
-    across = down = _sums(nothing, nothing, np.zeros(0))
-    if sums is not None:
-        order = np.argsort(coarse, kind="stable")
-        sizes = np.tile(np.bincount(coarse, minlength=sums.shape[1]), regions)
-        across = _sums(rows[:, order].reshape(-1), sizes, sums.reshape(-1))
+    rows = np.arange(len(values)).reshape(regions, -1)
+    members, sizes = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    for own in labels:
+        members.append(rows[:, np.argsort(own, kind="stable")].reshape(-1))
+        sizes.append(np.tile(np.bincount(own), regions))
+    across = _sums(np.concatenate(members), np.concatenate(sizes), np.zeros(0))
+    of_sums = np.concatenate([np.zeros((0, values.shape[1]), np.int32), *coarse])
+    down = _sums(rows[:, :0].reshape(-1), np.zeros(0, np.int64), np.zeros(0))
     if total is not None:
-        down = _sums(rows.T.reshape(-1), np.full(answers, regions), total)
-    x, own, levels = np.zeros((3, rows.size))
-    summaries.fit(values, across, down, own, levels, x)
-    return x.reshape(regions, answers)
+        down = _sums(rows.T.reshape(-1), np.full(rows.shape[1], regions), total)
+    added, (x, levels) = np.zeros(len(of_sums) + down.total.size), np.zeros((2, rows.size))
+    summaries.fit(values, across, of_sums, weight, down, added, levels, x)
+    return x.reshape(regions, -1)
 
 
 def _sums(members: Ints, sizes: Ints, totals: Floats) -> Sums:
