@@ -249,11 +249,7 @@ def build_folder(
     try:
         building.parent.mkdir(parents=True, exist_ok=True)
         building.mkdir(mode=0o700)
-        # Workers write further files meanwhile.
-        with ThreadPoolExecutor(1) as pool:
-            written = pool.submit(_written, building, files, mode)
-            digests = {} if further is None else dict(further(building))
-            digests |= written.result()
+        digests = _written(building, files, mode, further)
         described = {} if describe is None else describe(building, digests)
         digests |= {file: write_new(building / file, content, mode) for file, content in described.items()}
         digest = write_new(building / name, index(digests), mode)
@@ -265,8 +261,12 @@ def build_folder(
     raise InputError("cannot-write", f"the files could not be written: {reason}", Place(building.parent.name))
 
 
-def _written(building: Path, files: Mapping[str, Content], mode: int) -> dict[str, str]:
-    """Write files, some at a time: one is compressed while another's rows are made."""
+def _written(building: Path, files: Mapping[str, Content], mode: int, further: Further | None) -> dict[str, str]:
+    """Write files, some at a time: one is compressed while another's rows are made, or workers write further files."""
+    if further is not None:
+        with ThreadPoolExecutor(1) as pool:
+            own = pool.submit(_written, building, files, mode, None)
+            return {**further(building), **own.result()}
     digests = in_threads(lambda file: write_new(building / file, files[file], mode), files, min(_FILES, cores()))
     return dict(zip(files, digests, strict=True))
 
