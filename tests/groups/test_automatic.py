@@ -76,7 +76,7 @@ def test_predicted_errors_fall_with_the_budget_and_rise_towards_the_root() -> No
 def test_sparse_sizes_are_asked_for_buckets_and_dense_ones_for_single_sizes() -> None:
     sparse = search(1000).choose({"sparse": geometric(1000, 3.0)})
     dense = search(20).choose({"dense": np.full(21, 1 / 21)})
-    assert sparse.growths[-1] >= 0.2
+    assert sparse.growths[-1] >= 0.1
     assert dense.growths == (0.0, 0.0, 0.0)
     for choice in (sparse, dense):
         assert sum(choice.shares) == 1
