@@ -14,13 +14,16 @@ if TYPE_CHECKING:
     from coco_opt.kernels.posterior_splits import Components, Splits
 
 
-CONCENTRATIONS = (0.25, 0.8, 2.0, 6.0, 20.0, 60.0, 200.0, 600.0, 2_000.0, 20_000.0, np.inf)
-"""Of the beta-binomial components, after the first component, which puts all in one child."""
+CONCENTRATIONS = (0.25, 1.5, 8.0, 40.0, 200.0, 2_000.0, np.inf)
+"""Of the beta-binomial components, after the first component, which puts all in one child.
+
+They are far apart: chains change slowly between components that explain the same counts.
+"""
 
 _CLASSES = (0, 4, 16, 64, 256, 1_024, 4_096)  # least counts of the classes that have weights of their own
-_STRENGTH = 6.0  # of a class's weights around its width's, and of those around the weights of all
+_STRENGTH = 40.0  # of a class's weights around its width's, and of those around the weights of all
 _GROWTH = 1.2  # of the distances of knots from the nearest end, or from one half
-_UNIT = 3.0  # of the prior of the weights of all, in splits altogether
+_UNIT = 16.0  # of the prior of the weights of all, in splits altogether
 
 
 def _knots(most: int) -> Floats:
