@@ -142,6 +142,11 @@ def test_a_release_holds_its_constraints_and_says_where_they_come_from(tmp_path:
         stated.set_column(place, stated.schema.field(place), pa.array(level)), outcome.folder / "constraints.parquet"
     )
     assert any("row 5: not the region's level" in failure for failure in failing(outcome.folder))
+    texts = stated.column("constraint").to_pylist()
+    other = pa.array([*texts[:6], "men >= women", *texts[7:]])
+    place = stated.column_names.index("constraint")
+    pq.write_table(stated.set_column(place, "constraint", other), outcome.folder / "constraints.parquet")
+    assert any("row 7: another constraint than its number says" in failure for failure in failing(outcome.folder))
 
 
 @pytest.mark.parametrize(

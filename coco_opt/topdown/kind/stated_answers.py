@@ -91,9 +91,10 @@ def check_constraints(tables: RawTables) -> int:
     misnamed = tables.regions.misnamed(stated, region)
     if misnamed:
         raise BrokenError(f"{CONSTRAINTS}, row {misnamed[0] + 1}: not the region's {misnamed[1]}")
-    texts = [constraints[number]["constraint"] for number in constraint.tolist()]
-    if stated.column("constraint").to_pylist() != texts:
-        raise BrokenError(f"{CONSTRAINTS}: a row has another constraint than its number says")
+    codes, texts = coded(stated.column("constraint"))
+    code_of = {text: code for code, text in enumerate(texts.to_pylist())}
+    expected = np.array([code_of.get(entry.get("constraint"), -1) for entry in constraints], np.int64)
+    refuse(codes != expected[constraint], CONSTRAINTS, "another constraint than its number says")
     for text, weights, regions, (low, high) in _linear_constraints(tables):
         most = float(np.abs(weights).max(initial=0))
         if not is_safe(*(most * tables.persons[rows] for rows in tables.pieces())):
