@@ -9,7 +9,7 @@ _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _WORDS = re.compile(r"[^\W\d_]+")
 _ID = re.compile(
     r"^(id|ident)[_ .-]|(^|[_ .-])(id|nr|no|num|number|nummer|key|uuid|guid)$|^(pid|hid|hhid|ssn|nin|bsn|serial)$|"
-    r"[^\W\d_]{3}(nr|nummer)$|^codice[_ .-]?fiscale$|^(dni|nif|cpf)$|"
+    r"[^\W\d_]{3}(nr|nummer)$|^codice[_ .-]?fiscale$|^(dni|nif|cpf|curp|pesel|oib|jmbg|egn|cnp)$|"
     r"(person|pers|household|house|home|record|case|respondent|member|individual|serial|haushalts?|fall)(id|no|num)$",
     re.IGNORECASE,
 )

@@ -310,7 +310,7 @@ def _stored_measurement_plan(folder: Path, index: Mapping[str, Any]) -> Measurem
 
 
 def _check_statements(index: Mapping[str, Any], measurement_plan: MeasurementPlan) -> None:
-    """Check the index's other statements: its digest, its cost, its status, and whether its noise protects anybody."""
+    """Check the index's other statements: digest, cost, levels, status, and whether its noise protects anybody."""
     # Who wrote a measurement elsewhere need not know how this program names its queries.
     stated = index.get("digest", measurement_plan.digest) if index["noise"] == FOREIGN else index["digest"]
     if stated != measurement_plan.digest:
@@ -318,6 +318,9 @@ def _check_statements(index: Mapping[str, Any], measurement_plan: MeasurementPla
     cost = cost_together(query.cost for query in measurement_plan.queries if query.cost is not None)
     if [*index["cost"]] != [cost.unit] or cost_of(index["cost"]) != cost:
         raise InputError("damaged-measurement", f"its 'cost' is not that of its queries, {cost}")
+    if index.get("levels", [*measurement_plan.levels]) != [*measurement_plan.levels]:
+        message = f"its 'levels' are not those of {REGIONS}, {', '.join(measurement_plan.levels)}"
+        raise InputError("damaged-measurement", message)
     private = index["private"]
     if not isinstance(private, bool) or index["status"] != status_of(private, index["noise"]):
         raise InputError("damaged-measurement", "its status contradicts itself")

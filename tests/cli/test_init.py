@@ -338,6 +338,7 @@ def test_ids_among_persons_columns_are_no_attributes_and_what_was_taken_is_said(
         ("Observações", "a free text"),
         ("cognome", "a free text"),
         ("codice_fiscale", "an id"),
+        ("PESEL", "an id"),
         ("paese_nascita", ""),
         ("fascia_reddito", ""),
         ("istruzione", ""),

@@ -264,12 +264,27 @@ def test_a_level_that_is_not_that_of_its_region_is_refused(
     assert [check.passed for check in verify_folder(tmp_path / "open")] == [False]
 
 
-@pytest.mark.parametrize("cost", [{"epsilon": "1/2"}, {"rho": "1"}, {"epsilon": "1", "rho": "0"}, {}])
-def test_a_cost_that_is_not_that_of_the_queries_is_refused(cost: dict[str, str], tmp_path: Path) -> None:
+NO_COST, OTHER_LEVELS = "its 'cost' is not that of its queries, epsilon = 1", "its 'levels' are not those of hierarchy"
+
+
+@pytest.mark.parametrize(
+    ("key", "stated", "message"),
+    [
+        ("cost", {"epsilon": "1/2"}, NO_COST),
+        ("cost", {"rho": "1"}, NO_COST),
+        ("cost", {"epsilon": "1", "rho": "0"}, NO_COST),
+        ("cost", {}, NO_COST),
+        ("levels", ["nation", "county"], OTHER_LEVELS),
+        ("levels", ["nation"], OTHER_LEVELS),
+    ],
+)
+def test_a_cost_or_levels_that_are_not_those_measured_are_refused(
+    key: str, stated: object, message: str, tmp_path: Path
+) -> None:
     write_measurement(tmp_path / "open", measured(), private=False)
     path = tmp_path / "open" / "measurement.json"
-    path.write_bytes(as_json(sealed({**json.loads(path.read_text()), "cost": cost})))
-    with pytest.raises(InputError, match="its 'cost' is not that of its queries, epsilon = 1"):
+    path.write_bytes(as_json(sealed({**json.loads(path.read_text()), key: stated})))
+    with pytest.raises(InputError, match=message):
         read_measurement(tmp_path / "open")
     assert [check.passed for check in verify_folder(tmp_path / "open")] == [False]
 
