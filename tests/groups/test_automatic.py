@@ -64,12 +64,14 @@ def test_single_sizes_of_the_leaves_are_credited_where_several_distributions_are
     gains = [alone.aim(0, candidate) - several.aim(0, candidate) for candidate in candidates]
     assert gains == [pytest.approx(automatic._CELL_CREDIT), 0.0]
     by_epsilon = [
-        automatic.cell_credit(NoisePlan(Epsilon(Fraction(epsilon)), choices.noise.sensitivities))
+        automatic.cell_credit(NoisePlan(Epsilon(Fraction(epsilon)), choices.noise.sensitivities), choices.regions)
         for epsilon in ("2", "1/2", "1/4", "1/10")
     ]
     assert by_epsilon[:2] == [automatic._CELL_CREDIT] * 2
     assert 0.0 < by_epsilon[2] < automatic._CELL_CREDIT
     assert by_epsilon[3] == 0.0
+    few = Regions.of(TREE, np.minimum(COUNTS, 99))
+    assert automatic.cell_credit(choices.noise, few) == 0.0
 
 
 def test_predicted_errors_fall_with_the_budget_and_rise_towards_the_root() -> None:

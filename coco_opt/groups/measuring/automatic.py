@@ -28,6 +28,7 @@ distributions are weighed, none of which has such regions, ``_CELL_CREDIT`` lowe
 Strong noise hides what is special to a region: the credit ends where all of the budget would leave a single size with
 noise of standard deviation ``_NOISY`` (about epsilon 0.1), and is complete up to ``_CLEAR`` (about epsilon 0.5). On
 counties at epsilon 0.1 it had chosen single sizes, which err by 1.2 and 2.1 times as much as the choice without it.
+Nor do leaves of fewer than ``_MANY_GROUPS`` groups on average show a distribution of their own.
 """
 
 from __future__ import annotations
@@ -60,6 +61,7 @@ _MOST_CREDITED = math.log(2.8)  # 0.7 of four levels: beyond, predicted and rele
 _LEAF_DEBT, _FIRST_DEBT = 0.5, math.log(3.0)  # beyond three even shares, with little left for many levels above
 _CELL_CREDIT = 0.3
 _CLEAR, _NOISY = 3.0, 14.0
+_MANY_GROUPS = 100.0
 _ROUNDS = 6
 _LEAST_GAIN = 1e-3  # of the logarithm of the aim
 
@@ -187,8 +189,10 @@ def leaf_credit(shares: Shares) -> float:
     return _LEAF_CREDIT * min(logarithm, _MOST_CREDITED) - _LEAF_DEBT * max(logarithm - _FIRST_DEBT, 0.0)
 
 
-def cell_credit(noise: NoisePlan) -> float:
+def cell_credit(noise: NoisePlan, regions: Regions) -> float:
     """Return by how much the logarithm of the aim of single sizes at the leaves is lower than predicted."""
+    if regions.groups[-1] @ regions.parts[-1] < _MANY_GROUPS:
+        return 0.0
     deviation = math.sqrt(noise.variances((0,) * (len(noise.sensitivities) - 1) + (1,))[-1])
     hidden = math.log(deviation / _CLEAR) / math.log(_NOISY / _CLEAR)
     return _CELL_CREDIT * (1.0 - min(max(hidden, 0.0), 1.0))
@@ -199,7 +203,7 @@ class _Evaluations:
 
     def __init__(self, search: QuerySearch, predictors: Sequence[Predictor | FitPredictor]) -> None:
         self._search, self._predictors = search, predictors
-        self._cell_credit = cell_credit(search.noise)
+        self._cell_credit = cell_credit(search.noise, search.regions)
         self._buckets: dict[float, Buckets] = {}
         self._errors: dict[tuple[int, Candidate], Floats] = {}
 
