@@ -164,6 +164,7 @@ def weigh(
         kind = nodes.kind[v]
         if nodes.step[left] == 1 and nodes.step[right] == 1:
             own, rest = nodes.offset[left] - nodes.base[left], nodes.offset[right] - nodes.base[right] + count
+            # Both grids have every integer: each split is read as it is.
             for a in range(low, high + 1):
                 term = splits.small[kind, count, a] * messages[own + a] * messages[rest - a]
                 scratch[a - low] = term
@@ -225,6 +226,7 @@ def weigh(
 @compiled_in_place
 def upward(nodes: Nodes, splits: Splits, likelihood: NDArray[Any], messages: NDArray[Any], scratch: Floats) -> int:
     """Fill the messages of all inner nodes; return a node that no count fits, -1 if there is none."""
+    # Nodes from the last on: children come after their parents, so that their messages are there.
     for v in range(nodes.left.size - 1, -1, -1):
         begin, size = nodes.offset[v], nodes.size[v]
         if nodes.left[v] < 0:
@@ -241,6 +243,7 @@ def upward(nodes: Nodes, splits: Splits, likelihood: NDArray[Any], messages: NDA
             largest = max(largest, value)
         if not largest > 0.0:
             return v
+        # Messages are needed up to a factor only; products of small ones would underflow.
         for i in range(size):
             messages[begin + i] /= largest
     return -1
@@ -264,6 +267,7 @@ def share_within(nodes: Nodes, splits: Splits, v: int, count: int, low: float, h
     knots, cumulative = splits.knots, splits.cumulative
     ends = 0.0
     begin = 0.0
+    # The prior probability below either cut.
     for side in range(2):
         t = warped(low if side == 0 else high, count, share)
         k = knot_before(knots, t)
@@ -274,6 +278,7 @@ def share_within(nodes: Nodes, splits: Splits, v: int, count: int, low: float, h
             begin = value
         else:
             ends = value
+    # Between them, the share below which the prior has the drawn probability.
     target = begin + u * (ends - begin)
     first, last = 0, knots.size - 1
     while last - first > 1:
@@ -300,9 +305,11 @@ def draw(
     for i in range(nodes.size[0]):
         scratch[i] = messages[nodes.offset[0] + i]
         total += scratch[i]
+    # The root: a point of its grid by its message, and any integer near that point.
     i = chosen(scratch, nodes.size[0], uniform(words) * total)
     within = int((uniform(words) - 0.5) * nodes.step[0]) if nodes.step[0] > 1 else 0
     counts[0] = max(nodes.base[0] + i * nodes.step[0] + within, nodes.base[0])
+    # From the root on, each count is split by the terms that its message was the sum of.
     for v in range(nodes.left.size):
         left, count = nodes.left[v], counts[v]
         if left < 0:
@@ -348,6 +355,7 @@ def label(
         total = 0.0
         if count < SMALL:
             group = parts.classes[count]
+            # Small counts: a component is as probable as its weight times its probability of this split.
             for k in range(number):
                 scratch[k] = parts.weight[width, group, k] * parts.small[parts.shape[v], k, count, a]
                 total += scratch[k]
@@ -355,6 +363,7 @@ def label(
             bucket = bucket_of(count, buckets)
             group = parts.classes[SMALL + bucket]
             share = nodes.share[v]
+            # Component 0 puts all into one child; the others spread over the interval around the split.
             scratch[0] = 0.0
             if a == 0:
                 scratch[0] = parts.weight[width, group, 0] * (1.0 - share)

@@ -118,6 +118,7 @@ def draw_shares(prior: Prior, above: Ints, levels: Ints, tables: Ints, sums: Flo
     for row in range(1, tables.shape[0]):
         up = above[row]
         sums[:] = 0.0
+        # A Dirichlet draw in each class: gamma draws, normalised among the parts of the same class.
         for part in range(all_cells):
             strength = prior.strength[levels[row], prior.up[part] - cells]
             drawn = gamma(words, strength * prior.share[up, part] + tables[row, part])
@@ -140,6 +141,7 @@ def set_draw(prior: Prior, flat: float) -> None:
     for row in range(prior.draw.shape[0]):
         running = 0.0
         for cell in range(cells):
+            # A cell's probability is the product of the shares on its way up the classes.
             share, part = prior.share[row, cell], prior.up[cell]
             while part < prior.up.size - 1:
                 share *= prior.share[row, part]
@@ -177,6 +179,7 @@ def draw_strength(
     """
     now, width = log_strength(sizes, strength, opened), 1.0
     for _ in range(_STEPS):
+        # Steps on the scale of the logarithm, from wide to narrow.
         other = strength * math.exp(width * (2.0 * uniform(words) - 1.0))
         width *= 0.5
         if low <= other <= high:

@@ -70,6 +70,7 @@ def sort_rows(values: NDArray[Any]) -> None:
     """Sort every row (Shell 1959, gaps of Ciura 2001)."""
     size = values.shape[1]
     for row in range(values.shape[0]):
+        # A row that is sorted already stays as it is.
         rising = 1
         while rising < size and values[row, rising - 1] <= values[row, rising]:
             rising += 1

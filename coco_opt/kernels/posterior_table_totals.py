@@ -54,8 +54,10 @@ def send_totals(
     """
     sent[:] = 0
     opened[:] = 0
+    # A leaf is one customer of its parent, in the bin of its total.
     for leaf in range(tree.row.size):
         sent[tree.row[leaf], bin_of(prior, persons_of(state, leaf))] += 1
+    # Rows from the last on: all children of a region have sent their tables before it sends its own.
     for row in range(sent.shape[0] - 1, -1, -1):
         customers[row] = 0
         # Row 1 is the root: nothing goes to the base.
@@ -83,6 +85,7 @@ def draw_heights(prior: Prior, counts: Ints, height: Floats, precision: float, w
 
     ``counts`` [bins] and ``height`` [bins] have a place for empty leaves, which is not read.
     """
+    # The heights are not normalised: ``whole`` is their integral, kept up to date from step to step.
     whole, leaves = 0.0, 0
     for k in range(1, height.size):
         whole += math.exp(height[k]) * log_width(prior, k)
@@ -90,9 +93,11 @@ def draw_heights(prior: Prior, counts: Ints, height: Floats, precision: float, w
     for _ in range(_CYCLES):
         for k in range(1, height.size):
             before, old = height[k], second_differences(height, k)
+            # In proportion to the standard deviation of a height given the others.
             step = 2.4 / math.sqrt(counts[k] + 6.0 * precision)
             height[k] = before + step * (2.0 * uniform(words) - 1.0)
             after = whole + (math.exp(height[k]) - math.exp(before)) * log_width(prior, k)
+            # Leaves in the bin gain, all others lose by the normalisation, and the prior wants small differences.
             change = counts[k] * (height[k] - before) - leaves * math.log(after / whole)
             change -= 0.5 * precision * (second_differences(height, k) - old)
             if change >= 0.0 or math.log(uniform(words)) < change:
@@ -120,6 +125,7 @@ def draw_root(
     """
     bins = counts.size
     height[0] = 0.0
+    # Probabilities of single totals become densities on the scale of the logarithm, and back at the end.
     for k in range(1, bins):
         height[k] = prior.log_probability[root, k] + math.log(width_of(prior, k) / log_width(prior, k))
     draw_heights(prior, counts, height, precision[0], words)
@@ -128,6 +134,7 @@ def draw_root(
     for k in range(1, bins):
         whole += math.exp(height[k]) * log_width(prior, k)
         leaves += counts[k]
+    # The share of empty leaves is a beta draw of its own.
     empty, filled = gamma(words, _EMPTY + counts[0]), gamma(words, _EMPTY + leaves)
     for k in range(bins):
         share = empty / (empty + filled)
@@ -143,8 +150,10 @@ def draw_below(prior: Prior, above: Ints, levels: Ints, sent: Ints, mass: Floats
     ``mass`` [bins] is scratch.
     """
     bins = sent.shape[1]
+    # Rows from the first on: parents come before their children.
     for row in range(2, sent.shape[0]):
         whole = 0.0
+        # A Dirichlet draw is one of independent gamma draws, normalised.
         for k in range(bins):
             share = math.exp(prior.log_probability[above[row], k]) * width_of(prior, k)
             mass[k] = max(gamma(words, prior.likeness[levels[row]] * share + sent[row, k]), _LEAST)
