@@ -9,8 +9,9 @@ compiled kernel.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from coco_opt.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from coco_opt.audit.bounds import CONFIDENCE as CONFIDENCE
@@ -57,18 +58,8 @@ _NAMES = {
     "scores": ("measured_scores",),
     "subject": ("Pair", "Sources", "Subject"),
 }
-_HOMES = {name: module for module, names in _NAMES.items() for name in names}
-
-
-def __getattr__(name: str) -> Any:
-    """Import a public name from its module when it is first used (PEP 562)."""
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'coco_opt.audit' has no attribute {name!r}")
-    value = getattr(import_module(f"coco_opt.audit.{home}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_names("coco_opt.audit", _NAMES)
 
 
 def __dir__() -> list[str]:
-    return sorted(_HOMES)
+    return sorted(name for names in _NAMES.values() for name in names)

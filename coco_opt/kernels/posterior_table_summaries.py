@@ -86,6 +86,19 @@ def sort_rows(values: NDArray[Any]) -> None:
 
 
 @compiled_in_place
+def first_of(values: NDArray[Any], row: int, least: int, low: int, high: int) -> int:
+    """Return the first place of a sorted row, between two places, whose value is at least ``least``; else ``high``."""
+    # Halve: values before ``low`` are smaller, those from ``high`` on are not.
+    while low < high:
+        middle = (low + high) // 2
+        if values[row, middle] < least:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@compiled_in_place
 def quantile(values: NDArray[Any], row: int, level: float) -> float:
     """Return a quantile of a sorted row, smoothed by half a person to either side; at least 0.
 
@@ -99,24 +112,11 @@ def quantile(values: NDArray[Any], row: int, level: float) -> float:
         return largest + 0.5 + (level - 1.0) * (largest + 1.0)
     if level <= 0.0:
         return max(float(values[row, 0]) - 0.5 + level * (largest + 1.0), 0.0)
-    # The draws equal to the one at this level, by halving to either side.
+    # The draws equal to the one at this level, to either side of it.
     at = min(int(level * size), size - 1)
-    k = values[row, at]
-    low, high = 0, at
-    while low < high:
-        middle = (low + high) // 2
-        if values[row, middle] < k:
-            low = middle + 1
-        else:
-            high = middle
-    first, low, high = low, at, size
-    while high - low > 1:
-        middle = (low + high) // 2
-        if values[row, middle] > k:
-            high = middle
-        else:
-            low = middle
-    part = float(level * size - first) / float(high - first)
+    k = int(values[row, at])
+    first, end = first_of(values, row, k, 0, at), first_of(values, row, k + 1, at + 1, size)
+    part = float(level * size - first) / float(end - first)
     if part < _EDGE:
         return max(float(k) - 0.5 * (1.0 - part / _EDGE), 0.0)
     return float(k) + 0.5 * max(1.0 - (1.0 - part) / _EDGE, 0.0)
@@ -147,21 +147,8 @@ def level_of(values: NDArray[Any], row: int, x: float) -> float:
     if x > largest + 0.5:
         return 1.0 + (x - largest - 0.5) / (largest + 1.0)
     k = int(x + 0.5)
-    # Halve for the first draw of at least k, and of at least k + 1.
-    first, high = 0, size
-    while first < high:
-        middle = (first + high) // 2
-        if values[row, middle] < k:
-            first = middle + 1
-        else:
-            high = middle
-    last, high = first, size
-    while last < high:
-        middle = (last + high) // 2
-        if values[row, middle] <= k:
-            last = middle + 1
-        else:
-            high = middle
+    first = first_of(values, row, k, 0, size)
+    last = first_of(values, row, k + 1, first, size)
     beyond = x - k
     part = 0.5
     if beyond < 0.0:

@@ -25,7 +25,7 @@ def add_runs(bounds: Ints, cells: Ints, people: Ints, labels: Ints, sums: Ints) 
 
     ``labels`` are the groups of cells, -1 for a cell that counts in none. O(cells).
     """
-    # Whole int64 sums: neither rounding nor an array as large as the answers in between.
+    # Integers of 64 bits: neither rounding nor an array as large as the answers in between.
     for region in range(bounds.size - 1):
         for run in range(bounds[region], bounds[region + 1]):
             group = labels[cells[run]]
