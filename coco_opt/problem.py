@@ -191,12 +191,12 @@ def checked_vector(values: ArrayLike, name: str, *, keep_integers: bool = False)
 def plain_answer(answer: Any) -> NDArray[Any]:
     """Return a solver's vector as int64 or float64, not a number where it holds anything else.
 
-    Unsigned and short integers wrap around in a difference, which would hide a violation.
+    Unsigned, short and very large integers wrap around in a sum or difference, which would hide a violation.
     """
     array = np.asarray(answer)
-    if array.dtype.kind == "i":
+    if array.dtype.kind == "i" and max(int(array.max(initial=0)), -int(array.min(initial=0))) <= MAX_INTEGER:
         return array.astype(np.int64, copy=False)
-    if array.dtype.kind in "uf":
+    if array.dtype.kind in "iuf":
         return array.astype(np.float64, copy=False)
     return np.full(array.shape, np.nan)
 

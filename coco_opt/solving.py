@@ -196,7 +196,9 @@ def judge(problem: Problem[ValueT, Any], answer: Answer[ValueT, Any], name: str,
     feasible = appraisal.violation == 0.0 or appraisal.violation <= problem.feasibility_tolerance * problem.scale
     scale = problem.objective_scale if appraisal.gap > 0.0 and abs(appraisal.objective) < 1.0 else 1.0
     allowed = tolerance * max(scale, abs(appraisal.objective))
-    if feasible and (appraisal.gap <= allowed or appraisal.gap <= allowed + problem.resolution):
+    # An infinite gap proves nothing, not even of an infinite objective.
+    proved = appraisal.gap < math.inf
+    if feasible and proved and (appraisal.gap <= allowed or appraisal.gap <= allowed + problem.resolution):
         status = Status.OPTIMAL
     elif answer.status is not Status.OPTIMAL:
         status = answer.status

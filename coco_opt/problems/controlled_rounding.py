@@ -64,7 +64,7 @@ class ControlledRounding(Problem[IntegerOrNot, float]):
 
     def __init__(self, x: ArrayLike, total: int) -> None:
         object.__setattr__(self, "x", checked_vector(x, "x"))
-        if total != np.floor(total):
+        if not np.isfinite(total) or total != np.floor(total):
             raise ProblemError("total must be an integer")
         object.__setattr__(self, "total", int(total))
         if np.abs(np.floor(self.x)).sum() > MAX_INTEGER:

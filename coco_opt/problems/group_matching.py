@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import ProblemError
 from coco_opt.forms import Formulation, LinearProgram, MixedIntegerProgram
-from coco_opt.problem import Problem, integer_answer, plain_answer
+from coco_opt.problem import MAX_INTEGER, Problem, integer_answer, plain_answer
 
 MAX_ARCS = 20_000_000
 MAX_COST = 2**61  # people; reduced costs, at most twice that, then fit in int64
@@ -69,7 +69,8 @@ class GroupMatching(Problem[Flow, Potentials]):
     Raises
     ------
     ProblemError
-        Sizes decrease, a count is not positive, or the numbers of groups of parent and children differ.
+        Sizes decrease, a count is not positive, the numbers of groups of parent and children differ, or there are more
+        than 2^53 groups.
 
     Notes
     -----
@@ -132,6 +133,8 @@ class GroupMatching(Problem[Flow, Potentials]):
         groups = sum(self.parent_counts.tolist())
         if groups != sum(self.child_counts.tolist()):
             raise ProblemError("the parent and its children must have equally many groups")
+        if groups > MAX_INTEGER:
+            raise ProblemError("the number of groups must not exceed 2^53")
         runs = (self.parent_sizes, self.child_sizes)
         largest, smallest = max(int(r.max(initial=0)) for r in runs), min(int(r.min(initial=0)) for r in runs)
         if (largest - smallest) * groups >= MAX_COST:
@@ -198,9 +201,10 @@ class GroupMatching(Problem[Flow, Potentials]):
         marginals = self._marginals(Flow(x.parent_run, x.child_run, integers))
         parent_left, child_left = self.parent_counts - marginals[0], self.child_counts - marginals[1]
         overfull = (parent_left < 0).any() or (child_left < 0).any()
-        if overfull or int(parent_left.sum()) > MAX_UNITS:
+        if overfull or parent_left.sum() > MAX_UNITS:
             return x
-        tails, heads = _last_units(x, x.count - integers, parent_left, child_left)
+        left = parent_left.astype(np.int64), child_left.astype(np.int64)
+        tails, heads = _last_units(x, x.count - integers, *left)
         arcs = np.concatenate([x.parent_run, tails]) * self.child_sizes.size + np.concatenate([x.child_run, heads])
         counts = np.concatenate([integers, np.ones(tails.size, dtype=np.int64)])
         used, where = np.unique(arcs[counts > 0], return_inverse=True)
@@ -262,9 +266,9 @@ class GroupMatching(Problem[Flow, Potentials]):
         distances: Ints = np.abs(self.parent_sizes[x.parent_run] - self.child_sizes[x.child_run])
         return distances
 
-    def _marginals(self, x: Flow) -> tuple[NDArray[Any], NDArray[Any]]:
-        parent = np.zeros(self.parent_counts.size, dtype=x.count.dtype)
-        child = np.zeros(self.child_counts.size, dtype=x.count.dtype)
+    def _marginals(self, x: Flow) -> tuple[Floats, Floats]:
+        """Return the groups of every run in floats: exact up to the largest number, and they never wrap around."""
+        parent, child = np.zeros(self.parent_counts.size), np.zeros(self.child_counts.size)
         np.add.at(parent, x.parent_run, x.count)
         np.add.at(child, x.child_run, x.count)
         return parent, child

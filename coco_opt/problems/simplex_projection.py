@@ -126,6 +126,11 @@ class SimplexProjection(SimplexProblem):
         return self.y.size
 
     @property
+    def resolution(self) -> float:
+        """Return the number of cells times the square of the last digit of a double at the total's size."""
+        return self.variables * (float(np.finfo(np.float64).eps) * self.scale) ** 2
+
+    @property
     def objective_scale(self) -> float:
         """Return the largest square of an entry or the total, at most 1."""
         return at_most_one(max(self.total, float(np.abs(self.y).max())) ** 2)

@@ -48,6 +48,21 @@ def test_a_wrapping_short_integer_hides_no_decrease() -> None:
 
 
 @pytest.mark.parametrize("kind", ISOTONIC)
+@pytest.mark.parametrize("value", [[2**63 - 1, -(2**63)], [-(2**63), 2**63 - 1], [-(2**63), 0]])
+def test_integers_whose_differences_wrap_around_prove_nothing(kind: type[Any], value: list[int]) -> None:
+    for y in ([0, 0], [-1, 5], [0.5, 1.0]):
+        solution = verdict(kind(y), np.array(value))
+        assert not solution.ok
+        assert solution.gap > 0
+        assert (solution.violation > 0) == (value[0] > value[1])
+
+
+@pytest.mark.parametrize("kind", ISOTONIC)
+def test_an_infinite_gap_proves_nothing(kind: type[Any]) -> None:
+    assert not verdict(kind([9, 10, 14]), np.array([-1e308, 10.0, 1e308])).ok
+
+
+@pytest.mark.parametrize("kind", ISOTONIC)
 @pytest.mark.parametrize("value", [np.array([True, False]), np.array([0, 0], object), np.array([1j, 2j])])
 def test_what_is_no_vector_of_numbers_is_infeasible(kind: type[Any], value: Any) -> None:
     assert verdict(kind([1, 0]), value).status is Status.INFEASIBLE_POINT
@@ -133,7 +148,7 @@ def test_a_problem_does_not_change_under_its_owner() -> None:
     assert dataclasses.replace(fixed, lower=0).ties == "lower"
 
 
-@pytest.mark.parametrize("total", [3.5, float("nan")])
+@pytest.mark.parametrize("total", [3.5, float("nan"), float("inf")])
 def test_a_rounding_total_is_whole(total: float) -> None:
     with pytest.raises(ProblemError, match="integer"):
         ControlledRounding([1.5, 1.5], total)  # type: ignore[arg-type]
@@ -168,9 +183,24 @@ def test_a_malformed_flow_is_infeasible(parent: list[int], child: list[int], cou
     assert solution.violation == np.inf
 
 
+def test_a_flow_whose_sums_wrap_around_is_infeasible() -> None:
+    runs, counts = np.array([0] * 5 + [1]), np.array([2**62] * 4 + [2, 2])
+    solution = verdict(GroupMatching([1, 5], [2, 2], [1, 5], [2, 2], [0, 2]), Flow(runs, runs, counts))
+    assert solution.violation >= 2.0**62
+
+
 def test_a_matching_whose_cost_overflows_is_refused() -> None:
     with pytest.raises(ProblemError, match=r"2\^61"):
         GroupMatching([0], [3 * 10**9], [4 * 10**9], [3 * 10**9], [0, 1])
+    with pytest.raises(ProblemError, match=r"2\^53"):
+        GroupMatching([1], [2**62], [1], [2**62], [0, 1])
+
+
+def test_rounding_to_doubles_alone_fails_no_exact_projection() -> None:
+    y = [1228683719203421.0, 339620008248642.6, 423771352853347.25, 371227417736258.8]
+    problem = SimplexProjection(y, 2363302498041669.5)
+    assert solve(problem).gap <= problem.resolution
+    assert not verdict(problem, problem.y[::-1].copy()).ok
 
 
 def test_simplex_answers_of_other_types_are_read() -> None:

@@ -159,6 +159,7 @@ def test_sparse_equations_agree() -> None:
         (([], []), "at least one node"),
         (([-1, 0], [1.0]), "one answer for each"),
         (([-1, 0], [1.0, np.nan]), "finite"),
+        (([-1, 0], [1e200, 1.0]), "y must not exceed"),
         (([-1, 0], [1.0, 2.0], [1.0, -1.0]), "negative"),
         (([-1, 0], [1.0, 2.0], [1.0, 1e-320]), "too small"),
         (([-1, 0, 0], [1.0, 2.0, 3.0], 0.0), "leave no value for node 0"),
@@ -167,6 +168,11 @@ def test_sparse_equations_agree() -> None:
 def test_bad_data_are_refused(arguments: tuple[object, ...], words: str) -> None:
     with pytest.raises(ProblemError, match=words):
         TreeLeastSquares(*arguments)  # type: ignore[arg-type]
+
+
+def test_bounds_whose_squares_overflow_are_refused() -> None:
+    with pytest.raises(ProblemError, match="upper must not exceed"):
+        TreeLeastSquares([-1, 0], [1.0, 2.0], upper=1e300)
 
 
 def test_posterior_refuses_bounds_and_wrong_ranges() -> None:

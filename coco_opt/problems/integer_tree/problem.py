@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from coco_opt.array_types import Floats, Ints
 from coco_opt.forms import Formulation, LinearProgram, MixedIntegerProgram
-from coco_opt.problem import MAX_INTEGER, Problem, at_most_one, integer_answer, plain_answer
+from coco_opt.problem import Problem, at_most_one, integer_answer, plain_answer
 from coco_opt.problems.integer_tree import passes
 from coco_opt.problems.integer_tree.data import IntegerTreeData, Pieces
 from coco_opt.problems.integer_tree.program import program
@@ -87,11 +87,8 @@ class IntegerTree(IntegerTreeData, Problem[NDArray[Any], Floats]):
         return self.unit * digits * float(self._swing(digits).sum())
 
     def accept(self, answer: Any) -> NDArray[Any]:
-        """Return the answer as int64 where it is integer and its sums cannot overflow, else as float64."""
-        array = integer_answer(answer)
-        if array.dtype == np.int64 and array.size and max(int(array.max()), -int(array.min())) > MAX_INTEGER:
-            return array.astype(np.float64)
-        return array
+        """Return the answer as int64 where it is integer, else as float64."""
+        return integer_answer(answer)
 
     def violation(self, x: NDArray[Any]) -> float:
         """Return the largest distance from an integer, excess over a bound or error of a sum."""

@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from coco_opt.array_types import Flags, Ints
 from coco_opt.errors import ProblemError
-from coco_opt.problem import plain_answer
 
 
 @dataclass(frozen=True, eq=False, init=False, slots=True)
@@ -91,6 +90,6 @@ class Tree:
         array = np.asarray(values)
         if array.shape != self.parent.shape or array.dtype.kind not in "iuf":
             raise ProblemError(f"sums need one number for each of the {self.nodes} nodes")
-        total = np.array(plain_answer(array))
+        total = array.astype(np.int64 if array.dtype.kind == "i" else np.float64)
         tree_passes.sums(self.first_child, total)
         return total

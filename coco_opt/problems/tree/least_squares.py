@@ -24,7 +24,7 @@ from coco_opt.errors import ProblemError
 from coco_opt.forms import Formulation, LinearProgram, ProgramDual, QuadraticProgram
 from coco_opt.problem import at_most_one
 from coco_opt.problems.tree.data import Tree
-from coco_opt.problems.tree.problem import TreeProblem
+from coco_opt.problems.tree.problem import TreeProblem, check_magnitudes
 
 _ROUNDING = 1e-12  # a relative gap above it may be due to rounding of the multipliers
 
@@ -89,6 +89,7 @@ class TreeLeastSquares(TreeProblem):
         measurements[np.isinf(spread)] = 0.0
         if not np.isfinite(measurements).all():
             raise ProblemError("y must be finite wherever variance is")
+        check_magnitudes(measurements, "y")
         exact = spread == 0.0
         measured = (spread > 0) & (spread < np.inf)
         if (spread[measured] < np.finfo(np.float64).tiny).any():

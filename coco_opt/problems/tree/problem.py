@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from coco_opt.array_types import Floats
 from coco_opt.errors import ProblemError
 from coco_opt.forms import ProgramDual
-from coco_opt.problem import MAX_INTEGER, Problem, plain_answer
+from coco_opt.problem import MAX_MAGNITUDE, Problem, plain_answer
 from coco_opt.problems.tree.data import Tree
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ class TreeProblem(Problem[NDArray[Any], Floats]):
         object.__setattr__(self, "tree", tree if isinstance(tree, Tree) else Tree(tree))
         object.__setattr__(self, "lower", self._per_node(lower, -np.inf, "lower"))
         object.__setattr__(self, "upper", self._per_node(upper, np.inf, "upper"))
+        check_magnitudes(self.lower[np.isfinite(self.lower)], "lower")
+        check_magnitudes(self.upper[np.isfinite(self.upper)], "upper")
 
     def _per_node(self, values: ArrayLike | None, default: float, name: str) -> Floats:
         """Return one number a node, infinite numbers included; a single number holds for all."""
@@ -77,11 +79,8 @@ class TreeProblem(Problem[NDArray[Any], Floats]):
         return self.tree.nodes
 
     def accept(self, answer: Any) -> NDArray[Any]:
-        """Return the answer as float64, or as int64 where its sums and differences with data cannot overflow."""
-        array = plain_answer(answer)
-        if array.dtype == np.int64 and array.size and max(int(array.max()), -int(array.min())) > MAX_INTEGER:
-            return array.astype(np.float64)
-        return array
+        """Return the answer as int64 or float64."""
+        return plain_answer(answer)
 
     def violation(self, x: NDArray[Any]) -> float:
         """Return the largest error of a sum or excess over a bound."""
@@ -152,3 +151,9 @@ class TreeProblem(Problem[NDArray[Any], Floats]):
         inner = np.flatnonzero(~self.tree.is_leaf)
         lam[inner] = -dual.rows[: inner.size]
         return lam
+
+
+def check_magnitudes(values: Floats, name: str) -> None:
+    """Raise ProblemError where squares of finite numbers would leave the range of doubles."""
+    if float(np.abs(values).max(initial=0.0)) > MAX_MAGNITUDE:
+        raise ProblemError(f"{name} must not exceed {MAX_MAGNITUDE:g} in magnitude: rescale")
