@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from coco_opt.audit.bounds import CONFIDENCE as CONFIDENCE
     from coco_opt.audit.bounds import Event as Event
     from coco_opt.audit.bounds import LowerBound as LowerBound
-    from coco_opt.audit.bounds import expected_bound as expected_bound
     from coco_opt.audit.bounds import lower_bound as lower_bound
     from coco_opt.audit.counting import MECHANISMS as MECHANISMS
     from coco_opt.audit.counting import UniformTree as UniformTree
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
     from coco_opt.audit.subject import Subject as Subject
 
 _NAMES = {
-    "bounds": ("CONFIDENCE", "Event", "LowerBound", "expected_bound", "lower_bound"),
+    "bounds": ("CONFIDENCE", "Event", "LowerBound", "lower_bound"),
     "counting": ("MECHANISMS", "UniformTree", "children_of", "mechanism", "population"),
     "direct": ("DirectEstimate", "direct_estimate"),
     "exact": ("lost",),

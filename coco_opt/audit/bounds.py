@@ -100,12 +100,6 @@ def lower_bound(
     return LowerBound(max(0.0, float(epsilon[0])), confidence, delta, event, hits, len(likely), misses, len(unlikely))
 
 
-def expected_bound(p: float, q: float, trials: int, *, confidence: float = CONFIDENCE, delta: float = 0.0) -> float:
-    """Return the bound that ``trials`` evaluating runs a side give with the expected hits, to plan an audit."""
-    hits, other_hits = np.array([round(p * trials)]), np.array([round(q * trials)])
-    return max(0.0, float(_bounds(hits, trials, other_hits, trials, (1 - confidence) / 2, delta)[0]))
-
-
 def _columns(outputs: NDArray[Any]) -> NDArray[Any]:
     array = np.asarray(outputs)
     return array[:, None] if array.ndim == 1 else array

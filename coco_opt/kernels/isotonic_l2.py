@@ -206,15 +206,6 @@ def _finish(sums: Any, counts: Ints, blocks: int) -> tuple[Ints, Floats]:
 
 
 @compiled
-def _starts(counts: Ints, blocks: int) -> Ints:
-    starts = np.empty(blocks + 1, np.int64)
-    starts[0] = 0
-    for i in range(blocks):
-        starts[i + 1] = starts[i] + counts[i]
-    return starts
-
-
-@compiled
 def _expand(starts: Ints, means: Floats, lo: float, hi: float, out: Floats) -> None:
     """Write each block's clipped mean over its entries, from the back so that ``means`` may lie in ``out``."""
     # Step 3: block i is written at or behind its own mean, so no mean is lost before it is read.
@@ -274,23 +265,25 @@ def _compact(array: NDArray[Any], capacity: int) -> NDArray[Any]:
 
 
 def _pool_weighted(y: NDArray[Any], w: NDArray[Any]) -> tuple[Ints, Floats]:
-    stream = BlockStream(weighted=True, capacity=y.size)
-    stream.push(y, w)
-    return stream.blocks()
+    """Return starts and means of the blocks of values with weights; ProblemError for a weight that is not positive."""
+    weights = as_floats(w)
+    if weights.size != y.size:
+        raise ProblemError("isotonic regression needs one weight for each value")
+    means, sums, masses, counts = np.empty(y.size), np.empty(y.size), np.empty(y.size), np.empty(y.size, np.int64)
+    top = _push_weighted(y, weights, means, sums, masses, counts, -1)
+    if top < -1:
+        raise ProblemError("isotonic regression needs positive weights: leave out entries of weight zero")
+    return np.append(0, np.cumsum(counts[: top + 1])), means[: top + 1]
 
 
-def pool(y: NDArray[Any], w: NDArray[Any] | None = None) -> tuple[Ints, Floats]:
-    """Pool adjacent violators into maximal blocks of equal fit.
+def pool(y: NDArray[Any]) -> tuple[Ints, Floats]:
+    """Pool adjacent violators among values of weight one into maximal blocks of equal fit.
 
-    y: n values, int64 (exact, if their magnitudes add up to less than 2^63) or float64; w: n positive weights,
-    or None for ones. Returns (starts, means): block b holds the entries starts[b] .. starts[b + 1] - 1; starts
-    has one entry more than means, which increase strictly (neighbours of equal mean are one block). Raises
-    ProblemError for a weight that is not positive. O(n). Source: Barlow et al. 1972; the thinning passes are
-    this module's.
+    y: n values, int64 (exact, if their magnitudes add up to less than 2^63) or float64. Returns (starts, means): block
+    b holds the entries starts[b] .. starts[b + 1] - 1; starts has one entry more than means, which increase strictly
+    (neighbours of equal mean are one block). O(n). Source: Barlow et al. 1972; the thinning passes are this module's.
     """
     data = as_data(y)
-    if w is not None:
-        return _pool_weighted(data, w)
     starts, means = _finish(*_pool_units(data))
     return _compact(starts, data.size), _compact(means, data.size)
 
@@ -320,55 +313,25 @@ def fit(y: NDArray[Any], w: NDArray[Any] | None = None, lo: float = -np.inf, hi:
 
 
 class BlockStream:
-    """Pool a long sequence that arrives in pieces, in memory O(blocks + piece).
+    """Pool a long sequence of integers that arrives in pieces, in memory O(blocks + piece).
 
-    For int64 values of weight one the result is the same as that of one pass, whatever the pieces; for floats
-    it agrees to rounding. ``weighted`` streams take weights with each piece.
+    The blocks are those of one pass over all, whatever the pieces.
     """
 
-    def __init__(self, *, integer: bool = True, weighted: bool = False, capacity: int = 1024) -> None:
-        self._integer = integer and not weighted
+    def __init__(self, *, capacity: int = 1024) -> None:
         self._top = -1
-        kind: type[Any] = np.int64 if self._integer else np.float64
-        self._sums: NDArray[Any] = np.empty(capacity, kind)
-        self._counts: Ints = np.empty(capacity + 1, np.int64)
-        self._values: Floats = np.empty(capacity if weighted else 0)
-        self._weights: Floats | None = np.empty(capacity) if weighted else None
+        self._sums: Ints = np.empty(capacity, np.int64)
+        self._counts: Ints = np.empty(capacity, np.int64)
 
-    def push(self, y: NDArray[Any], w: NDArray[Any] | None = None) -> None:
-        """Pool the next piece; raises ProblemError for weights missing, misplaced or not positive."""
-        if (w is None) != (self._weights is None):
-            raise ProblemError("a weighted stream needs weights with every piece, and no other stream takes any")
-        if self._integer and y.dtype.kind not in "iu":
-            raise ProblemError("an integer stream takes integers only: create it with integer=False")
+    def push(self, y: NDArray[Any]) -> None:
+        """Pool the next piece; raises ProblemError for values that are no integers."""
+        if y.dtype.kind not in "iu":
+            raise ProblemError("a stream of blocks takes integers only")
         self._reserve(y.size)
-        data = as_data(y) if self._integer or w is not None else as_floats(y)
-        if w is None or self._weights is None:
-            self._top = _push_values(data, self._sums, self._counts, self._top, self._integer)
-            return
-        weights = as_floats(w)
-        if weights.size != data.size:
-            raise ProblemError("isotonic regression needs one weight for each value")
-        top = _push_weighted(data, weights, self._values, self._sums, self._weights, self._counts, self._top)
-        if top < -1:
-            raise ProblemError("isotonic regression needs positive weights: leave out entries of weight zero")
-        self._top = top
+        self._top = _push_values(as_data(y), self._sums, self._counts, self._top, True)
 
-    def blocks(self) -> tuple[Ints, Floats]:
-        """Return (starts, means) of everything pushed so far, as ``pool`` does; the stream can go on."""
-        used = self._top + 1
-        # A weighted stream stores its means; others divide now, in copies, so that pushing can go on.
-        if self._weights is not None:
-            return _starts(self._counts, used), self._values[:used].copy()
-        return _finish(self._sums[:used].copy(), self._counts[: used + 1].copy(), used)
-
-    def integers(self) -> tuple[Ints, Ints]:
-        """Return (sums, lengths) of the blocks of an integer stream, exactly; float means need not determine the sums.
-
-        Raises ProblemError for a stream of floats or with weights.
-        """
-        if not self._integer:
-            raise ProblemError("only a stream of integers without weights has integer block sums")
+    def blocks(self) -> tuple[Ints, Ints]:
+        """Return (sums, lengths) of the blocks of everything pushed so far; the stream can go on."""
         used = self._top + 1
         return self._sums[:used].copy(), self._counts[:used].copy()
 
@@ -378,14 +341,10 @@ class BlockStream:
             return
         # Doubling: each entry is copied a bounded number of times on average.
         size = max(2 * self._sums.size, used + extra)
-        self._sums = _grown(self._sums, used, size)
-        self._counts = _grown(self._counts, used, size + 1)
-        if self._weights is not None:
-            self._weights = _grown(self._weights, used, size)
-            self._values = _grown(self._values, used, size)
+        self._sums, self._counts = _grown(self._sums, used, size), _grown(self._counts, used, size)
 
 
-def _grown(array: NDArray[Any], used: int, size: int) -> NDArray[Any]:
-    larger = np.empty(size, array.dtype)
+def _grown(array: Ints, used: int, size: int) -> Ints:
+    larger = np.empty(size, np.int64)
     larger[:used] = array[:used]
     return larger

@@ -133,14 +133,6 @@ def rho_of_epsilon_delta(epsilon: Fraction, delta: Fraction, conversion: Convers
     return low
 
 
-def replaced(amount: Fraction, unit: Literal["epsilon", "rho"]) -> Fraction:
-    """Return what a guarantee for an entity added or removed says of one replaced, which is two such steps.
-
-    Group privacy: 2 epsilon; 4 rho (Bun and Steinke 2016, proposition 1.9).
-    """
-    return amount * (2 if unit == "epsilon" else 4)
-
-
 @dataclass(frozen=True, slots=True)
 class ImpliedPrivacy:
     """What pure epsilon says in other languages: zCDP's ``rho`` and Renyi divergences by order."""

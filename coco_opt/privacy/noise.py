@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import threading
 from fractions import Fraction
-from typing import ClassVar, Literal, Protocol, get_args
+from typing import ClassVar, Literal, Protocol, get_args, runtime_checkable
 
 import numpy as np
 
@@ -48,6 +48,7 @@ class NoiseSource(Protocol):
         ...
 
 
+@runtime_checkable
 class GaussianSource(NoiseSource, Protocol):
     """A source that also gives discrete Gaussian noise."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from coco_opt.array_types import Floats
 from coco_opt.errors import InputError, ProblemError
 from coco_opt.privacy.budget import stated_fraction, with_decimal
-from coco_opt.privacy.noise import NoiseSource, NoiseStream, check_scale, check_variance, root_at_least
+from coco_opt.privacy.noise import GaussianSource, NoiseSource, NoiseStream, check_scale, check_variance, root_at_least
 
 LEAST_VARIANCE = 1e-12  # a weight 1 / variance stays finite however large the budget
 _CONTINUOUS = 10.0  # above it, integer and continuous Gaussian variances differ by less than 1e-80
@@ -244,14 +244,13 @@ class DiscreteGaussian(NoiseDistribution):
 
     def available_from(self, source: NoiseSource) -> bool:
         """Return whether the source has discrete Gaussian noise."""
-        return callable(getattr(source, "gaussian_stream", None))
+        return isinstance(source, GaussianSource)
 
     def opened(self, source: NoiseSource, *, measurement: str, region: str) -> NoiseStream:
         """Open discrete Gaussian noise; ProblemError where the source draws none."""
-        if not self.available_from(source):
+        if not isinstance(source, GaussianSource):
             raise ProblemError(f"noise {source.name!r} draws no discrete Gaussian: use another source")
-        opened: Callable[..., NoiseStream] = source.gaussian_stream  # type: ignore[attr-defined]
-        return opened(self.squared_deviation, measurement=measurement, region=region)
+        return source.gaussian_stream(self.squared_deviation, measurement=measurement, region=region)
 
 
 DISTRIBUTIONS: Mapping[str, type[Geometric] | type[DiscreteGaussian]] = {

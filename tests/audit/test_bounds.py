@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, binomtest
 
-from coco_opt.audit import expected_bound, lower_bound
+from coco_opt.audit import lower_bound
 from coco_opt.audit.bounds import clopper_pearson
 from coco_opt.errors import ProblemError
 
@@ -84,19 +84,6 @@ def test_delta_lowers_the_bound() -> None:
     plain, relaxed = lower_bound(one, two), lower_bound(one, two, delta=0.1)
     assert 0 < relaxed.epsilon < plain.epsilon
     assert lower_bound(one, two, delta=0.9).epsilon == 0.0
-
-
-def test_expected_bound_predicts() -> None:
-    a = math.exp(-1.0)
-    predicted = expected_bound(1 / (1 + a), a / (1 + a), 200_000)
-    assert lower_bound(*_sides(1.0, 400_000, 6)).epsilon == pytest.approx(predicted, abs=0.03)
-
-
-def test_one_percent_too_little_noise_is_within_reach_of_two_times_ten_to_the_seven() -> None:
-    a = math.exp(-1 / 0.99)
-    assert expected_bound(1 / (1 + a), a / (1 + a), 10**7) > 1.005
-    honest = math.exp(-1.0)
-    assert expected_bound(1 / (1 + honest), honest / (1 + honest), 10**7) < 1.0
 
 
 @pytest.mark.parametrize(

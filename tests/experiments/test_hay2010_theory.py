@@ -126,7 +126,6 @@ def test_a_sample_answers_with_every_strategy() -> None:
     answers = {name: sample.answer(name, ranges) for name in STRATEGIES}
     for name in (UNIT, FIT_LEAVES, NONNEGATIVE):
         assert answers[name].min() >= 0
-    assert np.abs(answers[RAW_FIT] - exact).max() == pytest.approx(sample.largest_error(RAW_FIT, truth))
     assert ((answers[RAW_FIT] - exact) ** 2).mean() < ((answers[RAW_NODES] - exact) ** 2).mean()
 
 

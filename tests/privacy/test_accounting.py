@@ -23,7 +23,6 @@ from coco_opt.privacy.accounting import (
     implied_by,
     renyi_of_epsilon,
     renyi_of_rho,
-    replaced,
     rho_of_epsilon,
     rho_of_epsilon_delta,
 )
@@ -199,8 +198,6 @@ def test_costs_compose_exactly() -> None:
     parts = Rho(Fraction(1, 3)).shared(("1/7", "2/7", "4/7"))
     assert total(parts) == Rho(Fraction(1, 3))
     assert parts[1].distribution(Sensitivity(4, 6)).parameter == 6 / (2 * Fraction(2, 21))
-    assert replaced(Fraction(1, 3), "epsilon") == Fraction(2, 3)
-    assert replaced(Fraction(1, 3), "rho") == Fraction(4, 3)
 
 
 @given(st.fractions(min_value=Fraction(1, 10**6), max_value=10**4))

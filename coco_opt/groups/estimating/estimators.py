@@ -133,7 +133,7 @@ def _pooled_blocks(answer: RegionMeasurement) -> tuple[Floats, Ints]:
     stream = BlockStream()
     for _, piece in answer.pieces():
         stream.push(piece)
-    sums, lengths = stream.integers()
+    sums, lengths = stream.blocks()
     return sums / lengths, lengths
 
 

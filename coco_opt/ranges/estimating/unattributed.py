@@ -14,7 +14,6 @@ from coco_opt.errors import ProblemError
 from coco_opt.privacy import Measurement, NoiseDistribution
 from coco_opt.problems import IsotonicL1, IsotonicL2
 from coco_opt.problems.isotonic import TieRule
-from coco_opt.ranges.estimating.heuristics import round_nonnegative
 from coco_opt.ranges.interval_counts import SORTED
 
 
@@ -40,10 +39,6 @@ class SortedCounts:
             raise ProblemError(f"a measurement of {measurement.measurement_plan.kind} holds no sorted counts")
         (answers,) = measurement.answers
         return cls(answers.values, answers.query.distribution)
-
-    def sorted_rounded(self) -> Ints:
-        """Return S~r: sorted, and rounded to the nearest nonnegative integer; O(n log n)."""
-        return round_nonnegative(np.sort(self.values))
 
     def isotonic(
         self,

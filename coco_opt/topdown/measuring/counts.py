@@ -161,18 +161,6 @@ class TableCounts:
         read = {"rows_read": self.rows_read, "rows_counted": self.rows_read, "rows_rejected": 0}
         return {**read, "persons": int(self.counts.sum()), "cells_occupied": int(self.cells.size)}
 
-    def runs_of(self, regions: range) -> tuple[Ints, Ints, Ints]:
-        """Return the runs below consecutive regions of one level: region (from 0 within ``regions``), cell and people.
-
-        A cell of a region occurs once for each of its leaves that has it. O(runs and leaves below).
-        """
-        starts = self._starts_of(regions)
-        offsets = self.offsets[starts[0] : starts[-1] + 1]
-        bounds = offsets[starts - starts[0]]
-        region = np.repeat(np.arange(len(regions), dtype=np.int64), np.diff(bounds))
-        runs = slice(int(bounds[0]), int(bounds[-1]))
-        return region, self.cells[runs], self.counts[runs]
-
     def tables_of(self, regions: range) -> Ints:
         """Return the dense tables of consecutive regions of one level, int64[regions, size]."""
         return self.answers_to(identity(self.schema.size), regions)

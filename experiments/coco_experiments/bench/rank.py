@@ -57,7 +57,7 @@ def streamed(groups: int) -> int:
     )
     for piece in rank_pieces(nation(groups), LARGEST):
         stream.push(noise.add_to(piece))
-    return int(stream.integers()[0].size)
+    return int(stream.blocks()[0].size)
 
 
 def sealed(groups: int) -> int:

@@ -101,8 +101,3 @@ class Sample:
         running = self.prefixes[strategy]
         answers: Floats = running[ranges.end] - running[ranges.begin]
         return answers
-
-    def largest_error(self, strategy: str, truth: Ints) -> float:
-        """Return the largest absolute error over all ranges, for a strategy that sums cells; O(n)."""
-        error = self.prefixes[strategy] - np.concatenate([[0], np.cumsum(truth[self.domain.first_leaf :])])
-        return float(error.max() - error.min())
