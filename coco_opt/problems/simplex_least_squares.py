@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike
 
 from coco_opt.array_types import Floats
 from coco_opt.errors import ProblemError
-from coco_opt.forms import Formulation, LinearProgram, QuadraticProgram
+from coco_opt.forms import Formulation, LinearProgram, ProgramDual, QuadraticProgram
 from coco_opt.problem import at_most_one, checked_vector
 from coco_opt.problems.simplex_projection import SimplexProblem
 
@@ -136,6 +136,7 @@ class SimplexLeastSquares(SimplexProblem):
         residual = self.A @ x - self.y
         slope = 2.0 * (self.A.T @ residual)
         plain = float(x @ (slope - min(float(multipliers), float(slope.min()))))
+        plain = min(plain, float(residual @ residual))  # s = 0: no objective is negative
         if not 0.0 < plain < np.inf:
             return plain
         shift = self._levelling(x, residual, slope)
@@ -155,14 +156,18 @@ class SimplexLeastSquares(SimplexProblem):
         return shift
 
     def formulate(self, form: type[LinearProgram]) -> Formulation[Floats, float]:
-        """Write the quadratic program in x and the residuals r = A x - y."""
+        """Write the quadratic program in x and the residuals r = A x - y.
+
+        x is counted in the total, r in the largest entry of A times the total: most solvers' tolerances are absolute.
+        """
         if form is not QuadraticProgram:
             raise self._no_form(form)
         from scipy.sparse import csc_array, diags_array, eye_array, hstack
 
         rows, n = self.A.shape
-        sides = np.append(self.y, self.total)
-        coefficients = csc_array(np.vstack([self.A, np.ones(n)]))
+        unit, total = float(np.abs(self.A).max(initial=0.0)) or 1.0, self.total or 1.0
+        sides = np.append(self.y / unit / total, self.total / total)
+        coefficients = csc_array(np.vstack([self.A / unit, np.ones(n)]))
         residuals = csc_array(-eye_array(rows + 1, rows))
         program = QuadraticProgram(
             P=csc_array(diags_array(np.repeat([0.0, 2.0], [n, rows]))),
@@ -173,4 +178,8 @@ class SimplexLeastSquares(SimplexProblem):
             lower=np.repeat([0.0, -np.inf], [n, rows]),
             upper=np.full(n + rows, np.inf),
         )
-        return Formulation(program, recover=lambda z: z[:n], multipliers=lambda dual: float(dual.rows[-1]))
+
+        def read_dual(dual: ProgramDual) -> float:
+            return unit * unit * total * float(dual.rows[-1])
+
+        return Formulation(program, recover=lambda z: total * z[:n], multipliers=read_dual)

@@ -264,6 +264,21 @@ def test_columns_of_any_length_are_fitted_and_proved(length: float) -> None:
         assert verdict.gap >= verdict.objective - solution.objective
 
 
+def test_a_perfect_fit_is_proved_in_any_unit() -> None:
+    for seed in range(10):
+        A = 1e6 * np.random.default_rng(seed).normal(size=(5, 3))
+        assert solve(SimplexLeastSquares(A, A @ [0.2, 0.3, 0.5])).ok
+
+
+@pytest.mark.parametrize("name", ["clarabel", "highs", "osqp", "piqp"])
+@pytest.mark.parametrize("unit", [1e-6, 1e6])
+def test_the_unit_of_a_design_matrix_fails_no_solver(name: str, unit: float) -> None:
+    rng = np.random.default_rng(5)
+    A, y = unit * rng.normal(size=(6, 4)), unit * rng.normal(size=6)
+    problem = SimplexLeastSquares(A, y, 7)
+    assert solve(problem, name).value == pytest.approx(reference(problem).value, abs=1e-3)
+
+
 SCALED = {
     "isotonic_l1": lambda u: IsotonicL1([3.5, 1.0, 2.0, -4.0, 1.0], np.full(5, u)),
     "isotonic_l2": lambda u: IsotonicL2([3.5, 1.0, 2.0, -4.0, 1.0], np.full(5, u)),

@@ -81,7 +81,7 @@ class TopdownSplit(SplitData, Problem[Floats, SplitDual]):
 
     @classmethod
     def examples(cls) -> Mapping[str, Self]:
-        """Return splits with and without a parent, constraints and answers for single cells, and of large counts."""
+        """Return splits with and without parent, constraints and answers for single cells, of large and far counts."""
         cells, parent = identity(4), [5.0, 0.0, 3.0, 9.0]
         answers = np.array([[4.0, -1.0, 0.5, 2.0], [2.0, 1.0, 3.5, 8.0], [-3.0, 0.0, 1.0, 1.0]])
         own = SplitTerm(cells, answers, np.array([1.0, 0.25, 1.0]))
@@ -89,6 +89,8 @@ class TopdownSplit(SplitData, Problem[Floats, SplitDual]):
         halves = SplitTerm(Grouping(np.array([0, 0, 1, 1]), 2), answers[:, :2], np.ones(3))
         equal, least = np.array([[6.0], [11.0], [0.0]]), np.array([[4.0], [10.0], [1.0]])
         large = SplitTerm(cells, answers + 1e6 * np.array([[2.0], [3.0], [4.0]]), np.ones(3))
+        far = SplitTerm(identity(2), 1e3 * np.array([[-20.0, -3.0], [18.0, -27.0]]), np.array([2.0, 1.0]))
+        near = SplitTerm(total(2), np.array([[4.0], [0.0]]), np.array([5.0, 0.0]))
         return {
             "tiny": cls([SplitTerm(identity(2), np.eye(2), np.ones(2))], [1.0, 1.0]),
             "one-cell": cls([SplitTerm(identity(1), np.array([[5.0], [1.0], [-9.0]]), np.ones(3))], [4.0]),
@@ -99,6 +101,7 @@ class TopdownSplit(SplitData, Problem[Floats, SplitDual]):
             "sums-alone": cls([sums, halves], parent),
             "no-people": cls([own, sums], np.zeros(4)),
             "large-counts": cls([large], 9e6 + np.array(parent)),
+            "far-below-zero": cls([far, near]),
         }
 
     @property
