@@ -40,6 +40,12 @@ log(1 + 1 / (a + 1)) / log(K + 2), ratio P(b) / P(a)); a shift (one group of a t
 back, of another leaf or the same, both in one window); a spread of 2 m groups of size a to a - d and a + d against the
 opposite in another leaf; or either in a leaf alone. The middle of a spread is drawn like the a of a swap.
 
+**Shifts.** In large hierarchies the large groups of many leaves fit the sums above in many ways, and between two ways
+lie steps of four groups. So some trades are shifts of large sizes alone: of two groups, or of four, two in each of two
+leaves, so that the first of one and the second of the other move as the other two do backwards. Then no leaf's sum
+changes, and sums above change little where the groups of a pair are near each other. Half of the latter exchange the
+first groups of both leaves. All four are drawn uniformly among the sizes occupied within the window.
+
 **Prior.** It is multinomial, a product over sizes with log P = -log h! + h log pi. Or the size distribution is
 scattered (``kernels.posterior_shares``): then every group is of one of its size's two hats, counts above are those of a
 size and hat, and with the weights summed out the prior of a leaf is Polya's urn, prod_j Gamma(alpha_j + n_j) prod
@@ -75,7 +81,8 @@ _DRAW_EVERY = 2  # sweeps
 RANKS = -1
 CELLS = 0
 _OCTAVE = 2.0  # the upper end of a window of sizes in proportion to its lower end
-_SWAP, _SHIFT, _AGAINST, _SPREAD, _GATHER = 0, 1, 2, 3, 4  # kinds of trades
+_LARGE = 0.5  # large sizes are those above this power of all
+_SWAP, _SHIFT, _AGAINST, _SPREAD, _GATHER, _CROSS = 0, 1, 2, 3, 4, 5  # kinds of trades
 
 
 class Queries(NamedTuple):
@@ -156,7 +163,8 @@ class Plan(NamedTuple):
     Of the moves the share ``independent`` is drawn from g, the share ``several`` takes several groups, and
     ``by_group`` float64[leaves] takes a group's size, out of ``groups`` int64[leaves] groups; of the others the share
     ``within`` stays within a window. Trades are of at most
-    ``largest`` int64[leaves] groups.
+    ``largest`` int64[leaves] groups, and swaps and spreads of sizes below ``traded_sizes``; ``shifts`` int64[leaves]
+    more are shifts of large sizes.
     Exchanges are with a leaf below ``above[leaf, level]``, the leaf's ancestor at a level (-1: none); below region v
     there are the leaves ``under[under_start[v]:under_start[v + 1]]``.
     """
@@ -174,10 +182,15 @@ class Plan(NamedTuple):
     several: float
     within: float
     steps: Ints
+    shifts: Ints
+    traded_sizes: int
 
 
 class Trade(NamedTuple):
-    """The kind of a trade, its two leaves (the first spreads), a and b, and the partner's first size."""
+    """The kind of a trade, its two leaves (the first spreads), a and b, and the partner's first size.
+
+    Where two shifts cancel, c is the leaf's other size, and ``near`` and ``far`` are the partner's two.
+    """
 
     kind: int
     leaf: int
@@ -185,6 +198,17 @@ class Trade(NamedTuple):
     a: int
     b: int
     c: int
+    near: int
+    far: int
+
+
+class Drawn(NamedTuple):
+    """The window low .. high - 1 of a shift, and how many sizes within it both leaves had when theirs were drawn."""
+
+    low: int
+    high: int
+    number: int
+    partner_number: int
 
 
 class Step(NamedTuple):
@@ -386,7 +410,7 @@ def _try(queries: Queries, state: State, prior: Prior, plan: Plan, leaf: int) ->
             n += 1
         a = int(state.occupied[leaf, n])
     elif plan.within > 0.0 and uniform(words) < plan.within:
-        low, high = _window(words, sizes)
+        low, high = _window(words, sizes, 0.0)
         a, number = _draw_within(state, leaf, low, high)
         if number == 0:
             return False
@@ -545,6 +569,10 @@ def _apply_step(queries: Queries, state: State, prior: Prior, step: Step, m: int
 @compiled_in_place
 def _step_of(trade: Trade, n: int) -> tuple[int, int, int]:
     """Return leaf, size before and size after of the n-th step of a trade."""
+    if trade.kind == _CROSS:
+        by = trade.b - trade.a if n == 0 or n == 3 else trade.a - trade.b
+        before = (trade.a, trade.c, trade.near, trade.far)[n]
+        return (trade.leaf if n < 2 else trade.partner), before, before + by
     if trade.kind <= _SHIFT:
         return (trade.leaf, trade.a, trade.b) if n == 0 else (trade.partner, trade.c, trade.c + trade.a - trade.b)
     end = 2 * trade.a - trade.b if n % 2 else trade.b
@@ -554,9 +582,12 @@ def _step_of(trade: Trade, n: int) -> tuple[int, int, int]:
 
 
 @compiled_in_place
-def _window(words: Words, sizes: int) -> tuple[int, int]:
-    """Return a window low .. high - 1 of sizes; its place is log-uniform, its width in proportion."""
-    low = math.exp(uniform(words) * math.log(float(sizes)))
+def _window(words: Words, sizes: int, least: float) -> tuple[int, int]:
+    """Return a window low .. high - 1 of sizes, its width in proportion to its place.
+
+    The place is log-uniform, from the power ``least`` of all sizes on.
+    """
+    low = math.exp((least + (1.0 - least) * uniform(words)) * math.log(float(sizes)))
     return int(low) - 1, min(int(_OCTAVE * low), sizes)
 
 
@@ -602,7 +633,7 @@ def _try_trade(queries: Queries, state: State, prior: Prior, plan: Plan, leaf: i
     m = min(int(math.exp(uniform(words) * math.log(most + 1.0))), most)
     low, high, number, partner_number, c = 0, sizes, 0, 0, 0
     if kind == _SHIFT:
-        low, high = _window(words, sizes)
+        low, high = _window(words, sizes, 0.0)
         a, number = _draw_within(state, leaf, low, high)
         if number == 0:
             return False
@@ -610,20 +641,70 @@ def _try_trade(queries: Queries, state: State, prior: Prior, plan: Plan, leaf: i
         if partner_number == 0:
             return False
     else:
-        a = int(math.exp(uniform(words) * math.log(sizes + 1.0))) - 1
+        a = int(math.exp(uniform(words) * math.log(plan.traded_sizes + 1.0))) - 1
     b = a + distance if uniform(words) < 0.5 else a - distance
     if kind != _SHIFT:
         c = b if kind == _SWAP else 2 * a - b
     back = c + a - b if kind <= _SHIFT else c
-    if min(b, back) < low or max(b, back) >= high:
+    if min(b, back) < low or max(b, back) >= high or (kind == _SWAP and b >= plan.traded_sizes):
         return False
     first, second = (leaf, partner) if uniform(words) < 0.5 or kind != _AGAINST else (partner, leaf)
-    trade = Trade(kind, first, second, a, b, c)
+    trade = Trade(kind, first, second, a, b, c, 0, 0)
     # Only a shift changes any of the sums above both leaves.
     spared = 0 if partner == leaf or kind == _SHIFT else _common_blocks(queries, leaf, partner)
     # A swap's first size is log-uniform, and that of its reverse is b.
     ratio = math.log(math.log1p(1.0 / (b + 1.0)) / math.log1p(1.0 / (a + 1.0))) if kind == _SWAP else 0.0
-    steps = 4 if kind == _AGAINST else 2
+    drawn = Drawn(low, high, number, partner_number)
+    return _take_trade(queries, state, prior, trade, m, spared, ratio, drawn)
+
+
+@compiled_in_place
+def _try_shift(queries: Queries, state: State, prior: Prior, plan: Plan, leaf: int) -> bool:
+    """Propose a shift of two large groups, or two shifts that cancel; return whether it was accepted."""
+    words, crossed, partner = state.words, uniform(state.words) < 0.5, leaf
+    if crossed or uniform(words) < 0.5:
+        partner = _partner(plan, leaf, words)
+        if partner < 0 or state.occupied_count[partner] == 0:
+            return False
+    low, high = _window(words, state.histograms.shape[1], _LARGE)
+    a, number = _draw_within(state, leaf, low, high)
+    if number == 0:
+        return False
+    c, partner_number = _draw_within(state, partner, low, high)
+    if partner_number == 0:
+        return False
+    distance = int(plan.steps[min(below(words, plan.steps.size), below(words, plan.steps.size))])
+    b = a + distance if uniform(words) < 0.5 else a - distance
+    trade = Trade(_SHIFT, leaf, partner, a, b, c, 0, 0)
+    if crossed:
+        other, far = _draw_within(state, leaf, low, high)[0], _draw_within(state, partner, low, high)[0]
+        # Half of them let the first group of each leaf change places.
+        trade = Trade(_CROSS, leaf, partner, a, c if uniform(words) < 0.5 else b, other, c, far)
+    if trade.b == a or not _stays_within(state, trade, low, high):
+        return False
+    return _take_trade(queries, state, prior, trade, 1, 0, 0.0, Drawn(low, high, number, partner_number))
+
+
+@compiled_in_place
+def _stays_within(state: State, trade: Trade, low: int, high: int) -> bool:
+    """Return whether no group would leave the window; False too where one group would have to move twice."""
+    for n in range(4 if trade.kind == _CROSS else 2):
+        after = _step_of(trade, n)[2]
+        if after < low or after >= high:
+            return False
+    if trade.kind == _CROSS:
+        alone = trade.a == trade.c and state.histograms[trade.leaf, trade.a] < 2
+        return not (alone or (trade.near == trade.far and state.histograms[trade.partner, trade.near] < 2))
+    return True
+
+
+@compiled_in_place
+def _take_trade(
+    queries: Queries, state: State, prior: Prior, trade: Trade, m: int, spared: int, ratio: float, drawn: Drawn
+) -> bool:
+    """Take the steps of a trade of m groups, and undo them if it is rejected; ``ratio`` is that of the proposals."""
+    words, kind = state.words, trade.kind
+    steps = 4 if kind == _AGAINST or kind == _CROSS else 2
     done = labels = 0
     # Take the steps one after the other, and undo them all if the last ratio says so.
     while done < steps:
@@ -649,10 +730,11 @@ def _try_trade(queries: Queries, state: State, prior: Prior, plan: Plan, leaf: i
         labels |= (int(upper_a) + 2 * int(upper_b)) << (2 * done)
         done += 1
     # A shift's sizes are drawn among the occupied ones of the window, so their numbers enter the ratio.
-    if kind == _SHIFT and done == steps:
-        after = _count_within(state, leaf, low, high)
-        partner_after = _count_within(state, partner, low, high)
-        ratio += math.log(number / after * (partner_number / partner_after))
+    if (kind == _SHIFT or kind == _CROSS) and done == steps:
+        after = _count_within(state, trade.leaf, drawn.low, drawn.high)
+        partner_after = _count_within(state, trade.partner, drawn.low, drawn.high)
+        once = math.log(drawn.number / after * (drawn.partner_number / partner_after))
+        ratio += 2.0 * once if kind == _CROSS else once
     if done == steps and math.log(uniform(words)) < ratio:
         return True
     # Rejected: take the steps back, the last one first.
@@ -681,6 +763,8 @@ def sweep(queries: Queries, state: State, prior: Prior, plan: Plan) -> int:
             accepted += _try_exchange(queries, state, prior, plan, leaf)
         for _ in range(plan.trades[leaf]):
             accepted += _try_trade(queries, state, prior, plan, leaf)
+        for _ in range(plan.shifts[leaf]):
+            accepted += _try_shift(queries, state, prior, plan, leaf)
     return accepted
 
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from coco_opt.array_types import Ints
 from coco_opt.groups.buckets import Buckets
+from coco_opt.groups.estimating.posterior import chains
 from coco_opt.groups.estimating.posterior.chains import Learned, MoveChain, MoveOptions, MoveTables
 from coco_opt.groups.estimating.posterior.observations import Answers, Ranks, Survey, compiled_queries, residuals
 from coco_opt.kernels import posterior_moves
@@ -141,6 +142,48 @@ def test_trades_keep_the_posterior(queries: list[Buckets | Ranks | None]) -> Non
     table = np.empty((3, MAX_SIZE), np.int64)
     chain.fill(table)
     np.testing.assert_array_equal(chain._state.residual, residuals(survey, table.__getitem__)[0])
+
+
+@pytest.mark.parametrize("queries", [[EDGES, Ranks(), CELLS], [None, EDGES, EDGES]])
+def test_shifts_keep_the_posterior(queries: list[Buckets | Ranks | None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most steps are shifts of two groups or of four, and other trades are of few sizes and groups."""
+    monkeypatch.setattr(chains, "_TRADED_SIZES", 3)
+    monkeypatch.setattr(chains, "_MOST_TRADED", 2)
+    survey = Survey(PARENT, GROUPS, MAX_SIZE, answers(queries, "geometric"))
+    prior = tiny.some_prior(2, MAX_SIZE)
+    states, wanted = tiny.posterior(survey, prior)
+    chain = MoveChain(survey, compiled_queries(survey), states[-1], np.uint64(6))
+    options = MoveOptions(exchanges=0.0, trades=1.0, traded=1.0, shifts=12.0, furthest=2)
+    chain.use(prior, MoveTables(survey, prior, options))
+    chain.advance(100)
+    assert distance(moved(chain, states, DRAWS, 3), wanted) < 5.0
+    table = np.empty((3, MAX_SIZE), np.int64)
+    chain.fill(table)
+    np.testing.assert_array_equal(chain._state.residual, residuals(survey, table.__getitem__)[0])
+
+
+def test_shifts_move_pairs_that_buckets_and_sums_hold() -> None:
+    """Each leaf's two groups have a sharp sum, and their parent's sums are sharp in every bucket of four sizes."""
+    sizes, distribution = 64, Geometric(Fraction(1, 20))
+    wide, narrow = Buckets.from_edges([0, 32, 64]), Buckets.from_edges(list(range(0, 65, 4)))
+    start = np.zeros((2, sizes + 1), np.int64)
+    start[0, [37, 57]] = start[1, [38, 58]] = 1
+    other = np.zeros_like(start)
+    other[0, [38, 56]] = other[1, [37, 59]] = 1
+    table, changed = (np.cumsum(each, axis=1)[:, :-1] for each in (start, other))
+    assert (narrow.sums(table.sum(axis=0)) == narrow.sums(changed.sum(axis=0))).all()
+    found = [Answers(0, narrow, narrow.sums(table.sum(axis=0)), distribution)]
+    found += [Answers(leaf + 1, wide, wide.sums(table[leaf]), distribution) for leaf in (0, 1)]
+    survey = Survey(PARENT, np.array([4, 2, 2]), sizes, found)
+    prior = Learned(np.full((2, sizes + 1), 1 / (sizes + 1)))
+    apart = {}
+    for shifts in (0.0, 8.0):
+        chain = MoveChain(survey, compiled_queries(survey), start, np.uint64(3))
+        chain.use(prior, MoveTables(survey, prior, MoveOptions(by_group=0.0, trades=0.0, shifts=shifts, furthest=2)))
+        chain.advance(400)
+        apart[shifts] = chain.take_means()[0, 56]
+    assert apart[0.0] == 0.0
+    assert apart[8.0] > 0.1
 
 
 def test_trades_move_what_buckets_and_sums_hold() -> None:

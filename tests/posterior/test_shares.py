@@ -130,14 +130,14 @@ def enumerated(survey: Survey, *, base_is_known: bool = False) -> tuple[list[Int
     return states, probabilities / probabilities.sum()
 
 
-@pytest.mark.parametrize("trades", [0.0, 4.0])
-def test_weights_and_groups_together_draw_from_the_enumerated_posterior(trades: float) -> None:
+@pytest.mark.parametrize(("trades", "shifts"), [(0.0, 0.0), (4.0, 0.0), (1.0, 8.0)])
+def test_weights_and_groups_together_draw_from_the_enumerated_posterior(trades: float, shifts: float) -> None:
     survey = Survey(PARENT, GROUPS, MAX_SIZE, answers([EDGES, None, EDGES], "geometric"))
     prior = scattered()
     states, wanted = enumerated(survey)
     learned = Learned(np.tile(prior.base, (2, 1)), prior)
     chain = MoveChain(survey, compiled_queries(survey), states[0], np.uint64(1))
-    options = MoveOptions(several=0.4, independent=0.5, furthest=3, trades=trades, traded=1.0)
+    options = MoveOptions(several=0.4, independent=0.5, furthest=3, trades=trades, traded=1.0, shifts=shifts)
     chain.use(learned, MoveTables(survey, learned, options))
     chain.advance(200)
     seen = moved(chain, states, 10_000, 12)

@@ -44,7 +44,7 @@ def noisy(epsilon: int = 1) -> Measurement:
 def drawn() -> SparseDraws:
     survey = survey_of(GroupsMeasurements(noisy()))
     with ThreadPoolExecutor(1) as pool:
-        return SparseSampler(survey, 7, PriorOptions(), fewer_chains(SHORT)).sample(pool)
+        return SparseSampler(survey, 7, PriorOptions(), fewer_chains(SHORT, survey.parent.size)).sample(pool)
 
 
 def tables(drawn: SparseDraws) -> Any:

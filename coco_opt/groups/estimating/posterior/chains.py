@@ -27,6 +27,8 @@ _STEPS = 256
 _BATCH = 256  # leaves whose size distributions are processed together
 _LEAST_MOVES = 4
 _PRECISION = 20.0  # of the shape's factors at the start
+_MOST_TRADED, _TRADED_SIZES = 64, 100  # groups, and sizes, of other trades where there are shifts
+_SHIFT_TIME = 0.2  # of a shift, in that of a move with its exchanges and trades
 _FLATTER = 0.6  # power of the distribution of half of the independent moves: rare sizes are tried more often
 
 
@@ -39,7 +41,8 @@ class MoveOptions:
     ``independent`` moves are drawn from the leaf's own size distribution or a flatter one, the others go up to
     ``furthest`` sizes; ``several`` move more than one group. Of the moves of occupied sizes the share ``within`` stays
     within a window of sizes (``kernels.posterior_moves``). For each move there are ``exchanges`` of groups between
-    leaves, and ``trades`` of several groups together, up to the share ``traded`` of a leaf's groups.
+    leaves, and ``trades`` of several groups together, up to the share ``traded`` of a leaf's groups. ``shifts`` of
+    large sizes come for each of the first moves, not more or fewer where a leaf gets more or fewer moves.
     """
 
     per_size: float = 4.0
@@ -51,6 +54,7 @@ class MoveOptions:
     furthest: int = 299
     exchanges: float = 0.3
     trades: float = 0.0
+    shifts: float = 0.0
     traded: float = 0.125
 
 
@@ -159,18 +163,20 @@ class MoveTables:
             np.ceil(options.exchanges * np.maximum(moves, _LEAST_MOVES)).astype(np.int64),
             *leaves_under(survey),
             np.ceil(options.trades * np.maximum(moves, _LEAST_MOVES)).astype(np.int64),
-            np.ceil(options.traded * survey.groups[survey.leaves]).astype(np.int64),
+            most_traded(survey.groups[survey.leaves], options),
             np.where(expected <= options.most_looked_at, options.by_group, 0.0),
             survey.groups[survey.leaves],
             options.independent,
             options.several,
             options.within,
             steps,
+            np.ceil(options.shifts * np.maximum(moves, _LEAST_MOVES)).astype(np.int64),
+            min(_TRADED_SIZES, sizes) if options.shifts else sizes,
         )
         self._first = self.plan
 
     def with_factors(self, factors: Floats) -> float:
-        """Multiply each leaf's first number of moves, exchanges and trades by a factor; return that of all moves.
+        """Multiply each leaf's first number of moves, exchanges and trades by a factor; return that of all work.
 
         All chains that share these tables continue so.
         """
@@ -180,7 +186,13 @@ class MoveTables:
             for each in (first.moves, first.exchanges, first.trades)
         )
         self.plan = first._replace(moves=moves, exchanges=exchanges, trades=trades)
-        return float(moves.sum() / first.moves.sum())
+        return float((moves.sum() + _SHIFT_TIME * first.shifts.sum()) / first.moves.sum())
+
+
+def most_traded(groups: Ints, options: MoveOptions) -> Ints:
+    """Return the most groups of a trade in each leaf, given its groups."""
+    most = np.ceil(options.traded * groups).astype(np.int64)
+    return np.minimum(most, _MOST_TRADED) if options.shifts else most
 
 
 def occupied_sizes(survey: Survey, prior: Learned) -> Floats:
@@ -321,7 +333,7 @@ class MoveChain:
         self.accepted += posterior_moves.advance(
             self._queries, self._state, prior, plan, basis, self._shares, sweeps, means.counts
         )
-        self.proposed += sweeps * int(plan.moves.sum() + plan.exchanges.sum() + plan.trades.sum())
+        self.proposed += sweeps * int(plan.moves.sum() + plan.exchanges.sum() + plan.trades.sum() + plan.shifts.sum())
         means.sweeps += sweeps
 
     @property

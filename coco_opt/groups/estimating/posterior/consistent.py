@@ -181,7 +181,7 @@ def integer_estimate(
         if intervals is not None:
             widen_in_buckets(intervals, histograms, finest_buckets(survey))
         return IntegerEstimate(histograms, intervals, estimate.uncertified_gap, estimate.convergence)
-    prior, how = PriorOptions(), fewer_chains(options)
+    prior, how = PriorOptions(), fewer_chains(options, survey.parent.size)
     near, seed = _matched_leaves(GroupsMeasurements(measurement), solvers, threads), seed_of(measurement, *also)
     with ThreadPoolExecutor(threads or os.cpu_count()) as pool:
         drawn = SparseSampler(survey, seed, prior, how, near, progress).sample(pool)

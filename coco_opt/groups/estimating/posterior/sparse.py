@@ -49,6 +49,10 @@ MANY_CELLS = 2**23  # regions x sizes beyond which draws are stored by the sizes
 MANY_GROUPS, MANY_IN_CELLS = 5_000, 50_000
 CHAINS, MOST_BURN_IN, LEAST_ROUNDS, MOST_ROUNDS = 2, 240, 4, 7
 BURN_IN, BURN_IN_MOVES = 200, 16.0  # sweeps, each with so many times the first number of moves
+# With more regions, large groups fit in too many ways for these moves, and the burn-in is shifts of them for the most
+# part. Then there are so many shifts a move, and the rounds begin with more moves than the burn-in had.
+MANY_REGIONS = 1_500
+MANY_BURN_IN_MOVES, SHIFTS, MORE_MOVES, MANY_MOST_ROUNDS = 4.0, 24.0, 2.0, 9
 PER_SIZE, TRADES, WITHIN = 2.0, 2.0, 0.5  # moves a size, trades a move, share of the moves within a window
 _WIDER = 8.0  # times as wide is the noise one level above the leaves in the beginning, squared two levels above
 _SHARE = 3.0  # a burn-in takes at most one in so many of all sweeps
@@ -56,16 +60,17 @@ _BATCH = 128  # leaves whose starts are computed together
 _STRETCH = 2**20  # regions x sizes of a stretch
 
 
-def fewer_chains(options: SamplerOptions) -> SamplerOptions:
+def fewer_chains(options: SamplerOptions, regions: int) -> SamplerOptions:
     """Return options of so few chains and rounds that draws of many regions fit into memory, with trades of groups."""
+    many = regions > MANY_REGIONS
     return replace(
         options,
         chains=min(options.chains, CHAINS),
         burn_in=max(options.burn_in, BURN_IN),
         most_burn_in=max(options.burn_in, MOST_BURN_IN),
         least_rounds=max(options.least_rounds, LEAST_ROUNDS),
-        most_rounds=min(options.most_rounds, MOST_ROUNDS),
-        moves=replace(options.moves, per_size=PER_SIZE, trades=TRADES, within=WITHIN),
+        most_rounds=min(options.most_rounds, MANY_MOST_ROUNDS if many else MOST_ROUNDS),
+        moves=replace(options.moves, per_size=PER_SIZE, trades=TRADES, within=WITHIN, shifts=SHIFTS if many else 0.0),
     )
 
 
@@ -171,7 +176,8 @@ class SparseSampler(Sampler):
         levels = survey.levels()
         above = (levels.max() - levels)[[answers.region for answers in survey.answers]]
         self._steepness, self._wider = steepness, _WIDER**above
-        self.effort.factors *= np.clip(self.effort.most / (_SHARE * options.burn_in), 1.0, BURN_IN_MOVES)
+        most = MANY_BURN_IN_MOVES if options.moves.shifts else BURN_IN_MOVES
+        self.effort.factors *= np.clip(self.effort.most / (_SHARE * options.burn_in), 1.0, most)
 
     def _begin(self, start: Ints | None) -> NDArray[Any]:
         survey, options, leaves = self.survey, self.prior, self.survey.leaves
@@ -224,6 +230,9 @@ class SparseSampler(Sampler):
         from coco_opt.kernels.posterior_sparse import Tree
 
         self._burn_in(pool)
+        if self.options.moves.shifts:
+            self.effort.factors *= MORE_MOVES
+            self._use_factors()
         survey = self.survey
         leaf, inner = np.full((2, survey.parent.size), -1)
         leaf[survey.leaves] = np.arange(survey.leaves.size)
