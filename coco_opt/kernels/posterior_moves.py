@@ -704,7 +704,7 @@ def _take_trade(
 ) -> bool:
     """Take the steps of a trade of m groups, and undo them if it is rejected; ``ratio`` is that of the proposals."""
     words, kind = state.words, trade.kind
-    steps = 4 if kind == _AGAINST or kind == _CROSS else 2
+    steps = 4 if kind in (_AGAINST, _CROSS) else 2
     done = labels = 0
     # Take the steps one after the other, and undo them all if the last ratio says so.
     while done < steps:
@@ -730,7 +730,7 @@ def _take_trade(
         labels |= (int(upper_a) + 2 * int(upper_b)) << (2 * done)
         done += 1
     # A shift's sizes are drawn among the occupied ones of the window, so their numbers enter the ratio.
-    if (kind == _SHIFT or kind == _CROSS) and done == steps:
+    if kind in (_SHIFT, _CROSS) and done == steps:
         after = _count_within(state, trade.leaf, drawn.low, drawn.high)
         partner_after = _count_within(state, trade.partner, drawn.low, drawn.high)
         once = math.log(drawn.number / after * (drawn.partner_number / partner_after))

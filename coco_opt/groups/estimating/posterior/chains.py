@@ -191,7 +191,7 @@ class MoveTables:
 
 def most_traded(groups: Ints, options: MoveOptions) -> Ints:
     """Return the most groups of a trade in each leaf, given its groups."""
-    most = np.ceil(options.traded * groups).astype(np.int64)
+    most: Ints = np.ceil(options.traded * groups).astype(np.int64)
     return np.minimum(most, _MOST_TRADED) if options.shifts else most
 
 
