@@ -14,7 +14,7 @@ nonnegative where a lower side is active and nonpositive where an upper side is.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import numpy as np
@@ -102,6 +102,24 @@ class Formulation(Generic[ValueT, DualT]):
     program: LinearProgram
     recover: Callable[[Floats], ValueT]
     multipliers: Callable[[ProgramDual], DualT] | None = None
+
+    def in_own_unit(self) -> Formulation[ValueT, DualT]:
+        """Return the same program with its variables counted in the most that z = 0 misses a side by.
+
+        Most packages' tolerances are absolute: they call a program in large numbers infeasible. The objective must be
+        homogeneous, c'z or z'Pz / 2 alone: it is divided by the unit or by its square.
+        """
+        program = self.program
+        sides = {"row_lower": 1.0, "row_upper": -1.0, "lower": 1.0, "upper": -1.0}
+        misses = [float((sign * getattr(program, side)).max(initial=0.0)) for side, sign in sides.items()]
+        unit, squared = max(misses) or 1.0, isinstance(program, QuadraticProgram)
+        scaled: dict[str, Any] = {side: getattr(program, side) / unit for side in sides}
+        price, multipliers = unit if squared else 1.0, self.multipliers
+        return Formulation(
+            replace(program, **scaled, offset=program.offset / (unit * price)),
+            recover=lambda z: self.recover(unit * z),
+            multipliers=multipliers and (lambda dual: multipliers(ProgramDual(price * dual.rows, price * dual.bounds))),
+        )
 
 
 def first_differences(n: int) -> Any:

@@ -165,12 +165,6 @@ class _IsotonicRegression(Problem[NDArray[Any], Floats]):
             lower[0], upper[-1] = self.lower - self.y[0], self.upper - self.y[-1]
         return lower, upper
 
-    def _residual_unit(self) -> float:
-        """Return the largest fall of the data or excess over a bound, the unit programs count residuals in."""
-        lower, upper = self._residual_bounds()
-        excess = max(float(lower.max(initial=0.0)), -float(upper.min(initial=0.0)))
-        return max(float(self._decreases().max(initial=0.0)), excess) or 1.0
-
     def _decreases(self) -> Floats:
         """Return y_i - y_{i+1} (n - 1,): what neighbouring residuals must make up for."""
         falls: Floats = (self.y[:-1] - self.y[1:]).astype(np.float64)
@@ -261,24 +255,24 @@ class IsotonicL2(_IsotonicRegression):
             raise self._no_form(form)
         from scipy.sparse import diags_array
 
-        n, unit = self.y.size, self._residual_unit()
+        n = self.y.size
         lower, upper = self._residual_bounds()
         program = QuadraticProgram(
             P=diags_array([2.0 * self.dense_weights], offsets=[0], shape=(n, n), format="csc"),
             c=np.zeros(n),
             A=first_differences(n),
-            row_lower=self._decreases() / unit,
+            row_lower=self._decreases(),
             row_upper=np.full(max(n - 1, 0), np.inf),
-            lower=lower / unit,
-            upper=upper / unit,
+            lower=lower,
+            upper=upper,
         )
 
         def read_dual(dual: ProgramDual) -> Floats:
             if n == 0:
                 return np.zeros(1)
-            return unit * self._multipliers_of(dual.rows, float(dual.bounds[0]), -float(dual.bounds[-1]))
+            return self._multipliers_of(dual.rows, float(dual.bounds[0]), -float(dual.bounds[-1]))
 
-        return Formulation(program, recover=lambda u: self.y + unit * u, multipliers=read_dual)
+        return Formulation(program, recover=lambda u: self.y + u, multipliers=read_dual).in_own_unit()
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -384,18 +378,19 @@ class IsotonicL1(_IsotonicRegression):
             raise self._no_form(form)
         from scipy.sparse import csc_array, hstack, vstack
 
-        n, w, unit = self.y.size, self.dense_weights, self._residual_unit()
+        n, w = self.y.size, self.dense_weights
         rows = csc_array(vstack([first_differences(n), _end_entries(n)]))
         lower, upper = self._residual_bounds()
         program = LinearProgram(
             c=np.concatenate([w, w]),
             A=csc_array(hstack([rows, -rows])),
-            row_lower=np.concatenate([self._decreases(), lower[:1], np.full(min(n, 1), -np.inf)]) / unit,
-            row_upper=np.concatenate([np.full(max(n - 1, 0) + min(n, 1), np.inf), upper[-1:]]) / unit,
+            row_lower=np.concatenate([self._decreases(), lower[:1], np.full(min(n, 1), -np.inf)]),
+            row_upper=np.concatenate([np.full(max(n - 1, 0) + min(n, 1), np.inf), upper[-1:]]),
             lower=np.zeros(2 * n),
             upper=np.full(2 * n, np.inf),
         )
-        return Formulation(program, recover=lambda z: self.y + unit * (z[:n] - z[n:]), multipliers=self._read_dual)
+        plain = Formulation(program, recover=lambda z: self.y + (z[:n] - z[n:]), multipliers=self._read_dual)
+        return plain.in_own_unit()
 
     def _read_dual(self, dual: ProgramDual) -> Floats:
         if self.y.size == 0:

@@ -169,4 +169,5 @@ class SimplexProjection(SimplexProblem):
             lower=-self.y,
             upper=np.full(n, np.inf),
         )
-        return Formulation(program, recover=lambda u: self.y + u, multipliers=lambda dual: -float(dual.rows[0]))
+        plain = Formulation(program, recover=lambda u: self.y + u, multipliers=lambda dual: -float(dual.rows[0]))
+        return plain.in_own_unit()

@@ -279,6 +279,16 @@ def test_the_unit_of_a_design_matrix_fails_no_solver(name: str, unit: float) -> 
     assert solve(problem, name).value == pytest.approx(reference(problem).value, abs=1e-3)
 
 
+@pytest.mark.parametrize("name", ["clarabel", "highs", "osqp", "piqp"])
+def test_counts_in_millions_fail_no_solver(name: str) -> None:
+    rng = np.random.default_rng(11)
+    tree, groups = [-1, 0, 0], 10**6 * np.array([7, 3, 4])
+    for _ in range(4):
+        noise = 1e6 * rng.normal(size=(3, 3))
+        assert solve(SimplexProjection(noise[0], 1e6), name).ok
+        assert solve(JointL2(tree, noise + groups[:, None] * [0.2, 0.5, 1.0], groups), name).ok
+
+
 SCALED = {
     "isotonic_l1": lambda u: IsotonicL1([3.5, 1.0, 2.0, -4.0, 1.0], np.full(5, u)),
     "isotonic_l2": lambda u: IsotonicL2([3.5, 1.0, 2.0, -4.0, 1.0], np.full(5, u)),

@@ -1,4 +1,4 @@
-"""Joint estimation written as a linear and as a quadratic program, in residuals and in the data's unit."""
+"""Joint estimation written as a linear and as a quadratic program in residuals, the latter in its own unit."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ def quadratic(tree: Tree, y: Floats, groups: Ints, weights: Floats) -> Formulati
         lower=np.full(n, -np.inf),
         upper=np.full(n, np.inf),
     )
-    return Formulation(program, recover=lambda z: y + z.reshape(y.shape), multipliers=_prices(tree, y.shape[1]))
+    plain = Formulation(program, recover=lambda z: y + z.reshape(y.shape), multipliers=_prices(tree, y.shape[1]))
+    return plain.in_own_unit()
 
 
 def table_rows(tree: Tree, y: Floats, groups: Ints) -> tuple[csc_array, Floats, Floats]:

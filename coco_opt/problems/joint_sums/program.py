@@ -25,7 +25,7 @@ _HEAVY = 30.0  # weight of the most precise measurements, so a solver's regulari
 
 def linear(problem: JointSums) -> Formulation[NDArray[Any], Floats]:
     """Write p = 1 in cells, and the parts of the residuals q - r, q and r >= 0, at cost w (q + r)."""
-    base, rows, low, high, unit = _rows(problem)
+    base, rows, low, high = _rows(problem)
     n, answers, cost = base.size, problem.starts.size, problem.answer_weights
     residual = _residual_columns(answers, rows.shape[0])
     program = LinearProgram(
@@ -36,12 +36,12 @@ def linear(problem: JointSums) -> Formulation[NDArray[Any], Floats]:
         lower=np.concatenate([np.full(n, -np.inf), np.zeros(2 * answers)]),
         upper=np.full(n + 2 * answers, np.inf),
     )
-    return Formulation(program, recover=_table(base, unit), multipliers=_prices(answers, 1.0))
+    return Formulation(program, recover=_table(base), multipliers=_prices(answers, 1.0)).in_own_unit()
 
 
 def quadratic(problem: JointSums) -> Formulation[NDArray[Any], Floats]:
     """Write p = 2 in cells and residuals."""
-    base, rows, low, high, unit = _rows(problem)
+    base, rows, low, high = _rows(problem)
     n, answers = base.size, problem.starts.size
     size = n + answers
     weigh = _HEAVY / float(problem.weights.max())
@@ -55,7 +55,7 @@ def quadratic(problem: JointSums) -> Formulation[NDArray[Any], Floats]:
         lower=np.full(size, -np.inf),
         upper=np.full(size, np.inf),
     )
-    return Formulation(program, recover=_table(base, unit), multipliers=_prices(answers, unit / weigh))
+    return Formulation(program, recover=_table(base), multipliers=_prices(answers, 1.0 / weigh)).in_own_unit()
 
 
 def _residual_columns(answers: int, rows: int) -> csc_array:
@@ -63,12 +63,12 @@ def _residual_columns(answers: int, rows: int) -> csc_array:
     return csc_array(vstack([-eye_array(answers), csc_array((rows - answers, answers))]))
 
 
-def _table(base: Floats, unit: float) -> Callable[[Floats], NDArray[Any]]:
-    return lambda z: base + unit * z[: base.size].reshape(base.shape)
+def _table(base: Floats) -> Callable[[Floats], NDArray[Any]]:
+    return lambda z: base + z[: base.size].reshape(base.shape)
 
 
-def _rows(problem: JointSums) -> tuple[Floats, csc_array, Floats, Floats, float]:
-    """Return the table that cells count from, rows on all cells, their sides, and the unit that these are counted in.
+def _rows(problem: JointSums) -> tuple[Floats, csc_array, Floats, Floats]:
+    """Return the table that cells count from, rows on all cells, and their sides.
 
     The rows are the answers', the tree's, the leaves' orders and their ends.
     """
@@ -82,12 +82,9 @@ def _rows(problem: JointSums) -> tuple[Floats, csc_array, Floats, Floats, float]
     ask = csc_array((width, (bucket, np.arange(width.size))), shape=(starts.size, width.size))
     rows, low, high = table_rows(tree, base, problem.groups)
     met = np.zeros(starts.size)
-    low, high = np.concatenate([met, low]), np.concatenate([met, high])
-    broken = np.maximum(low, -high)
-    unit = float(broken.max(initial=0.0, where=np.isfinite(broken))) or 1.0
-    return base, csc_array(vstack([ask, rows])), low / unit, high / unit, unit
+    return base, csc_array(vstack([ask, rows])), np.concatenate([met, low]), np.concatenate([met, high])
 
 
-def _prices(answers: int, unit: float) -> Callable[[ProgramDual], Floats]:
+def _prices(answers: int, scale: float) -> Callable[[ProgramDual], Floats]:
     """Return how to read prices: what a sum must be worth for its residual not to pay, the rows' duals reversed."""
-    return lambda dual: -unit * dual.rows[:answers]
+    return lambda dual: -scale * dual.rows[:answers]

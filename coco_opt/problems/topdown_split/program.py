@@ -1,8 +1,8 @@
 """The top-down split as a sparse quadratic program for generic solvers.
 
 Variables are y = x - b in every child and occupied cell, b being the mean answer of the rows with that cell alone
-(0 if there is none), then z = Q x - m for every other row that weighs anything, both counted in the most that y = 0
-and z = 0 miss a row or bound by: the Hessian is diagonal, and every number is small.
+(0 if there is none), then z = Q x - m for every other row that weighs anything: the Hessian is diagonal and every
+number is as small as the noise.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from coco_opt.array_types import Flags, Floats
-from coco_opt.forms import Formulation, LinearProgram, QuadraticProgram
+from coco_opt.forms import Formulation, LinearProgram, ProgramDual, QuadraticProgram
 from coco_opt.problems.sparse_rows import SparseRows
 from coco_opt.problems.topdown_split.data import SplitData, SplitDual
 
@@ -40,24 +40,21 @@ def lifted(data: SplitData) -> Formulation[Floats, SplitDual]:
         low.append((data.sides[0] - of_base).T.ravel())
         high.append((data.sides[1] - of_base).T.ravel())
     diagonal = 2.0 * np.concatenate([weight.T.ravel(), data.weights[row, child]])
-    row_lower, row_upper = np.concatenate(low), np.concatenate(high)
-    lower = np.concatenate([-base.T.ravel(), np.full(row.size, -np.inf)])
-    unit = max(float(side.max(initial=0.0)) for side in (row_lower, -row_upper, lower)) or 1.0
     program = QuadraticProgram(
         P=diags_array([diagonal], offsets=[0], shape=(diagonal.size, diagonal.size), format="csc"),
         c=np.zeros(diagonal.size),
         A=csc_array(block_array(blocks, format="csc")),
-        row_lower=row_lower / unit,
-        row_upper=row_upper / unit,
-        lower=lower / unit,
+        row_lower=np.concatenate(low),
+        row_upper=np.concatenate(high),
+        lower=np.concatenate([-base.T.ravel(), np.full(row.size, -np.inf)]),
         upper=np.full(diagonal.size, np.inf),
-        offset=_offset(data, base, wide) / unit**2,
+        offset=_offset(data, base, wide),
     )
 
     def recover(z: Floats) -> Floats:
-        return data.expand(base + unit * z[: n * children].reshape(children, n).T)
+        return data.expand(base + z[: n * children].reshape(children, n).T)
 
-    return Formulation(program, recover, lambda dual: _read_dual(data, unit * dual.rows, row.size))
+    return Formulation(program, recover, lambda dual: _read_dual(data, dual, row.size)).in_own_unit()
 
 
 def least_violation(data: SplitData) -> LinearProgram:
@@ -101,9 +98,9 @@ def _offset(data: SplitData, base: Floats, wide: Flags) -> float:
     return float(np.einsum("ij,ij,ij->", data.weights[~wide], residual, residual))
 
 
-def _read_dual(data: SplitData, prices: Floats, lifted_rows: int) -> SplitDual:
+def _read_dual(data: SplitData, dual: ProgramDual, lifted_rows: int) -> SplitDual:
     parent, position = np.zeros(data.shape[1]), lifted_rows
     if data.sums is not None:
-        parent[data.occupied_cells] = prices[position : position + data.occupied_cells.size]
+        parent[data.occupied_cells] = dual.rows[position : position + data.occupied_cells.size]
         position += data.occupied_cells.size
-    return SplitDual(parent, prices[position:].reshape(data.shape[0], -1).copy())
+    return SplitDual(parent, dual.rows[position:].reshape(data.shape[0], -1).copy())

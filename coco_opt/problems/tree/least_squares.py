@@ -196,28 +196,23 @@ class TreeLeastSquares(TreeProblem):
 
         n, rows, base = self.variables, self._sum_rows(), self._base()
         missing = np.asarray(rows @ base, dtype=np.float64)
-        unit, heaviest = self._unit(base, missing), float(self.weights.max()) or 1.0
+        heaviest = float(self.weights.max()) or 1.0
         program = QuadraticProgram(
             P=diags_array([2.0 / heaviest * self.weights], offsets=[0], shape=(n, n), format="csc"),
             c=np.zeros(n),
             A=rows,
-            row_lower=-missing / unit,
-            row_upper=-missing / unit,
-            lower=(self.lower - base) / unit,
-            upper=(self.upper - base) / unit,
+            row_lower=-missing,
+            row_upper=-missing,
+            lower=self.lower - base,
+            upper=self.upper - base,
         )
 
         def read_dual(dual: ProgramDual) -> Floats:
-            return heaviest * unit * self._read_dual(dual)
+            return heaviest * self._read_dual(dual)
 
-        return Formulation(program, recover=lambda u: base + unit * u, multipliers=read_dual)
+        return Formulation(program, recover=lambda u: base + u, multipliers=read_dual).in_own_unit()
 
     def _base(self) -> Floats:
         """Return the measurements, and at unmeasured inner nodes the sums of the leaves'."""
         leaves = np.where(self.tree.is_leaf, self.y, 0.0)
         return np.where(self.variance < np.inf, self.y, self.tree.sums(leaves))
-
-    def _unit(self, base: Floats, missing: Floats) -> float:
-        """Return the largest error of a sum of measurements or excess over a bound; 1 if all are 0."""
-        beyond = np.maximum(self.lower - base, base - self.upper)
-        return max(float(np.abs(missing).max(initial=0.0)), float(beyond.max(initial=0.0))) or 1.0
