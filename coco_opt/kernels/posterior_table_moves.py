@@ -44,9 +44,10 @@ _FACTORS = 24  # a product of so many factors and one logarithm cost less than f
 
 
 class Proposals(NamedTuple):
-    """Cumulative probabilities of the ``kinds`` of moves and the partners' ``levels``, and the numbers of persons.
+    """Cumulative probabilities of the ``kinds`` of moves and the partners' ``levels``, and numbers of persons.
 
-    ``poured`` [1] is the largest table that is poured.
+    One of the ``steps`` are more or fewer at a time; the last one is the most that move. ``poured`` [1] is the largest
+    table that is poured.
     """
 
     kinds: Floats
@@ -318,29 +319,32 @@ def fork(tree: Tree, leaf: int, other: int) -> int:
 
 @compiled_in_place
 def exchange(
-    tree: Tree, answers: Answers, prior: Prior, state: State, source: int, target: int, m: int, same: bool
+    tree: Tree, answers: Answers, prior: Prior, state: State, source: int, target: int, most: int, same: bool
 ) -> None:
-    """Try to move m persons of an occupied cell of a leaf to a cell of a leaf: the ``same`` cell, or the prior's."""
+    """Try to move persons of an occupied cell of a leaf to a cell of a leaf: the ``same`` cell, or the prior's.
+
+    Their number is uniform from 1 to all that are there, or to ``most``.
+    """
     used = state.used[source]
     if used == 0:
         return
     slot = state.first[source] + below(state.words, used)
     h = int(state.number[slot])
-    if h < m:
-        return
+    m = 1 + below(state.words, min(h, most))
     cell = int(state.cell[slot])
     new = cell if same else pick(prior.draw, tree.row[target], state.words)
     if new == cell and source == target:
         return
     at = find(state, target, new)
-    # Forward one of the source's occupied cells is chosen, and back one of the target's.
+    there = count_at(state, at)
+    # Forward one of the source's occupied cells is chosen, and back one of the target's, and then a number.
     occupied = state.used[target] + (at < 0) - (source == target and h == m)
-    ratio = used / occupied
+    ratio = used * min(h, most) / (occupied * min(there + m, most))
     if not same:
         ratio *= proposed(prior.draw, tree.row[source], cell) / proposed(prior.draw, tree.row[target], new)
     # In one leaf, classes that have both cells stay as they are.
     top, more = (common(prior, cell, new), 0) if source == target else (prior.up.size - 1, m)
-    change = math.log(ratio) + log_prior(tree, prior, state, target, new, count_at(state, at), m, top, more)
+    change = math.log(ratio) + log_prior(tree, prior, state, target, new, there, m, top, more)
     change += log_prior(tree, prior, state, source, cell, h, -m, top, -more)
     # Above the fork both leaves lie in one region, where persons only change their cell.
     level = fork(tree, source, target)
@@ -476,17 +480,18 @@ def partner(tree: Tree, proposals: Proposals, state: State, leaf: int) -> int:
 @compiled_in_place
 def visit(tree: Tree, answers: Answers, prior: Prior, state: State, proposals: Proposals, leaf: int) -> None:
     """Try the moves of one leaf."""
+    most = int(proposals.steps[proposals.steps.size - 1])
     for _ in range(tree.moves[leaf]):
         kind = choose(proposals.kinds, state.words)
-        m = proposals.steps[below(state.words, proposals.steps.size)]
         if kind == 0:
+            m = proposals.steps[below(state.words, proposals.steps.size)]
             if uniform(state.words) < 0.5:
                 add(tree, answers, prior, state, leaf, m)
             else:
                 remove(tree, answers, prior, state, leaf, m)
             continue
         if kind == 1:
-            exchange(tree, answers, prior, state, leaf, leaf, m, False)
+            exchange(tree, answers, prior, state, leaf, leaf, most, False)
             continue
         # The way back chooses the same partner, and the other direction by a coin.
         other = partner(tree, proposals, state, leaf)
@@ -495,9 +500,9 @@ def visit(tree: Tree, answers: Answers, prior: Prior, state: State, proposals: P
         if kind == 4:
             pour(tree, answers, prior, state, leaf, other, proposals.poured[0])
         elif uniform(state.words) < 0.5:
-            exchange(tree, answers, prior, state, leaf, other, m, kind == 2)
+            exchange(tree, answers, prior, state, leaf, other, most, kind == 2)
         else:
-            exchange(tree, answers, prior, state, other, leaf, m, kind == 2)
+            exchange(tree, answers, prior, state, other, leaf, most, kind == 2)
 
 
 @compiled_in_place

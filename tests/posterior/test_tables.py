@@ -110,7 +110,7 @@ def test_chains_begin_at_different_tables_that_meet_the_constraints() -> None:
         chain = chain_of(model, 20 * TRUE, 5)
         tables = []
         for _ in range(100):
-            chain.disperse(4, temperature)
+            chain.disperse(8, temperature)
             tables.append(chain.leaves().dense())
         assert (np.sum(tables, axis=1) == 20 * TRUE.sum(axis=0)).all()
         _, values = model.answers(levels_of(model, tables[-1]))

@@ -35,16 +35,17 @@ class MoveOptions:
 
     A leaf has ``least`` moves a sweep and ``per_cell`` more for each cell occupied at the start. The shares are those
     of: more or fewer persons; between a leaf's cells; between leaves in one cell; between leaves and cells; pouring.
-    ``near`` is the share of partners below the same parent. Numbers of persons are 1 in the share ``single``, and up to
-    ``furthest`` times the noise of a leaf's answers; tables are poured of up to ``poured`` times it.
+    ``near`` is the share of partners below the same parent, and of some of the others. Up to ``furthest`` times the
+    noise of a leaf's answers move, persons more or fewer one by one in the share ``single``; tables are poured of up to
+    ``poured`` times it.
     """
 
     least: int = 10
     per_cell: int = 3
-    shares: tuple[float, ...] = (0.22, 0.08, 0.15, 0.1, 0.45)
-    near: float = 0.6
-    single: float = 0.1
-    furthest: float = 1.5
+    shares: tuple[float, ...] = (0.3, 0.18, 0.15, 0.07, 0.3)
+    near: float = 0.95
+    single: float = 0.05
+    furthest: float = 1.2
     poured: float = 4.0
 
 
@@ -257,11 +258,10 @@ def _partner_levels(levels: int, near: float) -> Floats:
 
 
 def _steps(spread: float, options: MoveOptions) -> Ints:
-    """Return the numbers of persons a move takes, one of them chosen at random."""
+    """Return the numbers of persons more or fewer, one of them chosen at random; no move takes more than the last."""
     furthest = max(2.0, options.furthest * spread)
     several = 128 - int(128 * options.single)
-    levels = (np.arange(several) + 0.5) / several
-    longer = np.floor((furthest + 1.0) ** levels).astype(np.int64)
+    longer = np.ceil(furthest * (np.arange(several) + 0.5) / several).astype(np.int64)
     return np.concatenate([np.ones(128 - several, np.int64), np.minimum(longer, 2**20)])
 
 
