@@ -92,11 +92,11 @@ def leaf_allocation(share: float, levels: int) -> Shares:
     return rounded_shares(np.array([*((1.0 - share) / (levels - 1),) * (levels - 1), share]))
 
 
-def allocations(levels: int) -> list[Shares]:
+def allocations(levels: int, leaf_shares: Sequence[float] = LEAF_SHARES) -> list[Shares]:
     """Return the allocations that are weighed, without repetition."""
     candidates = [allocation(ratio, levels) for ratio in RATIOS]
     if levels > 1:
-        candidates += [leaf_allocation(share, levels) for share in LEAF_SHARES]
+        candidates += [leaf_allocation(share, levels) for share in leaf_shares]
     return list(dict.fromkeys(candidates))
 
 

@@ -15,16 +15,9 @@ candidate's for that distribution, at worst over all distributions. Where anothe
 Every step lowers its objective and the candidates are finite, so the search ends. Cost: about 100 predictions a
 distribution, each O(levels x grid cells^3).
 
-The predictor leaves out that the posterior learns the shape of regions from one another, so that the levels above gain
-more from the leaves' answers than it says. ``_LEAF_CREDIT`` lowers an aim's logarithm in proportion to that of the
-leaves' share over an even one, up to ``_MOST_CREDITED``; beyond three even shares, which only four levels or more can
-have, ``_LEAF_DEBT`` raises it again. They were set by releases of Hawaii's blocks (native Hawaiians, White, Black),
-Manhattan's taxis and households by county at epsilon 1.
-
-It also takes all regions to have one size distribution. Where regions have narrower ones of their own, single sizes of
-the leaves gain more on buckets than it says: its ratio of single sizes to buckets of growth 0.02 is 1.4 times too large
-at the leaves of the taxis and 2 times at those of the households (epsilon 1, equal shares of the leaves). Where several
-distributions are weighed, none of which has such regions, ``_CELL_CREDIT`` lowers the aim's logarithm by a little less.
+The predictor takes all regions to have one size distribution. Where regions have narrower ones of their own, single
+sizes of the leaves gain more on buckets than it says. Where several distributions are weighed, none of which has such
+regions, ``_CELL_CREDIT`` lowers the aim's logarithm.
 Strong noise hides what is special to a region: the credit ends where all of the budget would leave a single size with
 noise of standard deviation ``_NOISY`` (about epsilon 0.1), and is complete up to ``_CLEAR`` (about epsilon 0.5). On
 counties at epsilon 0.1 it had chosen single sizes, which err by 1.2 and 2.1 times as much as the choice without it.
@@ -46,7 +39,7 @@ from coco_opt.array_types import Floats
 from coco_opt.groups.buckets import Buckets
 from coco_opt.groups.measuring.fitted import MOST_SIZES, FitPredictor
 from coco_opt.groups.measuring.predicted import Predictor, Regions
-from coco_opt.privacy.planner import NoisePlan, Shares, allocation, allocations
+from coco_opt.privacy.planner import LEAF_SHARES, NoisePlan, Shares, allocation, allocations
 
 Reader = Literal["posterior", "joint", "fits"]
 Candidate = tuple[tuple[float, ...], Shares]
@@ -56,9 +49,7 @@ GROWTHS = (0.0, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0)
 _GRID_GROWTH = 0.03  # of the predictor's grid: no coarser than the finest buckets
 _COARSE_GROWTH = 0.07  # of its grid where several distributions are weighed; coarser grids flatter buckets of 0.05
 _FIRST_GROWTH = 0.05  # of the search
-_LEAF_CREDIT = 0.2
-_MOST_CREDITED = math.log(2.8)  # 0.7 of four levels: beyond, predicted and released errors move alike
-_LEAF_DEBT, _FIRST_DEBT = 0.5, math.log(3.0)  # beyond three even shares, with little left for many levels above
+_LEAF_SHARES = (*LEAF_SHARES, 0.99)  # which the posterior reads all levels from where the budget is large
 _CELL_CREDIT = 0.3
 _CLEAR, _NOISY = 3.0, 14.0
 _MANY_GROUPS = 100.0
@@ -176,17 +167,8 @@ class QuerySearch:
             if self.reader == "joint":  # which reads different buckets of levels slowly, and gains nothing from them
                 changed = [((growth,) * self.levels, shares) for growth in GROWTHS]
         if self.shares is None:
-            changed += [(growths, other) for other in allocations(self.levels)]
+            changed += [(growths, other) for other in allocations(self.levels, _LEAF_SHARES)]
         return [other for other in dict.fromkeys(changed) if other != candidate and self.fits(other[0])]
-
-
-def leaf_credit(shares: Shares) -> float:
-    """Return by how much the logarithm of the posterior's aim is lower than predicted, for the share of the leaves."""
-    share = float(shares[-1]) * len(shares)
-    if share <= 1.0:
-        return 0.0
-    logarithm = math.log(share)
-    return _LEAF_CREDIT * min(logarithm, _MOST_CREDITED) - _LEAF_DEBT * max(logarithm - _FIRST_DEBT, 0.0)
 
 
 def cell_credit(noise: NoisePlan, regions: Regions) -> float:
@@ -217,10 +199,8 @@ class _Evaluations:
         """Return the logarithm of a candidate's aim under the distribution at a place."""
         errors = np.maximum(self._of(place, candidate), 1e-12)
         credit = 0.0
-        if self._search.reader == "posterior":
-            credit = leaf_credit(candidate[1])
-            if len(self._predictors) > 1 and not candidate[0][-1]:
-                credit += self._cell_credit
+        if self._search.reader == "posterior" and len(self._predictors) > 1 and not candidate[0][-1]:
+            credit = self._cell_credit
         return float(np.log(errors) @ self._search.weights) - credit
 
     def measured(self, candidate: Candidate) -> tuple[bytes, Shares]:
