@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from coco_opt.activity import NOTHING_PAID, doing, set_interrupt_advice
 from coco_opt.cli.console import write, write_json, write_table
 from coco_opt.cli.options import Json, Version, integer
 from coco_opt.errors import ConfigError, MissingPackageError, VerificationError
@@ -18,7 +19,10 @@ GROUP = "coco_opt.experiments"
 
 Names = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[NAME]...", help="Names or their beginnings; none means all but the heavy experiments."),
+    typer.Argument(
+        metavar="[NAME]...",
+        help="Names or their beginnings; none means all but the heavy experiments, which takes long: see --list.",
+    ),
 ]
 Small = Annotated[bool, typer.Option("--small", help="Simulated data and few runs: seconds instead of minutes.")]
 Out = Annotated[Path, typer.Option("--out", help="Folder for tables and figures.")]
@@ -100,10 +104,12 @@ def _run(
     if listing:
         _list(rows, json=json)
         return 0
+    set_interrupt_advice(NOTHING_PAID)
     failures: list[str] = []
     results: list[dict[str, Any]] = []
-    for row in rows:
-        outcome = row.run(small=small, out=out, reporter=_Quiet() if json else None, **size)
+    for number, row in enumerate(rows, start=1):
+        with doing(f"{row.name} ({number} of {len(rows)})"):
+            outcome = row.run(small=small, out=out, reporter=_Quiet() if json else None, **size)
         failures += [f"{row.name}: {failure}" for failure in outcome.failures]
         results.append(outcome.record(row.name))
     if json:

@@ -15,6 +15,7 @@ import pytest
 from coco_experiments.outcome import Outcome, Table
 
 from coco_opt._version import __version__
+from coco_opt.activity import steps
 from coco_opt.cli import app, experiments
 from tests.cli.helpers import KINDS, SECURE, Runner, write_sizes
 
@@ -223,7 +224,7 @@ def test_solvers(coco: Runner) -> None:
 def fake(name: str, kind: str, failures: tuple[str, ...] = ()) -> Any:
     def run(*, small: bool, out: Path, reporter: Any) -> Any:
         reporter.note("working")
-        return Outcome((Table("t", ("a",), ((1,),)),), (out / "x.csv",), failures)
+        return Outcome((Table("t", ("doing",), ((steps()[0].label,),)),), (out / "x.csv",), failures)
 
     return SimpleNamespace(name=name, kind=kind, summary=f"about {name}", run=run)
 
@@ -238,7 +239,7 @@ def test_reproduce_and_bench(coco: Runner, monkeypatch: pytest.MonkeyPatch) -> N
     assert [row["name"] for row in json.loads(listed.out)] == ["hay/one", "kuo/two"]
     good = coco("reproduce", "hay", "--small", "--json")
     assert good.code == 0
-    assert json.loads(good.out)[0]["tables"][0]["rows"] == [{"a": 1}]
+    assert json.loads(good.out)[0]["tables"][0]["rows"] == [{"doing": "hay/one (1 of 1)"}]
     failed = coco("reproduce", "--json")
     assert failed.code == 1
     assert "kuo/two: too far" in failed.err
