@@ -37,7 +37,10 @@ def answers_within(seconds: float) -> float:
 
 
 class Effort:
-    """The work that chains have done since the start, in sweeps with the first numbers of moves; ``most`` limits it."""
+    """The work that chains have done since the start, in sweeps with the first numbers of moves; ``most`` limits it.
+
+    No leaf gets fewer than ``least`` times its first number of moves.
+    """
 
     def __init__(self, survey: Survey, seconds: float) -> None:
         """Begin at the start; ``seconds`` limit all."""
@@ -45,7 +48,7 @@ class Effort:
         self._survey, self._spent = survey, 0.0
         self.most = _SWEEPS * seconds / posterior_seconds(answers)
         self.factors = np.ones(survey.leaves.size)
-        self.moves = 1.0
+        self.moves, self.least = 1.0, _LEAST
 
     def spend(self, sweeps: int) -> None:
         """Count sweeps with ``moves`` times the first number of moves."""
@@ -66,4 +69,4 @@ class Effort:
             if parent[region] > 0 and needed[parent[region]] > 1.0:
                 needed[region] = max(needed[region], 1.0)
         change = np.clip(_MARGIN * needed[self._survey.leaves], _LESS, _MORE)
-        self.factors = np.clip(self.factors * change, _LEAST, _MOST)
+        self.factors = np.clip(self.factors * change, self.least, _MOST)

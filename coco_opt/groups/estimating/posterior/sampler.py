@@ -394,11 +394,15 @@ class Sampler:
             finished = rounds >= options.most_rounds or (rounds >= options.least_rounds and settled)
             self._report_progress(self.burnt + rounds * options.draws * options.thin, last=finished)
             if not finished:
-                self._distribute_moves(criterion.distance(r_hat, effective))
+                self._distribute_moves(self._share_of_draws(rounds) * criterion.distance(r_hat, effective))
         return Judged(rounds, r_hat, effective)
 
     def _forget(self, recorders: Sequence[Takes], rounds: int) -> None:
         """Forget nothing: moves were distributed in the burn-in."""
+
+    def _share_of_draws(self, rounds: int) -> float:
+        """Return by what the distance from the criterion is multiplied after so many rounds."""
+        return 1.0
 
     def _windows(self) -> RecordedWindows:
         groups = self.survey.groups

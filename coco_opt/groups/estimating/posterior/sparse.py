@@ -225,12 +225,22 @@ class SparseSampler(Sampler):
             assert isinstance(recorder, _Recorder)
             recorder.forget(len(recorder.trace) - (rounds + 1) // 2 * self.options.draws)
 
+    def _share_of_draws(self, rounds: int) -> float:
+        """Return the root of the share of the draws that the last round will have left; 1 where time is not short.
+
+        The distance from the criterion falls in proportion to the draws, so at first few leaves need more moves.
+        """
+        if not self.options.moves.shifts:
+            return 1.0
+        return math.sqrt(((rounds + 1) // 2) / ((self.options.most_rounds + 1) // 2))
+
     def sample(self, pool: ThreadPoolExecutor) -> SparseDraws:
         """Burn in and draw."""
         from coco_opt.kernels.posterior_sparse import Tree
 
         self._burn_in(pool)
         if self.options.moves.shifts:
+            self.effort.least = min(float(self.effort.factors.min()), MANY_BURN_IN_MOVES)
             self.effort.factors *= MORE_MOVES
             self._use_factors()
         survey = self.survey
