@@ -221,7 +221,9 @@ class Hierarchy:
         assert self._index is not None
         full = path if isinstance(path, str) else hierarchy_build.joined(path)
         if full not in self._index:
-            raise HierarchyError("unknown-region", f"there is no region {full!r}; give its path from the root")
+            such_as = next((known for known in self.paths if known.endswith(f"/{full}")), self.paths[-1])
+            message = f"there is no region {full!r}; give its path from the root, such as {such_as!r}"
+            raise HierarchyError("unknown-region", message)
         return self._index[full]
 
     def aggregate(self, leaf_values: npt.NDArray[Number]) -> npt.NDArray[Number]:

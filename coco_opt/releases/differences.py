@@ -189,7 +189,7 @@ def _compared(later: Any, earlier: Any, table: str | None) -> tuple[Compared, fl
     """Return how a table of two releases is compared, and the coverage of both's intervals; check that it can be."""
     kinds, manifests = [_kind(later), _kind(earlier)], [_manifest(later), _manifest(earlier)]
     if kinds[0].name != kinds[1].name:
-        message = f"the releases are of different kinds, {kinds[0].name!r} and {kinds[1].name!r}"
+        message = f"the releases are of different kinds, {kinds[0].name!r} and {kinds[1].name!r}: give two of one kind"
         raise InputError("not-comparable", message)
     for key in _PUBLIC_KEYS:
         if manifests[0].get(key) != manifests[1].get(key):

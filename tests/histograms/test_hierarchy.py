@@ -129,6 +129,9 @@ def test_unknown_regions_and_levels() -> None:
     tree = Hierarchy.from_paths(PATHS)
     with pytest.raises(HierarchyError, match="unknown-region"):
         tree.index("us/d")
+    name = PATHS[1][-1]
+    with pytest.raises(HierarchyError, match=f"no region '{name}'; give its path from the root, such as '.*/{name}'"):
+        tree.index(name)
     for action in (lambda: tree.children(9), lambda: tree.leaf_range(-1), lambda: tree.ancestors(9)):
         with pytest.raises(InputError, match="unknown-region"):
             action()

@@ -44,7 +44,7 @@ workload = {workload}
 # structural_zeros = ["age = child & work = yes"]            # what cannot be
 # invariants = [{{ query = "total", level = {level} }}]    # exact, not private: needs neighbours = "replace"
 # counts = {{ parents = "age = old", children = "age = child" }}
-# constraints = [{{ holds = "parents >= children", level = {level} }}]    # structural | public | data: see source
+# constraints = [{{ holds = "parents >= children", level = {level}, source = "structural" }}]    # or public | data
 # implied = "auto"            # what constraints imply above: auto | bounds | cuts | minimal_schema
 estimation = "full"           # estimated, and free to change from here on: full | classic | posterior | bottom_up
 rounding = "passes"           # passes (totals, the workload in order, cells) | nearest | unbiased
