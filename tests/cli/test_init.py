@@ -114,7 +114,7 @@ def test_a_kind_by_name(coco: Runner) -> None:
 def test_records_by_name_run_once_values_are_listed(coco: Runner, files: tuple[str, ...]) -> None:
     write(areas=HIERARCHY, persons=PERSONS)
     ran = coco("init", *files, "--data", "records=persons.csv")
-    assert (ran.code, ran.err) == (0, "")
+    assert (ran.code, ran.errors) == (0, [])
     assert "list every value of 'sex', 'age group'" in ran.out
     with pytest.raises(ConfigError, match=r"topdown\.attributes.*list every value of 'sex', 'age group'"):
         load_config(CONFIG)
@@ -148,7 +148,7 @@ def test_a_count_as_last_column_tells_persons_from_a_hierarchy(coco: Runner) -> 
 def test_of_two_tables_like_a_hierarchy_the_one_that_repeats_regions_holds_persons(coco: Runner) -> None:
     write(areas=HIERARCHY, persons=PERSONS.replace("0-17", CANARY))
     ran = coco("init")
-    assert (ran.code, ran.err) == (0, "")
+    assert (ran.code, ran.errors) == (0, [])
     assert CANARY not in ran.out + CONFIG.read_text()
     assert "Taken as records: persons.csv" in ran.out
     assert 'records = "persons.csv"' in CONFIG.read_text()
@@ -373,7 +373,7 @@ def write_office() -> None:
 def test_persons_are_joined_through_households_to_regions(coco: Runner) -> None:
     write_office()
     ran = coco("init", "--ranges", "age=0..17,18..64,65..", "--values", "sex=f,m", "--values", "status")
-    assert (ran.code, ran.err) == (0, "")
+    assert (ran.code, ran.errors) == (0, [])
     config = load_config(CONFIG)
     data = config.data
     assert (data.records.name, data.groups.name, data.hierarchy.name) == ("persons.csv", "homes.csv", "areas.csv")
@@ -414,7 +414,7 @@ def test_all_values_are_read_on_request_and_long_lists_are_no_attributes(coco: R
     write_office()
     Path("persons.csv").write_text(Path("persons.csv").read_text().replace("surname", CANARY).replace("income", "gain"))
     ran = coco("init", "--values", "all", "--ranges", "age=0..100")
-    assert (ran.code, ran.err) == (0, "")
+    assert (ran.code, ran.errors) == (0, [])
     assert "Read the values of 'sex', 'status' of persons.csv" in ran.out
     text = CONFIG.read_text()
     assert "# gain = []                   # left out: a column of more than 100 values" in text
@@ -488,7 +488,7 @@ def test_a_file_whose_key_has_another_name_is_named(coco: Runner) -> None:
     assert words in coco("init", "--data", "hierarchy=areas.csv").out
     assert words in coco("init", "--out", "folder.toml").out
     ran = coco("init", "--columns", "region_id=zone,area", "--out", "linked.toml")
-    assert (ran.code, ran.err) == (0, "")
+    assert (ran.code, ran.errors) == (0, [])
     assert "Taken as region_id: column 'area' of homes.csv, 'zone' of areas.csv" in ran.out
     assert load_config_without_values("linked.toml").data.columns["region_id"] == ("area", "zone")
 
@@ -508,7 +508,7 @@ def test_keys_of_several_names_are_linked_by_their_words(coco: Runner) -> None:
     write(hogares=f"id_hogar;cod_municipio;tenencia\n{homes}")
     write(municipios="codigo;pais;municipio\n00;E;a\n01;E;b\n02;E;c\n")
     ran = coco("init", "--ranges", "edad=0..17,18..", "--values", "sexo")
-    assert (ran.code, ran.err) == (0, "")
+    assert (ran.code, ran.errors) == (0, [])
     assert "Taken as person_id: column 'id_persona' of personas.csv" in ran.out
     data = load_config(CONFIG).data
     names = {"group_id": ("hogar", "id_hogar"), "region_id": ("cod_municipio", "codigo")}
@@ -653,7 +653,7 @@ def test_a_stated_bare_id_is_the_key_of_one_table(coco: Runner, homes: str) -> N
     write(areas="id,country,town\n0,E,a\n1,E,b\n2,E,c\n")
     options = ("--columns", "group_id=id,household", "--columns", "region_id=area,id", "--values", "sex")
     ran = coco("init", *options)
-    assert (ran.code, ran.err) == (0, "")
+    assert (ran.code, ran.errors) == (0, [])
     data = load_config(CONFIG).data
     assert (data.records.name, data.groups.name, data.hierarchy.name) == ("persons.csv", f"{homes}.csv", "areas.csv")
     assert data.columns == {"group_id": ("household", "id"), "region_id": ("area", "id"), "person_id": "id"}
