@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +26,7 @@ PAGES = sorted(
     for path in ROOT.glob(pattern)
     if "_build" not in path.parts
 )
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 KEYS = {"unproved"}  # of files, which the experiments read
 EXPERIMENTS = sorted((ROOT / "experiments").rglob("*.py"))
 SOURCES = sorted(path for folder in ("coco_opt", "solvers") for path in (ROOT / folder).rglob("*.py"))
@@ -58,6 +60,13 @@ def test_pages_use_the_terms_of_the_field(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     prose = re.sub(r"^```.*?^```|`[^`\n]*`|\]\([^)]*\)|<!--.*?-->", " ", text, flags=re.MULTILINE | re.DOTALL)
     assert PROSE.findall(prose) == []
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
+def test_notebooks_use_the_terms_of_the_field(path: Path) -> None:
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    prose = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown"]
+    assert [word for text in prose for word in PROSE.findall(text)] == []
 
 
 @pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: str(path.relative_to(ROOT)))
