@@ -188,8 +188,8 @@ def judge(problem: Problem[ValueT, Any], answer: Answer[ValueT, Any], name: str,
             "a solver returns coco_opt.solution.Answer(point, Status.OPTIMAL)"
         )
     if answer.value is None:
-        claim = "although it claims success" if answer.status is Status.OPTIMAL else answer.status.advice
-        raise SolverError(f"{name} on {problem.kind} returned no point: {claim}")
+        claim = "it claims success all the same." if answer.status is Status.OPTIMAL else answer.status.advice
+        raise SolverError(f"{name} on {problem.kind} returned no point: {claim} {_others(problem, name)}")
     start = perf_counter()
     appraisal = problem.appraise(problem.accept(answer.value), answer.multipliers)
     # Scales and resolution take a pass over the data: they are computed only where zero does not decide.

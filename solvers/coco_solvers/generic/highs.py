@@ -59,7 +59,7 @@ class _ThroughHiGHS(ProgramSolver):
             failed = highs.run() == highspy.HighsStatus.kError
             failed &= highs.getModelStatus() == highspy.HighsModelStatus.kNotset
         if failed:
-            raise SolverError(f"HiGHS refuses the {program.form}: inconsistent arrays, or P is not convex")
+            raise SolverError(f"HiGHS fails on this {program.form}, perhaps as P is not convex: use another solver")
         return _answer(highs, isinstance(program, MixedIntegerProgram))
 
     def _settings(self, program: LinearProgram) -> dict[str, tuple[str, Any]]:
