@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from coco_opt.cli.matching import Candidate
+from coco_opt.cli.file_roles import Candidate
 
 if TYPE_CHECKING:
     from coco_opt.files.proposals import LevelProposal

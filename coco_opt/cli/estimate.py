@@ -42,7 +42,7 @@ def estimate(
     """
     from coco_opt.releases import estimate as estimate_measurements
     from coco_opt.releases import render_report
-    from coco_opt.releases.room import check_target
+    from coco_opt.releases.storage import check_target
 
     names, config = named(measurements)
     settings = None if config is None else settings_for(names[0], config)

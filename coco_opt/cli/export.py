@@ -51,7 +51,7 @@ def export(
     """
     from coco_opt.files.csv import check_delimiter
     from coco_opt.files.unchanged import check_unchanged
-    from coco_opt.releases.room import check_target
+    from coco_opt.releases.storage import check_target
 
     check_delimiter(delimiter, decimal)
     _check_options(delimiter, wide=wide, raw=raw, xlsx=xlsx, sdmx=sdmx, period=period)

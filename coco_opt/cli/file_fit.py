@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from coco_opt.cli.column_names import Header
-from coco_opt.cli.matching import Candidate, completed_without, shares_no_column
+from coco_opt.cli.file_roles import Candidate, completed_without, shares_no_column
 from coco_opt.errors import InputError, Place
 
 if TYPE_CHECKING:

@@ -43,7 +43,7 @@ def import_(
     from coco_opt.files.measurement import write_measurement
     from coco_opt.releases.manifest import spent_line
     from coco_opt.releases.planning import kind_of
-    from coco_opt.releases.room import check_target
+    from coco_opt.releases.storage import check_target
     from coco_opt.topdown.kind.noisy_measurement_files import gathered, measurement_of
 
     settings = load_config(config, measures=False)

@@ -13,7 +13,7 @@ from coco_opt.cli.column_names import Header, with_shared_names, with_stated_nam
 from coco_opt.cli.config_text import ROOT, level_lines, text_of
 from coco_opt.cli.console import quoted, write
 from coco_opt.cli.file_fit import UNLINKED, check_fit, check_left, check_named, possible_kinds
-from coco_opt.cli.matching import (
+from coco_opt.cli.file_roles import (
     Candidate,
     best_candidate,
     further_ids,

@@ -35,7 +35,6 @@ from coco_opt.releases.payment_status import PaymentStatus, payment_status_of
 from coco_opt.releases.planning import is_look, kind_of, planned, resolved
 from coco_opt.releases.records import new_run_id, open_private_folder
 from coco_opt.releases.reporter import Reporter, default_reporter
-from coco_opt.releases.room import answers_to, check_folders, check_room, check_target
 from coco_opt.releases.runs import (
     PaidRun,
     charge_for,
@@ -47,6 +46,7 @@ from coco_opt.releases.runs import (
     refuse_other_data,
 )
 from coco_opt.releases.solvers import rehearse
+from coco_opt.releases.storage import answers_to, check_folders, check_storage, check_target
 from coco_opt.releases.stored_runs import CHOSEN, LOOK, SEEDED
 
 _LOOK = 1  # of seeded noise: a look's is drawn from another seed than what is measured after it
@@ -128,7 +128,7 @@ def check(config: Config, *, again: bool = False, renamed: bool = False, reporte
     kind_of(config).method(config, plan.measurement_plan)
     check_folders(config)
     private = _read(plan, reporter)
-    check_room(plan)
+    check_storage(plan)
     fingerprint = _checked_fingerprint(plan, private, again=again, renamed=renamed)
     status = payment_status_of(config, plan.measurement_plan, "" if again else fingerprint)  # no run has the data ""
     kind = kind_of(config)
@@ -318,7 +318,7 @@ def _measured(
 ) -> Measured:
     """Return the measurement of one plan on a private table that was read."""
     config, source = plan.config, source_of(plan.config)
-    check_room(plan)
+    check_storage(plan)
     if not source.private:
         measured = _measure_seeded(plan, private, source, reporter, scratch)
         clock.lap("measure")

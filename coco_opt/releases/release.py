@@ -25,8 +25,8 @@ from coco_opt.releases.planning import kind_of, planned
 from coco_opt.releases.records import open_private_folder, private_record, write_private_record
 from coco_opt.releases.release_in_memory import Estimated
 from coco_opt.releases.reporter import Reporter, default_reporter
-from coco_opt.releases.room import check_target
 from coco_opt.releases.solvers import choices_of, compiling_late, rehearse, warm_worker
+from coco_opt.releases.storage import check_target
 from coco_opt.releases.stored_runs import record_release, runs_of_ledger
 
 

@@ -31,7 +31,7 @@ from coco_opt.privacy.private_files import remove_leftovers, temporary_name
 from coco_opt.releases.datapackage import DATAPACKAGE, datapackage
 from coco_opt.releases.kind import AnyKind, PageWriter, Shown
 from coco_opt.releases.reporter import Reporter, default_reporter
-from coco_opt.releases.room import check_target
+from coco_opt.releases.storage import check_target
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -23,7 +23,7 @@ from coco_opt.privacy.run_folder import RunFolder
 from coco_opt.privacy.run_key import RunKey
 from coco_opt.releases import check, estimate, measure, release, render_report, verify_release
 from coco_opt.releases import runs as runs_module
-from coco_opt.releases.room import answers_to, check_room
+from coco_opt.releases.storage import answers_to, check_storage
 from coco_opt.releases.stored_runs import abandon_run, forget_run
 from coco_opt.releases.verify import verify_paid
 from tests.cli.helpers import KINDS, SECURE
@@ -69,13 +69,13 @@ def test_answers_need_memory_for_a_region_and_disk_for_all(tmp_path: Path, monke
     config, held, empty = config_in(tmp_path), list[int](), np.empty
     plan = check(config).plan
     answers = answers_to(plan.measurement_plan)
-    monkeypatch.setattr(sys.modules["coco_opt.releases.room"], "DENSE", 0)
+    monkeypatch.setattr(sys.modules["coco_opt.releases.storage"], "DENSE", 0)
     monkeypatch.setattr(np, "empty", lambda size, kind: held.append(size) or empty(1, kind))
-    check_room(plan)
+    check_storage(plan)
     assert 0 < held[0] <= 2 * answers // len(plan.measurement_plan.queries)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=answers - 1))
     with pytest.raises(InputError, match=rf"{answers:,} answers need .* on the disk of the private folder"):
-        check_room(plan)
+        check_storage(plan)
 
 
 def config_in_place(folder: Path):  # type: ignore[no-untyped-def]

@@ -1,4 +1,4 @@
-"""Whether there is room for what a release writes, and whether it may be written: asked before anything is paid."""
+"""Whether there is space for what a release writes, and whether it may be written: asked before anything is paid."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BYTES = 8
 _PACKED = 1  # bytes of an answer in its file, at usual budgets at most
 
 
-def check_room(plan: Plan) -> None:
+def check_storage(plan: Plan) -> None:
     """Raise InputError (out-of-memory) where the answers fit neither in memory nor on disk, before anything is paid.
 
     In memory are all of them where they are few, and else those of one region to one query; the others are packed into
