@@ -72,14 +72,6 @@ MUTANTS = (
         (f"{_ACCOUNTING}test_what_a_pure_release_implies",),
     ),
     Mutant(
-        "a replaced entity costs rho twice, not four times",
-        "the statement about groups of two is wrong by a factor of two",
-        "coco_opt/privacy/accounting.py",
-        '(2 if unit == "epsilon" else 4)',
-        "2",
-        (f"{_ACCOUNTING}test_costs_compose_exactly",),
-    ),
-    Mutant(
         "the corollary's last term has another sign",
         "an epsilon below the infimum over orders is stated",
         "coco_opt/privacy/accounting.py",
