@@ -48,7 +48,8 @@ MANY_CELLS = 2**23  # regions x sizes beyond which draws are stored by the sizes
 # Groups a leaf from which single moves mix too slowly under buckets, and rows of cells take too long.
 MANY_GROUPS, MANY_IN_CELLS = 5_000, 50_000
 CHAINS, MOST_BURN_IN, LEAST_ROUNDS, MOST_ROUNDS = 2, 240, 4, 7
-BURN_IN, BURN_IN_MOVES = 200, 16.0  # sweeps, each with so many times the first number of moves
+# The burn-in's sweeps. Each has so many moves a leaf on average, but at most so many times the first number.
+BURN_IN, BURN_IN_MOVES, MOVES_A_LEAF = 200, 16.0, 560.0
 # With more regions, large groups fit in too many ways for these moves, and the burn-in is shifts of them for the most
 # part. Then there are so many shifts a move, and the rounds begin with more moves than the burn-in had.
 MANY_REGIONS = 1_500
@@ -176,8 +177,6 @@ class SparseSampler(Sampler):
         levels = survey.levels()
         above = (levels.max() - levels)[[answers.region for answers in survey.answers]]
         self._steepness, self._wider = steepness, _WIDER**above
-        most = MANY_BURN_IN_MOVES if options.moves.shifts else BURN_IN_MOVES
-        self.effort.factors *= np.clip(self.effort.most / (_SHARE * options.burn_in), 1.0, most)
 
     def _begin(self, start: Ints | None) -> NDArray[Any]:
         survey, options, leaves = self.survey, self.prior, self.survey.leaves
@@ -200,8 +199,19 @@ class SparseSampler(Sampler):
         return histograms
 
     def _learn(self) -> None:
+        first = self.shared is None
         super()._learn()
+        if first:
+            self.effort.factors *= self._burn_in_moves()
         self._use_factors()
+
+    def _burn_in_moves(self) -> float:
+        """Return how many times the first number of moves a sweep of the burn-in takes: few where leaves move much."""
+        assert self.shared is not None
+        options = self.options
+        most = MANY_BURN_IN_MOVES if options.moves.shifts else BURN_IN_MOVES
+        wanted = min(MOVES_A_LEAF / float(self.shared.plan.moves.mean()), self.effort.most / (_SHARE * options.burn_in))
+        return float(np.clip(wanted, 1.0, most))
 
     def _advance(self, pool: ThreadPoolExecutor, sweeps: int) -> None:
         """Take sweeps of the burn-in: the leaves come near their own answers first, and then agree with those above."""
