@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -180,8 +181,10 @@ def test_the_time_of_the_posterior_is_a_range(tmp_path: Path) -> None:
     assert stages is not None
     assert stages["estimate"].most == pytest.approx(10 * stages["estimate"].seconds)
     assert stages["read"].most == stages["read"].seconds
-    assert longest_posterior_seconds(1e6, 300) == 300
-    assert longest_posterior_seconds(1e6, 10) == posterior_seconds(1e6)
+    assert longest_posterior_seconds(1e6, 300, 20) == 300
+    assert longest_posterior_seconds(1e6, 10, 20) == posterior_seconds(1e6)
+    few, many = (longest_posterior_seconds(1e5, math.inf, regions) for regions in (1_500, 1_501))
+    assert many == 2 * few
 
 
 def test_cells_are_what_is_measured(tmp_path: Path) -> None:

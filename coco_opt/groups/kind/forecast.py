@@ -160,7 +160,8 @@ def _of_formula(plan: Plan) -> _Errors:
 
 def _longest(plan: Plan) -> float:
     answers = _answers(plan, plan.measurement_plan)
-    return slowness() * longest_posterior_seconds(answers, plan.config.auto.time)
+    regions = plan.measurement_plan.hierarchy.regions
+    return slowness() * longest_posterior_seconds(answers, plan.config.auto.time, regions)
 
 
 def _of_family(plan: Plan, reporter: Reporter) -> _Errors:

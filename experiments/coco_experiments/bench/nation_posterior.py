@@ -24,7 +24,7 @@ from coco_opt.histograms import errors_by_level
 NAME = "bench/nation_posterior"
 MAX_SIZE, SMALL_MAX_SIZE = 10_000, 60
 GROWTH = (0.05, 0.1, 0.3)
-SECONDS_LIMIT, MEMORY_LIMIT = 300.0, 4000.0  # MB
+SECONDS_LIMIT, MEMORY_LIMIT = 600.0, 4000.0  # MB
 WHAT = "posterior, tables and intervals, buckets"
 
 

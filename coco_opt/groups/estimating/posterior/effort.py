@@ -13,7 +13,9 @@ from coco_opt.array_types import Floats
 from coco_opt.groups.estimating.posterior.observations import Survey
 
 _START, _ANSWER = 5.0, 2e-4  # seconds, as measured
-_SLOWEST = 10.0  # times these seconds, where regions mix slowly: 7.4 times were measured
+# Times these seconds where regions mix slowly: 7.4 times were measured, and about 17 times with many regions.
+_SLOWEST, _SLOWEST_OF_MANY = 10.0, 20.0
+MANY_REGIONS = 1_500
 _SWEEPS = 280  # of the runs by which ``posterior_seconds`` was measured
 _LEAST, _MOST = 0.5, 32.0  # times as many moves as in the beginning
 _LESS, _MORE = 0.7, 4.0  # times as many moves as in the round before
@@ -25,10 +27,11 @@ def posterior_seconds(answers: float) -> float:
     return _START + _ANSWER * answers
 
 
-def longest_posterior_seconds(answers: float, limit: float) -> float:
+def longest_posterior_seconds(answers: float, limit: float, regions: int) -> float:
     """Return how many seconds it can take where regions converge slowly; ``limit`` are the seconds that it may take."""
     seconds = posterior_seconds(answers)
-    return min(_SLOWEST * seconds, max(limit, seconds))
+    slowest = _SLOWEST_OF_MANY if regions > MANY_REGIONS else _SLOWEST
+    return min(slowest * seconds, max(limit, seconds))
 
 
 def answers_within(seconds: float) -> float:

@@ -24,6 +24,7 @@ from coco_opt.choices import SolverChoices
 from coco_opt.groups.estimating.intervals import SUMMARIES, Intervals, SummaryIntervals
 from coco_opt.groups.estimating.nearest import nearest
 from coco_opt.groups.estimating.posterior.chains import Learned, MoveChain, SizeLearner
+from coco_opt.groups.estimating.posterior.effort import MANY_REGIONS
 from coco_opt.groups.estimating.posterior.observations import Survey
 from coco_opt.groups.estimating.posterior.prior import PriorOptions
 from coco_opt.groups.estimating.posterior.recording import parts_of_quantiles, summary_values
@@ -50,9 +51,8 @@ MANY_GROUPS, MANY_IN_CELLS = 5_000, 50_000
 CHAINS, MOST_BURN_IN, LEAST_ROUNDS, MOST_ROUNDS = 2, 240, 4, 7
 # The burn-in's sweeps. Each has so many moves a leaf on average, but at most so many times the first number.
 BURN_IN, BURN_IN_MOVES, MOVES_A_LEAF = 200, 16.0, 560.0
-# With more regions, large groups fit in too many ways for these moves, and the burn-in is shifts of them for the most
+# Beyond MANY_REGIONS, large groups fit in too many ways for these moves, and the burn-in is shifts of them for the most
 # part. Then there are so many shifts a move, and the rounds begin with more moves than the burn-in had.
-MANY_REGIONS = 1_500
 MANY_BURN_IN_MOVES, SHIFTS, MORE_MOVES, MANY_MOST_ROUNDS = 4.0, 24.0, 2.0, 9
 PER_SIZE, TRADES, WITHIN = 2.0, 2.0, 0.5  # moves a size, trades a move, share of the moves within a window
 _WIDER = 8.0  # times as wide is the noise one level above the leaves in the beginning, squared two levels above
