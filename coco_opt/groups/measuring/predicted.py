@@ -57,7 +57,7 @@ GRID_GROWTH = 0.03
 _CLASSES = 6  # of regions of a level, by their number of groups
 _MEAN_ABSOLUTE = (2.0 / np.pi) ** 0.5  # of a standard normal number
 _VARIATION = 1.5
-_LEARNT, _SHARED, _COARSE = 0.3, 0.8, 1.0
+_LEARNT, _SHARED, _COARSE = 0.2, 1.2, 1.0
 _ROUNDED = 1.0 / 12.0  # the variance of rounding
 _OVERESTIMATE, _UNDERESTIMATE = 1.5, 2.2  # of released errors by predicted errors, as measured
 
