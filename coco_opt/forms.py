@@ -103,16 +103,19 @@ class Formulation(Generic[ValueT, DualT]):
     recover: Callable[[Floats], ValueT]
     multipliers: Callable[[ProgramDual], DualT] | None = None
 
-    def in_own_unit(self) -> Formulation[ValueT, DualT]:
+    def in_own_unit(self, above: float = 0.0) -> Formulation[ValueT, DualT]:
         """Return the same program with its variables counted in the most that z = 0 misses a side by.
 
-        Most packages' tolerances are absolute: they call a program in large numbers infeasible. The objective must be
-        homogeneous, c'z or z'Pz / 2 alone: it is divided by the unit or by its square.
+        Most packages' tolerances are absolute: they call a program in large numbers infeasible, and one whose optimum
+        is tiny solved too soon. The objective must be homogeneous, c'z or z'Pz / 2 alone: it is divided by the unit or
+        by its square. A program that misses no side by more than ``above`` stays as it is.
         """
         program = self.program
         sides = {"row_lower": 1.0, "row_upper": -1.0, "lower": 1.0, "upper": -1.0}
         misses = [float((sign * getattr(program, side)).max(initial=0.0)) for side, sign in sides.items()]
         unit, squared = max(misses) or 1.0, isinstance(program, QuadraticProgram)
+        if unit <= above:
+            return self
         scaled: dict[str, Any] = {side: getattr(program, side) / unit for side in sides}
         price, multipliers = unit if squared else 1.0, self.multipliers
         return Formulation(
