@@ -615,6 +615,16 @@ def _draw_within(state: State, leaf: int, low: int, high: int) -> tuple[int, int
 
 
 @compiled_in_place
+def _draw_both(state: State, leaf: int, partner: int, low: int, high: int) -> tuple[int, int, int, int]:
+    """Return an occupied size low .. high - 1 and their number of two leaves; 0 at last where either has none."""
+    a, number = _draw_within(state, leaf, low, high)
+    if number == 0:
+        return -1, 0, -1, 0
+    c, partner_number = _draw_within(state, partner, low, high)
+    return a, number, c, partner_number
+
+
+@compiled_in_place
 def _try_trade(queries: Queries, state: State, prior: Prior, plan: Plan, leaf: int) -> bool:
     """Propose several steps of m groups each, all together; return whether they were accepted."""
     words, sizes = state.words, state.histograms.shape[1]
@@ -634,10 +644,7 @@ def _try_trade(queries: Queries, state: State, prior: Prior, plan: Plan, leaf: i
     low, high, number, partner_number, c = 0, sizes, 0, 0, 0
     if kind == _SHIFT:
         low, high = _window(words, sizes, 0.0)
-        a, number = _draw_within(state, leaf, low, high)
-        if number == 0:
-            return False
-        c, partner_number = _draw_within(state, partner, low, high)
+        a, number, c, partner_number = _draw_both(state, leaf, partner, low, high)
         if partner_number == 0:
             return False
     else:
@@ -667,10 +674,7 @@ def _try_shift(queries: Queries, state: State, prior: Prior, plan: Plan, leaf: i
         if partner < 0 or state.occupied_count[partner] == 0:
             return False
     low, high = _window(words, state.histograms.shape[1], _LARGE)
-    a, number = _draw_within(state, leaf, low, high)
-    if number == 0:
-        return False
-    c, partner_number = _draw_within(state, partner, low, high)
+    a, number, c, partner_number = _draw_both(state, leaf, partner, low, high)
     if partner_number == 0:
         return False
     distance = int(plan.steps[min(below(words, plan.steps.size), below(words, plan.steps.size))])

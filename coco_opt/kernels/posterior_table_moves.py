@@ -39,6 +39,7 @@ from coco_opt.kernels.posterior_table_state import (
     leave,
     persons_of,
 )
+from coco_opt.kernels.sorting import first_of
 
 _FACTORS = 24  # a product of so many factors and one logarithm cost less than four gamma functions
 
@@ -235,16 +236,7 @@ def count(tree: Tree, answers: Answers, state: State, leaf: int, cell: int, m: i
 @compiled_in_place
 def pick(draw: Floats, row: int, words: NDArray[np.uint64]) -> int:
     """Draw a cell from a row of distribution functions."""
-    # Halve: the first cell whose distribution function reaches u.
-    u = uniform(words)
-    low, high = 0, draw.shape[1] - 1
-    while low < high:
-        middle = (low + high) // 2
-        if draw[row, middle] < u:
-            low = middle + 1
-        else:
-            high = middle
-    return low
+    return first_of(draw, row, uniform(words), 0, draw.shape[1] - 1)
 
 
 @compiled_in_place

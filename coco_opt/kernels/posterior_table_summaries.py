@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.kernels.compile import compiled_in_place
+from coco_opt.kernels.sorting import first_of
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -83,19 +84,6 @@ def sort_rows(values: NDArray[Any]) -> None:
                     values[row, j] = values[row, j - gap]
                     j -= gap
                 values[row, j] = value
-
-
-@compiled_in_place
-def first_of(values: NDArray[Any], row: int, least: int, low: int, high: int) -> int:
-    """Return the first place of a sorted row, between two places, whose value is at least ``least``; else ``high``."""
-    # Halve: values before ``low`` are smaller, those from ``high`` on are not.
-    while low < high:
-        middle = (low + high) // 2
-        if values[row, middle] < least:
-            low = middle + 1
-        else:
-            high = middle
-    return low
 
 
 @compiled_in_place

@@ -1,4 +1,4 @@
-"""Sort parts of compiled lists in place, and select by rank.
+"""Sort parts of compiled lists in place, select by rank, and search in what is sorted.
 
 The problem: put numbers in order, or find the one of rank n. numpy's sort takes seconds to compile in a kernel; these
 are a few lines that compile in a fraction of that.
@@ -11,9 +11,11 @@ Shell sort (``falling``, ``sort``, ``sort_by_slope``):
 
 Selection (``nth_smallest``): divide the range at a pivot, and go on in the part that contains the rank.
 
+Search (``first_of``): halve the range; values before ``low`` are smaller, those from ``high`` on are not.
+
 Invariant: after a round with gap g all entries g apart are in order; in selection everything left of ``low`` is at
 most, and everything right of ``high`` at least, the entry of rank n.
-Cost: selection O(n) on average; for sorting with these gaps no tight bound is known.
+Cost: search O(log n), selection O(n) on average; for sorting with these gaps no tight bound is known.
 Source: Shell 1959, with the gaps of Gonnet and Baeza-Yates 1991; Hoare 1961 (Algorithm 65, Find).
 """
 
@@ -24,7 +26,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_opt.kernels.compile import compiled
+from coco_opt.kernels.compile import compiled, compiled_in_place
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -110,3 +112,15 @@ def sort_by_slope(begin: int, end: int, slopes: Ints, companions: Ints) -> None:
                 slopes[k], companions[k] = slopes[k - gap], companions[k - gap]
                 k -= gap
             slopes[k], companions[k] = slope, companion
+
+
+@compiled_in_place
+def first_of(values: NDArray[Any], row: int, least: float, low: int, high: int) -> int:
+    """Return the first place of a sorted row, between two places, whose value is at least ``least``; else ``high``."""
+    while low < high:
+        middle = (low + high) // 2
+        if values[row, middle] < least:
+            low = middle + 1
+        else:
+            high = middle
+    return low
