@@ -47,8 +47,8 @@ _FACTORS = 24  # a product of so many factors and one logarithm cost less than f
 class Proposals(NamedTuple):
     """Cumulative probabilities of the ``kinds`` of moves and the partners' ``levels``, and numbers of persons.
 
-    One of the ``steps`` are more or fewer at a time; the last one is the most that move. ``poured`` [1] is the largest
-    table that is poured.
+    A move adds or removes as many persons as one of the ``steps`` says; the last is also the most that change their
+    cell or leaf. ``poured`` [1] is the largest table that is poured.
     """
 
     kinds: Floats
