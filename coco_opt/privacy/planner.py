@@ -40,6 +40,14 @@ households by county it errs less at every level with the largest share than wit
 """
 
 
+ROOT_PART = 0.9
+"""The root's part of what the leaves leave, where the levels between are measured by little of their own.
+
+One region has few answers, which tell it more than those of all leaves together from a share of a few per cent on. The
+levels between have many of both.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class NoisePlan:
     """A budget to share among levels, and the sensitivity of each level's queries, root first."""
@@ -90,6 +98,13 @@ def allocation(ratio: float, levels: int) -> Shares:
 def leaf_allocation(share: float, levels: int) -> Shares:
     """Return the shares of the levels where the leaves have ``share`` and the levels above the rest in equal parts."""
     return rounded_shares(np.array([*((1.0 - share) / (levels - 1),) * (levels - 1), share]))
+
+
+def root_and_leaf_allocation(share: float, levels: int) -> Shares:
+    """Return the shares of three levels or more: the leaves have ``share``, and the root nine tenths of the rest."""
+    rest = 1.0 - share
+    between = (1.0 - ROOT_PART) * rest / (levels - 2)
+    return rounded_shares(np.array([ROOT_PART * rest, *(between,) * (levels - 2), share]))
 
 
 def allocations(levels: int, leaf_shares: Sequence[float] = LEAF_SHARES) -> list[Shares]:

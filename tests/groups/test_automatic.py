@@ -30,7 +30,7 @@ from coco_opt.groups.measuring.private import PrivateCounts
 from coco_opt.groups.queries import sensitivity
 from coco_opt.histograms import CountOfCounts, errors_by_level
 from coco_opt.privacy import Epsilon, SeededNoise, planner
-from coco_opt.privacy.planner import NoisePlan, allocation, allocations
+from coco_opt.privacy.planner import NoisePlan, allocation, allocations, root_and_leaf_allocation
 from coco_opt.releases.reporter import Silent
 from coco_opt.releases.stored_runs import runs_of_ledger
 from tests.cli.helpers import paid, write_groups
@@ -131,6 +131,7 @@ def test_allocations_sum_to_one_and_some_leave_most_to_the_leaves() -> None:
         assert sum(shares) == 1
         assert min(shares) > 0
     assert {float(shares[-1]) for shares in allocations(4) if shares[0] == shares[1] < shares[-1]} >= {0.7, 0.85}
+    assert root_and_leaf_allocation(0.8, 4) == tuple(Fraction(part, 100) for part in (18, 1, 1, 80))
 
 
 def test_several_distributions_are_chosen_for_by_the_least_worst_regret() -> None:
@@ -138,9 +139,15 @@ def test_several_distributions_are_chosen_for_by_the_least_worst_regret() -> Non
     ranking = problem.ranked(family, 1000)
     aims = np.array([np.log(choice.errors).mean(axis=1) for choice in ranking])
     worst = (aims - aims.min(axis=0)).max(axis=1)
-    # The credit of the leaves' share is the same for both distributions; the errors decide but for it.
+    # The credit of single sizes is the same for both distributions; the errors decide but for it.
     assert worst[0] <= worst.min() + 0.2 * np.log(3.0) + 1e-9
     assert [choice.regret for choice in ranking] == sorted(choice.regret for choice in ranking)
+
+
+def test_an_aim_for_one_level_alone_takes_the_best_candidate_for_it() -> None:
+    for level in range(3):
+        ranking = search(300, tuple(np.eye(3)[level].tolist())).ranked({"geometric": geometric(300, 5.0)}, 1000)
+        assert ranking[0].errors[0, level] == min(choice.errors[0, level] for choice in ranking)
 
 
 def test_the_next_best_choices_measure_something_else() -> None:

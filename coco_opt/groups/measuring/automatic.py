@@ -2,11 +2,11 @@
 
 The candidates are bucket growths that do not decrease from the root to the leaves, since a region below holds fewer
 groups, and allocations of the budget over the levels: geometric shares, and large shares of the leaves, where the
-levels above share the rest evenly. ``Predictor`` gives each candidate's error by level under a size distribution. The
-aim is a weighted geometric mean of these errors over the levels. Under one distribution (an estimate, or public data)
-the candidate of least aim is chosen. Under several, the candidate of least worst regret: its aim over the best
-candidate's for that distribution, at worst over all distributions. Where another method estimates than the posterior,
-``FitPredictor`` takes the predictor's place.
+levels above share the rest evenly or the root gets most of it. ``Predictor`` gives each candidate's error by level
+under a size distribution. The aim is a weighted geometric mean of these errors over the levels. Under one distribution
+(an estimate, or public data) the candidate of least aim is chosen. Under several, the candidate of least worst regret:
+its aim over the best candidate's for that distribution, at worst over all distributions. Where another method estimates
+than the posterior, ``FitPredictor`` takes the predictor's place.
 
 1. Find the best candidate for each distribution by coordinate descent: each level's growth in turn, then the
    allocation, until nothing improves.
@@ -39,7 +39,14 @@ from coco_opt.array_types import Floats
 from coco_opt.groups.buckets import Buckets
 from coco_opt.groups.measuring.fitted import MOST_SIZES, FitPredictor
 from coco_opt.groups.measuring.predicted import Predictor, Regions
-from coco_opt.privacy.planner import LEAF_SHARES, NoisePlan, Shares, allocation, allocations
+from coco_opt.privacy.planner import (
+    LEAF_SHARES,
+    NoisePlan,
+    Shares,
+    allocation,
+    allocations,
+    root_and_leaf_allocation,
+)
 
 Reader = Literal["posterior", "joint", "fits"]
 Candidate = tuple[tuple[float, ...], Shares]
@@ -50,6 +57,7 @@ _GRID_GROWTH = 0.03  # of the predictor's grid: no coarser than the finest bucke
 _COARSE_GROWTH = 0.07  # of its grid where several distributions are weighed; coarser grids flatter buckets of 0.05
 _FIRST_GROWTH = 0.05  # of the search
 _LEAF_SHARES = (*LEAF_SHARES, 0.99)  # which the posterior reads all levels from where the budget is large
+_ROOT_AND_LEAF_SHARES = (0.5, 0.7, 0.8, 0.85, 0.9, 0.95, 0.97)
 _CELL_CREDIT = 0.3
 _CLEAR, _NOISY = 3.0, 14.0
 _MANY_GROUPS = 100.0
@@ -167,8 +175,15 @@ class QuerySearch:
             if self.reader == "joint":  # which reads different buckets of levels slowly, and gains nothing from them
                 changed = [((growth,) * self.levels, shares) for growth in GROWTHS]
         if self.shares is None:
-            changed += [(growths, other) for other in allocations(self.levels, _LEAF_SHARES)]
+            changed += [(growths, other) for other in _allocations(self.levels)]
         return [other for other in dict.fromkeys(changed) if other != candidate and self.fits(other[0])]
+
+
+@cache
+def _allocations(levels: int) -> list[Shares]:
+    """Return the allocations that are weighed: those of every kind, and large shares of both root and leaves."""
+    both = [root_and_leaf_allocation(share, levels) for share in _ROOT_AND_LEAF_SHARES] if levels > 2 else []
+    return [*allocations(levels, _LEAF_SHARES), *both]
 
 
 def cell_credit(noise: NoisePlan, regions: Regions) -> float:

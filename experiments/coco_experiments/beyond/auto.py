@@ -65,7 +65,7 @@ from coco_opt.groups.measuring.predicted import Predictor, range_of
 from coco_opt.groups.queries import Query
 from coco_opt.privacy import Epsilon, Measurement, SeededNoise
 from coco_opt.privacy.combined_measurements import together
-from coco_opt.privacy.planner import Shares, allocation, leaf_allocation
+from coco_opt.privacy.planner import Shares, allocation, leaf_allocation, root_and_leaf_allocation
 
 NAME = "beyond/auto"
 SEEDS = (2018, 2019, 2020, 2021, 2022)
@@ -77,7 +77,7 @@ AIMS = ("balanced", "leaves", "root")
 AUTO, NO_LOOK, BY_HAND = "auto", "auto without a look", "by hand"
 _LOOK_SEED = 1_000_000
 _GROWTHS = (0.0, 0.05, 0.2, 0.5, 1.0)  # of the grid, one for all levels; and one that rises from root to leaves
-_RATIOS, _LEAF_SHARES = (0.5, 1.0, 2.0), (0.5, 0.7, 0.85, 0.95)
+_RATIOS, _LEAF_SHARES, _ROOT_AND_LEAF_SHARES = (0.5, 1.0, 2.0), (0.5, 0.7, 0.85, 0.95), (0.7, 0.85, 0.95)
 _METHODS: tuple[Consistency, ...] = ("posterior", "joint", "matching")
 _MOST_ANSWERS = 200_000  # of which the posterior takes a minute or so
 _CLOSE, _MOST = math.log(1.25), 3  # the predictor's ratios of two plans are within a quarter
@@ -183,7 +183,11 @@ def entries_of(case: Case, *, small: bool = False) -> list[tuple[Consistency, tu
     """Return the grid: buckets x allocations by each method that can be afforded, and bottom-up of the leaves."""
     levels = case.levels
     growths = [(growth,) * levels for growth in _GROWTHS] + [GROWTH[:levels]]
-    splits = [allocation(ratio, levels) for ratio in _RATIOS] + [leaf_allocation(part, levels) for part in _LEAF_SHARES]
+    splits = [
+        *(allocation(ratio, levels) for ratio in _RATIOS),
+        *(leaf_allocation(share, levels) for share in _LEAF_SHARES),
+        *(root_and_leaf_allocation(share, levels) for share in _ROOT_AND_LEAF_SHARES),
+    ]
     if small:
         growths, splits = growths[::4], splits[1:2]
     leaves = (*(Fraction(0),) * (levels - 1), Fraction(1))
