@@ -691,12 +691,18 @@ def _try_shift(queries: Queries, state: State, prior: Prior, plan: Plan, leaf: i
 
 @compiled_in_place
 def _stays_within(state: State, trade: Trade, low: int, high: int) -> bool:
-    """Return whether no group would leave the window; False too where one group would have to move twice."""
+    """Return whether no group would leave the window; False too where one group would have to move twice.
+
+    Nor may the two groups of a leaf exchange sizes in four steps: the reverse would have to take them in another order,
+    in which their hats are drawn with other probabilities.
+    """
     for n in range(4 if trade.kind == _CROSS else 2):
         after = _step_of(trade, n)[2]
         if after < low or after >= high:
             return False
     if trade.kind == _CROSS:
+        if trade.c == trade.b or trade.far == trade.near + trade.a - trade.b:
+            return False
         alone = trade.a == trade.c and state.histograms[trade.leaf, trade.a] < 2
         return not (alone or (trade.near == trade.far and state.histograms[trade.partner, trade.near] < 2))
     return True
