@@ -14,13 +14,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from coco_opt import Hierarchy, check, configure, estimate, measure, release
+from coco_opt import Hierarchy, check, configure, estimate, forecast, measure, release
 from coco_opt.choices import SolverChoices
 from coco_opt.config import Config
 from coco_opt.errors import BudgetError, ConfigError, InputError
 from coco_opt.groups.buckets import Buckets
 from coco_opt.groups.estimating.estimate import estimate_groups
 from coco_opt.groups.estimating.method import Consistency, GroupsMethod
+from coco_opt.groups.kind.automatic import range_words
 from coco_opt.groups.look import certain_distribution, distribution_of_look, is_look
 from coco_opt.groups.measuring import automatic, predicted
 from coco_opt.groups.measuring.automatic import QueryChoice, QuerySearch, assumed_distributions
@@ -122,7 +123,12 @@ def test_an_aim_moves_the_budget_and_what_is_fixed_stays() -> None:
     assert leaves.errors[0, 2] < root.errors[0, 2]
     shares = allocation(2.0, 3)
     assert search(200, shares=shares).choose(sizes).shares == shares
-    assert search(200, growths=(0.0, 0.1, 0.1)).choose(sizes).growths == (0.0, 0.1, 0.1)
+    buckets = tuple(Buckets.by_growth(200, growth) for growth in (0.0, 0.1, 0.1))
+    chosen = replace(search(200, buckets=buckets), most_answers=1.0).choose(sizes)
+    assert chosen.growths == ()
+    assert chosen.shares != allocation(1.0, 3)
+    predictor, noise = Predictor(Regions.of(TREE, COUNTS), sizes["geometric"]), search(200).noise
+    assert chosen.errors[0] == pytest.approx(predictor.errors(buckets, noise.variances(chosen.shares)))
 
 
 def test_allocations_sum_to_one_and_some_leave_most_to_the_leaves() -> None:
@@ -431,6 +437,19 @@ def test_a_check_refuses_other_data_under_the_look_of_these(tmp_path: Path) -> N
     assert check(config).plan.after_look == ", the main measurement alone: the look for epsilon = 1/50 was paid before"
     with pytest.raises(InputError, match="on other data"):
         check(_changed(tmp_path))
+
+
+@pytest.mark.parametrize("stated", [{"bucket_growth": 2.0}, {"bucket_edges": [0, 1, 2, 4, 12]}])
+def test_the_allocation_is_chosen_for_the_buckets_that_are_set(stated: dict[str, Any], tmp_path: Path) -> None:
+    config = config_of(tmp_path, private=False, groups=stated, auto={"look": "0"})
+    chosen, *_, expected = forecast(config).predicted.tables
+    assert chosen.header[:2] == ("split", "error at most")
+    assert chosen.rows[0][2:] == expected.rows[0][1:]
+
+
+def test_errors_that_no_release_shows_are_0() -> None:
+    words = range_words(np.array([1e-27, 0.25]), np.array([6.67e-13, 1234.0]))
+    assert words == ("0 to 0", "0.25 to 1,234")
 
 
 class Lines(Silent):

@@ -18,6 +18,7 @@ from coco_opt.activity import doing
 from coco_opt.array_types import Floats, Ints
 from coco_opt.config.model import Config, digest_of
 from coco_opt.config.sections import AUTO
+from coco_opt.groups.buckets import Buckets
 from coco_opt.groups.estimating.method import Consistency, joint_seconds, needed_levels
 from coco_opt.groups.estimating.posterior.effort import answers_within, posterior_seconds
 from coco_opt.groups.measuring.automatic import (
@@ -47,6 +48,7 @@ _MOST_SIZES = 2_000_000  # beyond which sizes are not searched individually: the
 _FEW_SIZES = 50
 _DEFAULT_GROWTH, _DEFAULT_RATIO = 0.1, 2.0
 _ALTERNATIVES = 4
+_NO_ERROR = 1e-6  # entities
 
 ASSUMED = 1_000
 """The number of groups of a leaf where the true numbers are private."""
@@ -83,19 +85,18 @@ def resolved(
     which stand in for those that a look will choose.
     """
     levels, max_size = tree.levels, config.method.max_size
-    growths = None if _growths_open(config) else (0.0,) * levels
-    shares = _stated_shares(config, levels)
-    if growths is not None and shares is not None:
-        return _with_choice(config, growths, shares), ()
+    shares, settled = _stated_shares(config, levels), not _growths_open(config)
+    if settled and shares is not None:
+        return _with_choice(config, (), shares), ()
     if not search or max_size > _MOST_SIZES:
         default = (0.0,) * levels if max_size < _FEW_SIZES else (_DEFAULT_GROWTH,) * levels
-        return _with_choice(config, growths or default, shares or allocation(_DEFAULT_RATIO, levels)), ()
+        return _with_choice(config, default, shares or allocation(_DEFAULT_RATIO, levels)), ()
     method = _expected_method(config, tree, groups)
     if method == "bottom_up" and shares is None:
         shares = (*(Fraction(0),) * (levels - 1), Fraction(1))
-        if growths is not None:
-            return _with_choice(config, growths, shares), ()
-    problem = _search(config, tree, groups, growths, shares, method)
+        if settled:
+            return _with_choice(config, (), shares), ()
+    problem = _search(config, tree, groups, shares, method)
     with doing("choosing the queries"):
         ranking = problem.ranked(distributions or assumed_distributions(max_size), _ALTERNATIVES)
     return _with_choice(config, ranking[0].growths, ranking[0].shares), ranking
@@ -223,22 +224,24 @@ def _expected_method(config: Config, tree: Hierarchy, groups: Ints) -> Consisten
     if _growths_open(config):
         answers, alike = float(counts.sum()) * bucket_count(section.max_size, max(GROWTHS)), True
     else:
-        sizes = _stated_answers(config, levels)
+        sizes = [each.count for each in _stated_buckets(config, levels)]
         ranks = any(config.per_level(section.rank_above, levels, "groups.rank_above"))
         answers, alike = float(counts @ sizes) + float(groups.sum()) * ranks, len(set(sizes)) == 1
     return _methods(section, set(_each(section.query)), answers, config.auto.time, alike=alike)[0]
 
 
-def _stated_answers(config: Config, levels: int) -> list[int]:
-    """Return about how many noisy answers a region has at each level by the keys that are set."""
+def _stated_buckets(config: Config, levels: int) -> tuple[Buckets, ...]:
+    """Return the buckets of each level by the keys that are set, single sizes where none are."""
     section = config.method
     if section.bucket_edges is None:
         growth = 0.0 if section.bucket_growth == AUTO else section.bucket_growth
         growths = config.per_level(growth, levels, "groups.bucket_growth")
-        return [bucket_count(section.max_size, each) for each in growths]
+        by_growth = {each: Buckets.by_growth(section.max_size, each) for each in set(growths)}
+        return tuple(by_growth[each] for each in growths)
     edges = section.bucket_edges
     lists = config.per_level(edges, levels, "groups.bucket_edges") if isinstance(edges[0], tuple) else (edges,) * levels
-    return [len(starts) or section.max_size for starts in lists]
+    cells = Buckets.cells(section.max_size)
+    return tuple(Buckets.from_starts(starts, section.max_size) if starts else cells for starts in lists)
 
 
 def with_measured_queries(config: Config, measurement_plan: MeasurementPlan) -> Config:
@@ -256,33 +259,44 @@ def with_measured_queries(config: Config, measurement_plan: MeasurementPlan) -> 
     return replace(config, method=config.method.model_copy(update=update))
 
 
-def choice_tables(levels: Sequence[str], ranking: Sequence[QueryChoice], method: Consistency) -> tuple[Figures, ...]:
+def choice_tables(
+    config: Config, levels: Sequence[str], ranking: Sequence[QueryChoice], method: Consistency
+) -> tuple[Figures, ...]:
     """Return the choice and the next best candidates as a table: ranges of the predicted errors by level.
 
+    Only the keys that ``config`` leaves open are shown.
     Predictions of other methods rank queries, but their errors are too far off to be shown.
     """
     if not ranking:
         return ()
     if method != "posterior":
         levels = ()
+    growths, shares = _growths_open(config), config.privacy.split == AUTO
     rows = tuple(
         (
-            " ".join(f"{growth:g}" for growth in choice.growths),
-            " ".join(f"{float(share):.3f}" for share in choice.shares),
+            *((" ".join(f"{growth:g}" for growth in choice.growths),) if growths else ()),
+            *((" ".join(f"{float(share):.3f}" for share in choice.shares),) if shares else ()),
             f"{choice.regret:.2f} times the best",
             *(range_words(*range_of(choice.errors)) if levels else ()),
         )
         for choice in ranking
     )
+    keys = [key for key, is_open in (("bucket_growth", growths), ("split", shares)) if is_open]
     title = f"Chosen queries and the next best, for estimation by {method!r}"
     title += ": expected mean earth mover's distance of a region (entities)" if levels else ""
-    return (Figures(title, ("bucket_growth", "split", "error at most", *levels), rows, numeric=2),)
+    return (Figures(title, (*keys, "error at most", *levels), rows, numeric=len(keys)),)
 
 
 def range_words(low: Floats, high: Floats) -> tuple[str, ...]:
-    """Return ranges of errors by level in words, from float64[levels] each."""
+    """Return ranges of errors by level in words, from float64[levels] each; what no release would show is 0."""
     pairs = zip(low.tolist(), high.tolist(), strict=True)
-    return tuple(" to ".join(f"{end:,.0f}" if end >= 100 else f"{end:.3g}" for end in pair) for pair in pairs)
+    return tuple(" to ".join(map(_error_words, pair)) for pair in pairs)
+
+
+def _error_words(error: float) -> str:
+    if error < _NO_ERROR:
+        return "0"
+    return f"{error:,.0f}" if error >= 100 else f"{error:.3g}"
 
 
 def assumed_counts(tree: Hierarchy) -> Ints:
@@ -315,7 +329,6 @@ def _search(
     config: Config,
     tree: Hierarchy,
     groups: Ints,
-    growths: tuple[float, ...] | None,
     shares: Shares | None,
     method: Consistency,
 ) -> QuerySearch:
@@ -331,7 +344,7 @@ def _search(
         config.method.max_size,
         noise,
         weights,
-        growths,
+        None if _growths_open(config) else _stated_buckets(config, tree.levels),
         shares,
         reader,
         most.get(method, math.inf) if limited else math.inf,

@@ -67,7 +67,7 @@ def _planned(
         settled, ranking = with_keys(config, keys), ()
     plan = _of_resolved(settled, public)
     method = plan.config.method.consistency
-    plan = replace(plan, tables=choice_tables(plan.measurement_plan.levels, ranking, method))
+    plan = replace(plan, tables=choice_tables(config, plan.measurement_plan.levels, ranking, method))
     if not look:
         again = partial(_planned, config, public, outline=outline)
         return replace(plan, chosen=chosen_keys(config, plan.config), choice=choice_digest(config), rechosen=again)

@@ -69,6 +69,7 @@ _LEAST_GAIN = 1e-3  # of the logarithm of the aim
 class QueryChoice:
     """What is measured: a bucket growth a level (0: single sizes) and each level's share of the budget, root first.
 
+    There are no growths where the buckets were stated.
     ``errors`` are the predicted mean distances of a region by level (entities), float64[distributions, levels].
     ``regret`` is the worst ratio of the aim to the least that any candidate reaches under the same distribution.
     """
@@ -83,16 +84,16 @@ class QueryChoice:
 class QuerySearch:
     """The public numbers of a choice: regions by level, the noise, the weights of the aim, and what is fixed already.
 
-    ``growths`` and ``shares`` are None where they are to be chosen. ``weights`` float64[levels] sum to 1. ``reader`` is
-    the method that estimates, whose errors are predicted; "fits" are all that fit levels individually. Queries with
-    more than ``most_answers`` noisy answers are passed over.
+    ``buckets`` and ``shares`` of the levels are None where they are to be chosen. ``weights`` float64[levels] sum to 1.
+    ``reader`` is the method that estimates, whose errors are predicted; "fits" are all that fit levels individually.
+    Where buckets are chosen, those with more than ``most_answers`` noisy answers are passed over.
     """
 
     regions: Regions
     max_size: int
     noise: NoisePlan
     weights: Floats
-    growths: tuple[float, ...] | None = None
+    buckets: tuple[Buckets, ...] | None = None
     shares: Shares | None = None
     reader: Reader = "posterior"
     most_answers: float = math.inf
@@ -135,12 +136,13 @@ class QuerySearch:
     def fits(self, growths: tuple[float, ...]) -> bool:
         """Return whether buckets by growth have few enough noisy answers to be estimated in time."""
         counts = {growth: bucket_count(self.max_size, growth) for growth in set(growths)}
-        return float(self.regions.count @ [counts[growth] for growth in growths]) <= self.most_answers
+        stated = self.buckets is not None
+        return stated or float(self.regions.count @ [counts[growth] for growth in growths]) <= self.most_answers
 
     def _start(self) -> tuple[float, ...]:
-        """Return where the search begins: the stated growths, or the finest that fit at every level."""
-        if self.growths is not None:
-            return self.growths
+        """Return where the search begins: the finest growths that fit at every level, none where buckets are stated."""
+        if self.buckets is not None:
+            return ()
         even = [(growth,) * self.levels for growth in GROWTHS if growth >= _FIRST_GROWTH]
         return next((growths for growths in even if self.fits(growths)), even[-1])
 
@@ -166,7 +168,7 @@ class QuerySearch:
         """Return the candidates that differ in the growths from one level on, or in the allocation."""
         growths, shares = candidate
         changed: list[Candidate] = []
-        if self.growths is None:
+        if self.buckets is None:
             for level in reversed(range(self.levels)):
                 for growth in GROWTHS:
                     above = tuple(min(each, growth) for each in growths[:level])
@@ -214,7 +216,7 @@ class _Evaluations:
         """Return the logarithm of a candidate's aim under the distribution at a place."""
         errors = np.maximum(self._of(place, candidate), 1e-12)
         credit = 0.0
-        if self._search.reader == "posterior" and len(self._predictors) > 1 and not candidate[0][-1]:
+        if self._search.reader == "posterior" and len(self._predictors) > 1 and candidate[0][-1:] == (0.0,):
             credit = self._cell_credit
         return float(np.log(errors) @ self._search.weights) - credit
 
@@ -229,7 +231,7 @@ class _Evaluations:
     def _of(self, place: int, candidate: Candidate) -> Floats:
         if (place, candidate) not in self._errors:
             growths, shares = candidate
-            buckets = [self._buckets_of(growth) for growth in growths]
+            buckets = self._search.buckets or [self._buckets_of(growth) for growth in growths]
             variances = self._search.noise.variances(shares)
             self._errors[place, candidate] = self._predictors[place].errors(buckets, variances)
         return self._errors[place, candidate]
