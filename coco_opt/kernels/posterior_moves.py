@@ -222,31 +222,33 @@ class Step(NamedTuple):
 
 
 @compiled_in_place
-def _loss(distribution: int, residual: int, change: int) -> int:
+def _loss(distribution: int, residual: int, change: int) -> float:
     """Return how much |residual| (or its square) grows."""
     if distribution == GEOMETRIC:
-        return abs(residual + change) - abs(residual)
-    return change * (2 * residual + change)
+        return float(abs(residual + change) - abs(residual))
+    # As an integer, the square of many groups times a wide bucket could overflow.
+    return float(change) * (2.0 * residual + change)
 
 
 @compiled_in_place
-def _shift_buckets(queries: Queries, residual: Ints, block: int, low: int, high: int, by: int, write: bool) -> int:
+def _shift_buckets(queries: Queries, residual: Ints, block: int, low: int, high: int, by: int, write: bool) -> float:
     """Return the growth of the loss of a block when the cells low .. high - 1 change by ``by``; ``write`` does it."""
     distribution, scheme, base = queries.distribution[block], queries.scheme[block], queries.offset[block]
-    grown = 0
     # Single cells: plain loops, one for each distribution, which compile to vector instructions.
     if scheme == CELLS:
-        cells = residual[base + low : base + high]
+        cells, total = residual[base + low : base + high], 0
         if write:
             for i in range(cells.size):
                 cells[i] += by
         elif distribution == GEOMETRIC:
             for i in range(cells.size):
-                grown += abs(cells[i] + by) - abs(cells[i])
+                total += abs(cells[i] + by) - abs(cells[i])
         else:
             for i in range(cells.size):
-                grown += by * (2 * cells[i] + by)
-        return grown
+                total += cells[i]
+            return float(by) * (2.0 * total + float(by) * cells.size)
+        return float(total)
+    grown = 0.0
     first, last = queries.bucket_start[scheme], queries.bucket_start[scheme + 1]
     bucket = first + queries.following[scheme, low]
     # Only buckets that overlap low:high; each changes by its overlap.
@@ -276,7 +278,9 @@ def _rank_of(values: Ints, size: int, count_equal: bool) -> int:
 
 
 @compiled_in_place
-def _shift_ranks(queries: Queries, residual: Ints, ranks: Ints, block: int, a: int, b: int, m: int, write: bool) -> int:
+def _shift_ranks(
+    queries: Queries, residual: Ints, ranks: Ints, block: int, a: int, b: int, m: int, write: bool
+) -> float:
     """Return the growth of the loss of a block of ranks when m groups go from size a to b; ``write`` does it.
 
     The last m of size a leave and those between move m places down, or the first m leave and those between move up.
@@ -284,10 +288,10 @@ def _shift_ranks(queries: Queries, residual: Ints, ranks: Ints, block: int, a: i
     floor, distribution = queries.floor[block], queries.distribution[block]
     a, b = max(a, floor), max(b, floor)
     if a == b:
-        return 0
+        return 0.0
     base, top = queries.offset[block], queries.offset[block + 1]
     values, away = ranks[base:top], residual[base:top]
-    grown = 0
+    grown = 0.0
     if a < b:
         first, end = _rank_of(values, a, True) - m, _rank_of(values, b, False)
         # Values are sorted: the m that leave are followed by those between, which move m places down.

@@ -278,6 +278,20 @@ def test_residuals_ranks_and_lists_stay_true() -> None:
     np.testing.assert_allclose(chain.take_means().sum(axis=1), groups[survey.leaves])
 
 
+@pytest.mark.parametrize("query", [Buckets.from_edges([0, 1, 4_000]), Buckets.cells(4_000)])
+def test_squares_of_many_groups_do_not_overflow(query: Buckets) -> None:
+    """All of 10^8 groups go from size 0 to the largest: far from the answers, however large the square."""
+    groups, distribution = 10**8, DiscreteGaussian(Fraction(25))
+    start = np.zeros((1, 4_001), np.int64)
+    start[0, 0] = groups
+    found = [Answers(0, query, query.sums(np.full(4_000, groups)), distribution)]
+    survey = Survey(np.array([-1]), np.array([groups]), 4_000, found)
+    chain = MoveChain(survey, compiled_queries(survey), start, np.uint64(1))
+    change = posterior_moves._shift(chain._queries, chain._state, 0, 0, 4_000, groups, 0, write=False)
+    squares = np.square(query.sums(np.full(4_000, groups)).astype(np.float64)).sum()
+    assert change == pytest.approx(-squares / (2.0 * 25.0))
+
+
 def test_alias_tables_give_back_the_chances() -> None:
     rng = np.random.default_rng(1)
     probabilities = rng.dirichlet(np.full(17, 0.3), 6)
