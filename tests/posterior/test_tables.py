@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 from math import lgamma, log
+from typing import Any
 
 import numpy as np
 import pytest
@@ -100,6 +101,19 @@ def test_constraints_hold_and_chains_reach_all_tables_that_meet_them(
     ]
     measurement = measured(2, TREE, SCHEMA, TRUE, ["sex"], 2, invariants, stated)
     assert _away(measurement, 10_000, 5) < 0.08
+
+
+@pytest.mark.parametrize(("times", "width"), [(1, np.int32), (2**30, np.int64)])
+def test_what_tables_leave_of_the_answers_has_32_bits_where_it_fits(
+    monkeypatch: pytest.MonkeyPatch, times: int, width: type[np.signedinteger[Any]]
+) -> None:
+    monkeypatch.setattr("coco_opt.topdown.estimating.posterior.model._REGIONS", 1)
+    model = model_of(measured(2, TREE, SCHEMA, times * TRUE, ["sex"], 2))
+    tables = levels_of(model, TRUE)
+    _, values = model.answers(tables)
+    left = [block.answers[:] - tables[block.level].dense() @ block.matrix.toarray().T for block in model.noisy]
+    assert values.dtype == width
+    assert values.tolist() == [number for part in left for number in part.reshape(-1).tolist()]
 
 
 def test_chains_begin_at_different_tables_that_meet_the_constraints() -> None:

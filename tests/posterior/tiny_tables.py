@@ -51,7 +51,7 @@ def log_likelihood(model: Model, leaves: Ints) -> float:
     if not model.system.holds(classes):
         return -np.inf
     dense = [tables.dense() for tables in levels_of(model, leaves)]
-    noise = [block.answers - dense[block.level] @ block.matrix.toarray().T for block in model.noisy]
+    noise = [block.answers[:] - dense[block.level] @ block.matrix.toarray().T for block in model.noisy]
     log = 0.0
     for block, values in zip(model.noisy, noise, strict=True):
         by_region = block.precision

@@ -95,7 +95,7 @@ class Layout:
 
 
 class TableChain:
-    """One chain: the state, its own prior, and how they move on."""
+    """One chain: the state, its own prior, and how they move on; the ``values`` are its own from then on."""
 
     def __init__(self, layout: Layout, values: NDArray[Any], leaves: SparseTables, word: np.uint64) -> None:
         self._layout = layout
@@ -298,7 +298,7 @@ def _state(layout: Layout, leaves: SparseTables, values: NDArray[Any], word: np.
         cell,
         number,
         np.array([ends[-1]], np.int64),
-        values.copy(),
+        values,
         np.array([word], np.uint64),
         np.zeros(leaves.size, np.int64),
         np.zeros(leaves.size, np.int64),

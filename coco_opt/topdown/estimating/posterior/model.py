@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,8 @@ from coco_opt.privacy import DiscreteGaussian, Geometric, Measurement, NoiseDist
 from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.estimating.sparse_tables import SparseTables
 from coco_opt.topdown.feasibility.system import ConstraintSystem
-from coco_opt.topdown.noisy_measurements import TableMeasurements
+from coco_opt.topdown.noisy_measurements import Stored, TableMeasurements
+from coco_opt.topdown.pooled_measurements import RegionMeasurements
 from coco_opt.topdown.table_queries import TableQueries
 
 if TYPE_CHECKING:
@@ -25,13 +27,13 @@ if TYPE_CHECKING:
     from coco_opt.kernels.posterior_table_state import Answers
 
 
-_REGIONS = 1024  # of a level whose answers are subtracted together
+_REGIONS = 256  # of a level whose answers are subtracted together
 _SMALL = 2**30  # values of at most this need 32 bits
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class NoisyBlock:
-    """Noisy answers int64[regions, answers] of one measurement to one query at a level; ``matrix`` (answers, cells).
+    """Noisy answers [regions, answers] of one measurement to one query at a level; ``matrix`` (answers, cells).
 
     ``precision`` float64[regions] is 1 / (2 sigma^2) of discrete Gaussian noise where regions differ, 0 for those that
     were not measured; ``distribution`` is then that of the least noise.
@@ -39,7 +41,7 @@ class NoisyBlock:
 
     level: int
     matrix: csr_array
-    answers: Ints
+    answers: RegionMeasurements
     distribution: NoiseDistribution
     precision: Floats | None = None
 
@@ -78,16 +80,12 @@ class Model:
     def answers(self, tables: tuple[SparseTables, ...]) -> tuple[Answers, NDArray[Any]]:
         """Return the answers by level and cell, and what tables of all levels leave of their values.
 
-        Raises ProblemError where the tables break a constraint.
+        These have 32 bits where they fit. Raises ProblemError where the tables break a constraint.
         """
         from coco_opt.kernels import posterior_table_state as state
 
         parts = [*self._noisy_parts(), *self._constraint_parts()]
-        values = [_left_over(part.values, part.matrix, tables[part.level]) for part in parts]
-        for part, value in zip(parts, values, strict=True):
-            if part.low.size and ((value < part.low) | (value > part.high)).any():
-                raise ProblemError("the tables that the posterior begins with break a constraint")
-        first = np.concatenate([[0], np.cumsum([value.size for value in values])])
+        first = np.concatenate([[0], np.cumsum([math.prod(part.values.shape) for part in parts])])
         sides = np.concatenate([[0], np.cumsum([part.low.size for part in parts])])
         ends = np.concatenate([[0], np.cumsum([part.precision.size for part in parts])])
         columns = [part.entries(first[n], first[n] - sides[n], ends[n]) for n, part in enumerate(parts)]
@@ -104,9 +102,7 @@ class Model:
         _, column = np.unique(place, return_inverse=True)
         precision = np.concatenate([np.zeros(0), *(part.precision for part in parts)])
         answers = state.Answers(start, place, stride, coefficient, kind, weight, side, column, low, high, precision)
-        flat = np.concatenate([value.reshape(-1) for value in values])
-        small = int(np.abs(flat).max(initial=0)) < _SMALL and int(tables[0].counts.sum()) < _SMALL
-        return answers, flat.astype(np.int32) if small else flat
+        return answers, _left_over(parts, tables)
 
     def _noisy_parts(self) -> Iterator[_Part]:
         from coco_opt.kernels import posterior_table_state as state
@@ -144,7 +140,7 @@ class _Part:
 
     level: int
     matrix: Any
-    values: Ints
+    values: RegionMeasurements
     kind: int
     weight: float
     low: Ints
@@ -180,17 +176,27 @@ def _noisy_blocks(measurement: Measurement) -> Iterator[NoisyBlock]:
         answers = by_key[level, level_query.name]
         matrix = plan.plan.queries[query].operator.to_sparse()
         precision = differ.get((level, plan.plan.queries[query].name))
-        yield NoisyBlock(level, matrix, answers.table(), answers.query.distribution, precision)
+        yield NoisyBlock(level, matrix, Stored(answers), answers.query.distribution, precision)
 
 
-def _left_over(values: Ints, matrix: Any, tables: SparseTables) -> Ints:
-    """Return values less the answers of tables, some regions at a time."""
+def _left_over(parts: Sequence[_Part], tables: Sequence[SparseTables]) -> NDArray[Any]:
+    """Return the values of all parts less the answers of tables, one after the other; some regions at a time."""
     from scipy.sparse import csr_array
 
-    across = csr_array(matrix.T.astype(np.int64))
-    out = np.array(values, np.int64)
-    for begin in range(0, tables.regions, _REGIONS):
-        part = tables.part(begin, min(begin + _REGIONS, tables.regions))
-        rows = csr_array((part.counts, part.cells, part.offsets), shape=(part.regions, part.size))
-        out[begin : begin + part.regions] -= (rows @ across).toarray()
+    small = int(tables[0].counts.sum()) < _SMALL
+    out = np.empty(sum(math.prod(part.values.shape) for part in parts), np.int32 if small else np.int64)
+    at = 0
+    for part in parts:
+        across = csr_array(part.matrix.T.astype(np.int64))
+        for begin in range(0, part.values.shape[0], _REGIONS):
+            some = slice(begin, min(begin + _REGIONS, part.values.shape[0]))
+            own = tables[part.level].part(some.start, some.stop)
+            rows = csr_array((own.counts, own.cells, own.offsets), shape=(own.regions, own.size))
+            left = part.values[some] - (rows @ across).toarray()
+            if part.low.size and ((left < part.low[some]) | (left > part.high[some])).any():
+                raise ProblemError("the tables that the posterior begins with break a constraint")
+            if int(np.abs(left).max(initial=0)) >= _SMALL:
+                out = out.astype(np.int64, copy=False)
+            out[at : at + left.size] = left.reshape(-1)
+            at += left.size
     return out

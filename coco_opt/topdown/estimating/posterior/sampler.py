@@ -141,11 +141,11 @@ def sample_tables(
     layout = Layout.of(model, answers, tables[-1], chosen.proposals)
     number, most = chosen.affordable(int(layout.tree.moves.sum()))
     words = [np.random.SeedSequence([seed, _OWN_SEED, n]).generate_state(1, np.uint64)[0] for n in range(number)]
-    by = _dividing(layout, TableChain(layout, values, tables[-1], words[0]), queries, chosen.pilot)
+    by = _dividing(layout, TableChain(layout, values.copy(), tables[-1], words[0]), queries, chosen.pilot)
     if by is not None:
         layout = replace(layout, up=divided(by.operator))
-    chains = [TableChain(layout, values, tables[-1], word) for word in words]
-    del values
+    own = [*(values.copy() for _ in words[1:]), values]
+    chains = [TableChain(layout, left, tables[-1], word) for left, word in zip(own, words, strict=True)]
     largest = int(np.argmax(np.bincount(tables[0].cells, tables[0].counts, tables[0].size)))
     run = _Run(model, layout, chains, chosen, most, largest, progress)
     with ThreadPoolExecutor(chosen.threads or os.cpu_count()) as pool:
