@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 from coco_opt.histograms import Hierarchy
 from coco_opt.kernels.posterior_table_summaries import Draws
 from coco_opt.operators import Grouping, Operator
+from coco_opt.topdown.estimating.posterior import comparison
 from coco_opt.topdown.estimating.posterior.correction import Correction, _factors
 from coco_opt.topdown.estimating.posterior.drawn_tables import Counting, DrawnTables, central
+from coco_opt.topdown.estimating.posterior.summaries import Targets
 
 REGIONS, DRAWS = 400, 120
 TREE = Hierarchy.from_paths([("land", f"r{k}", "leaf") for k in range(REGIONS)])
@@ -67,6 +69,15 @@ def test_errors_are_no_larger_than_those_of_the_estimates_and_intervals_hold(err
     assert squared < 1.03 * np.mean((estimates - true) ** 2)
     lower, upper = central(values, 0.9)
     assert 0.85 < np.mean((lower <= true) & (true <= upper)) < 0.95
+
+
+def test_targets_of_many_regions_are_corrected_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    correction, true, _ = corrected(100.0)
+    targets = Targets(correction.drawn, correction, ((ALL,),) * 3)
+    regions, parent = TREE.level_range(1), np.array([int(true.sum())])
+    together = targets(regions, parent)
+    monkeypatch.setattr(comparison, "_NUMBERS", 7 * DRAWS)
+    np.testing.assert_array_equal(targets(regions, parent), together)
 
 
 def test_narrow_draws_get_the_spread_of_their_risk() -> None:

@@ -103,10 +103,11 @@ class Correction:
         before, after = np.sqrt(variance), np.sqrt(variance + weight * (error - variance))
         # Wide draws are scaled down; narrow ones are spread by normal quantiles, as they may be few numbers.
         scale = np.minimum(np.divide(after, before, out=np.ones_like(before), where=before > 0.0), 1.0)
-        spread = np.multiply.outer(np.maximum(after - before, 0.0), _normal(values.shape[1]))
-        centre = mean + weight * (estimate - mean)
-        moved = centre[:, None] + scale[:, None] * (values - mean[:, None]) + spread
-        return np.asarray(np.maximum(np.rint(moved), 0.0), dtype=np.int32)
+        moved = values - mean[:, None]
+        moved *= scale[:, None]
+        moved += (mean + weight * (estimate - mean))[:, None]
+        moved += np.multiply.outer(np.maximum(after - before, 0.0), _normal(values.shape[1]))
+        return _integers(moved)
 
     def _widened(self, regions: range, operator: Operator, factors: Floats) -> NDArray[np.int32] | None:
         """Return the draws of leaves' answers, their distances to their means multiplied by the ``factors``."""
@@ -114,8 +115,10 @@ class Correction:
             return None
         values = self.drawn.sorted_answers(regions, Counting.of(operator))
         mean = values.mean(axis=1, keepdims=True)
-        moved = mean + np.tile(factors, len(regions))[:, None] * (values - mean)
-        return np.asarray(np.maximum(np.rint(moved), 0.0), dtype=np.int32)
+        moved = values - mean
+        moved *= np.tile(factors, len(regions))[:, None]
+        moved += mean
+        return _integers(moved)
 
     def _with_estimates(
         self, regions: range, query: int, widened: NDArray[np.int32] | None
@@ -139,6 +142,13 @@ def _rows_of(moved: Ints, drawn: DrawnTables, regions: range, query: Operator) -
     first = (regions.start - drawn.hierarchy.leaves.start) * query.answers
     begin, end = np.searchsorted(moved, [first, first + len(regions) * query.answers])
     return np.asarray(moved[begin:end] - first)
+
+
+def _integers(moved: Floats) -> NDArray[np.int32]:
+    """Return the nearest integers that are at least 0; the numbers are overwritten."""
+    np.rint(moved, out=moved)
+    np.maximum(moved, 0.0, out=moved)
+    return moved.astype(np.int32)
 
 
 def _normal(size: int) -> Floats:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from coco_opt.array_types import Floats, Ints
 from coco_opt.operators import Grouping, Operator
 from coco_opt.topdown.estimating.linear.best_linear import LinearEstimates
+from coco_opt.topdown.estimating.posterior.comparison import blocks_of
 from coco_opt.topdown.estimating.posterior.correction import Correction
 from coco_opt.topdown.estimating.posterior.drawn_tables import Counting, DrawnTables
 
@@ -66,13 +67,17 @@ class Targets:
         """Return the draws of the ``kept`` groups, rising, of these ``cells`` alone unless corrected."""
         grouping, size = self.groups[level][number], int(self.drawn.draws.offset.shape[0])
         every = max(1, -(-len(regions) * cells.size * size // _MOST))
-        corrected = self.correction.sorted_answers(level, regions, number)
-        if corrected is not None:
-            rows = np.arange(len(regions))[:, None] * grouping.answers + kept
-            return np.ascontiguousarray(corrected[rows.reshape(-1), ::every])
-        own = np.full(self.drawn.cells, -1, np.int64)
-        own[cells] = np.searchsorted(kept, grouping.labels[cells])
-        return self.drawn.sorted_answers(regions, Counting.of_labels(own, kept.size), every)
+        if self.correction.weights[level][number] == 0.0:
+            own = np.full(self.drawn.cells, -1, np.int64)
+            own[cells] = np.searchsorted(kept, grouping.labels[cells])
+            return self.drawn.sorted_answers(regions, Counting.of_labels(own, kept.size), every)
+        values = np.empty((len(regions), kept.size, -(-size // every)), np.int32)
+        for some in blocks_of(self.drawn, grouping, regions):
+            corrected = self.correction.sorted_answers(level, some, number)
+            assert corrected is not None
+            begin = some.start - regions.start
+            values[begin : begin + len(some)] = corrected.reshape(len(some), -1, size)[:, kept, ::every]
+        return values.reshape(-1, values.shape[2])
 
 
 def _finer_groups(queries: Sequence[Operator], cells: int) -> tuple[Grouping, ...]:
