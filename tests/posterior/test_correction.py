@@ -13,7 +13,7 @@ from coco_opt.histograms import Hierarchy
 from coco_opt.kernels.posterior_table_summaries import Draws
 from coco_opt.operators import Grouping, Operator
 from coco_opt.topdown.estimating.posterior import comparison
-from coco_opt.topdown.estimating.posterior.correction import Correction, _factors
+from coco_opt.topdown.estimating.posterior.correction import Correction, _factors, _weights
 from coco_opt.topdown.estimating.posterior.drawn_tables import Counting, DrawnTables, central
 from coco_opt.topdown.estimating.posterior.summaries import Targets
 
@@ -86,6 +86,14 @@ def test_narrow_draws_get_the_spread_of_their_risk() -> None:
     assert values is not None
     lower, upper = central(values, 0.9)
     assert 0.8 < np.mean((lower <= true) & (true <= upper)) < 0.95
+
+
+def test_few_answers_have_a_weight_of_their_own_where_they_clearly_differ() -> None:
+    holds, near, far, unsure = [400.0, 400.0, 400.0], [1.0, 4.0, 1.0], [1.0, 20.0, 1.0], [1.0, 20.0, -1.0]
+    assert _weights(np.array([holds, near])) == (0.0, 0.0)
+    assert _weights(np.array([holds, far]))[1] == pytest.approx(1.0 - (1.0 + 3.0 * 2.0**0.5) / 20.0)
+    assert _weights(np.array([holds, unsure]))[1] == 1.0  # draws that spread wider than the estimates tell nothing
+    assert _weights(np.array([[400.0, 800.0, 400.0], near])) == pytest.approx((0.5, 1.0 - 401.0 / 804.0))
 
 
 def test_leaves_of_a_posterior_that_holds_keep_their_intervals() -> None:

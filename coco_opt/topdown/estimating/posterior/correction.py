@@ -24,6 +24,7 @@ Differences, variances and draws are of noisy answers: choosing weights and fact
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -36,7 +37,7 @@ from coco_opt.topdown.estimating.linear.best_linear import LinearEstimates
 from coco_opt.topdown.estimating.posterior.comparison import SAMPLED, blocks_of, compared
 from coco_opt.topdown.estimating.posterior.drawn_tables import Counting, DrawnTables
 
-_ENOUGH = 24  # answers of a query at a level that tell its own weight; fewer share one with the level's other queries
+_ENOUGH = 24  # answers of a query at a level that tell its own weight; fewer share one, unless they clearly differ
 _LEAST = 0.02  # a weight that is worth a correction
 _CLOSE, _CLEAR = 1.0, 3.0  # standard error of a ratio that is estimated at all; standard errors that are enough
 
@@ -188,12 +189,22 @@ def _excess(drawn: DrawnTables, linear: LinearEstimates, level: int, query: Oper
 
 def _weights(sums: Floats) -> tuple[float, ...]:
     """Return the weights of a level's queries, from their ``_excess`` [queries, 3]."""
+    shared = _weight(*sums[:, 1:].sum(axis=0).tolist())
     weights = []
-    for own in sums:
-        _, squares, expected = own if own[0] >= _ENOUGH else sums.sum(axis=0)
-        weight = 1.0 - max(expected, 0.0) / squares if squares > 0.0 else 0.0
-        weights.append(float(min(weight, 1.0)) if weight >= _LEAST else 0.0)
+    for number, squares, expected in sums.tolist():
+        if number >= _ENOUGH:
+            weights.append(_weight(squares, expected))
+        else:
+            # The squares of few answers are far from the expected ones by chance alone.
+            by_chance = _CLEAR * math.sqrt(2.0 / max(number, 1.0))
+            weights.append(max(shared, _weight(squares, (1.0 + by_chance) * expected)))
     return tuple(weights)
+
+
+def _weight(squares: float, expected: float) -> float:
+    """Return 1 less the expected squares over those found, 0 where that is too little to be worth a correction."""
+    weight = 1.0 - max(expected, 0.0) / squares if squares > 0.0 else 0.0
+    return min(weight, 1.0) if weight >= _LEAST else 0.0
 
 
 def _factors(sums: Floats) -> Floats:
