@@ -165,8 +165,11 @@ def quoted(path: Path) -> str:
 
 
 def figure(value: float | None, digits: int = 2) -> str:
-    """Return a number in a few significant digits, "-" for none."""
-    return "-" if value is None else f"{value + 0.0:.{digits}g}"  # + 0.0: no "-0"
+    """Return a number in a few significant digits, "-" for none; large ones without an exponent."""
+    if value is None:
+        return "-"
+    text = f"{value + 0.0:.{digits}g}"  # + 0.0: no "-0"
+    return f"{float(text):,.0f}" if "e+" in text else text
 
 
 def fraction(value: Fraction | str) -> str:

@@ -191,7 +191,9 @@ def test_a_terminal_shows_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_figures() -> None:
-    assert [figure(-0.0), figure(None), figure(1234.5)] == ["0", "-", "1.2e+03"]
+    shown = {None: "-", -0.0: "0", 0.01234: "0.012", 1.66e-9: "1.7e-09", 28.4: "28", 166.0: "170", 1234.5: "1,200"}
+    assert {value: figure(value) for value in shown} == shown
+    assert figure(999.7, 3) == "1,000"
     assert [fraction("1/3"), fraction("1000000001/3000000000")] == ["1/3", "~0.333333"]
     assert [size(12), size(5_300_000)] == ["12 B", "5.3 MB"]
 
