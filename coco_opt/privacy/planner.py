@@ -39,7 +39,6 @@ The posterior reads the levels above from the leaves' answers as well. Of single
 households by county it errs less at every level with the largest share than with the share before.
 """
 
-
 ROOT_PART = 0.9
 """The root's part of what the leaves leave, where the levels between are measured by little of their own.
 
@@ -107,11 +106,15 @@ def root_and_leaf_allocation(share: float, levels: int) -> Shares:
     return rounded_shares(np.array([ROOT_PART * rest, *(between,) * (levels - 2), share]))
 
 
-def allocations(levels: int, leaf_shares: Sequence[float] = LEAF_SHARES) -> list[Shares]:
+def allocations(
+    levels: int, leaf_shares: Sequence[float] = LEAF_SHARES, root_and_leaf_shares: Sequence[float] = ()
+) -> list[Shares]:
     """Return the allocations that are weighed, without repetition."""
     candidates = [allocation(ratio, levels) for ratio in RATIOS]
     if levels > 1:
         candidates += [leaf_allocation(share, levels) for share in leaf_shares]
+    if levels > 2:
+        candidates += [root_and_leaf_allocation(share, levels) for share in root_and_leaf_shares]
     return list(dict.fromkeys(candidates))
 
 

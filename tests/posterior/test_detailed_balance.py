@@ -153,11 +153,11 @@ def scattered() -> Learned:
 def leaf_states(tables: MoveTables) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
     """Return all histograms of a leaf with all counts of its groups by hat."""
     part = tables.prior.part.tolist()
-    found = []
+    states = []
     for histogram in tiny.histograms(GROUPS, MAX_SIZE + 1):
         uppers = [range(count + 1) if 0.0 < share < 1.0 else (0,) for count, share in zip(histogram, part, strict=True)]
-        found += [(histogram, upper) for upper in itertools.product(*uppers)]
-    return found
+        states += [(histogram, upper) for upper in itertools.product(*uppers)]
+    return states
 
 
 def log_prior(chain: MoveChain, tables: MoveTables, leaf: int, state: tuple[tuple[int, ...], tuple[int, ...]]) -> float:

@@ -284,8 +284,8 @@ def test_squares_of_many_groups_do_not_overflow(query: Buckets) -> None:
     groups, distribution = 10**8, DiscreteGaussian(Fraction(25))
     start = np.zeros((1, 4_001), np.int64)
     start[0, 0] = groups
-    found = [Answers(0, query, query.sums(np.full(4_000, groups)), distribution)]
-    survey = Survey(np.array([-1]), np.array([groups]), 4_000, found)
+    answers = [Answers(0, query, query.sums(np.full(4_000, groups)), distribution)]
+    survey = Survey(np.array([-1]), np.array([groups]), 4_000, answers)
     chain = MoveChain(survey, compiled_queries(survey), start, np.uint64(1))
     change = posterior_moves._shift(chain._queries, chain._state, 0, 0, 4_000, groups, 0, write=False)
     squares = np.square(query.sums(np.full(4_000, groups)).astype(np.float64)).sum()

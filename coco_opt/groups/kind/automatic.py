@@ -224,24 +224,30 @@ def _expected_method(config: Config, tree: Hierarchy, groups: Ints) -> Consisten
     if _growths_open(config):
         answers, alike = float(counts.sum()) * bucket_count(section.max_size, max(GROWTHS)), True
     else:
-        sizes = [each.count for each in _stated_buckets(config, levels)]
+        sizes = [each.count for each in _buckets_or_cells(config, levels)]
         ranks = any(config.per_level(section.rank_above, levels, "groups.rank_above"))
         answers, alike = float(counts @ sizes) + float(groups.sum()) * ranks, len(set(sizes)) == 1
     return _methods(section, set(_each(section.query)), answers, config.auto.time, alike=alike)[0]
 
 
-def _stated_buckets(config: Config, levels: int) -> tuple[Buckets, ...]:
-    """Return the buckets of each level by the keys that are set, single sizes where none are."""
+def stated_buckets(config: Config, levels: int) -> tuple[Buckets | None, ...]:
+    """Return the buckets of each level by the keys that are set, None for single sizes; equal ones are the same."""
     section = config.method
     if section.bucket_edges is None:
         growth = 0.0 if section.bucket_growth == AUTO else section.bucket_growth
         growths = config.per_level(growth, levels, "groups.bucket_growth")
-        by_growth = {each: Buckets.by_growth(section.max_size, each) for each in set(growths)}
+        by_growth = {each: Buckets.by_growth(section.max_size, each) if each else None for each in set(growths)}
         return tuple(by_growth[each] for each in growths)
     edges = section.bucket_edges
     lists = config.per_level(edges, levels, "groups.bucket_edges") if isinstance(edges[0], tuple) else (edges,) * levels
-    cells = Buckets.cells(section.max_size)
-    return tuple(Buckets.from_starts(starts, section.max_size) if starts else cells for starts in lists)
+    by_starts = {each: Buckets.from_starts(each, section.max_size) if each else None for each in set(lists)}
+    return tuple(by_starts[each] for each in lists)
+
+
+def _buckets_or_cells(config: Config, levels: int) -> tuple[Buckets, ...]:
+    """Return the ``stated_buckets``, with buckets of one size each in the place of single sizes."""
+    cells = Buckets.cells(config.method.max_size)
+    return tuple(cells if each is None else each for each in stated_buckets(config, levels))
 
 
 def with_measured_queries(config: Config, measurement_plan: MeasurementPlan) -> Config:
@@ -264,24 +270,22 @@ def choice_tables(
 ) -> tuple[Figures, ...]:
     """Return the choice and the next best candidates as a table: ranges of the predicted errors by level.
 
-    Only the keys that ``config`` leaves open are shown.
-    Predictions of other methods rank queries, but their errors are too far off to be shown.
+    Only the keys that ``config`` leaves open are shown. Predictions of other methods than the posterior rank queries,
+    but their errors are too far off to be shown.
     """
     if not ranking:
         return ()
     if method != "posterior":
         levels = ()
-    growths, shares = _growths_open(config), config.privacy.split == AUTO
+    keys: dict[str, list[str]] = {}
+    if _growths_open(config):
+        keys["bucket_growth"] = [" ".join(f"{growth:g}" for growth in choice.growths) for choice in ranking]
+    if config.privacy.split == AUTO:
+        keys["split"] = [" ".join(f"{float(share):.3f}" for share in choice.shares) for choice in ranking]
     rows = tuple(
-        (
-            *((" ".join(f"{growth:g}" for growth in choice.growths),) if growths else ()),
-            *((" ".join(f"{float(share):.3f}" for share in choice.shares),) if shares else ()),
-            f"{choice.regret:.2f} times the best",
-            *(range_words(*range_of(choice.errors)) if levels else ()),
-        )
-        for choice in ranking
+        (*values, f"{choice.regret:.2f} times the best", *(range_words(*range_of(choice.errors)) if levels else ()))
+        for choice, *values in zip(ranking, *keys.values(), strict=True)
     )
-    keys = [key for key, is_open in (("bucket_growth", growths), ("split", shares)) if is_open]
     title = f"Chosen queries and the next best, for estimation by {method!r}"
     title += ": expected mean earth mover's distance of a region (entities)" if levels else ""
     return (Figures(title, (*keys, "error at most", *levels), rows, numeric=len(keys)),)
@@ -344,7 +348,7 @@ def _search(
         config.method.max_size,
         noise,
         weights,
-        None if _growths_open(config) else _stated_buckets(config, tree.levels),
+        None if _growths_open(config) else _buckets_or_cells(config, tree.levels),
         shares,
         reader,
         most.get(method, math.inf) if limited else math.inf,

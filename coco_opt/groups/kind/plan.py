@@ -23,6 +23,7 @@ from coco_opt.groups.kind.automatic import (
     choice_tables,
     chosen_keys,
     resolved,
+    stated_buckets,
     takes_look,
     with_keys,
     with_method,
@@ -155,20 +156,13 @@ def _splits(config: Config, levels: int) -> tuple[Split | None, ...]:
 
 
 def _buckets(config: Config, levels: int) -> tuple[Buckets | None, ...]:
-    method = config.method
-    key = "groups.bucket_growth" if method.bucket_edges is None else "groups.bucket_edges"
-    if method.bucket_edges is None:
-        growths = config.per_level(method.bucket_growth, levels, key)
-        buckets = [Buckets.by_growth(method.max_size, growth) if growth else None for growth in growths]
-    else:
-        edges = method.bucket_edges
-        lists = config.per_level(edges, levels, key) if isinstance(edges[0], tuple) else (edges,) * levels
-        buckets = [Buckets.from_starts(starts, method.max_size) if starts else None for starts in lists]
+    key = "groups.bucket_growth" if config.method.bucket_edges is None else "groups.bucket_edges"
+    buckets = stated_buckets(config, levels)
     for level, (query, level_buckets) in enumerate(zip(queries_of(config, levels), buckets, strict=True)):
         if level_buckets is not None and query != "cumulative":
             message = f"sums cumulative counts, but the query of level {level} is {query}: give one per level, 0 there"
             raise config.error(key, message)
-    return tuple(buckets)
+    return buckets
 
 
 def _read_public(config: Config, counted: bool) -> PublicGroups:

@@ -39,14 +39,7 @@ from coco_opt.array_types import Floats
 from coco_opt.groups.buckets import Buckets
 from coco_opt.groups.measuring.fitted import MOST_SIZES, FitPredictor
 from coco_opt.groups.measuring.predicted import Predictor, Regions
-from coco_opt.privacy.planner import (
-    LEAF_SHARES,
-    NoisePlan,
-    Shares,
-    allocation,
-    allocations,
-    root_and_leaf_allocation,
-)
+from coco_opt.privacy.planner import LEAF_SHARES, NoisePlan, Shares, allocation, allocations
 
 Reader = Literal["posterior", "joint", "fits"]
 Candidate = tuple[tuple[float, ...], Shares]
@@ -135,9 +128,10 @@ class QuerySearch:
 
     def fits(self, growths: tuple[float, ...]) -> bool:
         """Return whether buckets by growth have few enough noisy answers to be estimated in time."""
-        counts = {growth: bucket_count(self.max_size, growth) for growth in set(growths)}
-        stated = self.buckets is not None
-        return stated or float(self.regions.count @ [counts[growth] for growth in growths]) <= self.most_answers
+        if self.buckets is not None:
+            return True
+        counts = [bucket_count(self.max_size, growth) for growth in growths]
+        return float(self.regions.count @ counts) <= self.most_answers
 
     def _start(self) -> tuple[float, ...]:
         """Return where the search begins: the finest growths that fit at every level, none where buckets are stated."""
@@ -177,15 +171,9 @@ class QuerySearch:
             if self.reader == "joint":  # which reads different buckets of levels slowly, and gains nothing from them
                 changed = [((growth,) * self.levels, shares) for growth in GROWTHS]
         if self.shares is None:
-            changed += [(growths, other) for other in _allocations(self.levels)]
+            weighed = allocations(self.levels, _LEAF_SHARES, _ROOT_AND_LEAF_SHARES)
+            changed += [(growths, other) for other in weighed]
         return [other for other in dict.fromkeys(changed) if other != candidate and self.fits(other[0])]
-
-
-@cache
-def _allocations(levels: int) -> list[Shares]:
-    """Return the allocations that are weighed: those of every kind, and large shares of both root and leaves."""
-    both = [root_and_leaf_allocation(share, levels) for share in _ROOT_AND_LEAF_SHARES] if levels > 2 else []
-    return [*allocations(levels, _LEAF_SHARES), *both]
 
 
 def cell_credit(noise: NoisePlan, regions: Regions) -> float:

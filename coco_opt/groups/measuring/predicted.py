@@ -32,8 +32,8 @@ their own answers.
   errors of all levels more than the model says: they are multiplied by t ** ``_LEARNT``.
 - Where they are weak, what the posterior assumes of leaves is wrong for many in the same direction, so that levels
   above that depend on the leaves' answers err more: by exp(``_SHARED`` t^1/2 d^2 h), where d is the part of the
-  information about a level that comes from below, and h its height above the leaves, 1 at the root. The root, for which
-  most leaves add up, shows it where t is a tenth.
+  information about a level that comes from below, and h its height above the leaves, 1 at the root. Such errors add up
+  over many leaves, so the root shows them even where t is a tenth.
 - How a region's groups lie inside a bucket is not known, however precise the answers: errors are multiplied by
   exp(``_COARSE`` (1 - t) w), where w is the logarithmic width of the buckets that a level is known by.
 

@@ -195,9 +195,9 @@ def _weights(sums: Floats) -> tuple[float, ...]:
         if number >= _ENOUGH:
             weights.append(_weight(squares, expected))
         else:
-            # The squares of few answers are far from the expected ones by chance alone.
-            by_chance = _CLEAR * math.sqrt(2.0 / max(number, 1.0))
-            weights.append(max(shared, _weight(squares, (1.0 + by_chance) * expected)))
+            # The squares of few answers spread widely about those expected, with this relative standard error.
+            error = math.sqrt(2.0 / max(number, 1.0))
+            weights.append(max(shared, _weight(squares, (1.0 + _CLEAR * error) * expected)))
     return tuple(weights)
 
 
