@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from coco_opt.cli.file_roles import Candidate
+from coco_opt.histograms.plain_names import is_plain_name
 
 if TYPE_CHECKING:
     from coco_opt.files.proposals import LevelProposal
@@ -49,7 +50,7 @@ def text_of(candidate: Candidate, draft: Draft, levels: Sequence[str], out: Path
         lines.append(_line(key, name, note + missing))
     lines += levels
     private = [candidate.files[key].path.stem for key in draft.files if key in candidate.private]
-    dataset = private[0].strip() if private and private[0].isprintable() else ""
+    dataset = next(filter(is_plain_name, (stem.strip() for stem in private[:1])), "")
     mapped = _GEOMETRY if {"hierarchy", "sizes"} & set(draft.files) else ""
     config = _CONFIG.format(
         name=out.name,

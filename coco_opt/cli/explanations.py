@@ -34,7 +34,8 @@ EXPLANATIONS: Final[dict[str, tuple[str, str]]] = {
         "Do not publish the folder. The run is kept: `coco-opt release CONFIG` makes the release again for free.",
     ),
     "control-in-id": (
-        "A text holds a character that nobody sees, such as a zero-width space or a byte order mark amid the file.",
+        "A text holds a character that nobody sees, such as a zero-width space, a filler or a byte order mark amid the "
+        "file, or a blank that is no plain space: it looks like another text.",
         f"Remove it in the file; copied web pages and merged files are where it comes from. {_ROWS}",
     ),
     "damaged-measurement": (

@@ -16,6 +16,7 @@ from pydantic import PlainValidator, ValidationInfo
 
 from coco_opt.execution import executor_rows
 from coco_opt.files.inputs import ArrowStream, Frame, is_frame
+from coco_opt.histograms.plain_names import is_plain_name
 
 Option = str | int | float | bool
 
@@ -76,9 +77,9 @@ class KeyedError(ValueError):
 
 def dataset_name(value: object) -> str:
     """Read a name of one line without spaces around it."""
-    if isinstance(value, str) and value and value == value.strip() and value.isprintable():
+    if is_plain_name(value):
         return value
-    raise ValueError("must be a name: text on one line, without spaces around it")
+    raise ValueError("must be a name: text on one line, without spaces around it or characters that nobody sees")
 
 
 def split_shares(named: Any, each: str = "a level") -> Callable[[object], str | tuple[Fraction, ...]]:

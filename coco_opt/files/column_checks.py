@@ -9,6 +9,7 @@ from coco_opt.errors import HierarchyError, InputError
 from coco_opt.files.faults import Faults
 from coco_opt.files.rows import Rows
 from coco_opt.files.source import Loaded
+from coco_opt.histograms.plain_names import HIDDEN
 
 MAX_DIGITS = 18
 MAX_TOTAL = 4 * 10**18
@@ -20,7 +21,7 @@ ZEROS_DIFFER = (
 """What to add about an unknown id that is known with other leading zeros, where the other file is not known."""
 
 _OUTER_SPACE = r"'^[\s\p{Z}]|[\s\p{Z}]$'"
-_HIDDEN = r"'[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]'"
+_HIDDEN = f"'{HIDDEN}'"
 _PLAIN = "'[!-~]([ -~]*[!-~])?'"
 _INTEGER = "'0|[1-9][0-9]*'"
 _SIGNED = "'0|-?[1-9][0-9]*'"
@@ -143,7 +144,7 @@ def _check_plain(table: Loaded, column: int, unplain: str, source: str = "{t}") 
             raise InputError("space-in-id", "starts or ends with a space", table.place(rows, column))
     with faults:
         if rows := table.rows_where(f"{unplain} AND NOT {spaces}", source):
-            message = "holds a character that nobody sees: a control character, a zero-width one or a byte order mark"
+            message = "holds a character that nobody sees, such as a filler, a zero-width one or an odd blank"
             raise InputError("control-in-id", message, table.place(rows, column))
     faults.check()
 

@@ -226,6 +226,14 @@ MUTANTS = (
         (f"{_ENTITIES}test_bad_entities",),
     ),
     Mutant(
+        "characters that are ignored by default in ids",
+        "one person with a variation selector is another",
+        "coco_opt/histograms/plain_names.py",
+        "FDD0-FDEF FE00-FE0F FEFF",
+        "FDD0-FDEF FEFF",
+        ("tests/files/test_hidden_characters.py::test_each_is_refused_in_ids_of_every_table",),
+    ),
+    Mutant(
         "the database writes to disk",
         "private rows lie in clear text in the working folder",
         "coco_opt/files/source.py",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any, TypeVar
 
 import numpy as np
@@ -16,6 +17,7 @@ from coco_opt.errors import HierarchyError, InputError, ProblemError
 from coco_opt.files.inputs import InputLike
 from coco_opt.files.regions import PublicRegions, read_regions
 from coco_opt.histograms import Hierarchy
+from coco_opt.histograms.plain_names import is_plain_name
 from coco_opt.privacy.cost import Cost
 from coco_opt.releases.kind import Figures, Plan
 from coco_opt.topdown.budget_plan import TablePlan
@@ -196,10 +198,19 @@ def schema_of_config(config: Config) -> Schema:
         blamed(config, "facilities", lambda: _check_types(section.facilities, section.values))
         zeros += blamed(config, "facilities", lambda: zeros_of(section.facilities.attribute, facility_types(config)))
     groupings = {name: ValueGroups(grouping.of, dict(grouping.groups)) for name, grouping in section.groupings.items()}
+    blamed(config, "attributes", lambda: _check_names(section.values))
+    blamed(config, "groupings", lambda: _check_names({name: group.groups for name, group in groupings.items()}))
     blamed(config, "attributes", lambda: Schema(section.values))
     blamed(config, "structural_zeros", lambda: Schema(section.values, own))
     blamed(config, "facilities" if zeros != own else "structural_zeros", lambda: Schema(section.values, zeros))
     return blamed(config, "groupings", lambda: Schema(section.values, zeros, groupings))
+
+
+def _check_names(named: Mapping[str, Iterable[str]]) -> None:
+    """Raise InputError (bad-name) where names look alike; the names of a stored measurement are read as they are."""
+    for name in chain(named, *named.values()):
+        if not is_plain_name(name):
+            raise InputError("bad-name", f"{name!r} has a space around it, or holds a character that nobody sees")
 
 
 def _check_types(facilities: Any, values: Mapping[str, Sequence[str]]) -> None:
