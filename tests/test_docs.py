@@ -19,8 +19,8 @@ from types import ModuleType
 import pytest
 
 import coco_opt
-from coco_opt.cli.catalogue import error_codes
 from coco_opt.cli.config_keys import config_keys
+from coco_opt.cli.explanations import EXPLANATIONS
 from tests.evidence import ROWS, defined, markdown, promises
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -206,7 +206,7 @@ def test_every_experiment_with_a_figure_is_in_the_gallery(generated: ModuleType)
 
 def test_the_page_of_errors_holds_every_code(generated: ModuleType) -> None:
     page = generated.NAMES["errors"]()
-    assert all(f"| `{code}` |" in page for code in error_codes())
+    assert all(f"| `{code}` |" in page for code in EXPLANATIONS)
 
 
 @pytest.mark.slow

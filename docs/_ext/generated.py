@@ -14,15 +14,14 @@ import typer
 from typer.testing import CliRunner
 
 from coco_opt.cli import app
-from coco_opt.cli.catalogue import CodedError, error_codes
 from coco_opt.cli.config_keys import ConfigKey, config_keys, models
+from coco_opt.cli.errors import EXIT_CODES
 from coco_opt.cli.explanations import EXPLANATIONS
 from coco_opt.problems import PROBLEMS
 from coco_opt.registry import backends
 
 PICTURES = Path(__file__).parents[1] / "pictures" / "gallery"
 _MARK = re.compile(r"^<!-- generated: ([a-z-]+) -->$", re.MULTILINE)
-_MESSAGES = 3  # of a code, those that need the fewest values
 
 
 def expand(page: str) -> str:
@@ -105,21 +104,10 @@ def _gallery() -> str:
 
 def _errors() -> str:
     rows = [
-        (
-            f"`{one.code}`",
-            str(one.exit_code),
-            _meaning(one),
-        )
-        for one in error_codes().values()
+        (f"`{code}`", str(EXIT_CODES[code]), _escape(meaning).replace("\\`", "`"), _escape(advice).replace("\\`", "`"))
+        for code, (meaning, advice) in EXPLANATIONS.items()
     ]
-    return _table(("code", "exit code", "what it means, or says"), rows)
-
-
-def _meaning(error: CodedError) -> str:
-    """Return what a code means and what to do, else some of its messages."""
-    explained = " ".join(EXPLANATIONS.get(error.code, ()))
-    messages = "; ".join(map(_escape, error.messages[:_MESSAGES]))
-    return _escape(explained).replace("\\`", "`") or messages or "depends on what was given"
+    return _table(("code", "exit code", "what it means", "what to do"), rows)
 
 
 def _evidence() -> str:

@@ -8,10 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from coco_opt import CountOfCounts
-from coco_opt.cli.catalogue import error_codes, error_of
 from coco_opt.cli.explanations import EXPLANATIONS
-from coco_opt.errors import InputError
 from tests.cli.bad_inputs import CLASSES, BadInput, draws
 from tests.cli.helpers import CANARY, ENTITIES, Runner, paid, write_groups
 
@@ -28,7 +25,7 @@ def refused(name: str, case: BadInput, folder: Path, coco: Runner) -> list[str]:
     wrong = [f"{name}: {error['code']} is no code for this: {error['message'][:200]}"] * (
         error["code"] not in case.codes
     )
-    wrong += [f"{name}: {error['code']} is not in the catalogue"] * (error["code"] not in error_codes())
+    wrong += [f"{name}: {error['code']} is not explained"] * (error["code"] not in EXPLANATIONS)
     for line in ran.errors:
         wrong += [f"{name}: without a place: {line[:200]}"] * (PLACE.search(line) is None)
         wrong += [f"{name}: shows a value: {line[:200]}"] * (CANARY in line)
@@ -69,28 +66,3 @@ def test_hundreds_of_levels_are_released_and_a_few_drawn(tmp_path: Path, coco: R
     assert coco("release", config, "--out", tmp_path / "out").code == 0
     assert coco("verify", tmp_path / "out").code == 0
     assert (tmp_path / "out" / "report.html").read_text(encoding="utf-8").count("<h3>") <= 20
-
-
-def test_the_catalogue_holds_what_errors_say(coco: Runner) -> None:
-    with pytest.raises(InputError) as raised:
-        CountOfCounts([2, 1], [1, 1])
-    assert raised.value.message in error_codes()[raised.value.code].messages
-    assert "the parent of region ... does not exist" in error_codes()["orphan"].messages
-    assert "## not-increasing\n" in coco("errors").out
-    ran = coco("errors", "control-in-id")
-    assert ran.code == 0
-    assert "holds a character that nobody sees" in ran.out
-    assert "What to do: Remove it in the file" in ran.out
-    ran = coco("errors", "other-level")  # the function that raises it has messages of other errors, too
-    assert "- is a region of level ..., and the earlier one of level ...: a region keeps its level\n" in ran.out
-    assert "is no region" not in ran.out
-    assert "[unknown-code]" in coco("errors", "no-such-code").errors[0]
-
-
-def test_one_code_is_looked_up_as_in_the_catalogue() -> None:
-    """One code is found without parsing all modules; what the inputs above are refused for is explained."""
-    refused = {code for _, bad in draws(1) for code in bad.codes} & set(error_codes())
-    assert refused <= set(EXPLANATIONS) <= set(error_codes())
-    for code in ("unknown-region", "control-in-id", "budget", "unexpected", "duplicate-group", "not-a-level"):
-        assert error_of(code) == error_codes()[code]
-    assert error_of("no-such-code") is None

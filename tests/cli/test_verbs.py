@@ -165,9 +165,9 @@ def test_keys_are_listed_by_section_and_by_name(coco: Runner) -> None:
 
 
 def test_a_missing_package_is_named(coco: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "coco_opt.cli.catalogue", None)  # as if it were not there
+    monkeypatch.setitem(sys.modules, "coco_opt.cli.config_keys", None)  # as if it were not there
     monkeypatch.delenv("COCO_OPT_DEBUG", raising=False)
-    assert coco("errors").errors == ["error: this command needs the package 'coco_opt': pip install 'coco_opt'"]
+    assert coco("keys").errors == ["error: this command needs the package 'coco_opt': pip install 'coco_opt'"]
 
 
 def test_demo(tmp_path: Path, coco: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
