@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
-import textwrap
 import types
 import typing
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -66,28 +63,6 @@ def _models_in(hint: Any) -> Iterator[type[BaseModel]]:
         yield hint
     for argument in typing.get_args(hint):
         yield from _models_in(argument)
-
-
-def meanings(model: type[BaseModel]) -> dict[str, str]:
-    """Return what each key of a section means: the docstring under it in its class, or of its problem."""
-    by_key = {name: _summary(problem) for name, problem in PROBLEMS.items()} if model is SOLVERS_MODEL else {}
-    for owner in reversed(model.__mro__):
-        if issubclass(owner, BaseModel) and owner is not BaseModel and owner is not SOLVERS_MODEL:
-            by_key |= _attribute_docstrings(owner)
-    return by_key
-
-
-def _attribute_docstrings(owner: type) -> dict[str, str]:
-    defined = ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0]
-    return {
-        field.target.id: " ".join(text.value.value.split())
-        for field, text in pairwise(getattr(defined, "body", ()))
-        if isinstance(field, ast.AnnAssign)
-        and isinstance(field.target, ast.Name)
-        and isinstance(text, ast.Expr)
-        and isinstance(text.value, ast.Constant)
-        and isinstance(text.value.value, str)
-    }
 
 
 def spelled(hint: Any) -> str:
@@ -156,11 +131,13 @@ class ConfigKey:
 def config_keys() -> Iterator[ConfigKey]:
     """Yield every key of every section, in the order of a file."""
     for section, model in models():
-        words = meanings(model)
         for key, field in model.model_fields.items():
             value = "time in a text" if _is_time(field) else spelled(Annotated[field.annotation, field])
-            yield ConfigKey(section, key, value, default_of(field), words.get(key, ""))
+            yield ConfigKey(section, key, value, default_of(field), _meaning(model, key, field))
 
 
-def _summary(documented: type) -> str:
-    return (inspect.getdoc(documented) or "").partition("\n\n")[0].replace("\n", " ")
+def _meaning(model: type[BaseModel], key: str, field: FieldInfo) -> str:
+    """Return what a key means: the docstring under it in its class, or the first sentence of its problem."""
+    if model is SOLVERS_MODEL and key in PROBLEMS:
+        return (inspect.getdoc(PROBLEMS[key]) or "").partition("\n\n")[0].replace("\n", " ")
+    return " ".join((field.description or "").split())

@@ -57,7 +57,9 @@ class Section(BaseModel):
     the budget's allocation; for others an allocation that is not stated is even.
     """
 
-    model_config = ConfigDict(strict=True, frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(
+        strict=True, frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True
+    )
 
     hidden: ClassVar[tuple[str, ...]] = ()
     unmeasured: ClassVar[Mapping[str, Any]] = {}
