@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from coco_opt.problems import JointSumsL2 as JointSumsL2
     from coco_opt.problems import LinearRows as LinearRows
     from coco_opt.problems import Marginals as Marginals
-    from coco_opt.problems import SimplexLeastSquares as SimplexLeastSquares
     from coco_opt.problems import SimplexProjection as SimplexProjection
     from coco_opt.problems import SplitTerm as SplitTerm
     from coco_opt.problems import TableRounding as TableRounding
@@ -116,7 +115,6 @@ _NAMES = {
         "JointSumsL2",
         "LinearRows",
         "Marginals",
-        "SimplexLeastSquares",
         "SimplexProjection",
         "SplitTerm",
         "TableRounding",

@@ -1,4 +1,4 @@
-"""Estimators for scikit-learn: isotonic regression and least squares over a simplex, solved and certified by ``solve``.
+"""Isotonic regression as an estimator for scikit-learn, solved and certified by ``solve``.
 
 Needs scikit-learn (``pip install 'coco-opt[sklearn]'``).
 """
@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from coco_opt.array_types import Floats
-from coco_opt.errors import MissingPackageError, ProblemError
-from coco_opt.problems import IsotonicL1, IsotonicL2, SimplexLeastSquares
+from coco_opt.errors import MissingPackageError
+from coco_opt.problems import IsotonicL1, IsotonicL2
 from coco_opt.solver import Solver
 from coco_opt.solving import solve
 
@@ -23,7 +23,7 @@ try:
 except ImportError as error:
     raise MissingPackageError("scikit-learn", "coco_opt.sklearn", "sklearn") from error
 
-__all__ = ["IsotonicRegression", "SimplexRegression"]
+__all__ = ["IsotonicRegression"]
 
 
 class IsotonicRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn has no types
@@ -130,70 +130,6 @@ class IsotonicRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc] #
         tags = super().__sklearn_tags__()
         tags.input_tags.one_d_array = True
         tags.input_tags.two_d_array = False
-        return tags
-
-
-class SimplexRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn has no types
-    """Least squares with nonnegative coefficients that sum to a given total, such as the weights of a mixture.
-
-    Minimise sum_i w_i (X_i b - y_i)^2 subject to b >= 0 and sum_j b_j = total. There is no intercept.
-
-    Parameters
-    ----------
-    total : float, default 1.0
-        The sum of the coefficients.
-    solver : str or Solver, default "auto"
-        As for ``coco_opt.solve``.
-
-    Attributes
-    ----------
-    coef_ : ndarray, shape (n_features,)
-        The coefficients.
-    solution_ : Solution
-        The certified solution of ``SimplexLeastSquares``.
-    n_features_in_ : int
-        The number of features.
-
-    Raises
-    ------
-    ValueError
-        The total is negative or not finite.
-    SolverError
-        The solver's answer is not optimal.
-
-    Examples
-    --------
-    >>> from coco_opt.sklearn import SimplexRegression
-    >>> model = SimplexRegression().fit([[1, 0], [0, 1], [1, 1]], [0.75, 0.25, 1])
-    >>> model.coef_.round(6).tolist()
-    [0.75, 0.25]
-    """
-
-    def __init__(self, *, total: float = 1.0, solver: str | Solver = "auto") -> None:
-        self.total = total
-        self.solver = solver
-
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Fit to X (n, n_features), responses y (n,) and weights (n,); return the estimator."""
-        rows, responses = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
-        root = np.sqrt(_check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True))
-        try:
-            problem = SimplexLeastSquares(root[:, None] * rows, root * responses, self.total)
-        except ProblemError as error:
-            raise ValueError(str(error)) from error
-        self.solution_ = solve(problem, self.solver)
-        self.coef_ = self.solution_.value
-        return self
-
-    def predict(self, X: ArrayLike) -> Floats:
-        """Return X @ coef_ for X (n, n_features), as float64 (n,)."""
-        check_is_fitted(self)
-        fitted: Floats = validate_data(self, X, dtype=np.float64, reset=False) @ self.coef_
-        return fitted
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.regressor_tags.poor_score = True  # no intercept, and one sum: most data it cannot follow
         return tags
 
 

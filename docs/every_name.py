@@ -53,7 +53,6 @@ fits = co.solve_many([co.IsotonicL2([2.0, 1.0], lower=0, upper=2), co.IsotonicL2
 assert [list(fit.value) for fit in fits] == [[1.5, 1.5], [1.0, 2.0]]
 assert isinstance(problem, co.Problem)
 assert list(co.solve(co.SimplexProjection([3.0, 1.0], 2)).value) == [2.0, 0.0]
-assert list(co.solve(co.SimplexLeastSquares([[1, 0], [0, 1]], [2, -1])).value) == [1.0, 0.0]
 assert list(co.solve(co.ControlledRounding([0.6, 1.4], 2)).value) == [1, 1]
 assert co.solve(co.GroupMatching([1, 2], [1, 1], [1, 3], [1, 1], [0, 2])).objective == 1
 family = co.Tree([-1, 0, 0])

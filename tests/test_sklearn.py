@@ -5,20 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from coco_opt import SimplexLeastSquares, solve
-
 sklearn = pytest.importorskip("sklearn")
 
 from sklearn.isotonic import IsotonicRegression as Peer  # noqa: E402
 from sklearn.utils.estimator_checks import check_estimator  # noqa: E402
 
-from coco_opt.sklearn import IsotonicRegression, SimplexRegression  # noqa: E402
+from coco_opt.sklearn import IsotonicRegression  # noqa: E402
 
 ESTIMATORS = {
     "isotonic-l2": IsotonicRegression(),
     "isotonic-l1": IsotonicRegression(p=1),
     "isotonic-bounds": IsotonicRegression(y_min=0, y_max=3, increasing=False),
-    "simplex": SimplexRegression(),
 }
 
 
@@ -63,20 +60,8 @@ def test_outside_of_the_training_data_values_are_clipped_or_nan() -> None:
     assert np.isnan(IsotonicRegression(out_of_bounds="nan").fit(x, y).predict([0.0, 3.0])).all()
 
 
-def test_a_mixture_is_recovered_and_weights_count_as_repeated_rows() -> None:
-    rng = np.random.default_rng(3)
-    X, mixture = rng.normal(size=(40, 5)), np.array([0.5, 0.0, 0.2, 0.3, 0.0])
-    assert SimplexRegression().fit(X, X @ mixture).coef_ == pytest.approx(mixture, abs=1e-9)
-    y, counts = rng.normal(size=40), rng.integers(0, 3, 40)
-    weighted = SimplexRegression(total=2).fit(X, y, counts)
-    repeated = solve(SimplexLeastSquares(np.repeat(X, counts, axis=0), np.repeat(y, counts), 2))
-    assert weighted.coef_ == pytest.approx(repeated.value, abs=1e-8)
-
-
 def test_wrong_parameters_are_named() -> None:
     with pytest.raises(ValueError, match="p must be 1 or 2"):
         IsotonicRegression(p=3).fit([1.0, 2.0], [1.0, 2.0])  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="total must be a nonnegative number"):
-        SimplexRegression(total=-1).fit([[1.0], [2.0]], [1.0, 2.0])
     with pytest.raises(ValueError, match="one feature, X has 2"):
         IsotonicRegression().fit([[1.0, 2.0], [2.0, 1.0]], [1.0, 2.0])

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from coco_opt.problems.joint import JointL2 as JointL2
     from coco_opt.problems.joint_sums import JointSumsL1 as JointSumsL1
     from coco_opt.problems.joint_sums import JointSumsL2 as JointSumsL2
-    from coco_opt.problems.simplex_least_squares import SimplexLeastSquares as SimplexLeastSquares
     from coco_opt.problems.simplex_projection import SimplexProjection as SimplexProjection
     from coco_opt.problems.table_rounding import IntegerRows as IntegerRows
     from coco_opt.problems.table_rounding import TableRounding as TableRounding
@@ -44,7 +43,6 @@ _NAMES = {
     "isotonic": ("IsotonicL1", "IsotonicL2"),
     "joint": ("JointL1", "JointL2"),
     "joint_sums": ("JointSumsL1", "JointSumsL2"),
-    "simplex_least_squares": ("SimplexLeastSquares",),
     "simplex_projection": ("SimplexProjection",),
     "table_rounding": ("IntegerRows", "TableRounding"),
     "topdown_split": ("LinearRows", "SplitTerm", "TopdownSplit"),
@@ -52,7 +50,6 @@ _NAMES = {
 }
 _KINDS = {
     "simplex_projection": "SimplexProjection",
-    "simplex_least_squares": "SimplexLeastSquares",
     "isotonic_l2": "IsotonicL2",
     "isotonic_l1": "IsotonicL1",
     "controlled_rounding": "ControlledRounding",

@@ -24,51 +24,8 @@ from coco_opt.forms import Formulation, LinearProgram, QuadraticProgram
 from coco_opt.problem import MAX_MAGNITUDE, Problem, at_most_one, checked_vector, plain_answer
 
 
-class SimplexProblem(Problem[Floats, float]):
-    """Base of the problems over the simplex: their checks and repair, whatever the objective.
-
-    A subclass holds the ``total`` of its nonnegative unknowns.
-    """
-
-    total: float
-
-    def _check_total(self, largest: float) -> None:
-        """Raise ProblemError unless the total is valid, and squares of it and of the largest number are finite."""
-        if not 0 <= self.total < np.inf:
-            raise ProblemError("total must be a nonnegative number")
-        if max(self.total, float(largest)) > MAX_MAGNITUDE:
-            raise ProblemError(f"numbers and total must not exceed {MAX_MAGNITUDE:g} in magnitude: rescale")
-
-    @property
-    def scale(self) -> float:
-        """Return the total, at least 1."""
-        return max(1.0, self.total)
-
-    def accept(self, answer: Any) -> Floats:
-        """Return the answer as float64."""
-        return np.asarray(plain_answer(answer), dtype=np.float64)
-
-    def violation(self, x: Floats) -> float:
-        """Return the largest negative entry or the error of the sum."""
-        x = self.accept(x)
-        if x.shape != (self.variables,) or not np.isfinite(x).all():
-            return np.inf
-        error = abs(float(x.sum()) - self.total)
-        # A sum of n terms is exact up to rounding only: an error of that size is no violation.
-        rounding = 4.0 * np.finfo(np.float64).eps * float(np.abs(x).sum())
-        return max(0.0, -float(x.min()), 0.0 if error <= rounding else error)
-
-    def repair(self, x: Floats) -> Floats:
-        """Return the projection of x onto the feasible set; a wrong shape comes back unchanged."""
-        if x.shape != (self.variables,) or not np.isfinite(x).all():
-            return x
-        from coco_opt.kernels import simplex
-
-        return simplex.project(np.ascontiguousarray(x, dtype=np.float64), self.total)[0]
-
-
 @dataclass(frozen=True, eq=False, init=False)
-class SimplexProjection(SimplexProblem):
+class SimplexProjection(Problem[Floats, float]):
     """Euclidean projection of y (n,) onto nonnegative vectors with a fixed total (groups).
 
     Parameters
@@ -105,7 +62,11 @@ class SimplexProjection(SimplexProblem):
         object.__setattr__(self, "total", float(total))
         if self.y.size == 0:
             raise ProblemError("y must not be empty: no vector without entries has a total")
-        self._check_total(np.abs(self.y).max())
+        if not 0 <= self.total < np.inf:
+            raise ProblemError("total must be a nonnegative number")
+        # Squares of the total and of the largest number are finite.
+        if max(self.total, float(np.abs(self.y).max())) > MAX_MAGNITUDE:
+            raise ProblemError(f"numbers and total must not exceed {MAX_MAGNITUDE:g} in magnitude: rescale")
 
     @classmethod
     def examples(cls) -> Mapping[str, Self]:
@@ -124,6 +85,33 @@ class SimplexProjection(SimplexProblem):
     def variables(self) -> int:
         """Return the number of cells n."""
         return self.y.size
+
+    @property
+    def scale(self) -> float:
+        """Return the total, at least 1."""
+        return max(1.0, self.total)
+
+    def accept(self, answer: Any) -> Floats:
+        """Return the answer as float64."""
+        return np.asarray(plain_answer(answer), dtype=np.float64)
+
+    def violation(self, x: Floats) -> float:
+        """Return the largest negative entry or the error of the sum."""
+        x = self.accept(x)
+        if x.shape != (self.variables,) or not np.isfinite(x).all():
+            return np.inf
+        error = abs(float(x.sum()) - self.total)
+        # A sum of n terms is exact up to rounding only: an error of that size is no violation.
+        rounding = 4.0 * np.finfo(np.float64).eps * float(np.abs(x).sum())
+        return max(0.0, -float(x.min()), 0.0 if error <= rounding else error)
+
+    def repair(self, x: Floats) -> Floats:
+        """Return the projection of x onto the feasible set; a wrong shape comes back unchanged."""
+        if x.shape != (self.variables,) or not np.isfinite(x).all():
+            return x
+        from coco_opt.kernels import simplex
+
+        return simplex.project(np.ascontiguousarray(x, dtype=np.float64), self.total)[0]
 
     @property
     def resolution(self) -> float:

@@ -33,12 +33,6 @@ BACKENDS: tuple[Backend, ...] = (
         honours_ties=True,
     ),
     Backend(
-        name="simplex-active-set",
-        target="coco_solvers.structured.simplex_least_squares:SimplexActiveSet",
-        summary="active set with a fixed sum, after Lawson and Hanson",
-        kinds=("simplex_least_squares",),
-    ),
-    Backend(
         name="largest-fractions",
         target="coco_solvers.structured.rounding:LargestFractions",
         summary="round up the largest fractional parts, expected O(n)",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import combinations, product
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,6 @@ from coco_opt import solve
 from coco_opt.problem import Problem
 from coco_opt.problems import (
     CumulativeRounding,
-    SimplexLeastSquares,
     TableRounding,
     TreeLeastAbsolute,
     TreeLeastSquares,
@@ -30,8 +29,6 @@ def optimum(problem: Problem[Any, Any]) -> float | None:
     brute_force = backend("brute-force")
     if problem.kind in brute_force.kinds:
         return solve(problem, BruteForce()).objective if problem.variables <= brute_force.limit(problem.kind) else None
-    if isinstance(problem, SimplexLeastSquares):
-        return best_support(problem)
     if isinstance(problem, TreeLeastSquares):
         bounds = np.isfinite(problem.lower) * 1.0 + (np.isfinite(problem.upper) & (problem.lower < problem.upper))
         return best_active_set(problem) if np.prod(1.0 + bounds) <= MOST else None
@@ -47,20 +44,6 @@ def optimum(problem: Problem[Any, Any]) -> float | None:
     if isinstance(problem, TableRounding):
         return best_tables(problem) if np.prod(1.0 + problem.high - problem.low) <= MOST else None
     return None
-
-
-def best_support(problem: SimplexLeastSquares) -> float:
-    """Return the least objective over all sets of positive coefficients, each by its equations of optimality."""
-    n, best = problem.variables, np.inf
-    for support in (list(some) for size in range(1, n + 1) for some in combinations(range(n), size)):
-        columns, ones = problem.A[:, support], np.ones((len(support), 1))
-        equations = np.block([[2 * columns.T @ columns, ones], [ones.T, np.zeros((1, 1))]])
-        sides = np.append(2 * columns.T @ problem.y, problem.total)
-        x = np.zeros(n)
-        x[support] = np.linalg.lstsq(equations, sides, rcond=None)[0][:-1]
-        if x.min() >= -1e-12:
-            best = min(best, problem.objective(x))
-    return best
 
 
 def best_schedule(problem: CumulativeRounding) -> float:

@@ -25,7 +25,6 @@ from coco_opt.problems import (
     JointL2,
     JointSumsL1,
     JointSumsL2,
-    SimplexLeastSquares,
     SimplexProjection,
     TableRounding,
     TopdownSplit,
@@ -247,38 +246,6 @@ def test_simplex_gap_is_a_bound_for_any_multiplier() -> None:
         assert problem.gap(x, rng.normal(0, 10)) >= problem.objective(x) - best - 1e-9
 
 
-@pytest.mark.parametrize("length", [1e2, 1e4, 1e6, 1e8, 1e10, 1e12])
-def test_columns_of_any_length_are_fitted_and_proved(length: float) -> None:
-    for seed in range(10):
-        rng = np.random.default_rng(seed)
-        lengths = np.append(rng.permutation([length, 1.0, 1.0, 1.0]), [1e-3, 1e3] if seed % 2 else [])
-        A, y = rng.normal(size=(30, lengths.size)) * lengths, rng.normal(size=30)
-        problem = SimplexLeastSquares(A, y)
-        solution = solve(problem)
-        assert solution.relative_gap <= 1e-12
-        # Weight taken from a column of ordinary length is a worse point, and is seen.
-        taken = np.where((solution.value > 1e-3) & (lengths == 1.0), 0.9, 1.0) * solution.value
-        taken[int(np.argmax(lengths))] += 1.0 - taken.sum()
-        verdict = judge(problem, Answer(taken, Status.OPTIMAL), "worse", 1e-9)
-        assert not verdict.ok
-        assert verdict.gap >= verdict.objective - solution.objective
-
-
-def test_a_perfect_fit_is_proved_in_any_unit() -> None:
-    for seed in range(10):
-        A = 1e6 * np.random.default_rng(seed).normal(size=(5, 3))
-        assert solve(SimplexLeastSquares(A, A @ [0.2, 0.3, 0.5])).ok
-
-
-@pytest.mark.parametrize("name", ["clarabel", "highs", "osqp", "piqp"])
-@pytest.mark.parametrize("unit", [1e-6, 1e6])
-def test_the_unit_of_a_design_matrix_fails_no_solver(name: str, unit: float) -> None:
-    rng = np.random.default_rng(5)
-    A, y = unit * rng.normal(size=(6, 4)), unit * rng.normal(size=6)
-    problem = SimplexLeastSquares(A, y, 7)
-    assert solve(problem, name).value == pytest.approx(reference(problem).value, abs=1e-3)
-
-
 @pytest.mark.parametrize("name", ["clarabel", "highs", "osqp", "piqp"])
 def test_counts_in_millions_fail_no_solver(name: str) -> None:
     rng = np.random.default_rng(11)
@@ -428,7 +395,6 @@ def test_every_row_of_the_table_can_be_made() -> None:
         (lambda: SimplexProjection([], 1), "empty"),
         (lambda: SimplexProjection([1.0], -1), "nonnegative"),
         (lambda: SimplexProjection([1e200, 1.0], 1), "must not exceed 1e\\+100"),
-        (lambda: SimplexLeastSquares([[1e60]], [1.0], 1e60), "must not exceed 1e\\+100"),
         (lambda: solve(IsotonicL2([1.0]), tolerance=float("nan")), "tolerance must be a finite number"),
         (lambda: ControlledRounding([0.5, 0.5], 3), "no rounding"),
     ],
