@@ -12,8 +12,6 @@ import pytest
 
 import coco_opt as co
 from coco_opt.files.csv import write_csv_files
-from coco_opt.files.sdmx import write_sdmx
-from coco_opt.groups.kind import GROUPS
 
 PAGE = Path(__file__).parents[1] / "docs" / "howto" / "r.md"
 BLOCKS = re.findall(r"^```r\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
@@ -21,7 +19,7 @@ BLOCKS = re.findall(r"^```r\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), flag
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with a release, its tables as CSV, and its histograms as SDMX-CSV."""
+    """Return a folder with a release and its tables as CSV."""
     made = tmp_path_factory.mktemp("r")
     persons = pd.DataFrame({"entity_id": range(400), "group_id": [k * k % 170 for k in range(400)]})
     households = pd.DataFrame({"group_id": range(180), "region_id": ["0012", "007"] * 90})
@@ -33,7 +31,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     release = co.estimate(co.measure(config)).save(made / "releases" / "first")
     write_csv_files(release, made / "tables", raw=True)
-    write_sdmx(release, made / "households.csv", GROUPS.compared[0], "OFFICE:HOUSEHOLDS(1.0)", "2026")
     return made
 
 

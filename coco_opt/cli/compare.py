@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -35,7 +36,9 @@ def compare(
     ] = None,
     size: Annotated[int, typer.Option("--size", min=2, help="Most unknowns of a problem.")] = 2_000,
     csv_file: Annotated[Path | None, typer.Option("--csv", help="Also write the rows to this file.")] = None,
-    page: Annotated[Path | None, typer.Option("--page", help="Also write one HTML page, with profiles.")] = None,
+    profile: Annotated[
+        Path | None, typer.Option("--profile", help="Also draw a performance profile: this path with .png and .pdf.")
+    ] = None,
     json: Json = False,
     version: Version = False,
 ) -> int:
@@ -49,15 +52,14 @@ def compare(
     comparison = compare_solvers(settings, measurement, size=size, reporter=TerminalReporter(lines=not json))
     if csv_file is not None:
         _write_csv(csv_file, comparison)
-    if page is not None:
-        _write_page(page, comparison)
+    pictures = [] if profile is None else _draw_profile(profile, comparison)
     if json:
         write_json({"data": comparison.data, "rows": [row.as_dict() for row in comparison.rows]})
     else:
         write(comparison.data[0].upper() + comparison.data[1:])
         _write_tables(comparison)
-        if page is not None:
-            write(f"Page  {page}")
+        if pictures:
+            write(f"Performance profile  {', '.join(map(str, pictures))}")
     return _verdict(comparison, lines=not json)
 
 
@@ -123,19 +125,23 @@ def _write_csv(path: Path, comparison: Comparison) -> None:
     writer = csv.DictWriter(rows, columns())
     writer.writeheader()
     writer.writerows(row.as_dict() for row in comparison.rows)
-    _write_text(path, rows.getvalue())
+    with _writing(path):
+        path.write_text(rows.getvalue(), encoding="utf-8", newline="")
 
 
-def _write_page(path: Path, comparison: Comparison) -> None:
-    from coco_opt.releases.compare_page import render_comparison
+def _draw_profile(path: Path, comparison: Comparison) -> list[Path]:
+    from coco_opt.releases.compare_profile import draw_profiles
 
-    _write_text(path, render_comparison(comparison))
+    with _writing(path):
+        return draw_profiles(path, comparison)
 
 
-def _write_text(path: Path, text: str) -> None:
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """Raise InputError (cannot-write) in place of an error of the operating system."""
     reason = ""
     try:
-        path.write_text(text, encoding="utf-8", newline="")
+        yield
     except OSError as error:
         reason = error.strerror or "unknown reason"
     if reason:

@@ -144,13 +144,11 @@ class Canvas:
 _LINES = Canvas(480, 260, 52, 140, 12, 40)
 
 
-def line_chart(lines: Mapping[str, Points], x: Axis, y: Axis, what: str, *, steps: bool = False) -> str:
-    """Return an SVG of named lines; ``what`` describes it in words. ``steps`` keeps each value up to the next."""
+def line_chart(lines: Mapping[str, Points], x: Axis, y: Axis, what: str) -> str:
+    """Return an SVG of named lines; ``what`` describes it in words."""
     ends = sorted((_LINES.place(points[-1], x, y)[1], name) for name, points in lines.items())
     heights = dict(zip([name for _, name in ends], _spread_heights([height for height, _ in ends]), strict=True))
-    svg_lines = [
-        _line(k, name, points, heights[name], x, y, steps=steps) for k, (name, points) in enumerate(lines.items())
-    ]
+    svg_lines = [_line(k, name, points, heights[name], x, y) for k, (name, points) in enumerate(lines.items())]
     return _LINES.svg(what, [_LINES.grid(x, y), *svg_lines])
 
 
@@ -166,14 +164,14 @@ def _spread_heights(heights: Sequence[float]) -> list[float]:
     return placed
 
 
-def _line(number: int, name: str, points: Points, height: float, x: Axis, y: Axis, *, steps: bool) -> str:
+def _line(number: int, name: str, points: Points, height: float, x: Axis, y: Axis) -> str:
     places = [_LINES.place(point, x, y) for point in points]
     path = f"M{places[0][0]:.1f} {places[0][1]:.1f}"
     for across, down in places[1:]:
-        path += f"H{across:.1f}V{down:.1f}" if steps else f"L{across:.1f} {down:.1f}"
+        path += f"L{across:.1f} {down:.1f}"
     last, right = places[-1], _LINES.wide - _LINES.right
     style = f"s{number % COLOURS}" + (" dashed" if number >= COLOURS else "")
-    marks = "" if steps else "".join(f'<circle cx="{a:.1f}" cy="{b:.1f}" r="2.5"/>' for a, b in places)
+    marks = "".join(f'<circle cx="{a:.1f}" cy="{b:.1f}" r="2.5"/>' for a, b in places)
     return (
         f'<g class="{style}"><path d="{path}"/>{marks}'
         f'<path class="lead" d="M{last[0]:.1f} {last[1]:.1f}L{right + 8} {height:.1f}"/></g>'

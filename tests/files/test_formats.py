@@ -1,4 +1,4 @@
-"""A folder's tables as a workbook and as SDMX-CSV: types, texts that look like formulas, and what is refused."""
+"""A folder's tables as a workbook: types, texts that look like formulas, and what is refused."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from coco_opt.errors import InputError, MissingPackageError, Place
 from coco_opt.files import workbook
 from coco_opt.files.batches import strings
 from coco_opt.files.differences import Compared
-from coco_opt.files.sdmx import component, components, write_sdmx
 from coco_opt.files.workbook import write_workbook
 from coco_opt.topdown.kind.noisy_measurement_files.columns import coded, is_text
 
@@ -121,53 +120,6 @@ def test_too_many_rows_and_a_missing_package_are_named(
     with pytest.raises(InputError, match="too-many-rows"):
         write_workbook(folder, tmp_path / "t.xlsx")
     assert sorted(tmp_path.iterdir()) == [folder]
-
-
-def test_sdmx_has_an_observation_a_row(folder: Path, tmp_path: Path) -> None:
-    compared = Compared("histograms", "groups", ("size",), error="share")
-    out = tmp_path / "t.csv"
-    assert write_sdmx(folder, out, compared, "EU.OFFICE:HOUSEHOLDS(1.0)", "2026-Q1") == 5
-    assert not out.read_bytes().startswith(b"\xef\xbb\xbf")
-    with out.open(encoding="utf-8", newline="") as file:
-        header, *rows = list(csv.reader(file))
-    assert header == [
-        *("STRUCTURE", "STRUCTURE_ID", "ACTION", "REF_AREA", "SIZE", "TIME_PERIOD"),
-        *("OBS_VALUE", "OBS_STATUS", "STANDARD_ERROR"),
-    ]
-    fixed = ["dataflow", "EU.OFFICE:HOUSEHOLDS(1.0)", "R"]
-    assert rows[0] == [*fixed, "0012", "1", "2026-Q1", str(2**53), "E", "0.5"]
-    assert [row[3] for row in rows] == ["0012", "1e5", "@z", "TRUE", "-3"]  # the id, or the path where there is none
-    assert write_sdmx(folder, tmp_path / "u.csv", Compared("histograms", "groups"), "A:B(1)") == 5
-    header = (tmp_path / "u.csv").read_text(encoding="utf-8").splitlines()[0]
-    assert header == "STRUCTURE,STRUCTURE_ID,ACTION,REF_AREA,SIZE,SHARE,CONVERGED,OBS_VALUE,OBS_STATUS"
-
-
-@pytest.mark.parametrize(
-    ("structure", "period"), [("HOUSEHOLDS", None), ("A:B", None), ("A:B()", None), ("A:B(1.0)", "next year")]
-)
-def test_what_is_no_dataflow_or_time_is_refused(
-    folder: Path, structure: str, period: str | None, tmp_path: Path
-) -> None:
-    with pytest.raises(InputError, match="bad-option"):
-        write_sdmx(folder, tmp_path / "t.csv", Compared("histograms", "groups"), structure, period)
-    with pytest.raises(InputError, match="file-not-found"):
-        write_sdmx(folder, tmp_path / "t.csv", Compared("tables", "persons"), "A:B(1.0)")
-
-
-def test_components_have_ids_that_sdmx_allows() -> None:
-    assert component("płeć") == "PLEC"
-    assert [component(name) for name in ("age", "Höhe m²", "2nd", "tree_level")] == [
-        "AGE",
-        "HOHE_M2",
-        "D_2ND",
-        "TREE_LEVEL",
-    ]
-
-
-def test_no_component_takes_the_place_of_another() -> None:
-    assert components(["ref area", "age", "年齢", "性別", "国", "obs_value"]) == [
-        *("D_REF_AREA", "AGE", "D__", "D_D__", "D_D__2", "D_OBS_VALUE"),
-    ]
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.string_view()])
