@@ -242,9 +242,30 @@ class Hierarchy:
         out[leaves.start :] = values
         for level in range(self.levels - 2, -1, -1):
             regions, below = self.level_range(level), self.level_range(level + 1)
-            starts = self.first_child[regions.start : regions.stop] - below.start
-            np.add.reduceat(out[below.start : below.stop], starts, axis=0, out=out[regions.start : regions.stop])
+            self.child_sums(out[below.start : below.stop], level, out[regions.start : regions.stop])
         return out
+
+    def child_sums(
+        self, child_values: npt.NDArray[Number], level: int, out: npt.NDArray[Number] | None = None
+    ) -> npt.NDArray[Number]:
+        """Return the sums over the children of a level's regions: [regions below, ...] becomes [regions, ...]."""
+        regions = self.level_range(level)
+        starts = self.first_child[regions.start : regions.stop] - regions.stop
+        sums: npt.NDArray[Number] = np.add.reduceat(child_values, starts, axis=0, out=out)
+        return sums
+
+    def leaf_starts(self) -> tuple[Ints, ...]:
+        """Return, for each level, the first leaf of every region and the number of leaves, int64[regions + 1].
+
+        O(regions); compute it once.
+        """
+        starts = [
+            stored_by_parts(len(self.leaves) + 1, np.dtype(np.int64), lambda some: np.arange(some.start, some.stop))
+        ]
+        for level in range(self.levels - 2, -1, -1):
+            regions = self.level_range(level)
+            starts.append(starts[-1][self.first_child[regions.start : regions.stop + 1] - regions.stop])
+        return tuple(reversed(starts))
 
     def first_branches(self, most: int | Sequence[int]) -> tuple[Hierarchy, Ints]:
         """Return the tree of the first ``most`` children of each region, and where its regions lie in this tree.

@@ -39,6 +39,6 @@ def at_and_below(hierarchy: Hierarchy, numbers: Ints) -> list[Ints]:
         regions = hierarchy.level_range(level)
         own = np.full(len(regions), int(numbers[level]), np.int64)
         if levels:
-            own += np.add.reduceat(levels[-1], hierarchy.first_child[regions.start : regions.stop] - regions.stop)
+            own += hierarchy.child_sums(levels[-1], level)
         levels.append(own)
     return levels[::-1]

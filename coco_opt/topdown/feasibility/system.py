@@ -119,11 +119,7 @@ class ConstraintSystem:
     @cached_property
     def leaf_starts(self) -> tuple[Ints, ...]:
         """Return, for each level, the first leaf of every region and the number of leaves, int64[regions + 1]."""
-        starts = [np.arange(self.leaves + 1, dtype=np.int64)]
-        for level in range(self.hierarchy.levels - 2, -1, -1):
-            regions, below = self.hierarchy.level_range(level), self.hierarchy.level_range(level + 1)
-            starts.append(starts[-1][self.hierarchy.first_child[regions.start : regions.stop + 1] - below.start])
-        return tuple(reversed(starts))
+        return self.hierarchy.leaf_starts()
 
     def sums(self, table: Ints | Floats, level: int) -> NDArray[Any]:
         """Return the sums of leaves' numbers [leaves, ...] over the regions of a level."""

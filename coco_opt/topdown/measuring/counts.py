@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 from coco_opt.array_types import Ints
 from coco_opt.errors import InputError
-from coco_opt.execution.temporary_storage import stored_by_parts
 from coco_opt.histograms.arrays import as_int64, check_nonnegative
 from coco_opt.histograms.hierarchy import Hierarchy
 from coco_opt.kernels.arrays import read_only
@@ -78,7 +77,7 @@ class TableCounts:
             array.setflags(write=False)
             object.__setattr__(self, name, array)
         _check_runs(self)
-        object.__setattr__(self, "_starts", _leaf_starts(self.hierarchy))
+        object.__setattr__(self, "_starts", self.hierarchy.leaf_starts())
 
     def __reduce__(self) -> tuple[Callable[..., TableCounts], tuple[Any, ...]]:
         # Counts that were checked once are not checked again in every task that reads some of them.
@@ -225,18 +224,6 @@ def summed(keys: Ints, people: Ints) -> tuple[Ints, Ints]:
     keys = keys[order]
     first = np.flatnonzero(np.append(True, keys[1:] != keys[:-1])) if keys.size else np.zeros(0, np.int64)
     return keys[first], np.add.reduceat(people[order], first) if keys.size else np.zeros(0, np.int64)
-
-
-def _leaf_starts(hierarchy: Hierarchy) -> tuple[Ints, ...]:
-    """Return, for each level, the first leaf of every region and the number of leaves, int64[regions + 1]."""
-    every = stored_by_parts(
-        len(hierarchy.leaves) + 1, np.dtype(np.int64), lambda some: np.arange(some.start, some.stop)
-    )
-    starts = [every]
-    for level in range(hierarchy.levels - 2, -1, -1):
-        regions, below = hierarchy.level_range(level), hierarchy.level_range(level + 1)
-        starts.append(starts[-1][hierarchy.first_child[regions.start : regions.stop + 1] - below.start])
-    return tuple(reversed(starts))
 
 
 def _unpickled(*values: Any) -> TableCounts:

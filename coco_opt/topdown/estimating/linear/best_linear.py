@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from coco_opt.array_types import Flags, Floats
 from coco_opt.errors import ProblemError
-from coco_opt.histograms import Hierarchy
-from coco_opt.operators import Operator
 from coco_opt.topdown.estimating.linear.constrained_trees import constrained_trees
 from coco_opt.topdown.estimating.linear.information import FullInformation, full_information, joint_cells, kinds_of
+from coco_opt.topdown.estimating.linear.linear_estimates import LinearEstimates
 from coco_opt.topdown.estimating.linear.low_rank import LowRankInformation, low_rank_information
 from coco_opt.topdown.estimating.linear.query_trees import LinearStage
 
@@ -25,35 +22,6 @@ MOST_ATOMS = 96
 """Joint cells, or directions, up to which matrices are used by default: seconds for a state's blocks."""
 
 _ALIKE = 1e-12
-
-
-class LinearEstimates(Protocol):
-    """Linear unbiased estimates of tables and of all answers, with exact standard errors."""
-
-    @property
-    def hierarchy(self) -> Hierarchy:
-        """Return the regions."""
-        ...
-
-    def tables(self, level: int, regions: slice = slice(None)) -> Floats:
-        """Return estimated tables [regions, cells] of consecutive regions of a level."""
-        ...
-
-    def answers(self, operator: Operator, level: int, regions: slice = slice(None)) -> Floats:
-        """Return estimated answers [regions, answers], NaN where undetermined."""
-        ...
-
-    def of_level(self, level: int) -> Callable[[Operator, slice], Floats]:
-        """Return what gives a level's answers to many queries, as ``answers`` would, and does once what they share."""
-        ...
-
-    def standard_errors(self, operator: Operator, level: int, regions: slice = slice(None)) -> Floats:
-        """Return exact standard errors [regions of level, answers], infinite where undetermined."""
-        ...
-
-    def determines(self, operator: Operator, level: int) -> Flags:
-        """Return which answers (answers,) are determined in every region of a level."""
-        ...
 
 
 def best_linear(

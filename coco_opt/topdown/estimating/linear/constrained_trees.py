@@ -12,7 +12,7 @@ open. What constraints say about other regions is not used.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coco_opt.array_types import Flags, Floats, Ints
-from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Operator, blocks_of_rows
 from coco_opt.topdown.estimating.linear.information.exact_rows import ExactRows, groups
+from coco_opt.topdown.estimating.linear.linear_estimates import LinearEstimates
 from coco_opt.topdown.estimating.linear.normal_equations import NormalEquations
-from coco_opt.topdown.estimating.linear.query_trees import LevelAnswers, LinearStage, answers_by_blocks, linear_stage
+from coco_opt.topdown.estimating.linear.query_trees import LinearStage, linear_stage
 
 if TYPE_CHECKING:
     from coco_opt.topdown.noisy_measurements import TableMeasurements
@@ -97,18 +97,13 @@ class LevelConstraints:
 
 
 @dataclass(frozen=True, eq=False)
-class ConstrainedTrees:
+class ConstrainedTrees(LinearEstimates):
     """Linear unbiased estimates of trees under exact constraints: build it with ``constrained_trees``."""
 
     stage: LinearStage
     levels: tuple[ExactRows, ...]
     _constraints: dict[int, LevelConstraints] = field(default_factory=dict)
     _spreads: dict[tuple[Operator, int], _Spreads] = field(default_factory=dict)
-
-    @property
-    def hierarchy(self) -> Hierarchy:
-        """Return the regions."""
-        return self.stage.hierarchy
 
     def tables(self, level: int, regions: slice = slice(None)) -> Floats:
         """Return the tables [regions, cells] of consecutive regions of a level, its exact constraints met."""
@@ -120,14 +115,6 @@ class ConstrainedTrees:
             if constraints.basis.shape[1]:
                 tables[at] += (values - tables[at] @ matrix.T) @ correction.opened.T @ constraints.basis.T
         return tables
-
-    def answers(self, operator: Operator, level: int, regions: slice = slice(None)) -> Floats:
-        """Return the estimated answers [regions, answers] of any query, NaN where undetermined."""
-        return answers_by_blocks(self, operator, level, regions)
-
-    def of_level(self, level: int) -> Callable[[Operator, slice], Floats]:
-        """Return a level's answers to any number of queries: all its tables are computed once and kept in memory."""
-        return LevelAnswers.of(self, level)
 
     def standard_errors(self, operator: Operator, level: int, regions: slice = slice(None)) -> Floats:
         """Return the exact standard errors [regions of level, answers] in people, infinite where undetermined."""
@@ -268,11 +255,13 @@ def _pseudo_inverse(matrix: Floats) -> Floats:
     return np.asarray(np.linalg.pinv(matrix, rcond=_RANK, hermitian=True)) if matrix.size else matrix
 
 
-def constrained_trees(measured: TableMeasurements, stage: LinearStage | None = None) -> ConstrainedTrees | LinearStage:
+def constrained_trees(measured: TableMeasurements, stage: LinearStage | None = None) -> LinearEstimates:
     """Return the linear stage, corrected where something is exact; computed if it is not given.
 
     Raises what ``linear_stage`` raises.
     """
     levels = tuple(ExactRows.of(measured, level) for level in range(measured.hierarchy.levels))
     stage = linear_stage(measured) if stage is None else stage
-    return ConstrainedTrees(stage, levels) if any(rows.operator.answers for rows in levels) else stage
+    return (
+        ConstrainedTrees(measured.hierarchy, stage, levels) if any(rows.operator.answers for rows in levels) else stage
+    )

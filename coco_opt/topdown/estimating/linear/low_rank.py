@@ -13,25 +13,24 @@ These are the estimates of generalised least squares over all cells of all regio
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from coco_opt.array_types import Flags, Floats
-from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Operator
 from coco_opt.topdown.estimating.linear.information import FullInformation, full_information
 from coco_opt.topdown.estimating.linear.information.directions import Directions, directions
-from coco_opt.topdown.estimating.linear.query_trees import LevelAnswers, LinearStage, answers_by_blocks, linear_stage
+from coco_opt.topdown.estimating.linear.linear_estimates import LinearEstimates
+from coco_opt.topdown.estimating.linear.query_trees import LinearStage, linear_stage
 
 if TYPE_CHECKING:
     from coco_opt.topdown.noisy_measurements import TableMeasurements
 
 
 @dataclass(frozen=True, eq=False)
-class LowRankInformation:
+class LowRankInformation(LinearEstimates):
     """Best linear unbiased estimates from trees and a few directions: build it with ``low_rank_information``."""
 
     stage: LinearStage
@@ -39,17 +38,8 @@ class LowRankInformation:
     reduced: FullInformation
     _remainders: dict[Operator, tuple[Floats, Flags]] = field(default_factory=dict)
 
-    @property
-    def hierarchy(self) -> Hierarchy:
-        """Return the regions."""
-        return self.stage.hierarchy
-
     def tables(self, level: int, regions: slice = slice(None)) -> Floats:
-        """Return the estimated tables [regions, cells] of a level, or of consecutive regions counted in it.
-
-        Where the answers do not determine a table this is its part in the span of queries and constraints: read
-        ``answers`` of a query that they do determine.
-        """
+        """Return estimated tables, where undetermined their part in the span of queries and constraints."""
         base = self.directions.base
         right = np.zeros((len(self.hierarchy.level_range(level)[regions]), base.normal.cells))
         for query, weight, operator in zip(base.queries, base.weights, base.operators, strict=True):
@@ -59,14 +49,6 @@ class LowRankInformation:
         moved = self.reduced.means[level][regions] - right @ self.directions.matrix_of_cells
         return np.asarray(base.normal.solve(right) + self.directions.to_cells(moved))
 
-    def answers(self, operator: Operator, level: int, regions: slice = slice(None)) -> Floats:
-        """Return the estimated answers [regions, answers] of any query, NaN where undetermined."""
-        return answers_by_blocks(self, operator, level, regions)
-
-    def of_level(self, level: int) -> Callable[[Operator, slice], Floats]:
-        """Return a level's answers to any number of queries: all its tables are computed once and kept in memory."""
-        return LevelAnswers.of(self, level)
-
     def standard_errors(self, operator: Operator, level: int, regions: slice = slice(None)) -> Floats:
         """Return the exact standard errors [regions of level, answers] in people, infinite where undetermined."""
         lengths, resolved = self._remainder(operator)
@@ -74,10 +56,6 @@ class LowRankInformation:
         free = np.flatnonzero(lengths)
         variances[:, free] += np.multiply.outer(self._variances(level)[regions], lengths[free])
         return np.where(resolved, np.sqrt(variances), np.inf)
-
-    def determines(self, operator: Operator, level: int) -> Flags:
-        """Return which answers (answers,) of a query are determined in every region of a level."""
-        return np.asarray(self.known(operator, level).all(axis=0))
 
     def known(self, operator: Operator, level: int, regions: slice = slice(None)) -> Flags:
         """Return which answers of a query are determined in some regions of a level, bool[regions, answers]."""
@@ -103,4 +81,4 @@ def low_rank_information(measured: TableMeasurements, most: int) -> LowRankInfor
     few = directions(measured, most)
     if few is None:
         return None
-    return LowRankInformation(linear_stage(measured), few, full_information(measured, few))
+    return LowRankInformation(measured.hierarchy, linear_stage(measured), few, full_information(measured, few))

@@ -23,19 +23,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from os import cpu_count
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.array_types import Flags, Floats, Ints
-from coco_opt.errors import ProblemError
-from coco_opt.execution import Threads
 from coco_opt.execution.temporary_storage import forget_pages, stored_array, stored_empty
 from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Operator, blocks_of_rows
 from coco_opt.topdown.estimating.batches import at_and_below, batch_size, batches
+from coco_opt.topdown.estimating.linear.linear_estimates import LinearEstimates, checked_variance
 from coco_opt.topdown.estimating.linear.normal_equations import NormalEquations
 from coco_opt.topdown.pooled_measurements import RegionMeasurements
 
@@ -45,7 +43,6 @@ if TYPE_CHECKING:
 Summed = list[list[NDArray[Any] | None]]
 """z [levels][queries] of some regions of consecutive levels; None where the answers alone say it."""
 
-_BLOCK = 1024  # regions whose tables are in memory at a time
 _LEAST_READ = 1 << 19  # answers; fewer are read and summed sooner than handed to another worker
 
 
@@ -117,10 +114,9 @@ class QueryTree:
 
 
 @dataclass(frozen=True, eq=False)
-class LinearStage:
+class LinearStage(LinearEstimates):
     """The linear stage of measurements: build it with ``linear_stage``; trees in the order of the queries."""
 
-    hierarchy: Hierarchy
     operators: tuple[Operator, ...]
     trees: tuple[QueryTree, ...]
 
@@ -167,11 +163,7 @@ class LinearStage:
         return self.trees[query].final[regions.start : regions.stop]
 
     def tables(self, level: int, regions: slice = slice(None)) -> Floats:
-        """Return the linear unbiased tables [regions, cells] of a level, or of consecutive regions counted in it.
-
-        They may be negative and fractional. Where the answers do not determine a table this is its part in the span
-        of the queries: read ``answers`` of a query that they do determine. O(regions x cells^2).
-        """
+        """Return estimated tables; O(regions x cells^2)."""
         weights, normal = self.weights[level], self.normal[level]
         right = np.zeros((len(self.hierarchy.level_range(level)[regions]), normal.cells))
         for weight, operator, tree in zip(weights, self.operators, self.trees, strict=True):
@@ -180,18 +172,6 @@ class LinearStage:
                 assert estimates is not None
                 right += weight * operator.adjoint(estimates)
         return normal.solve(right)
-
-    def answers(self, operator: Operator, level: int, regions: slice = slice(None)) -> Floats:
-        """Return the linear unbiased answers [regions, answers] of any query, NaN where undetermined.
-
-        ``regions`` are consecutive ones of the level, counted in it. Tables are made and dropped block by block: whole
-        levels of them need not fit in memory.
-        """
-        return answers_by_blocks(self, operator, level, regions)
-
-    def of_level(self, level: int) -> LevelAnswers:
-        """Return a level's answers to any number of queries: all its tables are computed once and kept in memory."""
-        return LevelAnswers.of(self, level)
 
     def known(self, operator: Operator, level: int, regions: slice = slice(None)) -> Flags:
         """Return which answers of a query are determined in some regions of a level, bool[regions, answers]."""
@@ -204,7 +184,7 @@ class LinearStage:
     def standard_errors(self, operator: Operator, level: int, regions: slice = slice(None)) -> Floats:
         """Return the exact standard errors [regions of level, answers] in people, infinite where undetermined.
 
-        ``regions`` are consecutive ones of the level, counted in it. The estimates x^_vq of one query have independent
+        The estimates x^_vq of one query have independent
         errors of variance P_vq on every answer, and different queries have independent noise. So the table
         x_v = N^+ sum_q w_q Q_q' x^_vq has the covariance N^+ (sum_q w_q^2 P_vq Q_q' Q_q) N^+ for any weights w. It
         depends on the budget, the strategy and the hierarchy alone, not on any answer: it can be planned with and
@@ -238,63 +218,6 @@ class LinearStage:
         return {}
 
 
-class ByTables(Protocol):
-    """Linear estimates that are read from estimated tables."""
-
-    @property
-    def hierarchy(self) -> Hierarchy:
-        """Return the regions."""
-        ...
-
-    def tables(self, level: int, regions: slice = slice(None)) -> Floats:
-        """Return estimated tables [regions, cells] of consecutive regions of a level."""
-        ...
-
-    def known(self, operator: Operator, level: int, regions: slice = slice(None)) -> Flags:
-        """Return which answers of a query are determined, [answers] or [regions, answers]."""
-        ...
-
-
-def answers_by_blocks(estimates: ByTables, operator: Operator, level: int, regions: slice) -> Floats:
-    """Return the answers [regions, answers] of consecutive regions, NaN where undetermined.
-
-    Tables are made and dropped block by block.
-    """
-    chosen = range(len(estimates.hierarchy.level_range(level)))[regions]
-    starts = range(chosen.start, chosen.stop, _BLOCK)
-    blocks = [operator.apply(estimates.tables(level, slice(at, min(at + _BLOCK, chosen.stop)))) for at in starts]
-    answers = np.concatenate([np.zeros((0, operator.answers)), *blocks])
-    return np.where(estimates.known(operator, level, regions), answers, np.nan)
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class LevelAnswers:
-    """A level's linear unbiased tables [regions, cells], and the answers they give."""
-
-    estimates: ByTables
-    level: int
-    tables: Floats
-
-    @classmethod
-    def of(cls, estimates: ByTables, level: int) -> LevelAnswers:
-        """Compute a level's tables once, and keep them in memory."""
-        regions, cells = len(estimates.hierarchy.level_range(level)), estimates.tables(level, slice(0, 0)).shape[1]
-        # By cells: sums over groups of cells read them so, once for every query.
-        tables = np.empty((regions, cells), order="F")
-
-        def fill(start: int) -> None:
-            some = slice(start, min(start + _BLOCK, regions))
-            tables[some] = estimates.tables(level, some)
-
-        Threads(cpu_count() or 1).map(fill, range(0, regions, _BLOCK))
-        return cls(estimates, level, tables)
-
-    def __call__(self, operator: Operator, regions: slice = slice(None)) -> Floats:
-        """Return the answers [regions, answers] of consecutive regions to a query, NaN where undetermined."""
-        known = self.estimates.known(operator, self.level, regions)
-        return np.where(known, operator.apply(self.tables[regions]), np.nan)
-
-
 @dataclass(frozen=True, eq=False, slots=True)
 class UpwardPass:
     """The up pass of all queries, by subtrees: a task reads the answers of a subtree and returns sums.
@@ -316,7 +239,7 @@ class UpwardPass:
         from coco_opt.kernels import tree_passes
 
         hierarchy, queries = measured.hierarchy, range(len(measured.queries))
-        own = np.array([[_own_variance(measured, level, at) for at in queries] for level in range(hierarchy.levels)])
+        own = np.array([[checked_variance(measured, level, at) for at in queries] for level in range(hierarchy.levels)])
         columns = []
         for query in queries:
             s2 = own[hierarchy.level, query]
@@ -446,15 +369,3 @@ def rows_of(hierarchy: Hierarchy, answers: RegionMeasurements | None, regions: r
         return None
     first = hierarchy.level_range(int(hierarchy.level[regions.start])).start
     return np.asarray(answers[regions.start - first : regions.stop - first])
-
-
-def _own_variance(measured: TableMeasurements, level: int, query: int) -> float:
-    if measured.answers[level][query] is None:
-        return np.inf
-    variance, least = float(measured.variance(level, query)), measured.by_region.get((level, query))
-    if not 0.0 < variance < np.inf or (least is not None and not least.min() > 0.0):
-        raise ProblemError(
-            f"query {measured.queries[query].name!r} at level {level} has noise of variance {variance}: it must "
-            "be positive and finite; an exact answer is an invariant"
-        )
-    return variance

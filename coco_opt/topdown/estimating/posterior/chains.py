@@ -69,7 +69,7 @@ class Layout:
 
         hierarchy = model.hierarchy
         above = _above(hierarchy)
-        starts = _leaf_starts(hierarchy, above)
+        starts = hierarchy.leaf_starts()
         inner = hierarchy.leaves.start
         # Row 0 is the base; the region r is row r + 1.
         row = np.zeros(above.shape[0], np.int64) if inner == 0 else hierarchy.parent[inner:] + 1
@@ -239,14 +239,6 @@ def _above(hierarchy: Hierarchy) -> Ints:
         columns.append(regions - hierarchy.level_range(level).start)
         regions = hierarchy.parent[regions]
     return np.stack(columns[::-1], axis=1)
-
-
-def _leaf_starts(hierarchy: Hierarchy, above: Ints) -> list[Ints]:
-    """Return for each level the first leaf of every region, and the number of leaves."""
-    return [
-        np.searchsorted(above[:, level], np.arange(len(hierarchy.level_range(level)) + 1)).astype(np.int64)
-        for level in range(hierarchy.levels)
-    ]
 
 
 def _partner_levels(levels: int, near: float) -> Floats:

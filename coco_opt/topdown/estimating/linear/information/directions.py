@@ -19,7 +19,8 @@ import numpy as np
 from coco_opt.array_types import Flags, Floats
 from coco_opt.operators import Operator, blocks_of_rows
 from coco_opt.topdown.estimating.linear.information.exact_rows import ExactRows
-from coco_opt.topdown.estimating.linear.information.full import kinds_of, precision
+from coco_opt.topdown.estimating.linear.information.full import kinds_of
+from coco_opt.topdown.estimating.linear.linear_estimates import checked_variance
 from coco_opt.topdown.estimating.linear.normal_equations import NormalEquations
 
 if TYPE_CHECKING:
@@ -147,7 +148,7 @@ def _other_rows(measured: TableMeasurements, base: Base, most: int) -> Floats | 
     operators: list[Operator] = [
         query.operator
         for place, query in queries
-        if place not in base.queries and any(precision(measured, level, place) for level in levels)
+        if place not in base.queries and any(np.isfinite(checked_variance(measured, level, place)) for level in levels)
     ]
     operators += [ExactRows.of(measured, level).operator for level in levels]
     distinct: dict[bytes, Floats] = {}

@@ -22,12 +22,12 @@ import numpy as np
 
 from coco_opt.array_types import Flags, Floats, Ints
 from coco_opt.errors import ProblemError
-from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Operator
 from coco_opt.topdown.atoms import Atoms
 from coco_opt.topdown.estimating.linear.information.exact_rows import ExactRows, groups
 from coco_opt.topdown.estimating.linear.information.shapes import Shape, Shapes
 from coco_opt.topdown.estimating.linear.information.subspaces import span
+from coco_opt.topdown.estimating.linear.linear_estimates import LinearEstimates, checked_variance
 
 if TYPE_CHECKING:
     from coco_opt.topdown.noisy_measurements import TableMeasurements
@@ -65,7 +65,7 @@ class Coordinates(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class FullInformation:
+class FullInformation(LinearEstimates):
     """Estimates of tables from a whole measurement: build it with ``full_information``.
 
     ``shape_of`` int64[regions] are places in ``shapes.shapes``; ``matrices`` are the queries' in the coordinates, and
@@ -83,18 +83,10 @@ class FullInformation:
     _links: dict[int, tuple[Floats, Floats]] = field(default_factory=dict)
     _error_cache: dict[tuple[Operator, int], Floats] = field(default_factory=dict)
 
-    @property
-    def hierarchy(self) -> Hierarchy:
-        """Return the regions."""
-        return self.measured.hierarchy
-
     def answers(self, operator: Operator, level: int, regions: slice = slice(None)) -> Floats:
-        """Return the estimated answers [regions of level, answers] of any query, NaN where undetermined.
-
-        ``regions`` are consecutive ones of the level, counted in it.
-        """
+        """Return estimated answers, NaN where undetermined: from the atoms, without tables."""
         estimates = self.means[level][regions] @ self.atoms.matrix(operator).T
-        return np.where(self._determined(operator, level, regions), estimates, np.nan)
+        return np.where(self.known(operator, level, regions), estimates, np.nan)
 
     def tables(self, level: int, regions: slice = slice(None)) -> Floats:
         """Return the estimated tables [regions, cells]; cells that nothing distinguishes get equal parts."""
@@ -113,16 +105,26 @@ class FullInformation:
         return answers
 
     def standard_errors(self, operator: Operator, level: int, regions: slice = slice(None)) -> Floats:
-        """Return the exact standard errors [regions of level, answers] in people, infinite where undetermined.
+        """Return exact standard errors, once for regions alike up to the root.
 
-        ``regions`` are consecutive ones of the level, counted in it. O(different places in the tree x atoms^2 x
-        answers): they depend on the plan and the constraints, not on answers.
+        O(different places in the tree x atoms^2 x answers).
         """
-        return self._errors(operator, level, regions)
+        places, first = self._places[level]
+        if (operator, level) not in self._error_cache:
+            rows, resolved = self.atoms.matrix(operator), self.atoms.resolves(operator)
+            start = int(self.hierarchy.level_start[level])
+            variances = np.empty((first.size, operator.answers))
+            for place, at in enumerate(first.tolist()):
+                variances[place] = self._variances(start + at, rows)
+            self._error_cache[operator, level] = np.where(resolved, np.sqrt(variances), np.inf)
+        return self._error_cache[operator, level][places[regions]]
 
-    def determines(self, operator: Operator, level: int) -> Flags:
-        """Return which answers (answers,) of a query are determined in every region of a level."""
-        return np.asarray(self._determined(operator, level).all(axis=0))
+    def known(self, operator: Operator, level: int, regions: slice = slice(None)) -> Flags:
+        """Return which answers are determined, bool[regions, answers]."""
+        if not any(shape.structure.open.shape[1] for shape in self.shapes.shapes):
+            count = len(self.hierarchy.level_range(level)[regions])
+            return np.broadcast_to(self.atoms.resolves(operator), (count, operator.answers))
+        return np.isfinite(self.standard_errors(operator, level, regions))
 
     def covariance(self, first: tuple[int, Operator], second: tuple[int, Operator]) -> Floats:
         """Return the covariance (answers of the first, answers of the second) of two (region, query) pairs' estimates.
@@ -167,7 +169,7 @@ class FullInformation:
         levels: list[Floats] = []
         for level in reversed(range(self.hierarchy.levels)):
             right, regions, rows = self._right(level), self.hierarchy.level_range(level), self.exact_rows[level]
-            total = _child_sums(self.hierarchy, levels[-1], level) if levels else np.zeros_like(right)
+            total = self.hierarchy.child_sums(levels[-1], level) if levels else np.zeros_like(right)
             below = np.empty_like(right)
             for number, at in groups(self.shape_of[regions.start : regions.stop]):
                 shape = self.shapes.shapes[number]
@@ -197,7 +199,7 @@ class FullInformation:
         levels = [self.filtered[0]]
         for level in range(1, self.hierarchy.levels):
             below, above = self.hierarchy.level_range(level), self.hierarchy.level_range(level - 1)
-            excess = levels[-1] - _child_sums(self.hierarchy, self.filtered[level], level - 1)
+            excess = levels[-1] - self.hierarchy.child_sums(self.filtered[level], level - 1)
             forward, spread = np.empty_like(excess), np.zeros_like(excess)
             for number, at in groups(self.shape_of[above.start : above.stop]):
                 forward[at] = excess[at] @ self.shapes.shapes[number].gain
@@ -243,18 +245,6 @@ class FullInformation:
                 spread = basis @ np.linalg.solve(weight, sent.T)
             self._links[number] = total, spread
         return self._links[number]
-
-    def _errors(self, operator: Operator, level: int, regions: slice = slice(None)) -> Floats:
-        """Return standard errors, infinite where undetermined, once for regions alike up to the root."""
-        places, first = self._places[level]
-        if (operator, level) not in self._error_cache:
-            rows, resolved = self.atoms.matrix(operator), self.atoms.resolves(operator)
-            start = int(self.hierarchy.level_start[level])
-            variances = np.empty((first.size, operator.answers))
-            for place, at in enumerate(first.tolist()):
-                variances[place] = self._variances(start + at, rows)
-            self._error_cache[operator, level] = np.where(resolved, np.sqrt(variances), np.inf)
-        return self._error_cache[operator, level][places[regions]]
 
     def _variances(self, region: int, rows: Floats) -> Floats:
         """Return the variances (k,) of combinations ``rows`` (k, atoms) of one region's table."""
@@ -373,12 +363,6 @@ class FullInformation:
             levels.append((above.astype(np.int64), first.astype(np.int64)))
         return tuple(levels)
 
-    def _determined(self, operator: Operator, level: int, regions: slice = slice(None)) -> Flags:
-        if not any(shape.structure.open.shape[1] for shape in self.shapes.shapes):
-            count = len(self.hierarchy.level_range(level)[regions])
-            return np.broadcast_to(self.atoms.resolves(operator), (count, operator.answers))
-        return np.isfinite(self._errors(operator, level, regions))
-
     def _refuse(self, regions: Sequence[int], operator: Operator) -> None:
         for region in regions:
             if not np.isfinite(self._variances(region, self.atoms.matrix(operator))).all():
@@ -418,7 +402,7 @@ def full_information(measured: TableMeasurements, coordinates: Coordinates | Non
             exact = exact_rows[level].exact[at]
             below = shape_of[children.start : children.stop].tolist()
             shape_of[region] = shapes.at(level, int(kind_of[region]), exact, below)
-    return FullInformation(measured, atoms, shapes, shape_of, matrices, weights, kind_of, exact_rows)
+    return FullInformation(hierarchy, measured, atoms, shapes, shape_of, matrices, weights, kind_of, exact_rows)
 
 
 def kinds_of(measured: TableMeasurements) -> tuple[Floats, Ints]:
@@ -427,7 +411,10 @@ def kinds_of(measured: TableMeasurements) -> tuple[Floats, Ints]:
     kind_of = np.zeros(measured.hierarchy.regions, np.int64)
     for level in range(measured.hierarchy.levels):
         regions, queries = measured.hierarchy.level_range(level), range(len(measured.queries))
-        kinds, of = np.array([[precision(measured, level, query) for query in queries]]), np.zeros(len(regions), int)
+        kinds, of = (
+            1.0 / np.array([[checked_variance(measured, level, query) for query in queries]]),
+            np.zeros(len(regions), int),
+        )
         if any((level, query) in measured.by_region for query in queries):
             each = np.stack([1.0 / measured.region_variances(level, query) for query in queries], axis=1)
             kinds, of = np.unique(each, axis=0, return_inverse=True)
@@ -465,27 +452,6 @@ def _atoms(measured: TableMeasurements, exact_rows: Sequence[ExactRows]) -> Atom
     operators = [query.operator for query in measured.queries]
     exact = [rows.operator for rows in exact_rows if rows.operator.answers]
     return Atoms.of([*operators, *exact], operators[0].cells)
-
-
-def precision(measured: TableMeasurements, level: int, query: int) -> float:
-    """Return the inverse variance of a query's answers at a level, 0 where it was not measured; raise ProblemError."""
-    if measured.answers[level][query] is None:
-        return 0.0
-    variance, by_region = float(measured.variance(level, query)), measured.by_region.get((level, query))
-    if not 0.0 < variance < np.inf or (by_region is not None and not by_region.min() > 0.0):
-        raise ProblemError(
-            f"query {measured.queries[query].name!r} at level {level} has noise of variance {variance}: it must "
-            "be positive and finite; an exact answer is an invariant"
-        )
-    return 1.0 / variance
-
-
-def _child_sums(hierarchy: Hierarchy, below: Floats, level: int) -> Floats:
-    """Return the sums over the children of a level's regions."""
-    regions = hierarchy.level_range(level)
-    return np.asarray(
-        np.add.reduceat(below, hierarchy.first_child[regions.start : regions.stop] - regions.stop, axis=0)
-    )
 
 
 def _beyond(opened: Floats, load: Floats, size: Floats) -> Flags:
