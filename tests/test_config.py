@@ -395,3 +395,35 @@ def test_a_solver_itself_stands_for_its_name() -> None:
 def test_problem_kinds_are_the_keys_of_solvers() -> None:
     text = MINIMAL + "[solvers]\n" + "".join(f'{kind} = "kernel"\n' for kind in PROBLEMS)
     assert set(parse_config(text, ".").solvers.chosen()) == set(PROBLEMS)
+
+
+@pytest.mark.parametrize(
+    ("directory", "private"),
+    [
+        ("releases", "releases/p"),
+        ("releases", "releases"),
+        ("releases", "./x/../releases/p"),
+        ("private/out", "private"),
+        (".", "private"),
+        ("real", "link/p"),
+        ("link", "real/p"),
+        ("link/out", "real"),
+        ("real", "into/p"),
+    ],
+)
+def test_what_is_private_lies_apart_from_what_is_published(directory: str, private: str, tmp_path: Path) -> None:
+    (tmp_path / "real" / "p").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    (tmp_path / "into").symlink_to(Path("real") / "p")
+    config = MINIMAL + f'[output]\ndirectory = "{directory}"\nprivate = "{private}"\n'
+    with pytest.raises(ConfigError) as caught:
+        parse_config(config, tmp_path)
+    assert caught.value.key == "output.private"
+
+
+def test_a_ledger_lies_apart_from_what_is_published_and_like_names_do_not_matter(tmp_path: Path) -> None:
+    assert parse_config(MINIMAL + '[output]\nprivate = "releases-private"\n', tmp_path).output.private
+    (tmp_path / "link").symlink_to(tmp_path / "releases")
+    named = MINIMAL.replace("[privacy]\n", '[privacy]\nledger = "link/ledger.sqlite"\n')
+    with pytest.raises(ConfigError, match="ledger"):
+        parse_config(named, tmp_path)

@@ -17,6 +17,7 @@ from coco_opt.config.model import Config
 from coco_opt.config.sections import AUTO, SOLVERS_MODEL, AutoSection, EngineConfig, OutputConfig, PrivacyConfig
 from coco_opt.errors import ConfigError
 from coco_opt.kinds import KindRow, kind_rows
+from coco_opt.privacy.private_files import lies_in
 
 _SHARED: dict[str, type[BaseModel]] = {
     "privacy": PrivacyConfig,
@@ -166,6 +167,8 @@ def parse_config(
         except ValidationError as error:
             entries = error.errors(include_url=False)
             mistakes += [explained(dict(entry), name, models) for entry in entries]
+    if not mistakes:
+        mistakes = _within_public(values["privacy"], values["output"])
     if mistakes:
         raise _joined_error(mistakes, file)
     privacy: PrivacyConfig = values["privacy"]
@@ -301,6 +304,17 @@ def _unquoted(text: str, reason: str) -> str:
     quoted = ".".join(part if part.isascii() else f'"{part.strip()}"' for part in key.strip("[] ").split("."))
     quoted = f"[{quoted}]" if key.startswith("[") else quoted
     return "" if key.isascii() else f": write a name of other letters than a to z in quotes, such as {quoted}"
+
+
+def _within_public(privacy: PrivacyConfig, output: OutputConfig) -> Mistakes:
+    """Return what is private and would lie among the releases, or the releases in it: folders are published whole."""
+    public, mistakes = output.directory, Mistakes()
+    if lies_in(output.private, public) or lies_in(public, output.private):
+        message = "must lie outside output.directory, which is published, and not around it: move it, and state where"
+        mistakes.append(("output.private", message))
+    if privacy.ledger is not None and lies_in(privacy.ledger, public):
+        mistakes.append(("privacy.ledger", "must lie outside output.directory, which is published: move it, and state where"))
+    return mistakes
 
 
 def _joined_error(mistakes: Mistakes, file: str | None) -> ConfigError:

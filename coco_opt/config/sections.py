@@ -314,7 +314,7 @@ class OutputConfig(Section):
     directory: FilePath = Field(default="releases", validate_default=True)
     """Where release folders go; relative to the config."""
     private: FilePath = Field(default="private", validate_default=True)
-    """Where the ledger, sealed measurements and records go: a folder for its owner only."""
+    """Where the ledger, sealed measurements and records go: a folder for its owner only, not within `directory`."""
     geometry: FilePath | None = None
     """A public GeoJSON file of the regions' outlines in degrees, with `region_id` in each feature's properties: the
     report then has a map."""

@@ -178,6 +178,13 @@ def foreign(path: Path) -> str:
     return ""
 
 
+def lies_in(path: Path, folder: Path) -> bool:
+    """Return whether a path is a folder or lies in it, by whatever links and names; neither must exist."""
+    inner, outer = Path(os.path.realpath(path)), os.path.realpath(folder)
+    there = filter(os.path.exists, (inner, *inner.parents))
+    return inner.is_relative_to(outer) or (os.path.exists(outer) and any(os.path.samefile(outer, up) for up in there))
+
+
 class FileLock:
     """A lock on a file that ends with the process holding it, however it ends."""
 

@@ -201,7 +201,7 @@ def measure(
     """
     reporter = default_reporter(reporter)
     if publish is not None:
-        check_target(publish)
+        check_target(publish, private=config.output.private)
     plan = planned(config, reporter, measuring=True)
     if publish is not None and (plan.look is not None or plan.also):
         check_target(look_folder(publish))

@@ -107,7 +107,7 @@ def release(
     choices_of(config)
     resuming = out is not None and _is_resumed(plan, out)
     if not resuming:
-        check_target(_probe(config) if out is None else out)
+        check_target(_probe(config) if out is None else out, private=config.output.private)
     private = open_private_folder(config.output.private)
     clock.lap("read_public")
     late = compiling_late(kind, config, method, plan.measurement_plan)

@@ -12,7 +12,7 @@ import numpy as np
 from coco_opt.config.model import Config
 from coco_opt.errors import ConfigError, InputError, Place
 from coco_opt.privacy.measurement import MeasurementPlan
-from coco_opt.privacy.private_files import temporary_name
+from coco_opt.privacy.private_files import lies_in, temporary_name
 from coco_opt.privacy.queries import DENSE, answers_in_all
 from coco_opt.releases.kind import Plan
 
@@ -75,8 +75,13 @@ def _check_writable(key: str, folder: Path) -> None:
         raise ConfigError(key, f"no file can be made in the folder {str(there)!r}: {reason}")
 
 
-def check_target(folder: Path, advice: str = "give another name") -> None:
-    """Raise InputError where a folder cannot be made: it exists, its name is too long or its parent is not writable."""
+def check_target(folder: Path, advice: str = "give another name", private: Path | None = None) -> None:
+    """Raise InputError where a folder cannot be made: it exists, its name is too long or its parent is not writable.
+
+    A published folder neither holds the ``private`` folder nor lies in it.
+    """
+    if private is not None and (lies_in(folder, private) or lies_in(private, folder)):
+        raise InputError("cannot-write", f"must be apart from the private folder: {advice}", Place(folder.name))
     if os.path.lexists(folder):
         message = f"exists already and is never overwritten: {advice}"
         raise InputError("folder-exists", message, Place(folder.name))

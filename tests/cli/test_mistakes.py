@@ -161,6 +161,7 @@ def test_folders_that_cannot_be_written(kind: str, tmp_path: Path, coco: Runner)
     (tmp_path / "out").mkdir()
     for arguments in (("release", config, "--out"), ("measure", config, "--publish")):
         assert "[folder-exists]" in told(coco(*arguments, tmp_path / "out"))
+        assert "apart from the private folder" in told(coco(*arguments, tmp_path / "private" / "out"))
     assert paid(tmp_path) == []
 
 

@@ -234,6 +234,22 @@ MUTANTS = (
         ("tests/files/test_hidden_characters.py::test_each_is_refused_in_ids_of_every_table",),
     ),
     Mutant(
+        "the private folder within the published one",
+        "the ledger, its key and exact records are published with the releases",
+        "coco_opt/config/load.py",
+        "if lies_in(output.private, public) or lies_in(public, output.private):",
+        "if lies_in(public, output.private):",
+        ("tests/test_config.py::test_what_is_private_lies_apart_from_what_is_published",),
+    ),
+    Mutant(
+        "links around the private folder",
+        "a link leads from the published folder into the private one",
+        "coco_opt/privacy/private_files.py",
+        "inner, outer = Path(os.path.realpath(path)), os.path.realpath(folder)",
+        "inner, outer = Path(os.path.abspath(path)), os.path.abspath(folder)",
+        ("tests/test_config.py::test_what_is_private_lies_apart_from_what_is_published",),
+    ),
+    Mutant(
         "the database writes to disk",
         "private rows lie in clear text in the working folder",
         "coco_opt/files/source.py",
