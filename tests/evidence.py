@@ -192,9 +192,15 @@ ROWS = (
     ),
     Evidence(
         "Ids",
-        "one person in two spellings, with a control, zero-width or byte order character, or a space",
-        "one person, or refused with row and column",
+        "one person in two spellings, or with a space or any character that nobody sees",
+        "one person, or refused with row and column; 4,361 code points, in tables and in names",
         (
+            *_of(
+                "files",
+                "test_hidden_characters::test_each_is_refused_in_ids_of_every_table",
+                "test_no_name_holds_a_character_that_nobody_sees",
+                "test_tables_and_names_have_one_rule",
+            ),
             *_of("topdown", "test_persons::test_who_a_row_is_of_is_checked"),
             *_of("groups", "test_entities::test_bad_entities", "test_bad_groups", "test_bad_hierarchy"),
         ),
@@ -295,6 +301,7 @@ ROWS = (
                 "releases",
                 "test_bit_flips::test_a_flipped_bit_is_found_or_without_effect",
                 "test_attacks::test_links_are_refused",
+                "test_links_within_a_run_are_refused",
                 "test_a_foreign_owner_is_refused",
                 "test_what_others_may_read_is_refused",
             ),
@@ -351,13 +358,18 @@ ROWS = (
     ),
     Evidence(
         "Private records",
-        "row counts, timings, names and paths in public files; modes of private ones",
-        "none; 0700 and 0600",
-        _of(
-            "releases",
-            "test_release::test_what_is_private_stays_in_the_private_record",
-            "test_tables::test_no_count_of_the_private_table_is_public",
-            "test_attacks::test_no_private_name_is_public",
+        "row counts, timings, names and paths in public files; modes of private ones under any umask; a private folder "
+        "within the published one, or around it, by names, links and relative paths",
+        "none; 0700 and 0600; refused",
+        (
+            *_of(
+                "releases",
+                "test_release::test_what_is_private_stays_in_the_private_record",
+                "test_tables::test_no_count_of_the_private_table_is_public",
+                "test_attacks::test_no_private_name_is_public",
+                "test_all_that_is_private_is_its_owners_alone_under_any_umask",
+            ),
+            "tests/test_config.py::test_what_is_private_lies_apart_from_what_is_published",
         ),
     ),
     Evidence(

@@ -313,7 +313,9 @@ def _within_public(privacy: PrivacyConfig, output: OutputConfig) -> Mistakes:
         message = "must lie outside output.directory, which is published, and not around it: move it, and state where"
         mistakes.append(("output.private", message))
     if privacy.ledger is not None and lies_in(privacy.ledger, public):
-        mistakes.append(("privacy.ledger", "must lie outside output.directory, which is published: move it, and state where"))
+        mistakes.append(
+            ("privacy.ledger", "must lie outside output.directory, which is published: move it, and state where")
+        )
     return mistakes
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _MOST_COLUMNS = 16_000  # of the 16,384 that spreadsheets have
 _MOST_EVERY = 501  # sizes or cells that all get a column, so that those of two years are the same
-_FORMULA = r"^[=+\-@\t\r]"  # how a text begins that a spreadsheet would run
+_FORMULA = r"^(?:[\t\r\n]|[\s\p{Z}]*[=+\-@\x{2212}])"  # how a text begins that a spreadsheet would run
 _MARK = b"\xef\xbb\xbf"  # without it spreadsheets take UTF-8 for another encoding
 
 
@@ -132,11 +132,13 @@ def _write(path: Path, out: Path, delimiter: str, raw: bool, decimal: str) -> No
     with pq.ParquetFile(path, page_checksum_verification=True) as source, out.open("wb") as file:
         file.write(_MARK)
         schema = plain_schema(source.schema_arrow)
-        written = _with_decimal(schema.empty_table(), decimal).schema
-        with pa.csv.CSVWriter(file, written, write_options=options) as writer:
+
+        def shown(table: pa.Table) -> pa.Table:
+            return _with_decimal(table if raw else _inert(table), decimal)
+
+        with pa.csv.CSVWriter(file, shown(schema.empty_table()).schema, write_options=options) as writer:
             for batch in source.iter_batches():
-                table = pa.Table.from_batches([batch]).cast(schema)
-                writer.write_table(_with_decimal(table if raw else _inert(table), decimal))
+                writer.write_table(shown(pa.Table.from_batches([batch]).cast(schema)))
 
 
 def _with_decimal(table: Any, decimal: str) -> Any:
@@ -153,17 +155,23 @@ def _with_decimal(table: Any, decimal: str) -> Any:
 
 
 def _inert(table: Any) -> Any:
-    """Return the table with an apostrophe before texts that a spreadsheet would run as formulas."""
-    import pyarrow.compute as pc
+    """Return the table with an apostrophe before texts that a spreadsheet would run as formulas, names included."""
+    import pyarrow as pa
     import pyarrow.types as kinds
 
     for place, field in enumerate(table.schema):
         if kinds.is_string(field.type):
-            column = table.column(place)
-            marked = pc.binary_join_element_wise("'", column, "")
-            safe = pc.if_else(pc.match_substring_regex(column, _FORMULA), marked, column)
-            table = table.set_column(place, field, safe)
-    return table
+            table = table.set_column(place, field, _marked(table.column(place)))
+    return table.rename_columns(_marked(pa.array(table.schema.names, pa.string())).to_pylist())
+
+
+def _marked(texts: Any) -> Any:
+    """Return Arrow's strings, marked in any form of an operator: some spreadsheets read the full-width = as =."""
+    import pyarrow.compute as pc
+
+    marked = pc.binary_join_element_wise("'", texts, "")
+    plain = pc.utf8_normalize(texts, form="NFKC")
+    return pc.if_else(pc.match_substring_regex(plain, _FORMULA), marked, texts)
 
 
 def plain_schema(schema: Any) -> Any:

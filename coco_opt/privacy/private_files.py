@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
+import platform
 import re
 import secrets
 import shutil
 import stat
 import sys
+import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +21,7 @@ from coco_opt.errors import InputError, Place
 Chunk = bytes | memoryview
 FREE = "What was paid for stays paid: once this is put right, the same command goes on for free"
 _TEMPORARY = ".partial"
+_WEEK = 7 * 24 * 3600.0
 
 
 def write_private(path: Path, chunks: Iterable[Chunk]) -> None:
@@ -102,18 +106,35 @@ def erase_private(path: Path) -> None:
 
 def temporary_name(path: Path) -> Path:
     """Return where a file or folder is built before it appears: a name of this process that no other writer takes."""
-    return path.parent / f".{path.name}.{os.getpid()}.{secrets.token_hex(8)}{_TEMPORARY}"
+    return path.parent / f".{path.name}.{_machine()}-{os.getpid()}.{secrets.token_hex(8)}{_TEMPORARY}"
 
 
 def remove_leftovers(folder: Path, name: str | None = None) -> None:
-    """Remove what interrupted processes left half-built in a folder, of one name or all; who lives keeps their own."""
-    pattern = re.compile(
-        rf"\.{'.+' if name is None else re.escape(name)}\.(\d+)\.[0-9a-f]{{16}}{re.escape(_TEMPORARY)}"
-    )
+    """Remove what interrupted processes left half-built in a folder, of one name or all; who lives keeps their own.
+
+    Whether a process of another machine or container lives is not known here: what it left goes after a week.
+    """
+    named = ".+" if name is None else re.escape(name)
+    pattern = re.compile(rf"\.{named}\.(?:([0-9a-f]{{16}})-)?(\d+)\.[0-9a-f]{{16}}{re.escape(_TEMPORARY)}")
     for path in folder.iterdir() if folder.is_dir() else ():
-        built = pattern.fullmatch(path.name)
-        if built and not _is_running(int(built[1])):
+        if (built := pattern.fullmatch(path.name)) is None:
+            continue
+        if _is_old(path) if built[1] not in (None, _machine()) else not _is_running(int(built[2])):
             _remove(path)
+
+
+def _machine() -> str:
+    """Return what tells processes of equal numbers apart: the machine, its boot and its container, hexadecimal."""
+    spaces = [platform.node()]
+    with suppress(OSError):  # Linux alone has these
+        spaces += [Path("/proc/sys/kernel/random/boot_id").read_text(), str(Path("/proc/self/ns/pid").readlink())]
+    return hashlib.sha256("\0".join(spaces).encode()).hexdigest()[:16]
+
+
+def _is_old(path: Path) -> bool:
+    with suppress(OSError):  # its owner may have removed it meanwhile
+        return time.time() - path.lstat().st_mtime > _WEEK
+    return False
 
 
 def _remove(path: Path) -> None:
@@ -180,9 +201,11 @@ def foreign(path: Path) -> str:
 
 def lies_in(path: Path, folder: Path) -> bool:
     """Return whether a path is a folder or lies in it, by whatever links and names; neither must exist."""
-    inner, outer = Path(os.path.realpath(path)), os.path.realpath(folder)
-    there = filter(os.path.exists, (inner, *inner.parents))
-    return inner.is_relative_to(outer) or (os.path.exists(outer) and any(os.path.samefile(outer, up) for up in there))
+    inner, outer = Path(os.path.realpath(path)), Path(os.path.realpath(folder))
+    with suppress(OSError):  # nothing is there
+        if any(outer.samefile(up) for up in filter(os.path.exists, (inner, *inner.parents))):
+            return True
+    return inner.is_relative_to(outer)
 
 
 class FileLock:

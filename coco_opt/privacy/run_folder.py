@@ -5,13 +5,19 @@ from __future__ import annotations
 import hmac
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from coco_opt.errors import InputError
+from coco_opt.errors import InputError, Place
 from coco_opt.privacy.bookkeeping import read_record, read_values, write_record, write_values
-from coco_opt.privacy.private_files import FileLock, erase_private, make_private_folder, remove_leftovers
+from coco_opt.privacy.private_files import (
+    FREE,
+    FileLock,
+    erase_private,
+    make_private_folder,
+    remove_leftovers,
+)
 from coco_opt.privacy.run_key import RunKey
 
 _KEY = "key"
@@ -31,12 +37,26 @@ class RunFolder:
         self._lock = FileLock(self.path / "lock")
 
     def claim(self) -> bool:
-        """Take the folder, made if need be; False where another process has it. Leftovers are removed."""
+        """Take the folder, made if need be; False where another process has it. Leftovers are removed.
+
+        Raises InputError (foreign-file) where anything in it is a link.
+        """
         make_private_folder(self.path)
         if not self._lock.acquire():
             return False
         remove_leftovers(self.path)
+        try:
+            self._refuse_links(self.path.rglob("*"))
+        except InputError:
+            self.release()
+            raise
         return True
+
+    def _refuse_links(self, paths: Iterable[Path]) -> None:
+        for path in paths:
+            if path.is_symlink():
+                place = Place(f"{self.name}/{path.name}")
+                raise InputError("foreign-file", f"is a link: put the file or folder itself there. {FREE}", place)
 
     def release(self) -> None:
         """Let others take the folder."""
@@ -50,7 +70,9 @@ class RunFolder:
     @property
     def measurement(self) -> Path:
         """Return where the sealed measurement lies, or will."""
-        return self.path / MEASUREMENT
+        folder = self.path / MEASUREMENT
+        self._refuse_links([self.path, folder, *folder.glob("*")])
+        return folder
 
     @property
     def is_sealed(self) -> bool:

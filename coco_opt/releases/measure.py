@@ -22,6 +22,7 @@ from coco_opt.privacy.combined_measurements import together
 from coco_opt.privacy.cost import Cost
 from coco_opt.privacy.measurement import Drawing, Measurement
 from coco_opt.privacy.noise import NoiseSource
+from coco_opt.privacy.private_files import make_private_folder
 from coco_opt.privacy.queries import DENSE, NoisyPart, noisy_parts
 from coco_opt.privacy.run_folder import RunFolder
 from coco_opt.privacy.run_key import RunKey
@@ -371,8 +372,11 @@ def _measure_seeded(
     if scratch is not None and answers_to(plan.measurement_plan) <= DENSE:
         return Measured(plan.config, drawn.measurement(), run, None, paid=False, identity=private.identity())
     root = open_private_folder(plan.config.output.private) / SEEDED if scratch is None else scratch.folder
+    if root.is_dir() and not root.is_symlink():
+        root.chmod(0o700)  # by the umask it may have been made open to others
+    for made in (root, root / run):
+        make_private_folder(made)
     folder = RunFolder(root, run).measurement
-    folder.parent.mkdir(mode=0o700, parents=True)
     with dividing(plan, private, source, reporter) as divide:
         division = divide(Seed(source.seed)) if isinstance(source, SeededNoise) else None
         digest = write_measurement(folder, replace(drawn, division=division), private=True)

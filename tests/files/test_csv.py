@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
+from unicodedata import normalize
 
 import numpy as np
 import pandas as pd
@@ -30,6 +31,22 @@ def test_names_that_look_like_formulas_get_an_apostrophe_unless_raw(kind: pa.Dat
             expected = [f"'{name}" if name.startswith(("=", "+", "-", "@", "\t")) else name for name in expected]
         assert [row[0] for row in rows] == expected
         assert {row[1] for row in rows} == {"-1"}  # numbers stay numbers
+
+
+def test_every_form_of_an_operator_is_marked_also_after_blanks_and_in_headers(tmp_path: Path) -> None:
+    """Spreadsheets read some forms of = + - @ as these: all that Unicode's compatibility forms (NFKC) map to them."""
+    signs = [
+        chr(code) for code in range(0x110000) if normalize("NFKC", chr(code))[:1] in ("=", "+", "-", "@", "\u2212")
+    ]
+    names = [f"{before}{sign}1" for sign in signs for before in ("", " ", "\n", "\u00a0", "\u3000\t")]
+    pq.write_table(pa.table({name: [name, "a" + name] for name in names[:9]}), tmp_path / "header.parquet")
+    pq.write_table(pa.table({"name": names}), tmp_path / "t.parquet")
+    header, rows = write_csv_files(tmp_path, tmp_path / "csv")
+    with rows.open(encoding="utf-8-sig", newline="") as opened:
+        assert [row[0] for row in list(csv.reader(opened))[1:]] == [f"'{name}" for name in names]
+    with header.open(encoding="utf-8-sig", newline="") as opened:
+        marked = [f"'{name}" for name in names[:9]]
+        assert list(csv.reader(opened)) == [marked, marked, [f"a{name}" for name in names[:9]]]
 
 
 def test_decimals_begin_with_a_comma_where_it_is_asked_for(tmp_path: Path) -> None:

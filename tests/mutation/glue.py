@@ -245,8 +245,8 @@ MUTANTS = (
         "links around the private folder",
         "a link leads from the published folder into the private one",
         "coco_opt/privacy/private_files.py",
-        "inner, outer = Path(os.path.realpath(path)), os.path.realpath(folder)",
-        "inner, outer = Path(os.path.abspath(path)), os.path.abspath(folder)",
+        "inner, outer = Path(os.path.realpath(path)), Path(os.path.realpath(folder))",
+        "inner, outer = Path(os.path.abspath(path)), Path(os.path.abspath(folder))",
         ("tests/test_config.py::test_what_is_private_lies_apart_from_what_is_published",),
     ),
     Mutant(

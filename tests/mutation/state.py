@@ -10,6 +10,30 @@ _COPIES = f"{_ATTACKS}test_the_difference_of_two_copies_of_a_reserved_folder_"
 
 MUTANTS = (
     Mutant(
+        "links within a run",
+        "a sealed measurement lies where others read or change it",
+        "coco_opt/privacy/run_folder.py",
+        "if path.is_symlink():",
+        "if False:",
+        (f"{_ATTACKS}test_links_within_a_run_are_refused",),
+    ),
+    Mutant(
+        "seeded measurements open to others",
+        "exact counts can be read: the seed is in the config",
+        "coco_opt/releases/measure.py",
+        "for made in (root, root / run):\n        make_private_folder(made)",
+        "(root / run).mkdir(parents=True)",
+        (f"{_ATTACKS}test_all_that_is_private_is_its_owners_alone_under_any_umask",),
+    ),
+    Mutant(
+        "leftovers of other machines",
+        "what another host or container is writing is removed: its process has no number here",
+        "coco_opt/privacy/private_files.py",
+        "if _is_old(path) if built[1] not in (None, _machine()) else not _is_running(int(built[2])):",
+        "if not _is_running(int(built[2])):",
+        (f"{_PAYMENT}test_what_another_machine_writes_stays_for_a_week",),
+    ),
+    Mutant(
         "a key is unlinked without overwriting",
         "the noise of a release lies in a free block of the disk",
         "coco_opt/privacy/private_files.py",

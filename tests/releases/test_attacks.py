@@ -9,6 +9,7 @@ import shutil
 import sqlite3
 import stat
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -24,9 +25,9 @@ from coco_opt.files.folder import MANIFEST, as_json, sealed
 from coco_opt.privacy.bookkeeping import read_values
 from coco_opt.privacy.run_key import RunKey
 from coco_opt.privacy.secure import SecureNoise
-from coco_opt.releases import check, measure, release, verify_release
+from coco_opt.releases import check, estimate, measure, release, verify_release
 from coco_opt.releases.datapackage import DATAPACKAGE
-from coco_opt.releases.stored_runs import abandon_run
+from coco_opt.releases.stored_runs import abandon_run, forget_run, runs_of_ledger
 from coco_opt.releases.verify import verify_paid
 from tests.releases.towns import ALL, ENTITIES, StoppedError, Watch, config_in, entries, ledger, write
 
@@ -334,6 +335,40 @@ def test_links_are_refused(which: str, tmp_path: Path) -> None:
     path.unlink()
     (tmp_path / "real").rename(path)
     assert not release(in_place(tmp_path)).paid
+
+
+@posix
+@pytest.mark.parametrize("which", ["measurement", "measurement/packed.parquet", "input", "key", "lock", "."])
+def test_links_within_a_run_are_refused(which: str, tmp_path: Path) -> None:
+    measured = measure(config_in(tmp_path))
+    path, real = (tmp_path / "private" / "runs" / measured.run / which).resolve(), tmp_path / "real"
+    if path.exists():
+        path.rename(real)
+    path.symlink_to(real, target_is_directory=real.is_dir())
+    config = in_place(tmp_path)
+    verbs: list[Callable[[], object]] = [lambda: release(config), lambda: forget_run(config, measured.run)]
+    if which.startswith("m") or which == ".":  # that is all that these read of it
+        verbs += [lambda: estimate(measured.run, config), lambda: runs_of_ledger(config)]
+    for verb in verbs:
+        with pytest.raises((BudgetError, ConfigError, InputError), match=r"is a link|symbolic links"):
+            verb()
+    assert real.exists() == (which != "key")
+
+
+@posix
+@pytest.mark.parametrize("kind", ["secure", "seeded"])
+def test_all_that_is_private_is_its_owners_alone_under_any_umask(kind: str, tmp_path: Path) -> None:
+    noise = "" if kind == "secure" else 'noise = "seeded"\nseed = 1'
+    (tmp_path / "private").mkdir(mode=0o700)
+    if kind == "seeded":  # as earlier versions left it
+        (tmp_path / "private" / "seeded").mkdir(mode=0o755)
+    before = os.umask(0)
+    try:
+        measure(config_in(tmp_path, noise))
+    finally:
+        os.umask(before)
+    everything = [tmp_path / "private", *(tmp_path / "private").rglob("*")]
+    assert [path for path in everything if path.stat().st_mode & 0o077] == []
 
 
 @posix

@@ -19,6 +19,7 @@ from coco_opt.config import load_config
 from coco_opt.errors import BudgetError, ConfigError, InputError
 from coco_opt.groups.measuring.private import PrivateCounts
 from coco_opt.privacy import Ledger, run_folder
+from coco_opt.privacy.private_files import remove_leftovers, temporary_name
 from coco_opt.privacy.run_folder import RunFolder
 from coco_opt.privacy.run_key import RunKey
 from coco_opt.releases import check, estimate, measure, release, render_report, verify_release
@@ -618,6 +619,25 @@ def test_who_takes_a_run_leaves_what_living_processes_write_there(tmp_path: Path
         assert folder.claim()
         assert [name for name in names if (folder.path / name).exists()] == names[:1]
         living.communicate(b"\n")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="looks at processes")
+def test_what_another_machine_writes_stays_for_a_week(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process of another host, or of another container, has a number that none or a different one has here."""
+    with monkeypatch.context() as patch:
+        patch.setattr("platform.node", lambda: "elsewhere")
+        theirs = temporary_name(tmp_path / "released.json")
+    ours = temporary_name(tmp_path / "released.json")
+    dead = ours.with_name(ours.name.replace(f"-{os.getpid()}.", f"-{2**22 + 1}."))
+    other = theirs.with_name(theirs.name.replace(f"-{os.getpid()}.", f"-{2**22 + 1}."))
+    for path in (ours, theirs, dead, other):
+        path.touch()
+    remove_leftovers(tmp_path)
+    assert sorted(tmp_path.iterdir()) == sorted((ours, theirs, other))
+    for path in (ours, theirs, other):
+        os.utime(path, (0, 0))
+    remove_leftovers(tmp_path, "released.json")
+    assert list(tmp_path.iterdir()) == [ours]
 
 
 def test_the_ledger_can_be_read_by_who_pays(tmp_path: Path) -> None:
