@@ -44,7 +44,7 @@ from coco_opt.cli import (
     solvers,
     verify,
 )
-from coco_opt.cli.console import SafeStream, open_descriptors, safe_streams, write, write_json
+from coco_opt.cli.console import SafeStream, keep_stdout, open_descriptors, safe_streams, write, write_json
 from coco_opt.cli.heartbeat import Heartbeat
 from coco_opt.cli.options import Version
 from coco_opt.errors import CocoOptError, InputError, MissingPackageError
@@ -168,6 +168,8 @@ def run() -> NoReturn:
     Exit handlers run as usual. What the interpreter would do after them, taking apart every module and table in memory,
     took up to three seconds after the last line.
     """
+    open_descriptors()
+    keep_stdout()
     code = main()
     threading._shutdown()  # type: ignore[attr-defined]  # ends threads and pools, as the interpreter does first
     atexit._run_exitfuncs()

@@ -183,17 +183,21 @@ def batches_of(source: Input, columns: Columns) -> Batches | None:
         _check_types(schema, part.name, called)
     selected = tuple(called.selected(first.names))
     names = [first.names[k] for k in selected]
-    _check_kinds(schemas, parts, names)
+    _check_kinds(schemas, parts, [name for name in names if name not in called.blank])
     integers = frozenset(name for name in names if all(is_int64(schema.field(name).type) for schema in schemas))
     spans = tuple(map(Span, parts))
     return Batches(source, spans, first, selected, {there: name for name, there in own.items()}, integers)
 
 
 def strings(array: Any) -> Any:
-    """Return an Arrow array as strings."""
+    """Return an Arrow array as strings: decimal numbers without a fraction as integers, NaN as an empty entry."""
     import pyarrow as pa
     import pyarrow.types as kinds
 
+    if kinds.is_floating(array.type):
+        numbers = [None if number is None or number != number else number for number in array.to_pylist()]
+        texts = (None if each is None else f"{each:.0f}" if each.is_integer() else str(each) for each in numbers)
+        return pa.array(texts, pa.string())
     if kinds.is_dictionary(array.type) and kinds.is_string_view(array.type.value_type):  # Arrow has no cast for these
         array = array.cast(pa.dictionary(pa.int64(), pa.string()))
     return array.cast(pa.string())
@@ -260,7 +264,7 @@ def _repeated(value: str | None, rows: int) -> Any:
 
 
 def _check_types(schema: Any, name: str, columns: Columns) -> None:
-    """Raise InputError unless counts are integers and ids are strings or integers."""
+    """Raise InputError unless counts are integers and ids are strings or integers; ``blank`` columns may have none."""
     import pyarrow.types as kinds
 
     for k in columns.selected(schema.names):
@@ -270,7 +274,7 @@ def _check_types(schema: Any, name: str, columns: Columns) -> None:
         if column in columns.counts:
             if not kinds.is_integer(kind):
                 raise InputError("not-an-integer", f"must have an integer type, and has {kind}", place)
-        elif not is_id(kind):
+        elif not is_id(kind) and not (column in columns.blank and (kinds.is_floating(kind) or kinds.is_null(kind))):
             message = f"names and ids must be strings or integers, and this column has the type {kind}"
             if kinds.is_floating(kind):
                 message += ": in pandas integers get it from an empty entry, and a column without rows may"

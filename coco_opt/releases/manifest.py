@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from coco_opt.choices import Certificate
@@ -156,4 +157,5 @@ def _solver_row(row: Certificate) -> Mapping[str, Any]:
         "worst_relative_gap": row.relative_gap,
         "worst_violation": row.violation,
         **({"fallbacks": fallbacks} if fallbacks else {}),
+        **({"missed": asdict(row.missed)} if row.missed else {}),
     }

@@ -71,12 +71,13 @@ def solvers_section(manifest: Mapping[str, Any]) -> str:
             f"{row['worst_gap']:.2g}",
             f"{row['worst_relative_gap']:.2g}",
             f"{row['worst_violation']:.2g}",
+            f"{row.get('missed', {}).get('steps', 0):,}",
         )
         for kind, row in manifest["solvers"].items()
     ]
     if not rows:
         return ""
-    header = ("problem", "solver", "solved", "worst gap", "relative", "worst violation")
+    header = ("problem", "solver", "solved", "worst gap", "relative", "worst violation", "not certified")
     return f"<h2>Solvers and certificates</h2>\n{table(header, rows, numeric=2, stacked=True)}"
 
 

@@ -153,7 +153,7 @@ class TablesKind:
     def estimate(self, measurement: Measurement, method: TablesMethod, work: Work) -> TablesResult:
         """Split every region's table among its children, level by level from the root."""
         levelwise = method.topdown.estimation in ("full", "classic")
-        files = LevelFiles(work.scratch, work.solvers) if work.scratch is not None and levelwise else None
+        files = LevelFiles(work.scratch) if work.scratch is not None and levelwise else None
         return estimate_tables(
             measurement,
             method.topdown,

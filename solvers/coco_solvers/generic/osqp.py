@@ -13,7 +13,7 @@ import numpy as np
 from coco_opt.forms import LinearProgram, QuadraticProgram
 from coco_opt.solution import Status
 from coco_opt.solver import ProgramAnswer, ProgramSolver
-from coco_solvers.generic.adapt import claim, csc32, hushed, quadratic_term, stacked_rows
+from coco_solvers.generic.adapt import claim, csc32, quadratic_term, stacked_rows
 
 
 @dataclass(frozen=True)
@@ -43,26 +43,24 @@ class OSQP(ProgramSolver):
 
         rows = stacked_rows(program)
         limit = {} if self.time_limit is None else {"time_limit": self.time_limit}
-        # OSQP prints "Polishing not needed" whatever ``verbose`` is, which would break --json.
-        with hushed:
-            solver = osqp.OSQP(algebra="builtin")
-            solver.setup(
-                P=csc32(triu(quadratic_term(program))),
-                q=program.c,
-                A=rows.matrix,
-                l=rows.lower,
-                u=rows.upper,
-                verbose=False,
-                eps_abs=self.eps_abs,
-                eps_rel=self.eps_rel,
-                max_iter=self.max_iter,
-                polishing=self.polishing,
-                rho=self.rho,
-                adaptive_rho_interval=self.adaptive_rho_interval,
-                scaling=self.scaling,
-                **limit,
-            )
-            result = solver.solve(raise_error=False)
+        solver = osqp.OSQP(algebra="builtin")
+        solver.setup(
+            P=csc32(triu(quadratic_term(program))),
+            q=program.c,
+            A=rows.matrix,
+            l=rows.lower,
+            u=rows.upper,
+            verbose=False,
+            eps_abs=self.eps_abs,
+            eps_rel=self.eps_rel,
+            max_iter=self.max_iter,
+            polishing=self.polishing,
+            rho=self.rho,
+            adaptive_rho_interval=self.adaptive_rho_interval,
+            scaling=self.scaling,
+            **limit,
+        )
+        result = solver.solve(raise_error=False)
         kinds = osqp.SolverStatus
         statuses = {
             kinds.OSQP_SOLVED: Status.OPTIMAL,
