@@ -31,6 +31,7 @@ from coco_opt.releases.outlines import outlines_of
 from coco_opt.releases.planning import with_bought
 from coco_opt.releases.release_in_memory import Estimated
 from coco_opt.releases.reporter import Reporter, default_reporter
+from coco_opt.releases.runs import sweep
 from coco_opt.releases.solvers import choices_of, compiling_late, warm_worker
 from coco_opt.releases.stored_runs import read_stored, record_release, stored_measurement
 
@@ -111,7 +112,7 @@ def with_measured_privacy(config: Config, measurement: Measurement) -> Config:
     same = (privacy.neighbours, privacy.noise) == (
         measurement_plan.neighbours,
         measurement.noise,
-    ) and not measurement.also
+    ) and not measurement.several
     for candidate in (config, with_bought(config, measurement_plan)) if same else ():
         with suppress(ConfigError):  # shares for another number of levels
             if candidate.levels_cost(measurement_plan.hierarchy.levels) == _level_costs(measurement):
@@ -171,6 +172,8 @@ def estimate(
     engine = engine or (EngineConfig() if config is None else config.engine)
     with engine.open() as executor:
         executor.start(warm_worker)
+        if config is not None:
+            sweep(config, reporter.line)
         inputs = [_read(source, config, reporter) for source in sources]
         combined, runs = together([part for part, _ in inputs]), [run for _, run in inputs if run is not None]
         settings = replace(
@@ -221,6 +224,11 @@ def estimated(
     outlines = outlines_of(config, measurement.measurement_plan)
     spent = spent_line(kind, config, measurement)
     reporter.line(spent)
+    for look in measurement.unread_looks:
+        reporter.line(
+            f"The queries were chosen by a look for {look.cost}, whose measurement is missing: its cost counts, and "
+            "its answers are not used. If you have it, give both: coco-opt estimate MEASUREMENT LOOK"
+        )
     partial_results = None if scratch is None else scratch / f"method-{method_digest(config)}"
     workers = config.engine.workers
     work = Work(solvers, workers, scratch=partial_results, executor=Threads(workers) if executor is None else executor)

@@ -238,20 +238,16 @@ def measured_of(
     config = plan.config
     # A look and what it chose are bound to the same table, which is hashed once.
     paying = _Paying(again, renamed, cache(lambda: fingerprint_of(config, private.arrays)))
-    start, look_run = plan.before or plan, ""
+    start, look = plan.before or plan, ""
     if start.look is not None:
         # Also where the look was measured before: only its run knows whether these are the same private data.
-        plan, look_run = _after_look(start, private, paying, reporter, clock)
+        plan, look = _after_look(start, private, paying, reporter, clock)
         for note in plan.notes:
             reporter.line(note)
         looks = (further.measurement_plan for further in plan.also)
         kind_of(plan.config).method(plan.config, plan.measurement_plan, *looks)
-    measured = _measured(plan, private, paying, scratch, reporter, clock)
-    if not plan.also:
-        return measured
-    if measured.folder is not None and look_run:
-        RunFolder.of_measurement(measured.folder).keep(LOOK, {"run": look_run})
-    return replace(measured, measurement=together([measured.measurement, *plan.also]))
+    measured = _measured(plan, private, paying, scratch, reporter, clock, look)
+    return replace(measured, measurement=together([measured.measurement, *plan.also])) if plan.also else measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +277,8 @@ def _after_look(plan: Plan, private: Private, paying: _Paying, reporter: Reporte
     reporter.line(f"A first look at the data, for {plan.look.cost} of the budget, chooses what is measured")
     measured = _measured(look, private, paying, None, reporter, clock)
     assert measured.folder is not None
-    return resolved(plan, measured.measurement, RunFolder.of_measurement(measured.folder)), measured.run
+    folder = RunFolder.of_measurement(measured.folder)
+    return resolved(plan, measured.measurement, folder, again=paying.again), measured.run
 
 
 def _check_both_fit(plan: Plan) -> None:
@@ -315,9 +312,15 @@ def with_total(config: Config, budget: Cost) -> Config:
 
 
 def _measured(
-    plan: Plan, private: Private, paying: _Paying, scratch: Scratch | None, reporter: Reporter, clock: Clock
+    plan: Plan,
+    private: Private,
+    paying: _Paying,
+    scratch: Scratch | None,
+    reporter: Reporter,
+    clock: Clock,
+    look: str = "",
 ) -> Measured:
-    """Return the measurement of one plan on a private table that was read."""
+    """Return the measurement of one plan on a private table that was read; ``look`` is the run that chose it."""
     config, source = plan.config, source_of(plan.config)
     check_storage(plan)
     if not source.private:
@@ -337,14 +340,15 @@ def _measured(
         paid = not run.resumed
         if plan.chosen and plan.rechosen is not None:
             run.folder.keep(CHOSEN, {"choice": plan.choice, "keys": dict(plan.chosen)})
+        if look and plan.measurement_plan.look is None:  # of an earlier version, whose measurement does not name it
+            run.folder.keep(LOOK, {"run": look})
         measurement = _run_measurement(run, plan, private, fingerprint, source, divide, reporter)
         clock.lap("measure")
         set_interrupt_advice(
             f"Run {run.name} is paid, and its measurement is kept: run the same again, and it goes on for free"
         )
-        return Measured(
-            config, measurement, run.name, run.folder.measurement, paid, run.folder.stored_values("identity")
-        )
+        # The run is bound to this input, so these are its rows: the stored counts are for their owner, and not read.
+        return Measured(config, measurement, run.name, run.folder.measurement, paid, private.identity())
 
 
 def _run_measurement(

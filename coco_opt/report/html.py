@@ -119,7 +119,7 @@ def unit_note(cost: Cost, unit: str) -> tuple[str, str]:
 
 def guarantee_note(measurement: Measurement) -> tuple[str, str]:
     """Return the note on what all noisy answers guarantee together: epsilon by delta, and their meaning."""
-    composition = Composition.of(measurement.queries, adaptive=bool(measurement.also))
+    composition = Composition.of(measurement.queries, adaptive=measurement.several)
     # Of several deltas at one epsilon the least, which comes last, says the most.
     pairs = {epsilon: delta for delta, epsilon in (*composition.curve(), *composition.pure())}
     listed = "; ".join(pair_words(epsilon, delta, _DIGITS) for epsilon, delta in pairs.items())
