@@ -107,6 +107,19 @@ ROWS = (
         ),
     ),
     Evidence(
+        "Integers",
+        "a float between a count and its noisy value: in the source, in compiled types, in arrays",
+        "none on the path; floats are refused, as is a value that may leave 64 bits",
+        _of(
+            "privacy",
+            "test_exact_sampler::test_no_float_is_written_on_the_path",
+            "test_no_compiled_variable_is_a_float",
+            "test_noise::test_only_integers_one_a_cell_are_given_noise",
+            "test_a_scale_is_rounded_up_only_and_by_one_step_at_most",
+            "test_opendp_is_asked_for_no_less_noise_than_is_stated",
+        ),
+    ),
+    Evidence(
         "Leftover keys",
         "17 states in which a process can die or a copy can bring a key back, then each of 11 commands, for every kind",
         "keys of measured, forgotten and given-up runs are gone and reported, no other is touched; where the ledger "
@@ -132,19 +145,6 @@ ROWS = (
             "test_a_look_of_other_answers_is_another_measurement_whose_cost_adds",
             "test_a_look_that_is_cut_out_of_a_published_measurement_shows_by_the_ledger",
             "test_a_run_of_an_earlier_version_brings_its_look_or_is_refused",
-        ),
-    ),
-    Evidence(
-        "Integers",
-        "a float between a count and its noisy value: in the source, in compiled types, in arrays",
-        "none on the path; floats are refused, as is a value that may leave 64 bits",
-        _of(
-            "privacy",
-            "test_exact_sampler::test_no_float_is_written_on_the_path",
-            "test_no_compiled_variable_is_a_float",
-            "test_noise::test_only_integers_one_a_cell_are_given_noise",
-            "test_a_scale_is_rounded_up_only_and_by_one_step_at_most",
-            "test_opendp_is_asked_for_no_less_noise_than_is_stated",
         ),
     ),
     Evidence(

@@ -298,10 +298,13 @@ def test_a_key_that_cannot_be_erased_is_reported_and_nothing_is_paid_next_to_it(
         raise InputError("cannot-write", "could not be erased: Read-only file system")
 
     monkeypatch.setattr(run_folder, "erase_private", refuse)
+    path = tmp_path / "run.toml"
+    path.write_text(path.read_text().replace('epsilon = "1"', 'epsilon = "2"'))  # which would be paid for
     run = run_folders(tmp_path)[-1]
     ran = coco(*VERBS[verb](tmp_path, run.name))
     assert ran.code == code, ran.err
     assert f"noise key of run {run.name}" in " ".join((ran.out + ran.err).split())
+    assert entries(tmp_path) == ALL
 
 
 def test_a_run_that_another_process_works_on_keeps_its_key(tmp_path: Path, coco: Runner) -> None:
