@@ -49,6 +49,7 @@ def check(
     values: list[tuple[str, object]] = [
         ("Would cost", f"{measurement_plan.cost}{result.plan.after_look}"),
         ("Would pay", status.words),
+        ("Promise", status.promise),
         *result.plan.promised,
         ("Regions by level", ", ".join(f"{name} {number:,}" for name, number in regions.items())),
     ]

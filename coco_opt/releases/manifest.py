@@ -13,15 +13,13 @@ from coco_opt.files.versions import versions
 from coco_opt.privacy.composition import Composition
 from coco_opt.privacy.measurement import AS_STATED, Measurement, query_dict, status_of
 from coco_opt.privacy.queries import LevelQuery
-from coco_opt.releases.kind import AnyKind, Released
+from coco_opt.releases.kind import Released, promise_of
 
 FORMAT = "coco-opt release 2"
 
 OF = "measurement"
 """The key of a query that says to which of several measurements it belongs, counted from 1."""
 _AND = " + "
-
-WORDS = {"add_remove": "one {unit} added or removed", "replace": "one {unit} replaced"}
 
 
 def manifest_of(
@@ -63,6 +61,7 @@ def budget_of(config: Config, measurement: Measurement) -> dict[str, Any]:
         **pair_entry,
         "implied": Composition.of(measurement.queries, adaptive=measurement.several).implied(privacy.delta),
         "neighbours": measurement_plan.neighbours,
+        "promise": promise_of(*(part.measurement_plan for part in measurement.every)).as_dict(),
         "noise": noise_of(measurement.sources),
         "questions": [
             {
@@ -113,8 +112,8 @@ def sources_of(noise: str) -> list[str]:
     return noise.split(_AND)
 
 
-def spent_line(kind: AnyKind, config: Config, measurement: Measurement) -> str:
-    """Return one line: the status of the measurement, and the privacy it costs."""
+def spent_line(config: Config, measurement: Measurement) -> str:
+    """Return one line: the status of the measurement, the privacy it costs, and all that is exact."""
     measurement_plan, noise = measurement.measurement_plan, noise_of(measurement.sources)
     shares = _shares(measurement_plan.queries, measurement.hierarchy.levels)
     if measurement.several:
@@ -133,16 +132,9 @@ def spent_line(kind: AnyKind, config: Config, measurement: Measurement) -> str:
             f"NOT PRIVATE: {noise} noise as for {measurement.cost} ({shares}); "
             "no privacy budget was spent, and these figures protect nobody"
         )
-    exact = dict.fromkeys(
-        f"{query.name} by {measurement_plan.levels[query.level]}" for query in measurement_plan.queries if query.exact
-    )
-    besides = f"; published without noise: {', '.join(exact)}" if exact else ""
-    neighbours = WORDS[measurement_plan.neighbours].format(unit=kind.unit)
+    promise = promise_of(*(part.measurement_plan for part in measurement.every))
     meaning = Composition.of(measurement.queries, adaptive=measurement.several).meaning(config.privacy.delta)
-    return (
-        f"PRIVATE: {measurement.cost} spent ({shares}; {meaning}), {noise} noise, "
-        f"neighbours differ by {neighbours}{besides}"
-    )
+    return f"PRIVATE: {measurement.cost} spent ({shares}; {meaning}), {noise} noise, {promise.words}"
 
 
 def _shares(queries: tuple[LevelQuery, ...], levels: int) -> str:

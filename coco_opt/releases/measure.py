@@ -338,6 +338,9 @@ def _measured(
         opened_run(config, plan.measurement_plan, fingerprint, again=paying.again, renamed=paying.renamed) as run,
     ):
         paid = not run.resumed
+        if paid and config.privacy.weaker_promise:
+            promise = ledger_of(config).books().promise_words(dataset_of(config))
+            reporter.line(f"The sum of the account holds where {promise}")
         if plan.chosen and plan.rechosen is not None:
             run.folder.keep(CHOSEN, {"choice": plan.choice, "keys": dict(plan.chosen)})
         if look and plan.measurement_plan.look is None:  # of an earlier version, whose measurement does not name it

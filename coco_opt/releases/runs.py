@@ -22,6 +22,7 @@ from coco_opt.privacy.measurement import Drawing, Measurement, MeasurementPlan
 from coco_opt.privacy.private_files import FREE, FileLock, make_private_folder, remove_leftovers
 from coco_opt.privacy.run_folder import RunFolder, noise_key
 from coco_opt.privacy.run_key import RunKey
+from coco_opt.releases.kind import promise_of
 from coco_opt.releases.records import new_run_id, open_private_folder
 from coco_opt.releases.swept_runs import RUNS, Swept, discard_unpaid, erase_spent_keys, unknown_runs
 
@@ -120,11 +121,10 @@ def other_accounts(accounts: Collection[str]) -> str:
 
 
 def charge_for(config: Config, measurement_plan: MeasurementPlan, fingerprint: str) -> Charge:
-    """Return what a measurement spends on which data, bound to its queries and its private table."""
-    cost = measurement_plan.cost
-    return Charge(
-        dataset_of(config), cost.unit, cost.amount, measurement_plan.neighbours, measurement_plan.digest, fingerprint
-    )
+    """Return what a measurement spends on which data, bound to its queries, its private table and its promise."""
+    cost, promise, weaker = measurement_plan.cost, promise_of(measurement_plan), config.privacy.weaker_promise
+    dataset, digest = dataset_of(config), measurement_plan.digest
+    return Charge(dataset, cost.unit, cost.amount, promise.neighbours, digest, fingerprint, promise, weaker)
 
 
 def fingerprint_of(config: Config, private: Iterable[Ints]) -> str:
