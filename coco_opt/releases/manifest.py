@@ -11,7 +11,7 @@ from coco_opt.config.model import Config
 from coco_opt.files.geometry import Outlines
 from coco_opt.files.versions import versions
 from coco_opt.privacy.composition import Composition
-from coco_opt.privacy.measurement import AS_STATED, Measurement, query_dict, status_of
+from coco_opt.privacy.measurement import AS_STATED, Measurement, query_dict, record_dict
 from coco_opt.privacy.queries import LevelQuery
 from coco_opt.releases.kind import Released, promise_of
 
@@ -69,16 +69,10 @@ def budget_of(config: Config, measurement: Measurement) -> dict[str, Any]:
                 "level_name": measurement_plan.levels[query.level],
                 **({OF: number} if measurement.several else {}),
             }
-            for number, queries in enumerate(_queries(measurement), start=1)
-            for query in queries
+            for number, record in enumerate(measurement.records(), start=1)
+            for query in record.queries
         ],
     }
-
-
-def _queries(measurement: Measurement) -> list[tuple[LevelQuery, ...]]:
-    """Return the queries of each measurement, then of each look that is not read."""
-    looks = [look.queries for look in measurement.unread_looks]
-    return [*(part.measurement_plan.queries for part in measurement.every), *looks]
 
 
 def _measurement_entries(measurement: Measurement) -> list[dict[str, Any]]:
@@ -86,20 +80,9 @@ def _measurement_entries(measurement: Measurement) -> list[dict[str, Any]]:
 
     Where the answers of a look are not ``read``, its cost counts all the same.
     """
-    unread = {look.content for look in measurement.unread_looks}
-    return [
-        {
-            "measurement": record.digest,
-            "answers": record.content,
-            "status": status_of(record.private, record.noise),
-            "private": record.private,
-            "noise": record.noise,
-            "receipt": record.receipt,
-            **record.cost.as_dict(),
-            **({"read": False} if record.content in unread else {}),
-        }
-        for record in measurement.records
-    ]
+    unread = measurement.unread_looks
+    records = measurement.records(contents=True)
+    return [{**record_dict(record), **({"read": False} if record in unread else {})} for record in records]
 
 
 def noise_of(sources: Sequence[str]) -> str:
@@ -117,10 +100,9 @@ def spent_line(config: Config, measurement: Measurement) -> str:
     measurement_plan, noise = measurement.measurement_plan, noise_of(measurement.sources)
     shares = _shares(measurement_plan.queries, measurement.hierarchy.levels)
     if measurement.several:
-        looks = measurement.unread_looks
-        costs = [part.measurement_plan.cost for part in measurement.every] + [look.cost for look in looks]
-        unread = ", the last by a look that is not read" if looks else ""
-        shares = f"{len(costs)} measurements: {', '.join(map(str, costs))}{unread}"
+        costs = [str(record.cost) for record in measurement.records()]
+        unread = ", the last by a look that is not read" if measurement.unread_looks else ""
+        shares = f"{len(costs)} measurements: {', '.join(costs)}{unread}"
     if measurement.status == AS_STATED:
         foreign = "" if not measurement.several else ": at least one of the measurements was"
         return (

@@ -231,8 +231,8 @@ MUTANTS = (
         "a look that is not read costs nothing",
         "a release states 49/50 of what its persons lost",
         "coco_opt/privacy/measurement.py",
-        "return (*measured, *(query for look in self.unread_looks for query in look.queries))",
-        "return tuple(measured)",
+        "return tuple(query for record in self.records() for query in record.queries)",
+        "return tuple(query for each in self.every for query in each.measurement_plan.queries)",
         (f"{_LOOKS}test_a_published_measurement_states_its_look_which_is_read_where_it_is_given",),
     ),
     Mutant(
