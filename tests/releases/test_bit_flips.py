@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -117,7 +118,9 @@ def plain(value: Any) -> Any:
     if isinstance(value, dict):
         value = {**value, "together": None} if (value.get("together") or {}).get("unknown_runs") else value
         return {key: plain(entry) for key, entry in value.items() if key not in _VARIES}
-    return [plain(entry) for entry in value] if isinstance(value, list) else value
+    if isinstance(value, list):  # that a damaged input of a finished run was erased is said, and changes nothing
+        return [plain(entry) for entry in value if not (isinstance(entry, dict) and entry.get("name") == "keys")]
+    return value
 
 
 def without_guarantee(said: Any) -> Any:
@@ -156,25 +159,27 @@ def test_a_flipped_bit_is_found_or_without_effect(count: int, left: Path, coco: 
         assert ran.code == 0, (verb, ran.err)
         intact[verb] = published(ran, left)
         restore(left, before)
-    found = 0
+    found, wrong = 0, list[str]()
     for path, byte, bit, verb in pairs(before, count):
         content = bytearray(before[path])
         content[byte] ^= 1 << bit
         path.write_bytes(content)
         where = f"{verb} after {path.relative_to(left)}, byte {byte}, bit {bit}"
         ran = run(verb, left, coco)
-        assert ran.code in (0, 1, 2, 3), (where, ran.err)
-        assert "unexpected" not in ran.err + ran.out, where
+        wrong += [where] * (ran.code not in (0, 1, 2, 3) or "unexpected" in ran.err + ran.out)
         if ran.code == 0:
             said, files = published(ran, left)
             flipped = str(path.relative_to(left))
-            assert said in (intact[verb][0], plain(without_guarantee(intact[verb][0]))), where
-            assert all(files[name] == stated for name, stated in intact[verb][1].items() if name != flipped), where
+            same = said in (intact[verb][0], plain(without_guarantee(intact[verb][0])))
+            same &= all(files[name] == stated for name, stated in intact[verb][1].items() if name != flipped)
+            wrong += [f"silent: {where}"] * (not same)
         else:
-            assert _WAY_ON.search(ran.err + ran.out), (where, ran.err, ran.out)
+            wrong += [f"no way on: {where}: {ran.err}"] * (_WAY_ON.search(ran.err + ran.out) is None)
             found += 1
         restore(left, before)
         if os.name == "posix":
             assert path.stat().st_mode & 0o777 in (0o600, 0o644)
+    assert wrong == []
     assert entries(left) == kinds
+    sys.stdout.write(f"{count} pairs: {found} found, {count - found} without effect\n")
     assert found > count // 10
