@@ -255,8 +255,8 @@ MUTANTS = (
         "changed data under known questions",
         "the difference of two runs shows what changed",
         "coco_opt/releases/runs.py",
-        "if changed and not again:",
-        "if not changed and again:",
+        "run.name), run)]\n        if changed and not again:",
+        "run.name), run)]\n        if not changed and again:",
         (f"{_ATTACKS}test_changed_data_under_known_questions_need_a_word",),
     ),
     Mutant(
