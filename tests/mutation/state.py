@@ -143,8 +143,8 @@ MUTANTS = (
         "half-built files of living processes are removed",
         "two processes of one run destroy each other's work",
         "coco_opt/privacy/private_files.py",
-        "if built and not _is_running(int(built[1])):",
-        "if built:",
+        "else not _is_running(int(built[2])):",
+        "else True:",
         (f"{_PAYMENT}test_who_takes_a_run_leaves_what_living_processes_write_there",),
     ),
     Mutant(
@@ -326,7 +326,7 @@ MUTANTS = (
     Mutant(
         "a measured run that the ledger forgot is swept away",
         "who restores an older ledger destroys the proof",
-        "coco_opt/releases/runs.py",
+        "coco_opt/releases/swept_runs.py",
         "        if folder.is_bound or folder.is_sealed:\n            raise BudgetError(",
         "        if folder.has_key and not folder.has_key:\n            raise BudgetError(",
         (f"{_ATTACKS}test_an_older_ledger_is_refused_until_the_newest_is_restored",),
