@@ -117,8 +117,8 @@ class SolverChoices:
     choices : mapping of str to str or Solver, optional
         A problem's kind and the name or value of its solver; "auto" for kinds that are left out.
     fallback : bool, default True
-        If an answer misses its tolerance, or a solver breaks, try the other built-in solvers, exact solvers first, each
-        for at most a minute where it has a time limit.
+        If an answer misses its tolerance, or a solver breaks or cannot express this very problem, try the other
+        built-in solvers, exact solvers first, each for at most a minute where it has a time limit.
 
     Raises
     ------
@@ -176,16 +176,20 @@ class SolverChoices:
         try:
             return self._counted(solve(problem, solver))
         except SolverError as error:
-            if not (fallback and self._fallback):
-                raise
             first_error, reason = error, _reason(error)
+        except UnknownSolverError as error:  # a problem may need another form than the simplest ones of its type
+            if not self._fallback:
+                raise
+            first_error, reason = SolverError(str(error)), "cannot express it"
         except (CocoOptError, MemoryError):
             raise
         except Exception as error:  # a package that breaks must not end an estimation that others can finish
-            if not (fallback and self._fallback):
+            if not self._fallback:
                 raise
             first_error = SolverError(f"{solver.name} on {problem.kind} broke: {type(error).__name__}")
             reason = "broke"
+        if not (fallback and self._fallback):
+            raise first_error
         for alternative in self._alternatives(problem, solver):
             try:
                 solution = solve(problem, alternative)

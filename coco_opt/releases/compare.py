@@ -14,9 +14,9 @@ from coco_opt.errors import CocoOptError, SolverError
 from coco_opt.privacy.measurement import Measurement
 from coco_opt.privacy.seeded import SeededNoise
 from coco_opt.registry import Backend, candidates
+from coco_opt.releases.drawing import noisy
 from coco_opt.releases.estimate import kind_for
 from coco_opt.releases.instances import AnyProblem, Instance
-from coco_opt.releases.measure import noisy
 from coco_opt.releases.noise_source import source_of
 from coco_opt.releases.planning import kind_of, planned
 from coco_opt.releases.reporter import Reporter, default_reporter
@@ -222,6 +222,8 @@ def _judged_row(row: partial[Row], problem: AnyProblem, solver: Solver, name: st
         failure = str(error)
     except CocoOptError as error:
         return row(solver=name, status="REFUSED", note=str(error))
+    except Exception as error:  # a package that breaks is a result of the comparison and must not end it
+        return row(solver=name, status="FAILED", note=type(error).__name__)
     if failure:
         return row(solver=name, status="NO POINT", note=failure)
     return _solution_row(row, solution, name, reference, note)

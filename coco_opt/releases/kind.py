@@ -22,10 +22,8 @@ from coco_opt.files.differences import Compared
 from coco_opt.files.folder import FileTable
 from coco_opt.files.geometry import Outlines
 from coco_opt.files.release_checks import Check, Regions
-from coco_opt.kinds import kind_row
 from coco_opt.privacy.blocks import Block, ExactBlocks
 from coco_opt.privacy.measurement import Measurement, MeasurementPlan, identity_of
-from coco_opt.privacy.promise import Promise, joint
 from coco_opt.privacy.queries import Exact
 from coco_opt.releases.instances import Instance
 from coco_opt.releases.reporter import Progress, Reporter
@@ -333,8 +331,9 @@ class ReleaseKind(Protocol[PrivateT, MethodT, ResultT]):
     ``name`` stands in measurements and manifests, ``section`` in the configuration; ``unit`` is whom noise protects, in
     one word (entity, person). ``data_model`` and ``section_model`` are its parts of the configuration. ``promises`` are
     what a release can promise, ``least`` what each of them does. ``compared`` says which tables of two releases are
-    subtracted, the main one first. ``takes_several`` says whether several
-    measurements of the same data can be estimated together (``Measurement.also``).
+    subtracted, the main one first. ``takes_several`` says whether several measurements of the same data can be
+    estimated together (``Measurement.also``). ``plainest`` is the key of its section that names the method, with the
+    method that asks the least of data and solvers.
     """
 
     name: ClassVar[str]
@@ -346,6 +345,7 @@ class ReleaseKind(Protocol[PrivateT, MethodT, ResultT]):
     least: ClassVar[tuple[str, ...]]
     takes_several: ClassVar[bool]
     compared: ClassVar[tuple[Compared, ...]]
+    plainest: ClassVar[Mapping[str, Any]]
 
     def file_key(self, columns: Sequence[str]) -> str | None:
         """Return the key of [data] that a file with these columns would fill, None for none."""
@@ -361,9 +361,6 @@ class ReleaseKind(Protocol[PrivateT, MethodT, ResultT]):
 
     def outline(self, config: Config) -> Plan:
         """Return the plan as a prediction needs it: it reads no private table, and ids may be left unread."""
-
-    def promise(self, measurement_plan: MeasurementPlan) -> Promise:
-        """Return whom the noise of a measurement protects, and all that is published without noise."""
 
     def read(self, plan: Plan) -> PrivateT:
         """Open the private table and count, the only private step. InputError messages hold no private value."""
@@ -401,6 +398,13 @@ class ReleaseKind(Protocol[PrivateT, MethodT, ResultT]):
         ``branches`` is how many children of each region simulated data have at most: the first children.
         """
 
+    def rehearsal(self, plan: Plan, method: MethodT) -> tuple[SimulatedData, MethodT]:
+        """Return a small instance of a plan on simulated data, and its method, which takes a second at most.
+
+        It has a plan's kinds of queries, noise and constraints on a few regions, if possible an empty leaf, a region
+        with a single child, and counts at their bounds. Where it has a ``look``, this is measured too.
+        """
+
     def forecast(self, plan: Plan, options: ForecastOptions, reporter: Reporter) -> Forecast:
         """Predict a release from public inputs, in seconds."""
 
@@ -418,13 +422,4 @@ class ReleaseKind(Protocol[PrivateT, MethodT, ResultT]):
 
 
 AnyKind = ReleaseKind[Any, Any, Any]
-
-
-def promise_of(*measurement_plans: MeasurementPlan) -> Promise:
-    """Return what measurements of one kind, for the same neighbours, promise together."""
-    promise = joint(kind_row(each.kind).load().promise(each) for each in measurement_plans)
-    assert promise is not None
-    return promise
-
-
 PageWriter = Callable[[AnyKind, Shown], str]

@@ -21,8 +21,8 @@ from coco_opt.choices import SolverChoices, UncertifiedGap
 from coco_opt.errors import CocoOptError, ConfigError, InputError
 from coco_opt.privacy import SeededNoise
 from coco_opt.releases import Silent, check, compare, estimate, forecast, measure, release, render_report
+from coco_opt.releases.drawing import noisy
 from coco_opt.releases.kind import Shown, Truth, Work
-from coco_opt.releases.measure import noisy
 from coco_opt.releases.planning import _choice_words
 from coco_opt.topdown.estimating.estimate import estimate_tables, linear_estimates
 from coco_opt.topdown.estimating.linear.information import FullInformation
@@ -342,9 +342,10 @@ def test_predicted_errors_are_those_of_many_measurements(tmp_path: Path) -> None
     assert observed == pytest.approx(predicted["state", "sex"]["standard_error"], rel=0.2)
 
 
-def test_a_plan_names_the_public_constraints(tmp_path: Path) -> None:
+def test_a_plan_names_what_holds_without_noise(tmp_path: Path) -> None:
     config = write(tmp_path, REPLACE, more=STATES, data=bounds(tmp_path, "land/s0,total,total,9000,"))
     promised = dict(TABLES.plan(config).promised)
+    assert promised["Published exactly"] == "total by state, without noise"
     assert promised["Public constraints"].startswith("1 stated; proved that integer tables meet them all")
     assert TABLES.plan(write(tmp_path)).promised == ()
 

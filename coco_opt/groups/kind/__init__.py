@@ -20,10 +20,9 @@ from coco_opt.groups.kind.section import GroupsData, GroupsSection
 from coco_opt.groups.kind.template import draft_of, file_key_of, query_keys
 from coco_opt.groups.measuring.measure import exact_parts
 from coco_opt.groups.measuring.private import PrivateCounts
-from coco_opt.groups.noisy_measurements import KIND, has_private_counts, max_size_of
+from coco_opt.groups.noisy_measurements import KIND, max_size_of
 from coco_opt.histograms import errors_by_level
 from coco_opt.privacy import Exact, Measurement, MeasurementPlan
-from coco_opt.privacy.promise import Promise
 from coco_opt.releases.instances import Instance
 from coco_opt.releases.kind import (
     ColumnNotes,
@@ -59,6 +58,7 @@ class GroupsKind:
     promises: ClassVar[tuple[str, ...]] = PROMISES
     least: ClassVar[tuple[str, ...]] = TABLE_PROMISES[:-1]
     takes_several: ClassVar[bool] = True
+    plainest: ClassVar[Mapping[str, Any]] = {"consistency": "matching"}
     compared: ClassVar[tuple[Compared, ...]] = (
         Compared(
             "histograms",
@@ -94,11 +94,6 @@ class GroupsKind:
         from coco_opt.groups.kind.plan import plan_groups
 
         return plan_groups(config, counted=True)
-
-    def promise(self, measurement_plan: MeasurementPlan) -> Promise:
-        """Return whom noise protects, and whether the numbers of groups are published without it."""
-        private = has_private_counts(measurement_plan)
-        return Promise(measurement_plan.neighbours, self.unit, groups="private" if private else "public")
 
     def read(self, plan: Plan) -> PrivateCounts:
         """Open the private table and count every leaf's groups by size."""
@@ -170,6 +165,12 @@ class GroupsKind:
         from coco_opt.groups.kind.simulated_data import read_simulated_data, simulated_data_of
 
         return simulated_data_of(plan, branches) if public is None else read_simulated_data(plan, public)
+
+    def rehearsal(self, plan: Plan, method: GroupsMethod) -> tuple[SimulatedData, GroupsMethod]:
+        """Return a few regions with groups of few sizes, and the method with brief chains."""
+        from coco_opt.groups.kind.simulated_data import small_instance
+
+        return small_instance(plan, method)
 
     def forecast(self, plan: Plan, options: ForecastOptions, reporter: Reporter) -> Forecast:
         """Predict errors, seconds and memory: exactly for linear stages, else by rehearsal on simulated data."""

@@ -15,7 +15,6 @@ from coco_opt.files.differences import Compared
 from coco_opt.files.release_checks import Check
 from coco_opt.privacy import Exact, Measurement, MeasurementPlan
 from coco_opt.privacy.blocks import Block
-from coco_opt.privacy.promise import Promise
 from coco_opt.releases.instances import Instance
 from coco_opt.releases.kind import (
     ColumnNotes,
@@ -42,7 +41,7 @@ from coco_opt.topdown.kind.template import draft_of, file_key_of
 from coco_opt.topdown.kind.verify import ALWAYS, PROMISES
 from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.measuring.measure import ExactTables, blocks_of, exact_parts
-from coco_opt.topdown.table_queries import CELLS_MEASURED, KIND, ROWS
+from coco_opt.topdown.table_queries import CELLS_MEASURED, KIND
 
 if TYPE_CHECKING:
     from coco_opt.topdown.kind.files import TablesRelease
@@ -81,6 +80,7 @@ class TablesKind:
     promises: ClassVar[tuple[str, ...]] = PROMISES
     least: ClassVar[tuple[str, ...]] = ALWAYS
     takes_several: ClassVar[bool] = True
+    plainest: ClassVar[Mapping[str, Any]] = {"estimation": "full"}
     compared: ClassVar[tuple[Compared, ...]] = (
         Compared(
             "tables",
@@ -117,15 +117,6 @@ class TablesKind:
     def outline(self, config: Config) -> Plan:
         """Return the complete plan."""
         return self.plan(config)
-
-    def promise(self, measurement_plan: MeasurementPlan) -> Promise:
-        """Return whom noise protects, and the invariants, bounds and constraints that are taken from the data."""
-        levels, parameters = measurement_plan.levels, measurement_plan.parameters
-        exact = {(levels[level], query) for level, query in parameters["invariants"]}
-        bounds = [(at, f"bounds of {query}", source) for at, _, query, source in parameters["bounds"]]
-        constraints = [(at, text, source) for at, text, _, source in parameters["constraints"]]
-        exact |= {(levels[at], words) for at, words, source in (*bounds, *constraints) if source == "data"}
-        return Promise(measurement_plan.neighbours, self.unit, parameters.get(ROWS, 1), exact=tuple(sorted(exact)))
 
     def read(self, plan: Plan) -> TableCounts:
         """Open the private table and count persons by leaf and cell."""
@@ -215,6 +206,12 @@ class TablesKind:
         from coco_opt.topdown.kind.simulated_data import read_simulated_data, simulated_data_of
 
         return simulated_data_of(plan, branches) if public is None else read_simulated_data(plan, public)
+
+    def rehearsal(self, plan: Plan, method: TablesMethod) -> tuple[SimulatedData, TablesMethod]:
+        """Return a few regions with few persons, who meet the constraints, and the method with brief chains."""
+        from coco_opt.topdown.kind.rehearsal import small_instance
+
+        return small_instance(plan, method)
 
     def forecast(self, plan: Plan, options: ForecastOptions, reporter: Reporter) -> Forecast:
         """Predict exact standard errors and, with public records, the errors of complete releases."""

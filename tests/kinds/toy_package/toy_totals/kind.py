@@ -24,7 +24,6 @@ from coco_opt.files.release_checks import Check
 from coco_opt.files.source import isolated, load
 from coco_opt.histograms import Hierarchy
 from coco_opt.privacy import Exact, LevelQuery, Measurement, MeasurementPlan, Sensitivity
-from coco_opt.privacy.promise import Promise
 from coco_opt.problems import TreeLeastSquares
 from coco_opt.releases.instances import Instance
 from coco_opt.releases.kind import (
@@ -86,6 +85,7 @@ class TotalsKind:
     least = ()
     takes_several = False
     compared = ()
+    plainest: ClassVar[Mapping[str, Any]] = {"nonnegative": True}
 
     def file_key(self, columns: Sequence[str]) -> str | None:
         return "persons" if "person_id" in columns else "hierarchy" if len(columns) > 2 else None
@@ -101,9 +101,6 @@ class TotalsKind:
         public = read_regions(config.data.table_of("hierarchy"))
         measurement_plan = self._asked(config, public.hierarchy, public.levels, public.region_ids)
         return Plan(config, measurement_plan, public)
-
-    def promise(self, measurement_plan: MeasurementPlan) -> Promise:
-        return Promise(measurement_plan.neighbours, self.unit)
 
     def outline(self, config: Config) -> Plan:
         return self.plan(config)
@@ -190,6 +187,9 @@ class TotalsKind:
             return SimulatedData(plan, self._count(public, plan.detail), public.name)
         leaves = np.full(len(plan.measurement_plan.hierarchy.leaves), 50, np.int64)
         return SimulatedData(plan, PrivateTotals(plan.measurement_plan.hierarchy.aggregate(leaves)), "made totals")
+
+    def rehearsal(self, plan: Plan, method: bool) -> tuple[SimulatedData, bool]:
+        return self.simulated_data(plan), method
 
     def forecast(self, plan: Plan, options: ForecastOptions, reporter: Reporter) -> Forecast:
         rows = tuple(
