@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -72,6 +72,19 @@ class Batches:
         """Yield the same as Arrow arrays of strings."""
         return (tuple(map(strings, arrays)) for arrays in self._read())
 
+    def stream(self, coded: Collection[str] = ()) -> tuple[Any, Iterator[tuple[Any, ...]]]:
+        """Return the Arrow schema of columns c0, c1, ..., and their batches: integers, and texts.
+
+        Texts of the columns ``coded``, by their names here, are coded: those with few values, or in long runs.
+        """
+        import pyarrow as pa
+
+        texts = {True: pa.dictionary(pa.int32(), pa.string()), False: pa.string()}
+        kinds = [pa.int64() if self.is_integer(k) else texts[name in coded] for k, name in enumerate(self.names)]
+        read = self._read([there for there, name in zip(self._names, self.names, strict=True) if name in coded])
+        schema = pa.schema([(f"c{k}", kind) for k, kind in enumerate(kinds)])
+        return schema, (tuple(map(_of_type, arrays, kinds)) for arrays in read)
+
     def with_coded(self, column: int) -> Iterator[tuple[Any, ...]]:
         """Yield the Arrow arrays as they are in the files, but one column coded."""
         return self._read([self._names[column]])
@@ -104,6 +117,11 @@ class Batches:
             return None
         rows, least, largest = zip(*stated, strict=True)
         return sum(rows), min(least), max(largest)
+
+    @property
+    def integers_here(self) -> frozenset[str]:
+        """Return the names here of the columns of integers."""
+        return frozenset(name for k, name in enumerate(self.names) if self.is_integer(k))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -201,6 +219,17 @@ def strings(array: Any) -> Any:
     if kinds.is_dictionary(array.type) and kinds.is_string_view(array.type.value_type):  # Arrow has no cast for these
         array = array.cast(pa.dictionary(pa.int64(), pa.string()))
     return array.cast(pa.string())
+
+
+def _of_type(array: Any, kind: Any) -> Any:
+    """Return an Arrow array as integers, strings, or coded strings."""
+    import pyarrow.types as kinds
+
+    if array.type == kind:
+        return array
+    if kinds.is_integer(kind):
+        return array.cast(kind)
+    return strings(array).dictionary_encode() if kinds.is_dictionary(kind) else strings(array)
 
 
 def column_types(part: Input) -> dict[str, Any]:
