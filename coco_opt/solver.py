@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
-import io
-import os
-import sys
-import threading
 from abc import ABC, abstractmethod
-from contextlib import ContextDecorator, suppress
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
@@ -17,14 +11,17 @@ import numpy as np
 
 from coco_opt.array_types import Floats
 from coco_opt.errors import UnknownSolverError
-from coco_opt.forms import FORMS, FormName, LinearProgram, ProgramDual, QuadraticProgram
+from coco_opt.forms import FORMS, FormName, Formulation, LinearProgram, ProgramDual
 from coco_opt.problem import Problem
 from coco_opt.solution import Answer, Status
 
 ValueT = TypeVar("ValueT")
 
-_STDOUT, _STDERR = 1, 2
-_TINY = 2.0**-10  # costs below which a program is counted in a larger unit
+_ROUNDS = 4  # programs that are solved for one answer, at most
+_FALLS = 0.1  # what a gap must fall to for another round
+_STEEPEST = 1e6  # the largest cost or curvature in the first program, beyond which packages break down
+_GENTLER = 1e-3  # what this is multiplied by after a round without a feasible point
+_FINAL = (Status.UNBOUNDED, Status.TIME_LIMIT)  # ways to end that another round would repeat
 
 
 @runtime_checkable
@@ -84,42 +81,51 @@ class ProgramSolver(ABC):
         )
 
     def solve(self, problem: Problem[ValueT, Any]) -> Answer[ValueT, Any]:
-        """Write the problem as a program, solve it, and translate the answer back."""
-        start = perf_counter()
+        """Write the problem as a program, solve it, and translate the answer back.
+
+        A program with free variables, such as cells that no answer measures by itself, is solved again around its own
+        point while the gap is too large and falls: what is left is smaller, and so are its units.
+        """
+        start, seconds = perf_counter(), 0.0
         formulation = problem.formulate(self.form_for(problem))
-        built = perf_counter()
-        program, unit = _in_larger_units(formulation.program)
-        with hushed:
-            answer = self.solve_program(program) if program.variables else _without_variables(program)
-        done = perf_counter()
-        multipliers = None
-        if answer.dual is not None and formulation.multipliers is not None:
-            multipliers = formulation.multipliers(ProgramDual(unit * answer.dual.rows, unit * answer.dual.bounds))
-        return Answer(
-            value=None if answer.z is None else formulation.recover(answer.z),
-            status=answer.status,
-            multipliers=multipliers,
-            iterations=answer.iterations,
-            seconds=done - built,
-            build_seconds=built - start,
-        )
+        best, gap, again, steepest = None, np.inf, bool(formulation.free_columns.any()), _STEEPEST
+        for _ in range(_ROUNDS if again else 1):
+            unit, price = formulation.units(problem.objective_scale, steepest)
+            scaled = formulation.counted_in(unit, price)
+            before = perf_counter()
+            program = scaled.program
+            result = self.solve_program(program) if program.variables else _without_variables(program)
+            seconds += perf_counter() - before
+            answer = _translated(result, scaled)
+            now = _relative_gap(problem, answer) if again else 0.0
+            slow = now >= _FALLS * gap and gap < np.inf
+            if best is None or now < gap:
+                best, gap = answer, now
+            if slow or gap <= self.tolerance or result.status in _FINAL:
+                break
+            if result.z is not None:
+                formulation = formulation.around(unit * result.z)
+            if gap == np.inf:
+                steepest *= _GENTLER
+        assert best is not None
+        return replace(best, seconds=seconds, build_seconds=perf_counter() - start - seconds)
 
 
-def _in_larger_units(program: LinearProgram) -> tuple[LinearProgram, float]:
-    """Return a program whose costs are not all tiny, and the unit they are counted in, a power of 2.
+def _translated(answer: ProgramAnswer, formulation: Formulation[ValueT, Any]) -> Answer[ValueT, Any]:
+    """Return the answer of a program in the problem's own terms."""
+    multipliers = None
+    if answer.dual is not None and formulation.multipliers is not None:
+        multipliers = formulation.multipliers(answer.dual)
+    value = None if answer.z is None else formulation.recover(answer.z)
+    return Answer(value, answer.status, multipliers, answer.iterations)
 
-    The tolerances of most packages are absolute: to them a program with tiny costs is solved by any point.
-    """
-    largest = float(np.abs(program.c).max(initial=0.0))
-    if isinstance(program, QuadraticProgram):
-        largest = max(largest, float(np.abs(program.P.data).max(initial=0.0)))
-    if not 0.0 < largest < _TINY:
-        return program, 1.0
-    unit = 2.0 ** np.floor(np.log2(largest))
-    larger = replace(program, c=program.c / unit, offset=program.offset / unit)
-    if isinstance(larger, QuadraticProgram):
-        larger = replace(larger, P=larger.P / unit)
-    return larger, float(unit)
+
+def _relative_gap(problem: Problem[ValueT, Any], answer: Answer[ValueT, Any]) -> float:
+    """Return the certified gap over the objective, infinite without a feasible point."""
+    if answer.value is None:
+        return np.inf
+    judged = problem.appraise(problem.accept(answer.value), answer.multipliers)
+    return judged.gap / max(problem.objective_scale, abs(judged.objective)) if judged.gap < np.inf else np.inf
 
 
 def _without_variables(program: LinearProgram) -> ProgramAnswer:
@@ -127,47 +133,3 @@ def _without_variables(program: LinearProgram) -> ProgramAnswer:
     feasible = bool(((program.row_lower <= 0) & (program.row_upper >= 0)).all())
     dual = ProgramDual(np.zeros(program.rows), np.zeros(0))
     return ProgramAnswer(np.zeros(0), Status.OPTIMAL if feasible else Status.INFEASIBLE, dual, 0)
-
-
-class _Hush(ContextDecorator):
-    """Drop what packages print to ``sys.stdout`` while any thread is inside; use ``hushed``, also as a decorator.
-
-    What their compiled code writes to the standard output's descriptor goes to standard error.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._inside = 0
-        self._stdout = sys.stdout
-        self._descriptor = -1
-
-    def __enter__(self) -> None:
-        # If each thread restored the stream it saw, it could restore another thread's silence: only the last does.
-        with self._lock:
-            if self._inside == 0:
-                self._stdout, sys.stdout = sys.stdout, io.StringIO()
-                _flush_compiled()
-                with suppress(OSError):  # a descriptor that is closed needs no silence
-                    self._descriptor = os.dup(_STDOUT)
-                    os.dup2(_STDERR, _STDOUT)
-            self._inside += 1
-
-    def __exit__(self, *_: object) -> None:
-        with self._lock:
-            self._inside -= 1
-            if self._inside == 0:
-                sys.stdout = self._stdout
-                _flush_compiled()
-                if self._descriptor >= 0:
-                    os.dup2(self._descriptor, _STDOUT)
-                    os.close(self._descriptor)
-                    self._descriptor = -1
-
-
-def _flush_compiled() -> None:
-    """Write what C's standard streams hold: it would appear after the silence."""
-    with suppress(OSError, AttributeError, TypeError):  # where the process has no C library to load
-        ctypes.CDLL(None).fflush(None)
-
-
-hushed = _Hush()

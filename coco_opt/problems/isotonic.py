@@ -247,7 +247,7 @@ class IsotonicL2(_IsotonicRegression):
         return lam
 
     def formulate(self, form: type[LinearProgram]) -> Formulation[NDArray[Any], Floats]:
-        """Write the quadratic program in the residual u = x - y, counted in its own unit.
+        """Write the quadratic program in the residual u = x - y.
 
         In x the optimum is a small difference of large numbers, and solvers stop digits too early.
         """
@@ -272,7 +272,7 @@ class IsotonicL2(_IsotonicRegression):
                 return np.zeros(1)
             return self._multipliers_of(dual.rows, float(dual.bounds[0]), -float(dual.bounds[-1]))
 
-        return Formulation(program, recover=lambda u: self.y + u, multipliers=read_dual).in_own_unit()
+        return Formulation(program, recover=lambda u: self.y + u, multipliers=read_dual, in_residuals=True)
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -389,8 +389,7 @@ class IsotonicL1(_IsotonicRegression):
             lower=np.zeros(2 * n),
             upper=np.full(2 * n, np.inf),
         )
-        plain = Formulation(program, recover=lambda z: self.y + (z[:n] - z[n:]), multipliers=self._read_dual)
-        return plain.in_own_unit()
+        return Formulation(program, lambda z: self.y + (z[:n] - z[n:]), self._read_dual, in_residuals=True)
 
     def _read_dual(self, dual: ProgramDual) -> Floats:
         if self.y.size == 0:

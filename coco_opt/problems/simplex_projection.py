@@ -157,5 +157,4 @@ class SimplexProjection(Problem[Floats, float]):
             lower=-self.y,
             upper=np.full(n, np.inf),
         )
-        plain = Formulation(program, recover=lambda u: self.y + u, multipliers=lambda dual: -float(dual.rows[0]))
-        return plain.in_own_unit()
+        return Formulation(program, lambda u: self.y + u, lambda dual: -float(dual.rows[0]), in_residuals=True)

@@ -49,6 +49,17 @@ def test_every_solver_ends_at_the_same_tables(seed: int) -> None:
             assert np.abs(np.subtract(tables, first)).max() <= 1
 
 
+@pytest.mark.parametrize("solver", ["piqp", "clarabel", "osqp", "highs"])
+@pytest.mark.parametrize("persons", [1e2, 1e4])
+def test_small_residuals_of_large_cells_do_not_drown_in_any_package(solver: str, persons: float) -> None:
+    rng = np.random.default_rng(3)
+    table = persons * rng.dirichlet(np.full(CELLS, 0.4), 1)
+    pairs = [marginal(*axes) for axes in ((0, 1), (0, 2), (1, 2))]
+    noisy = [pair.apply(table) + rng.normal(0, 3, (1, pair.answers)) for pair in pairs]
+    problem = TopdownSplit([SplitTerm(*term, 0.1) for term in zip(pairs, noisy, strict=True)])
+    assert solve(problem, solver).ok
+
+
 def test_the_fits_of_two_solvers_differ_and_their_guesses_do_not() -> None:
     problem = margins_alone(5)
     fits = [solve(problem, solver).value for solver in ("split-newton", "clarabel")]

@@ -1,4 +1,4 @@
-"""Joint estimation written as a linear and as a quadratic program in residuals, the latter in its own unit."""
+"""Joint estimation written as a linear and as a quadratic program in residuals."""
 
 from __future__ import annotations
 
@@ -26,9 +26,8 @@ def linear(tree: Tree, y: Floats, groups: Ints, weights: Floats) -> Formulation[
         lower=np.zeros(2 * n),
         upper=np.full(2 * n, np.inf),
     )
-    return Formulation(
-        program, recover=lambda z: y + (z[:n] - z[n:]).reshape(y.shape), multipliers=_prices(tree, y.shape[1])
-    )
+    prices = _prices(tree, y.shape[1])
+    return Formulation(program, lambda z: y + (z[:n] - z[n:]).reshape(y.shape), prices, in_residuals=True)
 
 
 def quadratic(tree: Tree, y: Floats, groups: Ints, weights: Floats) -> Formulation[NDArray[Any], Floats]:
@@ -44,8 +43,7 @@ def quadratic(tree: Tree, y: Floats, groups: Ints, weights: Floats) -> Formulati
         lower=np.full(n, -np.inf),
         upper=np.full(n, np.inf),
     )
-    plain = Formulation(program, recover=lambda z: y + z.reshape(y.shape), multipliers=_prices(tree, y.shape[1]))
-    return plain.in_own_unit()
+    return Formulation(program, lambda z: y + z.reshape(y.shape), _prices(tree, y.shape[1]), in_residuals=True)
 
 
 def table_rows(tree: Tree, y: Floats, groups: Ints) -> tuple[csc_array, Floats, Floats]:

@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from coco_opt.problems.joint_sums.problem import JointSums
 
 
-_HEAVY = 30.0  # weight of the most precise measurements, so a solver's regularisation of free variables stays small
-
-
 def linear(problem: JointSums) -> Formulation[NDArray[Any], Floats]:
     """Write p = 1 in cells, and the parts of the residuals q - r, q and r >= 0, at cost w (q + r)."""
     base, rows, low, high = _rows(problem)
@@ -36,7 +33,7 @@ def linear(problem: JointSums) -> Formulation[NDArray[Any], Floats]:
         lower=np.concatenate([np.full(n, -np.inf), np.zeros(2 * answers)]),
         upper=np.full(n + 2 * answers, np.inf),
     )
-    return Formulation(program, recover=_table(base), multipliers=_prices(answers, 1.0)).in_own_unit()
+    return Formulation(program, _table(base), _prices(answers), in_residuals=True)
 
 
 def quadratic(problem: JointSums) -> Formulation[NDArray[Any], Floats]:
@@ -44,8 +41,7 @@ def quadratic(problem: JointSums) -> Formulation[NDArray[Any], Floats]:
     base, rows, low, high = _rows(problem)
     n, answers = base.size, problem.starts.size
     size = n + answers
-    weigh = _HEAVY / float(problem.weights.max())
-    cost = np.concatenate([np.zeros(n), 2.0 * weigh * problem.answer_weights])
+    cost = np.concatenate([np.zeros(n), 2.0 * problem.answer_weights])
     program = QuadraticProgram(
         P=diags_array([cost], offsets=[0], shape=(size, size), format="csc"),
         c=np.zeros(size),
@@ -55,7 +51,7 @@ def quadratic(problem: JointSums) -> Formulation[NDArray[Any], Floats]:
         lower=np.full(size, -np.inf),
         upper=np.full(size, np.inf),
     )
-    return Formulation(program, recover=_table(base), multipliers=_prices(answers, 1.0 / weigh)).in_own_unit()
+    return Formulation(program, _table(base), _prices(answers), in_residuals=True)
 
 
 def _residual_columns(answers: int, rows: int) -> csc_array:
@@ -85,6 +81,6 @@ def _rows(problem: JointSums) -> tuple[Floats, csc_array, Floats, Floats]:
     return base, csc_array(vstack([ask, rows])), np.concatenate([met, low]), np.concatenate([met, high])
 
 
-def _prices(answers: int, scale: float) -> Callable[[ProgramDual], Floats]:
+def _prices(answers: int) -> Callable[[ProgramDual], Floats]:
     """Return how to read prices: what a sum must be worth for its residual not to pay, the rows' duals reversed."""
-    return lambda dual: -scale * dual.rows[:answers]
+    return lambda dual: -dual.rows[:answers]

@@ -159,7 +159,7 @@ class TreeLeastAbsolute(TreeProblem):
         return float(tree_certificate.gap_l1(tree.parent, tree.first_child, *data, x, lam))
 
     def formulate(self, form: type[LinearProgram]) -> Formulation[NDArray[Any], Floats]:
-        """Write the program in (x, m): the deviation of a measured node is x - y + 2 m with m >= y - x, m >= 0."""
+        """Write the program in (u, m): a measured node deviates from its answer by u + 2 m with m >= -u, m >= 0."""
         if form not in self.forms:
             raise self._no_form(form)
         from scipy.sparse import csc_array, eye_array, hstack, vstack
@@ -167,20 +167,18 @@ class TreeLeastAbsolute(TreeProblem):
         n, w = self.variables, self.weights
         measured = np.flatnonzero(w > 0)
         k = measured.size
-        sums = self._sum_rows()
+        sums, base, missing = self._residual_base(self.y, w > 0)
         inner = sums.shape[0]
         deviation = hstack([eye_array(n, format="csr")[measured], eye_array(k)])
-        y = self.y[measured].astype(np.float64)
         linear = LinearProgram(
             c=np.concatenate([w, 2.0 * w[measured]]),
             A=csc_array(vstack([hstack([sums, csc_array((inner, k))]), deviation])),
-            row_lower=np.concatenate([np.zeros(inner), y]),
-            row_upper=np.concatenate([np.zeros(inner), np.full(k, np.inf)]),
-            lower=np.concatenate([self.lower, np.zeros(k)]),
-            upper=np.concatenate([self.upper, np.full(k, np.inf)]),
-            offset=-float(w @ self.y),
+            row_lower=np.concatenate([-missing, np.zeros(k)]),
+            row_upper=np.concatenate([-missing, np.full(k, np.inf)]),
+            lower=np.concatenate([self.lower - base, np.zeros(k)]),
+            upper=np.concatenate([self.upper - base, np.full(k, np.inf)]),
         )
         program = linear
         if form is MixedIntegerProgram:
             program = MixedIntegerProgram(**vars(linear), integer=np.arange(n + k) < n)
-        return Formulation(program, recover=lambda z: z[:n], multipliers=self._read_dual)
+        return Formulation(program, lambda z: base + z[:n], self._read_dual, in_residuals=form is LinearProgram)

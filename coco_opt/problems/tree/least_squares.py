@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from coco_opt.array_types import Flags, Floats
 from coco_opt.errors import ProblemError
-from coco_opt.forms import Formulation, LinearProgram, ProgramDual, QuadraticProgram
+from coco_opt.forms import Formulation, LinearProgram, QuadraticProgram
 from coco_opt.problem import at_most_one
 from coco_opt.problems.tree.data import Tree
 from coco_opt.problems.tree.problem import TreeProblem, check_magnitudes
@@ -185,7 +185,7 @@ class TreeLeastSquares(TreeProblem):
         return float(tree_certificate.gap_l2(tree.parent, tree.first_child, *data, values, lam))
 
     def formulate(self, form: type[LinearProgram]) -> Formulation[NDArray[Any], Floats]:
-        """Write the quadratic program in the residual u = x - y, counted in the unit of what sums miss.
+        """Write the quadratic program in the residual u = x - y.
 
         One row for the sum of each inner node. In x the optimum is a small difference of large numbers, and solvers
         stop digits too early.
@@ -194,11 +194,10 @@ class TreeLeastSquares(TreeProblem):
             raise self._no_form(form)
         from scipy.sparse import diags_array
 
-        n, rows, base = self.variables, self._sum_rows(), self._base()
-        missing = np.asarray(rows @ base, dtype=np.float64)
-        heaviest = float(self.weights.max()) or 1.0
+        n = self.variables
+        rows, base, missing = self._residual_base(self.y, self.variance < np.inf)
         program = QuadraticProgram(
-            P=diags_array([2.0 / heaviest * self.weights], offsets=[0], shape=(n, n), format="csc"),
+            P=diags_array([2.0 * self.weights], offsets=[0], shape=(n, n), format="csc"),
             c=np.zeros(n),
             A=rows,
             row_lower=-missing,
@@ -206,13 +205,4 @@ class TreeLeastSquares(TreeProblem):
             lower=self.lower - base,
             upper=self.upper - base,
         )
-
-        def read_dual(dual: ProgramDual) -> Floats:
-            return heaviest * self._read_dual(dual)
-
-        return Formulation(program, recover=lambda u: base + u, multipliers=read_dual).in_own_unit()
-
-    def _base(self) -> Floats:
-        """Return the measurements, and at unmeasured inner nodes the sums of the leaves'."""
-        leaves = np.where(self.tree.is_leaf, self.y, 0.0)
-        return np.where(self.variance < np.inf, self.y, self.tree.sums(leaves))
+        return Formulation(program, lambda u: base + u, self._read_dual, in_residuals=True)

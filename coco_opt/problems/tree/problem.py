@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from coco_opt.array_types import Floats
+from coco_opt.array_types import Flags, Floats
 from coco_opt.errors import ProblemError
 from coco_opt.forms import ProgramDual
 from coco_opt.problem import MAX_MAGNITUDE, Problem, plain_answer
@@ -145,6 +145,15 @@ class TreeProblem(Problem[NDArray[Any], Floats]):
         rows = np.concatenate([row[inner], row[self.tree.parent[1:]]])
         data = np.concatenate([np.ones(inner.size), -np.ones(child.size)])
         return csc_array((data, (rows, np.concatenate([inner, child]))), shape=(inner.size, self.variables))
+
+    def _residual_base(self, y: NDArray[Any], measured: Flags) -> tuple[csc_array, Floats, Floats]:
+        """Return the rows of the sums, what residuals count from, and what the sums of that miss.
+
+        Residuals count from measurements, and at unmeasured inner nodes from the sums of the leaves'.
+        """
+        rows, values = self._sum_rows(), np.asarray(y, dtype=np.float64)
+        base = np.where(measured, values, self.tree.sums(np.where(self.tree.is_leaf, values, 0.0)))
+        return rows, base, np.asarray(rows @ base, dtype=np.float64)
 
     def _read_dual(self, dual: ProgramDual) -> Floats:
         lam = np.zeros(self.variables)

@@ -13,14 +13,16 @@ import numpy as np
 from coco_opt.forms import LinearProgram, QuadraticProgram
 from coco_opt.solution import Status
 from coco_opt.solver import ProgramAnswer, ProgramSolver
-from coco_solvers.generic.adapt import claim, csc32, quadratic_term, stacked_rows
+from coco_solvers.generic.adapt import claim, csc32, hushed, quadratic_term, stacked_rows
 
 
 @dataclass(frozen=True)
 class OSQP(ProgramSolver):
     """OSQP with polishing; ``rho`` is the first penalty, adapted every ``adaptive_rho_interval`` iterations.
 
-    OSQP's own interval, 50, makes some isotonic programs with p = 1 cycle: 100,000 iterations against 10,000.
+    OSQP's own interval, 50, makes some isotonic programs with p = 1 cycle: 100,000 iterations against 10,000. A
+    quadratic objective is scaled to a largest curvature of ``curvature``, and ``eps_abs`` with it: its pace depends on
+    the ratio to ``rho``. Ten marginals of 2,240 cells take 650 iterations with 0.02, over 20,000 with 0.2 or 0.002.
     """
 
     name: ClassVar[str] = "osqp"
@@ -32,6 +34,7 @@ class OSQP(ProgramSolver):
     time_limit: float | None = None
     polishing: bool = True
     rho: float = 0.1
+    curvature: float = 0.02
     adaptive_rho_interval: int = 1000
     scaling: int = 10
     tolerance: float = 1e-5
@@ -41,26 +44,29 @@ class OSQP(ProgramSolver):
         import osqp
         from scipy.sparse import triu
 
-        rows = stacked_rows(program)
+        rows, quadratic = stacked_rows(program), quadratic_term(program)
+        scale = self.curvature / float(np.abs(quadratic.data).max()) if quadratic.nnz else 1.0
         limit = {} if self.time_limit is None else {"time_limit": self.time_limit}
-        solver = osqp.OSQP(algebra="builtin")
-        solver.setup(
-            P=csc32(triu(quadratic_term(program))),
-            q=program.c,
-            A=rows.matrix,
-            l=rows.lower,
-            u=rows.upper,
-            verbose=False,
-            eps_abs=self.eps_abs,
-            eps_rel=self.eps_rel,
-            max_iter=self.max_iter,
-            polishing=self.polishing,
-            rho=self.rho,
-            adaptive_rho_interval=self.adaptive_rho_interval,
-            scaling=self.scaling,
-            **limit,
-        )
-        result = solver.solve(raise_error=False)
+        # OSQP prints "Polishing not needed" whatever ``verbose`` is, which would break --json.
+        with hushed:
+            solver = osqp.OSQP(algebra="builtin")
+            solver.setup(
+                P=csc32(triu(scale * quadratic)),
+                q=scale * program.c,
+                A=rows.matrix,
+                l=rows.lower,
+                u=rows.upper,
+                verbose=False,
+                eps_abs=min(1.0, scale) * self.eps_abs,
+                eps_rel=self.eps_rel,
+                max_iter=self.max_iter,
+                polishing=self.polishing,
+                rho=self.rho,
+                adaptive_rho_interval=self.adaptive_rho_interval,
+                scaling=self.scaling,
+                **limit,
+            )
+            result = solver.solve(raise_error=False)
         kinds = osqp.SolverStatus
         statuses = {
             kinds.OSQP_SOLVED: Status.OPTIMAL,
@@ -73,5 +79,5 @@ class OSQP(ProgramSolver):
             kinds.OSQP_TIME_LIMIT_REACHED: Status.TIME_LIMIT,
         }
         status = statuses.get(kinds(result.info.status_val), Status.NUMERICAL_TROUBLE)
-        dual = rows.dual(-np.asarray(result.y, dtype=np.float64))
+        dual = rows.dual(-np.asarray(result.y, dtype=np.float64) / scale)
         return claim(status, np.asarray(result.x, dtype=np.float64), dual, int(result.info.iter))
