@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,6 +22,8 @@ from coco_opt.solving import solve
 
 ValueT = TypeVar("ValueT")
 
+_ALTERNATIVE_SECONDS = 60.0  # for a solver after the first: the next may be done sooner
+
 
 @dataclass(frozen=True, slots=True)
 class Fallback:
@@ -33,11 +36,34 @@ class Fallback:
 
 
 @dataclass(frozen=True, slots=True)
+class UncertifiedGap:
+    """How many answers missed their tolerance and were used all the same, and the largest relative gap known of one.
+
+    ``unknown`` of them have no known gap: every solver failed, and a last point, or any feasible integer tables, were
+    used.
+    """
+
+    steps: int = 0
+    gap: float = 0.0
+    unknown: int = 0
+
+    def __bool__(self) -> bool:
+        return self.steps > 0
+
+    def __add__(self, other: UncertifiedGap) -> UncertifiedGap:
+        return UncertifiedGap(self.steps + other.steps, max(self.gap, other.gap), self.unknown + other.unknown)
+
+
+ALL_CERTIFIED = UncertifiedGap()
+
+
+@dataclass(frozen=True, slots=True)
 class Certificate:
     """The worst certified figures over all problems of one kind in a run, by one solver or several (", " between).
 
     ``gap`` is in the objective's unit, ``relative_gap`` as in ``Solution``, ``violation`` the largest left after
-    repair; ``seconds`` is wall time inside the solver. ``fallbacks`` name where another solver answered.
+    repair; ``seconds`` is wall time inside the solver. ``fallbacks`` name where another solver answered, and
+    ``missed`` counts answers that no solver certified.
     """
 
     problem: str
@@ -48,6 +74,7 @@ class Certificate:
     violation: float = 0.0
     seconds: float = 0.0
     fallbacks: tuple[Fallback, ...] = ()
+    missed: UncertifiedGap = ALL_CERTIFIED
 
     @classmethod
     def of(cls, solution: Solution[Any]) -> Certificate:
@@ -78,6 +105,7 @@ class Certificate:
             max(self.violation, other.violation),
             self.seconds + other.seconds,
             tuple(Fallback(*failure, times[failure]) for failure in sorted(times)),
+            self.missed + other.missed,
         )
 
 
@@ -88,8 +116,9 @@ class SolverChoices:
     ----------
     choices : mapping of str to str or Solver, optional
         A problem's kind and the name or value of its solver; "auto" for kinds that are left out.
-    fallback : bool, default False
-        If an answer misses its tolerance, or a solver breaks, try the other built-in solvers, exact solvers first.
+    fallback : bool, default True
+        If an answer misses its tolerance, or a solver breaks or cannot express this very problem, try the other
+        built-in solvers, exact solvers first, each for at most a minute where it has a time limit.
 
     Raises
     ------
@@ -107,7 +136,7 @@ class SolverChoices:
     [1.0, 1.0, 3.0]
     """
 
-    def __init__(self, choices: Mapping[str, str | Solver] | None = None, *, fallback: bool = False) -> None:
+    def __init__(self, choices: Mapping[str, str | Solver] | None = None, *, fallback: bool = True) -> None:
         self._choices: dict[str, str | Solver] = dict(choices or {})
         self._fallback = fallback
         for kind in self._choices:
@@ -147,16 +176,20 @@ class SolverChoices:
         try:
             return self._counted(solve(problem, solver))
         except SolverError as error:
-            if not (fallback and self._fallback):
-                raise
             first_error, reason = error, _reason(error)
+        except UnknownSolverError as error:  # a problem may need another form than the simplest ones of its type
+            if not self._fallback:
+                raise
+            first_error, reason = SolverError(str(error)), "cannot express it"
         except (CocoOptError, MemoryError):
             raise
         except Exception as error:  # a package that breaks must not end an estimation that others can finish
-            if not (fallback and self._fallback):
+            if not self._fallback:
                 raise
             first_error = SolverError(f"{solver.name} on {problem.kind} broke: {type(error).__name__}")
             reason = "broke"
+        if not (fallback and self._fallback):
+            raise first_error
         for alternative in self._alternatives(problem, solver):
             try:
                 solution = solve(problem, alternative)
@@ -199,7 +232,7 @@ class SolverChoices:
         for row in built_in():
             fits = row.claims(kind) and row.installed and problem.variables <= row.limit(kind.kind)
             if fits and row.name != tried.name:
-                yield row.make()
+                yield _within(row.make(), self._limits.get(kind.kind, _ALTERNATIVE_SECONDS))
 
     def _counted(self, solution: Solution[ValueT]) -> Solution[ValueT]:
         self.merge([Certificate.of(solution)])
@@ -220,6 +253,12 @@ class SolverChoices:
         """
         name = self.solver(problem).name
         self.merge([Certificate(problem.kind, name, solves, gap, relative_gap, violation, seconds)])
+
+    def note_missed(self, problem: type[Problem[Any, Any]], gap: float) -> None:
+        """Count an answer of a relative gap, infinite if unknown, that is used though it misses the tolerance."""
+        known = math.isfinite(gap)
+        missed = UncertifiedGap(1, gap if known else 0.0, int(not known))
+        self.merge([Certificate(problem.kind, self.solver(problem).name, missed=missed)])
 
     def limited(self, problem: type[Problem[Any, Any]], seconds: float) -> Self:
         """Return the same choices, with the same certificates, whose solver of a type of problem has so many seconds.
@@ -251,6 +290,11 @@ class SolverChoices:
         self.__dict__.update({**state, "_lock": threading.Lock()})
 
     @property
+    def uncertified_gap(self) -> UncertifiedGap:
+        """Return how many answers of all kinds missed their tolerance, and by how much."""
+        return sum((row.missed for row in self.certificates), start=ALL_CERTIFIED)
+
+    @property
     def certificates(self) -> tuple[Certificate, ...]:
         """Return the worst figures so far, one row a kind of problem, sorted by kind."""
         with self._lock:
@@ -259,10 +303,9 @@ class SolverChoices:
 
 def _within(solver: Any, seconds: float) -> Any:
     """Return the solver with its time limits, if it has any, lowered so that their sum is at most so many seconds."""
-    limits = {name: getattr(solver, name, None) for name in ("time_limit", "sweep_limit")}
-    lowered: dict[str, Any] = {
-        name: min(value, seconds / len(limits)) for name, value in limits.items() if value is not None
-    }
+    limits = {name: getattr(solver, name) for name in ("time_limit", "sweep_limit") if hasattr(solver, name)}
+    share = seconds / max(1, len(limits))
+    lowered: dict[str, Any] = {name: share if value is None else min(value, share) for name, value in limits.items()}
     return replace(solver, **lowered) if lowered else solver
 
 

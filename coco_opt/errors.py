@@ -12,6 +12,16 @@ if TYPE_CHECKING:
     from coco_opt.solution import Solution
 
 
+class Advice(str):
+    """A note on an error, of any type, that says what to do next and holds no private value."""
+
+
+def with_advice(message: str, error: BaseException) -> str:
+    """Return the message of an error, followed by the advice that is noted on it."""
+    advice = [note for note in getattr(error, "__notes__", ()) if isinstance(note, Advice)]
+    return ". ".join([message.removesuffix("."), *advice]) if advice else message
+
+
 class CocoOptError(Exception):
     """Base of every error coco-opt raises on purpose; ``exit_code`` is what the command line returns.
 

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
+import io
+import os
+import sys
+import threading
 from abc import ABC, abstractmethod
+from contextlib import ContextDecorator, suppress
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
@@ -17,6 +23,7 @@ from coco_opt.solution import Answer, Status
 
 ValueT = TypeVar("ValueT")
 
+_STDOUT, _STDERR = 1, 2
 _ROUNDS = 4  # programs that are solved for one answer, at most
 _FALLS = 0.1  # what a gap must fall to for another round
 _STEEPEST = 1e6  # the largest cost or curvature in the first program, beyond which packages break down
@@ -94,7 +101,8 @@ class ProgramSolver(ABC):
             scaled = formulation.counted_in(unit, price)
             before = perf_counter()
             program = scaled.program
-            result = self.solve_program(program) if program.variables else _without_variables(program)
+            with hushed:
+                result = self.solve_program(program) if program.variables else _without_variables(program)
             seconds += perf_counter() - before
             answer = _translated(result, scaled)
             now = _relative_gap(problem, answer) if again else 0.0
@@ -133,3 +141,47 @@ def _without_variables(program: LinearProgram) -> ProgramAnswer:
     feasible = bool(((program.row_lower <= 0) & (program.row_upper >= 0)).all())
     dual = ProgramDual(np.zeros(program.rows), np.zeros(0))
     return ProgramAnswer(np.zeros(0), Status.OPTIMAL if feasible else Status.INFEASIBLE, dual, 0)
+
+
+class _Hush(ContextDecorator):
+    """Drop what packages print to ``sys.stdout`` while any thread is inside; use ``hushed``, also as a decorator.
+
+    What their compiled code writes to the standard output's descriptor goes to standard error.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._stdout = sys.stdout
+        self._descriptor = -1
+
+    def __enter__(self) -> None:
+        # If each thread restored the stream it saw, it could restore another thread's silence: only the last does.
+        with self._lock:
+            if self._inside == 0:
+                self._stdout, sys.stdout = sys.stdout, io.StringIO()
+                _flush_compiled()
+                with suppress(OSError):  # a descriptor that is closed needs no silence
+                    self._descriptor = os.dup(_STDOUT)
+                    os.dup2(_STDERR, _STDOUT)
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0:
+                sys.stdout = self._stdout
+                _flush_compiled()
+                if self._descriptor >= 0:
+                    os.dup2(self._descriptor, _STDOUT)
+                    os.close(self._descriptor)
+                    self._descriptor = -1
+
+
+def _flush_compiled() -> None:
+    """Write what C's standard streams hold: it would appear after the silence."""
+    with suppress(OSError, AttributeError, TypeError):  # where the process has no C library to load
+        ctypes.CDLL(None).fflush(None)
+
+
+hushed = _Hush()

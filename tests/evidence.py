@@ -120,6 +120,34 @@ ROWS = (
         ),
     ),
     Evidence(
+        "Leftover keys",
+        "17 states in which a process can die or a copy can bring a key back, then each of 11 commands, for every kind",
+        "keys of measured, forgotten and given-up runs are gone and reported, no other is touched; where the ledger "
+        "is in doubt nothing is deleted",
+        _of(
+            "releases",
+            "test_spent_keys::test_whichever_command_comes_next_erases_what_is_spent_and_nothing_else",
+            "test_no_run_is_called_measured_before_its_key_is_gone",
+            "test_a_key_that_cannot_be_erased_is_reported_and_nothing_is_paid_next_to_it",
+            "test_a_run_that_another_process_works_on_keeps_its_key",
+            "test_a_forgotten_run_still_proves_that_a_ledger_is_older",
+        ),
+    ),
+    Evidence(
+        "Looks",
+        "the look deleted, forgotten, damaged, exchanged, not given, or cut out of a published measurement",
+        "the cost of both is stated, or the damaged file is named; verify with the ledger finds the cut",
+        _of(
+            "releases",
+            "test_look_cost::test_a_published_measurement_states_its_look_which_is_read_where_it_is_given",
+            "test_a_run_without_its_look_states_the_cost_of_both",
+            "test_a_damaged_measurement_of_either_is_refused_by_name",
+            "test_a_look_of_other_answers_is_another_measurement_whose_cost_adds",
+            "test_a_look_that_is_cut_out_of_a_published_measurement_shows_by_the_ledger",
+            "test_a_run_of_an_earlier_version_brings_its_look_or_is_refused",
+        ),
+    ),
+    Evidence(
         "Composition",
         "brute force over all outcomes, sixty digits, and dp-accounting on random compositions",
         "never below the optimistic bound, at most 0.1 % above the pessimistic one; rounded up in the last digit",

@@ -44,10 +44,10 @@ from coco_opt.cli import (
     solvers,
     verify,
 )
-from coco_opt.cli.console import SafeStream, open_descriptors, safe_streams, write, write_json
+from coco_opt.cli.console import SafeStream, keep_stdout, open_descriptors, safe_streams, write, write_json
 from coco_opt.cli.heartbeat import Heartbeat
 from coco_opt.cli.options import Version
-from coco_opt.errors import CocoOptError, InputError, MissingPackageError
+from coco_opt.errors import CocoOptError, InputError, MissingPackageError, with_advice
 
 INTERRUPTED = 130
 UNEXPECTED = 1
@@ -168,6 +168,8 @@ def run() -> NoReturn:
     Exit handlers run as usual. What the interpreter would do after them, taking apart every module and table in memory,
     took up to three seconds after the last line.
     """
+    open_descriptors()
+    keep_stdout()
     code = main()
     threading._shutdown()  # type: ignore[attr-defined]  # ends threads and pools, as the interpreter does first
     atexit._run_exitfuncs()
@@ -218,7 +220,7 @@ def _run(arguments: list[str]) -> tuple[int, Failure | None]:
         return INTERRUPTED, Failure(INTERRUPTED, "interrupted", take_interrupt_message())
     except CocoOptError as error:
         bad_rows = error.bad_rows if isinstance(error, InputError) else []
-        return error.exit_code, Failure(error.exit_code, error.code, str(error), bad_rows)
+        return error.exit_code, Failure(error.exit_code, error.code, with_advice(str(error), error), bad_rows)
     except SystemExit as stop:
         return (stop.code if isinstance(stop.code, int) else UNEXPECTED), None
     except Exception as error:
@@ -245,9 +247,9 @@ def _failure_of(error: Exception) -> Failure:
         return Failure(BAD_USAGE, "file-error", f"{name}: {error.strerror}. Nothing that was paid for is lost")
     message = (
         f"unexpected {type(error).__name__}; its text is withheld because it may hold private values. "
-        "Set COCO_OPT_DEBUG=1 to see it, and report it without your data"
+        f"Set COCO_OPT_DEBUG=1 to see it, and report it without your data"
     )
-    return Failure(UNEXPECTED, "unexpected", message)
+    return Failure(UNEXPECTED, "unexpected", with_advice(message, error))
 
 
 def _as_key(error: Exception) -> str:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from coco_opt.privacy import Measurement
     from coco_opt.releases import Comparison
     from coco_opt.releases.compare import Row
+    from coco_opt.releases.reporter import Reporter
 
 _HEADER = ("solver", "unknowns", "status", "objective", "- first", "gap", "violation", "seconds", "ties", "note")
 
@@ -48,8 +49,9 @@ def compare(
     """
     from coco_opt.releases import compare as compare_solvers
 
-    settings, measurement = _read_target(target, config)
-    comparison = compare_solvers(settings, measurement, size=size, reporter=TerminalReporter(lines=not json))
+    reporter = TerminalReporter(lines=not json)
+    settings, measurement = _read_target(target, config, reporter)
+    comparison = compare_solvers(settings, measurement, size=size, reporter=reporter)
     if csv_file is not None:
         _write_csv(csv_file, comparison)
     pictures = [] if profile is None else _draw_profile(profile, comparison)
@@ -63,15 +65,18 @@ def compare(
     return _verdict(comparison, lines=not json)
 
 
-def _read_target(target: str, config: Path | None) -> tuple[Config, Measurement | None]:
+def _read_target(target: str, config: Path | None, reporter: Reporter) -> tuple[Config, Measurement | None]:
     """Return the configuration and the measurement that pose the problems; None where simulated data do."""
     from coco_opt.config import load_config
     from coco_opt.files.measurement import read_measurement
     from coco_opt.releases.estimate import config_of, find_measurement
+    from coco_opt.releases.runs import sweep
 
     path, settings = Path(target), None if config is None else settings_for(target, config)
     if settings is None and (path.is_file() or path.suffix == ".toml"):
         return load_config(path), None
+    if settings is not None:
+        sweep(settings, reporter.line)
     measurement, _ = read_measurement(find_measurement(target, settings))
     return settings or config_of(measurement), measurement
 

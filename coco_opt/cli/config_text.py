@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,8 +41,10 @@ _DATASET = "the ledger's name of these data: one budget for all that is measured
 ROOT = "all"
 
 
-def text_of(candidate: Candidate, draft: Draft, levels: Sequence[str], out: Path) -> str:
-    """Return the configuration; names of tables that were not found are left to fill in."""
+def text_of(
+    candidate: Candidate, draft: Draft, stated: Mapping[str, Sequence[str]], levels: Sequence[str], out: Path
+) -> str:
+    """Return the configuration, with stated columns as they were stated; what was not found is left to fill in."""
     lines = []
     for key, note in draft.files.items():
         header = candidate.files.get(key)
@@ -54,7 +56,7 @@ def text_of(candidate: Candidate, draft: Draft, levels: Sequence[str], out: Path
     mapped = _GEOMETRY if {"hierarchy", "sizes"} & set(draft.files) else ""
     config = _CONFIG.format(
         name=out.name,
-        data="\n".join((*lines, *_columns(candidate), *draft.data)),
+        data="\n".join((*lines, *_columns(candidate, stated), *draft.data)),
         dataset=_line("dataset", dataset or "data", _DATASET),
         replaced=draft.replaced,
         section=draft.section,
@@ -68,16 +70,30 @@ def level_lines(proposal: LevelProposal) -> list[str]:
     return [_line("levels", list(proposal.levels), "columns of the hierarchy, root first: check them"), *root]
 
 
-def _columns(candidate: Candidate) -> list[str]:
-    """Return the line with the files' own names of columns, where these differ."""
-    if not candidate.names:
-        return []
-    several = {own: list(dict.fromkeys(there.values())) for own, there in candidate.names.items()}
-    names = ", ".join(
-        f"{own} = {json.dumps(names if len(names) > 1 else names[0], ensure_ascii=False)}"
-        for own, names in several.items()
+def missing_id(candidate: Candidate) -> str | None:
+    """Return the name of the column that must identify persons and was not found; None where nothing is missing."""
+    if candidate.persons is None:
+        return None
+    own, header = candidate.persons
+    return own if own == "entity_id" and own not in header.columns else None
+
+
+def _columns(candidate: Candidate, stated: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the line with the files' own names of columns, where these differ, and what is to be filled in."""
+    names: dict[str, list[str]] = {}
+    for own, by_file in candidate.names.items():
+        used = dict.fromkeys(by_file.values())
+        names[own] = [name for name in stated.get(own, used) if name in used]
+    listed = ", ".join(
+        f"{own} = {json.dumps(some if len(some) > 1 else some[0], ensure_ascii=False)}" for own, some in names.items()
     )
-    return [f"columns = {{ {names} }}   # of your files, as stated or inferred from what they share: check them"]
+    lines = [f"columns = {{ {listed} }}   # of your files: check them"] if names else []
+    if (missing := missing_id(candidate)) is not None:
+        lines += [
+            f'# {missing}: NOT FOUND. Add the column with one value for each entity to columns: {missing} = "NAME".',
+            f"# Or write this file again: coco-opt init ... --columns {missing}=NAME",
+        ]
+    return lines
 
 
 def _line(key: str, value: str | list[str], note: str) -> str:

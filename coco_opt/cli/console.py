@@ -9,7 +9,7 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from fractions import Fraction
 from pathlib import Path
 from time import monotonic
@@ -113,6 +113,18 @@ def safe_streams() -> Iterator[tuple[SafeStream, SafeStream]]:
         for stream in safe:
             stream.flush()
         sys.stdout, sys.stderr = before
+
+
+def keep_stdout() -> None:
+    """Send what compiled packages write to standard output to standard error: the output is the command's alone."""
+    if sys.stdout is None:
+        return
+    with suppress(OSError, ValueError):
+        sys.stdout.flush()
+        descriptor = sys.stdout.fileno()
+        own = os.dup(descriptor)
+        os.dup2(2, descriptor)
+        sys.stdout = os.fdopen(own, "w", encoding=sys.stdout.encoding, errors=sys.stdout.errors)
 
 
 def open_descriptors() -> None:

@@ -30,6 +30,10 @@ def estimate(
     out: Annotated[
         Path | None, typer.Option("--out", metavar="PATH", help="The release folder; it must not exist.")
     ] = None,
+    plain: Annotated[
+        bool,
+        typer.Option("--plain", help="Take the plainest method of the kind and automatic solvers, if another fails."),
+    ] = False,
     executor: Executor = None,
     workers: Workers = None,
     address: Address = None,
@@ -50,7 +54,7 @@ def estimate(
     if out is not None:
         check_target(out)
     engine = engine_of(settings, executor, workers, address)
-    release = estimate_measurements(names, settings, engine=engine, reporter=reporter)
+    release = estimate_measurements(names, settings, engine=engine, plain=plain, reporter=reporter)
     write_release(
         release.save(out, page=render_report, reporter=reporter), release.manifest, json=json, spent=release.spent
     )

@@ -1,40 +1,95 @@
-"""Which of the user's files is which table of a kind of release: by their headers, and by the columns they share."""
+"""Which of the user's files is which table of a kind of release: as stated, by headers, and by columns they share."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from itertools import pairwise, permutations
+from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from coco_opt.cli.column_names import Header, identifies_a_row, may_count, person_columns
 from coco_opt.errors import InputError, Place
-from coco_opt.files.column_roles import unfit_reason
 
 if TYPE_CHECKING:
     from coco_opt.releases.kind import AnyKind, ColumnNotes, Draft
 
-_MOST_FILES = 8  # with more, not every order is tried
+_PERSON_ID = re.compile(
+    r"p?id|(person|pers|entity|individual)s?[_ .-]?(id|nr|no|num|number|key|code)|id[_ .-]?pers\w*", re.IGNORECASE
+)
+_OWN_ID = re.compile(r"(\w{3,}?)[_ .-]?(id|nr|no|number)", re.IGNORECASE)
+_COUNTS = re.compile(r".*(nr|no|num|number)", re.IGNORECASE)
+"""What may number the persons of each household anew, such as person_nr."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Header:
+    """One of the user's files, and the names of its columns; ``own`` is what renamed columns are called in the file."""
+
+    path: Path
+    columns: tuple[str, ...]
+    own: Mapping[str, str] = field(default_factory=dict)
+
+    def name_in_file(self, column: str) -> str:
+        """Return what a column is called in the file."""
+        return self.own.get(column, column)
+
+    def column_called(self, name: str) -> str:
+        """Return the column that has a name in the file."""
+        return next((column for column, in_file in self.own.items() if in_file == name), name)
+
+    def renamed(self, column: str, name: str) -> Header:
+        """Return the header with another name for a column; a column that had the name is left out."""
+        if column == name:
+            return self
+        columns = tuple(name if each == column else each for each in self.columns if each != name)
+        return replace(self, columns=columns, own={**self.own, name: self.name_in_file(column)})
+
+    def is_same_file(self, other: Header) -> bool:
+        """Return whether two headers are of one file."""
+        return self.path.resolve() == other.path.resolve()
+
+
+def with_stated_names(headers: Sequence[Header], stated: Mapping[str, Sequence[str]]) -> list[Header]:
+    """Return headers with the user's names of columns in place of those in the files. Raises InputError bad-option."""
+    every = {column for header in headers for column in header.columns}
+    for own, names in stated.items():
+        for name in names:
+            if name not in every:
+                raise InputError("bad-option", f"--columns {own}={name}: none of the files has a column {name!r}")
+    return [_with_stated_names(header, stated) for header in headers]
+
+
+def _with_stated_names(header: Header, stated: Mapping[str, Sequence[str]]) -> Header:
+    """Return a header with the first stated name of each key that it has.
+
+    A bare ``id`` can be stated for several keys. It is the table's own id then: the last of these keys that precedes,
+    from persons to regions, the keys to which other columns of the table refer.
+    """
+    order = [own for own in ("entity_id", "person_id", "group_id", "region_id") if own in stated]
+    order += [own for own in stated if own not in order]
+    names = {own: next((name for name in stated[own] if name in header.columns), None) for own in order}
+    for name in {name for name in names.values() if name is not None}:
+        keys = [own for own in order if names[own] == name]
+        referred = [order.index(own) for own in order if names[own] not in (None, name)]
+        before = [own for own in keys if order.index(own) < min(referred, default=len(order))]
+        column = header.column_called(name)
+        header = header.renamed(column, (before or keys)[-1])
+    return header
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Candidate:
-    """How a kind of release would use the files: one for each key of [data], and rivals for the same keys.
-
-    ``columns`` are the files' names of columns, where these differ, by their names here.
-    """
+    """How a kind of release would use the files: one for each key of [data], and rivals for the same keys."""
 
     kind: AnyKind
     files: Mapping[str, Header]
     rivals: Mapping[str, Header] = field(default_factory=dict)
-    columns: Mapping[str, str] = field(default_factory=dict)
 
     def draft(self, notes: ColumnNotes | None = None, levels: Sequence[str] = ()) -> Draft:
         """Return the kind's configuration of these files; ``levels`` are those of the hierarchy, if they are known."""
-        own = {user: name for name, user in self.columns.items()}
-        names = {key: tuple(own.get(name, name) for name in header.columns) for key, header in self.files.items()}
+        names = {key: header.columns for key, header in self.files.items()}
         if levels:
             names["hierarchy"] = ("region_id", *levels)
         return self.kind.draft(names, notes)
@@ -50,40 +105,43 @@ class Candidate:
         return [key for key in self.draft().files if key not in self.files]
 
     @property
-    def names(self) -> dict[str, dict[str, str]]:
-        """Return what columns are called in the files, by their names here and by file; only those that differ."""
-        tables = self.kind.data_model.tables
-        known = {name for table in tables for name in (*table.required, *table.optional)}
-        renamed = {name: name for header in self.files.values() for name in header.own if name in known}
-        names = {
-            own: {
-                header.path.name: header.name_in_file(name) for header in self.files.values() if name in header.columns
-            }
-            for own, name in {**renamed, **self.columns}.items()
-        }
-        return {own: there for own, there in names.items() if set(there.values()) - {own}}
+    def persons(self) -> tuple[str, Header] | None:
+        """Return the table of persons with the name of the column that identifies them; None without such a table."""
+        chains = self.kind.data_model.chains
+        header = self.files.get(chains[0][0][0]) if chains else None
+        return None if header is None else (chains[0][0][1] or "person_id", header)
 
     @property
     def keys(self) -> set[str]:
-        """Return the columns of ids and references, as they are called here or in the files."""
-        named = (name for table in self.kind.data_model.tables for name in (*table.required, *table.optional))
-        return {name for name in named if name.endswith("_id")} | set(self.columns.values())
+        """Return what the columns of ids and references are called in the files."""
+        tables = self.kind.data_model.tables
+        ids = {name for table in tables for name in (*table.required, *table.optional) if name.endswith("_id")}
+        return {file.name_in_file(name) for file in self.files.values() for name in file.columns if name in ids}
+
+    @property
+    def names(self) -> dict[str, dict[str, str]]:
+        """Return what columns are called in the files, by their names here and by file; only those that differ."""
+        known = [name for table in self.kind.data_model.tables for name in (*table.required, *table.optional)]
+        names = {
+            own: {header.path.name: header.name_in_file(own) for header in self.files.values() if own in header.columns}
+            for own in dict.fromkeys(known)
+        }
+        return {own: there for own, there in names.items() if set(there.values()) - {own}}
 
     def uses(self, header: Header) -> bool:
         """Return whether the configuration names a file."""
-        return any(self.files.get(key) is header for key in self.draft().files)
+        keys = self.draft().files
+        return any(header.is_same_file(file) for key, file in self.files.items() if key in keys)
 
 
-def best_candidate(kinds: Sequence[AnyKind], headers: Sequence[Header], named: Mapping[str, Header]) -> Candidate:
-    """Return the kind whose private table was found, else the kind that can use most of the files.
+def candidates(kinds: Sequence[AnyKind], headers: Sequence[Header], named: Mapping[str, Header]) -> list[Candidate]:
+    """Return how each kind would use the files, the best first: most files, then attributes that it could count.
 
-    Of several kinds that could use linked files, a kind that can count the columns of the private table comes first.
-    Raises InputError (two-tables) where headers leave it open which file is meant.
+    A kind whose private table is known by its header comes alone. Raises InputError (two-tables) for two such kinds,
+    and where it stays open which file is meant.
     """
-    candidates = [_by_header(kind, headers, named) for kind in kinds]
-    certain = [_completed(candidate, headers, named) for candidate in candidates if candidate.private]
-    if not certain:
-        certain = _best_linked(kinds, headers, named, max(len(candidate.files) for candidate in candidates))
+    by_header = [_by_header(kind, headers, named) for kind in kinds]
+    certain = [candidate for candidate in by_header if candidate.private]
     if len(certain) > 1:
         first, second = (candidate.files[candidate.private[0]].path for candidate in certain[:2])
         message = (
@@ -91,96 +149,87 @@ def best_candidate(kinds: Sequence[AnyKind], headers: Sequence[Header], named: M
             f"kind with --kind: {' or '.join(candidate.kind.name for candidate in certain)}"
         )
         raise InputError("two-tables", message, Place(str(first)))
-    chosen = certain[0] if certain else max(candidates, key=lambda candidate: len(candidate.files))
-    for key, rival in chosen.rivals.items():
+    completed = [_with_linked(candidate, headers, named) for candidate in certain or by_header]
+    completed.sort(key=_worth, reverse=True)
+    for key, rival in completed[0].rivals.items():
         message = (
-            f"is a table of {key}, and so is {chosen.files[key].path.name}: name the files to use, or what each is "
-            f"with --data KEY=FILE, where KEY is {' or '.join(chosen.kind.draft({}).files)}"
+            f"is a table of {key}, and so is {completed[0].files[key].path.name}: name the files to use, or what each "
+            f"is with --data KEY=FILE, where KEY is {' or '.join(completed[0].kind.draft({}).files)}"
         )
         raise InputError("two-tables", message, Place(str(rival.path)))
-    return chosen
+    return [_with_person(candidate) for candidate in completed]
 
 
-def _best_linked(
-    kinds: Sequence[AnyKind], headers: Sequence[Header], named: Mapping[str, Header], files: int
-) -> list[Candidate]:
-    """Return the best candidate whose links use more than so many files: with attributes, if there is any."""
-    linked = [candidate for candidate in (_linked(kind, headers, named) for kind in kinds) if candidate is not None]
-    attributes = {candidate: candidate.draft().attributes for candidate in linked}
-    useful = [
-        candidate
-        for candidate in linked
-        if len(candidate.files) > files and (len(kinds) == 1 or attributes[candidate] != ())
-    ]
-    return sorted(useful, key=lambda candidate: not attributes[candidate])[:1]
+def _worth(candidate: Candidate) -> tuple[int, bool, bool]:
+    attributes = candidate.draft().attributes
+    return len(candidate.files), bool(attributes), attributes is None
 
 
-def with_person_id(chosen: Candidate) -> Candidate:
-    """Return a candidate whose records name their person_id, where the name of a column shows it.
+def _with_person(candidate: Candidate) -> Candidate:
+    """Return a candidate that names what identifies persons, where the name of a column fits.
 
     The first column counts before the others; of these, a column that may count the persons of a household is not
     taken.
     """
-    header = chosen.files.get("records")
-    known = {name for table in chosen.kind.data_model.tables for name in table.required}
-    if header is None or "person_id" not in known or {"person_id", "count"} & set(header.columns):
-        return chosen
-    keys = {"region_id", "group_id", *chosen.columns.values()}
-    first = header.columns[0]
-    named = [first] if first not in keys and identifies_a_row(header) else further_ids(chosen, header)
-    if len(named) != 1 or (named != [first] and may_count(header.name_in_file(named[0]))):
-        return chosen
-    return replace(chosen, columns={**chosen.columns, "person_id": named[0]})
+    if candidate.persons is None:
+        return candidate
+    own, header = candidate.persons
+    if {own, "count"} & set(header.columns):
+        return candidate
+    fitting = person_columns(header)
+    if fitting[:1] != list(header.columns[:1]):
+        fitting = [name for name in fitting if not _COUNTS.fullmatch(header.name_in_file(name))]
+        if len(fitting) != 1:
+            return candidate
+    files = {key: file.renamed(fitting[0], own) if file is header else file for key, file in candidate.files.items()}
+    return replace(candidate, files=files)
 
 
-def further_ids(chosen: Candidate, header: Header) -> list[str]:
-    """Return the columns of the records after the first that may identify persons, without the keys."""
-    keys = {"region_id", "group_id", *chosen.columns.values()}
-    return [column for column in person_columns(header) if column not in keys]
+def person_columns(header: Header) -> list[str]:
+    """Return the columns whose names say that they identify persons: id, pid, PersNr, patient_id of patients.csv."""
+    keys = ("region_id", "group_id")
+    return [name for name in header.columns if name not in keys and _identifies(header.name_in_file(name), header)]
 
 
-def unnamed_ids(chosen: Candidate, header: Header) -> list[str]:
-    """Return the columns of the records that are ids by their names, but neither keys nor ids of persons."""
-    keys = chosen.keys | {"region_id", "group_id"}
-    return [column for column in header.columns if column not in keys and unfit_reason(column) == "an id"]
-
-
-def completed_without(kinds: Sequence[AnyKind], headers: Sequence[Header]) -> list[Header]:
-    """Return the files without which all others, and no more, are the tables of one release."""
-    return [header for header in headers if _fit(kinds, [other for other in headers if other is not header])]
-
-
-def _fit(kinds: Sequence[AnyKind], headers: Sequence[Header]) -> bool:
-    try:
-        chosen = best_candidate(kinds, headers, {})
-    except InputError:
-        return False
-    return not chosen.missing and all(map(chosen.uses, headers))
-
-
-def other_kinds(chosen: Candidate, kinds: Sequence[AnyKind], headers: Sequence[Header]) -> list[str]:
-    """Return the names of other kinds that could use the same files, and would have attributes if they need any."""
-    used = set(chosen.files.values())
-    others = (_linked(kind, headers, {}) for kind in kinds if kind is not chosen.kind and len(used) > 1)
-    return [
-        other.kind.name
-        for other in others
-        if other is not None and set(other.files.values()) == used and other.draft().attributes != ()
-    ]
+def _identifies(name: str, header: Header) -> bool:
+    if _PERSON_ID.fullmatch(name):
+        return True
+    row = _OWN_ID.fullmatch(name)
+    return row is not None and header.path.stem.lower().startswith(row[1].lower())
 
 
 def shares_no_column(header: Header, headers: Sequence[Header]) -> bool:
     """Return whether there are other files, and none of them has a column of this file."""
-    others = [other for other in headers if other.path.resolve() != header.path.resolve()]
+    others = [other for other in headers if not other.is_same_file(header)]
     return bool(others) and all(set(header.columns).isdisjoint(other.columns) for other in others)
+
+
+def repeated_key(header: Header, headers: Sequence[Header]) -> str | None:
+    """Return the first column that a file shares with others and that repeats values in all of them; None for none."""
+    for name in header.columns:
+        having = [other for other in headers if name in other.columns]
+        if len(having) > 1 and all(_repeats(other, name) for other in having):
+            return header.name_in_file(name)
+    return None
+
+
+def repeats_key(header: Header) -> str | None:
+    """Return a key of groups or regions that repeats values in a file, by its name there; None for none."""
+    keys = (name for name in ("group_id", "region_id") if name in header.columns)
+    return next((header.name_in_file(name) for name in keys if _repeats(header, name)), None)
+
+
+def _fits(kind: AnyKind, files: Mapping[str, Header]) -> bool:
+    """Return whether a configuration has a line for each of some files, as it has not for sizes and entities."""
+    return set(files) <= set(kind.draft({key: header.columns for key, header in files.items()}).files)
 
 
 def _by_header(kind: AnyKind, headers: Sequence[Header], named: Mapping[str, Header]) -> Candidate:
     files, rivals = dict(named), {}
-    taken = {header.path.resolve() for header in named.values()}
     for header in headers:
         key = kind.file_key(header.columns)
-        if key is None or header.path.resolve() in taken or key in named or _displaces(kind, key, header, named):
+        taken = any(header.is_same_file(other) for other in named.values())
+        if key is None or taken or key in named or not _fits(kind, {**named, key: header}):
             continue
         if key in files:
             rivals[key] = header
@@ -188,19 +237,8 @@ def _by_header(kind: AnyKind, headers: Sequence[Header], named: Mapping[str, Hea
     return Candidate(kind, files, rivals)
 
 
-def _goes(kind: AnyKind, key: str, header: Header, keys: AbstractSet[str]) -> bool:
-    """Return whether a configuration of some keys has a line for one more file."""
-    return key in kind.draft({**dict.fromkeys(keys, ("", "")), key: header.columns}).files
-
-
-def _displaces(kind: AnyKind, key: str, header: Header, named: Mapping[str, Header]) -> bool:
-    """Return whether a configuration with this file would have no line for a named one, as sizes stand for entities."""
-    columns = {name: file.columns for name, file in {**named, key: header}.items()}
-    return not set(named) <= set(kind.draft(columns).files)
-
-
-def _completed(candidate: Candidate, headers: Sequence[Header], named: Mapping[str, Header]) -> Candidate:
-    """Return a candidate with the tables that links to its private one show, where headers alone left some out."""
+def _with_linked(candidate: Candidate, headers: Sequence[Header], named: Mapping[str, Header]) -> Candidate:
+    """Return a candidate with the tables that links show, where headers alone left some out or lack the keys."""
     if not candidate.missing and _has_keys(candidate):
         return candidate
     private = {key: candidate.files[key] for key in candidate.private}
@@ -227,43 +265,49 @@ def _linked(kind: AnyKind, headers: Sequence[Header], named: Mapping[str, Header
     """
     chained = {key for chain in kind.data_model.chains for key, _ in chain}
     known = _by_header(kind, headers, named).files
-    further = {key: header for key, header in known.items() if key not in chained and _goes(kind, key, header, chained)}
+    tables = dict.fromkeys(chained, Header(Path(), ("", "")))
+    further = {key: file for key, file in known.items() if key not in chained and _fits(kind, {**tables, key: file})}
     named = {key: header for key, header in named.items() if key in chained}
-    taken = {header.path.resolve() for header in (*named.values(), *further.values())}
-    others = [header for header in headers if header.path.resolve() not in taken]
+    taken = [*named.values(), *further.values()]
+    others = [header for header in headers if not any(map(header.is_same_file, taken))]
     for chain in sorted(kind.data_model.chains, key=len, reverse=True):
         keys = [key for key, _ in chain]
-        every = [*named.values(), *(others if set(keys) - set(named) else ())]
-        if len(every) > _MOST_FILES or not set(named) <= set(keys):
+        if not set(named) <= set(keys):
             continue
-        matches = list(_chains(every, keys, named))
-        if len(matches) == 1:
-            linked = _of_chain(kind, chain, *matches[0])
-            return replace(linked, files={**linked.files, **further})
-        if matches:
-            return None
+        links = [own for _, own in chain[1:]]
+        ways = list(_paths([named.get(key) for key in keys], others, links))
+        if ways:
+            return Candidate(kind, {**_of_chain(chain, ways[0]), **further}) if len(ways) == 1 else None
     return None
 
 
-def _chains(
-    headers: Sequence[Header], keys: Sequence[str], named: Mapping[str, Header]
-) -> Iterator[tuple[tuple[Header, ...], list[str]]]:
-    """Yield files in the order of the keys, each linked to the next, and the columns that link them."""
-    for files in permutations(headers, len(keys)):
-        if any(named.get(key, file) is not file for key, file in zip(keys, files, strict=True)):
-            continue
-        links = [_link(above, below) for above, below in pairwise(files)]
-        if all(links):
-            yield files, [link for link in links if link is not None]
+def _paths(
+    named: Sequence[Header | None], others: Sequence[Header], links: Sequence[str], path: tuple[Header, ...] = ()
+) -> Iterator[tuple[Header, ...]]:
+    """Yield the files that can stand in the places of a chain, each linked to the next; some places are named.
+
+    Each link is a column of its own, which is not called like another link of the chain.
+    """
+    if len(path) == len(named):
+        yield path
+        return
+    place = named[len(path)]
+    for header in others if place is None else [place]:
+        steps = [_link(above, below) for above, below in pairwise((*path, header))]
+        step = steps[-1] if steps else ""
+        usable = step is not None and step not in steps[:-1] and (step not in links or step == links[len(path) - 1])
+        if header not in path and usable:
+            yield from _paths(named, others, links, (*path, header))
 
 
-def _of_chain(
-    kind: AnyKind, chain: Sequence[tuple[str, str]], files: Sequence[Header], links: Sequence[str]
-) -> Candidate:
-    first = next((name for name in files[0].columns if name != links[0]), "")
-    user_names = dict(zip([own for _, own in chain], [first, *links], strict=True))
-    columns = {own: name for own, name in user_names.items() if own and own != name}
-    return Candidate(kind, {key: file for (key, _), file in zip(chain, files, strict=True)}, {}, columns)
+def _of_chain(chain: Sequence[tuple[str, str]], files: Sequence[Header]) -> dict[str, Header]:
+    """Return the files of a chain by key, their links under the names that these have here."""
+    renamed = list(files)
+    for place, (_, own) in enumerate(chain[1:]):
+        link = _link(files[place], files[place + 1])
+        assert link is not None  # so the path was made
+        renamed = [header.renamed(link, own) if link in header.columns else header for header in renamed]
+    return {key: header for (key, _), header in zip(chain, renamed, strict=True)}
 
 
 @lru_cache(maxsize=256)

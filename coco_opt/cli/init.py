@@ -9,18 +9,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coco_opt.cli.column_names import Header, with_shared_names, with_stated_names
-from coco_opt.cli.config_text import ROOT, level_lines, text_of
+from coco_opt.cli.config_text import ROOT, level_lines, missing_id, text_of
 from coco_opt.cli.console import quoted, write
-from coco_opt.cli.file_fit import UNLINKED, check_fit, check_left, check_named, possible_kinds
 from coco_opt.cli.file_roles import (
     Candidate,
-    best_candidate,
-    further_ids,
-    other_kinds,
+    Header,
+    candidates,
+    person_columns,
+    repeated_key,
+    repeats_key,
     shares_no_column,
-    unnamed_ids,
-    with_person_id,
+    with_stated_names,
 )
 from coco_opt.cli.options import Version
 from coco_opt.errors import InputError, Place
@@ -31,6 +30,12 @@ if TYPE_CHECKING:
 
 _ALL = "all"  # of --values: every attribute
 _MOST_VALUES = 100
+_UNLINKED = (
+    "shares no column with the other files. Where a key has several names, list them, such as "
+    "--columns group_id=household,household_id or --columns region_id=area,code"
+)
+_OTHER_NAMES = "if a column has another name in your file, say which, such as --columns value=NAME"
+_TOGETHER = "name the files that belong together, as in  coco-opt init FILE FILE FILE, or what each is: --data KEY=FILE"
 
 
 def init(
@@ -87,29 +92,94 @@ def init(
     stated_ranges = _listed(ranges or (), "--ranges")
     named = _named_files(data or ())
     headers = [_header(path) for path in files or _tables_here()]
-    kinds = possible_kinds(kind, named)
+    kinds = _possible_kinds(kind, named)
     stated = _stated_columns(columns or (), kinds)
-    if [each.name for each in kinds] == ["ranges"]:
-        stated = _value_column([*named.values(), *headers], stated, stated_ranges)
-    every = with_shared_names(with_stated_names([*named.values(), *headers], stated))
+    if [each.name for each in kinds] == ["ranges"] and len(stated_ranges) == 1:
+        stated = {"value": list(stated_ranges), **stated}
+    every = with_stated_names([*named.values(), *headers], stated)
     named, headers = dict(zip(named, every, strict=False)), every[len(named) :]
-    chosen = with_person_id(best_candidate(kinds, headers, named))
-    check_named(chosen, named)
-    if not named:
-        check_fit(chosen, kinds, headers, strict=bool(files))
-    if files or not named:
-        check_left(chosen, kinds, headers, strict=bool(files))
+    chosen, *others = candidates(kinds, headers, named)
+    _check_named(chosen, named)
+    _check_unused(chosen, kinds, headers, explicit=bool(files), complete=bool(named))
     proposal = _levels(chosen)
     levels = () if proposal is None else proposal.levels
     notes = _notes(chosen, stated_ranges, _listed(values or (), "--values"))
     draft = chosen.draft(notes, levels)
-    _write_new(out, text_of(chosen, draft, [] if proposal is None else level_lines(proposal), out))
+    _write_new(out, text_of(chosen, draft, stated, [] if proposal is None else level_lines(proposal), out))
     _say_taken(chosen, draft, proposal)
     _say_whose(chosen)
     _say_unlinked(chosen, [*named.values(), *headers])
-    _say_other(chosen, [] if kind else kinds, headers)
+    _say_other(chosen, others)
     _say_next(chosen, draft, out)
     return 0
+
+
+def _possible_kinds(name: str | None, named: Mapping[str, Header]) -> list[AnyKind]:
+    """Return the possible kinds: the kind with the name, or all whose [data] has the named keys."""
+    from coco_opt.kinds import kind_row, kind_rows
+
+    kinds: list[AnyKind] = [row.load() for row in (kind_rows() if name is None else (kind_row(name),))]
+    matching = [kind for kind in kinds if set(named) <= set(kind.data_model.model_fields)]
+    if not matching:
+        keys = "; ".join(f"{kind.name}: {', '.join(kind.draft({}).files)}" for kind in kinds)
+        raise InputError("bad-option", f"no kind of release has [data] with {', '.join(named)}: the keys are {keys}")
+    return matching
+
+
+def _check_named(chosen: Candidate, named: Mapping[str, Header]) -> None:
+    """Refuse a file named by --data for which the configuration has no line."""
+    keys = chosen.draft().files
+    for key, header in named.items():
+        if key not in keys:
+            message = f"--data {key}={header.path}: init writes no line for it next to {', '.join(keys)}"
+            raise InputError("bad-option", message)
+
+
+def _check_unused(
+    chosen: Candidate, kinds: Sequence[AnyKind], headers: Sequence[Header], *, explicit: bool, complete: bool
+) -> None:
+    """Refuse files that the configuration does not use: all that were named, or those that some release could use.
+
+    Files of the folder are ignored if --data named the ``complete`` set.
+    """
+    for header in headers:
+        if chosen.uses(header) or (complete and not explicit):
+            continue
+        key = next((key for key in (kind.file_key(header.columns) for kind in kinds) if key is not None), None)
+        unlinked = shares_no_column(header, headers)
+        if key is not None:
+            code, message = (
+                "two-tables",
+                f"is a table of {key}, which does not go with {', '.join(chosen.draft().files)}",
+            )
+        elif not explicit and (unlinked or len(headers) == 1 or not chosen.missing):
+            continue
+        else:
+            code, message = _unused_reason(chosen, kinds, header, headers)
+        raise InputError(code, f"{message}; {_TOGETHER}" if len(headers) > 1 else message, Place(str(header.path)))
+
+
+def _unused_reason(
+    chosen: Candidate, kinds: Sequence[AnyKind], header: Header, headers: Sequence[Header]
+) -> tuple[str, str]:
+    """Return the code and the message of a file that was not recognised by its header."""
+    if shares_no_column(header, headers):
+        return "no-header", _UNLINKED
+    repeated = repeated_key(header, headers) or repeats_key(header)
+    if repeated is not None:
+        return "no-header", f"repeats values of {repeated!r}, and the table that lists these has one row for each"
+    if chosen.missing and len(headers) > 1:
+        return (
+            "two-tables",
+            f"and {', '.join(file.path.name for file in headers if file is not header)} fit in no single way",
+        )
+    return "no-header", f"has none of the headers {_headers(kinds)}; {_OTHER_NAMES}"
+
+
+def _headers(kinds: Sequence[AnyKind]) -> str:
+    """Return what tables of all kinds have as columns, in each form that a table may have."""
+    forms = [(kind, form) for kind in kinds for form in ({}, *({key: ()} for key in kind.data_model.model_fields))]
+    return " | ".join(dict.fromkeys(note for kind, form in forms for note in kind.draft(form).files.values()))
 
 
 def _say_taken(chosen: Candidate, draft: Draft, proposal: LevelProposal | None) -> None:
@@ -126,7 +196,7 @@ def _say_taken(chosen: Candidate, draft: Draft, proposal: LevelProposal | None) 
     if proposal is not None:
         write(f"Taken as levels, root first: {', '.join(map(repr, proposal.levels))}")
         *above, last = proposal.levels
-        if above and last == _own_id(chosen):
+        if above and last == chosen.files["hierarchy"].name_in_file("region_id"):
             write(f"The last level is the id {last!r}: some regions have the same names at all other levels")
         if not proposal.rooted:
             write(f"The levels have no root: {ROOT!r} names it in the config, and you may choose another name")
@@ -138,59 +208,52 @@ def _say_taken(chosen: Candidate, draft: Draft, proposal: LevelProposal | None) 
 
 def _say_whose(chosen: Candidate) -> None:
     """Say what tells persons apart, and which region counts where records and groups both state a region."""
-    records, groups = chosen.files.get("records", chosen.files.get("entities")), chosen.files.get("groups")
-    if "person_id" in chosen.names:
-        write("A person_id that occurs twice is refused; delete it from columns if it does not identify persons")
-    elif "records" in chosen.files and records is not None and (names := further_ids(chosen, records)):
-        listed = " or ".join(repr(records.name_in_file(name)) for name in names)
-        write(
-            f"No person_id: {listed} may count the persons of each household. If no two persons share it, say "
-            f"--columns person_id={records.name_in_file(names[0])}, and persons who occur twice are refused"
-        )
-    elif "records" in chosen.files and records is not None and (names := unnamed_ids(chosen, records)):
-        name = records.name_in_file(names[0])
-        write(
-            f"No person_id: persons who occur twice are not found. If {name!r} identifies persons, say "
-            f"--columns person_id={name}"
-        )
-    region = chosen.columns.get("region_id", "region_id")
-    if (
-        records is None
-        or groups is None
-        or region not in records.columns
-        or records.name_in_file(region) != groups.name_in_file(region)
-    ):
+    if chosen.persons is None:
         return
-    write(
-        f"Both {records.path.name} and {groups.path.name} state a region: that of {groups.path.name} counts, and rows "
-        "that state another are refused"
-    )
-
-
-def _own_id(chosen: Candidate) -> str:
-    """Return what the hierarchy calls the ids of its regions."""
-    return chosen.files["hierarchy"].name_in_file(chosen.columns.get("region_id", "region_id"))
+    own, header = chosen.persons
+    if own == "person_id" and own in header.columns:
+        write("A person_id that occurs twice is refused; delete it from columns if it does not identify persons")
+    elif own == "person_id" and "count" not in header.columns:
+        fitting = [header.name_in_file(name) for name in person_columns(header)]
+        write(
+            "No person_id: persons who occur twice are not found. If a column identifies persons and does not count "
+            f"those of each household, say --columns person_id={fitting[0] if fitting else 'NAME'}"
+        )
+    groups = chosen.files.get("groups")
+    if groups is None or not {"region_id"} <= set(header.columns) & set(groups.columns):
+        return
+    if header.name_in_file("region_id") == groups.name_in_file("region_id"):
+        write(
+            f"Both {header.path.name} and {groups.path.name} state a region: that of {groups.path.name} counts, and "
+            "rows that state another are refused"
+        )
 
 
 def _say_unlinked(chosen: Candidate, headers: Sequence[Header]) -> None:
     """Name the files that no column links to the others: those that are not used, or all while a table is missing."""
     for header in {header.path.resolve(): header for header in headers}.values():
         if shares_no_column(header, headers) and (chosen.missing or not chosen.uses(header)):
-            write(f"{header.path} {UNLINKED}, if it belongs to them")
+            write(f"{header.path} {_UNLINKED}, if it belongs to them")
 
 
-def _say_other(chosen: Candidate, kinds: Sequence[AnyKind], headers: Sequence[Header]) -> None:
+def _say_other(chosen: Candidate, others: Sequence[Candidate]) -> None:
     """Say what else the same files could be used for."""
-    for name in other_kinds(chosen, kinds, headers):
-        from coco_opt.kinds import kind_row
+    from coco_opt.kinds import kind_row
 
-        both = f"These files fit two kinds of release. This kind is {kind_row(chosen.kind.name).summary}"
-        write(f"{both}. For {kind_row(name).summary}, call init again with  --kind {name}")
+    paths = {header.path for header in chosen.files.values()}
+    for other in others:
+        same = {header.path for header in other.files.values()} == paths and len(paths) > 1
+        if same and not other.missing and other.draft().attributes != ():
+            both = f"These files fit two kinds of release. This kind is {kind_row(chosen.kind.name).summary}"
+            name = other.kind.name
+            write(f"{both}. For {kind_row(name).summary}, call init again with  --kind {name}")
 
 
 def _say_next(chosen: Candidate, draft: Draft, out: Path) -> None:
     missing = [key for key in draft.files if key not in chosen.files]
     first = f"fill in the tables not found ({', '.join(missing)}), " if missing else ""
+    if (lacking := missing_id(chosen)) is not None:
+        first += f"say which column identifies an entity (--columns {lacking}=NAME), "
     *others, last = (f"coco-opt {verb} {quoted(out)}" for verb in ("check", "plan", "release"))
     write(f"Wrote {out}: {first}{draft.left}, then run  {',  '.join(others)}  and  {last}")
 
@@ -223,20 +286,6 @@ def _stated_columns(entries: Iterable[str], kinds: Sequence[AnyKind]) -> dict[st
             raise InputError("bad-option", message)
         stated.setdefault(own.strip(), []).extend(listed)
     return stated
-
-
-def _value_column(
-    headers: Sequence[Header], stated: dict[str, list[str]], ranges: Mapping[str, list[str]]
-) -> dict[str, list[str]]:
-    """Return the stated columns, with the private values' where --ranges or the only fitting name shows it."""
-    from coco_opt.files.column_roles import unfit_reason
-
-    header = headers[0] if headers else None
-    if header is None or "value" in stated or {"value", "cell"} & set(header.columns):
-        return stated
-    fit = [name for name in header.columns if unfit_reason(name) not in ("an id", "a free text")]
-    names = [name for name in ranges if name in header.columns] or fit
-    return {**stated, "value": names} if len(names) == 1 else stated
 
 
 def _listed(entries: Iterable[str], option: str) -> dict[str, list[str]]:
@@ -293,10 +342,10 @@ def _check_column(name: str, header: Header | None, attributes: Sequence[str] | 
             "for --kind tables or ranges"
         )
         raise InputError("bad-option", message)
-    if header is None or (name != _ALL and name not in header.columns):
-        raise InputError("bad-option", f"--ranges and --values: the table has no column {name!r}")
     if name not in attributes and name in chosen.keys:
         raise InputError("bad-option", f"--ranges and --values: {name!r} is an id or links the tables")
+    if header is None or (name != _ALL and name not in header.columns):
+        raise InputError("bad-option", f"--ranges and --values: the table has no column {name!r}")
 
 
 def _read_values(
@@ -336,10 +385,10 @@ def _levels(chosen: Candidate) -> LevelProposal | None:
     from coco_opt.files.proposals import propose_levels
 
     header = chosen.files.get("hierarchy")
-    region_id = chosen.columns.get("region_id", "region_id")
-    if header is None or "levels" not in chosen.kind.data_model.model_fields or region_id not in header.columns:
+    named = "levels" in chosen.kind.data_model.model_fields
+    if header is None or not named or "region_id" not in header.columns:
         return None
-    own, names = header.name_in_file(region_id), [header.name_in_file(name) for name in header.columns]
+    own, names = header.name_in_file("region_id"), [header.name_in_file(name) for name in header.columns]
     return propose_levels(Input(header.path, {"region_id": own}), names, own)
 
 

@@ -45,10 +45,12 @@ def ledger(
     from coco_opt.config import load_config
     from coco_opt.releases import stored_runs
     from coco_opt.releases.guarantee import together
-    from coco_opt.releases.runs import ledger_of
+    from coco_opt.releases.runs import ledger_of, sweep
     from coco_opt.releases.stored_runs import abandon_run, forget_run, runs_of_ledger
 
     settings = load_config(config)
+    notes: list[str] = []
+    sweep(settings, notes.append)
     if grant is not None:
         _grant(settings, grant)
     if abandon is not None:
@@ -70,8 +72,10 @@ def ledger(
     combined = [together(account, runs) for account in books.accounts.values()] if not broken else []
     guarantees = {guarantee.account.dataset: guarantee for guarantee in combined if guarantee is not None}
     if json:
-        write_json(_as_json(books, entries, runs, guarantees, broken))
+        write_json({**_as_json(books, entries, runs, guarantees, broken), "notes": notes})
     else:
+        for note in notes:
+            write(note)
         _write_tables(books, entries, runs, guarantees)
         if not broken:
             write(f"The chain of {books.length} entries holds. Head  {books.head}")

@@ -53,10 +53,10 @@ def write_release(folder: Path, manifest: Mapping[str, Any], *, json: bool, **en
         write_json({"status": manifest["status"], **places, **entries, "solvers": manifest["solvers"]})
         return
     rows = [
-        (problem, row["solver"], f"{row['solves']:,}", *map(figure, worst), note)
+        (problem, row["solver"], f"{row['solves']:,}", *(figure(gap) if row["solves"] else "" for gap in worst), note)
         for problem, row in manifest["solvers"].items()
         for worst in [(row["worst_gap"], row["worst_relative_gap"], row["worst_violation"])]
-        for note in [_fallbacks(row)]
+        for note in [_notes(row)]
     ]
     header = ("problem", "solver", "solved", "worst gap", "relative", "worst violation", "note")
     if rows:
@@ -82,8 +82,12 @@ def _unused_solvers(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [("Not used", f"of [solvers] {', '.join(unused)}: this method has no such problem; it solves those above")]
 
 
-def _fallbacks(row: Mapping[str, Any]) -> str:
-    """Return where another solver answered instead."""
-    return "; ".join(
+def _notes(row: Mapping[str, Any]) -> str:
+    """Return where another solver answered instead, and how many answers no solver certified."""
+    notes = [
         f"{entry['answered_by']} answered {entry['times']:,} ({entry['reason']})" for entry in row.get("fallbacks", ())
-    )
+    ]
+    if (missed := row.get("missed")) is not None:
+        known = f", relative gap up to {figure(missed['gap'])}" if missed["unknown"] < missed["steps"] else ""
+        notes.append(f"{missed['steps']:,} not certified{known}")
+    return "; ".join(notes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -72,6 +72,19 @@ class Batches:
         """Yield the same as Arrow arrays of strings."""
         return (tuple(map(strings, arrays)) for arrays in self._read())
 
+    def stream(self, coded: Collection[str] = ()) -> tuple[Any, Iterator[tuple[Any, ...]]]:
+        """Return the Arrow schema of columns c0, c1, ..., and their batches: integers, and texts.
+
+        Texts of the columns ``coded``, by their names here, are coded: those with few values, or in long runs.
+        """
+        import pyarrow as pa
+
+        texts = {True: pa.dictionary(pa.int32(), pa.string()), False: pa.string()}
+        kinds = [pa.int64() if self.is_integer(k) else texts[name in coded] for k, name in enumerate(self.names)]
+        read = self._read([there for there, name in zip(self._names, self.names, strict=True) if name in coded])
+        schema = pa.schema([(f"c{k}", kind) for k, kind in enumerate(kinds)])
+        return schema, (tuple(map(_of_type, arrays, kinds)) for arrays in read)
+
     def with_coded(self, column: int) -> Iterator[tuple[Any, ...]]:
         """Yield the Arrow arrays as they are in the files, but one column coded."""
         return self._read([self._names[column]])
@@ -104,6 +117,11 @@ class Batches:
             return None
         rows, least, largest = zip(*stated, strict=True)
         return sum(rows), min(least), max(largest)
+
+    @property
+    def integers_here(self) -> frozenset[str]:
+        """Return the names here of the columns of integers."""
+        return frozenset(name for k, name in enumerate(self.names) if self.is_integer(k))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -183,20 +201,35 @@ def batches_of(source: Input, columns: Columns) -> Batches | None:
         _check_types(schema, part.name, called)
     selected = tuple(called.selected(first.names))
     names = [first.names[k] for k in selected]
-    _check_kinds(schemas, parts, names)
+    _check_kinds(schemas, parts, [name for name in names if name not in called.blank])
     integers = frozenset(name for name in names if all(is_int64(schema.field(name).type) for schema in schemas))
     spans = tuple(map(Span, parts))
     return Batches(source, spans, first, selected, {there: name for name, there in own.items()}, integers)
 
 
 def strings(array: Any) -> Any:
-    """Return an Arrow array as strings."""
+    """Return an Arrow array as strings: decimal numbers without a fraction as integers, NaN as an empty entry."""
     import pyarrow as pa
     import pyarrow.types as kinds
 
+    if kinds.is_floating(array.type):
+        numbers = [None if number is None or number != number else number for number in array.to_pylist()]
+        texts = (None if each is None else f"{each:.0f}" if each.is_integer() else str(each) for each in numbers)
+        return pa.array(texts, pa.string())
     if kinds.is_dictionary(array.type) and kinds.is_string_view(array.type.value_type):  # Arrow has no cast for these
         array = array.cast(pa.dictionary(pa.int64(), pa.string()))
     return array.cast(pa.string())
+
+
+def _of_type(array: Any, kind: Any) -> Any:
+    """Return an Arrow array as integers, strings, or coded strings."""
+    import pyarrow.types as kinds
+
+    if array.type == kind:
+        return array
+    if kinds.is_integer(kind):
+        return array.cast(kind)
+    return strings(array).dictionary_encode() if kinds.is_dictionary(kind) else strings(array)
 
 
 def column_types(part: Input) -> dict[str, Any]:
@@ -260,7 +293,7 @@ def _repeated(value: str | None, rows: int) -> Any:
 
 
 def _check_types(schema: Any, name: str, columns: Columns) -> None:
-    """Raise InputError unless counts are integers and ids are strings or integers."""
+    """Raise InputError unless counts are integers and ids are strings or integers; ``blank`` columns may have none."""
     import pyarrow.types as kinds
 
     for k in columns.selected(schema.names):
@@ -270,7 +303,7 @@ def _check_types(schema: Any, name: str, columns: Columns) -> None:
         if column in columns.counts:
             if not kinds.is_integer(kind):
                 raise InputError("not-an-integer", f"must have an integer type, and has {kind}", place)
-        elif not is_id(kind):
+        elif not is_id(kind) and not (column in columns.blank and (kinds.is_floating(kind) or kinds.is_null(kind))):
             message = f"names and ids must be strings or integers, and this column has the type {kind}"
             if kinds.is_floating(kind):
                 message += ": in pandas integers get it from an empty entry, and a column without rows may"

@@ -16,6 +16,7 @@ _SHOWN = 12  # names of columns in a message
 class Columns:
     """Name the first and last columns of a table; ``levels`` allows columns of any name in between (``middle``: what).
 
+    ``blank`` names columns of integers that may be empty, which pandas then stores as decimal numbers.
     With ``others`` columns go by name in any order, counts named in ``optional`` may be there, and more are ignored.
     Errors on a private table name no column that the table alone knows: without a header, its first row of
     data looks like names.
@@ -29,6 +30,7 @@ class Columns:
     private: bool = True
     optional: tuple[str, ...] = ()
     others: bool = False
+    blank: tuple[str, ...] = ()
 
     @property
     def required(self) -> tuple[str, ...]:
@@ -42,10 +44,11 @@ class Columns:
 
     def renamed(self, names: Mapping[str, str]) -> Columns:
         """Return the same table with some columns called otherwise, by the name that they have here."""
-        first, last, optional = (
-            tuple(names.get(name, name) for name in group) for group in (self.first, self.last, self.optional)
+        first, last, optional, blank = (
+            tuple(names.get(name, name) for name in group)
+            for group in (self.first, self.last, self.optional, self.blank)
         )
-        return replace(self, first=first, last=last, optional=optional)
+        return replace(self, first=first, last=last, optional=optional, blank=blank)
 
     def called(self, source: Input, names: Collection[str], row: int | None = None) -> dict[str, str]:
         """Return what the columns of this table are called there, by their names here. Raises InputError.

@@ -48,6 +48,7 @@ from coco_opt.files.release_checks import coded
 from coco_opt.files.versions import versions
 from coco_opt.privacy.cost import Sensitivity, cost_of, cost_together
 from coco_opt.privacy.measurement import FOREIGN, Drawing, Measurement, MeasurementPlan, query_dict, status_of
+from coco_opt.privacy.measurement_record import MeasurementRecord
 from coco_opt.privacy.noise_distributions import distribution_of
 from coco_opt.privacy.queries import (
     LevelQuery,
@@ -55,7 +56,9 @@ from coco_opt.privacy.queries import (
     offsets_of,
 )
 
-FORMAT = "coco-opt measurement 1"
+FORMAT = "coco-opt measurement 2"
+EARLIER = "coco-opt measurement 1"
+"""Which does not say whether a look chose the queries."""
 INDEX = "measurement.json"
 ANSWERS = "answers.parquet"
 FACTS = "facts.parquet"
@@ -195,10 +198,35 @@ def _index(measurement: Measurement | Drawing, digests: Mapping[str, str]) -> di
         "levels": list(measurement_plan.levels),
         "questions": [query_dict(query) for query in measurement_plan.queries],
         "facts": dict(measurement_plan.parameters),
+        **({} if measurement_plan.look is None else {"look": _look_dict(measurement_plan.look)}),
         "digest": measurement_plan.digest,
         "versions": versions(),
         "files": dict(digests),
     }
+
+
+def _look_dict(look: MeasurementRecord) -> dict[str, Any]:
+    return {
+        "digest": look.digest,
+        "answers": look.content,
+        "noise": look.noise,
+        "private": look.private,
+        "receipt": look.receipt,
+        "questions": [query_dict(query) for query in look.queries],
+    }
+
+
+def _look_of(index: Mapping[str, Any]) -> MeasurementRecord | None:
+    """Return what an index states of the look that chose its queries, None where it states none."""
+    if "look" not in index:
+        return None
+    plain = index["look"]
+    texts = [plain[name] for name in ("digest", "answers", "noise", "receipt")]
+    if not all(isinstance(text, str) for text in texts) or plain["private"] is not index["private"]:
+        raise InputError("damaged-measurement", "what it states of its look contradicts itself")
+    digest, content, noise, receipt = texts
+    queries = tuple(query_from_dict(query) for query in plain["questions"])
+    return MeasurementRecord(digest, content, noise, plain["private"], receipt, queries)
 
 
 def _answer_table(measurement: Measurement | Drawing) -> FileTable:
@@ -267,7 +295,7 @@ def _parse_index(content: bytes, place: Place) -> dict[str, Any]:
         raise InputError("unknown-format", "is no measurement of coco-opt", place)
     if missing := {*(() if any(map(is_packed, index["files"])) else (ANSWERS,)), REGIONS} - set(index["files"]):
         raise InputError("damaged-measurement", f"states no digest of {', '.join(sorted(missing))}", place)
-    if index.get("format") != FORMAT:
+    if index.get("format") not in (FORMAT, EARLIER):
         message = f"is of the format {index.get('format')!r}, and this version reads {FORMAT!r}"
         raise InputError("unknown-format", message, place)
     return index
@@ -306,6 +334,7 @@ def _stored_measurement_plan(folder: Path, index: Mapping[str, Any]) -> Measurem
         per_region=numbers,
         tables=_read_constraints(folder / FACTS) if FACTS in index["files"] else {},
         region_ids=ids,
+        look=_look_of(index),
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, count
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,8 +25,8 @@ from coco_opt.files.folder import ROWS_PER_GROUP, Coded, FileTable, read_columns
 from coco_opt.files.foreign_errors import quietly
 from coco_opt.files.in_threads import in_threads
 from coco_opt.files.inputs import Input, InputLike
-from coco_opt.files.packed_texts import all_distinct
 from coco_opt.files.release_checks import Check, Regions, all_differ, coded, int64_column, positions, tree_check
+from coco_opt.files.repeated_ids import occur_at_most
 from coco_opt.files.source import Loaded, isolated, load
 from coco_opt.files.text_index import OrderedNames
 from coco_opt.histograms import Hierarchy
@@ -35,8 +35,10 @@ from coco_opt.histograms.hierarchy_build import unescaped
 from coco_opt.histograms.texts import Texts
 from coco_opt.privacy.measurement import MeasurementPlan
 
+if TYPE_CHECKING:
+    import duckdb
+
 REGIONS = "hierarchy.parquet"
-_MANY = 1 << 17  # regions, from which their ids are compared by hashes
 _Column = tuple[NDArray[np.int32], Texts[str]]
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _NUMBER = re.compile(r"[+-]?[0-9]+([.,][0-9]+)?([eE][+-]?[0-9]+)?")
@@ -130,10 +132,11 @@ def _distinct_column(opened: Batches) -> _Column | None:
         texts = Texts.joined(parts())
     except ValueError:
         return None
-    if len(texts) < _MANY or not all_distinct(opened):
-        distinct = len(as_arrow(texts).dictionary_encode().dictionary)
-        if not 0 < distinct == len(texts):
-            return None
+    # Hashes first: they take less memory than a table of many texts.
+    if not len(texts) or not (
+        occur_at_most(opened) or len(as_arrow(texts).dictionary_encode().dictionary) == len(texts)
+    ):
+        return None
     return np.arange(len(texts), dtype=np.int32), texts
 
 
@@ -244,12 +247,12 @@ def _listed(levels: Sequence[str]) -> str:
     return json.dumps(levels, ensure_ascii=False)
 
 
-def register_leaves(table: Loaded, public: PublicRegions) -> None:
-    """Give the table's connection a relation ``leaves`` of (region, leaf)."""
+def register_leaves(con: duckdb.DuckDBPyConnection, public: PublicRegions) -> None:
+    """Give a connection a relation ``leaves`` of (region, leaf)."""
     import pyarrow as pa
 
     arrays: dict[str, Any] = {"region": as_arrow(public.ids), "leaf": pa.array(public.leaf)}
-    table.con.register("leaves", pa.table(arrays))
+    con.register("leaves", pa.table(arrays))
 
 
 def region_table(measurement_plan: MeasurementPlan, released: Mapping[str, Ints] | None = None) -> FileTable:

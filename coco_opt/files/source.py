@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from coco_opt.errors import Place
 from coco_opt.files.batches import Batches, batches_of, column_types, is_id
@@ -22,14 +22,17 @@ from coco_opt.files.rows import SHOWN_ROWS, Rows
 if TYPE_CHECKING:
     import duckdb
 
+T = TypeVar("T")
 _SETTINGS = (
     "SET autoinstall_known_extensions = false",
     "SET autoload_known_extensions = false",
     "SET python_enable_replacements = false",
     "SET preserve_insertion_order = true",
+    # DuckDB does not know how many rows a stream has, and would keep them all to look up each of the few it joins.
+    "SET disabled_optimizers = 'build_side_probe_side'",
     "SET threads = 2",
 )
-_MEMORY = "1GB"  # where DuckDB may write to disk: a process then stays below 2 GB
+_MEMORY = "256MB"  # where DuckDB may write to disk; with more it is hardly faster
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,12 +270,29 @@ def _create(con: duckdb.DuckDBPyConnection, table: str, columns: int) -> None:
 
 def _append_texts(con: duckdb.DuckDBPyConnection, table: str, arrays: Iterable[tuple[Any, ...]], columns: int) -> int:
     """Append batches to a table as ``load_texts`` does; return the number of rows."""
-    import duckdb
     import pyarrow as pa
 
     schema = pa.schema([(f"c{k}", pa.string()) for k in range(columns)])
+    chosen = ", ".join(f"nfc_normalize({name})" for name in schema.names)
+    query = f"INSERT INTO {table} SELECT {chosen} FROM arrow_source"
+    return int(streamed(con, "arrow_source", schema, arrays, lambda: con.execute(query).fetchall()[0][0]))
+
+
+def streamed(
+    con: duckdb.DuckDBPyConnection,
+    name: str,
+    schema: Any,
+    arrays: Iterable[tuple[Any, ...]],
+    action: Callable[[], T],
+) -> T:
+    """Run ``action`` while the connection has a relation of batches of Arrow arrays, which one query can read.
+
+    What stops the batches, Ctrl-C too, is raised as it is; DuckDB would wrap it.
+    """
+    import duckdb
+    import pyarrow as pa
+
     stopped: list[BaseException] = []
-    rows = 0
 
     def batches() -> Iterator[Any]:
         try:
@@ -282,15 +302,12 @@ def _append_texts(con: duckdb.DuckDBPyConnection, table: str, arrays: Iterable[t
             stopped.append(error)
             raise
 
-    con.register("arrow_source", pa.RecordBatchReader.from_batches(schema, batches()))
-    chosen = ", ".join(f"nfc_normalize({name})" for name in schema.names)
+    con.register(name, pa.RecordBatchReader.from_batches(schema, batches()))
     try:
-        rows = con.execute(f"INSERT INTO {table} SELECT {chosen} FROM arrow_source").fetchall()[0][0]
+        return action()
     except duckdb.Error:
         if not stopped:
             raise
     finally:
-        con.unregister("arrow_source")
-    if stopped:
-        raise stopped[0]
-    return int(rows)
+        con.unregister(name)
+    raise stopped[0]  # here, where nothing of DuckDB's error is left in its context

@@ -1,63 +1,15 @@
-"""Places of texts in a long list of distinct texts, looked up in batches: the list is hashed once, not each time."""
+"""Places of names in a long list of distinct names, looked up in batches, in about the order of the list."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from coco_opt.array_types import Ints
-from coco_opt.execution.temporary_storage import stored_empty
-from coco_opt.files.packed_texts import MOST_WORDS, LongTextError, OddTextError, UInt64Array, packed_texts
 
-_LEAST = 1 << 17  # texts: fewer are hashed again before the kernels for it are compiled
-_AT_ONCE = 1 << 18  # texts that are packed together
 _NEARBY = 4  # times as many names as texts are looked at first
 _JUMPS = 8  # places at which they are looked at, before all names are
-
-
-class TextIndex:
-    """A list of distinct texts (Arrow's strings), of which threads may ask for places."""
-
-    def __init__(self, texts: Any) -> None:
-        self._texts = texts
-        self._packed = _packed(texts) if len(texts) >= _LEAST else None
-
-    def places(self, texts: Any) -> Ints | None:
-        """Return the place of each of some texts, int64; None where a text is not in the list. O(texts), if many."""
-        import pyarrow.compute as pc
-
-        if self._packed is None:
-            places = pc.index_in(texts, value_set=self._texts)
-            return None if places.null_count else np.asarray(places.to_numpy(zero_copy_only=False), np.int64)
-        from coco_opt.kernels.text_ids import find
-
-        keys, slots = self._packed
-        places = np.empty(len(texts), np.int64)
-        try:
-            words = packed_texts(texts, keys.shape[1])
-        except (OddTextError, LongTextError):  # no text of the list is such a text
-            return None
-        return None if find(words, keys, slots, places) >= 0 else places
-
-
-def _packed(texts: Any) -> tuple[UInt64Array, NDArray[np.int32]] | None:
-    """Return the texts in words and the table of their hashes; None where a text is long or not plain."""
-    from coco_opt.kernels.text_ids import insert
-
-    slots = np.full(1 << (len(texts) + len(texts) // 4).bit_length(), -1, np.int32)
-    for words in range(1, MOST_WORDS + 1):
-        try:
-            keys = stored_empty((len(texts), words), np.dtype(np.uint64))
-            for start in range(0, len(texts), _AT_ONCE):
-                keys[start : start + _AT_ONCE] = packed_texts(texts.slice(start, _AT_ONCE), words)
-        except LongTextError:
-            continue
-        except OddTextError:
-            return None
-        return (keys, slots) if insert(keys, 0, len(keys), slots) < 0 else None
-    return None
 
 
 class OrderedNames:

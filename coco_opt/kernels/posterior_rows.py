@@ -73,8 +73,8 @@ def _poisson(mean: float, first: int, last: int, inverse: Floats, probabilities:
         high += 1
         value *= mean * inverse[high]
         probabilities[high - first] = value
-    value, over = 1.0, 1.0 / mean
-    # ... and downwards by n / mean.
+    # ... and downwards by n / mean, which is at least 1 where a number lies below; it is 0 for a leaf without groups.
+    value, over = 1.0, 1.0 / max(mean, 1.0)
     while low > first and value > _LEAST:
         value *= low * over
         low -= 1

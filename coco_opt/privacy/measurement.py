@@ -18,6 +18,7 @@ from coco_opt.histograms.texts import Texts
 from coco_opt.privacy.blocks import Division
 from coco_opt.privacy.budget import NEIGHBOURS, Neighbours
 from coco_opt.privacy.cost import Cost, cost_together, total
+from coco_opt.privacy.measurement_record import MeasurementRecord
 from coco_opt.privacy.queries import LEAST_PIECE, Answers, LevelQuery, NoisyPart, gathered, offsets_of
 
 FOREIGN = "foreign"
@@ -34,7 +35,8 @@ class MeasurementPlan:
     ``kind`` names the kind of release; ``levels`` the hierarchy's levels, root first; ``region_ids`` the ids of regions
     in the user's files, None where a region has none. ``parameters`` are JSON-able values of the kind's own (bounds of
     the domain, attributes, declared invariants); ``per_region`` int64[regions] and ``tables`` int64 vectors are public
-    numbers. ``neighbours`` is by what databases differ. Raises ProblemError where the parts do not fit together.
+    numbers. ``neighbours`` is by what databases differ. ``look`` is the earlier measurement whose answers chose the
+    queries: its cost belongs to whatever is released. Raises ProblemError where the parts do not fit together.
     """
 
     kind: str
@@ -46,6 +48,7 @@ class MeasurementPlan:
     per_region: Mapping[str, Ints] = field(default_factory=dict)
     tables: Mapping[str, Ints] = field(default_factory=dict)
     region_ids: Sequence[str | None] = ()
+    look: MeasurementRecord | None = None
 
     def __post_init__(self) -> None:
         if len(self.levels) != self.hierarchy.levels:
@@ -89,6 +92,7 @@ class MeasurementPlan:
             "questions": [_identity(query) for query in self.queries],
             "neighbours": self.neighbours,
             "facts": self.parameters,
+            **({} if self.look is None else {"look": [self.look.digest, self.look.content]}),
         }
         regions = {f"region {name}": values for name, values in self.per_region.items()}
         tables = {f"table {name}": values for name, values in self.tables.items()}
@@ -163,39 +167,67 @@ class Measurement:
         return (replace(self, also=()), *self.also) if self.also else (self,)
 
     @property
+    def unread_looks(self) -> tuple[MeasurementRecord, ...]:
+        """Return the looks that chose the queries of these measurements, and whose answers are not among them."""
+        plans = [measurement.measurement_plan for measurement in (self, *self.also)]
+        looks = {plan.look.content: plan.look for plan in plans if plan.look is not None}
+        digests = {look.digest for look in looks.values()}
+        read = {each.content for each in (self, *self.also) if each.measurement_plan.digest in digests}
+        return tuple(look for content, look in looks.items() if content not in read)
+
+    @property
+    def _paid(self) -> tuple[Measurement | MeasurementRecord, ...]:
+        return (self, *self.also, *self.unread_looks)
+
+    @property
+    def several(self) -> bool:
+        """Return whether more than this measurement is paid for and released: others, or a look."""
+        return len(self._paid) > 1
+
+    @property
+    def record(self) -> MeasurementRecord:
+        """Return what is stated of this measurement alone. O(answers)."""
+        plan = self.measurement_plan
+        return MeasurementRecord(plan.digest, self.content, self.noise, self.private, self.receipt, plan.queries)
+
+    @property
+    def records(self) -> tuple[MeasurementRecord, ...]:
+        """Return what is stated of each measurement: those that are estimated, then looks that are not read."""
+        return (*(measurement.record for measurement in self.every), *self.unread_looks)
+
+    @property
     def queries(self) -> tuple[LevelQuery, ...]:
-        """Return the queries of all measurements that are estimated together."""
-        return tuple(query for measurement in (self, *self.also) for query in measurement.measurement_plan.queries)
+        """Return the queries of all measurements that are estimated together, and of looks that are not read."""
+        measured = (query for measurement in (self, *self.also) for query in measurement.measurement_plan.queries)
+        return (*measured, *(query for look in self.unread_looks for query in look.queries))
 
     @property
     def cost(self) -> Cost:
-        """Return what the measurements cost together: a sum, in rho where their units differ."""
+        """Return what the measurements and their looks cost together: a sum, in rho where their units differ."""
         return cost_together(query.cost for query in self.queries if query.cost is not None)
 
     @property
     def sources(self) -> tuple[str, ...]:
         """Return where the noise of the measurements came from, each source once."""
-        return tuple(dict.fromkeys(measurement.noise for measurement in (self, *self.also)))
+        return tuple(dict.fromkeys(each.noise for each in self._paid))
 
     @property
     def status(self) -> str:
         """Return "private", "NOT PRIVATE" where noise can be drawn again, or "as its publisher states"; the least."""
-        stated = [status_of(measurement.private, measurement.noise) for measurement in (self, *self.also)]
+        stated = [status_of(each.private, each.noise) for each in self._paid]
         return next((words for words in ("NOT PRIVATE", AS_STATED) if words in stated), "private")
 
     @property
     def protects(self) -> bool:
         """Return whether the noise of all measurements that are estimated together was drawn here, and protects."""
-        return all(measurement.private for measurement in (self, *self.also))
+        return all(each.private for each in self._paid)
 
     @property
     def identity(self) -> str:
         """Return the hexadecimal digest of all plans; of a single measurement, that of its plan."""
-        return (
-            identity_of(measurement.measurement_plan.digest for measurement in (self, *self.also))
-            if self.also
-            else self.measurement_plan.digest
-        )
+        digests = [measurement.measurement_plan.digest for measurement in (self, *self.also)]
+        digests += [look.digest for look in self.unread_looks]
+        return identity_of(digests) if len(digests) > 1 else digests[0]
 
     @property
     def content(self) -> str:

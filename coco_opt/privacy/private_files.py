@@ -84,21 +84,26 @@ def _write_new(path: Path, chunks: Iterable[Chunk]) -> None:
         os.fsync(file.fileno())
 
 
-def erase_private(path: Path) -> None:
+def erase_private(path: Path, *, keep_name: bool = False) -> None:
     """Overwrite a small file with zeros on disk and remove it; nothing happens where it is absent.
 
-    A file system that copies on write, or a flash drive, may keep old blocks: encrypt the disk where that matters.
+    With ``keep_name`` the zeros stay under its name. Raises InputError (cannot-write), also where it is a link, whose
+    target is another file. A file system that copies on write, or a flash drive, may keep old blocks: encrypt the disk
+    where that matters.
     """
-    if not path.exists():
+    if not os.path.lexists(path):
         return
     try:
-        with path.open("r+b") as file:
-            file.write(bytes(path.stat().st_size))
-            file.flush()
-            os.fsync(file.fileno())
-        path.unlink()
-        sync_folder(path.parent)
-        return
+        reason = foreign(path)
+        if not reason:
+            with path.open("r+b") as file:
+                file.write(bytes(path.stat().st_size))
+                file.flush()
+                os.fsync(file.fileno())
+            if not keep_name:
+                path.unlink()
+                sync_folder(path.parent)
+            return
     except OSError as error:
         reason = error.strerror or "unknown reason"
     raise InputError("cannot-write", f"could not be erased: {reason}. {FREE}", Place(path.name))

@@ -125,21 +125,39 @@ class RunFolder:
         """Overwrite and remove the noise key; nothing happens where it is gone."""
         erase_private(self.path / _KEY)
 
+    @property
+    def has_secrets(self) -> bool:
+        """Return whether the noise key is there, or the fingerprint of the input: nothing else has to be erased."""
+        try:
+            return self.has_key or (self.is_bound and any((self.path / _BINDING).read_bytes()))
+        except OSError:  # who erases it says what is wrong
+            return True
+
+    def erase_secrets(self) -> None:
+        """Erase what a run that measured or was given up needs no longer: its noise key and its input's fingerprint.
+
+        The file of the fingerprint stays, filled with zeros: next to an older ledger it proves that the run measured.
+        """
+        self.erase_key()
+        if self.has_secrets:
+            erase_private(self.path / _BINDING, keep_name=True)
+
     def keep(self, name: str, values: Mapping[str, Any]) -> None:
         """Store private values of the run durably under a name; later calls do not replace them."""
         if not (self.path / f"{name}.json").exists():
             write_values(self.path / f"{name}.json", values)
 
     def stored_values(self, name: str) -> dict[str, Any]:
-        """Return the values stored under a name; {} where there are none or they cannot be read (no run needs them)."""
+        """Return the values stored under a name, {} where there are none; InputError (damaged-file) where they changed.
+
+        Values that cannot be read are not taken for values that were never stored.
+        """
         path = self.path / f"{name}.json"
-        try:
-            return read_values(path) if path.exists() else {}
-        except InputError:
-            return {}
+        return read_values(path) if os.path.lexists(path) else {}
 
     def forget(self) -> None:
         """Delete the sealed measurement, and what was made of it here."""
+        self.erase_secrets()
         shutil.rmtree(self.measurement)
         for path in (*self.path.glob("method-*"), *self.path.glob("released-*")):
             shutil.rmtree(path) if path.is_dir() else path.unlink()

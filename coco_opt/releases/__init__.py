@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from coco_opt.releases.compare import Comparison, compare
 from coco_opt.releases.differences import differences, render_differences
+from coco_opt.releases.drawing import Measured
 from coco_opt.releases.estimate import estimate
 from coco_opt.releases.forecast import PlanForecast, forecast
-from coco_opt.releases.measure import Checked, Measured, check, measure
+from coco_opt.releases.measure import Checked, check, measure
 from coco_opt.releases.read import read_release
 from coco_opt.releases.release import Outcome, release
 from coco_opt.releases.release_in_memory import Estimated

@@ -14,9 +14,9 @@ from coco_opt.errors import CocoOptError, SolverError
 from coco_opt.privacy.measurement import Measurement
 from coco_opt.privacy.seeded import SeededNoise
 from coco_opt.registry import Backend, candidates
+from coco_opt.releases.drawing import noisy
 from coco_opt.releases.estimate import kind_for
 from coco_opt.releases.instances import AnyProblem, Instance
-from coco_opt.releases.measure import noisy
 from coco_opt.releases.noise_source import source_of
 from coco_opt.releases.planning import kind_of, planned
 from coco_opt.releases.reporter import Reporter, default_reporter

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,31 +16,57 @@ from typing import Any
 
 from coco_opt.config.load import load_config
 from coco_opt.config.model import Config
-from coco_opt.config.sections import SOLVERS_MODEL, EngineConfig, OutputConfig, PrivacyConfig, Section
-from coco_opt.errors import CocoOptError, ConfigError, InputError, Place, ProblemError, SolverError
+from coco_opt.config.sections import SOLVERS_MODEL, AutoSection, EngineConfig, OutputConfig, PrivacyConfig, Section
+from coco_opt.errors import Advice, ConfigError, InputError, Place, ProblemError
 from coco_opt.execution import Executor, Threads
 from coco_opt.files.measurement import is_measurement, read_measurement
 from coco_opt.kinds import kind_row
 from coco_opt.privacy.combined_measurements import together
 from coco_opt.privacy.cost import Cost, in_rho
 from coco_opt.privacy.measurement import Measurement
+from coco_opt.releases.drawing import Measured
 from coco_opt.releases.kind import AnyKind, Shown, Truth, Work
 from coco_opt.releases.manifest import manifest_of, noise_of, spent_line
-from coco_opt.releases.measure import Measured
 from coco_opt.releases.outlines import outlines_of
 from coco_opt.releases.planning import with_bought
 from coco_opt.releases.release_in_memory import Estimated
 from coco_opt.releases.reporter import Reporter, default_reporter
+from coco_opt.releases.runs import sweep
 from coco_opt.releases.solvers import choices_of, compiling_late, warm_worker
 from coco_opt.releases.stored_runs import read_stored, record_release, stored_measurement
 
 MeasurementLike = Measurement | Measured | str | Path
 """A measurement, what ``measure`` returned, a measurement's folder or a run's id."""
 
-_FREE = (
-    "No further payment is needed: change the method or a solver in the configuration and run the same command again, "
-    "or coco-opt estimate MEASUREMENT CONFIG"
-)
+_SOON = 0.001  # seconds of [auto]: so few that no method is chosen that takes long
+
+
+@contextmanager
+def free_to_repeat(run: str, config: Config | None) -> Iterator[None]:
+    """Note on any error of the body that nothing more has to be paid, and the command that estimates most plainly."""
+    try:
+        yield
+    except Exception as error:
+        file = "" if config is None else f" {config.file or 'CONFIG'}"
+        advice = (
+            f"Run {run} is measured and kept. No further payment is needed: change the method or a solver in the "
+            "configuration and run the same command again, or estimate by the plainest method:  "
+            f"coco-opt estimate {run}{file} --plain"
+        )
+        error.add_note(Advice(advice))
+        raise
+
+
+def plainest(config: Config, measurement: Measurement) -> Config:
+    """Return a configuration with the plainest method of its kind that reads a measurement, and automatic solvers."""
+    kind = kind_for(config, measurement)
+    defaults = config_of(measurement).method
+    plain = replace(config, method=defaults, solvers=SOLVERS_MODEL(), auto=AutoSection(time=_SOON))
+    with suppress(ConfigError):
+        stated = replace(plain, method=defaults.model_copy(update=dict(kind.plainest)))
+        method_for(kind, stated, measurement)
+        return stated
+    return plain
 
 
 def find_measurement(name: str | Path, config: Config | None) -> Path:
@@ -111,7 +137,7 @@ def with_measured_privacy(config: Config, measurement: Measurement) -> Config:
     same = (privacy.neighbours, privacy.noise) == (
         measurement_plan.neighbours,
         measurement.noise,
-    ) and not measurement.also
+    ) and not measurement.several
     for candidate in (config, with_bought(config, measurement_plan)) if same else ():
         with suppress(ConfigError):  # shares for another number of levels
             if candidate.levels_cost(measurement_plan.hierarchy.levels) == _level_costs(measurement):
@@ -124,6 +150,7 @@ def estimate(
     config: Config | None = None,
     *,
     engine: EngineConfig | None = None,
+    plain: bool = False,
     reporter: Reporter | None = None,
 ) -> Estimated:
     """Make a release of a measurement by the method and solvers of a config; pay nothing and write nothing.
@@ -137,6 +164,8 @@ def estimate(
         The method and the solvers; that of the first measurement, or its kind's defaults, if it is left out.
     engine : EngineConfig, optional
         How the work is run, in place of the config's ``[engine]``.
+    plain : bool, default False
+        Take the plainest method of the kind and automatic solvers, whatever the config says: for when another fails.
     reporter : Reporter, optional
         Receives the progress.
 
@@ -171,14 +200,19 @@ def estimate(
     engine = engine or (EngineConfig() if config is None else config.engine)
     with engine.open() as executor:
         executor.start(warm_worker)
+        if config is not None:
+            sweep(config, reporter.line)
         inputs = [_read(source, config, reporter) for source in sources]
         combined, runs = together([part for part, _ in inputs]), [run for _, run in inputs if run is not None]
         settings = replace(
             config_of(combined) if config is None else with_measured_privacy(config, combined), engine=engine
         )
+        if plain:
+            settings = plainest(settings, combined)
         name = f"{settings.name}-{combined.identity[:12]}"
-        kind = kind_for(settings, combined)
-        with compiling_late(kind, settings, method_for(kind, settings, combined), combined.measurement_plan):
+        kind, method = kind_for(settings, combined), method_for(kind_for(settings, combined), settings, combined)
+        called = " ".join(run or "MEASUREMENT" for _, run in inputs)
+        with free_to_repeat(called, config), compiling_late(kind, settings, method, combined.measurement_plan):
             release = estimated(settings, combined, name, reporter=reporter, executor=executor)
     return release if config is None or not runs else replace(release, recorded=partial(_record, config, runs))
 
@@ -209,22 +243,30 @@ def estimated(
     truth: Truth | None = None,
     scratch: Path | None = None,
     executor: Executor | None = None,
+    method: Any = None,
 ) -> Estimated:
     """Estimate; ``name`` is that of the default folder, and ``scratch`` keeps finished parts. See ``estimate``.
 
-    ``executor`` runs the tasks (default: threads, as many as the configuration has workers).
+    ``executor`` runs the tasks (default: threads, as many as the configuration has workers). ``method`` is the
+    post-processing, by default that of the configuration.
     """
     kind = kind_for(config, measurement)
     if truth is not None and any(part.private for part in measurement.every):
         raise ProblemError("the truth next to a private release would undo its privacy: give none")
-    method, solvers = method_for(kind, config, measurement), choices_of(config)
+    method, solvers = method or method_for(kind, config, measurement), choices_of(config)
     outlines = outlines_of(config, measurement.measurement_plan)
     spent = spent_line(kind, config, measurement)
     reporter.line(spent)
+    for look in measurement.unread_looks:
+        reporter.line(
+            f"The queries were chosen by a look for {look.cost}, whose measurement is missing: its cost counts, and "
+            "its answers are not used. If you have it, give both: coco-opt estimate MEASUREMENT LOOK"
+        )
     partial_results = None if scratch is None else scratch / f"method-{method_digest(config)}"
     workers = config.engine.workers
     work = Work(solvers, workers, scratch=partial_results, executor=Threads(workers) if executor is None else executor)
-    result = _estimate(kind, measurement, method, work, reporter)
+    with reporter.stage("Estimating") as progress:
+        result = kind.estimate(measurement, method, replace(work, progress=progress, note=reporter.line))
     released = kind.release(measurement, method, result, config)
     for note in released.notes:
         reporter.line(note)
@@ -233,18 +275,6 @@ def estimated(
     return Estimated(
         kind, shown, released.files, config.output.directory / name, partial_results, numbers=released.numbers
     )
-
-
-def _estimate(kind: AnyKind, measurement: Measurement, method: Any, work: Work, reporter: Reporter) -> Any:
-    failure: CocoOptError
-    with reporter.stage("Estimating") as progress:
-        try:
-            return kind.estimate(measurement, method, replace(work, progress=progress, note=reporter.line))
-        except SolverError as error:
-            failure = SolverError(f"{error} {_FREE}", error.solution)
-        except ProblemError as error:
-            failure = ProblemError(f"{error}. {_FREE}")
-    raise failure
 
 
 def method_for(kind: AnyKind, config: Config, measurement: Measurement) -> Any:

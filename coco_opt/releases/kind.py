@@ -331,8 +331,9 @@ class ReleaseKind(Protocol[PrivateT, MethodT, ResultT]):
     ``name`` stands in measurements and manifests, ``section`` in the configuration; ``unit`` is whom noise protects, in
     one word (entity, person). ``data_model`` and ``section_model`` are its parts of the configuration. ``promises`` are
     what a release can promise, ``least`` what each of them does. ``compared`` says which tables of two releases are
-    subtracted, the main one first. ``takes_several`` says whether several
-    measurements of the same data can be estimated together (``Measurement.also``).
+    subtracted, the main one first. ``takes_several`` says whether several measurements of the same data can be
+    estimated together (``Measurement.also``). ``plainest`` is the key of its section that names the method, with the
+    method that asks the least of data and solvers.
     """
 
     name: ClassVar[str]
@@ -344,6 +345,7 @@ class ReleaseKind(Protocol[PrivateT, MethodT, ResultT]):
     least: ClassVar[tuple[str, ...]]
     takes_several: ClassVar[bool]
     compared: ClassVar[tuple[Compared, ...]]
+    plainest: ClassVar[Mapping[str, Any]]
 
     def file_key(self, columns: Sequence[str]) -> str | None:
         """Return the key of [data] that a file with these columns would fill, None for none."""
@@ -394,6 +396,13 @@ class ReleaseKind(Protocol[PrivateT, MethodT, ResultT]):
         """Return simulated data of the plan's public shape, or the user's public data; the private table stays closed.
 
         ``branches`` is how many children of each region simulated data have at most: the first children.
+        """
+
+    def rehearsal(self, plan: Plan, method: MethodT) -> tuple[SimulatedData, MethodT]:
+        """Return a small instance of a plan on simulated data, and its method, which takes a second at most.
+
+        It has a plan's kinds of queries, noise and constraints on a few regions, if possible an empty leaf, a region
+        with a single child, and counts at their bounds. Where it has a ``look``, this is measured too.
         """
 
     def forecast(self, plan: Plan, options: ForecastOptions, reporter: Reporter) -> Forecast:

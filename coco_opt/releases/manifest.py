@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from coco_opt.choices import Certificate
@@ -10,7 +11,7 @@ from coco_opt.config.model import Config
 from coco_opt.files.geometry import Outlines
 from coco_opt.files.versions import versions
 from coco_opt.privacy.composition import Composition
-from coco_opt.privacy.measurement import AS_STATED, Measurement, query_dict
+from coco_opt.privacy.measurement import AS_STATED, Measurement, query_dict, status_of
 from coco_opt.privacy.queries import LevelQuery
 from coco_opt.releases.kind import AnyKind, Released
 
@@ -41,8 +42,8 @@ def manifest_of(
         "budget": budget_of(config, measurement),
         "levels": list(measurement.measurement_plan.levels),
         "measurement": measurement.identity,
-        "receipt": "" if measurement.also else measurement.receipt,
-        **({"measurements": [_measurement_entry(part) for part in measurement.every]} if measurement.also else {}),
+        "receipt": "" if measurement.several else measurement.receipt,
+        **({"measurements": _measurement_entries(measurement)} if measurement.several else {}),
         "config": config.as_dict(),
         "versions": versions(),
         **({} if outlines is None else {"geometry": {"file": outlines.file, "sha256": outlines.digest}}),
@@ -60,32 +61,46 @@ def budget_of(config: Config, measurement: Measurement) -> dict[str, Any]:
     return {
         **measurement.cost.as_dict(),
         **pair_entry,
-        "implied": Composition.of(measurement.queries, adaptive=bool(measurement.also)).implied(privacy.delta),
+        "implied": Composition.of(measurement.queries, adaptive=measurement.several).implied(privacy.delta),
         "neighbours": measurement_plan.neighbours,
         "noise": noise_of(measurement.sources),
         "questions": [
             {
                 **query_dict(query),
                 "level_name": measurement_plan.levels[query.level],
-                **({OF: number} if measurement.also else {}),
+                **({OF: number} if measurement.several else {}),
             }
-            for number, part in enumerate(measurement.every, start=1)
-            for query in part.measurement_plan.queries
+            for number, queries in enumerate(_queries(measurement), start=1)
+            for query in queries
         ],
     }
 
 
-def _measurement_entry(measurement: Measurement) -> dict[str, Any]:
-    """Return the manifest's entry for one of several measurements; its queries stand in the budget."""
-    return {
-        "measurement": measurement.measurement_plan.digest,
-        "answers": measurement.content,
-        "status": measurement.status,
-        "private": measurement.private,
-        "noise": measurement.noise,
-        "receipt": measurement.receipt,
-        **measurement.measurement_plan.cost.as_dict(),
-    }
+def _queries(measurement: Measurement) -> list[tuple[LevelQuery, ...]]:
+    """Return the queries of each measurement, then of each look that is not read."""
+    looks = [look.queries for look in measurement.unread_looks]
+    return [*(part.measurement_plan.queries for part in measurement.every), *looks]
+
+
+def _measurement_entries(measurement: Measurement) -> list[dict[str, Any]]:
+    """Return the manifest's entries for several measurements; their queries stand in the budget.
+
+    Where the answers of a look are not ``read``, its cost counts all the same.
+    """
+    unread = {look.content for look in measurement.unread_looks}
+    return [
+        {
+            "measurement": record.digest,
+            "answers": record.content,
+            "status": status_of(record.private, record.noise),
+            "private": record.private,
+            "noise": record.noise,
+            "receipt": record.receipt,
+            **record.cost.as_dict(),
+            **({"read": False} if record.content in unread else {}),
+        }
+        for record in measurement.records
+    ]
 
 
 def noise_of(sources: Sequence[str]) -> str:
@@ -102,11 +117,13 @@ def spent_line(kind: AnyKind, config: Config, measurement: Measurement) -> str:
     """Return one line: the status of the measurement, and the privacy it costs."""
     measurement_plan, noise = measurement.measurement_plan, noise_of(measurement.sources)
     shares = _shares(measurement_plan.queries, measurement.hierarchy.levels)
-    if measurement.also:
-        costs = ", ".join(str(query.measurement_plan.cost) for query in measurement.every)
-        shares = f"{len(measurement.every)} measurements: {costs}"
+    if measurement.several:
+        looks = measurement.unread_looks
+        costs = [part.measurement_plan.cost for part in measurement.every] + [look.cost for look in looks]
+        unread = ", the last by a look that is not read" if looks else ""
+        shares = f"{len(costs)} measurements: {', '.join(map(str, costs))}{unread}"
     if measurement.status == AS_STATED:
-        foreign = "" if not measurement.also else ": at least one of the measurements was"
+        foreign = "" if not measurement.several else ": at least one of the measurements was"
         return (
             f"NOT MEASURED HERE{foreign or ':'} published by others, and private {AS_STATED}. Noise of these variances "
             f"would cost at most {measurement.cost} ({shares}); no ledger was touched, and nothing is vouched for"
@@ -121,7 +138,7 @@ def spent_line(kind: AnyKind, config: Config, measurement: Measurement) -> str:
     )
     besides = f"; published without noise: {', '.join(exact)}" if exact else ""
     neighbours = WORDS[measurement_plan.neighbours].format(unit=kind.unit)
-    meaning = Composition.of(measurement.queries, adaptive=bool(measurement.also)).meaning(config.privacy.delta)
+    meaning = Composition.of(measurement.queries, adaptive=measurement.several).meaning(config.privacy.delta)
     return (
         f"PRIVATE: {measurement.cost} spent ({shares}; {meaning}), {noise} noise, "
         f"neighbours differ by {neighbours}{besides}"
@@ -156,4 +173,5 @@ def _solver_row(row: Certificate) -> Mapping[str, Any]:
         "worst_relative_gap": row.relative_gap,
         "worst_violation": row.violation,
         **({"fallbacks": fallbacks} if fallbacks else {}),
+        **({"missed": asdict(row.missed)} if row.missed else {}),
     }

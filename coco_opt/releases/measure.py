@@ -7,8 +7,8 @@ and the measurement is sealed (``releases.runs``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -23,18 +23,21 @@ from coco_opt.privacy.cost import Cost
 from coco_opt.privacy.measurement import Drawing, Measurement
 from coco_opt.privacy.noise import NoiseSource
 from coco_opt.privacy.private_files import make_private_folder
-from coco_opt.privacy.queries import DENSE, NoisyPart, noisy_parts
+from coco_opt.privacy.queries import DENSE
 from coco_opt.privacy.run_folder import RunFolder
 from coco_opt.privacy.run_key import RunKey
 from coco_opt.privacy.secure import SecureNoise
 from coco_opt.privacy.seeded import SeededNoise, derived_seed
 from coco_opt.releases.clock import Clock
 from coco_opt.releases.divided import Divide, dividing
-from coco_opt.releases.kind import Plan, Private, Remarking
+from coco_opt.releases.drawing import Measured, drawing, noisy
+from coco_opt.releases.kind import PageWriter, Plan, Private, Remarking
 from coco_opt.releases.noise_source import source_of, warm
 from coco_opt.releases.payment_status import PaymentStatus, payment_status_of
 from coco_opt.releases.planning import is_look, kind_of, planned, resolved
 from coco_opt.releases.records import new_run_id, open_private_folder
+from coco_opt.releases.rehearsal import rehearse
+from coco_opt.releases.report import render_report
 from coco_opt.releases.reporter import Reporter, default_reporter
 from coco_opt.releases.runs import (
     PaidRun,
@@ -46,7 +49,7 @@ from coco_opt.releases.runs import (
     opened_run,
     refuse_other_data,
 )
-from coco_opt.releases.solvers import rehearse
+from coco_opt.releases.solvers import try_solvers
 from coco_opt.releases.storage import answers_to, check_folders, check_storage, check_target
 from coco_opt.releases.stored_runs import CHOSEN, LOOK, SEEDED
 
@@ -73,24 +76,8 @@ class Checked:
         return f"Checked: every row is fine; {plan.kind} by {levels} for {plan.cost}. Would pay: {status}"
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Measured:
-    """A measurement and where it is stored; ``paid`` says that this call paid for it.
-
-    ``run`` is its id, ``folder`` where it is sealed (None where it is in memory only), ``identity`` the counts of the
-    rows that were measured, for the private record. ``config`` is its configuration, which says how to estimate it.
-    """
-
-    config: Config = field(repr=False)
-    measurement: Measurement
-    run: str
-    folder: Path | None
-    paid: bool
-    identity: Mapping[str, int] = field(repr=False)
-
-
 def check(config: Config, *, again: bool = False, renamed: bool = False, reporter: Reporter | None = None) -> Checked:
-    """Read and check all input, the private tables too, and try the solvers; draw no noise and pay nothing.
+    """Read and check all input, the private tables too, and rehearse the release; draw no noise and pay nothing.
 
     Parameters
     ----------
@@ -124,10 +111,11 @@ def check(config: Config, *, again: bool = False, renamed: bool = False, reporte
     ranges
     """
     reporter = default_reporter(reporter)
-    rehearse(config)
+    try_solvers(config)
     plan = planned(config, reporter)
     kind_of(config).method(config, plan.measurement_plan)
     check_folders(config)
+    rehearse(plan, render_report, reporter)
     private = _read(plan, reporter)
     check_storage(plan)
     fingerprint = _checked_fingerprint(plan, private, again=again, renamed=renamed)
@@ -206,7 +194,7 @@ def measure(
     plan = planned(config, reporter, measuring=True)
     if publish is not None and (plan.look is not None or plan.also):
         check_target(look_folder(publish))
-    measured = measured_of(plan, again=again, renamed=renamed, reporter=reporter, clock=Clock())
+    measured = measured_of(plan, again=again, renamed=renamed, reporter=reporter, clock=Clock(), page=render_report)
     if publish is not None:
         main, *looks = measured.measurement.every
         write_measurement(publish, main, private=False)
@@ -228,30 +216,33 @@ def measured_of(
     scratch: Scratch | None = None,
     reporter: Reporter,
     clock: Clock,
+    page: PageWriter | None = None,
 ) -> Measured:
     """Return the measurement of a plan, paid for where its noise is private; see ``measure``.
 
     With a ``scratch`` folder a seeded measurement is stored there, or in memory where it is small, and not kept.
+    What is to follow a payment, the ``page`` too, is rehearsed before it.
     """
+    config = plan.config
+    must_pay = source_of(config).private and (again or payment_status_of(config, plan.measurement_plan).run is None)
+    if must_pay:
+        rehearse(plan, page, reporter)
     private = _read(plan, reporter)
     clock.lap("read_private")
-    config = plan.config
     # A look and what it chose are bound to the same table, which is hashed once.
     paying = _Paying(again, renamed, cache(lambda: fingerprint_of(config, private.arrays)))
-    start, look_run = plan.before or plan, ""
+    start, look = plan.before or plan, ""
     if start.look is not None:
         # Also where the look was measured before: only its run knows whether these are the same private data.
-        plan, look_run = _after_look(start, private, paying, reporter, clock)
+        plan, look = _after_look(start, private, paying, reporter, clock)
+        if must_pay:
+            rehearse(plan, page, reporter)  # the look chose other queries
         for note in plan.notes:
             reporter.line(note)
         looks = (further.measurement_plan for further in plan.also)
         kind_of(plan.config).method(plan.config, plan.measurement_plan, *looks)
-    measured = _measured(plan, private, paying, scratch, reporter, clock)
-    if not plan.also:
-        return measured
-    if measured.folder is not None and look_run:
-        RunFolder.of_measurement(measured.folder).keep(LOOK, {"run": look_run})
-    return replace(measured, measurement=together([measured.measurement, *plan.also]))
+    measured = _measured(plan, private, paying, scratch, reporter, clock, look)
+    return replace(measured, measurement=together([measured.measurement, *plan.also])) if plan.also else measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +272,8 @@ def _after_look(plan: Plan, private: Private, paying: _Paying, reporter: Reporte
     reporter.line(f"A first look at the data, for {plan.look.cost} of the budget, chooses what is measured")
     measured = _measured(look, private, paying, None, reporter, clock)
     assert measured.folder is not None
-    return resolved(plan, measured.measurement, RunFolder.of_measurement(measured.folder)), measured.run
+    folder = RunFolder.of_measurement(measured.folder)
+    return resolved(plan, measured.measurement, folder, again=paying.again), measured.run
 
 
 def _check_both_fit(plan: Plan) -> None:
@@ -315,9 +307,15 @@ def with_total(config: Config, budget: Cost) -> Config:
 
 
 def _measured(
-    plan: Plan, private: Private, paying: _Paying, scratch: Scratch | None, reporter: Reporter, clock: Clock
+    plan: Plan,
+    private: Private,
+    paying: _Paying,
+    scratch: Scratch | None,
+    reporter: Reporter,
+    clock: Clock,
+    look: str = "",
 ) -> Measured:
-    """Return the measurement of one plan on a private table that was read."""
+    """Return the measurement of one plan on a private table that was read; ``look`` is the run that chose it."""
     config, source = plan.config, source_of(plan.config)
     check_storage(plan)
     if not source.private:
@@ -337,14 +335,15 @@ def _measured(
         paid = not run.resumed
         if plan.chosen and plan.rechosen is not None:
             run.folder.keep(CHOSEN, {"choice": plan.choice, "keys": dict(plan.chosen)})
+        if look and plan.measurement_plan.look is None:  # of an earlier version, whose measurement does not name it
+            run.folder.keep(LOOK, {"run": look})
         measurement = _run_measurement(run, plan, private, fingerprint, source, divide, reporter)
         clock.lap("measure")
         set_interrupt_advice(
             f"Run {run.name} is paid, and its measurement is kept: run the same again, and it goes on for free"
         )
-        return Measured(
-            config, measurement, run.name, run.folder.measurement, paid, run.folder.stored_values("identity")
-        )
+        # The run is bound to this input, so these are its rows: the stored counts are for their owner, and not read.
+        return Measured(config, measurement, run.name, run.folder.measurement, paid, private.identity())
 
 
 def _run_measurement(
@@ -383,30 +382,6 @@ def _measure_seeded(
     measurement, _ = read_measurement(folder, digest, plan.measurement_plan)
     stored = folder if scratch is None else None
     return Measured(plan.config, measurement, run, stored, paid=False, identity=private.identity())
-
-
-def noisy(plan: Plan, private: object, source: NoiseSource, reporter: Reporter | None = None) -> Measurement:
-    """Return the noisy measurement of a plan, in memory; paying for it is the caller's responsibility."""
-    return drawing(plan, private, source, reporter).measurement()
-
-
-def drawing(plan: Plan, private: object, source: NoiseSource, reporter: Reporter | None = None) -> Drawing:
-    """Return the answers to a plan's queries, whose noise is drawn as they are consumed, region after region."""
-    reporter, measurement_plan = default_reporter(reporter), plan.measurement_plan
-
-    def parts() -> Iterator[NoisyPart]:
-        with reporter.stage("Measuring") as progress:
-            exact = kind_of(plan.config).exact_answers(plan, private)
-            yield from noisy_parts(
-                measurement_plan.queries,
-                exact,
-                measurement_plan.hierarchy,
-                measurement_plan.per_region,
-                source,
-                progress,
-            )
-
-    return Drawing(measurement_plan, parts(), source.name, source.private)
 
 
 def _read(plan: Plan, reporter: Reporter) -> Private:

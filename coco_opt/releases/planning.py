@@ -23,8 +23,9 @@ from coco_opt.releases.noise_source import check_noise, source_of
 from coco_opt.releases.outlines import outlines_of
 from coco_opt.releases.plan_notes import budget_notes, region_notes
 from coco_opt.releases.reporter import Reporter
-from coco_opt.releases.runs import RUNS, dataset_of
-from coco_opt.releases.stored_runs import CHOSEN, read_stored, runs_of_ledger
+from coco_opt.releases.runs import dataset_of, sweep
+from coco_opt.releases.stored_runs import CHOSEN, paid_without_look, read_stored, runs_of_ledger
+from coco_opt.releases.swept_runs import RUNS
 
 
 def kind_of(config: Config) -> AnyKind:
@@ -41,6 +42,7 @@ def planned(config: Config, reporter: Reporter, *, outline: bool = False, measur
     """
     kind = kind_of(config)
     set_interrupt_advice(NOTHING_PAID)
+    sweep(config, reporter.line)
     with reporter.stage("Reading the public tables"):
         read = kind.outline if outline else kind.plan
         plan = _after_known_look(_as_chosen_before(_spending_all(read(config), read)))
@@ -97,14 +99,20 @@ def _after_known_look(plan: Plan) -> Plan:
     return plan
 
 
-def resolved(plan: Plan, look: Measurement, folder: RunFolder | None) -> Plan:
-    """Return the plan after its look; what was chosen is stored in the look's run, so that no later version differs."""
+def resolved(plan: Plan, look: Measurement, folder: RunFolder | None, *, again: bool = False) -> Plan:
+    """Return the plan after its look; what was chosen is stored in the look's run, so that no later version differs.
+
+    The look becomes part of the measurement plan, unless a run of an earlier version paid for the queries without
+    stating it: that run is taken up as it is, except with ``again``.
+    """
     assert plan.resolve is not None
     name = f"chosen-{plan.choice}"
     stored = None if folder is None else folder.stored_values(name) or None
     resolved = plan.resolve(look, stored)
     if folder is not None and stored is None:
         folder.keep(name, resolved.chosen)
+    if again or folder is None or not paid_without_look(resolved.config, resolved.measurement_plan, folder.name):
+        resolved = replace(resolved, measurement_plan=replace(resolved.measurement_plan, look=look.record))
     return replace(resolved, before=plan)
 
 

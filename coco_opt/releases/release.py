@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,15 +18,16 @@ from coco_opt.files.scratch import Scratch
 from coco_opt.privacy.measurement import MeasurementPlan
 from coco_opt.privacy.private_files import replace_private
 from coco_opt.releases.clock import Clock
-from coco_opt.releases.estimate import estimated, method_digest, with_measured_privacy
+from coco_opt.releases.drawing import Measured
+from coco_opt.releases.estimate import estimated, free_to_repeat, method_digest, with_measured_privacy
 from coco_opt.releases.kind import PageWriter, Plan, Truth
-from coco_opt.releases.measure import Measured, measured_of
+from coco_opt.releases.measure import measured_of
 from coco_opt.releases.noise_source import source_of
 from coco_opt.releases.planning import kind_of, planned
 from coco_opt.releases.records import open_private_folder, private_record, write_private_record
 from coco_opt.releases.release_in_memory import Estimated
 from coco_opt.releases.reporter import Reporter, default_reporter
-from coco_opt.releases.solvers import choices_of, compiling_late, rehearse, warm_worker
+from coco_opt.releases.solvers import choices_of, compiling_late, try_solvers, warm_worker
 from coco_opt.releases.storage import check_target
 from coco_opt.releases.stored_runs import record_release, runs_of_ledger
 
@@ -100,7 +102,7 @@ def release(
     reporter, clock = default_reporter(reporter), Clock()
     if truth is not None and source_of(config).private:
         raise ProblemError("the truth next to a private release would undo its privacy: give none, or seeded noise")
-    rehearse(config)
+    try_solvers(config)
     plan = planned(config, reporter, measuring=True)
     kind = kind_of(config)
     method = kind.method(plan.config, plan.measurement_plan)
@@ -113,14 +115,16 @@ def release(
     late = compiling_late(kind, config, method, plan.measurement_plan)
     with late, config.engine.open() as executor, Scratch(private) as scratch:
         executor.start(warm_worker)
-        measured = _measure(config, plan, scratch, reporter, clock)
+        measured = _measure(config, plan, scratch, reporter, clock, page)
         earlier = _earlier_release(measured, out, reporter)
         return earlier or _estimate(measured, executor, out, reporter, clock, page, truth)
 
 
-def _measure(config: Config, plan: Plan, scratch: Scratch, reporter: Reporter, clock: Clock) -> Measured:
+def _measure(
+    config: Config, plan: Plan, scratch: Scratch, reporter: Reporter, clock: Clock, page: PageWriter | None
+) -> Measured:
     try:
-        measured = measured_of(plan, scratch=scratch, reporter=reporter, clock=clock)
+        measured = measured_of(plan, scratch=scratch, reporter=reporter, clock=clock, page=page)
     except InputError as error:
         if error.code != "file-not-found" or (run := _measured_run(config, plan.measurement_plan)) is None:
             raise
@@ -175,17 +179,13 @@ def _estimate(
     config = _as_paid(measured)
     name = f"{config.name}-{measured.run}"
     scratch = None if measured.folder is None else measured.folder.parent
-    try:
+    with nullcontext() if scratch is None else free_to_repeat(measured.run, config):
         estimate = estimated(
             config, measured.measurement, name, reporter=reporter, truth=truth, scratch=scratch, executor=executor
         )
         clock.lap("estimate")
         folder, digest = estimate.publish(out, page=page, reporter=reporter)
         clock.lap("write")
-    except BaseException:
-        if scratch is not None:
-            reporter.line(f"The measurement of run {measured.run} is kept: going on is free")
-        raise
     record = private_record(measured.run, folder, estimate.manifest, measured.identity, clock.laps, estimate.result)
     path = write_private_record(config.output.private, _record_name(measured, digest), record)
     if scratch is not None:

@@ -1,7 +1,7 @@
 """Runs that spend budget: paid when everything is checked, measured once, and resumed for free wherever they stop.
 
-The steps: RESERVED in the ledger, the input bound to the run, noise under the run's own key, the seal, MEASURED, the
-key erased. A run that stopped anywhere is resumed by the next call with the same queries on the same data.
+The steps: RESERVED in the ledger, the input bound to the run, noise under the run's own key, the seal, the key erased,
+MEASURED. A run that stopped anywhere is resumed by the next call with the same queries on the same data.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from coco_opt.privacy.private_files import FREE, FileLock, make_private_folder, 
 from coco_opt.privacy.run_folder import RunFolder, noise_key
 from coco_opt.privacy.run_key import RunKey
 from coco_opt.releases.records import new_run_id, open_private_folder
+from coco_opt.releases.swept_runs import RUNS, Swept, discard_unpaid, erase_spent_keys, unknown_runs
 
 LEDGER = "ledger.sqlite"
-RUNS = "runs"
 _SHOWN = 3
 
 Draw = Callable[[RunKey], Drawing]
@@ -53,14 +53,15 @@ class PaidRun:
     def measurement(self, fingerprint: str, draw: Draw) -> Measurement:
         """Return the sealed measurement as read back from disk; if it is not sealed yet, draw and write it first.
 
-        ``draw`` takes the key of this run's noise on this input: any other input would have other noise. Afterwards
-        the key is erased. Raises InputError (lost-key, file-not-found, damaged-measurement) where a resumed run's files
-        are not what it left.
+        ``draw`` takes the key of this run's noise on this input: any other input would have other noise. The key is
+        erased once the sealed measurement was read back, before the ledger calls the run measured: no measured run has
+        a key, wherever a process dies. Raises InputError (lost-key, file-not-found, damaged-measurement) where a
+        resumed run's files are not what it left.
         """
         expected = self._seal(fingerprint, draw) if not self.measured else (self._run.sealed or None, None)
         measurement, digest = read_measurement(self.folder.measurement, *expected)
+        self.folder.erase_secrets()
         self._ledger.measured(self.name, digest)
-        self.folder.erase_key()
         return measurement
 
     def _seal(self, fingerprint: str, draw: Draw) -> tuple[str, MeasurementPlan]:
@@ -133,8 +134,16 @@ def fingerprint_of(config: Config, private: Iterable[Ints]) -> str:
     """
     with _start_lock(open_private_folder(config.output.private) / RUNS) as root:
         ledger = ledger_of(config)
-        _refuse_forgotten(ledger, root)
+        unknown_runs(ledger, root)
         return ledger.fingerprint(private)
+
+
+def sweep(config: Config, report: Callable[[str], None]) -> Swept:
+    """Erase the keys that stopped commands left of finished runs, and report that; see ``erase_spent_keys``."""
+    swept = erase_spent_keys(ledger_of(config), config.output.private)
+    for line in (*swept.erased, *swept.left):
+        report(line)
+    return swept
 
 
 @contextmanager
@@ -163,7 +172,9 @@ def opened_run(
     """
     ledger, charge = ledger_of(config), charge_for(config, measurement_plan, fingerprint)
     with _start_lock(open_private_folder(config.output.private) / RUNS) as root:
-        _sweep(ledger, root)
+        discard_unpaid(ledger, root)
+        if left := erase_spent_keys(ledger, root.parent).left:
+            raise InputError("cannot-write", f"{left[0]}. {FREE}")
         folder = _earlier_run(ledger, root, charge, again=again)
         resumed = folder is not None
         if folder is None:
@@ -289,38 +300,3 @@ def _new_run(ledger: Ledger, root: Path, charge: Charge, config: Config, *, rena
         folder.release()
         raise
     return folder
-
-
-def _sweep(ledger: Ledger, root: Path) -> None:
-    """Remove the folders of runs that died before they paid, if the ledger knows every run that measured."""
-    ledger_path = ledger.path.resolve()
-    for folder in _refuse_forgotten(ledger, root):
-        if _ledger_of_run(folder, ledger_path) == ledger_path and folder.claim():
-            folder.discard()
-
-
-def _refuse_forgotten(ledger: Ledger, root: Path) -> list[RunFolder]:
-    """Return the folders of runs that the ledger does not know; BudgetError where one of them measured.
-
-    In that case the ledger is missing, or an older copy, and nothing is deleted.
-    """
-    paid, ledger_path, unknown = ledger.books().runs, ledger.path.resolve(), []
-    for path in root.iterdir():
-        if not path.is_dir() or path.name in paid or path.name.startswith("."):
-            continue
-        folder = RunFolder(root, path.name)
-        # The run of another ledger may have paid: its folder names that ledger, which is written before paying.
-        recorded = _ledger_of_run(folder, ledger_path)
-        if recorded != ledger_path and recorded.exists():
-            continue
-        if folder.is_bound or folder.is_sealed:
-            raise BudgetError(
-                f"the ledger {ledger.path.name} does not know run {path.name}, which measured: it is missing, or an "
-                f"older copy. Restore it, or state its path as privacy.ledger; nothing was deleted. {FREE}"
-            )
-        unknown.append(folder)
-    return unknown
-
-
-def _ledger_of_run(folder: RunFolder, default: Path) -> Path:
-    return Path(folder.stored_values("ledger").get("path", default))

@@ -54,8 +54,10 @@ def choices_of(config: Config) -> SolverChoices:
     return SolverChoices(solvers_of(config), fallback=config.solvers.fallback)
 
 
-def rehearse(config: Config) -> None:
+def try_solvers(config: Config) -> None:
     """Let each chosen solver solve a tiny public problem, so that wrong options fail before anything is paid.
+
+    Whether it answers what this configuration needs is shown by the rehearsal (``coco_opt.releases.rehearsal``).
 
     Raises ConfigError for a solver that breaks, MissingPackageError for solvers and for the executor.
     """

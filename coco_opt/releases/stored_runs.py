@@ -11,18 +11,20 @@ from pathlib import Path
 
 from coco_opt.config.model import Config
 from coco_opt.errors import BudgetError, InputError
-from coco_opt.files.measurement import read_measurement
+from coco_opt.files.measurement import EARLIER, read_index, read_measurement
 from coco_opt.privacy.combined_measurements import together
 from coco_opt.privacy.ledger_chain import Run
-from coco_opt.privacy.measurement import Measurement
+from coco_opt.privacy.measurement import Measurement, MeasurementPlan
+from coco_opt.privacy.private_files import FREE
 from coco_opt.privacy.run_folder import RunFolder
-from coco_opt.releases.runs import RUNS, ledger_of, void_run
+from coco_opt.releases.runs import dataset_of, ledger_of, void_run
+from coco_opt.releases.swept_runs import RUNS
 
 SEEDED = "seeded"
 CHOSEN = "chosen"
 """Under which name a run keeps what its configuration left open and what was chosen from public numbers."""
 LOOK = "look"
-"""Under which name a run keeps the id of the run whose look chose its queries."""
+"""Under which name a run of an earlier version keeps the id of the run whose look chose its queries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,28 +73,59 @@ def read_stored(config: Config, folder: Path) -> tuple[Measurement, str | None]:
     measurement, digest = read_measurement(folder, run.sealed or None)
     if run.state == "RESERVED":
         with _locked(run_folder, "go on with it when it is done, which is free"):
+            run_folder.erase_secrets()
             ledger_of(config).measured(name, digest)
-            run_folder.erase_key()
-    look = run_folder.stored_values(LOOK).get("run")
-    if look is None:
-        return measurement, name
     # What a look chose is estimated with it: its cost belongs to every release of the run.
-    looked = RunFolder(config.output.private / RUNS, str(look)).measurement
-    if not looked.is_dir():
-        raise InputError(
-            "measurement-gone",
-            f"run {name} was chosen by the look of run {look}, whose measurement is gone: restore it",
-        )
-    return together([measurement, read_measurement(looked)[0]]), name
+    looks = []
+    for look in looks_of(config, name):
+        looked = RunFolder(config.output.private / RUNS, look.name)
+        if looked.is_sealed:
+            looks.append(read_measurement(looked.measurement, look.sealed or None)[0])
+        elif measurement.measurement_plan.look is None:
+            raise InputError(
+                "measurement-gone",
+                f"run {name} was chosen by the look of run {look.name}, whose measurement is gone: restore it. {FREE}",
+            )
+    return together([measurement, *looks]), name
+
+
+def looks_of(config: Config, name: str) -> tuple[Run, ...]:
+    """Return the runs of the looks that chose a run's queries; its sealed measurement names them by their receipt.
+
+    One of an earlier version names none. Then its run's record does, and without that record, every earlier look at
+    the same data counts: the cost that is stated may be too large, and is never too small. Raises InputError where
+    the measurement or the record is damaged.
+    """
+    runs, root = ledger_of(config).books().runs, config.output.private / RUNS
+    folder = RunFolder(root, name)
+    index, recorded = read_index(folder.measurement), folder.stored_values(LOOK).get("run")
+    if "look" in index:
+        return tuple(run for run in runs.values() if run.receipt == index["look"]["receipt"])
+    if recorded is not None and recorded not in runs:
+        raise InputError("damaged-file", f"run {name} names a look that is not in the ledger: restore both. {FREE}")
+    if recorded is not None or index["format"] != EARLIER:
+        return () if recorded is None else (runs[recorded],)
+    earlier = list(runs.values())[: list(runs).index(name)]
+    data = runs[name].charge.dataset, runs[name].charge.fingerprint
+    same = [run for run in earlier if run.counts and (run.charge.dataset, run.charge.fingerprint) == data]
+    return tuple(run for run in same if any((root / run.name).glob(f"{CHOSEN}-*.json")))
+
+
+def paid_without_look(config: Config, plan: MeasurementPlan, look: str) -> bool:
+    """Return whether a run of an earlier version paid for queries after the look of a run, without stating it."""
+    charged = (run for run in ledger_of(config).books().runs.values() if run.counts)
+    return any(
+        RunFolder(config.output.private / RUNS, run.name).stored_values(LOOK).get("run", look) == look
+        for run in charged
+        if (run.charge.dataset, run.charge.digest) == (dataset_of(config), plan.digest)
+    )
 
 
 def record_release(config: Config, run: str, digest: str) -> None:
-    """Record in the ledger a release that was made of a run's measurement, and of the look that chose its queries."""
+    """Record in the ledger a release that was made of a run's measurement, and of the looks that chose its queries."""
     ledger = ledger_of(config)
-    ledger.released(run, digest)
-    look = RunFolder(config.output.private / RUNS, run).stored_values(LOOK).get("run")
-    if look is not None:
-        ledger.released(str(look), digest)
+    for name in (run, *(look.name for look in looks_of(config, run))):
+        ledger.released(name, digest)
 
 
 def abandon_run(config: Config, name: str) -> None:
@@ -110,8 +143,8 @@ def abandon_run(config: Config, name: str) -> None:
     if void_run(ledger_of(config), folder, run):
         return
     with _locked(folder, "it cannot be given up"):
+        folder.erase_secrets()
         ledger_of(config).abandon(name)
-        folder.erase_key()
 
 
 def forget_run(config: Config, name: str) -> None:

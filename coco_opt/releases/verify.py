@@ -24,7 +24,7 @@ from coco_opt.privacy.ledger_chain import Books, Charge, Run
 from coco_opt.privacy.measurement import AS_STATED, FOREIGN
 from coco_opt.releases.kind import AnyKind, Folder
 from coco_opt.releases.manifest import FORMAT
-from coco_opt.releases.runs import ledger_of
+from coco_opt.releases.runs import ledger_of, sweep
 from coco_opt.releases.seal import budget_check, seal_check
 
 
@@ -180,7 +180,21 @@ def _content_checks(
 
 
 def verify_paid(folder: str | Path, config: Config) -> list[Check]:
-    """Check that the stated cost of a private release was paid, and that a run recorded this very manifest."""
+    """Check that the stated cost of a private release was paid, and that a run recorded this very manifest.
+
+    Keys that stopped commands left of finished runs are erased, or reported where they cannot be.
+    """
+    return [*_key_checks(config), *_paid_checks(folder, config)]
+
+
+def _key_checks(config: Config) -> list[Check]:
+    """Return a check for each sentence on the keys of finished runs; none where no command left any."""
+    swept: list[str] = []
+    left = sweep(config, swept.append).left
+    return [Check("keys", line not in left, line) for line in swept]
+
+
+def _paid_checks(folder: str | Path, config: Config) -> list[Check]:
     path, failure = Path(folder) / MANIFEST, ""
     try:
         manifest, books = read_manifest(Path(folder)), ledger_of(config).books()

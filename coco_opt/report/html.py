@@ -71,12 +71,13 @@ def solvers_section(manifest: Mapping[str, Any]) -> str:
             f"{row['worst_gap']:.2g}",
             f"{row['worst_relative_gap']:.2g}",
             f"{row['worst_violation']:.2g}",
+            f"{row.get('missed', {}).get('steps', 0):,}",
         )
         for kind, row in manifest["solvers"].items()
     ]
     if not rows:
         return ""
-    header = ("problem", "solver", "solved", "worst gap", "relative", "worst violation")
+    header = ("problem", "solver", "solved", "worst gap", "relative", "worst violation", "not certified")
     return f"<h2>Solvers and certificates</h2>\n{table(header, rows, numeric=2, stacked=True)}"
 
 
@@ -118,7 +119,7 @@ def unit_note(cost: Cost, unit: str) -> tuple[str, str]:
 
 def guarantee_note(measurement: Measurement) -> tuple[str, str]:
     """Return the note on what all noisy answers guarantee together: epsilon by delta, and their meaning."""
-    composition = Composition.of(measurement.queries, adaptive=bool(measurement.also))
+    composition = Composition.of(measurement.queries, adaptive=measurement.several)
     # Of several deltas at one epsilon the least, which comes last, says the most.
     pairs = {epsilon: delta for delta, epsilon in (*composition.curve(), *composition.pure())}
     listed = "; ".join(pair_words(epsilon, delta, _DIGITS) for epsilon, delta in pairs.items())

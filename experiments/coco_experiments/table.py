@@ -463,6 +463,10 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         heavy=True,
     ),
     Experiment(
+        name="bench/records",
+        summary="ten million records in 100,000 regions from Parquet with all checks, against DuckDB's group-by",
+    ),
+    Experiment(
         name="bench/rank",
         summary="ranks of 240.9 million groups streamed, and their exact shortcut with its chi-square",
     ),

@@ -19,8 +19,8 @@ from coco_opt.privacy import SeededNoise
 from coco_opt.privacy.queries import Exact, Noise
 from coco_opt.privacy.run_key import RunKey
 from coco_opt.privacy.secure import SecureNoise
+from coco_opt.releases.drawing import noisy
 from coco_opt.releases.estimate import estimated
-from coco_opt.releases.measure import noisy
 from coco_opt.releases.reporter import Silent
 from tests.audit.kinds import KINDS, config_of
 

@@ -8,13 +8,17 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from coco_opt import solve
 from coco_opt._version import __version__
 from coco_opt.cli import main
 from coco_opt.cli.console import SafeStream, TerminalReporter, figure, fraction, size, write
+from coco_opt.errors import SolverError
 from tests.cli.helpers import CANARY, KINDS, SECURE, Runner, paid, write_groups
 
 ONCE = ["GRANTED", "RESERVED", "MEASURED", "RELEASED"]
@@ -95,6 +99,45 @@ def test_the_installed_command(tmp_path: Path) -> None:
     assert said[:2] == ["Reading the public tables", "Reading the private table"]
     assert len(said) == 3
     assert CANARY not in failed.stderr + failed.stdout
+
+
+def test_what_compiled_packages_print_is_no_output_of_the_command() -> None:
+    code = (
+        "import ctypes, os, coco_opt.cli.console as console\n"
+        "console.keep_stdout()\n"
+        "ctypes.CDLL(None).puts(b'a banner')\n"
+        "os.write(1, b'another')\n"
+        "print('the output')\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout) == (0, "the output\n"), ran.stderr
+    assert "a banner" in ran.stderr
+    assert "another" in ran.stderr
+
+
+def test_json_is_json_where_other_solvers_had_to_answer(tmp_path: Path) -> None:
+    more = '[solvers]\ntopdown_split = { name = "osqp", max_iter = 1 }\ntable_rounding = "cvxpy"\n'
+    config = KINDS["tables"].write(tmp_path, more=more)
+    ran = shell(f"{COCO} release {config} --json")
+    assert ran.returncode == 0, ran.stderr
+    solvers = json.loads(ran.stdout)["solvers"]
+    assert [entry["solver"] for entry in solvers["topdown_split"]["fallbacks"]] == ["osqp"]
+
+
+def test_answers_that_no_solver_certified_are_counted_where_certified_ones_are(
+    tmp_path: Path, coco: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missed(problem: Any, solver: Any) -> Any:
+        solution = solve(problem, solver)
+        if problem.kind == "topdown_split":
+            raise SolverError("missed", replace(solution, gap=0.25))
+        return solution
+
+    monkeypatch.setattr("coco_opt.choices.solve", missed)
+    ran = coco("release", KINDS["tables"].write(tmp_path))
+    assert ran.code == 0
+    (row,) = [line for line in ran.out.splitlines() if line.strip().startswith("topdown_split")]
+    assert "not certified" in row
 
 
 def test_exit_handlers_run_and_the_interpreter_is_not_taken_apart() -> None:

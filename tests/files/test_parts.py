@@ -114,7 +114,7 @@ def test_records_and_values_count_alike_in_any_number_of_parts(
         assert np.array_equal(values.cells, read_values(folder, domain).cells)
 
 
-def test_persons_of_a_large_table_are_compared_without_holding_their_ids(
+def test_persons_are_compared_without_holding_their_ids(
     tmp_path: Path, write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ids that differ are counted at once; repeated ones are named by the reader that holds them."""
@@ -125,18 +125,21 @@ def test_persons_of_a_large_table_are_compared_without_holding_their_ids(
         return load(con, table, *rest)
 
     monkeypatch.setattr(records, "load", watched)
-    monkeypatch.setattr(records, "_LARGE", 1)
     columns = {"region_id": ["r1", "r2"] * 20, "sex": ["f"] * 40, "age": ["0"] * 40}
     for ids in ([f"p {k}" for k in range(40)], list(range(40)), [f"é{k}" for k in range(40)]):
         table = pa.table({**columns, "person_id": ids})
         folder = folder_of(tmp_path / str(ids[0]), split(table, 3, 0))
         assert read_records(regions, folder, SCHEMA).identity()["persons"] == 40
-    assert loaded == ["ids"]  # of those that are not plain
-    for n, ids in enumerate(([f"p {k}" for k in range(40)], [f"é{k}" for k in range(40)])):
+    assert loaded == ["records"]  # of those that are not plain
+    for n, ids in enumerate(([f"p {k}" for k in range(40)], [f"é{k}" for k in range(40)], list(range(40)))):
         table = pa.table({**columns, "person_id": ids})
         twice = folder_of(tmp_path / f"twice {n}", [table[:30], table[20:]])
         error = refused(lambda folder=twice: read_records(regions, folder, SCHEMA))
         assert at(error) == ("duplicate-entity", f"twice {n}/part-001.parquet", 1, "person_id")
+        assert read_records(regions, twice, SCHEMA, 2).identity()["persons"] == 50
+    thrice = folder_of(tmp_path / "thrice", [table[:30], table[20:], table[29:31]])
+    error = refused(lambda: read_records(regions, thrice, SCHEMA, 2))
+    assert at(error) == ("too-many-rows", "thrice/part-002.parquet", 1, "person_id")
 
 
 def test_a_range_of_ids_that_a_file_states_wrongly_is_no_harm(tmp_path: Path, write: Write) -> None:

@@ -1,4 +1,4 @@
-"""Places of texts in a long list: the same as a dictionary's, however the list is looked up."""
+"""Places of names in a long list: the same as a dictionary's, however the list is looked up."""
 
 from __future__ import annotations
 
@@ -8,28 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coco_opt.files import text_index
-from coco_opt.files.text_index import OrderedNames, TextIndex
+from coco_opt.files.text_index import OrderedNames
 
 TEXTS = st.lists(st.text(st.sampled_from("ab 1é"), max_size=45), unique=True, min_size=1, max_size=30)
 
 
 def strings(texts: list[str]) -> pa.Array:
     return pa.array(texts, pa.string())
-
-
-@given(texts=TEXTS, asked=st.lists(st.integers(0, 29), max_size=20), other=st.text(max_size=3), least=st.integers(0, 1))
-def test_texts_have_the_places_of_a_dictionary(texts: list[str], asked: list[int], other: str, least: int) -> None:
-    """Hashed once where all are plain; odd, long and empty texts of the list, and unknown ones, too."""
-    expected, some = {text: place for place, text in enumerate(texts)}, [texts[k % len(texts)] for k in asked]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(text_index, "_LEAST", 0 if least else 1 << 17)
-        index = TextIndex(strings(texts))
-    found = index.places(strings(some))
-    assert found is not None
-    assert found.tolist() == [expected[text] for text in some]
-    if other not in expected:
-        assert index.places(strings([*some, other])) is None
 
 
 @given(texts=TEXTS, asked=st.lists(st.lists(st.integers(0, 31), max_size=6), max_size=8))

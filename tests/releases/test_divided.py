@@ -22,7 +22,7 @@ from coco_opt.privacy.blocks import Block, parts_of
 from coco_opt.privacy.queries import offsets_of
 from coco_opt.privacy.run_folder import RunFolder, noise_key
 from coco_opt.releases import divided, measure
-from coco_opt.releases.measure import noisy
+from coco_opt.releases.drawing import noisy
 from coco_opt.releases.noise_source import source_of
 from coco_opt.releases.planning import planned
 from coco_opt.releases.reporter import Silent

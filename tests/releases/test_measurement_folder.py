@@ -357,7 +357,7 @@ def edited(folder: Path, **changes: object) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"format": "coco-opt measurement 9"}, "reads 'coco-opt measurement 1'"),
+        ({"format": "coco-opt measurement 9"}, "reads 'coco-opt measurement 2'"),
         ({"questions": []}, "cannot be read"),
         ({"kind": None, "levels": 3, "questions": 7}, "cannot be read"),
         ({"files": 3}, "no measurement"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import sys
 from functools import cache
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 from coco_solvers.oracles.brute_force import BruteForce
 
 from coco_opt import SolverChoices, backends, make_solver, solve, solve_many
+from coco_opt.choices import UncertifiedGap
 from coco_opt.errors import ConfigError, ProblemError, SolverError, UnknownSolverError
 from coco_opt.problem import Problem
 from coco_opt.problems import (
@@ -33,6 +36,7 @@ from coco_opt.problems import (
 )
 from coco_opt.registry import Backend, backend, candidates
 from coco_opt.solution import Answer, Solution, Status
+from coco_opt.solver import hushed
 from coco_opt.solving import judge
 from tests.solvers.instances import moderate
 from tests.solvers.oracles import optimum
@@ -344,6 +348,44 @@ def test_a_time_limit_lowers_that_of_the_automatic_solver_and_of_no_other() -> N
     assert choices.solver(TableRounding) == choices.limited(TableRounding, 1e9).solver(TableRounding) == usual
     chosen = SolverChoices({"table_rounding": "highs"}).limited(TableRounding, 1.0)
     assert chosen.solver(TableRounding) == make_solver("highs")
+
+
+def test_a_solver_that_answers_for_another_has_a_time_limit_and_is_tried_by_default(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tried = []
+
+    def failing(problem: Any, solver: Any) -> Any:
+        tried.append(solver)
+        raise SolverError("missed")
+
+    monkeypatch.setattr("coco_opt.choices.solve", failing)
+    with pytest.raises(SolverError):
+        SolverChoices().solve(IsotonicL1([2, 1]))
+    limits = [solver.time_limit for solver in tried if hasattr(solver, "time_limit")]
+    assert len(tried) > len(limits) > 0
+    assert max(limits) <= 60.0
+
+
+def test_answers_that_miss_their_tolerance_are_counted_with_the_largest_known_gap() -> None:
+    choices = SolverChoices()
+    for gap in (0.25, 0.5, np.inf):
+        task = choices.fresh()
+        task.note_missed(TableRounding, gap)
+        choices.merge(task.certificates)
+    assert choices.uncertified_gap == UncertifiedGap(3, 0.5, 1)
+    assert [row.solves for row in choices.certificates] == [0]
+
+
+@pytest.mark.parametrize("package", ["python", "C"])
+def test_what_packages_print_stays_off_the_standard_output(package: str, capfd: pytest.CaptureFixture[str]) -> None:
+    with hushed:
+        if package == "python":
+            sys.stdout.write("a banner")
+        else:
+            ctypes.CDLL(None).puts(b"a banner")
+    sys.stdout.write("the output\n")
+    assert capfd.readouterr().out == "the output\n"
 
 
 def test_limited_choices_count_into_the_same_certificates() -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -55,6 +57,42 @@ def test_odd_names_are_found_as_they_stand(tmp_path: Path) -> None:
     (bounds,) = read(tmp_path, 'land,home,"home = o\'Neil ""x""",1,5\nland,home,home = größe ≥ 3,2,\n')
     assert bounds.lower.tolist() == [[0, 1, 2]]
     assert bounds.upper.tolist() == [[UNBOUNDED, 5, UNBOUNDED]]
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper"),
+    [
+        (pd.Series([2, None]), pd.Series([np.nan, 30_000_000])),
+        (pd.Series([2, None], dtype=object), pd.Series([None, 30_000_000], dtype=object)),
+        (pd.array([2, None], dtype="Int64"), pd.array([None, 30_000_000], dtype="Int64")),
+        (["2", ""], [None, "30000000"]),
+        ([2, 0], [None, 30_000_000]),
+    ],
+)
+def test_an_empty_side_of_a_frame_reads_like_an_empty_entry_of_a_file(tmp_path: Path, lower: Any, upper: Any) -> None:
+    frame = pd.DataFrame(
+        {
+            "region": ["land/b", "land/a"],
+            "query": ["total"] * 2,
+            "answer": ["total"] * 2,
+            "lower": lower,
+            "upper": upper,
+        }
+    )
+    frame.to_parquet(tmp_path / "bounds.parquet")
+    for source in (frame, tmp_path / "bounds.parquet"):
+        (bounds,) = read_bounds(source, TREE, SCHEMA)
+        assert bounds.lower.tolist() == [[2], [0]]
+        assert bounds.upper.tolist() == [[UNBOUNDED], [30_000_000]]
+
+
+@pytest.mark.parametrize("side", [1.5, np.inf, -1.0])
+def test_a_side_of_a_frame_that_is_no_count_is_refused_at_its_row(side: float) -> None:
+    frame = pd.DataFrame(
+        {"region": ["land"], "query": ["total"], "answer": ["total"], "lower": [np.nan], "upper": [side]}
+    )
+    with pytest.raises(InputError, match="row 1, column 'upper'"):
+        read_bounds(frame, TREE, SCHEMA)
 
 
 def test_parquet_with_integers_reads_alike(tmp_path: Path) -> None:

@@ -17,17 +17,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from coco_opt.choices import SolverChoices
+from coco_opt.choices import SolverChoices, UncertifiedGap
 from coco_opt.errors import CocoOptError, ConfigError, InputError
 from coco_opt.privacy import SeededNoise
 from coco_opt.releases import Silent, check, compare, estimate, forecast, measure, release, render_report
+from coco_opt.releases.drawing import noisy
 from coco_opt.releases.kind import Shown, Truth, Work
-from coco_opt.releases.measure import noisy
 from coco_opt.releases.planning import _choice_words
 from coco_opt.topdown.estimating.estimate import estimate_tables, linear_estimates
 from coco_opt.topdown.estimating.linear.information import FullInformation
 from coco_opt.topdown.estimating.recursion import Checkpoint
-from coco_opt.topdown.estimating.rounding.uncertified_gap import UncertifiedGap
 from coco_opt.topdown.kind import TABLES, rehearsal
 from coco_opt.topdown.kind.checkpoints import LevelFiles
 from coco_opt.topdown.kind.files import read_tables_release
@@ -545,7 +544,7 @@ def test_levels_that_are_done_are_kept_with_their_certificates(tmp_path: Path) -
     method = TABLES.method(config, measurement.measurement_plan)
     uninterrupted = TABLES.estimate(measurement, method, Work(SolverChoices()))
     folder, solvers = tmp_path / "scratch", SolverChoices()
-    files, levels = LevelFiles(folder, solvers), []
+    files, levels = LevelFiles(folder), []
 
     class StopError(Exception):
         pass
@@ -567,7 +566,7 @@ def test_levels_that_are_done_are_kept_with_their_certificates(tmp_path: Path) -
         (row.problem, row.solves) for row in uninterrupted.certificates
     ]
     (folder / "levels-002").write_bytes(b"damaged")
-    assert LevelFiles(folder, SolverChoices()).last() is None
+    assert LevelFiles(folder).last() is None
 
 
 def test_solvers_are_compared_on_a_split_and_a_rounding_of_made_persons(tmp_path: Path) -> None:

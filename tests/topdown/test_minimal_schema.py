@@ -20,7 +20,6 @@ from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.estimating.implied import minimal_schema
 from coco_opt.topdown.estimating.implied.choice import implied_choice
 from coco_opt.topdown.estimating.implied.region_variables import RegionVariables
-from coco_opt.topdown.estimating.rounding.uncertified_gap import Tally
 from coco_opt.topdown.estimating.splitting.step import split_step
 from coco_opt.topdown.feasibility.presolve import tightened
 from coco_opt.topdown.feasibility.system import ConstraintSystem, infinite
@@ -82,7 +81,7 @@ def test_the_classes_are_the_least_squares_of_all_answers_within_all_facts() -> 
     measured_ = TableMeasurements.of(measurement)
     system = measured_.invariants.system
     lower, upper = tightened(system)
-    fitted = minimal_schema._fit(measured_, system, lower, upper, SolverChoices(), Tally())
+    fitted = minimal_schema._fit(measured_, system, lower, upper, SolverChoices())
     # Frank-Wolfe's gap: no feasible point lies downhill of the fit.
     labels, slope = system.classes.labels, np.zeros_like(fitted)
     for level in range(3):
@@ -124,7 +123,7 @@ def test_every_class_of_every_region_is_next_to_its_fit() -> None:
     for seed in range(6):
         measured_ = TableMeasurements.of(facilities(seed))
         system = measured_.invariants.system
-        fitted = minimal_schema._fit(measured_, system, *tightened(system), SolverChoices(), Tally())
+        fitted = minimal_schema._fit(measured_, system, *tightened(system), SolverChoices())
         step = split_step(measured_, TopdownMethod(seed=3), SolverChoices())
         assert step.core is not None
         for level in range(3):
@@ -172,7 +171,7 @@ def test_a_resumed_run_keeps_its_classes_and_cuts_and_solves_nothing_twice(impli
     measurements, method = facilities(2, rules=True), TopdownMethod(implied=implied)  # type: ignore[arg-type]
     for level in range(2):
         solvers, folder = SolverChoices(), tmp_path / str(level)
-        files = LevelFiles(folder, solvers)
+        files = LevelFiles(folder)
         uninterrupted = estimate_tables(
             measurements,
             method,
@@ -180,7 +179,7 @@ def test_a_resumed_run_keeps_its_classes_and_cuts_and_solves_nothing_twice(impli
             after_level=lambda done, files=files, level=level: level != done.level or files.keep(done),
         )
         again = SolverChoices()
-        resumed = estimate_tables(measurements, method, again, resume_from=LevelFiles(folder, again).last())
+        resumed = estimate_tables(measurements, method, again, resume_from=LevelFiles(folder).last())
         assert uninterrupted.implied == resumed.implied
         assert uninterrupted.implied.method == implied
         assert uninterrupted.implied.cuts == (implied == "cuts")

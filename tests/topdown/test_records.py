@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
 import pytest
 
@@ -245,30 +246,36 @@ def test_ranges_are_named_in_rules_as_they_are_written() -> None:
     ]
 
 
-def housed(tmp_path: Path, persons: str, homes: str = HOMES) -> TableCounts:
+def housed(tmp_path: Path, persons: str, homes: str = HOMES, form: str = "csv") -> TableCounts:
     for name, text in (("hierarchy", HIERARCHY), ("persons", persons), ("homes", homes)):
         (tmp_path / f"{name}.csv").write_text(text)
     public = read_regions(tmp_path / "hierarchy.csv")
-    return read_records(public, tmp_path / "persons.csv", SCHEMA, groups=tmp_path / "homes.csv")
+    if form == "parquet":
+        names = persons.partition("\n")[0].split(",")
+        options = pcsv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()))
+        pq.write_table(pcsv.read_csv(tmp_path / "persons.csv", convert_options=options), tmp_path / "persons.parquet")
+    return read_records(public, tmp_path / f"persons.{form}", SCHEMA, groups=tmp_path / "homes.csv")
 
 
-def test_groups_say_where_records_lie(tmp_path: Path) -> None:
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_groups_say_where_records_lie(form: str, tmp_path: Path) -> None:
     """Ids are texts: 007 and 7 are two households; a household without persons is fine."""
-    counts = housed(tmp_path, "sex,group_id,age\nmale,007,old\nfemale,7,child\nmale,007,old\nmale,7,adult\n")
-    assert triples(counts) == triples(read(tmp_path, RECORDS))
+    rows = "sex,group_id,age\nmale,007,old\nfemale,7,child\nmale,007,old\nmale,7,adult\n"
+    assert triples(housed(tmp_path, rows, form=form)) == triples(read(tmp_path, RECORDS))
 
 
-def test_attributes_of_groups_are_those_of_every_member(tmp_path: Path) -> None:
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_attributes_of_groups_are_those_of_every_member(form: str, tmp_path: Path) -> None:
     """The counts are those of a table in which each person has the columns of the home; own columns come first."""
     rng = np.random.default_rng(3)
     homes = [("007", "w", "old"), ("7", "e", "child"), ("8", "e", "adult")]
     people = [(homes[k], ("female", "male")[sex]) for k, sex in rng.integers((3, 2), size=(40, 2)).tolist()]
     rows = "".join(f"{home[0]},{sex}\n" for home, sex in people)
     listed = "age,group_id,region_id\n" + "".join(f"{age},{group},{region}\n" for group, region, age in homes)
-    counts = housed(tmp_path, f"group_id,sex\n{rows}", listed)
+    counts = housed(tmp_path, f"group_id,sex\n{rows}", listed, form)
     joined = "".join(f"{region},{sex},{age}\n" for (_, region, age), sex in people)
     assert triples(counts) == triples(read(tmp_path, f"region_id,sex,age\n{joined}"))
-    own = housed(tmp_path, "group_id,sex,age\n007,male,adult\n", listed)
+    own = housed(tmp_path, "group_id,sex,age\n007,male,adult\n", listed, form)
     assert triples(own) == triples(read(tmp_path, "region_id,sex,age\nw,male,adult\n"))
     with pytest.raises(InputError) as caught:
         housed(tmp_path, f"group_id,sex\n{rows}x,man\n", listed.replace("adult", "adlut"))
@@ -301,16 +308,17 @@ def test_mistakes_in_groups_are_placed(
     assert (caught.value.place.file, caught.value.place.row) == (file, row)
 
 
-def test_a_record_that_states_another_region_than_its_group_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("form", "header"), [("csv", 1), ("parquet", 0)])
+def test_a_record_that_states_another_region_than_its_group_is_named(form: str, header: int, tmp_path: Path) -> None:
     """An empty region states none; the group's region counts."""
     rows = ["7,e,male,old", "7,w,male,old", "7,,male,old", "007,w,male,old", "007,ZZZZ,male,old"]
     with pytest.raises(InputError) as caught:
-        housed(tmp_path, "\n".join(["group_id,region_id,sex,age", *rows, ""]))
+        housed(tmp_path, "\n".join(["group_id,region_id,sex,age", *rows, ""]), form=form)
     (entry,) = caught.value.bad_rows
-    assert (entry["code"], entry["file"], entry["column"]) == ("region-differs", "persons.csv", "region_id")
-    assert (entry["rows"], entry["count"]) == ([3, 6], 2)
+    assert (entry["code"], entry["file"], entry["column"]) == ("region-differs", f"persons.{form}", "region_id")
+    assert (entry["rows"], entry["count"]) == ([2 + header, 5 + header], 2)
     right = "\n".join(["group_id,region_id,sex,age", rows[0], *rows[2:4], ""])
-    assert triples(housed(tmp_path, right)) == triples(
+    assert triples(housed(tmp_path, right, form=form)) == triples(
         housed(tmp_path, right.replace(",w,", ",,").replace(",e,", ",,"))
     )
 

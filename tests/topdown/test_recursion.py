@@ -261,7 +261,6 @@ def test_a_rounding_that_was_not_proved_nearest_is_told_also_after_resuming() ->
     assert result.uncertified_gap.gap > 0.0
     assert result.uncertified_gap.steps > 0
     assert result.uncertified_gap.unknown == 0
-    assert done[-1].uncertified_gap == result.uncertified_gap
     assert estimate_tables(measurements, resume_from=done[-1]).uncertified_gap == result.uncertified_gap
 
 

@@ -23,7 +23,6 @@ from coco_opt.topdown.estimating.estimate import estimate_tables, linear_estimat
 from coco_opt.topdown.estimating.method import TopdownMethod
 from coco_opt.topdown.estimating.rounding.passes import nested_passes, round_in_passes
 from coco_opt.topdown.estimating.rounding.tie_breaking import PRECISION, Ties, seed_of
-from coco_opt.topdown.estimating.rounding.uncertified_gap import Tally
 from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.measuring.measure import measure_tables
 from coco_opt.topdown.queries import parse_queries, parse_query
@@ -97,8 +96,8 @@ def test_passes_are_best_one_after_the_other(seed: int) -> None:
     x, parent = drawn(rng, 3, 4)
     crossing = Grouping(np.array([0, 1, 0, 1]), 2)
     queries: list[Operator] = [total(4), Grouping(np.array([0, 0, 1, 1]), 2), *([crossing] if seed % 2 else [])]
-    tally, choices = Tally(), SolverChoices()
-    table = round_in_passes(x, parent, None, queries, Ties(seed), 0, choices, tally)
+    choices = SolverChoices()
+    table = round_in_passes(x, parent, None, queries, Ties(seed), 0, choices)
     left = points(TableRounding(x, parent))
     for query in [*queries, Grouping(np.arange(4), 4)]:
         errors = [float(np.abs(query.apply(point - x)).sum()) for point in left]
@@ -141,7 +140,7 @@ def test_equal_fractions_favour_no_child() -> None:
     x, parent = np.full((4, 25), 0.25), np.ones(25, np.int64)
     gained = np.zeros(4)
     for seed in range(40):
-        gained += round_in_passes(x, parent, None, [], Ties(seed), 0, SolverChoices(), Tally()).sum(axis=1)
+        gained += round_in_passes(x, parent, None, [], Ties(seed), 0, SolverChoices()).sum(axis=1)
     expected = 40 * 25 / 4
     assert (np.abs(gained - expected) < 4.0 * np.sqrt(expected * 0.75)).all()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import unicodedata
-from functools import partial
+from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from coco_opt.topdown.estimating.linear.best_linear import best_linear
 from coco_opt.topdown.estimating.linear.query_trees import linear_stage
 from coco_opt.topdown.kind import files, verify
 from coco_opt.topdown.kind.raw_tables import RawTables
-from coco_opt.topdown.measuring import batched_records
+from coco_opt.topdown.measuring import records
 from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.measuring.records import read_records
 from coco_opt.topdown.noisy_measurements import TableMeasurements
@@ -168,22 +168,29 @@ def _read(folder: Path, rows: list[tuple[Any, ...]], form: str, *, integer_ids: 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=st.lists(ROW, min_size=1, max_size=20), at_once=st.integers(1, 8), integer_ids=st.booleans())
-def test_batches_are_counted_as_texts_are(
+def test_rows_are_counted_as_a_dictionary_counts_them(
     rows: list[tuple[Any, ...]], at_once: int, integer_ids: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module, name in ((batches, "_BATCH"), (batched_records, "_ROWS")):
+    for module, name in ((batches, "_BATCH"), (records, "_AT_ONCE")):
         monkeypatch.setattr(module, name, at_once)
-    counts, texts = _read(tmp_path, rows, "parquet", integer_ids=integer_ids), _read(tmp_path, rows, "csv")
-    for left, right in zip(counts.arrays, texts.arrays, strict=True):
-        np.testing.assert_array_equal(left, right)
-    assert counts.identity() == texts.identity()
+    expected = Counter[tuple[str, ...]]()
+    for region, sex, age, people in rows:
+        expected[region, sex, age] += people
+    for counts in (_read(tmp_path, rows, "parquet", integer_ids=integer_ids), _read(tmp_path, rows, "csv")):
+        tree, codes = counts.hierarchy, PEOPLE.decode(counts.cells)
+        leaf = np.repeat(np.arange(3), np.diff(counts.offsets)) + tree.leaves.start
+        regions = [{"east": "1", "west": "2", "é": "3"}[tree.names[region]] for region in leaf]
+        values = ([PEOPLE.attributes[name][code] for code in codes[name]] for name in PEOPLE.names)
+        assert dict(zip(zip(regions, *values, strict=True), counts.counts.tolist(), strict=True)) == +expected
+        assert counts.identity()["rows_read"] == len(rows)
+        assert not any(array.flags.writeable for array in counts.arrays)
 
 
 @pytest.mark.parametrize("name", WRONG)
 def test_what_is_wrong_in_a_batch_is_told_as_of_texts(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module, each in ((batches, "_BATCH"), (batched_records, "_ROWS")):
+    for module, each in ((batches, "_BATCH"), (records, "_AT_ONCE")):
         monkeypatch.setattr(module, each, 2)
     rows = [("1", "male", "child", 1), ("2", "female", "é", 2), ("3", "male", "child", 1), WRONG[name]]
     errors = []
@@ -195,26 +202,6 @@ def test_what_is_wrong_in_a_batch_is_told_as_of_texts(
     assert [error.place is None or error.place.column for error in errors[:1]] == [
         error.place is None or error.place.column for error in errors[1:]
     ]
-
-
-def test_small_batches_are_joined_before_they_are_compared_with_all_regions(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pq, "write_table", partial(pq.write_table, row_group_size=1))
-    sizes, cell_keys = list[int](), batched_records._cell_keys
-
-    def watched(batch: tuple[Any, ...], *rest: Any) -> Any:
-        sizes.append(len(batch[0]))
-        return cell_keys(batch, *rest)
-
-    monkeypatch.setattr(batched_records, "_cell_keys", watched)
-    rows = [(str(1 + k % 3), "male", ("child", "é")[k % 2], k) for k in range(10)]
-    counts = _read(tmp_path, rows, "parquet")
-    assert sizes == [3, 3, 3, 1]  # as many rows as regions
-    monkeypatch.setattr(batched_records, "_ROWS", 1)
-    apart = _read(tmp_path, rows, "parquet")
-    assert counts.identity() == apart.identity()
-    assert sizes[4:] == [1] * 10
 
 
 def test_good_batches_need_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,6 +58,7 @@ class GroupsKind:
     promises: ClassVar[tuple[str, ...]] = PROMISES
     least: ClassVar[tuple[str, ...]] = TABLE_PROMISES[:-1]
     takes_several: ClassVar[bool] = True
+    plainest: ClassVar[Mapping[str, Any]] = {"consistency": "matching"}
     compared: ClassVar[tuple[Compared, ...]] = (
         Compared(
             "histograms",
@@ -164,6 +165,12 @@ class GroupsKind:
         from coco_opt.groups.kind.simulated_data import read_simulated_data, simulated_data_of
 
         return simulated_data_of(plan, branches) if public is None else read_simulated_data(plan, public)
+
+    def rehearsal(self, plan: Plan, method: GroupsMethod) -> tuple[SimulatedData, GroupsMethod]:
+        """Return a few regions with groups of few sizes, and the method with brief chains."""
+        from coco_opt.groups.kind.simulated_data import small_instance
+
+        return small_instance(plan, method)
 
     def forecast(self, plan: Plan, options: ForecastOptions, reporter: Reporter) -> Forecast:
         """Predict errors, seconds and memory: exactly for linear stages, else by rehearsal on simulated data."""

@@ -25,6 +25,7 @@ from coco_opt.groups.queries import GROUPS
 from coco_opt.histograms import Hierarchy
 from coco_opt.privacy import LevelQuery
 from coco_opt.releases.kind import Folder
+from coco_opt.releases.manifest import OF
 
 UNBIASED = "unbiased.parquet"
 PROMISE = "unbiased"
@@ -152,9 +153,12 @@ def _problem(folder: Folder, totals: Ints, max_size: int) -> str:
 
 
 def _queries_by_level(manifest: Mapping[str, Any]) -> dict[int, dict[str, LevelQuery]]:
-    """Return the queries of each level whose sizes were measured, by name, from the manifest."""
+    """Return the queries of each level whose sizes were measured and read, by name, from the manifest."""
     queries_by_level: dict[int, dict[str, LevelQuery]] = {}
+    entries = manifest.get("measurements")
     for plain in manifest["budget"]["questions"]:
+        if entries is not None and not entries[plain[OF] - 1].get("read", True):
+            continue
         query = query_from_dict(plain)
         queries_by_level.setdefault(query.level, {}).setdefault(query.name, query)
     return {level: queries for level, queries in queries_by_level.items() if set(queries) - {GROUPS}}

@@ -92,7 +92,7 @@ def read_public(groups: InputLike, hierarchy: InputLike, spill: Path | None = No
         if (packed := read_text_groups(listed, regions.leaf_of)) is not None:
             leaf_counts = np.bincount(packed.leaf, minlength=len(tree.leaves))
             return PublicGroups(regions, tree.aggregate(leaf_counts), listed, listed)
-        register_leaves(table, regions)
+        register_leaves(con, regions)
         loaded = load(con, "groups", listed, GROUPS)
         check_groups(loaded, _listed_in(table))
         counts = _groups_of_leaves(loaded, 1, len(tree.leaves))
@@ -112,7 +112,7 @@ def read_group_counts(groups: InputLike, hierarchy: InputLike) -> PublicGroups:
         table = load(con, "hierarchy", tree_of, hierarchy_columns(tree_of.levels))
         regions = read_tree(table)
         tree = regions.hierarchy
-        register_leaves(table, regions)
+        register_leaves(con, regions)
         loaded = load(con, "groups", listed, GROUPS, only=("region_id",))
         column_checks.check_rows(loaded)
         column_checks.check_known(loaded, 0, "leaves.region", *UNKNOWN_REGION, _listed_in(table))
@@ -145,7 +145,7 @@ def read_private(public: PublicGroups, entities: InputLike, spill: Path | None =
         _relate_groups(con, public)
         if stated:
             if isinstance(groups, GroupTable):
-                register_leaves(table, public.regions)
+                register_leaves(con, public.regions)
             with faults:
                 _check_regions(table, public)
         runs = quietly(source, lambda: _count_sizes(con))
@@ -206,7 +206,7 @@ def _relate_groups(con: duckdb.DuckDBPyConnection, public: PublicGroups) -> None
         return
     assert groups is not None
     table, tree = load(con, "groups", groups, GROUPS), public.hierarchy
-    register_leaves(table, public.regions)
+    register_leaves(con, public.regions)
     counts = _groups_of_leaves(table, 1, len(tree.leaves))
     leaf_counts = public.group_counts[tree.leaves.start :]
     if (

@@ -9,6 +9,7 @@ import numpy as np
 from coco_opt.problems.table_rounding.data import RoundingData
 from coco_opt.problems.table_rounding.program import relaxation
 from coco_opt.problems.table_rounding.rows import RoundingDual
+from coco_opt.solver import hushed
 
 _PRICE_SECONDS = 60.0  # for one linear relaxation
 
@@ -33,7 +34,7 @@ def relaxed_prices(data: RoundingData) -> RoundingDual:
         "b_ub": np.concatenate([program.row_upper[above], -program.row_lower[below]]),
         "bounds": np.column_stack([program.lower, program.upper]),
     }
-    solved = linprog(program.c, **sides, method="highs-ds", options={"time_limit": _PRICE_SECONDS})
+    solved = hushed(linprog)(program.c, **sides, method="highs-ds", options={"time_limit": _PRICE_SECONDS})
     if solved.status != 0:
         return RoundingDual(np.zeros(data.shape[1]), np.zeros(data.sides[0].shape))
     dual = np.zeros(program.rows)

@@ -7,6 +7,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
+from math import prod
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -22,7 +23,7 @@ from coco_opt.files.differences import Compared
 from coco_opt.files.release_checks import Check
 from coco_opt.privacy import Cost, Exact, Measurement, MeasurementPlan
 from coco_opt.privacy import Neighbours as NeighboursName
-from coco_opt.ranges.domain import DomainTree, shortest_fan_out
+from coco_opt.ranges.domain import DomainTree, levels_of, shortest_fan_out
 from coco_opt.ranges.estimating.universal import NONNEGATIVE, Estimator, UniversalHistogram
 from coco_opt.ranges.fan_out import choose_fan_out
 from coco_opt.ranges.interval_counts import RANGES as NAME
@@ -61,6 +62,7 @@ from coco_opt.releases.reporter import Reporter
 
 Shape = int | tuple[int, ...]
 REGION = "all"
+_FEW_CELLS = 64  # of a rehearsal
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,7 @@ class RangesKind:
     promises: ClassVar[tuple[str, ...]] = PROMISES
     least: ClassVar[tuple[str, ...]] = ("finite", "standard_errors")
     takes_several: ClassVar[bool] = False
+    plainest: ClassVar[Mapping[str, Any]] = {"estimator": "nonnegative"}
     compared: ClassVar[tuple[Compared, ...]] = (
         Compared("ranges", "estimate", ("tree_level", "start", "stop"), error="standard_error", absent_is_zero=False),
     )
@@ -210,6 +213,19 @@ class RangesKind:
             plan, CellCounts(generated_cells(domain.cells)), f"simulated counts of {domain.cells:,} cells"
         )
 
+    def rehearsal(self, plan: Plan, method: RangesMethod) -> tuple[SimulatedData, RangesMethod]:
+        """Return few cells, some empty and one full, under the narrowest levels of a plan's tree.
+
+        A smaller tree poses the same problems with fewer unknowns; its levels have their fan-outs and shares.
+        """
+        section = _of_few_cells(plan.config.method, plan.detail).model_copy(update={"estimator": method.estimator})
+        config = replace(plan.config, method=section)
+        small = _planned(config)
+        cells = generated_cells(small.detail.cells)
+        cells[: cells.size // 2 : 2] = 0
+        brief = self.method(small.config, small.measurement_plan)
+        return SimulatedData(small, CellCounts(cells), "a small simulated instance"), replace(brief, seconds=0.0)
+
     def forecast(self, plan: Plan, options: ForecastOptions, reporter: Reporter) -> Forecast:
         """Return exact standard errors: they depend on public numbers only."""
         with reporter.stage("Predicting"):
@@ -271,11 +287,36 @@ def _chosen(section: RangesSection, cost: Cost, neighbours: NeighboursName) -> d
         return {"fan_out": choose_fan_out(section.size, cost, neighbours=neighbours) or "cells"}
     nonnegative = section.estimator in ("auto", *NONNEGATIVE)
     tree = optimised_tree(section.ranges, cost, neighbours=neighbours, nonnegative=nonnegative)
-    if tree.shares is None:
+    if tree.shares is None or section.size == 1:  # one cell is a tree of its own
         return {"fan_out": tree.fan_out or "cells"}
     shortest = _shortest(section, tree.fan_out or "cells")
     fan_out = list(shortest) if isinstance(shortest, tuple) else shortest
     return {"fan_out": fan_out, "shares": [str(share) for share in tree.shares]}
+
+
+def _of_few_cells(section: RangesSection, domain: DomainTree) -> RangesSection:
+    """Return the section of a decided plan with the first cells of its domain, unless it has few.
+
+    Of the tree the levels next to the cells are kept, as many as have few cells. Where a whole node does not fit, its
+    last cells are missing, as in the domain of any number of cells.
+    """
+    if domain.cells <= _FEW_CELLS:
+        return section
+    fan_out, shares, cells = section.fan_out, section.shares, _FEW_CELLS
+    if not isinstance(fan_out, str):
+        fan_outs, _ = levels_of(domain.cells, fan_out)
+        kept = next(n for n in range(1, len(fan_outs) + 1) if n == len(fan_outs) or prod(fan_outs[-n - 1 :]) > cells)
+        fan_out, cells = tuple(fan_outs[-kept:]), min(cells, prod(fan_outs[-kept:]))
+        if shares is not None:
+            fan_out = shortest_fan_out(cells, fan_out)
+            shares = shares[-len(levels_of(cells, fan_out)[1]) :]
+            shares = tuple(share / sum(shares) for share in shares)
+    edges = None if section.edges is None else section.edges[: cells + 1]
+    workload: Any = section.workload
+    if isinstance(workload, tuple):
+        workload = ((0, cells),) if edges is None else ((edges[0], edges[-1]),)
+    update = {"cells": cells if edges is None else None, "edges": edges, "fan_out": fan_out, "shares": shares}
+    return section.model_copy(update={**update, "workload": workload})
 
 
 def _shortest(section: RangesSection, fan_out: Shape | str | None = None) -> Shape | str:

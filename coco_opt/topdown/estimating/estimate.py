@@ -9,7 +9,7 @@ import numpy as np
 
 from coco_opt.activity import Progress, doing
 from coco_opt.array_types import Ints
-from coco_opt.choices import Certificate, SolverChoices
+from coco_opt.choices import ALL_CERTIFIED, Certificate, SolverChoices, UncertifiedGap
 from coco_opt.errors import InputError, ProblemError, SolverError
 from coco_opt.execution import Executor, Shared, Threads
 from coco_opt.histograms import Hierarchy
@@ -34,7 +34,6 @@ from coco_opt.topdown.estimating.posterior.sampler import SamplerOptions, sample
 from coco_opt.topdown.estimating.posterior.summaries import Targets
 from coco_opt.topdown.estimating.recursion import AfterLevel, Checkpoint, bottom_up, top_down
 from coco_opt.topdown.estimating.rounding.tie_breaking import seed_of
-from coco_opt.topdown.estimating.rounding.uncertified_gap import ALL_CERTIFIED, UncertifiedGap
 from coco_opt.topdown.estimating.sparse_tables import SparseTables
 from coco_opt.topdown.estimating.splitting.failsafe import Relaxation
 from coco_opt.topdown.estimating.splitting.step import BY_BOUNDS, ImpliedRecord, split_step
@@ -119,9 +118,9 @@ def estimate_tables(
     method : TopdownMethod, optional
         Estimation, rounding and how implied constraints are enforced.
     solvers : SolverChoices, optional
-        A solver for each kind of problem; the fast exact solvers if they are left out. With ``fallback``, a fit that
-        solvers miss ends with tables that meet the constraints, and ``uncertified_gap`` counts it. If even the failsafe
-        finds none, all tables are estimated again with the minimal schema, which always has some.
+        A solver for each kind of problem; the fast exact solvers if they are left out. With ``fallback``, the default,
+        a fit that solvers miss ends with tables that meet the constraints, and ``uncertified_gap`` counts it. If even
+        the failsafe finds none, all tables are estimated again with the minimal schema, which always has some.
     threads : int, default 1
         How many threads split regions in parallel. The result does not depend on it.
     executor : Executor, optional
@@ -182,7 +181,7 @@ def estimate_tables(
     constraints = measured.invariants
     core, resumed = (None, False) if resume_from is None else (resume_from.core, resume_from.level >= 0)
     with doing("deriving what the constraints imply"):
-        step = split_step(measured, chosen, used, core, stage, resumed=resumed)
+        step = split_step(measured, chosen, used.fresh(), core, stage, resumed=resumed)
     if step.slow and note is not None:
         note(step.slow)
     if chosen.estimation == "bottom_up":
@@ -200,16 +199,16 @@ def estimate_tables(
             # Tables estimated from above may not extend to those below. The classes of all regions together always do.
             if not used.fallback or not constraints or step.core is not None or not core_fits(constraints.system):
                 raise
-            step = split_step(measured, replace(chosen, implied="minimal_schema"), used, stage=stage)
+            step = split_step(measured, replace(chosen, implied="minimal_schema"), used.fresh(), stage=stage)
             checkpoint = top_down(step, executor=run_by, progress=progress)
-    tables, relaxed, uncertified_gap = checkpoint.tables, checkpoint.relaxed, checkpoint.uncertified_gap
+    used.merge(checkpoint.certificates)
     return TablesResult(
         measured.hierarchy,
         measured.schema,
-        tables,
-        relaxed,
+        checkpoint.tables,
+        checkpoint.relaxed,
         used.certificates,
-        uncertified_gap,
+        step.solvers.uncertified_gap,
         step.implied,
         linear=stage,
     )
@@ -238,7 +237,7 @@ def _least_expected(
         options = SamplerOptions(seconds=method.time)
         sampled = sample_tables(model, start.tables, method.seed, options, progress, dividing)
     drawn = DrawnTables(measured.hierarchy, sampled.draws, measured.schema.size)
-    step = split_step(measured, replace(method, implied=start.implied.method), solvers)
+    step = split_step(measured, replace(method, implied=start.implied.method), solvers.fresh())
     queries = interval_queries(parse_query("detail", measured.schema), method.workload or measured.queries)
     with doing("comparing with linear estimates"):
         linear = best_linear(measured.own, full=False, stage=start.linear)
@@ -250,12 +249,13 @@ def _least_expected(
         correction = Correction.of(drawn, linear, of_levels, widened=before, moved=moved.rows)
     with doing("rounding the tables of least expected error"):
         checkpoint = top_down(step, executor=executor)
+    solvers.merge(checkpoint.certificates)
     return replace(
         start,
         tables=checkpoint.tables,
         relaxed=checkpoint.relaxed,
         certificates=solvers.certificates,
-        uncertified_gap=checkpoint.uncertified_gap,
+        uncertified_gap=step.solvers.uncertified_gap,
         implied=step.implied,
         posterior=TablesPosterior(drawn, sampled, queries, method.intervals, correction),
     )

@@ -26,7 +26,6 @@ from coco_opt.execution import Count, Executor, Shared, Threads, even_tasks
 from coco_opt.execution.temporary_storage import forget_pages
 from coco_opt.histograms import Hierarchy
 from coco_opt.topdown.estimating.batches import at_and_below, batch_size, batches
-from coco_opt.topdown.estimating.rounding.uncertified_gap import ALL_CERTIFIED, UncertifiedGap
 from coco_opt.topdown.estimating.sparse_tables import SparseTables
 from coco_opt.topdown.estimating.splitting.failsafe import NO_TABLES_FIT, Relaxation
 from coco_opt.topdown.estimating.splitting.level import LevelSplit, level_split
@@ -42,14 +41,14 @@ _WAITING_RUNS = 1 << 18  # nonzero cells of a level's finished tables, above whi
 class Checkpoint:
     """The state after a level: the integer tables of every level so far, root first, and the regions relaxed.
 
-    A later level's failsafe can change tables of the levels above, so a checkpoint holds them all. ``uncertified_gap``
-    counts the fits and roundings so far that were not proved nearest. ``core`` are the classes' counts in all leaves
+    A later level's failsafe can change tables of the levels above, so a checkpoint holds them all. ``certificates``
+    are those of the fits and roundings so far. ``core`` are the classes' counts in all leaves
     and ``cuts`` the constraints found so far, by region: splits that go on must keep the same.
     """
 
     tables: tuple[SparseTables, ...]
     relaxed: tuple[Relaxation, ...] = ()
-    uncertified_gap: UncertifiedGap = ALL_CERTIFIED
+    certificates: tuple[Certificate, ...] = ()
     core: Ints | None = None
     cuts: tuple[tuple[int, Cut], ...] = ()
 
@@ -86,7 +85,6 @@ class SplitResult:
     tables: SparseTables
     failures: tuple[tuple[int, Exception], ...]
     certificates: tuple[Certificate, ...]
-    uncertified_gap: UncertifiedGap
     cuts: tuple[tuple[int, Cut], ...]
     unchecked: frozenset[int]
     to_leaves: bool
@@ -104,13 +102,12 @@ class SplitResult:
         """Return the result of a task with a step of its own."""
         cuts = () if own.cutting is None else own.cutting.sorted
         unchecked = frozenset[int]() if own.cutting is None else frozenset(own.cutting.unchecked)
-        counted = own.solvers.certificates, own.uncertified_gap.value, cuts, unchecked
+        counted = own.solvers.certificates, cuts, unchecked
         return cls(parents, tables, tuple(failures), *counted, to_leaves)
 
     def note(self, step: SplitStep) -> None:
         """Count into the run's step what the task's own step has counted."""
         step.solvers.merge(self.certificates)
-        step.uncertified_gap.merge(self.uncertified_gap)
         if step.cutting is not None:
             step.cutting.add(self.cuts, self.unchecked)
 
@@ -210,7 +207,7 @@ def top_down(
     done = resume_from or Checkpoint(())
     _check_fit(step, done)
     if resume_from is not None:
-        step.uncertified_gap.resume(done.uncertified_gap)
+        step.solvers.merge(done.certificates)
         if step.cutting is not None:
             step.cutting.add(done.cuts)
     counter = Count(step.measured.hierarchy.regions, progress)
@@ -248,7 +245,7 @@ def bottom_up(step: SplitStep, *, executor: Executor | None = None, progress: Pr
         regions = hierarchy.level_range(level)
         levels.append(levels[-1].summed(hierarchy.first_child[regions.start : regions.stop] - regions.stop))
         counter.add(len(regions))
-    return Checkpoint(tuple(reversed(levels)), uncertified_gap=step.uncertified_gap.value)
+    return Checkpoint(tuple(reversed(levels)), certificates=step.solvers.certificates)
 
 
 def _fit_alone(step: SplitStep, region: int | None) -> SparseTables:
@@ -394,7 +391,7 @@ class Levels:
 def _checkpoint(step: SplitStep, tables: tuple[SparseTables, ...], relaxed: tuple[Relaxation, ...]) -> Checkpoint:
     core = None if step.core is None else step.core.levels[-1]
     cuts = () if step.cutting is None else step.cutting.sorted
-    return Checkpoint(tables, relaxed, step.uncertified_gap.value, core, cuts)
+    return Checkpoint(tables, relaxed, step.solvers.certificates, core, cuts)
 
 
 def _failsafe(

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from coco_opt.array_types import Flags, Floats, Ints
+from coco_opt.solver import hushed
 from coco_opt.topdown.feasibility.presolve import tightened
 from coco_opt.topdown.feasibility.system import ConstraintSystem, infinite
 
@@ -199,7 +200,7 @@ def _program(
 
     padded = csr_array((matrix.data, matrix.indices, matrix.indptr), shape=(matrix.shape[0], cost.size))
     has_low, has_high = np.flatnonzero(np.isfinite(low)), np.flatnonzero(np.isfinite(high))
-    solve: Any = linprog  # its stubs know no sparse matrices
+    solve: Any = hushed(linprog)  # its stubs know no sparse matrices
     result = solve(
         cost,
         A_ub=csr_array(vstack([padded[has_high], -padded[has_low]])),

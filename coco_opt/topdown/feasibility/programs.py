@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coco_opt.array_types import Floats, Ints
+from coco_opt.solver import hushed
 from coco_opt.topdown.feasibility.system import ConstraintSystem, infinite
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def integer_program(
         return IntegerSolution(values)
     options: Any = {"time_limit": time_limit}
     rows: Any = LinearConstraint(csr_array(inner[used]), (low - shift)[used], (high - shift)[used])
-    result = milp(
+    result = hushed(milp)(
         np.zeros(free.size) if cost is None else cost[free],
         integrality=np.ones(free.size, np.int64),
         bounds=Bounds(0.0, most[free] - base[free]),
@@ -86,7 +87,7 @@ def least_total(matrix: csr_array, low: Floats, high: Floats, time_limit: float 
     slack = eye_array(rows, format="csr")
     up = hstack([matrix, -slack], format="csr")[has_high]
     down = hstack([-matrix, -slack], format="csr")[has_low]
-    solve: Any = linprog  # its stubs know no sparse matrices
+    solve: Any = hushed(linprog)  # its stubs know no sparse matrices
     result = solve(
         np.concatenate([np.zeros(n), np.ones(rows)]),
         A_ub=csr_array(vstack([up, down], format="csr")),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coco_opt.array_types import Floats, Ints
+from coco_opt.solver import hushed
 from coco_opt.topdown.feasibility.programs import integer_program
 from coco_opt.topdown.feasibility.system import ConstraintSystem, infinite
 
@@ -90,7 +91,7 @@ def _solve(
         has_low, has_high = np.flatnonzero(np.isfinite(row_low)), np.flatnonzero(np.isfinite(row_high))
         equal = np.flatnonzero(row_low == row_high)
         has_low, has_high = np.setdiff1d(has_low, equal), np.setdiff1d(has_high, equal)
-        solve: Any = linprog  # its stubs know no sparse matrices
+        solve: Any = hushed(linprog)  # its stubs know no sparse matrices
         result = solve(
             cost[free],
             A_ub=csr_array(vstack([inner[has_high], -inner[has_low]])),
@@ -140,7 +141,7 @@ def _nearest(
     integrality[: x.size] = 1
     rows_of: Any = matrix  # its stubs know no sparse matrices
     constraint = LinearConstraint(rows_of, np.concatenate([row_low, centre]), np.concatenate([row_high, centre]))
-    result = milp(
+    result = hushed(milp)(
         np.concatenate([np.zeros(x.size), weight, weight]),
         integrality=integrality,
         bounds=Bounds(least, most),

@@ -80,6 +80,7 @@ class TablesKind:
     promises: ClassVar[tuple[str, ...]] = PROMISES
     least: ClassVar[tuple[str, ...]] = ALWAYS
     takes_several: ClassVar[bool] = True
+    plainest: ClassVar[Mapping[str, Any]] = {"estimation": "full"}
     compared: ClassVar[tuple[Compared, ...]] = (
         Compared(
             "tables",
@@ -153,7 +154,7 @@ class TablesKind:
     def estimate(self, measurement: Measurement, method: TablesMethod, work: Work) -> TablesResult:
         """Split every region's table among its children, level by level from the root."""
         levelwise = method.topdown.estimation in ("full", "classic")
-        files = LevelFiles(work.scratch, work.solvers) if work.scratch is not None and levelwise else None
+        files = LevelFiles(work.scratch) if work.scratch is not None and levelwise else None
         return estimate_tables(
             measurement,
             method.topdown,
@@ -205,6 +206,12 @@ class TablesKind:
         from coco_opt.topdown.kind.simulated_data import read_simulated_data, simulated_data_of
 
         return simulated_data_of(plan, branches) if public is None else read_simulated_data(plan, public)
+
+    def rehearsal(self, plan: Plan, method: TablesMethod) -> tuple[SimulatedData, TablesMethod]:
+        """Return a few regions with few persons, who meet the constraints, and the method with brief chains."""
+        from coco_opt.topdown.kind.rehearsal import small_instance
+
+        return small_instance(plan, method)
 
     def forecast(self, plan: Plan, options: ForecastOptions, reporter: Reporter) -> Forecast:
         """Predict exact standard errors and, with public records, the errors of complete releases."""

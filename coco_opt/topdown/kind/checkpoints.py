@@ -16,11 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from coco_opt.choices import Certificate, Fallback, SolverChoices
+from coco_opt.choices import Certificate, Fallback, UncertifiedGap
 from coco_opt.errors import CocoOptError, InputError
 from coco_opt.privacy.private_files import make_private_folder, write_private
 from coco_opt.topdown.estimating.recursion import Checkpoint
-from coco_opt.topdown.estimating.rounding.uncertified_gap import UncertifiedGap
 from coco_opt.topdown.estimating.sparse_tables import SparseTables
 from coco_opt.topdown.estimating.splitting.failsafe import Relaxation
 from coco_opt.topdown.feasibility.cuts import Cut
@@ -32,11 +31,11 @@ _ARRAYS = ("offsets", "cells", "counts")
 class LevelFiles:
     """One file for each finished level, which holds all levels so far, in a folder that is created.
 
-    The certificates of ``solvers`` are stored too: a resumed run states the same as an uninterrupted one.
+    Certificates are stored too: a resumed run states the same as an uninterrupted one.
     """
 
-    def __init__(self, folder: Path, solvers: SolverChoices) -> None:
-        self._folder, self._solvers = folder, solvers
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
         make_private_folder(folder)
 
     def keep(self, checkpoint: Checkpoint) -> None:
@@ -49,9 +48,8 @@ class LevelFiles:
         path.unlink(missing_ok=True)
         header = {
             "size": checkpoint.tables[0].size,
-            "unproved": asdict(checkpoint.uncertified_gap),
             "relaxed": [asdict(relaxation) for relaxation in checkpoint.relaxed],
-            "certificates": [asdict(row) for row in self._solvers.certificates],
+            "certificates": [asdict(row) for row in checkpoint.certificates],
         }
         arrays = {f"{name} {k}": getattr(table, name) for k, table in enumerate(checkpoint.tables) for name in _ARRAYS}
         if checkpoint.core is not None:
@@ -66,21 +64,19 @@ class LevelFiles:
         self._path(checkpoint.level - 1).unlink(missing_ok=True)
 
     def last(self) -> Checkpoint | None:
-        """Return the last readable checkpoint and add its certificates to the solvers'; None without one."""
+        """Return the last readable checkpoint; None without one."""
         for path in sorted(self._folder.glob(f"{_STEM}*"), reverse=True):
             try:
-                header, checkpoint = _read(path)
+                return _read(path)
             except (CocoOptError, OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile):
                 continue  # half written or damaged: the levels are computed again
-            self._solvers.merge(_certificate(row) for row in header["certificates"])
-            return checkpoint
         return None
 
     def _path(self, level: int) -> Path:
         return self._folder / f"{_STEM}{level:03d}"
 
 
-def _read(path: Path) -> tuple[dict[str, Any], Checkpoint]:
+def _read(path: Path) -> Checkpoint:
     with np.load(path, allow_pickle=False) as content:
         header = json.loads(content["header"].tobytes())
         levels = sum(name.startswith(_ARRAYS[0]) for name in content.files)
@@ -94,7 +90,7 @@ def _read(path: Path) -> tuple[dict[str, Any], Checkpoint]:
         Relaxation(**{**relaxation, "changes": tuple((cell, change) for cell, change in relaxation["changes"])})
         for relaxation in header["relaxed"]
     )
-    return header, Checkpoint(tables, relaxed, UncertifiedGap(**header["unproved"]), core, cuts)
+    return Checkpoint(tables, relaxed, tuple(map(_certificate, header["certificates"])), core, cuts)
 
 
 def _cuts(content: Any) -> Iterator[tuple[int, Cut]]:
@@ -104,4 +100,5 @@ def _cuts(content: Any) -> Iterator[tuple[int, Cut]]:
 
 
 def _certificate(row: dict[str, Any]) -> Certificate:
-    return Certificate(**{**row, "fallbacks": tuple(Fallback(**fallback) for fallback in row["fallbacks"])})
+    fallbacks = tuple(Fallback(**fallback) for fallback in row["fallbacks"])
+    return Certificate(**{**row, "fallbacks": fallbacks, "missed": UncertifiedGap(**row["missed"])})

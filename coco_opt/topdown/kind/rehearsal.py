@@ -9,10 +9,12 @@ from time import process_time
 import numpy as np
 
 from coco_opt.activity import Progress, doing
+from coco_opt.array_types import Ints
 from coco_opt.choices import SolverChoices
 from coco_opt.histograms import Hierarchy
 from coco_opt.privacy import SeededNoise
 from coco_opt.releases.clock import slowness
+from coco_opt.releases.kind import Plan, SimulatedData
 from coco_opt.releases.reporter import no_progress
 from coco_opt.topdown.constraint import LinearConstraint
 from coco_opt.topdown.estimating.estimate import TablesResult, estimate_tables
@@ -20,7 +22,9 @@ from coco_opt.topdown.estimating.implied.choice import ImpliedChoice, implied_ch
 from coco_opt.topdown.estimating.method import TopdownMethod
 from coco_opt.topdown.feasibility.system import ConstraintSystem
 from coco_opt.topdown.invariants import Stated
-from coco_opt.topdown.kind.simulated_data import POPULATION, Population, generated_tables
+from coco_opt.topdown.kind.method import TablesMethod
+from coco_opt.topdown.kind.plan import TablesDetail
+from coco_opt.topdown.kind.simulated_data import POPULATION, SEED, Population, generated_tables
 from coco_opt.topdown.matrix_operator import integer_matrix
 from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.measuring.measure import measure_tables
@@ -33,6 +37,8 @@ PERSONS = 10
 _REHEARSED = (300, 3_000)  # approximate numbers of regions of the two sub-hierarchies that are rehearsed
 _PART = 4  # of the regions of a small hierarchy, a release of which compiles
 _FEW = 2  # children of each region where only compiling counts
+_FEW_LEAVES, _FEW_PERSONS = 8, 60  # of a rehearsal before a payment, the persons in each leaf but one
+_BRIEF = 0.05  # seconds of the chains there, as counted for large data: the fewest sweeps
 _LONG = 10.0  # seconds of enforcing implied constraints, above which they are predicted, not rehearsed
 
 
@@ -144,11 +150,42 @@ def _simulated(
     """Return simulated persons of the first branches of each region, and the queries with constraints they meet."""
     tree, where = table_queries.hierarchy.first_branches(branches)
     counts = generated_tables(tree, table_queries.schema, population=population)
+    return counts, _met_by(counts, table_queries, where)
+
+
+def _met_by(counts: TableCounts, table_queries: TableQueries, where: Ints) -> TableQueries:
+    """Return the queries of the regions ``where`` of a hierarchy, with constraints that simulated counts meet."""
     stated = [_loosened(constraint, table_queries, counts, where) for constraint in table_queries.constraints]
     bounds = tuple(constraint for constraint in stated if isinstance(constraint, RegionBounds))
     linear = tuple(constraint for constraint in stated if isinstance(constraint, LinearConstraint))
     plan, invariants = table_queries.plan, table_queries.invariants
-    return counts, TableQueries(tree, table_queries.schema, plan, invariants, bounds, linear)
+    return TableQueries(counts.hierarchy, table_queries.schema, plan, invariants, bounds, linear)
+
+
+def small_instance(plan: Plan, method: TablesMethod) -> tuple[SimulatedData, TablesMethod]:
+    """Return the first branches of a plan's regions with few persons, and the method with brief chains.
+
+    The last leaf is empty, and most cells are; of a deep hierarchy, the upper regions have a single child. Cells,
+    queries, noise and constraints stay: the sides of a constraint move to where simulated persons meet them, many
+    exactly. Fewer regions pose the same problems for fewer parents.
+    """
+    detail: TablesDetail = plan.detail
+    full = detail.table_queries.hierarchy
+    branches = [_FEW if len(full.leaves) > _FEW_LEAVES else full.regions] * (full.levels - 1)
+    branches[: max(full.levels - 4, 0)] = [1] * max(full.levels - 4, 0)
+    tree, where = full.first_branches(branches)
+    rng, leaves, schema = np.random.default_rng(SEED), len(tree.leaves), detail.table_queries.schema
+    in_leaf = np.repeat(np.arange(max(leaves - 1, 1)), _FEW_PERSONS)
+    cells = rng.choice(schema.size, size=in_leaf.size, p=rng.dirichlet(np.full(schema.size, 0.5)))
+    counts = TableCounts.from_microdata(tree, schema, in_leaf, cells)
+    table_queries = _met_by(counts, detail.table_queries, where)
+    ids = [plan.measurement_plan.region_ids[region] for region in where.tolist()]
+    small = plan.on(
+        table_queries.measurement_plan(plan.measurement_plan.levels, ids), TablesDetail(table_queries, detail.workload)
+    )
+    if method.topdown.estimation == "posterior":
+        method = replace(method, topdown=replace(method.topdown, time=_BRIEF))
+    return SimulatedData(small, counts, "a small simulated instance"), method
 
 
 def _loosened(constraint: Stated, table_queries: TableQueries, counts: TableCounts, where: np.ndarray) -> Stated:

@@ -21,7 +21,7 @@ from coco_opt.topdown.queries import Query, parse_query
 from coco_opt.topdown.region_bounds import RegionBounds
 from coco_opt.topdown.schema import Schema
 
-BOUNDS = Columns(first=("region", "query", "answer", "lower", "upper"), private=False)
+BOUNDS = Columns(first=("region", "query", "answer", "lower", "upper"), private=False, blank=("lower", "upper"))
 
 
 def read_bounds(

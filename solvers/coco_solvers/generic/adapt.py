@@ -1,10 +1,7 @@
-"""Helpers of all adapters: split two-sided constraints, build 32-bit sparse matrices, report no point, mute output."""
+"""Helpers of all adapters: split two-sided constraints, build 32-bit sparse matrices, report no point."""
 
 from __future__ import annotations
 
-import io
-import sys
-import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -103,28 +100,3 @@ def claim(status: Status, z: Floats | None, dual: ProgramDual | None, iterations
     if dual is not None and not (np.isfinite(dual.rows).all() and np.isfinite(dual.bounds).all()):
         dual = None
     return ProgramAnswer(z, status, dual, iterations)
-
-
-class _Hush:
-    """Drop what packages print to ``sys.stdout`` while any thread is inside; use ``hushed``."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._inside = 0
-        self._stdout = sys.stdout
-
-    def __enter__(self) -> None:
-        # If each thread restored the stream it saw, it could restore another thread's silence: only the last does.
-        with self._lock:
-            if self._inside == 0:
-                self._stdout, sys.stdout = sys.stdout, io.StringIO()
-            self._inside += 1
-
-    def __exit__(self, *_: object) -> None:
-        with self._lock:
-            self._inside -= 1
-            if self._inside == 0:
-                sys.stdout = self._stdout
-
-
-hushed = _Hush()

@@ -16,7 +16,7 @@ from coco_opt.errors import ConfigError, UnknownSolverError
 from coco_opt.forms import FORMS, FormName, LinearProgram, MixedIntegerProgram, ProgramDual, QuadraticProgram
 from coco_opt.solution import Status
 from coco_opt.solver import ProgramAnswer, ProgramSolver
-from coco_solvers.generic.adapt import claim, hushed, sides
+from coco_solvers.generic.adapt import claim, sides
 
 if TYPE_CHECKING:
     import cvxpy as cp
@@ -135,8 +135,7 @@ def _solve(problem: cp.Problem, engine: str, options: dict[str, Any]) -> Status:
         # CVXPY warns of inaccurate solutions; here the status shows that, and the core measures the inaccuracy.
         warnings.simplefilter("ignore", UserWarning)
         try:
-            with hushed:
-                problem.solve(solver=engine, **options)
+            problem.solve(solver=engine, **options)
         except cp.SolverError:
             return Status.NUMERICAL_TROUBLE
     return {

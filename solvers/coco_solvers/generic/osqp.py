@@ -13,7 +13,7 @@ import numpy as np
 from coco_opt.forms import LinearProgram, QuadraticProgram
 from coco_opt.solution import Status
 from coco_opt.solver import ProgramAnswer, ProgramSolver
-from coco_solvers.generic.adapt import claim, csc32, hushed, quadratic_term, stacked_rows
+from coco_solvers.generic.adapt import claim, csc32, quadratic_term, stacked_rows
 
 
 @dataclass(frozen=True)
@@ -47,26 +47,24 @@ class OSQP(ProgramSolver):
         rows, quadratic = stacked_rows(program), quadratic_term(program)
         scale = self.curvature / float(np.abs(quadratic.data).max()) if quadratic.nnz else 1.0
         limit = {} if self.time_limit is None else {"time_limit": self.time_limit}
-        # OSQP prints "Polishing not needed" whatever ``verbose`` is, which would break --json.
-        with hushed:
-            solver = osqp.OSQP(algebra="builtin")
-            solver.setup(
-                P=csc32(triu(scale * quadratic)),
-                q=scale * program.c,
-                A=rows.matrix,
-                l=rows.lower,
-                u=rows.upper,
-                verbose=False,
-                eps_abs=min(1.0, scale) * self.eps_abs,
-                eps_rel=self.eps_rel,
-                max_iter=self.max_iter,
-                polishing=self.polishing,
-                rho=self.rho,
-                adaptive_rho_interval=self.adaptive_rho_interval,
-                scaling=self.scaling,
-                **limit,
-            )
-            result = solver.solve(raise_error=False)
+        solver = osqp.OSQP(algebra="builtin")
+        solver.setup(
+            P=csc32(triu(scale * quadratic)),
+            q=scale * program.c,
+            A=rows.matrix,
+            l=rows.lower,
+            u=rows.upper,
+            verbose=False,
+            eps_abs=min(1.0, scale) * self.eps_abs,
+            eps_rel=self.eps_rel,
+            max_iter=self.max_iter,
+            polishing=self.polishing,
+            rho=self.rho,
+            adaptive_rho_interval=self.adaptive_rho_interval,
+            scaling=self.scaling,
+            **limit,
+        )
+        result = solver.solve(raise_error=False)
         kinds = osqp.SolverStatus
         statuses = {
             kinds.OSQP_SOLVED: Status.OPTIMAL,

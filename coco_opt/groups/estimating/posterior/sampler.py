@@ -455,7 +455,7 @@ def first_histograms(survey: Survey, distribution: Floats, fits: Ints, places: I
     for place, leaf in enumerate(leaves.tolist()):
         for answers in by_region.get(leaf, ()):
             own, other = (values_of(answers.query, table[place], int(groups[place])) for table in rows)
-            square = float(((own - other).astype(np.float64) ** 2).mean())
+            square = float(((own - other).astype(np.float64) ** 2).sum()) / max(own.size, 1)  # no ranks of no groups
             share[place] = max(share[place, 0], 1.0 - float(answers.distribution.variance) / square if square else 0.0)
     return _integer_histograms(share * fits + (1.0 - share) * means, groups)
 

@@ -28,7 +28,6 @@ from coco_opt.operators import Grouping
 from coco_opt.problems.topdown_split import LinearRows, SplitTerm, TopdownSplit
 from coco_opt.topdown.bounds import UNBOUNDED, refinement
 from coco_opt.topdown.estimating.implied.region_variables import RegionVariables, binding_rows
-from coco_opt.topdown.estimating.rounding.uncertified_gap import Tally
 from coco_opt.topdown.feasibility.presolve import tightened
 from coco_opt.topdown.feasibility.proof import TIME_LIMIT, prove
 from coco_opt.topdown.feasibility.rounding import round_leaves
@@ -128,7 +127,6 @@ def bounds_fall_short(system: ConstraintSystem) -> bool:
 def core_tables(
     measured: TableMeasurements,
     solvers: SolverChoices,
-    uncertified_gap: Tally,
     seed: int | None = None,
     seconds: float = TIME_LIMIT,
 ) -> CoreTables:
@@ -141,7 +139,7 @@ def core_tables(
     lower, upper = tightened(system)
     if (lower > upper).any():
         raise _infeasible(system)
-    fractional = _fit(measured, system, lower, upper, solvers, uncertified_gap)
+    fractional = _fit(measured, system, lower, upper, solvers)
     rng, limit = np.random.default_rng(seed or 0), min(seconds, TIME_LIMIT)
     leaves = round_leaves(system, fractional, lower, upper, rng, limit)
     if leaves is None:
@@ -150,7 +148,7 @@ def core_tables(
             raise NotSettledError(f"whether any integer table meets the constraints was not settled within {limit:g} s")
         if proof.witness is None:
             raise _infeasible(system, proof.message)
-        uncertified_gap.note(np.inf)
+        solvers.note_missed(TopdownSplit, np.inf)
         leaves = proof.witness
     return CoreTables.of(system, leaves)
 
@@ -167,7 +165,6 @@ def _fit(
     lower: Ints,
     upper: Ints,
     solvers: SolverChoices,
-    uncertified_gap: Tally,
 ) -> Floats:
     """Return the fractional counts [leaves, classes] nearest to all answers; fixed counts are taken out before."""
     from scipy.sparse import csr_array, eye_array, vstack
@@ -201,22 +198,22 @@ def _fit(
     low = np.concatenate([low, np.zeros(bounded.size), none])
     high = np.concatenate([high, most[bounded], none])
     constraints = LinearRows(MatrixOperator(matrix), low[None, :], high[None, :]) if matrix.shape[0] else None
-    fitted = _solve(TopdownSplit(terms, None, constraints), solvers, uncertified_gap)
+    fitted = _solve(TopdownSplit(terms, None, constraints), solvers)
     open_leaves = free < leaves
     out[free[open_leaves]] += fitted[open_leaves]
     return out.reshape(lower.shape)
 
 
-def _solve(problem: TopdownSplit, solvers: SolverChoices, uncertified_gap: Tally) -> Floats:
+def _solve(problem: TopdownSplit, solvers: SolverChoices) -> Floats:
     """Return the fit, or the point a solver left, or zeros without one: rounding makes the constraints hold."""
     try:
         return np.asarray(solvers.solve_suited(problem, SUITED), dtype=np.float64).reshape(-1)
     except SolverError as error:
         solution = error.solution
     if solution is not None and np.isfinite(solution.value).all():
-        uncertified_gap.note(solution.relative_gap)
+        solvers.note_missed(TopdownSplit, solution.relative_gap)
         return np.asarray(np.maximum(solution.value, 0.0), dtype=np.float64).reshape(-1)
-    uncertified_gap.note(np.inf)
+    solvers.note_missed(TopdownSplit, np.inf)
     return np.zeros(problem.shape[1])
 
 

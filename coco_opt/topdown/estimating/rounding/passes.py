@@ -20,7 +20,6 @@ from coco_opt.problems.sparse_rows import stacked
 from coco_opt.problems.table_rounding import IntegerRows, TableRounding
 from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.estimating.rounding.tie_breaking import Ties
-from coco_opt.topdown.estimating.rounding.uncertified_gap import Tally
 from coco_opt.topdown.invariants import Constraints
 
 
@@ -32,7 +31,6 @@ def round_in_passes(
     ties: Ties,
     first: int,
     solvers: SolverChoices,
-    uncertified_gap: Tally,
 ) -> Ints:
     """Return integer tables int64[children, cells] next to x, ``queries`` in order and then the cells.
 
@@ -41,14 +39,14 @@ def round_in_passes(
     """
     for number, query in enumerate(queries):
         try:
-            tables = round_tables(ties.broken(x, first, number), parent, rows, solvers, uncertified_gap, [query])
+            tables = round_tables(ties.broken(x, first, number), parent, rows, solvers, [query])
         except SolverError:
             if not solvers.fallback:
                 raise
-            uncertified_gap.note(np.inf)
+            solvers.note_missed(TableRounding, np.inf)
             continue
         rows = _with_answers(rows, query, query.apply(tables))
-    return round_tables(ties.broken(x, first, len(queries)), parent, rows, solvers, uncertified_gap)
+    return round_tables(ties.broken(x, first, len(queries)), parent, rows, solvers)
 
 
 def round_tables(
@@ -56,7 +54,6 @@ def round_tables(
     parent: Ints | None,
     rows: IntegerRows | None,
     solvers: SolverChoices,
-    uncertified_gap: Tally,
     queries: Sequence[Operator] = (),
 ) -> Ints:
     """Return the nearest integer tables; further away than the next integers only where none are that near.
@@ -75,7 +72,7 @@ def round_tables(
         except (ProblemError, SolverError) as error:
             solution = error.solution if isinstance(error, SolverError) else None
             if solution is not None and solution.usable:
-                uncertified_gap.note(solution.relative_gap)
+                solvers.note_missed(TableRounding, solution.relative_gap)
                 return np.asarray(solution.value, dtype=np.int64)
             if last:
                 raise

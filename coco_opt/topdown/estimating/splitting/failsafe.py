@@ -20,13 +20,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import ProblemError, SolverError
 from coco_opt.operators import Grouping, Operator
+from coco_opt.solver import hushed
+from coco_opt.topdown.feasibility.programs import least_total
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -166,7 +168,7 @@ def least(rows: Rows, cost: Floats, where: str, time_limit: float, advice: str =
     """
     from scipy.optimize import Bounds, LinearConstraint, milp
 
-    result = milp(
+    result = hushed(milp)(
         cost,
         integrality=np.ones(cost.size, np.int64),
         bounds=Bounds(0, np.inf),
@@ -191,29 +193,13 @@ def conflict(rows: Rows) -> str:
 
     The text says so where fractional tables exist.
     """
-    from scipy.optimize import linprog
-    from scipy.sparse import csr_array, hstack, identity, vstack
+    from scipy.sparse import csr_array
 
-    rows_count, n = rows.matrix.shape
-    low, high = np.isfinite(rows.lower), np.isfinite(rows.upper)
-    slack = identity(rows_count, format="csr")
-    up = hstack([rows.matrix, -slack], format="csr")[np.flatnonzero(high)]
-    down = hstack([-rows.matrix, -slack], format="csr")[np.flatnonzero(low)]
-    solve: Any = linprog  # its stubs know no sparse matrices
-    result = solve(
-        np.concatenate([np.zeros(n), np.ones(rows_count)]),
-        A_ub=csr_array(vstack([up, down], format="csr")),
-        b_ub=np.concatenate([rows.upper[high], -rows.lower[low]]),
-        bounds=(0, None),
-        method="highs-ds",
-    )
-    if result.status != 0:
+    total, prices = least_total(csr_array(rows.matrix), rows.lower, rows.upper)
+    if np.isinf(total):
         return "their constraints"
-    duals = np.zeros(rows_count)
-    duals[high] += np.abs(result.ineqlin.marginals[: int(high.sum())])
-    duals[low] += np.abs(result.ineqlin.marginals[int(high.sum()) :])
-    if result.fun < 1e-6:
+    if total < 1e-6:
         return "their constraints in integers (fractional ones exist)"
-    names = list(dict.fromkeys(rows.names[row] for row in np.flatnonzero(duals > 1e-6)))
+    names = list(dict.fromkeys(rows.names[row] for row in np.flatnonzero(np.abs(prices) > 1e-6)))
     shown = " and ".join(names[:4])
     return shown + (f" and {len(names) - 4} more" if len(names) > 4 else "")

@@ -84,9 +84,7 @@ def _best(step: SplitStep, region: int, rows: Rows, count: int, n: int) -> Ints:
     ]
     lower, upper = rows.lower[None, :], rows.upper[None, :]
     fractional = np.asarray(step.solvers.solve(TopdownSplit(terms, None, LinearRows(matrix, lower, upper))))
-    tables = round_tables(
-        np.maximum(fractional, 0.0), None, rows_between(matrix, lower, upper), step.solvers, step.uncertified_gap
-    )
+    tables = round_tables(np.maximum(fractional, 0.0), None, rows_between(matrix, lower, upper), step.solvers)
     return np.asarray(tables[0], dtype=np.int64)
 
 

@@ -26,7 +26,6 @@ from coco_opt.topdown.estimating.posterior.summaries import Targets
 from coco_opt.topdown.estimating.rounding.passes import integer_rows, is_of_cells, nested_passes, round_in_passes
 from coco_opt.topdown.estimating.rounding.tie_breaking import PRECISION, Ties
 from coco_opt.topdown.estimating.rounding.unbiased import unbiased_rounding
-from coco_opt.topdown.estimating.rounding.uncertified_gap import Tally
 from coco_opt.topdown.estimating.splitting.open_cells import leaves_cells_open, shared_in_proportion
 from coco_opt.topdown.feasibility.cuts import CutOracle
 from coco_opt.topdown.invariants import Constraints
@@ -71,7 +70,6 @@ class SplitStep:
     stage: LinearStage | None
     passes: tuple[tuple[tuple[int, ...], float], ...]
     rounding_queries: tuple[tuple[Operator, ...], ...]
-    uncertified_gap: Tally
     core: CoreTables | None = None
     cutting: Cutting | None = None
     reason: str = ""
@@ -101,7 +99,7 @@ class SplitStep:
     def fresh(self) -> SplitStep:
         """Return the same step with nothing counted yet: that of one task, whose counts are added to the run's."""
         cutting = None if self.cutting is None else self.cutting.fresh()
-        return replace(self, solvers=self.solvers.fresh(), uncertified_gap=Tally(), cutting=cutting)
+        return replace(self, solvers=self.solvers.fresh(), cutting=cutting)
 
     def children(self, region: int | None) -> range:
         """Return the children of a region, or for None the root alone."""
@@ -190,7 +188,7 @@ class SplitStep:
             solution = error.solution
             if not self.solvers.fallback or solution is None or not np.isfinite(solution.value).all():
                 raise
-        self.uncertified_gap.note(solution.relative_gap)
+        self.solvers.note_missed(TopdownSplit, solution.relative_gap)
         most = MAX_INTEGER if problem.parent is None else problem.parent
         return np.asarray(np.clip(solution.value, 0.0, most), dtype=np.float64)
 
@@ -206,7 +204,7 @@ class SplitStep:
         """
         if tables is None or not self.solvers.fallback:
             raise failure
-        self.uncertified_gap.note(np.inf)
+        self.solvers.note_missed(TableRounding, np.inf)
         return tables
 
     def integer_tables(self, x: Floats, regions: range, parent: Ints | None) -> Ints:
@@ -220,7 +218,7 @@ class SplitStep:
             return unbiased_rounding(snapped, parent, np.random.default_rng([seed, regions.start]))
         queries = self.rounding_queries[int(self.measured.hierarchy.level[regions.start])]
         rows, ties = integer_rows(constraints), Ties(seed)
-        return round_in_passes(x, parent, rows, queries, ties, regions.start, self.solvers, self.uncertified_gap)
+        return round_in_passes(x, parent, rows, queries, ties, regions.start, self.solvers)
 
     def split(self, region: int | None, table: Ints | None) -> Ints:
         """Return the children's integer tables int64[J, n] of a region's table (None: the root, or leaves alone)."""
@@ -282,7 +280,7 @@ def split_step(
     if stage is None and method.estimation == "full":
         stage = linear_stage(measured)
     system = measured.invariants.system if measured.invariants else None
-    uncertified_gap, choice = Tally(), implied_choice(system, method)
+    choice = implied_choice(system, method)
     start, given_up = time(), list[str]()
     for implied, _ in choice.candidates:
         if implied == "minimal_schema" and resumed and core_leaves is None and len(choice.candidates) > 1:
@@ -291,7 +289,7 @@ def split_step(
         left = max(_LEAST_SECONDS, min(method.time, choice.limit) - (time() - start))
         if implied == "minimal_schema":
             try:
-                core = _core(measured, method, solvers, uncertified_gap, core_leaves, left)
+                core = _core(measured, method, solvers, core_leaves, left)
             except NotSettledError as error:
                 if implied == choice.candidates[-1][0]:
                     raise
@@ -312,7 +310,6 @@ def split_step(
         stage,
         passes=method.query_passes([query.name for query in measured.queries]),
         rounding_queries=rounding_queries,
-        uncertified_gap=uncertified_gap,
         core=core,
         cutting=cutting,
         reason=choice.reason,
@@ -325,14 +322,13 @@ def _core(
     measured: TableMeasurements,
     method: TopdownMethod,
     solvers: SolverChoices,
-    uncertified_gap: Tally,
     leaves: Ints | None,
     seconds: float,
 ) -> CoreTables:
     """Return the classes' counts, those in the ``leaves`` if an interrupted run has solved them already."""
     if leaves is not None:
         return CoreTables.of(measured.invariants.system, leaves)
-    return core_tables(measured, solvers, uncertified_gap, method.seed, seconds / _PROGRAMS)
+    return core_tables(measured, solvers, method.seed, seconds / _PROGRAMS)
 
 
 def _rounding_queries(

@@ -85,6 +85,7 @@ class TotalsKind:
     least = ()
     takes_several = False
     compared = ()
+    plainest: ClassVar[Mapping[str, Any]] = {"nonnegative": True}
 
     def file_key(self, columns: Sequence[str]) -> str | None:
         return "persons" if "person_id" in columns else "hierarchy" if len(columns) > 2 else None
@@ -186,6 +187,9 @@ class TotalsKind:
             return SimulatedData(plan, self._count(public, plan.detail), public.name)
         leaves = np.full(len(plan.measurement_plan.hierarchy.leaves), 50, np.int64)
         return SimulatedData(plan, PrivateTotals(plan.measurement_plan.hierarchy.aggregate(leaves)), "made totals")
+
+    def rehearsal(self, plan: Plan, method: bool) -> tuple[SimulatedData, bool]:
+        return self.simulated_data(plan), method
 
     def forecast(self, plan: Plan, options: ForecastOptions, reporter: Reporter) -> Forecast:
         rows = tuple(

@@ -1,0 +1,86 @@
+"""What follows a payment, carried out before it on simulated data: estimation, rounding, files, page and ``verify``.
+
+The kind makes a small instance of its plan: the same queries, noise, constraints, method and solvers on a few regions
+that have what is awkward about a hierarchy. It is measured with seeded noise, so that the rehearsal sees public numbers
+alone. What fails here would fail after the payment, and is an error before it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from coco_opt.config.model import Config
+from coco_opt.errors import ConfigError, MissingPackageError, VerificationError
+from coco_opt.execution import Threads
+from coco_opt.privacy.combined_measurements import together
+from coco_opt.privacy.measurement import Measurement
+from coco_opt.privacy.seeded import SeededNoise
+from coco_opt.releases.drawing import noisy
+from coco_opt.releases.estimate import estimated, with_measured_privacy
+from coco_opt.releases.kind import AnyKind, PageWriter, Plan, SimulatedData
+from coco_opt.releases.planning import kind_of
+from coco_opt.releases.reporter import Reporter, Silent
+from coco_opt.releases.verify import verify_release
+
+_SEED = 42
+
+
+def rehearse(plan: Plan, page: PageWriter | None, reporter: Reporter) -> None:
+    """Release a small simulated instance of a plan into a temporary folder, and verify it.
+
+    Tasks run in threads here, whatever the executor: others run the same tasks. Raises ConfigError where anything
+    fails, MissingPackageError where a package is missing.
+    """
+    kind, config = kind_of(plan.config), plan.config
+    method = kind.method(config, plan.measurement_plan, *(look.measurement_plan for look in plan.also))
+    try:
+        with reporter.stage("Rehearsing what follows"):
+            simulated, brief = kind.rehearsal(plan, method)
+            _release(simulated, brief, page)
+        return
+    except (ConfigError, MissingPackageError, MemoryError):
+        raise
+    except Exception as error:
+        failure = error
+    raise _refusal(kind, config, failure)
+
+
+def _release(simulated: SimulatedData, method: Any, page: PageWriter | None) -> None:
+    """Measure simulated data, estimate them, write the release and verify it."""
+    measurement = _measured(simulated)
+    with TemporaryDirectory() as folder:
+        output = simulated.plan.config.output.model_copy(update={"directory": Path(folder), "geometry": None})
+        config = with_measured_privacy(replace(simulated.plan.config, output=output), measurement)
+        reporter, threads = Silent(), Threads(config.engine.workers)
+        release = estimated(config, measurement, "rehearsal", reporter=reporter, executor=threads, method=method)
+        written, _ = release.publish(None, page=page, reporter=reporter)
+        failed = [f"{check.name}: {check.detail}" for check in verify_release(written) if not check.passed]
+    if failed:
+        raise VerificationError("; ".join(failed))
+
+
+def _measured(simulated: SimulatedData) -> Measurement:
+    """Return the measurement of simulated data; with a look, both together."""
+    plan = simulated.plan
+    plans = [plan] if plan.look is None else [plan, plan.on(plan.look, plan.detail)]
+    noise = [SeededNoise(_SEED + number) for number in range(len(plans))]
+    return together(
+        [noisy(each, simulated.private, source, Silent()) for each, source in zip(plans, noise, strict=True)]
+    )
+
+
+def _refusal(kind: AnyKind, config: Config, error: Exception) -> ConfigError:
+    """Return the error that names the solver which failed, else the key of the method."""
+    solvers = [problem for problem in config.solvers.chosen() if problem in str(error)]
+    key = f"solvers.{solvers[0]}" if solvers else f"{config.section}.{next(iter(kind.plainest))}"
+    words = " ".join(f"{type(error).__name__}: {error}".split())
+    plainest = ", ".join(f"{name} = {json.dumps(value)}" for name, value in kind.plainest.items())
+    return config.error(
+        key,
+        f"what follows the payment fails on simulated data, so nothing was paid ({words}). Choose another solver or "
+        f"method: the plainest is {plainest}",
+    )

@@ -1,0 +1,134 @@
+"""What stopped commands left of runs: the ledger decides what is erased, and on any doubt nothing is deleted.
+
+Cleaning up is a duty of whichever command opens the private folder next, not only of the one that made the state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from coco_opt.errors import BudgetError, CocoOptError, InputError
+from coco_opt.files.measurement import read_measurement
+from coco_opt.files.scratch import remove_spilled
+from coco_opt.privacy.ledger import Ledger
+from coco_opt.privacy.ledger_chain import Run
+from coco_opt.privacy.private_files import FREE, foreign
+from coco_opt.privacy.run_folder import RunFolder
+
+RUNS = "runs"
+_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """Sentences on the keys of finished runs: those that were ``erased``, and those that are ``left``."""
+
+    erased: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+
+
+def erase_spent_keys(ledger: Ledger, private: Path) -> Swept:
+    """Erase the noise key and the input's fingerprint of every run that measured or was given up; see ``Swept``.
+
+    Only where the ledger's chain, head and witnesses hold, and it knows every run that measured: otherwise whoever
+    needs the ledger says what is wrong with it. A run that another process works on is left to that process.
+    """
+    root = private / RUNS
+    if not root.is_dir() or foreign(private) or foreign(root):
+        return Swept()
+    with suppress(InputError):  # of a read-only folder: the next command that can write removes it
+        remove_spilled(private)
+    folders = [folder for folder in _run_folders(root) if folder.has_secrets]
+    if not folders:
+        return Swept()
+    try:
+        unknown_runs(ledger, root)
+        runs = ledger.books().runs
+    except CocoOptError:
+        return Swept()
+    erased: dict[str, bool] = {}
+    left: list[str] = []
+    for folder in folders:
+        had_key, reason = folder.has_key, ""
+        try:
+            if folder.name in runs and _erased(folder, runs[folder.name]):
+                erased[folder.name] = had_key
+        except InputError as error:
+            reason = error.message
+        if reason and had_key:
+            left.append(
+                f"The noise key of run {folder.name}, which nothing needs any more, could not be erased: {reason}. "
+                "Whoever reads it takes the noise off: make the folder writable, and run the same again"
+            )
+    names = ", ".join([*erased][:_SHOWN]) + (", ..." if len(erased) > _SHOWN else "")
+    what = "the noise key" if any(erased.values()) else "the fingerprint of the input"
+    line = f"Erased {what} of run {names}: an earlier command had left it, and nothing needs it any more"
+    return Swept((line,) if erased else (), tuple(left))
+
+
+def _run_folders(root: Path) -> Iterator[RunFolder]:
+    names = (path.name for path in sorted(root.iterdir()) if path.is_dir() and not path.name.startswith("."))
+    return (RunFolder(root, name) for name in names)
+
+
+def _erased(folder: RunFolder, run: Run) -> bool:
+    """Erase what a finished run needs no longer; False where it is not finished, or another process works on it."""
+    if (run.state == "RESERVED" and not folder.is_sealed) or not folder.claim():
+        return False
+    try:
+        if run.state == "RESERVED" and not _is_whole(folder, run):
+            return False
+        folder.erase_secrets()
+        return True
+    finally:
+        folder.release()
+
+
+def _is_whole(folder: RunFolder, run: Run) -> bool:
+    """Return whether the sealed measurement is what this run was paid for, to the byte."""
+    try:
+        measurement, _ = read_measurement(folder.measurement)
+    except CocoOptError:
+        return False
+    return (measurement.receipt, measurement.measurement_plan.digest) == (run.receipt, run.charge.digest)
+
+
+def discard_unpaid(ledger: Ledger, root: Path) -> None:
+    """Remove the folders of runs that died before they paid, if the ledger knows every run that measured.
+
+    The caller holds the lock under which runs begin.
+    """
+    ledger_path = ledger.path.resolve()
+    for folder in unknown_runs(ledger, root):
+        if _ledger_of_run(folder, ledger_path) == ledger_path and folder.claim():
+            folder.discard()
+
+
+def unknown_runs(ledger: Ledger, root: Path) -> list[RunFolder]:
+    """Return the folders of runs that the ledger does not know; BudgetError where one of them measured.
+
+    In that case the ledger is missing, or an older copy, and nothing is deleted.
+    """
+    paid, ledger_path, unknown = ledger.books().runs, ledger.path.resolve(), []
+    for folder in _run_folders(root):
+        if folder.name in paid:
+            continue
+        # The run of another ledger may have paid: its folder names that ledger, which is written before paying.
+        recorded = _ledger_of_run(folder, ledger_path)
+        if recorded != ledger_path and recorded.exists():
+            continue
+        if folder.is_bound or folder.is_sealed:
+            raise BudgetError(
+                f"the ledger {ledger.path.name} does not know run {folder.name}, which measured: it is missing, or an "
+                f"older copy. Restore it, or state its path as privacy.ledger; nothing was deleted. {FREE}"
+            )
+        unknown.append(folder)
+    return unknown
+
+
+def _ledger_of_run(folder: RunFolder, default: Path) -> Path:
+    """Return the ledger that a run was reserved in; InputError where the record is damaged, and nothing is deleted."""
+    return Path(folder.stored_values("ledger").get("path", default))

@@ -1,0 +1,175 @@
+"""The cost of a look belongs to whatever is released of the measurement it chose, whatever is lost or damaged."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coco_opt.errors import InputError
+from coco_opt.files.folder import as_json, sealed
+from coco_opt.files.measurement import EARLIER, read_measurement
+from coco_opt.privacy import Epsilon
+from coco_opt.privacy.combined_measurements import together
+from coco_opt.releases import estimate, measure, release
+from coco_opt.releases.stored_runs import forget_run
+from coco_opt.releases.verify import verify_folder, verify_paid
+from tests.groups.test_automatic import config_of
+
+BOTH, READERS = Epsilon(Fraction(1)), ({}, {"consistency": "matching"})
+
+
+def by_payment(folder: Path) -> tuple[Path, Path]:
+    """Return the folders of the look and of the main measurement."""
+    runs = {path.name: path for path in (folder / "private" / "runs").glob("2*")}
+    index = {name: json.loads((path / "measurement" / "measurement.json").read_text()) for name, path in runs.items()}
+    look, main = sorted(runs, key=lambda name: Fraction(index[name]["cost"]["epsilon"]))
+    return runs[look], runs[main]
+
+
+def stated(manifest: Any) -> tuple[str, list[bool]]:
+    """Return the epsilon of a manifest, and which of its measurements were read."""
+    return manifest["budget"]["epsilon"], [entry.get("read", True) for entry in manifest["measurements"]]
+
+
+@pytest.mark.parametrize("groups", READERS)
+def test_a_published_measurement_states_its_look_which_is_read_where_it_is_given(
+    groups: dict[str, Any], tmp_path: Path
+) -> None:
+    config = config_of(tmp_path, groups=groups)
+    measured = measure(config, publish=tmp_path / "noisy")
+    alone, look = (read_measurement(tmp_path / name)[0] for name in ("noisy", "noisy-look"))
+    assert alone.cost == measured.measurement.cost == BOTH
+    assert alone.measurement_plan.cost != BOTH
+    for measurements, read in ([alone], [True, False]), ([alone, look], [True, True]):
+        estimated = estimate(measurements, config)
+        assert stated(estimated.manifest) == ("1", read)
+        assert "epsilon = 1 spent" in estimated.spent
+        assert estimated.manifest["measurement"] == measured.measurement.identity
+        written = estimated.save(tmp_path / f"estimate-{len(measurements)}")
+        assert all(check.passed for check in verify_folder(written))
+        assert [check.passed for check in verify_paid(written, config)] == [True, True, False]  # estimated elsewhere
+
+
+def test_a_look_of_other_answers_is_another_measurement_whose_cost_adds(tmp_path: Path) -> None:
+    config = config_of(tmp_path, total="2")
+    first, second = measure(config).measurement, measure(config, again=True).measurement
+    assert together([first.every[0], second.every[1]]).cost == Epsilon(Fraction(1) + Fraction(1, 50))
+    assert together([first, second]).cost == Epsilon(Fraction(2))
+
+
+@pytest.mark.parametrize("how", ["forgotten", "gone"])
+def test_a_run_without_its_look_states_the_cost_of_both(how: str, tmp_path: Path) -> None:
+    config = config_of(tmp_path)
+    whole = release(config, tmp_path / "out").manifest
+    look, main = by_payment(tmp_path)
+    if how == "forgotten":
+        forget_run(config, look.name)
+    else:
+        shutil.rmtree(look)
+    estimated = estimate(main.name, config)
+    assert stated(estimated.manifest) == ("1", [True, False])
+    assert stated(whole) == ("1", [True, True])
+    written = estimated.save(tmp_path / "estimate")
+    assert all(check.passed for check in (*verify_folder(written), *verify_paid(written, config)))
+
+
+@pytest.mark.parametrize("place", ["look", "main"])
+def test_a_damaged_measurement_of_either_is_refused_by_name(place: str, tmp_path: Path) -> None:
+    config = config_of(tmp_path)
+    measure(config)
+    look, main = by_payment(tmp_path)
+    path = (look if place == "look" else main) / "measurement" / "packed.parquet"
+    content = bytearray(path.read_bytes())
+    content[40] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=r"packed\.parquet.*restore it"):
+        estimate(main.name, config)
+
+
+def test_what_a_look_chose_is_not_chosen_anew_from_a_damaged_record(tmp_path: Path) -> None:
+    config = config_of(tmp_path)
+    measure(config)
+    (record,) = (tmp_path / "private" / "runs").glob("*/chosen-*.json")
+    record.write_bytes(record.read_bytes().replace(b"1", b"2", 1))
+    for verb in (release, measure):
+        with pytest.raises(InputError, match=r"chosen-.*restore it.*for free"):
+            verb(config)
+
+
+def test_a_look_that_is_cut_out_of_a_published_measurement_shows_by_the_ledger(tmp_path: Path) -> None:
+    """Whoever writes the file can seal it again; its queries are then none that the ledger knows."""
+    config = config_of(tmp_path)
+    measured = measure(config, publish=tmp_path / "noisy")
+    path = tmp_path / "noisy" / "measurement.json"
+    index = {name: entry for name, entry in json.loads(path.read_text()).items() if name not in ("seal", "look")}
+    path.write_bytes(as_json(sealed(index)))
+    with pytest.raises(InputError, match="digest is not that of its queries"):
+        read_measurement(tmp_path / "noisy")
+    plan = replace(measured.measurement.measurement_plan, look=None)
+    path.write_bytes(as_json(sealed({**index, "digest": plan.digest})))
+    written = estimate(tmp_path / "noisy", config).save(tmp_path / "estimate")
+    paid = next(check for check in verify_paid(written, config) if check.name == "paid")
+    assert not paid.passed
+    assert "no run of this ledger measured these queries" in paid.detail
+
+
+def earlier_version(folder: Path, monkeypatch: pytest.MonkeyPatch, **changes: Any) -> Any:
+    """Measure as a version did whose measurements do not state their look."""
+    config = config_of(folder, **changes)
+    with monkeypatch.context() as patch:
+        patch.setattr(sys.modules["coco_opt.releases.planning"], "paid_without_look", lambda *_: True)
+        patch.setattr(sys.modules["coco_opt.files.measurement"], "FORMAT", EARLIER)
+        patch.setattr(sys.modules["coco_opt.releases.measure"], "resolved", _unbound)
+        measure(config)
+    assert "look" not in json.loads((by_payment(folder)[1] / "measurement" / "measurement.json").read_text())
+    return config
+
+
+def _unbound(*arguments: Any, again: bool = False) -> Any:
+    return sys.modules["coco_opt.releases.planning"].resolved(*arguments)
+
+
+def test_a_run_of_an_earlier_version_is_taken_up_and_paid_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = earlier_version(tmp_path, monkeypatch, total="2")
+    outcome = release(config)
+    assert not outcome.paid
+    assert outcome.manifest["budget"]["epsilon"] == "1"
+    again = measure(config, again=True)
+    assert again.paid
+    assert again.measurement.every[0].cost == BOTH
+
+
+@pytest.mark.parametrize("record", ["there", "gone", "damaged", "of a run that is not there"])
+def test_a_run_of_an_earlier_version_brings_its_look_or_is_refused(
+    record: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = earlier_version(tmp_path, monkeypatch)
+    look, main = by_payment(tmp_path)
+    path = main / "look.json"
+    assert path.is_file()
+    if record == "gone":
+        path.unlink()
+    elif record == "damaged":
+        path.write_bytes(path.read_bytes()[:-3] + b"xxx")
+    elif record != "there":
+        shutil.rmtree(look / "measurement")
+    if record in ("there", "gone"):
+        assert estimate(main.name, config).manifest["budget"]["epsilon"] == "1"
+    else:
+        with pytest.raises(InputError, match=r"restore it.*free"):
+            estimate(main.name, config)
+
+
+def test_without_a_look_nothing_is_added(tmp_path: Path) -> None:
+    stated_keys = {"groups": {"bucket_growth": 0.0}, "split": "uniform"}
+    measure(config_of(tmp_path, total="3"))
+    config = config_of(tmp_path, total="3", **stated_keys)
+    run = measure(config).run
+    assert "measurements" not in estimate(run, config).manifest

@@ -1,0 +1,149 @@
+"""Whatever is paid for is released and verified: any method, query, noise and solver, on any small hierarchy.
+
+What would fail after the payment fails before it. If something fails after it all the same, the message has a command
+that makes a release.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import coco_opt as co
+from coco_opt.config import load_config
+from coco_opt.errors import CocoOptError, SolverError
+from coco_opt.kinds import kind_row
+from coco_opt.privacy import Ledger
+from coco_opt.releases import render_report
+from tests.cli.conftest import coco as coco
+from tests.cli.helpers import KINDS as DATA
+from tests.cli.helpers import SECURE, SIZES, Data, Runner, paid
+from tests.releases.drawn import draw
+
+KINDS = ("groups", "tables", "ranges")
+DRAWS = int(os.environ.get("COCO_OPT_DRAWS", "200"))
+"""Of the slow suite, a kind."""
+
+
+def outcome(kind: str, seed: int) -> str:
+    """Return "released", or the reason of a refusal before a payment; raise whatever follows a payment."""
+    with tempfile.TemporaryDirectory() as name:
+        folder, keys = Path(name), draw(kind, seed)
+        try:
+            config = co.configure(folder=folder, **keys)
+            co.check(config)
+            written = co.release(config, page=render_report).folder
+        except CocoOptError as error:
+            ledger = folder / "private" / "ledger.sqlite"
+            if ledger.exists() and any(entry.kind == "RESERVED" for entry in Ledger(ledger).entries()):
+                raise
+            return f"{error.code}: {getattr(error, 'key', '')} {error}"
+        failed = [check for check in co.verify_release(written) if not check.passed]
+        assert not failed, (kind, seed, failed)
+    return "released"
+
+
+def refusals(kind: str, seeds: range) -> Counter[str]:
+    """Return how often each refusal came; an error after a payment names the draw."""
+    outcomes = Counter[str]()
+    for seed in seeds:
+        try:
+            outcomes[outcome(kind, seed)] += 1
+        except Exception as error:
+            error.add_note(f"draw {seed} of {kind}: {draw(kind, seed)}")
+            raise
+    del outcomes["released"]
+    return outcomes
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_paid_for_is_released(kind: str) -> None:
+    assert sum(refusals(kind, range(25)).values()) <= 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_paid_for_is_released_in_many_draws(kind: str) -> None:
+    refused = refusals(kind, range(1_000, 1_000 + DRAWS))
+    assert sum(refused.values()) <= 0.02 * DRAWS, refused
+
+
+METHODS = {"groups": 'consistency = "joint"', "tables": 'estimation = "classic"', "ranges": 'estimator = "consistent"'}
+SECTIONS = {"groups": "[groups]\nbucket_growth = 0\nmax_size = 20\n"}
+
+
+def write(folder: Path, kind: str) -> Path:
+    """Write data of a kind, to be estimated by a method that is not the plainest."""
+    section = SECTIONS.get(kind, DATA[kind].section + "\n") + METHODS[kind]
+    return Data(DATA[kind].files, section, "", frozenset()).write(folder, privacy=SECURE)
+
+
+def break_step(monkeypatch: pytest.MonkeyPatch, kind: str, step: str, error: type[Exception], *, late: bool) -> None:
+    """Let a step of a kind's release raise; if ``late``, for what was paid and another method than the plainest."""
+    value = kind_row(kind).load()
+    original, plain = getattr(type(value), step), next(iter(value.plainest.values()))
+
+    def broken(self: Any, *arguments: Any) -> Any:
+        measurement = getattr(arguments[0], "measurement", arguments[0])
+        if not late or (measurement.private and plain not in str(arguments)):
+            raise error("unknown")
+        return original(self, *arguments)
+
+    monkeypatch.setattr(type(value), step, broken)
+
+
+@pytest.mark.parametrize("step", ["estimate", "release", "page", "verify"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_would_fail_after_the_payment_fails_before(
+    kind: str, step: str, tmp_path: Path, coco: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = write(tmp_path, kind)
+    break_step(monkeypatch, kind, step, KeyError, late=False)
+    for verb in ("check", "measure", "release"):
+        refused = coco(verb, config)
+        assert refused.code == 2
+        assert "KeyError" in refused.errors[0]
+    assert paid(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("step", "error"),
+    [("estimate", ZeroDivisionError), ("estimate", SolverError), ("page", KeyError)],
+)
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_command_in_the_message_makes_a_release_of_what_was_paid(
+    kind: str, step: str, error: type[Exception], tmp_path: Path, coco: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = write(tmp_path, kind)
+    break_step(monkeypatch, kind, step, error, late=True)
+    monkeypatch.chdir(tmp_path)
+    failed = coco("release", config)
+    assert failed.code in (1, 4)
+    command = re.search(r"coco-opt (estimate \S+ run.toml --plain)", failed.errors[0])
+    assert command is not None
+    assert coco(*command[1].split(), "--out", "out").code == 0
+    assert coco("verify", "out").code == 0
+    assert paid(tmp_path) == ["GRANTED", "RESERVED", "MEASURED", "RELEASED"]
+
+
+def test_a_rehearsal_sees_no_private_number_of_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    section = '[groups]\nmax_size = 20\nconsistency = "matching"\ngroup_counts = "private"'
+    kind, seen = kind_row("groups").load(), []
+    original = type(kind).estimate
+
+    def watched(self: Any, measurement: Any, *arguments: Any) -> Any:
+        seen.append((measurement.content, measurement.private))
+        return original(self, measurement, *arguments)
+
+    monkeypatch.setattr(type(kind), "estimate", watched)
+    for name, sizes in (("few", SIZES), ("many", SIZES.replace("5,2", "5,200"))):
+        config = Data({"sizes": sizes}, section, "", frozenset()).write(tmp_path / name, privacy=SECURE)
+        co.check(load_config(config))
+    assert seen[0] == seen[1]
+    assert not seen[0][1]
