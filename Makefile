@@ -25,13 +25,18 @@ help: ## Print this list
 # for packages, modules are compiled to bytecode at once: a third of a second of every start, where Python may not.
 $(VENV)/.locked: requirements.txt
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "coco-opt needs Python 3.11 or later: set PYTHON=python3.11" >&2; exit 1; }
-	@echo "Creating $(VENV) with the pinned packages (one to three minutes, once)"
+	@echo "1 of 4: creating the environment $(VENV) (one to three minutes in all, once)"
 	@"$(PYTHON)" -m venv "$(VENV)"
-	@"$(BIN)/python" -m pip install --quiet --no-input --only-binary :all: --require-hashes -r requirements.txt
+	@echo "2 of 4: downloading and installing the pinned packages"
+	@set -o pipefail; PYTHONUNBUFFERED=1 "$(BIN)/python" -m pip install --progress-bar off --no-input --only-binary :all: \
+		--require-hashes -r requirements.txt | awk '/^Collecting/ && ++n % 10 == 0 { print "        " n " packages found" } \
+		/^Installing/ { print "        installing all of them" } { fflush() }'
 	@touch "$@"
 
 $(VENV)/.installed: $(VENV)/.locked pyproject.toml
+	@echo "3 of 4: installing coco-opt from this folder"
 	@"$(BIN)/python" -m pip install --quiet --no-input --no-deps --no-build-isolation -e .
+	@echo "4 of 4: translating it to bytecode"
 	@"$(BIN)/python" -m compileall -q coco_opt solvers experiments
 	@touch "$@"
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_opt.array_types import Floats, Ints
+from coco_opt.array_types import Floats, Ints, has_masked
 from coco_opt.errors import ProblemError
 
 if TYPE_CHECKING:
@@ -151,6 +151,8 @@ class Kronecker(Operator):
     answers: int = field(init=False)
 
     def __post_init__(self) -> None:
+        if has_masked(self.factors):
+            raise ProblemError("factors must not have masked entries: fill or drop what is masked first")
         factors = tuple(np.array(factor, dtype=np.float64) for factor in self.factors)
         if not factors or any(factor.ndim != 2 or not np.isfinite(factor).all() for factor in factors):
             raise ProblemError("factors must be matrices of finite numbers, one for each attribute")
@@ -325,6 +327,8 @@ def total(cells: int) -> Grouping:
 
 
 def _indices(values: NDArray[Any], what: str) -> Ints:
+    if has_masked(values):
+        raise ProblemError(f"{what} must not have masked entries: fill or drop what is masked first")
     array = np.asarray(values)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise ProblemError(f"{what} must be a vector of integers")

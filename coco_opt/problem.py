@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from coco_opt.array_types import has_masked
 from coco_opt.errors import ProblemError, UnknownSolverError
 from coco_opt.forms import Formulation, LinearProgram
 
@@ -163,14 +164,27 @@ def at_most_one(size: float) -> float:
     return size if 0.0 < size < 1.0 else 1.0
 
 
+def as_array(values: ArrayLike, name: str, dtype: type[Any] | None = None) -> NDArray[Any]:
+    """Return data as an array, perhaps the caller's own: every array of every problem comes in here.
+
+    Raises ProblemError where an entry is masked, which NumPy would count as measured, and where it is no array.
+    """
+    if has_masked(values):
+        raise ProblemError(f"{name} has masked entries: fill or drop what is masked first")
+    reason = ""
+    try:
+        return np.asarray(values, dtype)
+    except (TypeError, ValueError, OverflowError) as error:
+        reason = str(error)
+    raise ProblemError(f"{name} must be an array of numbers: {reason}")
+
+
 def checked_vector(values: ArrayLike, name: str, *, keep_integers: bool = False) -> NDArray[Any]:
     """Return a read-only contiguous vector of finite float64 (or int64) values that nobody else can write.
 
     Raises ProblemError for another dimension, for values that are not finite numbers and for integers beyond 2^53.
     """
-    if np.ma.is_masked(values):
-        raise ProblemError(f"{name} is a masked array: fill or drop what is masked first")
-    array = np.asarray(values)
+    array = as_array(values, name)
     if array.ndim != 1:
         raise ProblemError(f"{name} must be one-dimensional, not of shape {array.shape}")
     if array.size and array.dtype.kind not in "iuf":

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import cache
 from time import perf_counter
@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from coco_opt.activity import doing
-from coco_opt.errors import ProblemError, SolverError
+from coco_opt.errors import CocoOptError, ProblemError, SolverError
 from coco_opt.problem import Problem
 from coco_opt.registry import candidates, resolve
 from coco_opt.solution import Answer, Solution, Status
@@ -54,7 +54,7 @@ def solve(
     Raises
     ------
     SolverError
-        The answer is not optimal and ``check`` is true, or there is no point to judge.
+        The answer is not optimal and ``check`` is true, or there is no point to judge, or the solver failed.
     UnknownSolverError
         No solver has this name, or it cannot answer this problem.
     ProblemError
@@ -93,10 +93,27 @@ def solve(
 def timed(solver: Solver, problem: Problem[ValueT, Any]) -> Answer[ValueT, Any]:
     """Return a solver's answer, with the wall time of the call where the solver states no time of its own."""
     start = perf_counter()
-    answer = solver.solve(problem)
+    with _named_failure(solver.name, problem):
+        answer = solver.solve(problem)
     if isinstance(answer, Answer) and answer.seconds == 0.0:
         answer = replace(answer, seconds=perf_counter() - start)
     return answer
+
+
+@contextmanager
+def _named_failure(name: str, problem: Problem[Any, Any]) -> Iterator[None]:
+    """Raise SolverError, with its cause, for any error of a package: another solver may do without it.
+
+    What overflows is judged like any other answer, without warnings.
+    """
+    try:
+        with np.errstate(all="ignore"):
+            yield
+    except (CocoOptError, MemoryError):
+        raise
+    except Exception as error:
+        message = f"{name} on {problem.kind} failed with {type(error).__name__}. {_others(problem, name)}"
+        raise SolverError(message) from error
 
 
 def _unreadable(problem: Problem[Any, Any], solution: Solution[Any]) -> str:
@@ -191,7 +208,8 @@ def judge(problem: Problem[ValueT, Any], answer: Answer[ValueT, Any], name: str,
         claim = "it claims success all the same." if answer.status is Status.OPTIMAL else answer.status.advice
         raise SolverError(f"{name} on {problem.kind} returned no point: {claim} {_others(problem, name)}")
     start = perf_counter()
-    appraisal = problem.appraise(problem.accept(answer.value), answer.multipliers)
+    with _named_failure(name, problem):
+        appraisal = problem.appraise(problem.accept(answer.value), answer.multipliers)
     # Scales and resolution take a pass over the data: they are computed only where zero does not decide.
     feasible = appraisal.violation == 0.0 or appraisal.violation <= problem.feasibility_tolerance * problem.scale
     scale = problem.objective_scale if appraisal.gap > 0.0 and abs(appraisal.objective) < 1.0 else 1.0

@@ -321,6 +321,31 @@ ROWS = (
         ),
     ),
     Evidence(
+        "The ledger",
+        "two releases of one account whose configs differ in one key of the promise, in either order, and in other "
+        "keys; joint promises against all pairs of tiny data sets; ledgers of the format before",
+        "140 of 140 pairs of other promises refused before the payment, 106 of 106 others paid; each joint promise "
+        "covers the pairs that all its promises cover",
+        (
+            *_of(
+                "releases",
+                "test_promises::test_of_two_promises_the_second_is_refused_before_it_is_paid",
+                "test_what_changes_no_promise_is_paid_from_one_account",
+                "test_the_weaker_promise_is_accepted_by_a_key_and_stated_with_every_sum",
+                "test_groups_tables_and_ranges_of_the_same_persons_share_an_account",
+                "test_a_look_and_what_it_chooses_make_one_promise",
+                "test_a_voided_payment_promises_nothing",
+                "test_a_release_states_its_promise_and_another_was_not_paid",
+                "test_a_ledger_without_promises_is_read_and_goes_on_with_what_it_knows",
+            ),
+            *_of(
+                "privacy",
+                "test_promise::test_neighbours_of_a_joint_promise_are_neighbours_of_all",
+                "test_what_an_account_admits_leaves_its_neighbours_as_they_are",
+            ),
+        ),
+    ),
+    Evidence(
         "Bookkeeping",
         "a flipped bit in any file, links, foreign owners, open modes, a power cut after any name",
         "600 flips found or without effect, none silent in public; contents and names durable before the call ends",

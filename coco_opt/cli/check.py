@@ -27,6 +27,9 @@ def check(
     settings = load_config(config)
     result = check_release(settings, again=again, renamed=renamed, reporter=TerminalReporter(lines=not json))
     measurement_plan, status = result.plan.measurement_plan, result.payment_status
+    hierarchy = measurement_plan.hierarchy
+    # A parent that exists and is wrong shows nowhere else.
+    regions = {name: len(hierarchy.level_range(level)) for level, name in enumerate(measurement_plan.levels)}
     # Counts of rows are private. Only the text for the holder of the data has any, and only where something is amiss.
     files = _files(settings)
     if json:
@@ -35,6 +38,7 @@ def check(
             "cost": measurement_plan.cost.as_dict(),
             "measurement": measurement_plan.digest,
             "levels": measurement_plan.levels,
+            "regions": regions,
         }
         write_json({"fine": True, "files": files, **entries, "budget": status.as_dict()})
         return 0 if status.fits else BudgetError.exit_code
@@ -45,8 +49,9 @@ def check(
     values: list[tuple[str, object]] = [
         ("Would cost", f"{measurement_plan.cost}{result.plan.after_look}"),
         ("Would pay", status.words),
+        ("Promise", status.promise),
         *result.plan.promised,
-        ("Levels", ", ".join(measurement_plan.levels)),
+        ("Regions by level", ", ".join(f"{name} {number:,}" for name, number in regions.items())),
     ]
     write_values(values)
     for remark in result.remarks:

@@ -42,7 +42,6 @@ def import_(
     from coco_opt.config import load_config
     from coco_opt.files.measurement import write_measurement
     from coco_opt.releases.manifest import spent_line
-    from coco_opt.releases.planning import kind_of
     from coco_opt.releases.storage import check_target
     from coco_opt.topdown.kind.noisy_measurement_files import gathered, measurement_of
 
@@ -52,7 +51,7 @@ def import_(
         rows = gathered(files, settings, sum_over or ())
         measurement = measurement_of(rows)
     write_measurement(out, measurement, private=False)
-    spent = spent_line(kind_of(settings), settings, measurement)
+    spent = spent_line(settings, measurement)
     summary = _summary(measurement)
     if json:
         places = {"measurement": str(out), **summary, "left_out": rows.left_out}

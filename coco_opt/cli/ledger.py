@@ -13,7 +13,6 @@ from coco_opt.cli.options import ConfigFile, Json, Version
 from coco_opt.errors import BudgetError, InputError, VerificationError
 
 if TYPE_CHECKING:
-    from coco_opt.config import Config
     from coco_opt.privacy.ledger_chain import Books, Entry
     from coco_opt.releases.guarantee import Together
     from coco_opt.releases.stored_runs import StoredRun
@@ -43,16 +42,17 @@ def ledger(
 ) -> int:
     """Show the budget ledger of a configuration, and check its chain. Exit 1 if it is broken."""
     from coco_opt.config import load_config
+    from coco_opt.privacy import parse_epsilon
     from coco_opt.releases import stored_runs
     from coco_opt.releases.guarantee import together
-    from coco_opt.releases.runs import ledger_of, sweep
+    from coco_opt.releases.runs import dataset_of, ledger_of, sweep
     from coco_opt.releases.stored_runs import abandon_run, forget_run, runs_of_ledger
 
     settings = load_config(config)
     notes: list[str] = []
     sweep(settings, notes.append)
     if grant is not None:
-        _grant(settings, grant)
+        ledger_of(settings).grant(dataset_of(settings), parse_epsilon(grant))
     if abandon is not None:
         abandon_run(settings, abandon)
     if forget is not None:
@@ -94,19 +94,6 @@ def _day(text: str) -> date:
     raise InputError("bad-option", f"--forget-before {text}: write a day, such as 2026-01-31")
 
 
-def _grant(config: Config, amount: str) -> None:
-    from coco_opt.privacy import parse_epsilon
-    from coco_opt.releases.runs import dataset_of, ledger_of
-
-    book, dataset = ledger_of(config), dataset_of(config)
-    account = book.books().accounts.get(dataset)
-    if account is None:
-        raise BudgetError(
-            f"the ledger does not know dataset {dataset!r} yet: its first measurement opens it, with privacy.total"
-        )
-    book.grant(dataset, parse_epsilon(amount), account.unit, account.neighbours)
-
-
 def _as_json(
     books: Books, entries: Sequence[Entry], runs: Sequence[StoredRun], guarantees: Mapping[str, Together], broken: str
 ) -> dict[str, Any]:
@@ -115,6 +102,7 @@ def _as_json(
             "dataset": account.dataset,
             "unit": account.unit,
             "neighbours": account.neighbours,
+            "promise": books.promise_words(account.dataset),
             "total": str(account.total),
             "spent": str(account.spent),
             "left": str(account.remaining),
@@ -187,8 +175,8 @@ def _write_tables(
         for account in books.accounts.values()
     ]
     write_table("Budgets", ("dataset", "unit", "neighbours", "total", "spent", "left"), accounts, numeric=3)
-    for guarantee in guarantees.values():
-        write(_together_line(guarantee))
+    for name, guarantee in guarantees.items():
+        write(f"{_together_line(guarantee)}. This holds where {books.promise_words(name)}")
     run_rows = [
         (
             row["run"],

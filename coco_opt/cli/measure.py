@@ -32,7 +32,6 @@ def measure(
     from coco_opt.config import load_config
     from coco_opt.releases import measure as measure_data
     from coco_opt.releases.manifest import spent_line
-    from coco_opt.releases.planning import kind_of
 
     settings = load_config(config)
     engine = engine_of(settings, executor, workers, address)
@@ -40,7 +39,7 @@ def measure(
         settings = replace(settings, engine=engine)
     reporter = TerminalReporter(lines=not json)
     measured = measure_data(settings, publish=publish, again=again, renamed=renamed, reporter=reporter)
-    spent = spent_line(kind_of(settings), settings, measured.measurement)
+    spent = spent_line(settings, measured.measurement)
     if json:
         write_json(
             {

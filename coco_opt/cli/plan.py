@@ -98,6 +98,7 @@ def _write_tables(result: PlanForecast) -> None:
     write_values(
         [
             ("Cost", f"{_cost(result.cost)}{result.plan.after_look}; {result.meaning}"),
+            ("Promise", result.payment.promise),
             *predicted.notes,
             *([("Time", _time(result.seconds, result.stages))] if result.seconds is not None and result.stages else []),
             ("Memory", f"{memory}the measurement, before compression, {size(result.sealed)}"),

@@ -161,6 +161,8 @@ class PrivacyConfig(Section):
     """A second place for the ledger's head, out of reach of whoever restores it: a file, or a command as a list."""
     total: Annotated[Fraction, PlainValidator(budget)] | None = None
     """What may be spent on the data set in total; stated when its account opens."""
+    weaker_promise: bool = False
+    """Accept that the account's sum promises only what both this measurement and the earlier ones do."""
     _bought: Fraction | None = PrivateAttr(None)
 
     @property

@@ -47,7 +47,15 @@ from coco_opt.files.regions import REGIONS, region_table, stored_regions
 from coco_opt.files.release_checks import coded
 from coco_opt.files.versions import versions
 from coco_opt.privacy.cost import Sensitivity, cost_of, cost_together
-from coco_opt.privacy.measurement import FOREIGN, Drawing, Measurement, MeasurementPlan, query_dict, status_of
+from coco_opt.privacy.measurement import (
+    FOREIGN,
+    Drawing,
+    Measurement,
+    MeasurementPlan,
+    query_dict,
+    record_dict,
+    status_of,
+)
 from coco_opt.privacy.measurement_record import MeasurementRecord
 from coco_opt.privacy.noise_distributions import distribution_of
 from coco_opt.privacy.queries import (
@@ -185,7 +193,7 @@ def read_index(folder: Path) -> dict[str, Any]:
 
 
 def _index(measurement: Measurement | Drawing, digests: Mapping[str, str]) -> dict[str, Any]:
-    measurement_plan = measurement.measurement_plan
+    measurement_plan, look = measurement.measurement_plan, measurement.measurement_plan.look
     return {
         "format": FORMAT,
         "status": measurement.status,
@@ -198,21 +206,10 @@ def _index(measurement: Measurement | Drawing, digests: Mapping[str, str]) -> di
         "levels": list(measurement_plan.levels),
         "questions": [query_dict(query) for query in measurement_plan.queries],
         "facts": dict(measurement_plan.parameters),
-        **({} if measurement_plan.look is None else {"look": _look_dict(measurement_plan.look)}),
+        **({} if look is None else {"look": {**record_dict(look), "questions": [*map(query_dict, look.queries)]}}),
         "digest": measurement_plan.digest,
         "versions": versions(),
         "files": dict(digests),
-    }
-
-
-def _look_dict(look: MeasurementRecord) -> dict[str, Any]:
-    return {
-        "digest": look.digest,
-        "answers": look.content,
-        "noise": look.noise,
-        "private": look.private,
-        "receipt": look.receipt,
-        "questions": [query_dict(query) for query in look.queries],
     }
 
 
@@ -221,12 +218,12 @@ def _look_of(index: Mapping[str, Any]) -> MeasurementRecord | None:
     if "look" not in index:
         return None
     plain = index["look"]
-    texts = [plain[name] for name in ("digest", "answers", "noise", "receipt")]
-    if not all(isinstance(text, str) for text in texts) or plain["private"] is not index["private"]:
-        raise InputError("damaged-measurement", "what it states of its look contradicts itself")
-    digest, content, noise, receipt = texts
     queries = tuple(query_from_dict(query) for query in plain["questions"])
-    return MeasurementRecord(digest, content, noise, plain["private"], receipt, queries)
+    fields = (plain[name] for name in ("measurement", "answers", "noise", "private", "receipt"))
+    look = MeasurementRecord(*fields, queries)
+    if {**plain, **record_dict(look)} != plain or look.private is not index["private"]:
+        raise InputError("damaged-measurement", "what it states of its look contradicts itself")
+    return look
 
 
 def _answer_table(measurement: Measurement | Drawing) -> FileTable:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from coco_opt.array_types import Ints
+from coco_opt.array_types import Ints, has_masked
 from coco_opt.errors import InputError
 
 INT64_MAX = int(np.iinfo(np.int64).max)
@@ -17,7 +17,7 @@ def as_int64(values: npt.ArrayLike, what: str, ndim: int | None = 1) -> Ints:
     ``ndim`` None accepts any number of dimensions. Raises InputError where the dtype is no integer type, a
     value does not fit in int64 or the shape is wrong. An empty sequence counts as integers.
     """
-    if np.ma.is_masked(values):
+    if has_masked(values):
         raise InputError("masked-array", f"{what} is a masked array: fill or drop what is masked first")
     array = np.asarray(values)
     if ndim is not None and array.ndim != ndim:

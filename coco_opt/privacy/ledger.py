@@ -9,6 +9,7 @@ three can restore all three: only a witness elsewhere notices that.
 from __future__ import annotations
 
 import hmac
+import json
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator
@@ -24,22 +25,23 @@ import numpy as np
 from coco_opt.array_types import Ints
 from coco_opt.errors import BudgetError, InputError
 from coco_opt.privacy.bookkeeping import read_record, write_record
-from coco_opt.privacy.budget import Neighbours, Unit, stated_fraction
+from coco_opt.privacy.budget import Unit, stated_fraction
 from coco_opt.privacy.ledger_chain import Account, Books, Charge, Entry, Kind, Run, advance
 from coco_opt.privacy.ledger_head import FileWitness, Head, Witness
 from coco_opt.privacy.private_files import FREE, foreign, sync_folder
 from coco_opt.privacy.run_key import KEY_BYTES
 
 _WAIT = 60.0  # seconds to wait for another process's transaction of some milliseconds
-_FORMAT = 2
-_EARLIER = 1  # of version 0.1: no key, no fingerprints
+_FORMAT = 3
 _OLD_COLUMNS = "sequence, kind, dataset, run, unit, amount, neighbours, digest, time, previous, hash"
-_COLUMNS = f"{_OLD_COLUMNS}, fingerprint"
+_COLUMNS = f"{_OLD_COLUMNS}, fingerprint, promise"
+_EARLIER = {1: _OLD_COLUMNS, 2: f"{_OLD_COLUMNS}, fingerprint"}
+"""The columns of earlier formats: that of version 0.1 has neither key nor fingerprints, the second no promises."""
 _SCHEMA = (
     "CREATE TABLE IF NOT EXISTS entries (sequence INTEGER PRIMARY KEY, kind TEXT NOT NULL, dataset TEXT NOT NULL, "
     "run TEXT NOT NULL, unit TEXT NOT NULL, amount TEXT NOT NULL, neighbours TEXT NOT NULL, digest TEXT NOT NULL, "
-    "time TEXT NOT NULL, previous TEXT NOT NULL, hash TEXT NOT NULL UNIQUE, fingerprint TEXT NOT NULL DEFAULT '') "
-    "STRICT",
+    "time TEXT NOT NULL, previous TEXT NOT NULL, hash TEXT NOT NULL UNIQUE, fingerprint TEXT NOT NULL DEFAULT '', "
+    "promise TEXT NOT NULL DEFAULT '') STRICT",
     "CREATE TRIGGER IF NOT EXISTS no_update BEFORE UPDATE ON entries "
     "BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END",
     "CREATE TRIGGER IF NOT EXISTS no_delete BEFORE DELETE ON entries "
@@ -48,6 +50,7 @@ _SCHEMA = (
 )
 _UPGRADE = (
     "ALTER TABLE entries ADD COLUMN fingerprint TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE entries ADD COLUMN promise TEXT NOT NULL DEFAULT ''",
     f"PRAGMA user_version = {_FORMAT}",
 )
 
@@ -82,7 +85,8 @@ class Ledger:
 
         The first reservation on a dataset grants it ``total`` (its own amount unless given), in the charge's
         unit; afterwards ``total`` must be what the ledger says. Data that were paid for under another dataset's name
-        are refused unless ``renamed``: their losses would add up in no account.
+        are refused unless ``renamed``: their losses would add up in no account. So is a charge of another promise than
+        the account's, unless it accepts the weaker of both.
         """
         with self._writing() as page:
             existing = page.books.runs.get(run)
@@ -96,21 +100,21 @@ class Ledger:
             elif total is not None:
                 check_total(account, charge.unit, total)
             cost = account.cost(charge)
+            page.books.check_promise(charge)
             if cost > account.remaining:
                 raise BudgetError(_refusal(account, cost, page.books))
             page.append("RESERVED", replace(charge, unit=account.unit, amount=cost), run, charge.digest)
             return page.books.runs[run]
 
-    def grant(self, dataset: str, amount: Fraction, unit: Unit, neighbours: Neighbours) -> Account:
-        """Allow ``amount`` more to be spent on a dataset, and return its account."""
+    def grant(self, dataset: str, amount: Fraction) -> Account:
+        """Allow ``amount`` more to be spent on a dataset, in the unit of its account, and return the account."""
+        if dataset not in self.books().accounts:
+            raise BudgetError(
+                f"the ledger does not know dataset {dataset!r} yet: its first measurement opens it, with privacy.total"
+            )
         with self._writing() as page:
-            charge = Charge(dataset, unit, amount, neighbours, "")
-            account = page.books.accounts.get(dataset)
-            if account is not None and (account.unit, account.neighbours) != (unit, neighbours):
-                raise BudgetError(
-                    f"the ledger counts dataset {dataset!r} in {account.unit} for neighbours {account.neighbours!r}"
-                )
-            return page.grant(charge, amount)
+            account = page.books.accounts[dataset]
+            return page.grant(Charge(dataset, account.unit, amount, account.neighbours, ""), amount)
 
     def measured(self, run: str, sealed: str) -> None:
         """Record the digest of a run's sealed measurement; twice is once, another digest is refused."""
@@ -210,7 +214,7 @@ class Ledger:
             connection.execute("BEGIN IMMEDIATE")
             version = _version(connection)
             entries = _read(connection, version) if version else []
-            for statement in {0: _SCHEMA, _EARLIER: _UPGRADE}.get(version, ()):
+            for statement in {0: _SCHEMA, 1: _UPGRADE, 2: _UPGRADE[1:]}.get(version, ()):
                 connection.execute(statement)
             page = _Page(connection, self._verified(entries), key)
             before = page.books.length
@@ -267,8 +271,10 @@ class _Page:
             now(),
             self.books.head,
         )
-        fingerprint = charge.fingerprint if kind == "RESERVED" else ""
-        entry = Entry(self.books.length + 1, kind, *fields, fingerprint).keyed(self._key)
+        paying = kind == "RESERVED"
+        fingerprint = charge.fingerprint if paying else ""
+        promise = json.dumps(charge.promise.as_dict()) if paying and charge.promise is not None else ""
+        entry = Entry(self.books.length + 1, kind, *fields, fingerprint, promise).keyed(self._key)
         self.books.add(entry)
         values = tuple(entry.as_dict()[name] for name in _COLUMNS.split(", "))
         marks = ", ".join("?" * len(values))
@@ -310,17 +316,17 @@ def _version(connection: sqlite3.Connection) -> int:
     """Return the format of the file, 0 where it is empty; BudgetError where it holds something else."""
     version: int = connection.execute("PRAGMA user_version").fetchone()[0]
     tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-    if version in (_FORMAT, _EARLIER) or not (tables or version):
+    if version in (_FORMAT, *_EARLIER) or not (tables or version):
         return version
     raise BudgetError("this file is not a ledger of this version of coco-opt, and no new one is begun in its place")
 
 
 def _read(connection: sqlite3.Connection, version: int) -> list[Entry]:
     """Return the entries; BudgetError where those of a keyed ledger carry bare hashes, which anybody can make."""
-    columns = _OLD_COLUMNS if version == _EARLIER else _COLUMNS
+    columns = _EARLIER.get(version, _COLUMNS)
     rows = connection.execute(f"SELECT {columns} FROM entries ORDER BY sequence").fetchall()
     entries = [_entry(row) for row in rows]
-    if version == _FORMAT and entries and entries[-1].hash == entries[-1].bare_hash():
+    if version > 1 and entries and entries[-1].hash == entries[-1].bare_hash():
         raise BudgetError(_older("of this configuration", "its entries carry no MAC"))
     return entries
 

@@ -2,7 +2,7 @@
 
 An entry's hash is an HMAC under the ledger's key over all its fields and the hash before it: who can write the file and
 does not hold the key can neither change an entry nor add one. Entries of ledgers of version 0.1 carry a bare SHA-256;
-they may stand before the first keyed entry only.
+they may stand before the first keyed entry only. Payments of later versions carry the promise that they were made for.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any, Literal, get_args
 from coco_opt.errors import BudgetError
 from coco_opt.privacy.accounting import rho_of_epsilon
 from coco_opt.privacy.budget import Neighbours, Unit
+from coco_opt.privacy.promise import Promise, joint
 
 Kind = Literal["GRANTED", "RESERVED", "MEASURED", "RELEASED", "ABANDONED", "VOIDED"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -37,7 +38,8 @@ class Entry:
     """One line of a ledger; ``hash`` covers all other fields, ``previous`` is the hash of the line before.
 
     GRANTED: ``amount`` more may be spent on ``dataset``. RESERVED: ``run`` spends ``amount``, ``digest`` is that of its
-    queries, ``fingerprint`` the keyed one of its private table. MEASURED: ``digest`` of the sealed measurement.
+    queries, ``fingerprint`` the keyed one of its private table, ``promise`` the text of what the measurement promises,
+    "" in entries of earlier versions. MEASURED: ``digest`` of the sealed measurement.
     RELEASED, as often as it is estimated: ``digest`` of the output. ABANDONED: the run will not be finished, and what
     it reserved stays spent. VOIDED: its key met no data and is destroyed, and what it reserved comes back.
     """
@@ -53,6 +55,7 @@ class Entry:
     time: str
     previous: str
     fingerprint: str = ""
+    promise: str = ""
     hash: str = ""
 
     def keyed(self, key: bytes) -> Entry:
@@ -61,7 +64,8 @@ class Entry:
 
     def keyed_hash(self, key: bytes) -> str:
         """Return the HMAC-SHA256 of all fields but the hash, hexadecimal."""
-        return hmac.new(key, self._content((*_HASHED, "fingerprint")), "sha256").hexdigest()
+        promised = ("promise",) if self.promise else ()  # earlier versions hashed entries without it
+        return hmac.new(key, self._content((*_HASHED, "fingerprint", *promised)), "sha256").hexdigest()
 
     def bare_hash(self) -> str:
         """Return what version 0.1 wrote: the SHA-256 of all fields but the hash, hexadecimal."""
@@ -80,6 +84,8 @@ class Charge:
     """What a run is about to spend: ``amount`` of epsilon or rho on a dataset, under the digest of the queries.
 
     ``fingerprint`` is the keyed one of the private table, hexadecimal ("": of version 0.1, which stored none here).
+    ``promise`` is None in entries that store none. ``weaker`` accepts that the account promises less than it did, or
+    than this run does.
     """
 
     dataset: str
@@ -88,6 +94,8 @@ class Charge:
     neighbours: Neighbours
     digest: str
     fingerprint: str = ""
+    promise: Promise | None = None
+    weaker: bool = False
 
     def __post_init__(self) -> None:
         if not self.dataset.strip() or self.amount <= 0:
@@ -136,6 +144,16 @@ def _other_neighbours(account: Account, charge: Charge) -> str:
         f"{charge.neighbours!r}, and the two do not add up. Set privacy.neighbours = {account.neighbours!r} as before"
         f"{exact if replace else ''}; or name another privacy.dataset, which is counted on its own, so that no account "
         f"says what both cost together{f'. {later}' if replace else ''}"
+    )
+
+
+def _other_promise(dataset: str, paid: Promise, new: Promise, weaker: Promise | None) -> str:
+    """Return why a charge that promises something else than its account is refused, and what can be done."""
+    accepting = "; or set privacy.weaker_promise = true: the sum of all payments, earlier ones too, then holds where"
+    return (
+        f"dataset {dataset!r} was paid for where {paid.words}. This run is for another promise: {new.words}. One sum "
+        "cannot state both. Promise the same as before; or name another privacy.dataset, which is counted on its own, "
+        f"so that no account says what both cost together{'' if weaker is None else f'{accepting} {weaker.words}'}"
     )
 
 
@@ -189,7 +207,7 @@ class Books:
                 f"{where} does not follow from the one before it: entries were removed or changed; restore the ledger"
             )
         keyed = self._key is not None and hmac.compare_digest(entry.hash.encode(), entry.keyed_hash(self._key).encode())
-        bare = not self.keyed and not entry.fingerprint and entry.hash == entry.bare_hash()
+        bare = not self.keyed and not entry.fingerprint and not entry.promise and entry.hash == entry.bare_hash()
         if not keyed and not bare:
             raise BudgetError(
                 f"{where} does not match its hash: it was changed after it was written; restore the ledger"
@@ -205,6 +223,32 @@ class Books:
             if run.charge.fingerprint and run.state != "VOIDED":
                 names.setdefault(run.charge.fingerprint, set()).add(run.charge.dataset)
         return names
+
+    def promises(self, dataset: str) -> list[Promise | None]:
+        """Return what the payments of an account promise, None for those of earlier versions, which store nothing.
+
+        Runs that were voided measured nothing.
+        """
+        runs = (run for run in self.runs.values() if run.state != "VOIDED")
+        return [run.charge.promise for run in runs if run.charge.dataset == dataset]
+
+    def promise_words(self, dataset: str, *further: Promise) -> str:
+        """Return for what the sum of an account's payments is a guarantee, also with ``further`` ones."""
+        paid = self.promises(dataset)
+        promise, unknown = joint(filter(None, (*paid, *further))), paid.count(None)
+        words = [] if promise is None else [promise.words]
+        if unknown:
+            words.append(f"of {unknown} earlier payments the ledger knows the neighbours alone, not what is exact")
+        return "; ".join(words)
+
+    def check_promise(self, charge: Charge) -> None:
+        """Raise BudgetError where a charge does not promise what its account does, unless it accepts the weaker."""
+        paid, new = joint(filter(None, self.promises(charge.dataset))), charge.promise
+        if paid is None or new is None or paid.admits(new):
+            return
+        weaker = joint((paid, new))
+        if weaker is None or not charge.weaker:
+            raise BudgetError(_other_promise(charge.dataset, paid, new, weaker))
 
     def _enter(self, entry: Entry, where: str) -> None:
         if entry.kind == "GRANTED":
@@ -228,7 +272,8 @@ class Books:
         if account is None or entry.run in self.runs or entry.unit != account.unit or entry.amount > account.remaining:
             raise BudgetError(f"{where} reserves what was not granted, or twice for one run")
         self.accounts[entry.dataset] = replace(account, spent=account.spent + entry.amount)
-        fields = (entry.dataset, entry.unit, entry.amount, entry.neighbours, entry.digest, entry.fingerprint)
+        promise = Promise.of(json.loads(entry.promise)) if entry.promise else None
+        fields = (entry.dataset, entry.unit, entry.amount, entry.neighbours, entry.digest, entry.fingerprint, promise)
         self.runs[entry.run] = Run(entry.run, Charge(*fields), entry.amount, receipt=entry.hash)
 
 

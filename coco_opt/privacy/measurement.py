@@ -175,31 +175,27 @@ class Measurement:
         read = {each.content for each in (self, *self.also) if each.measurement_plan.digest in digests}
         return tuple(look for content, look in looks.items() if content not in read)
 
-    @property
-    def _paid(self) -> tuple[Measurement | MeasurementRecord, ...]:
-        return (self, *self.also, *self.unread_looks)
+    def records(self, *, contents: bool = False) -> tuple[MeasurementRecord, ...]:
+        """Return what is stated of each measurement that is estimated, then of looks that are not read.
+
+        The digests of their answers are left out without ``contents``, which takes O(answers).
+        """
+        return (*(each.record(contents=contents) for each in (self, *self.also)), *self.unread_looks)
+
+    def record(self, *, contents: bool = True) -> MeasurementRecord:
+        """Return what is stated of this measurement alone; see ``records``."""
+        plan, content = self.measurement_plan, self.content if contents else ""
+        return MeasurementRecord(plan.digest, content, self.noise, self.private, self.receipt, plan.queries)
 
     @property
     def several(self) -> bool:
         """Return whether more than this measurement is paid for and released: others, or a look."""
-        return len(self._paid) > 1
-
-    @property
-    def record(self) -> MeasurementRecord:
-        """Return what is stated of this measurement alone. O(answers)."""
-        plan = self.measurement_plan
-        return MeasurementRecord(plan.digest, self.content, self.noise, self.private, self.receipt, plan.queries)
-
-    @property
-    def records(self) -> tuple[MeasurementRecord, ...]:
-        """Return what is stated of each measurement: those that are estimated, then looks that are not read."""
-        return (*(measurement.record for measurement in self.every), *self.unread_looks)
+        return len(self.records()) > 1
 
     @property
     def queries(self) -> tuple[LevelQuery, ...]:
         """Return the queries of all measurements that are estimated together, and of looks that are not read."""
-        measured = (query for measurement in (self, *self.also) for query in measurement.measurement_plan.queries)
-        return (*measured, *(query for look in self.unread_looks for query in look.queries))
+        return tuple(query for record in self.records() for query in record.queries)
 
     @property
     def cost(self) -> Cost:
@@ -209,24 +205,23 @@ class Measurement:
     @property
     def sources(self) -> tuple[str, ...]:
         """Return where the noise of the measurements came from, each source once."""
-        return tuple(dict.fromkeys(each.noise for each in self._paid))
+        return tuple(dict.fromkeys(record.noise for record in self.records()))
 
     @property
     def status(self) -> str:
         """Return "private", "NOT PRIVATE" where noise can be drawn again, or "as its publisher states"; the least."""
-        stated = [status_of(each.private, each.noise) for each in self._paid]
+        stated = [status_of(record.private, record.noise) for record in self.records()]
         return next((words for words in ("NOT PRIVATE", AS_STATED) if words in stated), "private")
 
     @property
     def protects(self) -> bool:
         """Return whether the noise of all measurements that are estimated together was drawn here, and protects."""
-        return all(each.private for each in self._paid)
+        return all(record.private for record in self.records())
 
     @property
     def identity(self) -> str:
         """Return the hexadecimal digest of all plans; of a single measurement, that of its plan."""
-        digests = [measurement.measurement_plan.digest for measurement in (self, *self.also)]
-        digests += [look.digest for look in self.unread_looks]
+        digests = [record.digest for record in self.records()]
         return identity_of(digests) if len(digests) > 1 else digests[0]
 
     @property
@@ -308,6 +303,19 @@ def query_dict(query: LevelQuery) -> dict[str, Any]:
         **query.distribution.as_dict(),
         "sensitivity": sensitivity,
         "cost": query.cost.as_dict(),
+    }
+
+
+def record_dict(record: MeasurementRecord) -> dict[str, Any]:
+    """Return plain values of what is stated of a measurement, but its queries."""
+    return {
+        "measurement": record.digest,
+        "answers": record.content,
+        "status": status_of(record.private, record.noise),
+        "private": record.private,
+        "noise": record.noise,
+        "receipt": record.receipt,
+        **record.cost.as_dict(),
     }
 
 

@@ -64,10 +64,10 @@ class ControlledRounding(Problem[IntegerOrNot, float]):
 
     def __init__(self, x: ArrayLike, total: int) -> None:
         object.__setattr__(self, "x", checked_vector(x, "x"))
-        if not np.isfinite(total) or total != np.floor(total):
-            raise ProblemError("total must be an integer")
+        if not -MAX_INTEGER <= total <= MAX_INTEGER or total != int(total):
+            raise ProblemError("total must be an integer, at most 2^53 in magnitude")
         object.__setattr__(self, "total", int(total))
-        if np.abs(np.floor(self.x)).sum() > MAX_INTEGER:
+        if np.abs(np.floor(self.x)).max(initial=0.0) > MAX_INTEGER or np.abs(np.floor(self.x)).sum() > MAX_INTEGER:
             raise ProblemError("the numbers to round must not add up to more than 2^53 in magnitude")
         down = int(self.floors.sum())
         up = down + int(self.fractional.sum())

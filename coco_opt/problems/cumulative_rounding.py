@@ -24,7 +24,7 @@ from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import ProblemError
 from coco_opt.forms import Formulation, LinearProgram, MixedIntegerProgram, ProgramDual, first_differences
 from coco_opt.kernels.arrays import as_floats
-from coco_opt.problem import MAX_INTEGER, Problem, integer_answer
+from coco_opt.problem import MAX_INTEGER, Problem, as_array, integer_answer
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -68,7 +68,7 @@ class CumulativeRounding(Problem[NDArray[Any], Floats]):
     repair_limit: ClassVar[float] = np.inf  # optimal fractional points lie anywhere between integers
 
     def __init__(self, x: ArrayLike, parent: ArrayLike, groups: ArrayLike) -> None:
-        rows, total, counts = np.asarray(x), np.asarray(parent), np.asarray(groups)
+        rows, total, counts = as_array(x, "x"), as_array(parent, "parent"), as_array(groups, "groups")
         if rows.ndim != 2 or 0 in rows.shape or rows.dtype.kind not in "iuf":
             raise ProblemError("x must be a table of numbers, one row a child and at least one cell")
         if total.shape != rows.shape[1:] or counts.shape != rows.shape[:1]:

@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import ProblemError
 from coco_opt.forms import Formulation, LinearProgram, MixedIntegerProgram
-from coco_opt.problem import MAX_INTEGER, Problem, integer_answer, plain_answer
+from coco_opt.problem import MAX_INTEGER, Problem, as_array, integer_answer, plain_answer
 
 MAX_ARCS = 20_000_000
 MAX_COST = 2**61  # people; reduced costs, at most twice that, then fit in int64
@@ -275,7 +275,7 @@ class GroupMatching(Problem[Flow, Potentials]):
 
 
 def _integers(values: ArrayLike, name: str) -> Ints:
-    array = np.asarray(values)
+    array = as_array(values, name)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise ProblemError(f"{name} must be a vector of integers")
     array = np.ascontiguousarray(array, dtype=np.int64).view()

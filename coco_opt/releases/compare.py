@@ -222,8 +222,6 @@ def _judged_row(row: partial[Row], problem: AnyProblem, solver: Solver, name: st
         failure = str(error)
     except CocoOptError as error:
         return row(solver=name, status="REFUSED", note=str(error))
-    except Exception as error:  # a package that breaks is a result of the comparison and must not end it
-        return row(solver=name, status="FAILED", note=type(error).__name__)
     if failure:
         return row(solver=name, status="NO POINT", note=failure)
     return _solution_row(row, solution, name, reference, note)

@@ -255,7 +255,7 @@ def estimated(
         raise ProblemError("the truth next to a private release would undo its privacy: give none")
     method, solvers = method or method_for(kind, config, measurement), choices_of(config)
     outlines = outlines_of(config, measurement.measurement_plan)
-    spent = spent_line(kind, config, measurement)
+    spent = spent_line(config, measurement)
     reporter.line(spent)
     for look in measurement.unread_looks:
         reporter.line(

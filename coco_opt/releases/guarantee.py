@@ -57,7 +57,10 @@ def together(account: Account, runs: Iterable[StoredRun]) -> Together | None:
 
 
 def _run_queries(stored: StoredRun) -> Sequence[LevelQuery] | None:
-    """Return the queries of a run whose measurement is stored as it was sealed, None where they are not known."""
+    """Return the queries of a run whose measurement is stored as it was sealed, None where they are not known.
+
+    A damaged measurement is not known either: the run is named, and the sum that counts instead is never less.
+    """
     if stored.run is None or stored.folder is None or not stored.run.sealed:
         return None
     try:

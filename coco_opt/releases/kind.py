@@ -22,8 +22,10 @@ from coco_opt.files.differences import Compared
 from coco_opt.files.folder import FileTable
 from coco_opt.files.geometry import Outlines
 from coco_opt.files.release_checks import Check, Regions
+from coco_opt.kinds import kind_row
 from coco_opt.privacy.blocks import Block, ExactBlocks
 from coco_opt.privacy.measurement import Measurement, MeasurementPlan, identity_of
+from coco_opt.privacy.promise import Promise, joint
 from coco_opt.privacy.queries import Exact
 from coco_opt.releases.instances import Instance
 from coco_opt.releases.reporter import Progress, Reporter
@@ -362,6 +364,9 @@ class ReleaseKind(Protocol[PrivateT, MethodT, ResultT]):
     def outline(self, config: Config) -> Plan:
         """Return the plan as a prediction needs it: it reads no private table, and ids may be left unread."""
 
+    def promise(self, measurement_plan: MeasurementPlan) -> Promise:
+        """Return whom the noise of a measurement protects, and all that is published without noise."""
+
     def read(self, plan: Plan) -> PrivateT:
         """Open the private table and count, the only private step. InputError messages hold no private value."""
 
@@ -422,4 +427,13 @@ class ReleaseKind(Protocol[PrivateT, MethodT, ResultT]):
 
 
 AnyKind = ReleaseKind[Any, Any, Any]
+
+
+def promise_of(*measurement_plans: MeasurementPlan) -> Promise:
+    """Return what measurements of one kind, for the same neighbours, promise together."""
+    promise = joint(kind_row(each.kind).load().promise(each) for each in measurement_plans)
+    assert promise is not None
+    return promise
+
+
 PageWriter = Callable[[AnyKind, Shown], str]

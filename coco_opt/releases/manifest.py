@@ -11,17 +11,15 @@ from coco_opt.config.model import Config
 from coco_opt.files.geometry import Outlines
 from coco_opt.files.versions import versions
 from coco_opt.privacy.composition import Composition
-from coco_opt.privacy.measurement import AS_STATED, Measurement, query_dict, status_of
+from coco_opt.privacy.measurement import AS_STATED, Measurement, query_dict, record_dict
 from coco_opt.privacy.queries import LevelQuery
-from coco_opt.releases.kind import AnyKind, Released
+from coco_opt.releases.kind import Released, promise_of
 
 FORMAT = "coco-opt release 2"
 
 OF = "measurement"
 """The key of a query that says to which of several measurements it belongs, counted from 1."""
 _AND = " + "
-
-WORDS = {"add_remove": "one {unit} added or removed", "replace": "one {unit} replaced"}
 
 
 def manifest_of(
@@ -63,6 +61,7 @@ def budget_of(config: Config, measurement: Measurement) -> dict[str, Any]:
         **pair_entry,
         "implied": Composition.of(measurement.queries, adaptive=measurement.several).implied(privacy.delta),
         "neighbours": measurement_plan.neighbours,
+        "promise": promise_of(*(part.measurement_plan for part in measurement.every)).as_dict(),
         "noise": noise_of(measurement.sources),
         "questions": [
             {
@@ -70,16 +69,10 @@ def budget_of(config: Config, measurement: Measurement) -> dict[str, Any]:
                 "level_name": measurement_plan.levels[query.level],
                 **({OF: number} if measurement.several else {}),
             }
-            for number, queries in enumerate(_queries(measurement), start=1)
-            for query in queries
+            for number, record in enumerate(measurement.records(), start=1)
+            for query in record.queries
         ],
     }
-
-
-def _queries(measurement: Measurement) -> list[tuple[LevelQuery, ...]]:
-    """Return the queries of each measurement, then of each look that is not read."""
-    looks = [look.queries for look in measurement.unread_looks]
-    return [*(part.measurement_plan.queries for part in measurement.every), *looks]
 
 
 def _measurement_entries(measurement: Measurement) -> list[dict[str, Any]]:
@@ -87,20 +80,9 @@ def _measurement_entries(measurement: Measurement) -> list[dict[str, Any]]:
 
     Where the answers of a look are not ``read``, its cost counts all the same.
     """
-    unread = {look.content for look in measurement.unread_looks}
-    return [
-        {
-            "measurement": record.digest,
-            "answers": record.content,
-            "status": status_of(record.private, record.noise),
-            "private": record.private,
-            "noise": record.noise,
-            "receipt": record.receipt,
-            **record.cost.as_dict(),
-            **({"read": False} if record.content in unread else {}),
-        }
-        for record in measurement.records
-    ]
+    unread = measurement.unread_looks
+    records = measurement.records(contents=True)
+    return [{**record_dict(record), **({"read": False} if record in unread else {})} for record in records]
 
 
 def noise_of(sources: Sequence[str]) -> str:
@@ -113,15 +95,14 @@ def sources_of(noise: str) -> list[str]:
     return noise.split(_AND)
 
 
-def spent_line(kind: AnyKind, config: Config, measurement: Measurement) -> str:
-    """Return one line: the status of the measurement, and the privacy it costs."""
+def spent_line(config: Config, measurement: Measurement) -> str:
+    """Return one line: the status of the measurement, the privacy it costs, and all that is exact."""
     measurement_plan, noise = measurement.measurement_plan, noise_of(measurement.sources)
     shares = _shares(measurement_plan.queries, measurement.hierarchy.levels)
     if measurement.several:
-        looks = measurement.unread_looks
-        costs = [part.measurement_plan.cost for part in measurement.every] + [look.cost for look in looks]
-        unread = ", the last by a look that is not read" if looks else ""
-        shares = f"{len(costs)} measurements: {', '.join(map(str, costs))}{unread}"
+        costs = [str(record.cost) for record in measurement.records()]
+        unread = ", the last by a look that is not read" if measurement.unread_looks else ""
+        shares = f"{len(costs)} measurements: {', '.join(costs)}{unread}"
     if measurement.status == AS_STATED:
         foreign = "" if not measurement.several else ": at least one of the measurements was"
         return (
@@ -133,16 +114,9 @@ def spent_line(kind: AnyKind, config: Config, measurement: Measurement) -> str:
             f"NOT PRIVATE: {noise} noise as for {measurement.cost} ({shares}); "
             "no privacy budget was spent, and these figures protect nobody"
         )
-    exact = dict.fromkeys(
-        f"{query.name} by {measurement_plan.levels[query.level]}" for query in measurement_plan.queries if query.exact
-    )
-    besides = f"; published without noise: {', '.join(exact)}" if exact else ""
-    neighbours = WORDS[measurement_plan.neighbours].format(unit=kind.unit)
+    promise = promise_of(*(part.measurement_plan for part in measurement.every))
     meaning = Composition.of(measurement.queries, adaptive=measurement.several).meaning(config.privacy.delta)
-    return (
-        f"PRIVATE: {measurement.cost} spent ({shares}; {meaning}), {noise} noise, "
-        f"neighbours differ by {neighbours}{besides}"
-    )
+    return f"PRIVATE: {measurement.cost} spent ({shares}; {meaning}), {noise} noise, {promise.words}"
 
 
 def _shares(queries: tuple[LevelQuery, ...], levels: int) -> str:

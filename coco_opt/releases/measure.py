@@ -51,7 +51,7 @@ from coco_opt.releases.runs import (
 )
 from coco_opt.releases.solvers import try_solvers
 from coco_opt.releases.storage import answers_to, check_folders, check_storage, check_target
-from coco_opt.releases.stored_runs import CHOSEN, LOOK, SEEDED
+from coco_opt.releases.stored_runs import CHOSEN, SEEDED
 
 _LOOK = 1  # of seeded noise: a look's is drawn from another seed than what is measured after it
 
@@ -231,17 +231,17 @@ def measured_of(
     clock.lap("read_private")
     # A look and what it chose are bound to the same table, which is hashed once.
     paying = _Paying(again, renamed, cache(lambda: fingerprint_of(config, private.arrays)))
-    start, look = plan.before or plan, ""
+    start = plan.before or plan
     if start.look is not None:
         # Also where the look was measured before: only its run knows whether these are the same private data.
-        plan, look = _after_look(start, private, paying, reporter, clock)
+        plan = _after_look(start, private, paying, reporter, clock)
         if must_pay:
             rehearse(plan, page, reporter)  # the look chose other queries
         for note in plan.notes:
             reporter.line(note)
         looks = (further.measurement_plan for further in plan.also)
         kind_of(plan.config).method(plan.config, plan.measurement_plan, *looks)
-    measured = _measured(plan, private, paying, scratch, reporter, clock, look)
+    measured = _measured(plan, private, paying, scratch, reporter, clock)
     return replace(measured, measurement=together([measured.measurement, *plan.also])) if plan.also else measured
 
 
@@ -254,8 +254,8 @@ class _Paying:
     fingerprint: Callable[[], str]
 
 
-def _after_look(plan: Plan, private: Private, paying: _Paying, reporter: Reporter, clock: Clock) -> tuple[Plan, str]:
-    """Pay for the look of a plan, measure it, and return the plan that its noisy answers lead to, and the look's run.
+def _after_look(plan: Plan, private: Private, paying: _Paying, reporter: Reporter, clock: Clock) -> Plan:
+    """Pay for the look of a plan, measure it, and return the plan that its noisy answers lead to.
 
     Both payments must fit the budget before the first is made: an account that this opens is granted all of it.
     """
@@ -266,14 +266,14 @@ def _after_look(plan: Plan, private: Private, paying: _Paying, reporter: Reporte
         assert privacy.seed is not None
         config = replace(config, privacy=privacy.model_copy(update={"seed": derived_seed(privacy.seed, _LOOK)}))
         look = replace(plan.on(plan.look, plan.detail), config=config)
-        return resolved(plan, noisy(look, private, source_of(config), reporter), None), ""
+        return resolved(plan, noisy(look, private, source_of(config), reporter), None)
     _check_both_fit(plan)
     look = replace(plan.on(plan.look, plan.detail), config=with_total(config, privacy.cost))
     reporter.line(f"A first look at the data, for {plan.look.cost} of the budget, chooses what is measured")
     measured = _measured(look, private, paying, None, reporter, clock)
     assert measured.folder is not None
     folder = RunFolder.of_measurement(measured.folder)
-    return resolved(plan, measured.measurement, folder, again=paying.again), measured.run
+    return resolved(plan, measured.measurement, folder, again=paying.again)
 
 
 def _check_both_fit(plan: Plan) -> None:
@@ -307,15 +307,9 @@ def with_total(config: Config, budget: Cost) -> Config:
 
 
 def _measured(
-    plan: Plan,
-    private: Private,
-    paying: _Paying,
-    scratch: Scratch | None,
-    reporter: Reporter,
-    clock: Clock,
-    look: str = "",
+    plan: Plan, private: Private, paying: _Paying, scratch: Scratch | None, reporter: Reporter, clock: Clock
 ) -> Measured:
-    """Return the measurement of one plan on a private table that was read; ``look`` is the run that chose it."""
+    """Return the measurement of one plan on a private table that was read."""
     config, source = plan.config, source_of(plan.config)
     check_storage(plan)
     if not source.private:
@@ -333,10 +327,11 @@ def _measured(
         opened_run(config, plan.measurement_plan, fingerprint, again=paying.again, renamed=paying.renamed) as run,
     ):
         paid = not run.resumed
+        if paid and config.privacy.weaker_promise:
+            promise = ledger_of(config).books().promise_words(dataset_of(config))
+            reporter.line(f"The sum of the account holds where {promise}")
         if plan.chosen and plan.rechosen is not None:
             run.folder.keep(CHOSEN, {"choice": plan.choice, "keys": dict(plan.chosen)})
-        if look and plan.measurement_plan.look is None:  # of an earlier version, whose measurement does not name it
-            run.folder.keep(LOOK, {"run": look})
         measurement = _run_measurement(run, plan, private, fingerprint, source, divide, reporter)
         clock.lap("measure")
         set_interrupt_advice(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from coco_opt.config.model import Config
 from coco_opt.errors import BudgetError
 from coco_opt.privacy.ledger import check_total
 from coco_opt.privacy.measurement import MeasurementPlan
+from coco_opt.releases.kind import promise_of
 from coco_opt.releases.runs import charge_for, dataset_of, ledger_of, other_accounts
 
 
@@ -16,11 +17,13 @@ class PaymentStatus:
     """Whether the budget allows the measurement (``fits``), and in ``words`` why; ``left`` of ``total`` before it.
 
     Both are exact amounts of the account's ``unit``, None where no account is open or nothing private is paid. ``run``
-    was paid to measure the same before; None without one.
+    was paid to measure the same before; None without one. ``promise`` says for what the sum, this payment included, is
+    a guarantee.
     """
 
     fits: bool
     words: str
+    promise: str
     unit: str | None = None
     left: str | None = None
     total: str | None = None
@@ -28,7 +31,7 @@ class PaymentStatus:
 
     def as_dict(self) -> dict[str, bool | str | None]:
         """Return plain values, without the run."""
-        return {"fits": self.fits, "unit": self.unit, "left": self.left, "total": self.total, "words": self.words}
+        return {name: value for name, value in asdict(self).items() if name != "run"}
 
 
 def payment_status_of(
@@ -39,16 +42,19 @@ def payment_status_of(
     They are free where the same was measured of the same data. Only the ``fingerprint`` of the private table shows
     that; without it, a run of the same queries is named. Raises BudgetError where the ledger is damaged.
     """
+    promise = promise_of(measurement_plan)
     if config.privacy.noise == "seeded":
-        return PaymentStatus(fits=True, words="nothing: seeded noise is NOT PRIVATE and pays nothing")
+        words = "nothing: seeded noise is NOT PRIVATE and pays nothing"
+        return PaymentStatus(fits=True, words=words, promise=promise.words)
     books, name, total = ledger_of(config).books(), dataset_of(config), config.privacy.total
     charge, account = charge_for(config, measurement_plan, ""), books.accounts.get(name)
+    promised = books.promise_words(name, promise) or books.promise_words(name)
     if account is None:
         granted = charge.amount if total is None else total
         words = f"fits: dataset {name!r} has no account yet, and this opens one of {charge.unit} = {granted}"
         words += other_accounts(books.accounts)
-        return PaymentStatus(fits=True, words=words)
-    amounts = {"unit": account.unit, "left": str(account.remaining), "total": str(account.total)}
+        return PaymentStatus(fits=True, words=words, promise=promised)
+    amounts = {"promise": promised, "unit": account.unit, "left": str(account.remaining), "total": str(account.total)}
     earlier = [run for run in books.runs.values() if (run.charge.dataset, run.charge.digest) == (name, charge.digest)]
     earlier = [run for run in earlier if run.counts and fingerprint in (None, run.charge.fingerprint)]
     left = f"{account.remaining} of {account.unit} = {account.total} is left of dataset {name!r}"
@@ -58,6 +64,7 @@ def payment_status_of(
         return PaymentStatus(fits=True, words=words, run=run, **amounts)
     try:
         cost = account.cost(charge)
+        books.check_promise(charge)
         if total is not None:
             check_total(account, charge.unit, total)
     except BudgetError as error:

@@ -24,7 +24,7 @@ from coco_opt.releases.outlines import outlines_of
 from coco_opt.releases.plan_notes import budget_notes, region_notes
 from coco_opt.releases.reporter import Reporter
 from coco_opt.releases.runs import dataset_of, sweep
-from coco_opt.releases.stored_runs import CHOSEN, paid_without_look, read_stored, runs_of_ledger
+from coco_opt.releases.stored_runs import CHOSEN, is_paid_without_look, read_stored, runs_of_ledger
 from coco_opt.releases.swept_runs import RUNS
 
 
@@ -111,8 +111,8 @@ def resolved(plan: Plan, look: Measurement, folder: RunFolder | None, *, again: 
     resolved = plan.resolve(look, stored)
     if folder is not None and stored is None:
         folder.keep(name, resolved.chosen)
-    if again or folder is None or not paid_without_look(resolved.config, resolved.measurement_plan, folder.name):
-        resolved = replace(resolved, measurement_plan=replace(resolved.measurement_plan, look=look.record))
+    if again or folder is None or not is_paid_without_look(resolved.config, resolved.measurement_plan, folder.name):
+        resolved = replace(resolved, measurement_plan=replace(resolved.measurement_plan, look=look.record()))
     return replace(resolved, before=plan)
 
 

@@ -16,12 +16,13 @@ from coco_opt.config.model import Config
 from coco_opt.errors import BudgetError, CocoOptError, InputError
 from coco_opt.files.measurement import read_measurement, write_measurement
 from coco_opt.privacy.ledger import Ledger, check_name
-from coco_opt.privacy.ledger_chain import Charge, Run
+from coco_opt.privacy.ledger_chain import Books, Charge, Run
 from coco_opt.privacy.ledger_head import CommandWitness, FileWitness
 from coco_opt.privacy.measurement import Drawing, Measurement, MeasurementPlan
 from coco_opt.privacy.private_files import FREE, FileLock, make_private_folder, remove_leftovers
 from coco_opt.privacy.run_folder import RunFolder, noise_key
 from coco_opt.privacy.run_key import RunKey
+from coco_opt.releases.kind import promise_of
 from coco_opt.releases.records import new_run_id, open_private_folder
 from coco_opt.releases.swept_runs import RUNS, Swept, discard_unpaid, erase_spent_keys, unknown_runs
 
@@ -120,11 +121,10 @@ def other_accounts(accounts: Collection[str]) -> str:
 
 
 def charge_for(config: Config, measurement_plan: MeasurementPlan, fingerprint: str) -> Charge:
-    """Return what a measurement spends on which data, bound to its queries and its private table."""
-    cost = measurement_plan.cost
-    return Charge(
-        dataset_of(config), cost.unit, cost.amount, measurement_plan.neighbours, measurement_plan.digest, fingerprint
-    )
+    """Return what a measurement spends on which data, bound to its queries, its private table and its promise."""
+    cost, promise, weaker = measurement_plan.cost, promise_of(measurement_plan), config.privacy.weaker_promise
+    dataset, digest = dataset_of(config), measurement_plan.digest
+    return Charge(dataset, cost.unit, cost.amount, promise.neighbours, digest, fingerprint, promise, weaker)
 
 
 def fingerprint_of(config: Config, private: Iterable[Ints]) -> str:
@@ -192,24 +192,36 @@ def _earlier_run(ledger: Ledger, root: Path, charge: Charge, *, again: bool) -> 
     If a run that was paid for cannot be resumed, an error says what to restore: only ``again`` may pay for the same
     twice. A reservation for other data that was never bound to them is voided: its amount comes back.
     """
-    changed: list[str] = []
-    for run in ledger.books().runs.values():
-        same = (run.charge.dataset, run.charge.digest) == (charge.dataset, charge.digest)
+    same, others = _runs_of(ledger.books(), root, charge, again=again)
+    if same is None:
+        changed = [run for run in others if not void_run(ledger, RunFolder(root, run.name), run)]
+        if changed and not again:
+            raise _input_changed(changed[-1].name, charge.dataset)
+        return None
+    folder = RunFolder(root, same.name)
+    if not folder.claim():
+        raise BudgetError(f"run {same.name} measures the same and is in progress: wait for it, then go on for free")
+    return folder
+
+
+def _runs_of(books: Books, root: Path, charge: Charge, *, again: bool) -> tuple[Run | None, list[Run]]:
+    """Return the run to resume of the same queries on this data, None without one, and their runs on other data.
+
+    With ``again``, runs that measured are left alone. Raises InputError (measurement-gone) where files are missing.
+    """
+    others: list[Run] = []
+    for run in books.runs.values():
         folder = RunFolder(root, run.name)
-        if not same or run.state in ("ABANDONED", "VOIDED") or (again and _is_measured(run, folder)):
+        same = (run.charge.dataset, run.charge.digest) == (charge.dataset, charge.digest) and run.counts
+        if not same or (again and _is_measured(run, folder)):
             continue
         if run.charge.fingerprint != charge.fingerprint:
-            if not void_run(ledger, folder, run):
-                changed.append(run.name)
-        elif not folder.path.is_dir() or (_is_measured(run, folder) and not folder.is_sealed):
+            others.append(run)
+        elif _is_measured(run, folder) and not folder.is_sealed:
             raise _files_gone(run)
-        elif folder.claim():
-            return folder
         else:
-            raise BudgetError(f"run {run.name} measures the same and is in progress: wait for it, then go on for free")
-    if changed and not again:
-        raise _input_changed(changed[-1], charge.dataset)
-    return None
+            return run, others
+    return None, others
 
 
 def refuse_other_data(
@@ -221,19 +233,15 @@ def refuse_other_data(
     name.
     """
     books, charge = ledger_of(config).books(), charge_for(config, measurement_plan, fingerprint)
-    root, changed = config.output.private / RUNS, ""
-    for run in () if again else books.runs.values():
-        folder = RunFolder(root, run.name)
-        if (run.charge.dataset, run.charge.digest) != (charge.dataset, charge.digest) or not run.counts:
-            continue
-        if run.charge.fingerprint == charge.fingerprint:
-            if _is_measured(run, folder) and not folder.is_sealed:
-                raise _files_gone(run)
-            return
-        if _is_measured(run, folder) or folder.is_bound:  # else its reservation is voided, and the amount comes back
-            changed = run.name
-    if changed:
-        raise _input_changed(changed, charge.dataset)
+    root = config.output.private / RUNS
+    same, others = _runs_of(books, root, charge, again=again)
+    if same is not None:
+        return
+    # Where a key was bound to no data, the reservation is voided, and the amount comes back.
+    folders = [(run, RunFolder(root, run.name)) for run in others]
+    changed = [run for run, folder in folders if _is_measured(run, folder) or folder.is_bound]
+    if changed and not again:
+        raise _input_changed(changed[-1].name, charge.dataset)
     if not renamed:
         check_name(charge, books)
 

@@ -19,6 +19,7 @@ from coco_opt.privacy.budget import stated_fraction
 from coco_opt.privacy.composition import Composition
 from coco_opt.privacy.cost import Cost, Epsilon, Rho, cost_of, cost_together
 from coco_opt.privacy.measurement import AS_STATED, FOREIGN, identity_of
+from coco_opt.privacy.promise import Promise
 from coco_opt.releases.manifest import OF, noise_of, sources_of
 
 _LAST_DIGIT = Fraction(2, 10**6)
@@ -64,6 +65,8 @@ def _contradiction(manifest: Mapping[str, Any], budget: Mapping[str, Any], priva
         return "the budget does not imply the guarantees that it states"
     if (budget["neighbours"], budget["noise"]) != (privacy["neighbours"], privacy["noise"]):
         return "budget and configuration differ in neighbours or noise"
+    if "promise" in budget and Promise.of(budget["promise"]).neighbours != budget["neighbours"]:
+        return "the budget promises other neighbours than it states"
     sources = sources_of(budget["noise"])
     status = "NOT PRIVATE" if "seeded" in sources else AS_STATED if FOREIGN in sources else "private"
     if manifest["status"] != status or manifest["private"] is not (status == "private"):

@@ -111,14 +111,16 @@ def looks_of(config: Config, name: str) -> tuple[Run, ...]:
     return tuple(run for run in same if any((root / run.name).glob(f"{CHOSEN}-*.json")))
 
 
-def paid_without_look(config: Config, plan: MeasurementPlan, look: str) -> bool:
-    """Return whether a run of an earlier version paid for queries after the look of a run, without stating it."""
-    charged = (run for run in ledger_of(config).books().runs.values() if run.counts)
-    return any(
-        RunFolder(config.output.private / RUNS, run.name).stored_values(LOOK).get("run", look) == look
-        for run in charged
-        if (run.charge.dataset, run.charge.digest) == (dataset_of(config), plan.digest)
-    )
+def is_paid_without_look(config: Config, plan: MeasurementPlan, look: str) -> bool:
+    """Return whether a run of an earlier version paid for queries after the look of a run, which is recorded there."""
+    root, charge = config.output.private / RUNS, (dataset_of(config), plan.digest)
+    for run in ledger_of(config).books().runs.values():
+        folder = RunFolder(root, run.name)
+        if run.counts and (run.charge.dataset, run.charge.digest) == charge and folder.path.is_dir():
+            folder.keep(LOOK, {"run": look})
+            if folder.stored_values(LOOK)["run"] == look:
+                return True
+    return False
 
 
 def record_release(config: Config, run: str, digest: str) -> None:

@@ -19,7 +19,6 @@ from coco_opt.privacy.private_files import FREE, foreign
 from coco_opt.privacy.run_folder import RunFolder
 
 RUNS = "runs"
-_SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,23 +48,19 @@ def erase_spent_keys(ledger: Ledger, private: Path) -> Swept:
         runs = ledger.books().runs
     except CocoOptError:
         return Swept()
-    erased: dict[str, bool] = {}
+    erased: list[str] = []
     left: list[str] = []
     for folder in folders:
-        had_key, reason = folder.has_key, ""
         try:
             if folder.name in runs and _erased(folder, runs[folder.name]):
-                erased[folder.name] = had_key
+                erased.append(folder.name)
         except InputError as error:
-            reason = error.message
-        if reason and had_key:
-            left.append(
-                f"The noise key of run {folder.name}, which nothing needs any more, could not be erased: {reason}. "
-                "Whoever reads it takes the noise off: make the folder writable, and run the same again"
-            )
-    names = ", ".join([*erased][:_SHOWN]) + (", ..." if len(erased) > _SHOWN else "")
-    what = "the noise key" if any(erased.values()) else "the fingerprint of the input"
-    line = f"Erased {what} of run {names}: an earlier command had left it, and nothing needs it any more"
+            if folder.has_key:
+                left.append(
+                    f"The noise key of run {folder.name}, which nothing needs any more, is left ({error.message}). "
+                    "Whoever reads it takes the noise off: make the folder writable, and run the same again"
+                )
+    line = f"Erased noise key and input, which earlier commands had left, of run {', '.join(erased)}"
     return Swept((line,) if erased else (), tuple(left))
 
 

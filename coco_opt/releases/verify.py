@@ -22,6 +22,7 @@ from coco_opt.kinds import kind_row
 from coco_opt.privacy.cost import cost_of
 from coco_opt.privacy.ledger_chain import Books, Charge, Run
 from coco_opt.privacy.measurement import AS_STATED, FOREIGN
+from coco_opt.privacy.promise import Promise, joint
 from coco_opt.releases.kind import AnyKind, Folder
 from coco_opt.releases.manifest import FORMAT
 from coco_opt.releases.runs import ledger_of, sweep
@@ -228,8 +229,8 @@ def _statements(manifest: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return a manifest's statements on each of its measurements, in the form of those on a single measurement."""
     if "measurements" not in manifest:
         return [manifest]
-    neighbours = manifest["budget"]["neighbours"]
-    return [{**entry, "budget": {**entry, "neighbours": neighbours}} for entry in manifest["measurements"]]
+    shared = {key: manifest["budget"].get(key) for key in ("neighbours", "promise")}
+    return [{**entry, "budget": {**entry, **shared}} for entry in manifest["measurements"]]
 
 
 def _sealed_runs(manifest: Mapping[str, Any], books: Books) -> list[Run]:
@@ -241,8 +242,12 @@ def _payment_check(manifest: Mapping[str, Any], books: Books) -> Check:
     cost, neighbours = cost_of(manifest["budget"]), manifest["budget"]["neighbours"]
     if manifest["private"] is not True:
         return Check("paid", passed=False, detail="says NOT PRIVATE of queries that a run of this ledger measured")
-    runs = _sealed_runs(manifest, books)
+    runs, stated = _sealed_runs(manifest, books), manifest["budget"].get("promise")
     for run in (run for run in runs if run.receipt == manifest["receipt"]):
+        paid, promise = run.charge.promise, None if stated is None else Promise.of(stated)
+        # Of measurements that are estimated together, the manifest states the promise of all.
+        if paid is not None and (promise is None or joint((paid, promise)) != promise):
+            return Check("paid", passed=False, detail=f"run {run.name} was paid for another promise: {paid.words}")
         if _same_cost(Charge(run.charge.dataset, cost.unit, cost.amount, neighbours, ""), run, books):
             return Check("paid", passed=True, detail=f"{cost} of dataset {run.charge.dataset!r}, by run {run.name}")
     if runs and all(run.receipt != manifest["receipt"] for run in runs):

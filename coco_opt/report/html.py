@@ -128,7 +128,8 @@ def guarantee_note(measurement: Measurement) -> tuple[str, str]:
     text = (
         f"The noisy answers together {verb} (epsilon, delta)-differentially private, with {listed}. That is: any "
         "result computed from them is at most e^epsilon times as probable as it would be if one of those protected "
-        f"were {changed}, plus delta. All these pairs hold for the same noise; the budget is spent once."
+        f"were {changed}, plus delta. All these pairs hold for the same noise; the budget is spent once. What is "
+        "published exactly, as the head of this page lists it, is the same in both cases."
     )
     return "What the budget means", text
 

@@ -107,11 +107,6 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         "mostly do with discrete Gaussian noise.",
     ),
     Experiment(
-        name="beyond/loss_distributions",
-        summary="noise saved at equal (epsilon, delta) by composing privacy loss distributions",
-        paper=BEYOND,
-    ),
-    Experiment(
         name="beyond/auto",
         summary="what is chosen automatically against plans chosen manually and the usual methods",
         paper=BEYOND,
@@ -151,17 +146,6 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         summary="the posterior against all methods on simulated housing and race on the West Coast",
         paper=BEYOND,
         shows="Housing simulated from the 2010 census, race by blocks simulated; three levels, every method.",
-    ),
-    Experiment(
-        name="beyond/convex_relative",
-        summary="a relative-entropy program with a dual certificate compared with the posterior and joint estimation",
-        paper=BEYOND,
-    ),
-    Experiment(
-        name="beyond/adaptive",
-        summary="buckets chosen by the root's noisy answer, not a release, against fixed growth",
-        paper=BEYOND,
-        shows="Buckets of the lower levels chosen by the root's noisy answer, which no release may do, and fixed ones.",
     ),
     Experiment(
         name="beyond/posterior",
@@ -221,11 +205,6 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment(
         name="peers/planner",
         summary="planned strategies for marginals against the optimum of ResidualPlanner, by formula",
-        paper=PEERS,
-    ),
-    Experiment(
-        name="peers/anonymised",
-        summary="sizes of groups by the number of entities, next to the best possible rates of anonymised histograms",
         paper=PEERS,
     ),
     Experiment(
@@ -316,11 +295,6 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         paper=TOPDOWN,
     ),
     Experiment(
-        name="topdown/large",
-        summary="simulated tables of 2,016 cells over Hawaii's blocks: seconds and errors by level",
-        paper=TOPDOWN,
-    ),
-    Experiment(
         name="topdown/backends",
         summary="every backend on the same splits: objective, certified gap, seconds",
         paper=TOPDOWN,
@@ -339,21 +313,6 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         name="kifer2019/facilities",
         summary="3 to 28 facility types by 10 to 1,000 blocks: bounds, cuts and the minimal schema",
         paper=f"{KIFER2019}; TopDown with invariants, Example",
-    ),
-    Experiment(
-        name="kifer2019/constraints",
-        summary="5,000 sets of constraints with known answers: released, or refused before payment",
-        paper=f"{KIFER2019}; Implied constraints",
-    ),
-    Experiment(
-        name="kifer2019/census",
-        summary="48 census-like sets of constraints of 7 to 28 types by 100 to 1,000 blocks: all released, no failsafe",
-        paper=f"{KIFER2019}; Invariants, Failsafe",
-    ),
-    Experiment(
-        name="kifer2019/constraint_times",
-        summary="172 sets of constraints, 7 to 2,100 cells: no estimation takes twice the time stated before it",
-        paper=f"{KIFER2019}; beyond it",
     ),
     Experiment(
         name="kifer2019/households",
@@ -433,10 +392,6 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment(
         name="bench/tables",
         summary="a simulated state of 20,000 blocks x 210 cells by the command line, by stage: cost of one more block",
-    ),
-    Experiment(
-        name="bench/pieces",
-        summary="what a simulated block of 224 or 2,016 cells takes sealed, and what processes hand on to estimate it",
     ),
     Experiment(
         name="bench/tables_large",

@@ -52,6 +52,8 @@ def test_a_spent_budget_is_exit_3_until_more_is_granted(tmp_path: Path, coco: Ru
             "dataset": "land",
             "unit": "epsilon",
             "neighbours": "add_remove",
+            "promise": "neighbours differ by one entity added or removed; published exactly, without noise: the number "
+            "of groups of every region",
             "total": "5/2",
             "spent": "1",
             "left": "3/2",

@@ -5,6 +5,9 @@ from __future__ import annotations
 from tests.mutation.mutant import Mutant
 
 _LEDGER, _PAYMENT = "tests/privacy/test_ledger.py::", "tests/releases/test_payment.py::"
+_PROMISES, _PROMISE = "tests/releases/test_promises.py::", "tests/privacy/test_promise.py::"
+_PAIRS = f"{_PROMISES}test_of_two_promises_the_second_is_refused_before_it_is_paid"
+_JOINT = f"{_PROMISE}test_neighbours_of_a_joint_promise_are_neighbours_of_all"
 _ATTACKS, _ANSWERS = "tests/releases/test_attacks.py::", "tests/privacy/test_answers.py::"
 
 MUTANTS = (
@@ -55,6 +58,102 @@ MUTANTS = (
         '            code.update(array.size.to_bytes(8, "little"))\n',
         "",
         (f"{_LEDGER}test_a_fingerprint_needs_the_ledgers_key_and_tells_tables_apart",),
+    ),
+    Mutant(
+        "a payment is not compared with the account's promise",
+        "exact and private numbers of groups in one sum",
+        "coco_opt/privacy/ledger.py",
+        "            page.books.check_promise(charge)\n",
+        "",
+        (f"{_PAIRS}[groups]",),
+    ),
+    Mutant(
+        "a weaker promise is accepted without its key",
+        "exact and private numbers of groups in one sum",
+        "coco_opt/privacy/ledger_chain.py",
+        "if weaker is None or not charge.weaker:",
+        "if weaker is None:",
+        (f"{_PAIRS}[groups]",),
+    ),
+    Mutant(
+        "payments carry no promise",
+        "nothing is known of what an account's sum holds for",
+        "coco_opt/releases/runs.py",
+        "digest, fingerprint, promise, weaker)",
+        "digest, fingerprint, None, weaker)",
+        (f"{_PAIRS}[tables]",),
+    ),
+    Mutant(
+        "rows of a person are not compared",
+        "three rows a person, then single rows, in one sum",
+        "coco_opt/privacy/promise.py",
+        "            and later.contributions == self.contributions\n",
+        "",
+        (f"{_PAIRS}[tables]", f"{_PROMISE}test_each_difference_is_seen_both_ways_round[change0]"),
+    ),
+    Mutant(
+        "numbers of groups are not compared",
+        "exact and private numbers of groups in one sum",
+        "coco_opt/privacy/promise.py",
+        'and (later.groups == "" or',
+        "and (True or",
+        (f"{_PAIRS}[groups]", f"{_PROMISE}test_each_difference_is_seen_both_ways_round[change1]"),
+    ),
+    Mutant(
+        "exact counts are not compared",
+        "invariants appear in a sum that was for none",
+        "coco_opt/privacy/promise.py",
+        "and (later.exact is None or",
+        "and (True or",
+        (f"{_PAIRS}[tables]", f"{_PROMISE}test_each_difference_is_seen_both_ways_round[change2]"),
+    ),
+    Mutant(
+        "a joint promise takes the most rows a person",
+        "a person of three rows loses more than the sum",
+        "coco_opt/privacy/promise.py",
+        "min(promise.contributions for promise in listed)",
+        "max(promise.contributions for promise in listed)",
+        (_JOINT,),
+    ),
+    Mutant(
+        "a joint promise forgets exact counts",
+        "a sum is said to hold where an answer is exact",
+        "coco_opt/privacy/promise.py",
+        "set().union(*exact)",
+        "set.intersection(*exact)",
+        (_JOINT,),
+    ),
+    Mutant(
+        "constraints from the data are no part of a promise",
+        "a count is published exactly, and no sum says so",
+        "coco_opt/topdown/kind/__init__.py",
+        "for at, words, source in (*bounds, *constraints)",
+        "for at, words, source in bounds",
+        (f"{_PAIRS}[tables]",),
+    ),
+    Mutant(
+        "a voided payment keeps its promise",
+        "a run that measured nothing decides what an account promises",
+        "coco_opt/privacy/ledger_chain.py",
+        'runs = (run for run in self.runs.values() if run.state != "VOIDED")',
+        "runs = tuple(self.runs.values())",
+        (f"{_PROMISES}test_a_voided_payment_promises_nothing",),
+    ),
+    Mutant(
+        "a promise is not under the MAC",
+        "whoever writes the ledger changes what its sums hold for",
+        "coco_opt/privacy/ledger_chain.py",
+        'promised = ("promise",) if self.promise else ()',
+        "promised = ()",
+        (f"{_LEDGER}test_the_chain_shows_every_change",),
+    ),
+    Mutant(
+        "a release may state another promise than was paid for",
+        "a release with exact counts says that it has none",
+        "coco_opt/releases/verify.py",
+        "if paid is not None and (promise is None or",
+        "if paid is None and (promise is None or",
+        (f"{_PROMISES}test_a_release_states_its_promise_and_another_was_not_paid",),
     ),
     Mutant(
         "a spent budget is not looked at",
@@ -156,8 +255,8 @@ MUTANTS = (
         "changed data under known questions",
         "the difference of two runs shows what changed",
         "coco_opt/releases/runs.py",
-        "if changed and not again:",
-        "if not changed and again:",
+        "run.name), run)]\n        if changed and not again:",
+        "run.name), run)]\n        if not changed and again:",
         (f"{_ATTACKS}test_changed_data_under_known_questions_need_a_word",),
     ),
     Mutant(
@@ -204,8 +303,8 @@ MUTANTS = (
         "the charge is under another digest than the questions",
         "every question of a section is paid by one payment",
         "coco_opt/releases/runs.py",
-        "measurement_plan.neighbours, measurement_plan.digest, fingerprint\n",
-        "measurement_plan.neighbours, measurement_plan.kind, fingerprint\n",
+        "dataset, digest = dataset_of(config), measurement_plan.digest",
+        "dataset, digest = dataset_of(config), measurement_plan.kind",
         (f"{_PAYMENT}test_estimation_keys_are_free_and_questions_are_not",),
     ),
     Mutant(

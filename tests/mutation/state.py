@@ -143,8 +143,8 @@ MUTANTS = (
         "half-built files of living processes are removed",
         "two processes of one run destroy each other's work",
         "coco_opt/privacy/private_files.py",
-        "if built and not _is_running(int(built[1])):",
-        "if built:",
+        "else not _is_running(int(built[2])):",
+        "else True:",
         (f"{_PAYMENT}test_who_takes_a_run_leaves_what_living_processes_write_there",),
     ),
     Mutant(
@@ -231,8 +231,8 @@ MUTANTS = (
         "a look that is not read costs nothing",
         "a release states 49/50 of what its persons lost",
         "coco_opt/privacy/measurement.py",
-        "return (*measured, *(query for look in self.unread_looks for query in look.queries))",
-        "return tuple(measured)",
+        "return tuple(query for record in self.records() for query in record.queries)",
+        "return tuple(query for each in self.every for query in each.measurement_plan.queries)",
         (f"{_LOOKS}test_a_published_measurement_states_its_look_which_is_read_where_it_is_given",),
     ),
     Mutant(
@@ -326,7 +326,7 @@ MUTANTS = (
     Mutant(
         "a measured run that the ledger forgot is swept away",
         "who restores an older ledger destroys the proof",
-        "coco_opt/releases/runs.py",
+        "coco_opt/releases/swept_runs.py",
         "        if folder.is_bound or folder.is_sealed:\n            raise BudgetError(",
         "        if folder.has_key and not folder.has_key:\n            raise BudgetError(",
         (f"{_ATTACKS}test_an_older_ledger_is_refused_until_the_newest_is_restored",),

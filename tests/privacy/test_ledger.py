@@ -21,10 +21,11 @@ from coco_opt.privacy.budget import sequential, split
 from coco_opt.privacy.ledger import Ledger
 from coco_opt.privacy.ledger_chain import START, Books, Charge, Entry
 from coco_opt.privacy.ledger_head import FileWitness, Head
+from coco_opt.privacy.promise import Promise
 
 ROOT = Path(__file__).resolve().parents[2]
 KEY = bytes(32)
-ONE = Charge("taxi", "epsilon", Fraction(1), "add_remove", "config")
+ONE = Charge("taxi", "epsilon", Fraction(1), "add_remove", "config", promise=Promise("add_remove", "entity"))
 
 
 def charge(amount: str, **changes: str) -> Charge:
@@ -64,7 +65,7 @@ def test_a_second_release_needs_what_is_left(ledger: Ledger) -> None:
         ledger.reserve("a", charge("2/3"))
     with pytest.raises(BudgetError, match="0 of 1 is left"):
         ledger.reserve("c", charge("1/9"))
-    assert ledger.grant("taxi", Fraction(1, 9), "epsilon", "add_remove").remaining == Fraction(1, 9)
+    assert ledger.grant("taxi", Fraction(1, 9)).remaining == Fraction(1, 9)
     ledger.reserve("c", charge("1/9"))
     ledger.reserve("other", charge("5", dataset="census"))
 
@@ -102,8 +103,8 @@ def test_units_and_neighbours_never_mix_unsoundly(ledger: Ledger) -> None:
         ledger.reserve("b", charge("1/100", unit="rho"))
     with pytest.raises(BudgetError, match=r"'add_remove' as before, and leave out what is exact .* from the first"):
         ledger.reserve("b", charge("1/4", neighbours="replace"))
-    with pytest.raises(BudgetError, match="in epsilon for neighbours"):
-        ledger.grant("taxi", Fraction(1), "rho", "add_remove")
+    with pytest.raises(BudgetError, match="does not know dataset 'census' yet"):
+        ledger.grant("census", Fraction(1))
     ledger.reserve("c", charge("1/2", dataset="census", unit="rho"), total=Fraction(1))
     assert ledger.reserve("d", charge("1", dataset="census")).cost == Fraction(1, 2)
     assert ledger.reserve("d", charge("1", dataset="census")).cost == Fraction(1, 2)
@@ -127,10 +128,10 @@ def test_the_chain_shows_every_change(ledger: Ledger, tmp_path: Path) -> None:
     changes = {
         "kind": "RELEASED", "dataset": "other", "run": "x", "unit": "rho", "amount": Fraction(1, 8),
         "neighbours": "replace", "digest": "x", "time": "x", "previous": "x", "hash": "x", "sequence": 9,
-        "fingerprint": "x",
+        "fingerprint": "x", "promise": "x",
     }  # fmt: skip
     for place in range(len(entries)):
-        for field, value in changes.items():
+        for field, value in (*changes.items(), ("promise", "")):
             if getattr(entries[place], field) == value:
                 continue
             forged = [*entries[:place], replace(entries[place], **{field: value}), *entries[place + 1 :]]  # type: ignore[arg-type]

@@ -1,10 +1,10 @@
 """Releases in forked children that are stopped at a chosen operation or time, and taken up again; run as a script.
 
-``python -m tests.releases.faults FOLDER MODE POINTS [SEED]``: a folder with ``run.toml`` in ``template``; a mode; how
-many points are tried, drawn by the seed, or "all". Modes: "kill" (SIGKILL), "full" (ENOSPC) and "broken" (EIO) at one
-change to the file system; "timed" (killed by a signal) and "interrupt" (as by Ctrl-C) at a time. Prints one JSON line a
-point: the exit codes of the interrupted run and of the next one, what the ledger then says, and digests of noise and
-release.
+``python -m tests.releases.faults FOLDER MODE POINTS [SEED [VERB]]``: a folder with ``run.toml`` in ``template``; a
+mode; how many points are tried, drawn by the seed, or "all"; a verb that runs before the release is taken up. Modes:
+"kill" (SIGKILL), "full" (ENOSPC) and "broken" (EIO) at one change to the file system; "timed" (killed by a signal) and
+"interrupt" (as by Ctrl-C) at a time. Prints one JSON line a point: the exit codes of the interrupted run and of the
+next one, what the ledger then says, and digests of noise and release.
 """
 
 from __future__ import annotations
@@ -20,10 +20,12 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from types import FrameType
 from typing import Any, Literal, get_args
 
+from coco_opt.cli import main as cli
 from coco_opt.config import load_config
 from coco_opt.errors import CocoOptError
 from coco_opt.privacy import ledger
@@ -33,6 +35,7 @@ from coco_opt.releases import release, render_report, runs
 
 Mode = Literal["kill", "full", "broken", "timed", "interrupt"]
 MODES: tuple[Mode, ...] = get_args(Mode)
+RUN = "20260101T000000Z-00000000"
 TIMES = 100  # a release's duration is cut into so many
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
@@ -155,6 +158,22 @@ def in_a_child(folder: Path, at: int, mode: Mode, seconds: float = 0.0) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
+def run_verb(folder: Path, verb: str) -> int:
+    """Run a verb in a forked child, without its output; return its exit code."""
+    config = str(folder / "run.toml")
+    commands = {"ledger": ["ledger", config], "estimate": ["estimate", RUN, config, "--out", str(folder / "estimate")]}
+    child = os.fork()
+    if not child:
+        code = 99
+        try:
+            FAULT.arm(folder, NEVER, "kill")
+            with Path(os.devnull).open("w") as nothing, redirect_stdout(nothing), redirect_stderr(nothing):
+                code = cli([*commands[verb]])
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
 def digest_of(folder: Path) -> str:
     """Return the SHA-256 of a folder's file names and contents."""
     content = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.iterdir())}
@@ -174,15 +193,15 @@ def report(folder: Path) -> dict[str, Any]:
     }
 
 
-def main(base: Path, mode: Mode, points: int | None, seed: int = 0) -> None:
-    """Try ``points`` points, all where it is None."""
+def main(base: Path, mode: Mode, points: int | None, seed: int = 0, verb: str = "") -> None:
+    """Try ``points`` points, all where it is None, each followed by a ``verb`` where there is one."""
     # The same keys in every round, so that all of them must draw the same noise.
     private = base / "template" / "private"
     private.mkdir(mode=0o700)
     write_record(private / "ledger.sqlite.key", bytes(32))
     # Nor may a receipt tell one round from another.
     ledger.now = lambda: "2026-01-01T00:00:00+00:00"  # type: ignore[assignment]
-    runs.new_run_id = lambda: "20260101T000000Z-00000000"  # type: ignore[assignment]
+    runs.new_run_id = lambda: RUN  # type: ignore[assignment]
     RunKey.generate = classmethod(lambda cls: cls(bytes(range(32))))  # type: ignore[assignment, method-assign]
     # The first round has no fault, and compiles in this process what its children then find compiled.
     print_round(base, 0, mode, 0.0, released)
@@ -194,19 +213,22 @@ def main(base: Path, mode: Mode, points: int | None, seed: int = 0) -> None:
     every = range(1, 1 + (TIMES if timed else operations))
     chosen = every if points is None or points >= len(every) else random.Random(seed).sample(every, points)
     for at in sorted(chosen):
-        print_round(base, NEVER if timed else at, mode, duration * at / TIMES if timed else 0.0, in_a_child)
+        print_round(base, NEVER if timed else at, mode, duration * at / TIMES if timed else 0.0, in_a_child, verb)
 
 
 def print_round(
-    base: Path, at: int, mode: Mode, seconds: float, first: Callable[[Path, int, Mode, float], int]
+    base: Path, at: int, mode: Mode, seconds: float, first: Callable[[Path, int, Mode, float], int], verb: str = ""
 ) -> None:
-    """Interrupt a release at one step or time, run the next one, and print what happened."""
+    """Interrupt a release at one step or time, run a verb and the next release, and print what happened."""
     folder = base / f"step{at}"
     shutil.copytree(base / "template", folder)
     code = first(folder, at or NEVER, mode, seconds)
     before = report(folder)
+    if verb:
+        between = {"verb": run_verb(folder, verb), "between": report(folder)}
     second = code if code == NO_FAULT else in_a_child(folder, NEVER, "kill")
     line = {"at": seconds or at, "code": code, "second": second, "before": before, "after": report(folder)}
+    line |= between if verb else {}
     sys.stdout.write(json.dumps(line) + "\n")
     sys.stdout.flush()
     shutil.rmtree(folder)
@@ -215,4 +237,5 @@ def print_round(
 if __name__ == "__main__":
     if sys.argv[2] not in MODES:
         sys.exit(f"unknown mode {sys.argv[2]!r}: use one of {', '.join(MODES)}")
-    main(Path(sys.argv[1]), sys.argv[2], None if sys.argv[3] == "all" else int(sys.argv[3]), *map(int, sys.argv[4:]))
+    wanted = None if sys.argv[3] == "all" else int(sys.argv[3])
+    main(Path(sys.argv[1]), sys.argv[2], wanted, *map(int, sys.argv[4:5]), *sys.argv[5:6])

@@ -40,14 +40,7 @@ MORE = {"kill": 14, "full": 9, "broken": 9, "timed": 8, "interrupt": 8}
     [*FEW, *(pytest.param(kind, mode, MORE[mode], marks=pytest.mark.slow) for kind in WRITE for mode in MORE)],
 )
 def test_a_run_stopped_anywhere_goes_on_bit_for_bit(kind: str, mode: str, points: int, tmp_path: Path) -> None:
-    template = tmp_path / "template"
-    template.mkdir()
-    WRITE[kind](template)
-    wanted = os.environ.get(WANTED, str(points))
-    command = [sys.executable, "-m", "tests.releases.faults", str(tmp_path), mode, wanted, "7"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    whole, undisturbed, *rounds = [json.loads(line) for line in done.stdout.splitlines()]
+    whole, undisturbed, *rounds = rounds_of(tmp_path, kind, mode, points)
     assert whole["code"] == undisturbed["code"] == NO_FAULT
     assert whole["after"] == undisturbed["after"]
     assert len(rounds) >= points
@@ -55,6 +48,43 @@ def test_a_run_stopped_anywhere_goes_on_bit_for_bit(kind: str, mode: str, points
         check_round(step, mode, whole["after"])
     assert len({step["at"] for step in rounds}) == len(rounds)
     sys.stdout.write(f"{kind}, {mode}: {len(rounds)} points\n")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="kills processes")
+@pytest.mark.parametrize(
+    ("kind", "verb", "points"),
+    [
+        ("ranges", "ledger", 10),
+        *(pytest.param(kind, verb, 40, marks=pytest.mark.slow) for kind in WRITE for verb in ("ledger", "estimate")),
+    ],
+)
+def test_whichever_command_follows_a_death_no_key_outlives_the_seal(
+    kind: str, verb: str, points: int, tmp_path: Path
+) -> None:
+    whole, _, *rounds = rounds_of(tmp_path, kind, "kill", points, verb)
+    for step in rounds:
+        between, after = step["between"], step["after"]
+        assert step["verb"] in (0, 2, 3)
+        assert between["keys"] == (step["before"]["keys"] if not between["seals"] else 0)
+        assert between["kinds"][: len(step["before"]["kinds"])] == step["before"]["kinds"]
+        assert step["second"] == NO_FAULT
+        assert (after["seals"], after["release"]) == (whole["after"]["seals"], whole["after"]["release"])
+        assert after["kinds"][: len(towns.ALL)] == towns.ALL
+        assert (after["keys"], after["partial"]) == (0, [])
+    assert any(step["before"]["keys"] and step["before"]["seals"] for step in rounds) or points < 40
+    sys.stdout.write(f"{kind}, {verb}: {len(rounds)} points\n")
+
+
+def rounds_of(tmp_path: Path, kind: str, mode: str, points: int, *verb: str) -> list[dict[str, Any]]:
+    """Return what was printed of every round: two without a fault, then one a point."""
+    template = tmp_path / "template"
+    template.mkdir()
+    WRITE[kind](template)
+    wanted = os.environ.get(WANTED, str(points))
+    command = [sys.executable, "-m", "tests.releases.faults", str(tmp_path), mode, wanted, "7", *verb]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def check_round(step: dict[str, Any], mode: str, whole: dict[str, Any]) -> None:

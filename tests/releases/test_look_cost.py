@@ -17,6 +17,7 @@ from coco_opt.files.folder import as_json, sealed
 from coco_opt.files.measurement import EARLIER, read_measurement
 from coco_opt.privacy import Epsilon
 from coco_opt.privacy.combined_measurements import together
+from coco_opt.privacy.run_folder import RunFolder
 from coco_opt.releases import estimate, measure, release
 from coco_opt.releases.stored_runs import forget_run
 from coco_opt.releases.verify import verify_folder, verify_paid
@@ -124,11 +125,13 @@ def earlier_version(folder: Path, monkeypatch: pytest.MonkeyPatch, **changes: An
     """Measure as a version did whose measurements do not state their look."""
     config = config_of(folder, **changes)
     with monkeypatch.context() as patch:
-        patch.setattr(sys.modules["coco_opt.releases.planning"], "paid_without_look", lambda *_: True)
+        patch.setattr(sys.modules["coco_opt.releases.planning"], "is_paid_without_look", lambda *_: True)
         patch.setattr(sys.modules["coco_opt.files.measurement"], "FORMAT", EARLIER)
         patch.setattr(sys.modules["coco_opt.releases.measure"], "resolved", _unbound)
         measure(config)
-    assert "look" not in json.loads((by_payment(folder)[1] / "measurement" / "measurement.json").read_text())
+    look, main = by_payment(folder)
+    assert "look" not in json.loads((main / "measurement" / "measurement.json").read_text())
+    RunFolder(main.parent, main.name).keep("look", {"run": look.name})
     return config
 
 

@@ -342,10 +342,9 @@ def test_predicted_errors_are_those_of_many_measurements(tmp_path: Path) -> None
     assert observed == pytest.approx(predicted["state", "sex"]["standard_error"], rel=0.2)
 
 
-def test_a_plan_names_what_holds_without_noise(tmp_path: Path) -> None:
+def test_a_plan_names_the_public_constraints(tmp_path: Path) -> None:
     config = write(tmp_path, REPLACE, more=STATES, data=bounds(tmp_path, "land/s0,total,total,9000,"))
     promised = dict(TABLES.plan(config).promised)
-    assert promised["Published exactly"] == "total by state, without noise"
     assert promised["Public constraints"].startswith("1 stated; proved that integer tables meet them all")
     assert TABLES.plan(write(tmp_path)).promised == ()
 

@@ -20,9 +20,10 @@ from coco_opt.groups.kind.section import GroupsData, GroupsSection
 from coco_opt.groups.kind.template import draft_of, file_key_of, query_keys
 from coco_opt.groups.measuring.measure import exact_parts
 from coco_opt.groups.measuring.private import PrivateCounts
-from coco_opt.groups.noisy_measurements import KIND, max_size_of
+from coco_opt.groups.noisy_measurements import KIND, has_private_counts, max_size_of
 from coco_opt.histograms import errors_by_level
 from coco_opt.privacy import Exact, Measurement, MeasurementPlan
+from coco_opt.privacy.promise import Promise
 from coco_opt.releases.instances import Instance
 from coco_opt.releases.kind import (
     ColumnNotes,
@@ -94,6 +95,11 @@ class GroupsKind:
         from coco_opt.groups.kind.plan import plan_groups
 
         return plan_groups(config, counted=True)
+
+    def promise(self, measurement_plan: MeasurementPlan) -> Promise:
+        """Return whom noise protects, and whether the numbers of groups are published without it."""
+        private = has_private_counts(measurement_plan)
+        return Promise(measurement_plan.neighbours, self.unit, groups="private" if private else "public")
 
     def read(self, plan: Plan) -> PrivateCounts:
         """Open the private table and count every leaf's groups by size."""

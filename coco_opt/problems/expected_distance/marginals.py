@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from coco_opt.array_types import Ints
 from coco_opt.errors import ProblemError
-from coco_opt.problem import MAX_INTEGER
+from coco_opt.problem import MAX_INTEGER, as_array
 
 _BLOCK = 2**22  # atoms that are sorted together
 
@@ -69,7 +69,7 @@ class Marginals:
     @classmethod
     def from_samples(cls, samples: ArrayLike) -> Self:
         """Return the marginals of integer tables (draws, regions, cells), each of weight 1."""
-        draws = np.asarray(samples)
+        draws = as_array(samples, "samples")
         if draws.ndim != 3:
             raise ProblemError(f"samples must be tables of shape draws x regions x cells, not {draws.shape}")
         return cls.from_points(np.moveaxis(draws, 0, -1))
@@ -80,10 +80,10 @@ class Marginals:
 
         weights: one integer, one a point (points,) or one for each of all; 0 leaves a point out.
         """
-        places = np.asarray(points)
+        places = as_array(points, "points")
         if places.ndim != 3 or 0 in places.shape or places.dtype.kind not in "iu":
             raise ProblemError("points must be integers of shape regions x cells x points, none of them 0")
-        masses = np.asarray(weights)
+        masses = as_array(weights, "weights")
         if masses.dtype.kind not in "iu" or masses.shape not in ((), places.shape[2:], places.shape):
             raise ProblemError("weights must be one integer, one a point, or one for each point of each cell")
         if (masses < 0).any():
@@ -132,7 +132,7 @@ def _distinct(rows: NDArray[Any], mass: NDArray[Any]) -> tuple[Ints, Ints, Ints]
 
 
 def _integers(values: ArrayLike, name: str) -> Ints:
-    array = np.asarray(values)
+    array = as_array(values, name)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise ProblemError(f"{name} must be a vector of integers")
     if array.size and max(int(array.max()), -int(array.min())) > MAX_INTEGER:

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import ProblemError
+from coco_opt.problem import as_array
 from coco_opt.problems.integer_tree.passes import families
 from coco_opt.problems.tree.data import Tree
 
@@ -118,7 +119,7 @@ def real_optimum(data: IntegerTreeData) -> Floats:
 
 def _integer_array(values: ArrayLike, name: str, shape: tuple[int, ...], least: int = -_LARGEST) -> Ints:
     """Return a read-only int64 copy; ``shape`` may leave its last length open with -1."""
-    array = np.asarray(values)
+    array = as_array(values, name)
     fits = array.ndim == len(shape) and array.shape[0] == shape[0] and array.size > 0
     if not fits or shape[-1] not in (-1, array.shape[-1]) or array.dtype.kind not in "iu":
         expected = " x ".join("cells" if length < 0 else str(length) for length in shape)
@@ -131,7 +132,7 @@ def _integer_array(values: ArrayLike, name: str, shape: tuple[int, ...], least: 
 
 
 def _weights(weights: ArrayLike, tree: Tree) -> Floats:
-    values = np.asarray(weights)
+    values = as_array(weights, "weights")
     if values.shape not in ((), (tree.nodes,)) or values.dtype.kind not in "iuf":
         raise ProblemError(f"weights must be one number, or one for each of the {tree.nodes} regions")
     full = np.array(np.broadcast_to(values, (tree.nodes,)), dtype=np.float64)

@@ -7,13 +7,13 @@ from numpy.typing import ArrayLike
 
 from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import ProblemError
-from coco_opt.problem import MAX_INTEGER, MAX_MAGNITUDE
+from coco_opt.problem import MAX_INTEGER, MAX_MAGNITUDE, as_array
 from coco_opt.problems.tree.data import Tree
 
 
 def checked_table(y: ArrayLike, tree: Tree) -> Floats:
     """Return noisy counts as float64 (regions, cells), a copy."""
-    table = np.asarray(y)
+    table = as_array(y, "y")
     if table.ndim != 2 or table.shape[0] != tree.nodes or table.shape[1] == 0 or table.dtype.kind not in "iuf":
         raise ProblemError(f"y must be a table of numbers, one row for each of the {tree.nodes} regions, with a cell")
     table = np.array(table, dtype=np.float64)
@@ -24,7 +24,7 @@ def checked_table(y: ArrayLike, tree: Tree) -> Floats:
 
 def checked_groups(groups: ArrayLike, tree: Tree) -> Ints:
     """Return the regions' numbers of groups as int64 (regions,), a copy."""
-    counts = np.asarray(groups)
+    counts = as_array(groups, "groups")
     if counts.shape != (tree.nodes,) or counts.dtype.kind not in "iu" or (counts < 0).any():
         raise ProblemError(f"groups must be one nonnegative integer for each of the {tree.nodes} regions")
     counts = np.array(counts, dtype=np.int64)
@@ -35,7 +35,7 @@ def checked_groups(groups: ArrayLike, tree: Tree) -> Ints:
 
 def checked_weights(weights: ArrayLike, tree: Tree) -> Floats:
     """Return one weight a region as float64 (regions,), a copy."""
-    values = np.asarray(weights)
+    values = as_array(weights, "weights")
     if values.shape not in ((), (tree.nodes,)) or values.dtype.kind not in "iuf":
         raise ProblemError(f"weights must be one number, or one for each of the {tree.nodes} regions")
     full = np.array(np.broadcast_to(values, (tree.nodes,)), dtype=np.float64)

@@ -29,7 +29,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from coco_opt.array_types import Flags, Floats, Ints
 from coco_opt.errors import ProblemError
-from coco_opt.problem import at_most_one
+from coco_opt.problem import as_array, at_most_one
 from coco_opt.problems.joint.data import checked_groups, checked_table, checked_weights
 from coco_opt.problems.joint.tables import CumulativeTables
 from coco_opt.problems.tree.data import Tree
@@ -214,7 +214,7 @@ class JointSums(CumulativeTables):
 
 
 def _checked_begins(begins: ArrayLike, shape: tuple[int, ...]) -> Flags:
-    array = np.asarray(begins)
+    array = as_array(begins, "begins")
     if array.shape != shape or array.dtype.kind not in "biuf" or not np.isin(array, (0, 1)).all():
         raise ProblemError("begins must be 0 or 1 for every region and cell: whether a bucket begins there")
     marks = array.astype(np.bool_)
@@ -224,7 +224,7 @@ def _checked_begins(begins: ArrayLike, shape: tuple[int, ...]) -> Flags:
 
 
 def _checked_widths(widths: ArrayLike, cells: int) -> Ints:
-    array = np.asarray(widths)
+    array = as_array(widths, "widths")
     if array.shape not in ((), (cells,)) or array.dtype.kind not in "iu" or (array < 1).any():
         raise ProblemError(f"widths must be integers of at least 1, one for each of the {cells} cells")
     return np.array(np.broadcast_to(array, (cells,)), np.int64)

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import ProblemError
 from coco_opt.operators import Operator
-from coco_opt.problem import MAX_INTEGER
+from coco_opt.problem import MAX_INTEGER, as_array
 
 UNBOUNDED = 2**62
 """The upper side that stands for none, and its negative for a lower side; so do all of half its magnitude or more."""
@@ -51,7 +51,7 @@ class IntegerRows:
     def __init__(self, operator: Operator, lower: ArrayLike, upper: ArrayLike) -> None:
         object.__setattr__(self, "operator", operator)
         for name, values in (("lower", lower), ("upper", upper)):
-            side = np.asarray(values)
+            side = as_array(values, name)
             if side.ndim != 2 or side.shape[1] != operator.answers or (side.size and side.dtype.kind not in "iu"):
                 raise ProblemError(f"{name} sides must be integers [children, {operator.answers} rows]")
             side = np.array(side, dtype=np.int64)
@@ -91,11 +91,11 @@ class Nested:
 
 def checked_tables(x: ArrayLike) -> Floats:
     """Return read-only float64[children, cells], integer where nearly so; ProblemError for no or negative numbers."""
-    table = np.asarray(x)
+    table = as_array(x, "x")
     if table.ndim != 2 or table.shape[0] == 0 or (table.size and table.dtype.kind not in "iuf"):
         raise ProblemError("x must be a table of numbers, one row a child")
     table = np.array(table, dtype=np.float64)
-    if not np.isfinite(table).all() or table.sum() > MAX_INTEGER:
+    if not (np.abs(table) <= MAX_INTEGER).all() or table.sum() > MAX_INTEGER:
         raise ProblemError("x must be finite, and all cells together at most 2^53")
     nearest = np.rint(table)
     table = np.where(np.abs(table - nearest) <= NEAR_INTEGER, nearest, table)
@@ -107,7 +107,7 @@ def checked_tables(x: ArrayLike) -> Floats:
 
 def checked_parent(parent: ArrayLike, cells: int) -> Ints:
     """Return read-only int64[cells]; ProblemError for another shape and for numbers that are not integers."""
-    array = np.asarray(parent)
+    array = as_array(parent, "parent")
     if array.shape != (cells,) or (array.size and array.dtype.kind not in "iu"):
         raise ProblemError(f"parent must be one integer a cell, {cells} in all")
     integers = np.array(array, dtype=np.int64)

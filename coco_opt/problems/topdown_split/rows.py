@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from coco_opt.array_types import Floats
 from coco_opt.errors import ProblemError
 from coco_opt.operators import Operator
-from coco_opt.problem import MAX_INTEGER
+from coco_opt.problem import MAX_INTEGER, as_array
 
 MAX_WEIGHT = 1e60  # with answers up to 2^53 a square times a weight stays finite
 
@@ -48,7 +48,8 @@ class SplitTerm:
     weights: Floats
 
     def __init__(self, operator: Operator, answers: ArrayLike, weights: ArrayLike) -> None:
-        table, each = _table(answers, operator.answers, "the answers of a term"), np.asarray(weights, dtype=np.float64)
+        table = _table(answers, operator.answers, "the answers of a term")
+        each = as_array(weights, "weights", np.float64)
         if table.size and not -MAX_INTEGER <= table.min() <= table.max() <= MAX_INTEGER:
             raise ProblemError("the answers of a term must be finite and not exceed 2^53 in magnitude")
         if each.ndim == 1:
@@ -111,7 +112,7 @@ class LinearRows:
 
 
 def _table(values: ArrayLike, columns: int, name: str) -> Floats:
-    table = np.array(values, dtype=np.float64)
+    table = np.array(as_array(values, name, np.float64))
     if table.ndim != 2 or table.shape[0] == 0 or table.shape[1] != columns:
         raise ProblemError(f"{name} must be a table, one row a child and {columns} columns, not {table.shape}")
     return table

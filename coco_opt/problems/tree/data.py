@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from coco_opt.array_types import Flags, Ints
 from coco_opt.errors import ProblemError
+from coco_opt.problem import as_array
 
 
 @dataclass(frozen=True, eq=False, init=False, slots=True)
@@ -46,7 +47,7 @@ class Tree:
     first_child: Ints
 
     def __init__(self, parent: ArrayLike) -> None:
-        array = np.asarray(parent)
+        array = as_array(parent, "parent")
         if array.ndim != 1 or array.size == 0 or array.dtype.kind not in "iu":
             raise ProblemError("parent must be a vector of integers with at least one node, the root")
         if int(array.max()) >= array.size:
@@ -87,7 +88,7 @@ class Tree:
         """
         from coco_opt.kernels import tree_passes
 
-        array = np.asarray(values)
+        array = as_array(values, "values")
         if array.shape != self.parent.shape or array.dtype.kind not in "iuf":
             raise ProblemError(f"sums need one number for each of the {self.nodes} nodes")
         total = array.astype(np.int64 if array.dtype.kind == "i" else np.float64)

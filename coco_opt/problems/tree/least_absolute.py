@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import ProblemError
 from coco_opt.forms import Formulation, LinearProgram, MixedIntegerProgram
-from coco_opt.problem import at_most_one
+from coco_opt.problem import as_array, at_most_one
 from coco_opt.problems.tree.data import Tree
 from coco_opt.problems.tree.problem import TreeProblem
 
@@ -85,7 +85,7 @@ class TreeLeastAbsolute(TreeProblem):
         heavy = self._per_node(weights, 1.0, "weights")
         if (heavy < 0).any() or np.isinf(heavy).any():
             raise ProblemError("weights must be nonnegative and finite; an exact node has equal bounds")
-        measurements = np.array(y)
+        measurements = as_array(y, "y")
         if measurements.shape != heavy.shape or measurements.dtype.kind not in "iu":
             raise ProblemError(f"y must have one integer answer for each of the {heavy.size} nodes")
         if ties not in ("lower", "upper"):

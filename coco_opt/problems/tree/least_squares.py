@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from coco_opt.array_types import Flags, Floats
 from coco_opt.errors import ProblemError
 from coco_opt.forms import Formulation, LinearProgram, QuadraticProgram
-from coco_opt.problem import at_most_one
+from coco_opt.problem import as_array, at_most_one
 from coco_opt.problems.tree.data import Tree
 from coco_opt.problems.tree.problem import TreeProblem, check_magnitudes
 
@@ -83,7 +83,7 @@ class TreeLeastSquares(TreeProblem):
         spread = self._per_node(variance, 1.0, "variance")
         if (spread < 0).any():
             raise ProblemError("variance must not be negative (0 is exact, infinity not measured)")
-        measurements = np.array(y, dtype=np.float64)
+        measurements = np.array(as_array(y, "y", np.float64))
         if measurements.shape != spread.shape:
             raise ProblemError(f"y must have one answer for each of the {spread.size} nodes")
         measurements[np.isinf(spread)] = 0.0

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 
 from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import ProblemError
+from coco_opt.problem import as_array
 from coco_opt.problems.tree.data import Tree
 from coco_opt.problems.tree.least_squares import TreeLeastSquares
 
@@ -70,7 +71,7 @@ class TreePosterior:
         """Return the estimate of sum_v coefficients_v x_v, coefficients (n,), and the variance of its error; O(n)."""
         from coco_opt.kernels import tree_passes
 
-        weights = np.array(coefficients, dtype=np.float64)
+        weights = as_array(coefficients, "coefficients", np.float64)
         if weights.shape != self.estimate.shape:
             raise ProblemError(f"a combination needs one coefficient for each of the {self.tree.nodes} nodes")
         variance = tree_passes.combination(self.tree.first_child, self._below, self._children, weights)
@@ -117,7 +118,7 @@ class TreePosterior:
 
     @staticmethod
     def _positions(values: ArrayLike) -> Ints:
-        array = np.atleast_1d(np.asarray(values))
+        array = np.atleast_1d(as_array(values, "positions"))
         if array.ndim != 1 or array.dtype.kind not in "iu" or (array < 0).any():
             raise ProblemError("positions must be integers, 0 or more")
         return array.astype(np.int64)

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from coco_opt.array_types import Flags, Floats
 from coco_opt.errors import ProblemError
 from coco_opt.forms import ProgramDual
-from coco_opt.problem import MAX_MAGNITUDE, Problem, plain_answer
+from coco_opt.problem import MAX_MAGNITUDE, Problem, as_array, plain_answer
 from coco_opt.problems.tree.data import Tree
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class TreeProblem(Problem[NDArray[Any], Floats]):
 
     def _per_node(self, values: ArrayLike | None, default: float, name: str) -> Floats:
         """Return one number a node, infinite numbers included; a single number holds for all."""
-        array = np.asarray(default if values is None else values)
+        array = as_array(default if values is None else values, name)
         if array.dtype.kind not in "iuf" or array.shape not in ((), self.tree.parent.shape):
             raise ProblemError(f"{name} must be one number, or one for each of the {self.tree.nodes} nodes")
         full = np.array(np.broadcast_to(array, self.tree.parent.shape), dtype=np.float64)

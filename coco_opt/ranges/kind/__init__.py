@@ -23,6 +23,7 @@ from coco_opt.files.differences import Compared
 from coco_opt.files.release_checks import Check
 from coco_opt.privacy import Cost, Exact, Measurement, MeasurementPlan
 from coco_opt.privacy import Neighbours as NeighboursName
+from coco_opt.privacy.promise import Promise
 from coco_opt.ranges.domain import DomainTree, levels_of, shortest_fan_out
 from coco_opt.ranges.estimating.universal import NONNEGATIVE, Estimator, UniversalHistogram
 from coco_opt.ranges.fan_out import choose_fan_out
@@ -124,6 +125,10 @@ class RangesKind:
     def outline(self, config: Config) -> Plan:
         """Return the whole plan."""
         return self.plan(config)
+
+    def promise(self, measurement_plan: MeasurementPlan) -> Promise:
+        """Return whom noise protects; nothing is published without it."""
+        return Promise(measurement_plan.neighbours, self.unit)
 
     def read(self, plan: Plan) -> CellCounts:
         """Count the private values by cell."""

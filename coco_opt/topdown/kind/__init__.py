@@ -15,6 +15,7 @@ from coco_opt.files.differences import Compared
 from coco_opt.files.release_checks import Check
 from coco_opt.privacy import Exact, Measurement, MeasurementPlan
 from coco_opt.privacy.blocks import Block
+from coco_opt.privacy.promise import Promise
 from coco_opt.releases.instances import Instance
 from coco_opt.releases.kind import (
     ColumnNotes,
@@ -41,7 +42,7 @@ from coco_opt.topdown.kind.template import draft_of, file_key_of
 from coco_opt.topdown.kind.verify import ALWAYS, PROMISES
 from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.measuring.measure import ExactTables, blocks_of, exact_parts
-from coco_opt.topdown.table_queries import CELLS_MEASURED, KIND
+from coco_opt.topdown.table_queries import CELLS_MEASURED, KIND, ROWS
 
 if TYPE_CHECKING:
     from coco_opt.topdown.kind.files import TablesRelease
@@ -117,6 +118,15 @@ class TablesKind:
     def outline(self, config: Config) -> Plan:
         """Return the complete plan."""
         return self.plan(config)
+
+    def promise(self, measurement_plan: MeasurementPlan) -> Promise:
+        """Return whom noise protects, and the invariants, bounds and constraints that are taken from the data."""
+        levels, parameters = measurement_plan.levels, measurement_plan.parameters
+        exact = {(levels[level], query) for level, query in parameters["invariants"]}
+        bounds = [(at, f"bounds of {query}", source) for at, _, query, source in parameters["bounds"]]
+        constraints = [(at, text, source) for at, text, _, source in parameters["constraints"]]
+        exact |= {(levels[at], words) for at, words, source in (*bounds, *constraints) if source == "data"}
+        return Promise(measurement_plan.neighbours, self.unit, parameters.get(ROWS, 1), exact=tuple(sorted(exact)))
 
     def read(self, plan: Plan) -> TableCounts:
         """Open the private table and count persons by leaf and cell."""

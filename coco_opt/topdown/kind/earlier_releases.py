@@ -22,6 +22,9 @@ from coco_opt.errors import InputError, Place
 from coco_opt.files.folder import MANIFEST, file_digest, read_columns, read_manifest
 from coco_opt.histograms import Hierarchy
 from coco_opt.privacy.cost import Cost, cost_of
+from coco_opt.privacy.measurement import MeasurementPlan
+from coco_opt.privacy.promise import Promise, joint
+from coco_opt.releases.kind import promise_of
 from coco_opt.releases.read import read_release
 from coco_opt.releases.verify import verify_release
 from coco_opt.topdown.bounds import UNBOUNDED
@@ -319,7 +322,8 @@ def _description(manifest: Mapping[str, Any], folder: Path, level: int, what: Pl
         "private": manifest["private"],
         "status": manifest["status"],
         "dataset": manifest["config"]["privacy"].get("dataset"),
-        "budget": {**cost.as_dict(), "neighbours": budget["neighbours"]},
+        # Manifests of earlier versions have no promise; without one the digest of these queries stays what it was.
+        "budget": {**cost.as_dict(), **{key: budget[key] for key in ("neighbours", "promise") if key in budget}},
         "level": level,
         **what,
         AGREES: manifest.get(AGREES, []),
@@ -363,10 +367,14 @@ def chain_of(releases: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any
         yield from chain_of(release.get(AGREES, ()))
 
 
-def account_line(cost: Cost, neighbours: str, releases: Sequence[Mapping[str, Any]]) -> str:
-    """Return a sentence that names the earlier releases these tables agree with, and the cost of all together."""
-    earlier = ", ".join(f"{release['release']!r} ({cost_of(release['budget'])})" for release in chain_of(releases))
+def account_line(measurement_plan: MeasurementPlan, releases: Sequence[Mapping[str, Any]]) -> str:
+    """Return a sentence that names the earlier releases these tables agree with, the cost of all, and its promise."""
+    cost, neighbours, chain = measurement_plan.cost, measurement_plan.neighbours, list(chain_of(releases))
+    earlier = ", ".join(f"{release['release']!r} ({cost_of(release['budget'])})" for release in chain)
     amounts = [
         f"{cost_of(amount)} (neighbours: {amount['neighbours']})" for amount in spent_in_all(cost, neighbours, releases)
     ]
-    return f"Agrees exactly with {earlier}; this release costs {cost}, together they cost {' and '.join(amounts)}"
+    stated = [release["budget"].get("promise") for release in chain]
+    promise = None if None in stated else joint((promise_of(measurement_plan), *map(Promise.of, stated)))
+    together = " and ".join(amounts) + ("" if promise is None else f", where {promise.words}")
+    return f"Agrees exactly with {earlier}; this release costs {cost}, together they cost {together}"

@@ -172,7 +172,7 @@ def _earlier_releases(shown: Shown, earlier: Sequence[Mapping[str, Any]]) -> str
     ]
     header = ("release", "exact in every region of", "on", "cost", "SHA-256 of its manifest")
     measurement_plan = shown.measurement.measurement_plan
-    line = account_line(measurement_plan.cost, measurement_plan.neighbours, earlier)
+    line = account_line(measurement_plan, earlier)
     listed = table(header, rows, numeric=5, stacked=True)
     return (
         f"<h2>Earlier releases</h2>\n<p>{escape(line)}.</p>\n{listed}\n<p class='note'>These "

@@ -86,9 +86,7 @@ def plan_tables(config: Config) -> Plan:
         )
         proof = proved(table_queries) if proof is None else proof  # about the constraints alone, whatever is spent
         measurement_plan = table_queries.measurement_plan(public.levels, public.region_ids)
-        notes = (
-            [] if not earlier.said else [account_line(measurement_plan.cost, measurement_plan.neighbours, earlier.said)]
-        )
+        notes = [] if not earlier.said else [account_line(measurement_plan, earlier.said)]
         choices = None if keys else partial(choice_tables, written, config, public.hierarchy, schema, workload)
         detail = TablesDetail(table_queries, workload, public, proof, choices)
         return Plan(
@@ -103,7 +101,7 @@ def plan_tables(config: Config) -> Plan:
             ),
             partial(planned, proof=proof),
             chosen=chosen_keys(written, config),
-            promised=tuple(_promised(table_queries, public.levels, proof)),
+            promised=tuple(_promised(table_queries, proof)),
             choice=choice_digest(written),
             rechosen=partial(planned, written, proof),
         )
@@ -131,11 +129,8 @@ def _unmeasured_cells(table_queries: TableQueries) -> Iterator[str]:
     )
 
 
-def _promised(table_queries: TableQueries, levels: Sequence[str], proof: Proof) -> Iterator[tuple[str, str]]:
-    """Yield what holds in the released tables without noise: exact answers, and public constraints."""
-    exact = ", ".join(f"{each.query.text} by {levels[each.level]}" for each in table_queries.invariants)
-    if exact:
-        yield "Published exactly", f"{exact}, without noise"
+def _promised(table_queries: TableQueries, proof: Proof) -> Iterator[tuple[str, str]]:
+    """Yield what holds in the released tables without being measured: public constraints."""
     number = len(table_queries.constraints)
     if number:
         verdict = "proved that integer tables meet" if proof.verdict == "holds" else "UNDECIDED whether any tables meet"

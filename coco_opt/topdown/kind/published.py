@@ -197,7 +197,7 @@ def _notes(
 ) -> Iterator[str]:
     """Yield notes that the files do not show."""
     if measured.earlier:
-        yield account_line(measurement_plan.cost, measurement_plan.neighbours, measured.earlier)
+        yield account_line(measurement_plan, measured.earlier)
         yield (
             "Unbiased estimates are of this measurement and of what is exact: the earlier releases' other answers have "
             "errors of their own, which standard errors would not show"

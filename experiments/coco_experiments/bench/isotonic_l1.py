@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from coco_experiments.bench.heap_isotonic_l1 import heap_fit
-from coco_experiments.bench.instances import noisy_cumulative_counts
-from coco_experiments.bench.isotonic import over_instances
-from coco_experiments.bench.rows import Row, finish, worst
+from coco_experiments.bench.instances import INSTANCES, noisy_cumulative_counts
+from coco_experiments.bench.rows import PAIRED, Bench, worst
 from coco_experiments.bench.timing import Timing, take_turns
 from coco_experiments.outcome import Outcome, Reporter
 from coco_opt import solving
@@ -40,16 +39,6 @@ def candidates(y: Ints) -> dict[str, Callable[[], Any]]:
     }
 
 
-def rows_of(instance: str, y: Ints, timings: dict[str, Timing]) -> list[Row]:
-    """Return the rows of one instance: ours against the heap, then the heap."""
-    target = HEAP_TARGETS.get(instance, HEAP_TARGET)
-    rows = [
-        Row(instance, what, y.size, timings[what].median, HEAP, timings[what].ratio(timings[HEAP]), target)
-        for what in (KERNEL, SOLVE)
-    ]
-    return [*rows, Row(instance, HEAP, y.size, timings[HEAP].median)]
-
-
 def disagreements(instance: str, y: Ints, timings: dict[str, Timing]) -> list[str]:
     """Return one line for every answer whose objective is not the kernel's (optima are not unique)."""
     problem = IsotonicL1(y)
@@ -63,29 +52,33 @@ def disagreements(instance: str, y: Ints, timings: dict[str, Timing]) -> list[st
     ]
 
 
-def against_lp(size: int) -> tuple[list[Row], list[str]]:
-    """Return the kernel and HiGHS on noisy cumulative counts; HiGHS runs once, only its own seconds count."""
+def against_lp(bench: Bench, size: int) -> None:
+    """Time the kernel and HiGHS on noisy cumulative counts; HiGHS runs once, only its own seconds count."""
     name = "noisy cumulative counts"
     y = noisy_cumulative_counts(size)
     problem = IsotonicL1(y)
     ours = take_turns({KERNEL: lambda: isotonic_l1.fit(y)}, REPEATS)[KERNEL]
     theirs = solving.solve(problem, "highs", check=False)
     ratio = theirs.seconds / ours.median
-    rows = [
-        Row(name, f"{KERNEL}, against {LP}", size, ours.median, LP, ratio, LP_TARGET),
-        Row(name, LP, size, theirs.seconds),
-    ]
+    bench.row(name, f"{KERNEL}, against {LP}", size, ours.median, peer=LP, ratio=ratio, target=LP_TARGET)
+    bench.row(name, LP, size, theirs.seconds)
     best = problem.objective(ours.value)
-    agrees = abs(theirs.objective - best) <= 1e-6 * max(1.0, best)
-    return rows, [] if agrees else [f"{name}: the objective of {LP} is not the kernel's"]
+    if abs(theirs.objective - best) > 1e-6 * max(1.0, best):
+        bench.wrong.append(f"{name}: the objective of {LP} is not the kernel's")
 
 
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
     """Time p = 1 on the five instances, n = 10^6, and the linear program at 10^5 (small: 20,000 and 500)."""
     size, repeats = (SMALL_SIZE, 2) if small else (SIZE, REPEATS)
-    rows, wrong = over_instances(NAME, size, repeats, candidates, rows_of, disagreements, reporter)
-    lp_rows, lp_wrong = against_lp(SMALL_LP_SIZE if small else LP_SIZE)
-    notes = [worst(rows, what) for what in (KERNEL, SOLVE)]
-    notes.append("times faster: median over pairs of runs taken in turns; only wrong answers fail this run")
+    bench = Bench(NAME, reporter, len(INSTANCES), repeats)
+    for instance, make in INSTANCES.items():
+        y = make(size)
+        timings = take_turns(candidates(y), repeats)
+        target = HEAP_TARGETS.get(instance, HEAP_TARGET)
+        bench.against(instance, y.size, {KERNEL: target, SOLVE: target}, timings)
+        bench.wrong += disagreements(instance, y, timings)
+        bench.done()
+    bench.notes = [worst(bench.rows, what) for what in (KERNEL, SOLVE)]
+    against_lp(bench, SMALL_LP_SIZE if small else LP_SIZE)
     title = f"Isotonic regression p = 1, integers, n = {size:,}: median of {repeats} runs"
-    return finish(NAME, title, rows + lp_rows, notes, wrong + lp_wrong, out, reporter)
+    return bench.finish(title, out, PAIRED)

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from coco_experiments.bench.isotonic import over_instances
-from coco_experiments.bench.rows import Row, finish, worst
-from coco_experiments.bench.timing import Timing
+from coco_experiments.bench.instances import INSTANCES
+from coco_experiments.bench.rows import PAIRED, Bench, worst
+from coco_experiments.bench.timing import Timing, take_turns
 from coco_experiments.outcome import Outcome, Reporter
 from coco_opt import solving
 from coco_opt.array_types import Ints
@@ -48,26 +48,6 @@ def candidates(y: Ints) -> dict[str, Callable[[], Any]]:
     return listed
 
 
-def rows_of(instance: str, y: Ints, timings: dict[str, Timing]) -> list[Row]:
-    """Return the rows of one instance: ours against the faster peer, then the peers."""
-    peers = [name for name in (SCIPY, SKLEARN) if name in timings]
-    fastest = min(peers, key=lambda name: timings[name].median)
-    targets = {FIT: FIT_TARGET, BLOCKS: BLOCKS_TARGET.get(instance), SOLVE: FIT_TARGET}
-    rows = [
-        Row(
-            instance,
-            what,
-            y.size,
-            timings[what].median,
-            fastest,
-            timings[what].ratio(timings[fastest]),
-            targets[what],
-        )
-        for what in (BLOCKS, FIT, SOLVE)
-    ]
-    return rows + [Row(instance, name, y.size, timings[name].median) for name in peers]
-
-
 def disagreements(instance: str, y: Ints, timings: dict[str, Timing]) -> list[str]:
     """Return one line for every answer that differs from the kernel's by more than 1e-9 of the data's scale."""
     fit = timings[FIT].value
@@ -88,11 +68,16 @@ def disagreements(instance: str, y: Ints, timings: dict[str, Timing]) -> list[st
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
     """Time p = 2 on the five instances, n = 10^7 (small: 20,000); write CSV and JSON."""
     size, repeats = (SMALL_SIZE, 2) if small else (SIZE, REPEATS)
-    rows, wrong = over_instances(NAME, size, repeats, candidates, rows_of, disagreements, reporter)
-    notes = [worst(rows, what) for what in (FIT, BLOCKS, SOLVE)]
+    bench = Bench(NAME, reporter, len(INSTANCES), repeats)
+    for instance, make in INSTANCES.items():
+        y = make(size)
+        timings = take_turns(candidates(y), repeats)
+        targets = {BLOCKS: BLOCKS_TARGET.get(instance), FIT: FIT_TARGET, SOLVE: FIT_TARGET}
+        bench.against(instance, y.size, targets, timings)
+        bench.wrong += disagreements(instance, y, timings)
+        bench.done()
+    bench.notes = [worst(bench.rows, what) for what in (FIT, BLOCKS, SOLVE)]
     if find_spec("sklearn") is None:
-        notes.append("scikit-learn is not installed (pip install 'coco-opt[bench]'): SciPy is the only peer")
-    notes.append("many integers are pooled in halves by two threads; the peers have one")
-    notes.append("times faster: median over pairs of runs taken in turns; only wrong answers fail this run")
+        bench.notes.append("scikit-learn is not installed (pip install 'coco-opt[bench]'): SciPy is the only peer")
     title = f"Isotonic regression p = 2, n = {size:,}: median of {repeats} runs"
-    return finish(NAME, title, rows, notes, wrong, out, reporter)
+    return bench.finish(title, out, "many integers are pooled in halves by two threads; the peers have one", PAIRED)

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from coco_solvers.generic.highs import HiGHS
 from coco_solvers.generic.piqp import PIQP
 from coco_solvers.structured.joint import AlternatingDirections
 
-from coco_experiments.bench.rows import Row, finish
+from coco_experiments.bench.rows import Bench
 from coco_experiments.bench.timing import take_turns
 from coco_experiments.data import hawaii_blocks, taxi
 from coco_experiments.outcome import Outcome, Reporter
@@ -88,29 +87,27 @@ def problem_of(counts: PrivateCounts, max_size: int, kind: type[JointFit], seed:
     return kind(Tree(hierarchy.parent), table, answers.group_counts, weights)
 
 
-def against_limits(case: Case, repeats: int) -> tuple[list[Row], list[str], list[str]]:
-    """Return rows, notes on the certified gaps, and answers that are not certified."""
+def against_limits(bench: Bench, case: Case) -> None:
+    """Time both losses on a table, note the certified gaps, and say which answers are not certified."""
     problems = {name: problem_of(case.counts, case.max_size, kind) for name, kind in KINDS.items()}
     solver = AlternatingDirections(tolerance=TOLERANCE)
     calls = {name: partial(solve, problem, solver, check=False) for name, problem in problems.items()}
-    timings = take_turns(calls, repeats)
-    rows, notes, wrong = [], [], []
+    timings = take_turns(calls, bench.repeats)
     for (name, problem), limit in zip(problems.items(), case.limits, strict=True):
         solution: Solution[Any] = timings[name].value
-        rows.append(Row(case.name, name, problem.variables, timings[name].median, limit=limit))
-        notes.append(f"{case.name}, {name}: {solution.iterations} rounds, relative gap {solution.relative_gap:.1g}")
+        rounds = f"{solution.iterations} rounds, relative gap {solution.relative_gap:.1g}"
+        bench.row(case.name, name, problem.variables, timings[name].median, limit=limit)
+        bench.notes.append(f"{case.name}, {name}: {rounds}")
         if not solution.ok:
-            wrong.append(f"{case.name}, {name}: {solution.status.name}, relative gap {solution.relative_gap:.2g}")
-    return rows, notes, wrong
+            bench.wrong.append(f"{case.name}, {name}: {solution.status.name}, {rounds}")
 
 
-def against_packages(max_size: int, repeats: int) -> tuple[list[Row], list[str]]:
-    """Return rows and disagreements of a small made case, both solved to a relative gap of 1e-6 at least.
+def against_packages(bench: Bench, max_size: int) -> None:
+    """Time a small made case against packages, both solved to a relative gap of 1e-6 at least.
 
     The packages' time is that of their own call; writing the program is not counted against them.
     """
     counts = generated_counts(2, 3, 300, max_size, np.random.default_rng(SEED))
-    rows, wrong = [], []
     for (name, kind), package in zip(KINDS.items(), (HiGHS(), PIQP()), strict=True):
         problem = problem_of(counts, max_size, kind)
         peer = f"{package.name}, its own seconds"
@@ -118,52 +115,41 @@ def against_packages(max_size: int, repeats: int) -> tuple[list[Row], list[str]]
             name: partial(solve, problem, AlternatingDirections(tolerance=1e-6), check=False),
             peer: partial(solve, problem, package, check=False),
         }
-        timings = take_turns(calls, repeats)
+        timings = take_turns(calls, bench.repeats)
         ours, theirs = timings[name].value, timings[peer].value
-        instance, n = f"small, {problem.variables:,} cells", problem.variables
-        rows.append(Row(instance, name, n, timings[name].median, peer, theirs.seconds / timings[name].median))
-        rows.append(Row(instance, peer, n, theirs.seconds))
+        instance = f"small, {problem.variables:,} cells"
+        bench.against(instance, problem.variables, {name: None}, {**timings, peer: timings[peer].alone})
         difference = abs(ours.objective - theirs.objective) / max(1.0, theirs.objective)
         if not (ours.ok and difference <= CLOSE):
-            wrong.append(f"{instance}, {name}: objective differs from {package.name} by {difference:.2g} of it")
-    return rows, wrong
+            bench.wrong.append(f"{instance}, {name}: objective differs from {package.name} by {difference:.2g} of it")
 
 
-def doubling(sizes: tuple[int, ...], repeats: int) -> tuple[list[Row], list[str]]:
-    """Return rows of 50 rounds by max_size, and a line of how much longer twice the cells take."""
-    rows, notes = [], []
+def doubling(bench: Bench, sizes: tuple[int, ...]) -> None:
+    """Time 50 rounds by max_size."""
     for name, kind in KINDS.items():
         rng = np.random.default_rng(SEED)
-        problems = {size: problem_of(generated_counts(2, 14, 2_000, size, rng), size, kind) for size in sizes}
-        calls: dict[str, Callable[[], Any]] = {
-            str(size): partial(AlternatingDirections(tolerance=0.0, max_iter=50).solve, problem)
-            for size, problem in problems.items()
+        problems = [problem_of(generated_counts(2, 14, 2_000, size, rng), size, kind) for size in sizes]
+        calls: dict[str, tuple[int, Callable[[], Any]]] = {
+            f"doubling, {problem.variables:,} cells": (
+                problem.variables,
+                partial(AlternatingDirections(tolerance=0.0, max_iter=50).solve, problem),
+            )
+            for problem in problems
         }
-        timings = take_turns(calls, repeats)
-        growth = ", ".join(f"{timings[str(a)].ratio(timings[str(b)]):.2f}" for a, b in pairwise(sizes))
-        cells = f"{problems[sizes[0]].variables:,} to {problems[sizes[-1]].variables:,}"
-        notes.append(f"{ROUNDS[name]}, {cells} cells: each doubling takes {growth} times as long")
-        rows += [
-            Row(f"doubling, {problem.variables:,} cells", ROUNDS[name], problem.variables, timings[str(size)].median)
-            for size, problem in problems.items()
-        ]
-    return rows, notes
+        bench.doubling(ROUNDS[name], calls, f"{problems[0].variables:,} to {problems[-1].variables:,} cells")
 
 
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
     """Time joint estimation on Taxi and Hawaii's blocks, small cases and doubling cells (small: made, 7 regions)."""
-    repeats = SMALL_REPEATS if small else REPEATS
     tables, notes = cases(small=small, data=data)
-    rows: list[Row] = []
-    wrong: list[str] = []
-    for done, case in enumerate(tables, 1):
-        more, said, faults = against_limits(case, repeats)
-        rows, notes, wrong = rows + more, notes + said, wrong + faults
-        reporter.progress(NAME, done, len(tables) + 2)
-    more, faults = against_packages(30 if small else 120, repeats)
-    rows, wrong = rows + more, wrong + faults
-    reporter.progress(NAME, len(tables) + 1, len(tables) + 2)
-    more, said = doubling((50, 100) if small else (1_250, 2_500, 5_000, 10_000, 20_000), repeats)
-    reporter.progress(NAME, len(tables) + 2, len(tables) + 2)
-    notes = [*notes, *said, "n: cells of all regions; fits are certified, which is in their time; threads: all cores"]
-    return finish(NAME, f"Joint estimation: median of {repeats} runs", rows + more, notes, wrong, out, reporter)
+    bench = Bench(NAME, reporter, len(tables) + 2, SMALL_REPEATS if small else REPEATS)
+    bench.notes += notes
+    for case in tables:
+        against_limits(bench, case)
+        bench.done()
+    against_packages(bench, 30 if small else 120)
+    bench.done()
+    doubling(bench, (50, 100) if small else (1_250, 2_500, 5_000, 10_000, 20_000))
+    bench.done()
+    note = "n: cells of all regions; fits are certified, which is in their time; threads: all cores"
+    return bench.finish(f"Joint estimation: median of {bench.repeats} runs", out, note)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from coco_experiments.bench.rows import Row, finish
+from coco_experiments.bench.rows import Bench
 from coco_experiments.bench.timing import take_turns
 from coco_experiments.outcome import Outcome, Reporter
 from coco_experiments.simulated import generated_counts
@@ -85,35 +84,33 @@ def faults(hierarchy: Hierarchy, before: list[SizeEstimate], after: list[CountOf
     return wrong
 
 
-def many_regions(sizes: Sizes, repeats: int) -> tuple[list[Row], list[str]]:
-    """Return the row of Algorithm 1 on a whole tree, and what is wrong with its result."""
+def many_regions(bench: Bench, sizes: Sizes) -> None:
+    """Time Algorithm 1 on a whole tree, and say what is wrong with its result."""
     hierarchy, before = noisy_tree(sizes)
-    timing = take_turns({ALGORITHM: lambda: matching(hierarchy, before, SolverChoices())}, repeats)[ALGORITHM]
+    timing = take_turns({ALGORITHM: lambda: matching(hierarchy, before, SolverChoices())}, bench.repeats)[ALGORITHM]
     runs = sum(estimate.sizes.size for estimate in before)
-    row = Row(f"{hierarchy.regions:,} regions", ALGORITHM, runs, timing.median, limit=LIMIT)
-    return [row], faults(hierarchy, before, timing.value)
+    bench.row(f"{hierarchy.regions:,} regions", ALGORITHM, runs, timing.median, limit=LIMIT)
+    bench.wrong += faults(hierarchy, before, timing.value)
 
 
-def doubling(runs: tuple[int, ...], repeats: int) -> tuple[list[Row], list[str]]:
-    """Return rows by runs, and a line of how much longer twice the runs take."""
-    families = {size: family(size) for size in runs}
-    calls: dict[str, Callable[[], Any]] = {
-        str(size): partial(match_and_merge, parent, children, SolverChoices())
-        for size, (parent, children) in families.items()
-    }
-    timings = take_turns(calls, repeats)
-    counted = {size: sum(e.sizes.size for e in (parent, *children)) for size, (parent, children) in families.items()}
-    rows = [Row(f"doubling, {size:,} runs", FAMILY, counted[size], timings[str(size)].median) for size in runs]
-    growth = ", ".join(f"{timings[str(a)].ratio(timings[str(b)]):.2f}" for a, b in pairwise(runs))
-    return rows, [f"{FAMILY}, {runs[0]:,} to {runs[-1]:,} runs: each doubling takes {growth} times as long"]
+def doubling(bench: Bench, runs: tuple[int, ...]) -> None:
+    """Time one family by runs."""
+    calls: dict[str, tuple[int, Callable[[], Any]]] = {}
+    for size in runs:
+        parent, children = family(size)
+        counted = sum(estimate.sizes.size for estimate in (parent, *children))
+        call = partial(match_and_merge, parent, children, SolverChoices())
+        calls[f"doubling, {size:,} runs"] = counted, call
+    bench.doubling(FAMILY, calls, f"{runs[0]:,} to {runs[-1]:,} runs")
 
 
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
     """Time Algorithm 1 on 3,025 regions and on families of up to 400,000 runs (small: 16 regions)."""
     sizes, repeats = (SMALL, SMALL_REPEATS) if small else (FULL, REPEATS)
-    rows, wrong = many_regions(sizes, repeats)
-    reporter.progress(NAME, 1, 2)
-    more, notes = doubling(sizes.runs, repeats)
-    reporter.progress(NAME, 2, 2)
-    notes.append("n: runs of all regions; every matching is certified optimal, which is in its time")
-    return finish(NAME, f"Matching and merging: median of {repeats} runs", rows + more, notes, wrong, out, reporter)
+    bench = Bench(NAME, reporter, 2, repeats)
+    many_regions(bench, sizes)
+    bench.done()
+    doubling(bench, sizes.runs)
+    bench.done()
+    note = "n: runs of all regions; every matching is certified optimal, which is in its time"
+    return bench.finish(f"Matching and merging: median of {repeats} runs", out, note)

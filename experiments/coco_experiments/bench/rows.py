@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from time import perf_counter, process_time
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from coco_experiments.bench.timing import Timing, take_turns
 from coco_experiments.outcome import Cell, Outcome, Reporter, Table, write_csv, write_json
 
 T = TypeVar("T")
@@ -104,6 +106,56 @@ def worst(rows: Sequence[Row], what: str) -> str:
     row = min(compared, key=lambda candidate: candidate.ratio or 0.0)
     target = "" if row.target is None else f" (target {row.target:g})"
     return f"worst instance of {what}: {row.instance}, {row.ratio:.2f} times as fast as {row.peer}{target}"
+
+
+class Bench:
+    """Collect what the parts of a bench measure: rows, wrong answers, and notes below the table."""
+
+    def __init__(self, name: str, reporter: Reporter, parts: int, repeats: int) -> None:
+        self.name, self.reporter, self.repeats = name, reporter, repeats
+        self.rows: list[Row] = []
+        self.wrong: list[str] = []
+        self.notes: list[str] = []
+        self._done, self._parts = 0, parts
+
+    def done(self) -> None:
+        """Show that one more part is finished."""
+        self._done += 1
+        self.reporter.progress(self.name, self._done, self._parts)
+
+    def row(self, instance: str, what: str, n: int, seconds: float, **more: Any) -> None:
+        """Add a row; ``more`` are the other fields of ``Row``."""
+        self.rows.append(Row(instance, what, n, seconds, **more))
+
+    def against(self, instance: str, n: int, ours: Mapping[str, float | None], timings: Mapping[str, Timing]) -> None:
+        """Add a row for each of ``ours``, with its target, against the fastest of the other timings; then the others.
+
+        Peers alone are timed where there are none of ours.
+        """
+        peers = {name: timing for name, timing in timings.items() if name not in ours}
+        best = min(peers, key=lambda name: peers[name].median, default=None)
+        for what, target in ours.items():
+            ratio = None if best is None else timings[what].ratio(peers[best])
+            aim = None if best is None else target
+            self.row(instance, what, n, timings[what].median, peer=best, ratio=ratio, target=aim)
+        for name, timing in peers.items():
+            self.row(instance, name, n, timing.median)
+
+    def doubling(self, what: str, calls: Mapping[str, tuple[int, Callable[[], Any]]], sizes: str) -> dict[str, Timing]:
+        """Add a row for each instance, of n and call, and a note of how much longer each takes than the one before."""
+        timings = take_turns({name: call for name, (_, call) in calls.items()}, self.repeats)
+        for name, (n, _) in calls.items():
+            self.row(name, what, n, timings[name].median)
+        growth = ", ".join(f"{timings[a].ratio(timings[b]):.2f}" for a, b in pairwise(calls))
+        self.notes.append(f"{what}, {sizes}: each doubling takes {growth} times as long")
+        return timings
+
+    def finish(self, title: str, out: Path, *notes: str) -> Outcome:
+        """Show the table with all notes and write it; only wrong answers fail, never a missed time."""
+        return finish(self.name, title, self.rows, [*self.notes, *notes], self.wrong, out, self.reporter)
+
+
+PAIRED = "times faster: median over pairs of runs taken in turns; only wrong answers fail this run"
 
 
 def finish(

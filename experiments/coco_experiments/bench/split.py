@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,8 @@ from coco_solvers.generic.clarabel import Clarabel
 from coco_solvers.generic.piqp import PIQP
 from coco_solvers.structured.split import SplitNewton
 
-from coco_experiments.bench.rows import Row, finish, worst
-from coco_experiments.bench.timing import Timing, take_turns
+from coco_experiments.bench.rows import PAIRED, Bench, worst
+from coco_experiments.bench.timing import take_turns
 from coco_experiments.outcome import Outcome, Reporter
 from coco_opt import solving
 from coco_opt.operators import Grouping, Operator, total
@@ -81,43 +82,27 @@ def instance(children: int, filled: int, *, totals: bool) -> TopdownSplit:
     return drawn(0, children, filled, [marginal(LEVELS, axes) for axes in MARGINALS], totals=totals)
 
 
-def timed(problem: TopdownSplit, chosen: Any, seconds: list[float]) -> Callable[[], Solution[Any]]:
-    """Return a certified solve as a call that notes the solver's own seconds."""
-
-    def call() -> Solution[Any]:
-        solution = solving.solve(problem, chosen, check=False)
-        seconds.append(solution.seconds)
-        return solution
-
-    return call
-
-
 def fresh(problem: TopdownSplit) -> TopdownSplit:
     """Return the same problem without anything computed yet."""
     return TopdownSplit(problem.terms, problem.parent, problem.constraints)
 
 
-def against_peers(
-    children: int, filled: int, repeats: int, *, totals: bool, clarabel: bool
-) -> tuple[list[Row], list[str], list[str]]:
-    """Return rows, wrong answers and notes of one split; nobody's peer is charged for building or certifying."""
+def against_peers(bench: Bench, children: int, filled: int, *, totals: bool, clarabel: bool) -> None:
+    """Time one split against its peers; no peer is charged for building or certifying."""
     problem = instance(children, filled, totals=totals)
     name = f"{children} x {filled:,}{', totals fixed' if totals else ''}"
     peers = {PEER: PIQP()} if not clarabel else {PEER: PIQP(), CLARABEL: Clarabel()}
-    own: dict[str, list[float]] = {NEWTON: [], **{peer: [] for peer in peers}}
     calls: dict[str, Callable[[], Solution[Any]]] = {
-        SOLVE: lambda: timed(fresh(problem), SplitNewton(tolerance=TOLERANCE), own[NEWTON])(),
-        **{peer: timed(problem, chosen, own[peer]) for peer, chosen in peers.items()},
+        SOLVE: lambda: solving.solve(fresh(problem), SplitNewton(tolerance=TOLERANCE), check=False),
+        **{peer: partial(solving.solve, problem, chosen, check=False) for peer, chosen in peers.items()},
     }
-    timings = take_turns(calls, repeats)
-    theirs = {peer: Timing(tuple(own[peer][-repeats:]), timings[peer].value) for peer in peers}
-    best = min(theirs, key=lambda peer: theirs[peer].median)
-    n, ours = problem.variables, timings[SOLVE]
-    rows = [Row(name, SOLVE, n, ours.median, best, ours.ratio(theirs[best]), TARGET)]
-    rows.append(Row(name, NEWTON, n, Timing(tuple(own[NEWTON][-repeats:]), None).median))
-    rows += [Row(name, peer, n, timing.median) for peer, timing in theirs.items()]
-    answers = {NEWTON: ours.value, **{peer: timing.value for peer, timing in theirs.items()}}
-    return rows, faults(name, answers), [share(name, answers), gaps(name, answers)]
+    timings = take_turns(calls, bench.repeats)
+    theirs = {peer: timings[peer].alone for peer in peers}
+    bench.against(name, problem.variables, {SOLVE: TARGET}, {SOLVE: timings[SOLVE], **theirs})
+    bench.row(name, NEWTON, problem.variables, timings[SOLVE].alone.median)
+    answers = {NEWTON: timings[SOLVE].value, **{peer: timing.value for peer, timing in theirs.items()}}
+    bench.wrong += faults(name, answers)
+    bench.notes += [share(name, answers), gaps(name, answers)]
 
 
 def faults(name: str, answers: dict[str, Solution[Any]]) -> list[str]:
@@ -148,41 +133,38 @@ def share(name: str, answers: dict[str, Solution[Any]]) -> str:
     return f"{name}: building and certifying, of the solver's own time: {each} (target: building below 20 %)"
 
 
-def tiny(count: int, repeats: int) -> tuple[list[Row], list[str]]:
-    """Return the rows of many splits of 28 children x 7 cells, and the wrong splits."""
+def tiny(bench: Bench, count: int) -> None:
+    """Time many splits of 28 children x 7 cells."""
     operators: list[Operator] = [marginal((7,), (0,)), total(7)]
-    rows, wrong = [], []
     for totals in (False, True):
         problems = [drawn(1 + k, 28, 6, operators, totals=totals) for k in range(count)]
 
         def all_of_them(problems: list[TopdownSplit] = problems) -> list[Solution[Any]]:
             return [solving.solve(fresh(problem), SplitNewton(), check=False) for problem in problems]
 
-        timing = take_turns({TINY: all_of_them}, repeats)[TINY]
+        timing = take_turns({TINY: all_of_them}, bench.repeats)[TINY]
         name = f"28 x 7{', totals fixed' if totals else ''}"
-        rows.append(Row(name, TINY, 28 * 7, timing.median / count, limit=TINY_LIMIT))
+        bench.row(name, TINY, 28 * 7, timing.median / count, limit=TINY_LIMIT)
         failed = sum(not solution.ok for solution in timing.value)
         if failed:
-            wrong.append(f"{name}: {failed} of {count} splits are not certified")
-    return rows, wrong
+            bench.wrong.append(f"{name}: {failed} of {count} splits are not certified")
 
 
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
     """Time splits of 20 children x 781 and 1,873 cells and a thousand tiny ones (small: some sixty cells)."""
     sizes, repeats = (SMALL, SMALL_REPEATS) if small else (FULL, REPEATS)
-    rows, wrong = tiny(sizes.tiny, repeats)
-    notes: list[str] = []
-    cases = [(k, size, totals) for k, size in enumerate(sizes.splits) for totals in (False, True)]
-    reporter.progress(NAME, 1, len(cases) + 1)
-    for done, (k, size, totals) in enumerate(cases, 2):
-        clarabel = k < sizes.clarabel and not totals
-        more, faulty, said = against_peers(*size, repeats, totals=totals, clarabel=clarabel)
-        rows, wrong, notes = rows + more, wrong + faulty, notes + said
-        reporter.progress(NAME, done, len(cases) + 1)
-    notes += [
-        worst(rows, SOLVE),
+    bench = Bench(NAME, reporter, 2 * len(sizes.splits) + 1, repeats)
+    tiny(bench, sizes.tiny)
+    bench.done()
+    for k, size in enumerate(sizes.splits):
+        for totals in (False, True):
+            against_peers(bench, *size, totals=totals, clarabel=k < sizes.clarabel and not totals)
+            bench.done()
+    return bench.finish(
+        f"Top-down splits: median of {repeats} runs",
+        out,
+        worst(bench.rows, SOLVE),
         "peers solve the lifted program (residuals of all answers to more than one cell as variables)",
         "ours is timed from the bare problem to the certified answer, peers by their own seconds alone",
-        "times faster: median over pairs of runs taken in turns; only wrong answers fail this run",
-    ]
-    return finish(NAME, f"Top-down splits: median of {repeats} runs", rows, notes, wrong, out, reporter)
+        PAIRED,
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,8 @@ import numpy as np
 from coco_solvers.generic.highs import HiGHS
 from coco_solvers.structured.table_rounding import ShortestPaths
 
-from coco_experiments.bench.rows import Row, finish, worst
-from coco_experiments.bench.timing import Timing, take_turns
+from coco_experiments.bench.rows import PAIRED, Bench, worst
+from coco_experiments.bench.timing import take_turns
 from coco_experiments.outcome import Outcome, Reporter
 from coco_opt import solving
 from coco_opt.operators import Grouping, stack, total
@@ -73,37 +74,23 @@ def fresh(problem: TableRounding) -> TableRounding:
     return TableRounding(problem.x, problem.parent, problem.constraints)
 
 
-def timed(problem: TableRounding, chosen: Any, seconds: list[float]) -> Callable[[], Solution[Any]]:
-    """Return a certified solve as a call that notes the solver's own seconds."""
-
-    def call() -> Solution[Any]:
-        solution = solving.solve(problem, chosen, check=False)
-        seconds.append(solution.seconds)
-        return solution
-
-    return call
-
-
-def against_highs(children: int, cells: int, repeats: int, *, nested: bool) -> tuple[list[Row], list[str], str]:
-    """Return rows, wrong answers and a note of one table; HiGHS is not charged for building or certifying."""
+def against_highs(bench: Bench, children: int, cells: int, *, nested: bool) -> None:
+    """Time one table against HiGHS, which is not charged for building or certifying."""
     problem = drawn(0, children, cells, nested=nested)
     name = f"{children} x {cells:,}, {f'totals and {GROUPS} groups' if nested else 'totals'}"
     peers = {LINEAR: HiGHS(form="lp"), WHOLE: HiGHS(form="milp")}
-    own: dict[str, list[float]] = {OURS: [], **{peer: [] for peer in peers}}
     calls: dict[str, Callable[[], Solution[Any]]] = {
-        SOLVE: lambda: timed(fresh(problem), ShortestPaths(), own[OURS])(),
-        **{peer: timed(problem, chosen, own[peer]) for peer, chosen in peers.items()},
+        SOLVE: lambda: solving.solve(fresh(problem), ShortestPaths(), check=False),
+        **{peer: partial(solving.solve, problem, chosen, check=False) for peer, chosen in peers.items()},
     }
-    timings = take_turns(calls, repeats)
-    theirs = {peer: Timing(tuple(own[peer][-repeats:]), timings[peer].value) for peer in peers}
-    best = min(theirs, key=lambda peer: theirs[peer].median)
-    n, ours = problem.variables, timings[SOLVE]
-    rows = [Row(name, SOLVE, n, ours.median, best, ours.ratio(theirs[best]), TARGET)]
-    rows.append(Row(name, OURS, n, Timing(tuple(own[OURS][-repeats:]), None).median))
-    rows += [Row(name, peer, n, timing.median) for peer, timing in theirs.items()]
-    answers = {OURS: ours.value, **{peer: timing.value for peer, timing in theirs.items()}}
+    timings = take_turns(calls, bench.repeats)
+    theirs = {peer: timings[peer].alone for peer in peers}
+    bench.against(name, problem.variables, {SOLVE: TARGET}, {SOLVE: timings[SOLVE], **theirs})
+    bench.row(name, OURS, problem.variables, timings[SOLVE].alone.median)
+    answers = {OURS: timings[SOLVE].value, **{peer: timing.value for peer, timing in theirs.items()}}
     each = ", ".join(f"{what.partition(',')[0]} {answer.relative_gap:.1g}" for what, answer in answers.items())
-    return rows, faults(name, answers), f"{name}: relative gaps {each}"
+    bench.wrong += faults(name, answers)
+    bench.notes.append(f"{name}: relative gaps {each}")
 
 
 def faults(name: str, answers: dict[str, Solution[Any]]) -> list[str]:
@@ -116,46 +103,47 @@ def faults(name: str, answers: dict[str, Solution[Any]]) -> list[str]:
     return wrong
 
 
-def alone(children: int, cells: int, repeats: int) -> tuple[list[Row], list[str]]:
-    """Return the row of a table too large to wait for HiGHS, and whether it is wrong."""
+def alone(bench: Bench, children: int, cells: int) -> None:
+    """Time a table too large to wait for HiGHS."""
     problem = drawn(0, children, cells)
-    timing = take_turns({SOLVE: lambda: solving.solve(fresh(problem), ShortestPaths(), check=False)}, repeats)[SOLVE]
+    calls = {SOLVE: lambda: solving.solve(fresh(problem), ShortestPaths(), check=False)}
+    timing = take_turns(calls, bench.repeats)[SOLVE]
     name = f"{children} x {cells:,}, totals"
-    return [Row(name, SOLVE, problem.variables, timing.median)], faults(name, {OURS: timing.value})
+    bench.row(name, SOLVE, problem.variables, timing.median)
+    bench.wrong += faults(name, {OURS: timing.value})
 
 
-def tiny(count: int, repeats: int) -> tuple[list[Row], list[str]]:
-    """Return the row of many tables of 28 children x 7 cells, and a line if any is wrong."""
+def tiny(bench: Bench, count: int) -> None:
+    """Time many tables of 28 children x 7 cells."""
     problems = [drawn(1 + k, 28, 7) for k in range(count)]
 
     def all_of_them() -> list[Solution[Any]]:
         return [solving.solve(fresh(problem), ShortestPaths(), check=False) for problem in problems]
 
-    timing = take_turns({TINY: all_of_them}, repeats)[TINY]
+    timing = take_turns({TINY: all_of_them}, bench.repeats)[TINY]
+    bench.row("28 x 7, totals", TINY, 28 * 7, timing.median / count, limit=TINY_LIMIT)
     failed = sum(not solution.ok for solution in timing.value)
-    wrong = [f"{failed} of {count} tiny tables are not certified"] if failed else []
-    return [Row("28 x 7, totals", TINY, 28 * 7, timing.median / count, limit=TINY_LIMIT)], wrong
+    if failed:
+        bench.wrong.append(f"{failed} of {count} tiny tables are not certified")
 
 
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
     """Time tables of 20 children x 781 cells against HiGHS, larger ones and a thousand tiny ones (small: tiny)."""
     sizes, repeats = (SMALL, SMALL_REPEATS) if small else (FULL, REPEATS)
-    rows, wrong = tiny(sizes.tiny, repeats)
-    notes: list[str] = []
-    steps = 1 + len(sizes.alone) + 2 * len(sizes.tables)
-    reporter.progress(NAME, 1, steps)
-    for done, size in enumerate(sizes.alone, 2):
-        more, faulty = alone(*size, repeats)
-        rows, wrong = rows + more, wrong + faulty
-        reporter.progress(NAME, done, steps)
-    cases = [(size, nested) for size in sizes.tables for nested in (False, True)]
-    for done, (size, nested) in enumerate(cases, steps - len(cases) + 1):
-        more, faulty, note = against_highs(*size, repeats, nested=nested)
-        rows, wrong, notes = rows + more, wrong + faulty, [*notes, note]
-        reporter.progress(NAME, done, steps)
-    notes += [
-        worst(rows, SOLVE),
+    bench = Bench(NAME, reporter, 1 + len(sizes.alone) + 2 * len(sizes.tables), repeats)
+    tiny(bench, sizes.tiny)
+    bench.done()
+    for size in sizes.alone:
+        alone(bench, *size)
+        bench.done()
+    for size in sizes.tables:
+        for nested in (False, True):
+            against_highs(bench, *size, nested=nested)
+            bench.done()
+    return bench.finish(
+        f"Rounding of tables: median of {repeats} runs",
+        out,
+        worst(bench.rows, SOLVE),
         "ours is timed from the bare problem to the certified answer, HiGHS by its own seconds alone",
-        "times faster: median over pairs of runs taken in turns; only wrong answers fail this run",
-    ]
-    return finish(NAME, f"Rounding of tables: median of {repeats} runs", rows, notes, wrong, out, reporter)
+        PAIRED,
+    )

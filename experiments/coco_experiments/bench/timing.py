@@ -12,10 +12,19 @@ from typing import Any
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Timing:
-    """Wall seconds of every repetition, in order, and what the last call returned."""
+    """Wall seconds of every repetition, in order, and what the last call returned.
+
+    ``own`` are the seconds that each answer states of itself, as solutions do for their solver alone.
+    """
 
     seconds: tuple[float, ...]
     value: Any
+    own: tuple[float, ...] = ()
+
+    @property
+    def alone(self) -> Timing:
+        """Return the same runs by the seconds that their answers state."""
+        return Timing(self.own, self.value)
 
     @property
     def median(self) -> float:
@@ -40,6 +49,7 @@ def take_turns(candidates: Mapping[str, Callable[[], Any]], repeats: int) -> dic
     for call in candidates.values():
         call()
     seconds: dict[str, list[float]] = {name: [] for name in candidates}
+    own: dict[str, list[float]] = {name: [] for name in candidates}
     values: dict[str, Any] = {}
     enabled = gc.isenabled()
     gc.disable()
@@ -50,7 +60,8 @@ def take_turns(candidates: Mapping[str, Callable[[], Any]], repeats: int) -> dic
                 start = perf_counter()
                 values[name] = call()
                 seconds[name].append(perf_counter() - start)
+                own[name].append(float(getattr(values[name], "seconds", seconds[name][-1])))
     finally:
         if enabled:
             gc.enable()
-    return {name: Timing(tuple(seconds[name]), values[name]) for name in candidates}
+    return {name: Timing(tuple(seconds[name]), values[name], tuple(own[name])) for name in candidates}

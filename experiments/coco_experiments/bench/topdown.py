@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from coco_experiments.bench.apart import peak_megabytes
-from coco_experiments.bench.rows import Row, finish
+from coco_experiments.bench.rows import Bench
 from coco_experiments.bench.timing import take_turns
 from coco_experiments.data import find_data_file
 from coco_experiments.outcome import Outcome, Reporter
@@ -60,52 +60,41 @@ def faults(name: str, tables: Tables, result: TablesResult) -> list[str]:
     return [*wrong, *([f"{name}: a relative gap is {worst:.2g}"] if worst > 1e-6 else [])]
 
 
-def growth(sizes: Sizes) -> tuple[list[Row], list[str], list[str]]:
-    """Return rows by number of blocks, faults, and a line on how much longer twice the blocks take."""
-    by_counties = {
-        counties: small_tables(generated_blocks(np.random.default_rng(3), counties, 4, 2, 28))
-        for counties in sizes.counties
+def growth(bench: Bench, counties: tuple[int, ...]) -> None:
+    """Time simulated blocks by their number."""
+    by_name = {}
+    for number in counties:
+        tables = small_tables(generated_blocks(np.random.default_rng(3), number, 4, 2, 28))
+        by_name[f"made, {len(tables.hierarchy.leaves):,} blocks"] = tables
+    calls: dict[str, tuple[int, Callable[[], Any]]] = {
+        name: (tables.hierarchy.regions, release_in_memory(tables, SETTING)) for name, tables in by_name.items()
     }
-    timings = take_turns(
-        {str(key): release_in_memory(tables, SETTING) for key, tables in by_counties.items()}, sizes.repeats
-    )
-    rows, wrong = [], []
-    for key, tables in by_counties.items():
-        blocks = len(tables.hierarchy.leaves)
-        name = f"made, {blocks:,} blocks"
-        rows.append(Row(name, WHOLE, tables.hierarchy.regions, timings[str(key)].median))
-        wrong += faults(name, tables, timings[str(key)].value)
-    ratios = [timings[str(a)].ratio(timings[str(b)]) for a, b in pairwise(sizes.counties)]
-    note = "each doubling of the blocks takes " + ", ".join(f"{ratio:.2f}" for ratio in ratios) + " times as long"
-    return rows, wrong, [note]
+    timings = bench.doubling(WHOLE, calls, "blocks")
+    for name, tables in by_name.items():
+        bench.wrong += faults(name, tables, timings[name].value)
 
 
-def real(name: str, tables: Tables, setting: Setting, limit: float, repeats: int) -> tuple[list[Row], list[str]]:
-    """Return the row of a real hierarchy and the promises broken."""
+def real(bench: Bench, name: str, tables: Tables, setting: Setting, limit: float, repeats: int) -> None:
+    """Time a real hierarchy."""
     timing = take_turns({name: release_in_memory(tables, setting)}, repeats)[name]
-    return [Row(name, WHOLE, tables.hierarchy.regions, timing.median, limit=limit)], faults(name, tables, timing.value)
+    bench.row(name, WHOLE, tables.hierarchy.regions, timing.median, limit=limit)
+    bench.wrong += faults(name, tables, timing.value)
 
 
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
     """Time simulated blocks of growing number, and Hawaii with 7 and with 2,016 cells where its file is present."""
     sizes = SMALL if small else FULL
-    rows, wrong, notes = growth(sizes)
-    reporter.progress(NAME, 1, 3)
+    bench = Bench(NAME, reporter, 3, sizes.repeats)
+    growth(bench, sizes.counties)
+    bench.done()
     if not small and find_data_file(HAWAII, data) is not None:
         blocks = hawaii(data)
-        parts: list[tuple[str, Tables, Setting, float, int]] = [
-            ("Hawaii, 7 cells", small_tables(blocks), SETTING, SMALL_LIMIT, 3),
-            ("Hawaii, 2,016 cells (made)", large_tables(blocks), LARGE_SETTING, LARGE_LIMIT, 1),
-        ]
-        for done, part in enumerate(parts, 2):
-            more, faulty = real(*part)
-            rows, wrong = rows + more, wrong + faulty
-            reporter.progress(NAME, done, 3)
+        real(bench, "Hawaii, 7 cells", small_tables(blocks), SETTING, SMALL_LIMIT, 3)
+        bench.done()
+        real(bench, "Hawaii, 2,016 cells (made)", large_tables(blocks), LARGE_SETTING, LARGE_LIMIT, 1)
+        bench.done()
     elif not small:
-        notes.append(f"{HAWAII} is not here: simulated blocks only.")
-    notes += [
-        f"largest memory of this process so far: {peak_megabytes():,.0f} MB",
-        "one element is one region; two threads",
-    ]
+        bench.notes.append(f"{HAWAII} is not here: simulated blocks only.")
+    memory = f"largest memory of this process so far: {peak_megabytes():,.0f} MB"
     title = f"Tables of five levels: median of {sizes.repeats} runs after one that compiles"
-    return finish(NAME, title, rows, notes, wrong, out, reporter)
+    return bench.finish(title, out, memory, "one element is one region; two threads")

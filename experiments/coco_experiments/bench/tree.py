@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from importlib.util import find_spec
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +12,8 @@ import numpy as np
 from coco_solvers.generic.clarabel import Clarabel
 from coco_solvers.structured.tree import TreePasses
 
-from coco_experiments.bench.rows import Row, finish, worst
-from coco_experiments.bench.timing import Timing, take_turns
+from coco_experiments.bench.rows import PAIRED, Bench, worst
+from coco_experiments.bench.timing import take_turns
 from coco_experiments.outcome import Outcome, Reporter
 from coco_opt import solving
 from coco_opt.kernels import tree_bounded_l2, tree_passes
@@ -96,149 +94,98 @@ def opendp_call(problem: TreeLeastSquares, fan_out: int) -> Callable[[], Any] | 
     return lambda: consistent(noisy)
 
 
-def against_opendp(fan_out: int, height: int, repeats: int) -> tuple[list[Row], list[str]]:
-    """Return rows and disagreements of least squares without bounds."""
-    problem, instance_name = instance(fan_out, height), name_of(fan_out, height)
+def against_opendp(bench: Bench, fan_out: int, height: int) -> None:
+    """Time least squares without bounds; leaves that differ by more than 1e-9 of the data's scale are wrong."""
+    problem, name = instance(fan_out, height), name_of(fan_out, height)
     calls = {FIT: passes(problem), SOLVE: lambda: solving.solve(problem, TreePasses())}
     peer = opendp_call(problem, fan_out)
-    timings = take_turns(calls if peer is None else {**calls, OPENDP: peer}, repeats)
-    n = problem.tree.nodes
-    if peer is None:
-        return [Row(instance_name, what, n, timings[what].median) for what in calls], []
-    targets = {FIT: OPENDP_TARGET, SOLVE: None}
-    rows = [
-        Row(instance_name, what, n, timings[what].median, OPENDP, timings[what].ratio(timings[OPENDP]), target)
-        for what, target in targets.items()
-    ]
-    rows.append(Row(instance_name, OPENDP, n, timings[OPENDP].median))
-    return rows, opendp_disagreements(instance_name, problem, timings)
-
-
-def opendp_disagreements(instance_name: str, problem: TreeLeastSquares, timings: dict[str, Timing]) -> list[str]:
-    """Return one line for each answer whose leaves differ from the kernel's by more than 1e-9 of the data's scale."""
+    timings = take_turns(calls if peer is None else {**calls, OPENDP: peer}, bench.repeats)
+    bench.against(name, problem.tree.nodes, {FIT: OPENDP_TARGET, SOLVE: None}, timings)
     leaves = problem.tree.is_leaf
-    fit = timings[FIT].value[leaves]
-    answers = {SOLVE: timings[SOLVE].value.value[leaves], OPENDP: np.array(timings[OPENDP].value)}
-    return [
-        f"{instance_name}: {name} differs from the kernel by {difference:.2g}"
-        for name, answer in answers.items()
-        if not (difference := float(np.abs(answer - fit).max())) <= TOLERANCE * problem.scale
-    ]
+    answers = {SOLVE: timings[SOLVE].value.value[leaves]}
+    if peer is not None:
+        answers[OPENDP] = np.array(timings[OPENDP].value)
+    for what, answer in answers.items():
+        difference = float(np.abs(answer - timings[FIT].value[leaves]).max())
+        if not difference <= TOLERANCE * problem.scale:
+            bench.wrong.append(f"{name}: {what} differs from the kernel by {difference:.2g}")
 
 
-def against_clarabel(fan_out: int, height: int, repeats: int) -> tuple[list[Row], list[str], str]:
-    """Return rows, disagreements and a line on the answers of nonnegative least squares.
+def against_clarabel(bench: Bench, fan_out: int, height: int) -> None:
+    """Time nonnegative least squares, and note the answers.
 
     Clarabel solves the quadratic program built by this package; building and certifying are not counted against it.
     """
-    problem, instance_name = nonnegative(instance(fan_out, height)), name_of(fan_out, height)
-    own_seconds: list[float] = []
-
-    def clarabel() -> Solution[Any]:
-        solution = solving.solve(problem, Clarabel(), check=False)
-        own_seconds.append(solution.seconds)
-        return solution
-
+    problem, name = nonnegative(instance(fan_out, height)), name_of(fan_out, height)
     calls = {
         POSITIVE: merging(problem),
         POSITIVE_SOLVE: lambda: solving.solve(problem, TreePasses()),
-        CLARABEL: clarabel,
+        CLARABEL: lambda: solving.solve(problem, Clarabel(), check=False),
     }
-    timings = take_turns(calls, repeats)
+    timings = take_turns(calls, bench.repeats)
     theirs: Solution[Any] = timings[CLARABEL].value
     ours: Solution[Any] = timings[POSITIVE_SOLVE].value
-    peer = Timing(tuple(own_seconds[-repeats:]), theirs)
-    n = problem.tree.nodes
-    ratio = timings[POSITIVE].ratio(peer)
-    rows = [
-        Row(instance_name, POSITIVE, n, timings[POSITIVE].median, CLARABEL, ratio, CLARABEL_TARGET),
-        Row(instance_name, POSITIVE_SOLVE, n, timings[POSITIVE_SOLVE].median, limit=CLARABEL_LIMIT),
-        Row(instance_name, CLARABEL, n, peer.median),
-    ]
+    n, kernel = problem.tree.nodes, {POSITIVE: timings[POSITIVE], CLARABEL: timings[CLARABEL].alone}
+    bench.against(name, n, {POSITIVE: CLARABEL_TARGET}, kernel)
+    bench.row(name, POSITIVE_SOLVE, n, timings[POSITIVE_SOLVE].median, limit=CLARABEL_LIMIT)
     zeros, least = int((ours.value == 0).sum()), float(ours.value.min())
-    note = (
-        f"{instance_name}, nonnegative: {zeros:,} exact zeros, least value {least:g}, relative gap "
+    bench.notes.append(
+        f"{name}, nonnegative: {zeros:,} exact zeros, least value {least:g}, relative gap "
         f"{ours.relative_gap:.1g}; Clarabel: {int((theirs.value == 0).sum()):,} zeros, relative gap "
         f"{theirs.relative_gap:.1g}, objective {theirs.objective - ours.objective:+.2g}"
     )
-    wrong = _nonnegative_faults(instance_name, ours)
+    bench.wrong += _nonnegative_faults(name, ours)
     if theirs.objective < ours.objective - TOLERANCE * max(1.0, ours.objective):
-        wrong.append(f"{instance_name}: Clarabel's objective is better")
-    return rows, wrong, note
+        bench.wrong.append(f"{name}: Clarabel's objective is better")
 
 
-def _nonnegative_faults(instance_name: str, ours: Solution[Any]) -> list[str]:
+def _nonnegative_faults(name: str, ours: Solution[Any]) -> list[str]:
     wrong = []
     if ours.relative_gap > TOLERANCE:
-        wrong.append(f"{instance_name}: the certified gap is {ours.relative_gap:.2g}")
+        wrong.append(f"{name}: the certified gap is {ours.relative_gap:.2g}")
     if float(ours.value.min()) != 0.0:
-        wrong.append(f"{instance_name}: the least value {float(ours.value.min()):.2g} is no exact zero")
+        wrong.append(f"{name}: the least value {float(ours.value.min()):.2g} is no exact zero")
     return wrong
 
 
-def million(fan_out: int, height: int) -> tuple[list[Row], list[str]]:
-    """Return the rows of a large nonnegative fit: the kernel and the certified solve."""
-    problem, instance_name = nonnegative(instance(fan_out, height)), name_of(fan_out, height)
+def million(bench: Bench, fan_out: int, height: int) -> None:
+    """Time a large nonnegative fit once: the kernel and the certified solve."""
+    problem, name = nonnegative(instance(fan_out, height)), name_of(fan_out, height)
     calls = {POSITIVE: merging(problem), POSITIVE_SOLVE: lambda: solving.solve(problem, TreePasses())}
     timings = take_turns(calls, 1)
-    rows = [Row(instance_name, what, problem.tree.nodes, timings[what].median, limit=MILLION_LIMIT) for what in calls]
-    return rows, _nonnegative_faults(instance_name, timings[POSITIVE_SOLVE].value)
+    for what in calls:
+        bench.row(name, what, problem.tree.nodes, timings[what].median, limit=MILLION_LIMIT)
+    bench.wrong += _nonnegative_faults(name, timings[POSITIVE_SOLVE].value)
 
 
-def doubling(heights: tuple[int, ...], repeats: int) -> tuple[list[Row], list[str]]:
-    """Return rows by size and, for each of the two kernels, a line of how much longer twice the leaves take."""
-    rows: list[Row] = []
-    notes = []
-    for what in (FIT, POSITIVE):
-        problems = {height: instance(2, height) for height in heights}
-        if what == POSITIVE:
-            problems = {height: nonnegative(problem) for height, problem in problems.items()}
-        make = passes if what == FIT else merging
-        timings = take_turns({str(height): make(problem) for height, problem in problems.items()}, repeats)
-        growth = [timings[str(a)].ratio(timings[str(b)]) for a, b in pairwise(heights)]
-        leaves = f"{2 ** (heights[0] - 1):,} to {2 ** (heights[-1] - 1):,}"
-        notes.append(f"{what}, binary, {leaves} leaves: each doubling takes {_times(growth)} times as long")
-        rows += [
-            Row(f"doubling, {name_of(2, height)}", what, problem.tree.nodes, timings[str(height)].median)
-            for height, problem in problems.items()
-        ]
-    return rows, notes
-
-
-def _times(growth: list[float]) -> str:
-    return ", ".join(f"{ratio:.2f}" for ratio in growth)
-
-
-def measure(sizes: Sizes, repeats: int, reporter: Reporter) -> tuple[list[Row], list[str], list[str]]:
-    """Return all rows, all disagreements and the notes."""
-    rows: list[Row] = []
-    wrong: list[str] = []
-    parts: list[Callable[[], tuple[list[Row], list[str]]]] = [
-        *(partial(against_opendp, *tree, repeats) for tree in sizes.free),
-        *(partial(million, *tree) for tree in sizes.million),
-    ]
-    for done, part in enumerate(parts, 1):
-        more, faults = part()
-        rows, wrong = rows + more, wrong + faults
-        reporter.progress(NAME, done, len(parts) + 2)
-    more, faults, note = against_clarabel(*sizes.clarabel, repeats)
-    rows, wrong = rows + more, wrong + faults
-    more, notes = doubling(sizes.doubling, repeats)
-    reporter.progress(NAME, len(parts) + 2, len(parts) + 2)
-    return rows + more, wrong, [note, *notes]
+def doubling(bench: Bench, heights: tuple[int, ...]) -> None:
+    """Time each of the two kernels by size."""
+    leaves = f"binary, {2 ** (heights[0] - 1):,} to {2 ** (heights[-1] - 1):,} leaves"
+    for what, make in ((FIT, passes), (POSITIVE, merging)):
+        calls = {}
+        for height in heights:
+            problem = instance(2, height) if what == FIT else nonnegative(instance(2, height))
+            calls[f"doubling, {name_of(2, height)}"] = problem.tree.nodes, make(problem)
+        bench.doubling(what, calls, leaves)
 
 
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
     """Time trees of 65,536, 16,384 and 10^6 leaves and how time grows (small: some hundred leaves)."""
     sizes, repeats = (SMALL, SMALL_REPEATS) if small else (FULL, REPEATS)
-    rows, wrong, notes = measure(sizes, repeats, reporter)
+    bench = Bench(NAME, reporter, len(sizes.free) + len(sizes.million) + 2, repeats)
+    for part, trees in ((against_opendp, sizes.free), (million, sizes.million), (against_clarabel, (sizes.clarabel,))):
+        for tree in trees:
+            part(bench, *tree)
+            bench.done()
+    doubling(bench, sizes.doubling)
+    bench.done()
     if find_spec("opendp") is None:
-        notes.append("OpenDP is not installed (pip install 'coco-opt[opendp]'): the passes have no peer here")
-    notes += [
-        worst(rows, FIT),
-        worst(rows, SOLVE),
+        bench.notes.append("OpenDP is not installed (pip install 'coco-opt[opendp]'): the passes have no peer here")
+    bench.notes += [worst(bench.rows, FIT), worst(bench.rows, SOLVE)]
+    return bench.finish(
+        f"Least squares on trees: median of {repeats} runs",
+        out,
         "OpenDP reads and returns lists of Python numbers, whose conversion is in its time",
         f"{CLARABEL_LIMIT:g} s is a tenth of what hierarchicalforecast's Clarabel path once took; it is not run here",
-        "times faster: median over pairs of runs taken in turns; only wrong answers fail this run",
-    ]
-    return finish(NAME, f"Least squares on trees: median of {repeats} runs", rows, notes, wrong, out, reporter)
+        PAIRED,
+    )

@@ -7,12 +7,13 @@ where its row of the solver table says that the split is too large for it, and t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 
 from coco_experiments.outcome import Cell, Outcome, Reporter, Table, publish
-from coco_experiments.topdown import hawaii, large
+from coco_experiments.topdown import hawaii
 from coco_experiments.topdown.data import Tables, generated_blocks, large_tables, small_tables
 from coco_experiments.topdown.data import hawaii as read_hawaii
 from coco_experiments.topdown.study import Setting
@@ -26,6 +27,11 @@ from coco_opt.topdown.estimating.splitting.step import split_step
 from coco_opt.topdown.noisy_measurements import TableMeasurements
 
 NAME = "topdown/backends"
+LARGE = Setting(
+    ("detail", "hispanic * race", "race * voting_age", "residence", "total"),
+    ("2/5", "1/5", "1/5", "1/10", "1/10"),
+    Fraction(4),
+)
 SEED = 1
 AGREE = 1e-5  # relative difference of objectives of backends that reached their tolerance
 GENERIC_LIMIT = 20_000  # unknowns beyond which only structured backends are tried
@@ -51,7 +57,7 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
     rows: list[tuple[Cell, ...]] = []
     failures: list[str] = []
     done = 0
-    for setting, tables in ((hawaii.SETTING, small_tables(blocks)), (large.SETTING, large_tables(blocks))):
+    for setting, tables in ((hawaii.SETTING, small_tables(blocks)), (LARGE, large_tables(blocks))):
         for level, problem in splits(tables, setting):
             solved = [(solver, *_solved(problem, solver)) for solver in used]
             rows += [_row(tables, level, problem, *solver) for solver in solved]

@@ -24,6 +24,7 @@ from coco_opt.files.release_checks import Check
 from coco_opt.files.source import isolated, load
 from coco_opt.histograms import Hierarchy
 from coco_opt.privacy import Exact, LevelQuery, Measurement, MeasurementPlan, Sensitivity
+from coco_opt.privacy.promise import Promise
 from coco_opt.problems import TreeLeastSquares
 from coco_opt.releases.instances import Instance
 from coco_opt.releases.kind import (
@@ -101,6 +102,9 @@ class TotalsKind:
         public = read_regions(config.data.table_of("hierarchy"))
         measurement_plan = self._asked(config, public.hierarchy, public.levels, public.region_ids)
         return Plan(config, measurement_plan, public)
+
+    def promise(self, measurement_plan: MeasurementPlan) -> Promise:
+        return Promise(measurement_plan.neighbours, self.unit)
 
     def outline(self, config: Config) -> Plan:
         return self.plan(config)

@@ -1,0 +1,48 @@
+"""Every experiment once in its small form: its checks hold, it writes what it shows, its verdicts are as recorded."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+from coco_experiments.experiment import Experiment
+from coco_experiments.table import EXPERIMENTS
+
+from tests.experiments.recorder import Recorder
+
+VERDICTS: dict[str, list[str]] = json.loads(Path(__file__).with_name("verdicts.json").read_text(encoding="utf-8"))
+"""By experiment with statements of a paper: where the paper says something, and what the small run finds of it."""
+SLOW = {
+    *("beyond/auto", "beyond/posterior", "beyond/ranges_posterior", "beyond/tables_posterior", "beyond/west_coast"),
+    *("beyond/which_method", "flaxman2019/bounds", "flaxman2019/releases", "peers/strategies"),
+}
+"""Experiments of more than five seconds of processor time."""
+FAST_BENCHES = {f"bench/{name}" for name in ("isotonic_l1", "joint", "matching", "split", "table_rounding", "tree")}
+
+
+def marked(row: Experiment) -> object:
+    slow = row.name in SLOW or (row.kind == "bench" and row.name not in FAST_BENCHES)
+    return pytest.param(row, id=row.name, marks=pytest.mark.slow if slow else ())
+
+
+@pytest.mark.parametrize("row", [marked(row) for row in EXPERIMENTS])
+def test_a_small_run_holds_its_checks_and_repeats_its_verdicts(row: Experiment, tmp_path: Path) -> None:
+    recorder = Recorder()
+    outcome = row.run(small=True, out=tmp_path, reporter=recorder)
+    assert outcome.failures == ()
+    assert [table for table in recorder.tables if table not in outcome.tables] == []
+    assert outcome.tables
+    assert all(table.rows for table in outcome.tables)
+    assert all(file.stat().st_size > 0 for file in outcome.files)
+    written = [file for file in outcome.files if file.suffix == ".csv"]
+    for table, file in zip(outcome.tables, written, strict=False):
+        with file.open(encoding="utf-8", newline="") as opened:
+            assert next(csv.reader(opened)) == list(table.columns)
+    assert bool(row.shows) <= any(file.suffix == ".png" for file in outcome.files)
+    assert [f"{item.where}: {item.verdict}" for item in outcome.statements] == VERDICTS.get(row.name, [])
+
+
+def test_every_recorded_verdict_has_its_experiment() -> None:
+    assert set(VERDICTS) <= {row.name for row in EXPERIMENTS}
