@@ -270,6 +270,10 @@ ROWS = (
                 "test_release::test_no_truth_beside_a_private_release",
             ),
             *_of("cli", "test_bad_inputs::test_every_bad_input_is_typed_placed_and_free"),
+            *_of(
+                "topdown",
+                "test_constraints::test_check_names_the_rows_that_contradict_public_facilities_and_nothing_else_does",
+            ),
         ),
     ),
     Evidence(

@@ -224,6 +224,38 @@ def test_facilities_bind_their_types(tmp_path: Path) -> None:
             assert county or not table["sex = female, age = child"]
 
 
+@pytest.mark.parametrize("counted", [False, True])
+def test_check_names_the_rows_that_contradict_public_facilities_and_nothing_else_does(
+    counted: bool, tmp_path: Path
+) -> None:
+    """A person in a facility that is not listed comes out elsewhere: its row is named, as for structural zeros."""
+    (tmp_path / "facilities.csv").write_text("region_id,old,child\nr00,1,2\nr01,0,2\n")
+    extra = ",count" if counted else ""
+    people = [f"r{s}{c},{sex},adult" + ",9" * counted for s in range(2) for c in range(3) for sex in ("female", "male")]
+    held = [f"r00,female,old{',2' * counted}"] * 2
+    astray = [f"r11,female,old{',1' * counted}", f"r01,female,old{',3' * counted}"]
+    lines = [*people, astray[0], *held, astray[1], *([f"r01,female,old{',0' * counted}"] if counted else [])]
+    persons = f"region_id,sex,age{extra}\n" + "\n".join(lines) + "\n"
+    config = write(tmp_path, topdown=TOPDOWN + FACILITIES, persons=persons, data='facilities = "facilities.csv"\n')
+    remarks = check(config).remarks
+    assert "contradicts: 6" in remarks[0]
+    county = {remark.split("land/")[1][:5]: remark for remark in remarks[1:] if "= old" in remark}
+    assert sorted(county) == ["s0/c1", "s1/c1"]
+    assert "stated 0, found 1, in persons.csv, row 14" in county["s1/c1"]
+    found = "3" if counted else "1"
+    assert f"stated 0, found {found}, in persons.csv, row 17" in county["s0/c1"]
+    children = [remark for remark in remarks[1:] if "= child" in remark]
+    assert len(children) == 4
+    assert all("row" not in remark for remark in children)  # too few: no row is wrong
+    outcome = release(config, tmp_path / "out")
+    assert failing(outcome.folder) == []
+    for path in (tmp_path / "out").rglob("*"):
+        assert not path.is_file() or b"contradict" not in path.read_bytes()
+    fine = "region_id,sex,age\n" + "r00,female,old\n" * 2 + "r00,male,child\n" * 2 + "r01,male,child\n" * 2
+    config = write(tmp_path, topdown=TOPDOWN + FACILITIES, persons=fine, data='facilities = "facilities.csv"\n')
+    assert check(config).remarks == ()
+
+
 @pytest.mark.parametrize(
     ("rows", "code"),
     [

@@ -134,6 +134,12 @@ class TablesKind:
 
         return read_tables(plan)
 
+    def remarks(self, plan: Plan, private: TableCounts) -> tuple[str, ...]:
+        """Say where the private table contradicts bounds, facilities and constraints that are stated as public."""
+        from coco_opt.topdown.kind.plan import contradiction_remarks
+
+        return contradiction_remarks(plan, private)
+
     def exact_answers(self, plan: Plan, private: TableCounts) -> Iterable[Exact]:
         """Return the exact answers, a block of regions at a time."""
         return exact_parts(private, plan.detail.table_queries)

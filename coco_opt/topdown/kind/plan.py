@@ -5,21 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, TypeVar
 
 import numpy as np
 
+from coco_opt.array_types import Ints
 from coco_opt.config.model import Config
 from coco_opt.config.sections import AUTO, DataSection
 from coco_opt.config.values import KeyedError
-from coco_opt.errors import HierarchyError, InputError, ProblemError
+from coco_opt.errors import HierarchyError, InputError, Place, ProblemError
 from coco_opt.files.inputs import InputLike
 from coco_opt.files.regions import PublicRegions, read_regions
 from coco_opt.histograms import Hierarchy
 from coco_opt.histograms.plain_names import is_plain_name
 from coco_opt.privacy.cost import Cost
 from coco_opt.releases.kind import Figures, Plan
+from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.budget_plan import TablePlan
 from coco_opt.topdown.constraint import LinearConstraint
 from coco_opt.topdown.facilities import Facilities, FacilityType, zeros_of
@@ -32,9 +34,9 @@ from coco_opt.topdown.kind.files import RESERVED
 from coco_opt.topdown.measuring.bounds_file import read_bounds
 from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.measuring.facilities_file import read_facilities
-from coco_opt.topdown.measuring.feasibility_check import check_exact, proved
+from coco_opt.topdown.measuring.feasibility_check import Contradiction, check_exact, contradictions, proved
 from coco_opt.topdown.measuring.optimised import optimised_strategy
-from coco_opt.topdown.measuring.records import read_records
+from coco_opt.topdown.measuring.records import Located, read_records
 from coco_opt.topdown.names import find
 from coco_opt.topdown.queries import Query, parse_queries, parse_query
 from coco_opt.topdown.region_bounds import RegionBounds
@@ -43,6 +45,7 @@ from coco_opt.topdown.strategy import Strategy
 from coco_opt.topdown.table_queries import AGREES, TableQueries
 
 T = TypeVar("T")
+_SHOWN, _MOST = 10, 1000  # contradictions that are described, and that are counted
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -174,14 +177,51 @@ def read_tables(plan: Plan) -> TableCounts:
     return count_records(plan, data.table_of("records"), None if data.groups is None else data.table_of("groups"))
 
 
-def count_records(plan: Plan, records: InputLike, groups: InputLike | None = None) -> TableCounts:
+def count_records(
+    plan: Plan, records: InputLike, groups: InputLike | None = None, located: Located | None = None
+) -> TableCounts:
     """Count records in the plan's regions and cells; ``groups`` says where they lie if they themselves do not."""
     detail: TablesDetail = plan.detail
     assert detail.public is not None
     rows, spill, bins = plan.config.method.rows_a_person, plan.config.output.private, plan.config.method.bins
-    counts = read_records(detail.public, records, detail.table_queries.schema, rows, spill, bins=bins, groups=groups)
+    schema, public = detail.table_queries.schema, detail.public
+    counts = read_records(public, records, schema, rows, spill, bins=bins, groups=groups, located=located)
     check_exact(counts, detail.table_queries)
     return counts
+
+
+def contradiction_remarks(plan: Plan, counts: TableCounts) -> tuple[str, ...]:
+    """Return where the private table contradicts public constraints, with the rows that are too many: PRIVATE."""
+    found = list(islice(contradictions(counts, plan.detail.table_queries), _MOST + 1))
+    shown, places, hierarchy = found[:_SHOWN], dict[int, Place](), counts.hierarchy
+
+    def locate(place_of: Callable[[range, Ints], Place]) -> None:
+        for number, broken in enumerate(shown):
+            if broken.answer > broken.upper:
+                leaves = hierarchy.leaf_range(broken.region)
+                first = leaves.start - hierarchy.leaves[0]
+                places[number] = place_of(range(first, first + len(leaves)), np.flatnonzero(broken.row > 0.0))
+
+    if not found:
+        return ()
+    data = plan.config.data
+    if any(broken.answer > broken.upper for broken in shown):
+        groups = None if data.groups is None else data.table_of("groups")
+        count_records(plan, data.table_of("records"), groups, locate)
+    number = f"more than {_MOST:,}" if len(found) > _MOST else f"{len(found):,}"
+    summary = (
+        f"Stated bounds, facilities or constraints that the private table contradicts: {number}. A release meets what "
+        "is stated, so persons come out elsewhere: correct the statement or the rows before you pay. This is private"
+    )
+    return (summary, *(_in_words(hierarchy, broken, places.get(number)) for number, broken in enumerate(shown)))
+
+
+def _in_words(hierarchy: Hierarchy, broken: Contradiction, place: Place | None) -> str:
+    low, high = f"{broken.lower:,}", f"{broken.upper:,}"
+    sides = low if low == high else f"{low} to {high}" if broken.upper < UNBOUNDED else f"at least {low}"
+    where = "" if place is None else f", in {place}"
+    label = broken.label.split(": ")[-1]
+    return f"{label!r} of {hierarchy.path(broken.region)!r}: stated {sides}, found {broken.answer:,}{where}"
 
 
 def schema_of_config(config: Config) -> Schema:

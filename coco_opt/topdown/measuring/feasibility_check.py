@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 
+import numpy as np
+
+from coco_opt.array_types import Floats
 from coco_opt.errors import InputError
+from coco_opt.topdown.constraint import LinearConstraint
 from coco_opt.topdown.feasibility.proof import TIME_LIMIT, Proof, prove
 from coco_opt.topdown.invariants import Invariants
 from coco_opt.topdown.measuring.counts import BLOCK, TableCounts
@@ -67,10 +72,43 @@ def _check_data_constraints(counts: TableCounts, table_queries: TableQueries) ->
 
 def meets(counts: TableCounts, table_queries: TableQueries) -> bool:
     """Return whether the data meet every public constraint, which proves them consistent; PRIVATE."""
+    every_level = range(table_queries.hierarchy.levels)
+    return next(_broken(counts, table_queries, every_level), None) is None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Contradiction:
+    """A constraint of one region that the private table does not meet: PRIVATE, ``answer`` above all."""
+
+    label: str
+    region: int
+    lower: int
+    upper: int
+    answer: int
+    row: Floats
+    """The coefficient of every cell (cells,)."""
+
+
+def contradictions(counts: TableCounts, table_queries: TableQueries) -> Iterator[Contradiction]:
+    """Yield where the private table contradicts structural and public constraints, level by level from the leaves."""
+    if meets(counts, table_queries):
+        return
+    stated = [
+        constraint for constraint in (*table_queries.bounds, *table_queries.linear) if constraint.source != "data"
+    ]
+    for level in reversed(range(table_queries.hierarchy.levels)):
+        of_level = [constraint for constraint in stated if constraint.level == level]
+        bounds = tuple(constraint for constraint in of_level if isinstance(constraint, RegionBounds))
+        linear = tuple(constraint for constraint in of_level if isinstance(constraint, LinearConstraint))
+        yield from _broken(counts, replace(table_queries, bounds=bounds, linear=linear), (level,))
+
+
+def _broken(counts: TableCounts, table_queries: TableQueries, levels: Iterable[int]) -> Iterator[Contradiction]:
+    """Yield what the regions of some levels do not meet."""
     all_constraints = Invariants(
         table_queries.hierarchy, table_queries.schema, table_queries.bounds, linear=table_queries.linear
     )
-    for level in range(table_queries.hierarchy.levels):
+    for level in levels:
         regions = table_queries.hierarchy.level_range(level)
         constraints = all_constraints.constraints_of(regions)
         step = 1 if constraints is None else max(1, BLOCK // max(1, constraints.operator.answers))
@@ -78,9 +116,10 @@ def meets(counts: TableCounts, table_queries: TableQueries) -> bool:
             some = all_constraints.constraints_of(regions[start : start + step])
             assert some is not None
             answers = counts.answers_to(some.operator, regions[start : start + step])
-            if ((answers < some.lower) | (answers > some.upper)).any():
-                return False
-    return True
+            for place, row in np.argwhere((answers < some.lower) | (answers > some.upper)).tolist():
+                sides = int(some.lower[place, row]), int(some.upper[place, row]), int(answers[place, row])
+                weights = some.operator.adjoint(np.eye(1, some.operator.answers, row)[0])
+                yield Contradiction(some.labels[row], regions[start + place], *sides, weights)
 
 
 def _consistent_proof(proof: Proof) -> Proof:

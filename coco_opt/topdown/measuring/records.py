@@ -7,14 +7,15 @@ Ambiguous input raises a typed error with file, row and column that shows no pri
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from coco_opt.errors import InputError
+from coco_opt.array_types import Ints
+from coco_opt.errors import InputError, Place
 from coco_opt.files import column_checks
 from coco_opt.files.batches import Batches, batches_of
 from coco_opt.files.columns import GROUPS, Columns
@@ -31,6 +32,9 @@ from coco_opt.topdown.measuring.cell_query import COUNT, CellQuery, Relation
 from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.schema import Schema
 
+Located = Callable[[Callable[[range, Ints], Place]], None]
+"""Takes a function of leaves and allowed cells that returns where the rows with persons in them lie."""
+
 _AT_ONCE = 1 << 17  # rows of a batch, whose columns are joined and coded
 PERSON = "person_id"
 RECORDS = Columns(first=(REGION, PERSON), optional=(COUNT,), others=True)
@@ -46,6 +50,7 @@ def read_records(
     *,
     bins: Mapping[str, Bins] | None = None,
     groups: InputLike | None = None,
+    located: Located | None = None,
 ) -> TableCounts:
     """Count private records by leaf and cell.
 
@@ -59,6 +64,8 @@ def read_records(
     Raises InputError: empty-file (no record), unknown-region, unknown-value (a value that the attribute does not have),
     structural-zero, null-id, space-in-id, missing-column, not-an-integer, negative-count, too-large, too-many-rows;
     unknown-group, duplicate-group, group-in-two-leaves; and the codes of ``source.load``.
+
+    ``located`` is given what says where the rows of some leaves and cells lie; all rows are then held.
 
     O(rows). Parquet files and frames are counted while they are read. Of CSV files, and where a row is wrong, DuckDB
     holds all rows. ``spill``, a private folder, is temporary storage for what does not fit in memory.
@@ -79,13 +86,17 @@ def read_records(
         query = CellQuery(con, public, schema, bins, groups_table)
         with faults:
             query.relate()
-        if opened is not None and not faults:
+        if opened is not None and not faults and located is None:
             counts = _streamed(query, opened, rows_a_person, folder)
             if counts is not None:
                 return counts
         table = load(con, "records", source, columns)
         column_checks.check_rows(table)
-        return _Records(query, table, rows_a_person, folder).counts(faults)
+        loaded = _Records(query, table, rows_a_person, folder)
+        counts = loaded.counts(faults)
+        if located is not None:
+            located(loaded.place_of)
+        return counts
 
 
 def _streamed(query: CellQuery, opened: Batches, rows_a_person: int | None, folder: Path | None) -> TableCounts | None:
@@ -150,6 +161,18 @@ class _Records:
         if counts is None or counts.rows_read != self.table.rows():
             raise InputError("rows-lost", "not every row was counted once", self.table.place())
         return counts
+
+    def place_of(self, leaves: range, cells: Ints) -> Place:
+        """Return where the rows with persons in some leaves and allowed cells lie."""
+        import pyarrow as pa
+
+        every, leaf = self.query.schema.cells, f"key // {self.query.schema.cells}"
+        self.table.con.register("sought", pa.table({"cell": self.query.schema.allowed[cells]}))
+        rows = self.query.rows(self.relation, "records.rowid AS row,")
+        inside = f"people > 0 AND {leaf} BETWEEN {leaves.start} AND {leaves.stop - 1}"
+        return self.table.place(
+            self.table.listed_rows(f"SELECT row FROM ({rows}) JOIN sought ON key % {every} = cell WHERE {inside}")
+        )
 
     def _check_columns(self, faults: Faults, *, placed: bool, counted: bool) -> None:
         table, schema, groups = self.table, self.query.schema, self.query.groups
