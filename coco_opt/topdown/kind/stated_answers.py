@@ -17,7 +17,6 @@ from coco_opt.files.folder import read_columns, read_parts
 from coco_opt.files.release_checks import coded, first_of, int64_column, is_safe, places
 from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.constraint import row_of
-from coco_opt.topdown.kind.exact_answers import ExactAnswers, ExactColumn, Statements
 from coco_opt.topdown.kind.files import (
     CONSTRAINT_COLUMNS,
     CONSTRAINTS,
@@ -108,18 +107,11 @@ def check_constraints(tables: RawTables) -> int:
     return int(region.size)
 
 
-def check_estimates(tables: RawTables) -> tuple[int, ExactAnswers]:
-    """Check every estimate: of a known region and answer, once, finite, with an error of at least 0.
-
-    Return how many there are, and their comparison with what is stated as exact. Regions of levels below the deepest
-    level with estimates are not looked up.
-    """
+def check_estimates(tables: RawTables) -> int:
+    """Check every estimate: of a known region and answer, once, finite, with an error of at least 0."""
     before = 0  # rows of the file in earlier groups
     last: dict[str, int] = {}  # by query, the key of its last answer while keys rise, as in written files
     unsorted: set[str] = set()
-    levels = (int64_column(part, "level") for part in read_parts(tables.folder / ESTIMATES, ESTIMATE_COLUMNS))
-    deepest = max((int(level.max(initial=-1)) for level in levels), default=-1)
-    exact = ExactAnswers(_statements(tables, deepest), tables.regions)
     for stated in read_parts(tables.folder / ESTIMATES, ESTIMATE_COLUMNS, coded=True):
         region, queries = _query_rows(tables, stated, ESTIMATES, before)
         value, error = (np.asarray(stated.column(name).to_numpy(), np.float64) for name in ESTIMATE_COLUMNS[-2:])
@@ -130,11 +122,10 @@ def check_estimates(tables: RawTables) -> tuple[int, ExactAnswers]:
             last[each.query.text] = int(keys[-1])
             if not (keys[1:] > keys[:-1]).all():
                 unsorted.add(each.query.text)
-            exact.look_at(each.query, region[each.rows], each.answers, value[each.rows], error[each.rows])
         before += stated.num_rows
     if unsorted and not _each_once(tables, unsorted):
         raise BrokenError(f"{ESTIMATES}: an answer of a region occurs twice")
-    return before, exact
+    return before
 
 
 def check_intervals(tables: RawTables) -> int:
@@ -212,46 +203,6 @@ def _mark(flags: dict[str, Flags], query: Query, tables: RawTables, region: Ints
         flags[query.text] = stored_empty((len(tables.regions.names), query.answers), np.dtype(np.bool_))
         flags[query.text][:] = False
     flags[query.text][region, answers] = True
-
-
-def _statements(tables: RawTables, deepest: int) -> Statements:
-    """Return everything that the files state as exact of regions down to a level, with what follows from those below.
-
-    Files that do not hold what they should state nothing here: the checks of their own promises say so.
-    """
-    statements = Statements.empty(tables.regions, deepest, tables.schema.size)
-    if (tables.folder / EXACT).exists():
-        try:
-            for query, columns in _exact_answers(tables):
-                statements = statements.and_answers(query, columns)
-        except BrokenError:
-            statements = Statements.empty(tables.regions, deepest, tables.schema.size)
-    if (tables.folder / CONSTRAINTS).exists():
-        for text, weights, region, (lower, upper) in _linear_constraints(tables):
-            stated = ExactColumn.empty(len(tables.regions.names))
-            chosen = lower == upper
-            stated.put(region[chosen], lower[chosen])
-            statements = statements.and_row(weights, text, stated)
-    return statements
-
-
-def _exact_answers(tables: RawTables) -> list[tuple[Query, dict[int, ExactColumn]]]:
-    """Return the queries with exact answers, and for each of these where it is stated, and its values."""
-    exact = dict[str, tuple[Query, dict[int, ExactColumn]]]()
-    for stated in read_parts(tables.folder / EXACT, EXACT_COLUMNS, coded=True):
-        region, by_query = _query_rows(tables, stated, EXACT)
-        values = int64_column(stated, "lower")
-        is_exact = values == _upper(stated)
-        for query, rows, answers in by_query:
-            rows, answers = rows[is_exact[rows]], answers[is_exact[rows]]
-            _, columns = exact.setdefault(query.text, (query, {}))
-            for answer in np.unique(answers).tolist():
-                chosen = rows[answers == answer]
-                if answer not in columns:
-                    columns[answer] = ExactColumn.empty(len(tables.regions.names))
-                columns[answer].put(region[chosen], values[chosen])
-        forget_pages()
-    return [(query, columns) for query, columns in exact.values() if columns]
 
 
 def _linear_constraints(

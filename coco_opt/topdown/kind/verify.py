@@ -68,7 +68,7 @@ def checks_of(folder: Folder, block: int = _BLOCK) -> Iterator[Check]:
     if AGREES in folder.manifest["promises"]:
         yield from agreement_checks(folder, schema, tables.allowed_rows)
     if (folder.path / ESTIMATES).exists():
-        yield from _estimates(tables)
+        yield _estimates(tables)
 
 
 def _missing_promise(manifest: Mapping[str, Any]) -> str:
@@ -213,21 +213,6 @@ def _stated(name: str, file: str, what: str, check: Callable[[RawTables], int]) 
     return checked
 
 
-def _estimates(tables: RawTables) -> Iterator[Check]:
-    """Check the estimates, and that each of what is stated as exact is that value."""
-    try:
-        count, exact = check_estimates(tables)
-    except _UNFIT as error:
-        detail = str(error) or f"{ESTIMATES} and the manifest do not fit together"
-        yield Check("estimates", passed=False, detail=detail)
-        return
-    yield Check("estimates", passed=True, detail=f"{count:,} estimates are of known answers")
-    exact.finish()
-    equal = f"{exact.checked:,} estimates or sums of them are the exact values" if exact.checked else "none are stated"
-    detail = exact.failure or equal
-    yield Check("exact_estimates", not exact.failure, detail)
-
-
 def _microdata(tables: RawTables) -> Check:
     """Count the persons of the microdata by region and cell: the counts must equal the leaves' tables."""
     failure, keys, counts = "", np.zeros(0, np.int64), np.zeros(0, np.int64)
@@ -267,3 +252,4 @@ _PROMISE_CHECKS: dict[str, Callable[[RawTables], Check]] = {
     MICRODATA_AGREE: _microdata,
     INTERVALS_PROMISE: _stated(INTERVALS_PROMISE, INTERVALS, "intervals hold their released answers", check_intervals),
 }
+_estimates = _stated("estimates", ESTIMATES, "estimates are of known answers", check_estimates)
