@@ -289,11 +289,13 @@ def _parse_index(content: bytes, place: Place) -> dict[str, Any]:
     with suppress(ValueError, RecursionError):
         index = json.loads(content)
     if not isinstance(index, dict) or not isinstance(index.get("files"), dict):
-        raise InputError("unknown-format", "is no measurement of coco-opt", place)
+        raise InputError("unknown-format", "is no measurement of coco-opt; if it was, restore it", place)
     if missing := {*(() if any(map(is_packed, index["files"])) else (ANSWERS,)), REGIONS} - set(index["files"]):
         raise InputError("damaged-measurement", f"states no digest of {', '.join(sorted(missing))}", place)
     if index.get("format") not in (FORMAT, EARLIER):
-        message = f"is of the format {index.get('format')!r}, and this version reads {FORMAT!r}"
+        message = (
+            f"is of the format {index.get('format')!r}, and this version reads {FORMAT!r}: restore it if changed"
+        )
         raise InputError("unknown-format", message, place)
     return index
 

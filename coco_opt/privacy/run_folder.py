@@ -121,10 +121,6 @@ class RunFolder:
         """Return whether the run is bound to the input of this fingerprint; ``is_bound`` must hold."""
         return hmac.compare_digest(read_record(self.path / _BINDING), fingerprint)
 
-    def erase_key(self) -> None:
-        """Overwrite and remove the noise key; nothing happens where it is gone."""
-        erase_private(self.path / _KEY)
-
     @property
     def has_secrets(self) -> bool:
         """Return whether the noise key is there, or the fingerprint of the input: nothing else has to be erased."""
@@ -138,7 +134,7 @@ class RunFolder:
 
         The file of the fingerprint stays, filled with zeros: next to an older ledger it proves that the run measured.
         """
-        self.erase_key()
+        erase_private(self.path / _KEY)
         if self.has_secrets:
             erase_private(self.path / _BINDING, keep_name=True)
 
@@ -164,7 +160,7 @@ class RunFolder:
 
     def discard(self) -> None:
         """Remove the folder of a run that was never paid for, its key first."""
-        self.erase_key()
+        self.erase_secrets()
         shutil.rmtree(self.path)
         self.release()
 

@@ -273,7 +273,7 @@ def void_run(ledger: Ledger, folder: RunFolder, run: Run) -> bool:
     try:
         if folder.is_bound or folder.is_sealed:
             return False
-        folder.erase_key()
+        folder.erase_secrets()
         ledger.void(run.name)
         return True
     finally:

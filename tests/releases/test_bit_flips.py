@@ -179,7 +179,7 @@ def test_a_flipped_bit_is_found_or_without_effect(count: int, left: Path, coco: 
         restore(left, before)
         if os.name == "posix":
             assert path.stat().st_mode & 0o777 in (0o600, 0o644)
-    assert wrong == []
+    assert "\n".join(wrong) == ""
     assert entries(left) == kinds
     sys.stdout.write(f"{count} pairs: {found} found, {count - found} without effect\n")
     assert found > count // 10
