@@ -293,9 +293,7 @@ def _parse_index(content: bytes, place: Place) -> dict[str, Any]:
     if missing := {*(() if any(map(is_packed, index["files"])) else (ANSWERS,)), REGIONS} - set(index["files"]):
         raise InputError("damaged-measurement", f"states no digest of {', '.join(sorted(missing))}", place)
     if index.get("format") not in (FORMAT, EARLIER):
-        message = (
-            f"is of the format {index.get('format')!r}, and this version reads {FORMAT!r}: restore it if changed"
-        )
+        message = f"is of the format {index.get('format')!r}, and this version reads {FORMAT!r}: restore it if changed"
         raise InputError("unknown-format", message, place)
     return index
 
