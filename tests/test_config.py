@@ -15,7 +15,7 @@ from coco_opt.config import Config, SolverChoice, configure, load_config, parse_
 from coco_opt.errors import ConfigError
 from coco_opt.privacy import Epsilon, Rho
 from coco_opt.problems import PROBLEMS
-from coco_opt.releases.solvers import rehearse, solvers_of
+from coco_opt.releases.solvers import solvers_of, try_solvers
 
 MINIMAL = """
 [data]
@@ -382,7 +382,7 @@ def test_a_solver_itself_stands_for_its_name() -> None:
     assert (plain["name"], plain["tolerance"]) == ("clarabel", 1e-5)
     assert solvers_of(configure(config, groups={"max_size": 9})) == {"isotonic_l2": tolerant}
     with pytest.raises(ConfigError, match=r"solvers.isotonic_l1\] fails already on a tiny problem: .*pav"):
-        rehearse(configure(config, solvers={"isotonic_l1": make_solver("pav")}))
+        try_solvers(configure(config, solvers={"isotonic_l1": make_solver("pav")}))
     with pytest.raises(ConfigError, match="must be a solver's name"):
         configure(config, solvers={"isotonic_l1": type(tolerant)})
     endless = make_solver("clarabel")
