@@ -328,7 +328,7 @@ ROWS = (
         "The ledger",
         "two releases of one account whose configs differ in one key of the promise, in either order, and in other "
         "keys; joint promises against all pairs of tiny data sets; ledgers of the format before",
-        "140 of 140 pairs of other promises refused before the payment, 106 of 106 others paid; each joint promise "
+        "164 of 164 pairs of other promises refused before the payment, 122 of 122 others paid; each joint promise "
         "covers the pairs that all its promises cover",
         (
             *_of(

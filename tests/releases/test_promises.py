@@ -34,6 +34,8 @@ ENTITIES = pd.DataFrame({"entity_id": range(14), "group_id": [*"aabbbccdeefggg"]
 RECORDS = pd.DataFrame({"region_id": [*"xxxyyy"] * 4, "sex": [*"fmffmm"] * 4})
 PERSONS = RECORDS.assign(person_id=range(24))
 BOUNDS = pd.DataFrame({"region": ["land/x"], "query": ["sex"], "answer": ["sex = f"], "lower": [0], "upper": [900]})
+FACILITIES = pd.DataFrame({"region_id": ["x", "y"], "m": [1, 2]})
+HOMES = {"attribute": "sex", "types": {"m": {"least": 1, "most": 900}}}
 PRIVACY = {"dataset": "made", "epsilon": "1", "total": "9", "split": "uniform"}
 GROUP_KEYS = {"max_size": 6, "bucket_growth": 0, "consistency": "matching"}
 TABLE_KEYS = {"attributes": {"sex": ["f", "m"]}, "workload": ["sex"]}
@@ -51,6 +53,7 @@ def groups(neighbours: str = "add_remove", epsilon: str = "1", **keys: Any) -> C
 def tables(neighbours: str = "replace", bounds: bool = False, **keys: Any) -> Config:
     data = {"records": PERSONS if "rows_a_person" in keys else RECORDS, "hierarchy": REGIONS}
     data |= {"bounds": BOUNDS} if bounds else {}
+    data |= {"facilities": FACILITIES} if "facilities" in keys else {}
     return configure(data=data, privacy={**PRIVACY, "neighbours": neighbours}, topdown={**TABLE_KEYS, **keys})
 
 
@@ -82,6 +85,7 @@ KINDS: dict[str, tuple[Callable[..., Config], list[Keys], list[Keys]]] = {
             {"constraints": [{**CONSTRAINT, "holds": "[sex = m] >= 0"}]},
             {"constraints": [{**CONSTRAINT, "level": "nation"}]},
             {"bounds": True, "bounds_source": "data"},
+            {"facilities": {**HOMES, "source": "data"}},
         ],
         [
             {},
@@ -91,6 +95,7 @@ KINDS: dict[str, tuple[Callable[..., Config], list[Keys], list[Keys]]] = {
             {"constraints": [{**CONSTRAINT, "source": "public"}]},
             {"constraints": [{**CONSTRAINT, "source": "structural"}]},
             {"bounds": True},
+            {"facilities": HOMES},
             {"estimation": "classic"},
         ],
     ),

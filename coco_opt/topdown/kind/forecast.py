@@ -142,13 +142,8 @@ def _notes(plan: Plan, predictions: Sequence[Predicted], method: TablesMethod) -
             "the strategy measures too little to determine the query: its released answers are a guess",
         )
     if detail.table_queries.invariants:
-        levels = plan.measurement_plan.levels
-        invariants = detail.table_queries.invariants
-        exact = ", ".join(f"{invariant.query.text} by {levels[invariant.level]}" for invariant in invariants)
-        yield (
-            "Held exactly",
-            f"{exact}: no error there, and less where it helps; inequalities do not enter the figures",
-        )
+        words = "no error where answers are published exactly, and less where they help"
+        yield "Held exactly", f"{words}; inequalities do not enter the figures"
     implied = public_choice(detail.table_queries, method.topdown)
     if implied.reason:
         yield "Implied constraints", f"{_WAYS[implied.method]}: {implied.reason}"
