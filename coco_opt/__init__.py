@@ -48,8 +48,6 @@ if TYPE_CHECKING:
     from coco_opt.problems import IsotonicL2 as IsotonicL2
     from coco_opt.problems import JointL1 as JointL1
     from coco_opt.problems import JointL2 as JointL2
-    from coco_opt.problems import JointSumsL1 as JointSumsL1
-    from coco_opt.problems import JointSumsL2 as JointSumsL2
     from coco_opt.problems import LinearRows as LinearRows
     from coco_opt.problems import Marginals as Marginals
     from coco_opt.problems import SimplexProjection as SimplexProjection
@@ -111,8 +109,6 @@ _NAMES = {
         "IsotonicL2",
         "JointL1",
         "JointL2",
-        "JointSumsL1",
-        "JointSumsL2",
         "LinearRows",
         "Marginals",
         "SimplexProjection",

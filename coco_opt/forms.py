@@ -113,8 +113,10 @@ class Formulation(Generic[ValueT, DualT]):
     def free_columns(self) -> Flags:
         """Return which variables cost nothing bool[n]; none in a program that is not in residuals."""
         program = self.program
-        free = (program.c == 0.0) & self.in_residuals
-        return free & (program.P.diagonal() == 0.0) if isinstance(program, QuadraticProgram) else free
+        free: Flags = (program.c == 0.0) & self.in_residuals
+        if isinstance(program, QuadraticProgram):
+            free &= program.P.diagonal() == 0.0
+        return free
 
     def around(self, z: Floats) -> Formulation[ValueT, DualT]:
         """Return the same program with its free variables counted from those of z, a point near the optimum."""

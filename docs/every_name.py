@@ -61,9 +61,6 @@ assert co.solve(co.TreeLeastAbsolute(family, [6, 2, 1])).objective == 3
 rows = [[1, 3], [0, 2], [0, 1]]
 assert co.solve(co.JointL1(family, rows, [4, 2, 2])).objective <= 1
 assert co.solve(co.JointL2(family, rows, [4, 2, 2])).objective <= 1
-sums, begins = [[1, 3], [2, 0], [0, 1]], [[1, 1], [1, 0], [1, 1]]
-assert co.solve(co.JointSumsL1(family, sums, begins, [4, 2, 2])).objective <= 1
-assert co.solve(co.JointSumsL2(family, sums, begins, [4, 2, 2])).objective <= 1
 rounded = co.CumulativeRounding([[0.6, 1.2], [0.4, 0.8]], [1, 2], [2, 1])
 assert (co.solve(rounded).value.sum(axis=0) == [1, 2]).all()
 draws = co.Marginals.from_samples([[[1, 4]], [[2, 4]], [[2, 4]]])

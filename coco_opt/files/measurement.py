@@ -219,8 +219,8 @@ def _look_of(index: Mapping[str, Any]) -> MeasurementRecord | None:
         return None
     plain = index["look"]
     queries = tuple(query_from_dict(query) for query in plain["questions"])
-    fields = (plain[name] for name in ("measurement", "answers", "noise", "private", "receipt"))
-    look = MeasurementRecord(*fields, queries)
+    digest, content, noise = plain["measurement"], plain["answers"], plain["noise"]
+    look = MeasurementRecord(digest, content, noise, plain["private"], plain["receipt"], queries)
     if {**plain, **record_dict(look)} != plain or look.private is not index["private"]:
         raise InputError("damaged-measurement", "what it states of its look contradicts itself")
     return look

@@ -104,7 +104,6 @@ Scheme = Buckets | Split
 """What is measured of cumulative counts in place of single cells."""
 
 
-def common_cells(buckets: Iterable[Buckets | None], max_size: int) -> Buckets:
-    """Return the stretches of sizes below ``max_size`` that no partition separates; None means single sizes."""
-    starts = [(np.arange(max_size) if partition is None else partition.begin) for partition in buckets]
-    return Buckets.from_starts(np.unique(np.concatenate(starts)), max_size)
+def same_buckets(partitions: Iterable[Buckets | None]) -> bool:
+    """Return whether partitions are all the same; None means single sizes."""
+    return len({None if partition is None else partition.begin.tobytes() for partition in partitions}) <= 1

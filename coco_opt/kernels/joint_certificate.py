@@ -1,8 +1,8 @@
 """The certificate of joint estimation: prices of all cells, and the gap they prove, region by region.
 
-The problem is to minimise sum_v sum_i w_v |x_vi - y_vi|^p over nondecreasing rows within [0, G_v] that add up to their
-parents'. Prices s (regions, cells) put a linear bound under every cell's loss. What is left to minimise is linear in
-the leaves' rows.
+The problem is to minimise sum_v sum_i w_v u_i |x_vi - y_vi|^p over nondecreasing rows within [0, G_v] that add up to
+their parents'. Prices s (regions, cells) put a linear bound under every cell's loss. What is left to minimise is linear
+in the leaves' rows.
 
 1. A leaf pays the sum t of the prices on its path to the root (``path_sums``).
 2. The cheapest nondecreasing row within [0, G] jumps from 0 to G at the cell where the suffix sums
@@ -31,12 +31,16 @@ Bools = NDArray[np.bool_]
 
 
 class Measured(NamedTuple):
-    """The regions' noisy rows y [regions, n], their weights, their numbers of groups and their parents [regions]."""
+    """The regions' noisy rows y [regions, n], their weights, their numbers of groups and their parents [regions].
+
+    ``scale`` (n,) are the cells' weights: cell i of region v weighs weight_v scale_i.
+    """
 
     parent: Ints
     y: Floats
     weight: Floats
     top: Floats
+    scale: Floats
 
 
 @compiled
@@ -112,23 +116,23 @@ def path_gap(x: Floats, above: Floats, s: Floats, top: float) -> float:
 
 
 @compiled
-def absolute_gap(x: Floats, y: Floats, w: float, s: Floats) -> float:
-    """Return what the prices of a row leave of its loss for p = 1: the sum of w |x - y| - s (x - y)."""
+def absolute_gap(x: Floats, y: Floats, w: float, scale: Floats, s: Floats) -> float:
+    """Return what the prices of a row leave of its loss for p = 1: the sum of w u |x - y| - s (x - y)."""
     total = 0.0
     for i in range(x.size):
         off = x[i] - y[i]
-        total += w * abs(off) - s[i] * off
+        total += w * scale[i] * abs(off) - s[i] * off
     return total
 
 
 @compiled
-def squares_gap(x: Floats, y: Floats, w: float, s: Floats) -> float:
-    """Return what the prices of a row leave of its loss for p = 2: the sum of w (x - y - s / 2 w)^2."""
+def squares_gap(x: Floats, y: Floats, w: float, scale: Floats, s: Floats) -> float:
+    """Return what the prices of a row leave of its loss for p = 2: the sum of w u (x - y - s / 2 w u)^2."""
     total, half = 0.0, 0.5 / w if w > 0.0 else 0.0
     # The square is 0 exactly where the price is the slope of the loss.
     for i in range(x.size):
-        off = x[i] - y[i] - half * s[i]
-        total += off * off
+        off = x[i] - y[i] - half / scale[i] * s[i]
+        total += scale[i] * off * off
     return w * total
 
 
@@ -138,11 +142,11 @@ def gaps_absolute(measured: Measured, regions: Ints, ends: Bools, prices: Floats
 
     A row whose path ends there (``ends``) pays for the order of all the rows below it.
     """
-    parent, y, w, top = measured
+    parent, y, w, top, scale = measured
     above = np.empty(y.shape[1])
     # A row's own loss, and at the end of a path the order.
     for v in regions:
-        gaps[v] = absolute_gap(x[v], y[v], w[v], prices[v])
+        gaps[v] = absolute_gap(x[v], y[v], w[v], scale, prices[v])
         if ends[v]:
             path_sum(parent, v, prices, above)
             gaps[v] += path_gap(x[v], above, prices[v], top[v])
@@ -151,31 +155,31 @@ def gaps_absolute(measured: Measured, regions: Ints, ends: Bools, prices: Floats
 @compiled
 def gaps_squares(measured: Measured, regions: Ints, ends: Bools, prices: Floats, x: Floats, gaps: Floats) -> None:
     """Do for p = 2 what ``gaps_absolute`` does for p = 1."""
-    parent, y, w, top = measured
+    parent, y, w, top, scale = measured
     above = np.empty(y.shape[1])
     # As in ``gaps_absolute``.
     for v in regions:
-        gaps[v] = squares_gap(x[v], y[v], w[v], prices[v])
+        gaps[v] = squares_gap(x[v], y[v], w[v], scale, prices[v])
         if ends[v]:
             path_sum(parent, v, prices, above)
             gaps[v] += path_gap(x[v], above, prices[v], top[v])
 
 
 @compiled
-def distances(x: Floats, y: Floats) -> Floats:
-    """Return each row's sum of absolute differences."""
+def distances(x: Floats, y: Floats, scale: Floats) -> Floats:
+    """Return each row's sum of absolute differences, weighed by the cells' ``scale``."""
     far = np.zeros(x.shape[0])
     for v in range(x.shape[0]):
         for i in range(x.shape[1]):
-            far[v] += abs(x[v, i] - y[v, i])
+            far[v] += scale[i] * abs(x[v, i] - y[v, i])
     return far
 
 
 @compiled
-def squared_distances(x: Floats, y: Floats) -> Floats:
-    """Return each row's sum of squared differences."""
+def squared_distances(x: Floats, y: Floats, scale: Floats) -> Floats:
+    """Return each row's sum of squared differences, weighed by the cells' ``scale``."""
     far = np.zeros(x.shape[0])
     for v in range(x.shape[0]):
         for i in range(x.shape[1]):
-            far[v] += (x[v, i] - y[v, i]) ** 2
+            far[v] += scale[i] * (x[v, i] - y[v, i]) ** 2
     return far

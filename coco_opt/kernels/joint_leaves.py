@@ -221,13 +221,12 @@ def _tighten_squares(
 
 
 @compiled
-def tighten_absolute(measured: Measured, regions: Ints, scale: Floats, prices: Floats, x: Floats, gaps: Floats) -> None:
+def tighten_absolute(measured: Measured, regions: Ints, prices: Floats, x: Floats, gaps: Floats) -> None:
     """Replace the prices (all regions, n) of some regions by the best ones for p = 1 under those above.
 
-    A cell weighs w_v scale_i. Writes into gaps (all regions,) the gaps of their rows x, if all scales are 1; if x has
-    no rows, only the prices are written.
+    Writes into gaps (all regions,) the gaps of their rows x; if x has no rows, only the prices are written.
     """
-    parent, y, w, top = measured
+    parent, y, w, top, scale = measured
     n = y.shape[1]
     above, z, places, weight, own = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n)
     least, most = np.empty(n + 1), np.empty(n + 1)
@@ -239,17 +238,17 @@ def tighten_absolute(measured: Measured, regions: Ints, scale: Floats, prices: F
         fit_absolute(y[v], above, own, top[v], z, places, weight)
         prices_absolute(z, y[v], above, own, top[v], prices[v], least, most)
         if x.shape[0] > 0:
-            gaps[v] = absolute_gap(x[v], y[v], w[v], prices[v]) + path_gap(x[v], above, prices[v], top[v])
+            gaps[v] = absolute_gap(x[v], y[v], w[v], scale, prices[v]) + path_gap(x[v], above, prices[v], top[v])
 
 
 @compiled
-def tighten_squares(measured: Measured, regions: Ints, scale: Floats, prices: Floats, x: Floats, gaps: Floats) -> None:
+def tighten_squares(measured: Measured, regions: Ints, prices: Floats, x: Floats, gaps: Floats) -> None:
     """Do for p = 2 what ``tighten_absolute`` does for p = 1."""
-    parent, y, w, top = measured
+    parent, y, w, top, scale = measured
     n = y.shape[1]
     above, values, heavy, counts = np.empty(n), np.empty(n), np.empty(n), np.empty(n, np.int64)
     for v in regions:
         path_sum(parent, v, prices, above)
         _tighten_squares(y[v], above, w[v], scale, top[v], prices[v], values, heavy, counts)
         if x.shape[0] > 0:
-            gaps[v] = squares_gap(x[v], y[v], w[v], prices[v]) + path_gap(x[v], above, prices[v], top[v])
+            gaps[v] = squares_gap(x[v], y[v], w[v], scale, prices[v]) + path_gap(x[v], above, prices[v], top[v])

@@ -1,6 +1,7 @@
 """Alternating directions for a hierarchy of cumulative tables: the steps of a round, on blocks of rows or of cells.
 
-    minimise  sum_v sum_i w_v |x_vi - y_vi|^p   subject to   nondecreasing rows within [0, G_v] that add up to parents'
+    minimise    sum_v sum_i w_v u_i |x_vi - y_vi|^p
+    subject to  nondecreasing rows within [0, G_v] that add up to their parents'
 
 The method makes copies of the table equal: ``m``, monotone within its region's bounds; for p = 1 also ``u``, near the
 noisy measurements; and ``x``, in which parents are the sums of their children. With duals folded in
@@ -11,9 +12,9 @@ noisy measurements; and ``x``, in which parents are the sums of their children. 
 2. ``reconcile``: x = the table of sums nearest to the reflected copies, two passes over the tree with constants that
    do not depend on the cell; then ``c += step (x - copy)``.
 
-The first runs over rows and the second over cells, so both split over threads without changing a single bit. Rounds
-from single sizes are taken by ``joint_rows``, which does all steps of a row together; from buckets by
-``reconcile_squares``.
+The first runs over rows and the second over cells, so both split over threads without changing a single bit. Penalties
+are proportional to the cells' weights u, which then matter to the first step alone. Rounds are taken by ``joint_rows``,
+which does all steps of a row together; this file has the first fits and the penalties' measure.
 
 Invariant: x adds up after every round. Cost: O(cells of all regions) a round.
 Source: Eckstein and Bertsekas 1992 (Douglas-Rachford splitting); Barlow et al. 1972, chapter 1 (pool adjacent
@@ -55,36 +56,44 @@ def pass_weights(first_child: Ints, penalty: Floats) -> tuple[Floats, Floats]:
 
 
 @compiled
-def monotone(
-    c: Floats, y: Floats, toward: Floats, widths: Floats, top: Floats, begin: int, end: int, m: Floats
-) -> None:
+def pool_row(c: Floats, scale: Floats, top: float, m: Floats, sums: Floats, spans: Floats, ends: Ints) -> None:
+    """Write into m (cells,) the nearest nondecreasing row within [0, top] to c, squares weighed by ``scale`` (cells,).
+
+    m may be c; ``sums``, ``spans`` and ``ends`` (cells,) are scratch.
+    """
+    block = -1
+    # Pool adjacent violators: the means of the blocks on the stack increase strictly.
+    for i in range(c.size):
+        total, span = scale[i] * c[i], scale[i]
+        # Means are compared as products of sums and spans.
+        while block >= 0 and sums[block] * span >= total * spans[block]:
+            total += sums[block]
+            span += spans[block]
+            block -= 1
+        block += 1
+        sums[block], spans[block], ends[block] = total, span, i + 1
+    position = 0
+    value = 0.0
+    # Write each block's clipped mean over its cells.
+    for k in range(block + 1):
+        value = min(max(sums[k] / spans[k], value), top)  # never below the block before, whatever is rounded
+        for i in range(position, ends[k]):
+            m[i] = value
+        position = ends[k]
+
+
+@compiled
+def monotone(c: Floats, y: Floats, toward: Floats, scale: Floats, top: Floats, begin: int, end: int, m: Floats) -> None:
     """Write into rows begin:end of m the nearest nondecreasing rows within [0, top_v] to c + toward_v (y - c).
 
-    The square at cell i is weighed by ``widths[i]``, the number of single sizes that the cell stands for. m may be c.
+    The square at cell i is weighed by ``scale[i]``. m may be c.
     """
     cells = c.shape[1]
-    sums, spans, ends = np.empty(cells), np.empty(cells), np.empty(cells, np.int64)
-    # Pool adjacent violators on one row: the means of the blocks on the stack increase strictly.
+    mixed, sums, spans, ends = np.empty(cells), np.empty(cells), np.empty(cells), np.empty(cells, np.int64)
     for v in range(begin, end):
-        part = toward[v]
-        block = -1
         for i in range(cells):
-            total, span = widths[i] * (c[v, i] + part * (y[v, i] - c[v, i])), widths[i]
-            # Means are compared as products of sums and spans.
-            while block >= 0 and sums[block] * span >= total * spans[block]:
-                total += sums[block]
-                span += spans[block]
-                block -= 1
-            block += 1
-            sums[block], spans[block], ends[block] = total, span, i + 1
-        position = 0
-        value = 0.0
-        # Write each block's clipped mean over its cells.
-        for k in range(block + 1):
-            value = min(max(sums[k] / spans[k], value), top[v])  # never below the block before, whatever is rounded
-            for i in range(position, ends[k]):
-                m[v, i] = value
-            position = ends[k]
+            mixed[i] = c[v, i] + toward[v] * (y[v, i] - c[v, i])
+        pool_row(mixed, scale, top[v], m[v], sums, spans, ends)
 
 
 @compiled
@@ -131,36 +140,3 @@ def displacement(first_child: Ints, parent: Ints, own: Floats, share: Floats, m:
             for i in range(right - left):
                 far[v] += abs(x[v, i] - m[v, left + i]) / cells
     return far
-
-
-@compiled
-def reconcile_squares(
-    first_child: Ints,
-    parent: Ints,
-    own: Floats,
-    share: Floats,
-    step: float,
-    begin: int,
-    end: int,
-    c: Floats,
-    m: Floats,
-    width: int,
-) -> None:
-    """Take the second half of a round of copies c and m on cells begin:end, ``width`` at a time."""
-    n = c.shape[0]
-    # A strip of cells at a time, so that its columns of all regions stay in the cache.
-    for left in range(begin, end, width):
-        right = min(left + width, end)
-        x, below = np.empty((n, right - left)), np.zeros((n, right - left))
-        # Upwards: reflect the row at its monotone copy, and add it to its parent's.
-        for v in range(n - 1, -1, -1):
-            row, folded, flat = x[v], c[v, left:right], m[v, left:right]
-            for i in range(right - left):
-                row[i] = 2.0 * flat[i] - folded[i]
-            _add_up(first_child, parent, own, x, below, v)
-        # Downwards: hand the discrepancy down, then update the folded dual.
-        for v in range(n):
-            _hand_down(first_child, parent, share, x, below, v)
-            row, folded, flat = x[v], c[v, left:right], m[v, left:right]
-            for i in range(right - left):
-                folded[i] += step * (row[i] - flat[i])

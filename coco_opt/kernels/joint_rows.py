@@ -6,7 +6,8 @@ The problem and its splitting are those of ``joint_rounds``. A round is
    reflected; leaves pass the sum of a run of siblings up;
 2. ``reconcile``: the regions with children, few of all, are made consistent cell by cell.
 
-A row is made monotone starting from the runs of equal cells of the round before:
+Where cells have weights of their own, a row is pooled anew (``pool_row``). Elsewhere it is made monotone starting from
+the runs of equal cells of the round before:
 
 1. A run stays in one piece if its sums from the left stay on or above their chord: then its mean is what the pool of
    its cells alone would be, and pools of pools are pools.
@@ -28,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.kernels.compile import compiled
+from coco_opt.kernels.joint_rounds import pool_row
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -59,8 +61,8 @@ class State(NamedTuple):
     """The copies of the table (n, cells) as in ``joint_rounds``, and the values that rows and tree exchange.
 
     ``weight`` is the reach of p = 1, the weight over the penalty, or for p = 2 the share of y in the row to pool;
-    ``near`` has no rows for p = 2. ``x`` and ``off`` (inner, cells) are the rows of regions with children and their
-    discrepancies, ``handed`` the sums of leaves.
+    ``near`` has no rows for p = 2. ``scale`` (cells,) are the cells' weights, empty where all are equal. ``x`` and
+    ``off`` (inner, cells) are the rows of regions with children and their discrepancies, ``handed`` the sums of leaves.
     """
 
     c: Floats
@@ -69,6 +71,7 @@ class State(NamedTuple):
     y: Floats
     weight: Floats
     top: Floats
+    scale: Floats
     x: Floats
     off: Floats
     handed: Floats
@@ -259,7 +262,9 @@ def rows_absolute(passes: Passes, state: State, step: float, first: int, last: i
                     moved = u + m[i] - 0.5 * (near[i] + c[i]) + part * off[i]
                     c[i] += step * (moved - m[i])
                     near[i] += step * (moved - u)
-            if step > 0.0:
+            if step > 0.0 and state.scale.size > 0:
+                pool_row(c, state.scale, state.top[v], m, sums, rise, ends)
+            elif step > 0.0:
                 monotone_again(c, m, state.top[v], sums, counts, rise, ends)
             out = state.x[number] if number >= 0 else state.handed[passes.into[k]]
             fresh = 1.0 if v > passes.begin[k] else 0.0
@@ -294,7 +299,10 @@ def rows_squares(passes: Passes, state: State, step: float, first: int, last: in
                 # The loss joins the projection: the mean of the copy and the measurement.
                 for i in range(cells):
                     mixed[i] = c[i] + toward * (y[i] - c[i])
-                monotone_again(mixed, m, state.top[v], sums, counts, rise, ends)
+                if state.scale.size > 0:
+                    pool_row(mixed, state.scale, state.top[v], m, sums, rise, ends)
+                else:
+                    monotone_again(mixed, m, state.top[v], sums, counts, rise, ends)
             out = state.x[number] if number >= 0 else state.handed[passes.into[k]]
             fresh = 1.0 if v > passes.begin[k] else 0.0
             for i in range(cells):

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from coco_opt.problems.isotonic import IsotonicL2 as IsotonicL2
     from coco_opt.problems.joint import JointL1 as JointL1
     from coco_opt.problems.joint import JointL2 as JointL2
-    from coco_opt.problems.joint_sums import JointSumsL1 as JointSumsL1
-    from coco_opt.problems.joint_sums import JointSumsL2 as JointSumsL2
     from coco_opt.problems.simplex_projection import SimplexProjection as SimplexProjection
     from coco_opt.problems.table_rounding import IntegerRows as IntegerRows
     from coco_opt.problems.table_rounding import TableRounding as TableRounding
@@ -42,7 +40,6 @@ _NAMES = {
     "integer_tree": ("IntegerTreeL1", "IntegerTreeL2"),
     "isotonic": ("IsotonicL1", "IsotonicL2"),
     "joint": ("JointL1", "JointL2"),
-    "joint_sums": ("JointSumsL1", "JointSumsL2"),
     "simplex_projection": ("SimplexProjection",),
     "table_rounding": ("IntegerRows", "TableRounding"),
     "topdown_split": ("LinearRows", "SplitTerm", "TopdownSplit"),
@@ -58,8 +55,6 @@ _KINDS = {
     "tree_l1": "TreeLeastAbsolute",
     "joint_l1": "JointL1",
     "joint_l2": "JointL2",
-    "joint_sums_l1": "JointSumsL1",
-    "joint_sums_l2": "JointSumsL2",
     "cumulative_rounding": "CumulativeRounding",
     "expected_distance": "ExpectedDistance",
     "integer_tree_l1": "IntegerTreeL1",

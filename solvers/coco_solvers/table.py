@@ -71,21 +71,6 @@ BACKENDS: tuple[Backend, ...] = (
         packages=("numba",),
     ),
     Backend(
-        name="tree-interior-point",
-        target="coco_solvers.structured.joint_interior:TreeInteriorPoint",
-        summary="interior point; small dense factors region by region along the tree",
-        kinds=("joint_l1", "joint_l2", "joint_sums_l1", "joint_sums_l2"),
-        packages=("numba", "scipy"),
-        size_limits={"joint_l1": 30_000, "joint_l2": 30_000},
-    ),
-    Backend(
-        name="alternating-sums",
-        target="coco_solvers.structured.joint_sums:AlternatingSums",
-        summary="tree projection, isotonic regression and shifts of buckets in turn, compiled",
-        kinds=("joint_sums_l1", "joint_sums_l2"),
-        packages=("numba",),
-    ),
-    Backend(
         name="unit-schedules",
         target="coco_solvers.structured.joint:UnitSchedules",
         summary="schedules of units, pairwise moves and certifying prices, compiled",

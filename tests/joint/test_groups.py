@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from coco_solvers.structured.joint import AlternatingDirections
-from coco_solvers.structured.joint_sums import AlternatingSums
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -155,8 +154,7 @@ def test_a_fit_that_stays_unproved_is_released_with_its_gap(monkeypatch: pytest.
     hierarchy, truth = small(4)
     level_buckets = [Buckets.by_growth(MAX_SIZE, 0.5)] * 3 if buckets else [None] * 3
     measurement = measured(hierarchy, truth, max_size=MAX_SIZE, buckets=level_buckets, seed=3)
-    kind = "joint_sums_l1" if buckets else "joint_l1"
-    solver = AlternatingSums(1e-9, max_iter=1) if buckets else AlternatingDirections(1e-9, max_iter=1)
+    kind, solver = "joint_l1", AlternatingDirections(1e-9, max_iter=1)
     monkeypatch.setattr(SolverChoices, "_alternatives", lambda self, problem, tried: iter(()))
     strict, lenient = (SolverChoices({kind: solver}, fallback=fallback) for fallback in (False, True))
     with pytest.raises(SolverError, match="ITERATION_LIMIT"):

@@ -18,13 +18,11 @@ from coco_opt.problems import (
     IsotonicL2,
     JointL1,
     JointL2,
-    JointSumsL1,
-    JointSumsL2,
     SimplexProjection,
     TableRounding,
 )
 from coco_opt.problems.table_rounding import IntegerRows
-from tests.joint.helpers import TREES, fractional_family, instance, sums_instance
+from tests.joint.helpers import TREES, fractional_family, instance
 from tests.topdown.splits import CASES
 from tests.tree.instances import random_absolute, random_integers, random_squares, sparse_histogram
 
@@ -69,8 +67,8 @@ def moderate(seed: int = 11) -> Instances:
             for name in TREES
         },
         **{
-            f"{kind.kind}-{name.replace(' ', '-')}-noisy": sums_instance(kind, name)
-            for kind in (JointSumsL1, JointSumsL2)
+            f"{kind.kind}-{name.replace(' ', '-')}-unlike-cells": instance(kind, name, seed=2, cells=12, unlike=True)
+            for kind in (JointL1, JointL2)
             for name in TREES
         },
         **{f"split-{name}": problem for name, problem in CASES.items()},

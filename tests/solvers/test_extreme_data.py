@@ -23,8 +23,6 @@ from coco_opt.problems import (
     IsotonicL2,
     JointL1,
     JointL2,
-    JointSumsL1,
-    JointSumsL2,
     LinearRows,
     SimplexProjection,
     SplitTerm,
@@ -69,8 +67,7 @@ def of_weights(w: np.ndarray) -> Iterator[Make]:
         yield partial(TreeLeastAbsolute, TREE, [5, 1, 2, 3, 1], w, lower=lower)
     for joint in (JointL1, JointL2):
         yield partial(joint, PATH, ROWS, weights=w[:3], groups=GROUPS)
-    for sums in (JointSumsL1, JointSumsL2):
-        yield partial(sums, PATH, ROWS, np.ones((3, 2), np.int64), weights=w[:3], groups=GROUPS)
+        yield partial(joint, PATH, ROWS, cell_weights=w[:2], groups=GROUPS)
     for tree in (IntegerTreeL1, IntegerTreeL2):
         yield partial(tree, PATH, ROWS, w[:3])
     split = partial(SplitTerm, identity(5), np.ones((2, 5)))

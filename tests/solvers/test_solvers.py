@@ -26,8 +26,6 @@ from coco_opt.problems import (
     IsotonicL2,
     JointL1,
     JointL2,
-    JointSumsL1,
-    JointSumsL2,
     SimplexProjection,
     TableRounding,
     TopdownSplit,
@@ -71,9 +69,6 @@ def lacks_certificate(row: Backend, problem: Problem[Any, Any]) -> bool:
     """
     if isinstance(problem, JointL1) and row.name == "scipy-milp":
         return min(problem.y.shape) > 1 and bool(problem.groups.any()) and bool(problem.weights.all())
-    if isinstance(problem, JointSumsL1) and row.name == "scipy-milp":
-        best = reference(problem)
-        return bool(problem.groups.any()) and best.objective > best.tolerance
     if isinstance(problem, CumulativeRounding) and row.name == "scipy-milp":
         best = reference(problem)
         return problem.gap(best.value, problem.multipliers(best.value)) > 1e-6 * max(1.0, best.objective)
@@ -145,7 +140,7 @@ def test_the_first_example_is_tiny_and_all_are_small(kind: str) -> None:
     assert PROBLEMS[kind].kind == kind
 
 
-WITHOUT_ORACLE = {"joint_l1", "joint_l2", "joint_sums_l1", "joint_sums_l2", "topdown_split"}
+WITHOUT_ORACLE = {"joint_l1", "joint_l2", "topdown_split"}
 
 
 @pytest.mark.parametrize("kind", PROBLEMS)
@@ -262,8 +257,6 @@ SCALED = {
     "isotonic_l2": lambda u: IsotonicL2([3.5, 1.0, 2.0, -4.0, 1.0], np.full(5, u)),
     "joint_l1": lambda u: JointL1([-1, 0, 0], [[1, 3.3], [0, 2], [0, 1]], [4, 2, 2], u),
     "joint_l2": lambda u: JointL2([-1, 0, 0], [[1, 3.3], [0, 2], [0, 1]], [4, 2, 2], u),
-    "joint_sums_l1": lambda u: JointSumsL1([-1, 0], [[2, 1], [9, 0]], [[1, 1], [1, 0]], [3, 3], u),
-    "joint_sums_l2": lambda u: JointSumsL2([-1, 0], [[2, 1], [9, 0]], [[1, 1], [1, 0]], [3, 3], u),
     "tree_l1": lambda u: TreeLeastAbsolute([-1, 0, 0], [9, 1, -3], u, lower=0),
     "tree_l2": lambda u: TreeLeastSquares([-1, 0, 0], [9, 1, -3], 1 / u, lower=0),
     "integer_tree_l1": lambda u: IntegerTreeL1([-1, 0, 0], [[5, 2], [1, 0], [0, 9]], u),

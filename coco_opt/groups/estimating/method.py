@@ -102,12 +102,9 @@ class GroupsMethod:
         return self.variances == "bootstrap" and self.consistency == "matching" and self.merge == "weighted"
 
 
-def joint_seconds(answers: float, *, alike: bool) -> float:
-    """Return about how many seconds joint estimation of so many answers takes, as measured on Hawaii's blocks.
-
-    ``alike``: whether all levels have the same buckets, or single sizes.
-    """
-    return answers * (2e-5 if alike else 1e-3)
+def joint_seconds(answers: float) -> float:
+    """Return about how many seconds joint estimation of so many answers takes, as measured on Hawaii's blocks."""
+    return answers * 2e-5
 
 
 def needed_levels(consistency: Consistency, levels: int) -> tuple[int, ...]:

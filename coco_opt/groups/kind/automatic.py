@@ -18,7 +18,7 @@ from coco_opt.activity import doing
 from coco_opt.array_types import Floats, Ints
 from coco_opt.config.model import Config, digest_of
 from coco_opt.config.sections import AUTO
-from coco_opt.groups.buckets import Buckets
+from coco_opt.groups.buckets import Buckets, same_buckets
 from coco_opt.groups.estimating.method import Consistency, joint_seconds, needed_levels
 from coco_opt.groups.estimating.posterior.effort import answers_within, posterior_seconds
 from coco_opt.groups.measuring.automatic import (
@@ -161,7 +161,7 @@ def with_method(config: Config, measurement_plan: MeasurementPlan) -> Config:
 def _consistency(section: GroupsSection, measurement_plan: MeasurementPlan, seconds: float) -> Consistency:
     queries = {plain_query(level_query) for level_query in size_queries(measurement_plan)}
     levels = range(measurement_plan.hierarchy.levels)
-    alike = len({_starts(measurement_plan, level) for level in levels}) == 1
+    alike = same_buckets(buckets_of(measurement_plan, level) for level in levels)
     answers = count_answers(measurement_plan)
     measured = {level_query.level for level_query in measurement_plan.queries}
     readable = [
@@ -186,12 +186,6 @@ def _likelihood(section: GroupsSection, measurement_plan: MeasurementPlan) -> Lo
     return "l2" if gaussian and "ties" not in section.model_fields_set else "l1"
 
 
-def _starts(measurement_plan: MeasurementPlan, level: int) -> tuple[int, ...] | None:
-    """Return where the buckets of a level's query begin, None for single sizes."""
-    buckets = buckets_of(measurement_plan, level)
-    return None if buckets is None else tuple(buckets.begin.tolist())
-
-
 def _methods(
     section: GroupsSection, queries: Collection[str], answers: float, seconds: float, *, alike: bool
 ) -> list[Consistency]:
@@ -204,7 +198,7 @@ def _methods(
     of_fits = (set(_each(section.loss)) != {AUTO} or "ties" in explicit) and not section.intervals
     one_loss = len(set(_each(section.loss))) == 1
     quick = bool(section.intervals) or posterior_seconds(answers) <= seconds
-    joint = set(queries) <= {"cumulative", "buckets"} and one_loss and joint_seconds(answers, alike=alike) <= seconds
+    joint = set(queries) <= {"cumulative", "buckets"} and alike and one_loss and joint_seconds(answers) <= seconds
     readers: list[tuple[Consistency, bool]] = [
         ("posterior", quick and not of_matching and not of_fits),
         ("joint", joint and not of_matching),
@@ -224,9 +218,10 @@ def _expected_method(config: Config, tree: Hierarchy, groups: Ints) -> Consisten
     if _growths_open(config):
         answers, alike = float(counts.sum()) * bucket_count(section.max_size, max(GROWTHS)), True
     else:
-        sizes = [each.count for each in _buckets_or_cells(config, levels)]
+        buckets = _buckets_or_cells(config, levels)
+        sizes = [each.count for each in buckets]
         ranks = any(config.per_level(section.rank_above, levels, "groups.rank_above"))
-        answers, alike = float(counts @ sizes) + float(groups.sum()) * ranks, len(set(sizes)) == 1
+        answers, alike = float(counts @ sizes) + float(groups.sum()) * ranks, same_buckets(buckets)
     return _methods(section, set(_each(section.query)), answers, config.auto.time, alike=alike)[0]
 
 
@@ -340,7 +335,7 @@ def _search(
     cost = config.privacy.cost if share is None else config.privacy.cost * (1 - share)
     noise = NoisePlan(cost, (sensitivity("cumulative", config.privacy.neighbours),) * tree.levels)
     weights, seconds = np.array(config.level_weights(tree.levels)), config.auto.time
-    most = {"posterior": answers_within(seconds), "joint": seconds / joint_seconds(1.0, alike=True)}
+    most = {"posterior": answers_within(seconds), "joint": seconds / joint_seconds(1.0)}
     limited = config.method.consistency == AUTO and not config.method.intervals
     reader: Reader = "posterior" if method == "posterior" else "joint" if method in ("joint", "convex") else "fits"
     return QuerySearch(

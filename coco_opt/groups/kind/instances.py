@@ -16,7 +16,6 @@ import numpy as np
 from coco_opt.array_types import Floats, Ints
 from coco_opt.choices import SolverChoices
 from coco_opt.config.model import Config
-from coco_opt.groups.buckets import Buckets, common_cells
 from coco_opt.groups.estimating.estimates import SizeEstimate
 from coco_opt.groups.estimating.estimators import estimate
 from coco_opt.groups.estimating.group_counts import with_group_counts
@@ -37,8 +36,6 @@ from coco_opt.problems import (
     IsotonicL2,
     JointL1,
     JointL2,
-    JointSumsL1,
-    JointSumsL2,
     Marginals,
     SimplexProjection,
     Tree,
@@ -87,9 +84,6 @@ def instances_of(measurement: Measurement, config: Config) -> list[Instance]:
     instances = _region_instances(top, method, solvers)
     if children and top.groups:
         instances.append(_matching(top, children, method, level, solvers))
-    family = [measurements[region], *child_measurements]
-    if children and method.consistency == "joint" and any(member.buckets is not None for member in family):
-        return [*instances, *_sum_instances(family)]
     return [*instances, *_programs([top, *children], method)] if children else instances
 
 
@@ -175,29 +169,6 @@ def _programs(measurements: Sequence[RegionMeasurement], method: GroupsMethod) -
         Instance("joint_l1", table.size, lambda n: JointL1(tree, cut(n), groups, absolute)),
         Instance("joint_l2", table.size, lambda n: JointL2(tree, cut(n), groups, squares)),
         Instance("cumulative_rounding", table.size, lambda n: _rounded_joint(tree, cut(n), groups, squares)),
-    ]
-
-
-def _sum_instances(measurements: Sequence[RegionMeasurement]) -> list[Instance]:
-    """Return the programs of "joint" in both losses on the common cells of a family's buckets."""
-    cells = common_cells([measurement.buckets for measurement in measurements], measurements[0].max_size)
-    tree = Tree(np.array([-1] + [0] * (len(measurements) - 1)))
-    table, begins = np.zeros((2, len(measurements), cells.count))
-    for row, measurement in enumerate(measurements):
-        columns = np.searchsorted(cells.begin, (measurement.buckets or Buckets.cells(measurement.max_size)).begin)
-        table[row, columns], begins[row, columns] = measurement.values, 1.0
-    groups = np.array([measurement.groups for measurement in measurements], np.int64)
-    absolute = np.array([measurement.distribution.absolute_weight for measurement in measurements])
-    squares = np.array([measurement.distribution.square_weight for measurement in measurements])
-    widths = cells.end - cells.begin
-
-    def problem(kind: type[JointSumsL1] | type[JointSumsL2], unknowns: int, weights: Floats) -> AnyProblem:
-        first_cells = slice(0, max(1, min(cells.count, unknowns // len(measurements))))
-        return kind(tree, table[:, first_cells], begins[:, first_cells], groups, weights, widths[first_cells])
-
-    return [
-        Instance("joint_sums_l1", table.size, lambda n: problem(JointSumsL1, n, absolute)),
-        Instance("joint_sums_l2", table.size, lambda n: problem(JointSumsL2, n, squares)),
     ]
 
 

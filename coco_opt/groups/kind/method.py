@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from coco_opt.config.model import Config
-from coco_opt.groups.buckets import Buckets, Scheme, Split
+from coco_opt.groups.buckets import Buckets, Scheme, Split, same_buckets
 from coco_opt.groups.estimating.method import ONE_PROGRAM, Consistency, GroupsMethod, needed_levels
 from coco_opt.groups.kind.automatic import with_measured_queries, with_method
 from coco_opt.groups.kind.plan import buckets_of as configured_buckets
@@ -126,6 +126,13 @@ def _check_buckets(config: Config, measurement_plan: MeasurementPlan) -> None:
         message = (
             f"{_NAMES[consistency]} reads no ranks, which rank_above adds: use 'posterior', 'matching', 'bottom_up' or "
             "'none', or leave rank_above out"
+        )
+        raise config.error("groups.consistency", message)
+    buckets = [buckets_of(measurement_plan, level_query.level) for level_query in size_queries(measurement_plan)]
+    if consistency == "joint" and not same_buckets(buckets):
+        message = (
+            f"{_NAMES[consistency]} reads the same buckets on every level: use 'matching', which reads unlike ones, or "
+            "before measuring one bucket_growth for all levels"
         )
         raise config.error("groups.consistency", message)
     if consistency == "convex" and "buckets" in queries:

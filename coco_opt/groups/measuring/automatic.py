@@ -168,7 +168,7 @@ class QuerySearch:
                     above = tuple(min(each, growth) for each in growths[:level])
                     below = tuple(max(each, growth) for each in growths[level + 1 :])
                     changed.append(((*above, growth, *below), shares))
-            if self.reader == "joint":  # which reads different buckets of levels slowly, and gains nothing from them
+            if self.reader == "joint":  # which reads the same buckets on every level
                 changed = [((growth,) * self.levels, shares) for growth in GROWTHS]
         if self.shares is None:
             weighed = allocations(self.levels, _LEAF_SHARES, _ROOT_AND_LEAF_SHARES)

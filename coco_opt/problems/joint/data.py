@@ -33,16 +33,24 @@ def checked_groups(groups: ArrayLike, tree: Tree) -> Ints:
     return counts
 
 
-def checked_weights(weights: ArrayLike, tree: Tree) -> Floats:
-    """Return one weight a region as float64 (regions,), a copy."""
+def checked_weights(weights: ArrayLike, count: int, what: str = "regions") -> Floats:
+    """Return one weight for each region, or what else is counted, as float64 (count,), a copy."""
     values = as_array(weights, "weights")
-    if values.shape not in ((), (tree.nodes,)) or values.dtype.kind not in "iuf":
-        raise ProblemError(f"weights must be one number, or one for each of the {tree.nodes} regions")
-    full = np.array(np.broadcast_to(values, (tree.nodes,)), dtype=np.float64)
+    if values.shape not in ((), (count,)) or values.dtype.kind not in "iuf":
+        raise ProblemError(f"weights must be one number, or one for each of the {count} {what}")
+    full = np.array(np.broadcast_to(values, (count,)), dtype=np.float64)
     if not np.isfinite(full).all() or (full < 0).any() or not (full > 0).any():
         raise ProblemError("weights must be finite and nonnegative, and not all zero")
     if not ((full == 0) | ((full >= 1.0 / MAX_MAGNITUDE) & (full <= MAX_MAGNITUDE))).all():
         raise ProblemError(
             f"weights that are not zero must be between {1.0 / MAX_MAGNITUDE:g} and {MAX_MAGNITUDE:g}: rescale"
         )
+    return full
+
+
+def checked_cell_weights(weights: ArrayLike, cells: int) -> Floats:
+    """Return one positive weight a cell as float64 (cells,), a copy."""
+    full = checked_weights(weights, cells, "cells")
+    if not full.all():
+        raise ProblemError("weights of cells must be positive: leave out the cells that do not count")
     return full

@@ -16,10 +16,10 @@ from coco_opt.problems.joint.problem import JointFit
 
 @dataclass(frozen=True, eq=False, init=False)
 class JointL1(JointFit):
-    """Joint estimation of all regions in absolute values, p = 1: ``JointL1(tree, y, groups, weights)``.
+    """Joint estimation of all regions in absolute values, p = 1: ``JointL1(tree, y, groups, weights, cell_weights)``.
 
-    Minimise sum_v w_v sum_i |x_v[i] - y_v[i]|^1 over tables x_v that are nondecreasing in i, between 0 and groups_v,
-    and sum to their parent's table.
+    Minimise sum_v w_v sum_i u_i |x_v[i] - y_v[i]|^1 over tables x_v that are nondecreasing in i, between 0 and
+    groups_v, and sum to their parent's table.
 
     Parameters
     ----------
@@ -31,6 +31,8 @@ class JointL1(JointFit):
         The number of groups of each region; a parent's is the sum of its children's.
     weights : array_like, shape (regions,), or float, default 1
         Nonnegative weights, 1 / scale of the noise for maximum likelihood; 0 for a region that was not measured.
+    cell_weights : array_like, shape (cells,), or float, default 1
+        Positive weights u of the cells.
 
     Raises
     ------
@@ -56,14 +58,17 @@ class JointL1(JointFit):
         """Return each region's weight times the sum of its absolute residuals (regions,)."""
         from coco_opt.kernels import joint_certificate
 
-        return joint_certificate.distances(np.ascontiguousarray(x, dtype=np.float64), self.y) * self.weights
+        return (
+            joint_certificate.distances(np.ascontiguousarray(x, dtype=np.float64), self.y, self.cell_weights)
+            * self.weights
+        )
 
     def _slopes(self, residual: Floats) -> Floats:
-        slopes: Floats = self.weights[:, None] * np.sign(residual)
+        slopes: Floats = self._cell_table * np.sign(residual)
         return slopes
 
     def _limited(self, prices: Floats, out: Floats | None = None) -> Floats:
-        limited: Floats = np.clip(prices, -self.weights[:, None], self.weights[:, None], out=out)
+        limited: Floats = np.clip(prices, -self._cell_table, self._cell_table, out=out)
         return limited
 
     @property
@@ -78,15 +83,15 @@ class JointL1(JointFit):
             raise self._no_form(form)
         from coco_opt.problems.joint.program import linear
 
-        return linear(self.tree, self.y, self.groups, self.weights)
+        return linear(self.tree, self.y, self.groups, self._cell_table)
 
 
 @dataclass(frozen=True, eq=False, init=False)
 class JointL2(JointFit):
-    """Joint estimation of all regions in least squares, p = 2: ``JointL2(tree, y, groups, weights)``.
+    """Joint estimation of all regions in least squares, p = 2: ``JointL2(tree, y, groups, weights, cell_weights)``.
 
-    Minimise sum_v w_v sum_i |x_v[i] - y_v[i]|^2 over tables x_v that are nondecreasing in i, between 0 and groups_v,
-    and sum to their parent's table.
+    Minimise sum_v w_v sum_i u_i |x_v[i] - y_v[i]|^2 over tables x_v that are nondecreasing in i, between 0 and
+    groups_v, and sum to their parent's table.
 
     Parameters
     ----------
@@ -98,6 +103,8 @@ class JointL2(JointFit):
         The number of groups of each region; a parent's is the sum of its children's.
     weights : array_like, shape (regions,), or float, default 1
         Nonnegative weights, 1 / variance of the noise for maximum likelihood; 0 for a region that was not measured.
+    cell_weights : array_like, shape (cells,), or float, default 1
+        Positive weights u of the cells.
 
     Raises
     ------
@@ -122,10 +129,13 @@ class JointL2(JointFit):
         """Return each region's weight times the sum of its squared residuals (regions,)."""
         from coco_opt.kernels import joint_certificate
 
-        return joint_certificate.squared_distances(np.ascontiguousarray(x, dtype=np.float64), self.y) * self.weights
+        return (
+            joint_certificate.squared_distances(np.ascontiguousarray(x, dtype=np.float64), self.y, self.cell_weights)
+            * self.weights
+        )
 
     def _slopes(self, residual: Floats) -> Floats:
-        return 2.0 * self.weights[:, None] * residual
+        return 2.0 * self._cell_table * residual
 
     def _limited(self, prices: Floats, out: Floats | None = None) -> Floats:
         limited = prices.copy() if out is None else out
@@ -144,4 +154,4 @@ class JointL2(JointFit):
             raise self._no_form(form)
         from coco_opt.problems.joint.program import quadratic
 
-        return quadratic(self.tree, self.y, self.groups, self.weights)
+        return quadratic(self.tree, self.y, self.groups, self._cell_table)

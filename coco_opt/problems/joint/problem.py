@@ -2,17 +2,18 @@
 
 Given a tree of regions, noisy cumulative counts y_v (cells 0 .. n-1, in groups) and public numbers of groups G_v::
 
-    minimise  sum_v w_v sum_i |x_v[i] - y_v[i]|^p
+    minimise  sum_v w_v sum_i u_i |x_v[i] - y_v[i]|^p
     subject to  x_v nondecreasing in i,  0 <= x_v <= G_v,  x_parent = sum of the children's x in every cell.
 
 Double-geometric noise has likelihood exp(-eps |x - y|), so p = 1 with w_v = eps_v is the maximum likelihood estimate;
 p = 2 with w_v = 1 / variance is least squares. A region of weight 0 was not measured. The leaves' order and bounds
-imply those of all regions.
+imply those of all regions. Cells have weights u: where all regions were measured in the same buckets of n_i sizes, a
+cell is the mean of a bucket, whose noise is that of the sum over n_i; then u_i = n_i for p = 1 and n_i^2 for p = 2.
 
-Multipliers are prices s (regions, cells) with |s_v| <= w_v for p = 1 and s_v = 0 where w_v = 0. With t_j the sum of the
-prices on the path from leaf j to the root and T_j[k] = sum_{i >= k} t_j[i], weak duality gives the certified gaps
+Multipliers are prices s (regions, cells) with |s_v| <= w_v u for p = 1 and s_v = 0 where w_v = 0. With t_j the sum of
+the prices on the path from leaf j to the root and T_j[k] = sum_{i >= k} t_j[i], weak duality gives the certified gaps
 
-* p = 1: ``sum w_v |x - y| - s (x - y)``;  p = 2: ``sum w_v (x - y - s / 2 w_v)^2``;
+* p = 1: ``sum w_v u |x - y| - s (x - y)``;  p = 2: ``sum w_v u (x - y - s / 2 w_v u)^2``;
 * both plus ``sum_j sum_k (x_j[k] - x_j[k-1]) (T_j[k] - min T_j)``, where x_j[-1] = 0, x_j[n] = G_j and T_j[n] = 0,
 
 every term nonnegative: the best row of a leaf under linear prices jumps from 0 to G_j in one cell. Leaves that no
@@ -33,7 +34,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from coco_opt.array_types import Flags, Floats, Ints
 from coco_opt.problem import at_most_one
-from coco_opt.problems.joint.data import checked_groups, checked_table, checked_weights
+from coco_opt.problems.joint.data import checked_cell_weights, checked_groups, checked_table, checked_weights
 from coco_opt.problems.joint.tables import CumulativeTables
 from coco_opt.problems.tree.data import Tree
 
@@ -49,17 +50,29 @@ class JointFit(CumulativeTables):
     """Base of both losses: data, constraints, certificate and the rows of their programs.
 
     tree: a Tree or its parent array (regions,); y (regions, cells) finite; groups (regions,) integer, a parent's being
-    the sum of its children's; weights (regions,) or one number, nonnegative. Values are float64 (regions, cells).
+    the sum of its children's; weights (regions,) or one number, nonnegative; cell_weights (cells,) or one number,
+    positive. Values are float64 (regions, cells).
     Raises ProblemError for anything else.
     """
 
-    def __init__(self, tree: Tree | ArrayLike, y: ArrayLike, groups: ArrayLike, weights: ArrayLike = 1.0) -> None:
+    cell_weights: Floats
+
+    def __init__(
+        self,
+        tree: Tree | ArrayLike,
+        y: ArrayLike,
+        groups: ArrayLike,
+        weights: ArrayLike = 1.0,
+        cell_weights: ArrayLike = 1.0,
+    ) -> None:
         shape = tree if isinstance(tree, Tree) else Tree(tree)
+        table = checked_table(y, shape)
         self._store(
             shape,
-            y=checked_table(y, shape),
+            y=table,
             groups=checked_groups(groups, shape),
-            weights=checked_weights(weights, shape),
+            weights=checked_weights(weights, shape.nodes),
+            cell_weights=checked_cell_weights(cell_weights, table.shape[1]),
         )
 
     @classmethod
@@ -76,6 +89,7 @@ class JointFit(CumulativeTables):
             "levels": cls(tree, rows, groups),
             "half-measured": cls(tree, rows, groups, [1.0, 0.0, 0.5, 2.0, 0.0, 0.0]),
             "large-counts": cls(tree, 10**5 * np.array(rows), 10**5 * np.array(groups)),
+            "unlike-cells": cls(tree, rows, groups, [1.0, 0.3, 0.5, 2.0, 1.0, 0.2], [1, 100, 4, 9]),
         }
 
     @property
@@ -112,7 +126,7 @@ class JointFit(CumulativeTables):
             return self, keep
         number = np.cumsum(np.isin(np.arange(self.tree.nodes), keep)) - 1
         parent = np.append(-1, number[self.tree.parent[keep[1:]]])
-        return type(self)(Tree(parent), self.y[keep], self.groups[keep], self.weights[keep]), keep
+        return type(self)(Tree(parent), self.y[keep], self.groups[keep], self.weights[keep], self.cell_weights), keep
 
     def expand(self, rows: Floats, keep: Ints) -> Floats:
         """Return the rows of the regions in ``keep`` with those below them, each in proportion to its groups."""
@@ -130,8 +144,10 @@ class JointFit(CumulativeTables):
         """Return the nearest nondecreasing rows within each region's bounds, in place."""
         from coco_opt.kernels import joint_rounds
 
-        toward, widths = np.zeros(len(table)), np.ones(table.shape[1])
-        joint_rounds.monotone(table, table, toward, widths, self.groups.astype(np.float64), 0, len(table), table)
+        toward = np.zeros(len(table))
+        joint_rounds.monotone(
+            table, table, toward, self.cell_weights, self.groups.astype(np.float64), 0, len(table), table
+        )
         return table
 
     def multipliers(self, x: NDArray[Any]) -> Floats:
@@ -158,7 +174,7 @@ class JointFit(CumulativeTables):
     def resolution(self) -> float:
         """Return what the rounding of suffix sums of prices costs: each is off by their digits, all groups pay."""
         eps, depth = float(np.finfo(np.float64).eps), 1 + int(np.log2(self.tree.nodes))
-        price = float(self._slopes(np.ones((self.tree.nodes, 1))).max(initial=0.0))
+        price = float(self._slopes(np.ones(self.y.shape)).max(initial=0.0))
         return float(eps * self.y.shape[1] * depth * price * float(self.groups[0]))
 
     def tightened(self, prices: Floats) -> Floats:
@@ -193,14 +209,19 @@ class JointFit(CumulativeTables):
 
     def _tighten(self, regions: Ints, prices: Floats, x: Floats, gaps: Floats) -> None:
         """Replace some prices by the best prices under those above, and write the gaps of x, if it has rows."""
-        self._kernels[1](self._measured, regions, np.ones(self.y.shape[1]), prices, x, gaps)
+        self._kernels[1](self._measured, regions, prices, x, gaps)
 
     @property
     def _measured(self) -> Measured:
         """Return the data in the form of the kernels."""
         from coco_opt.kernels.joint_certificate import Measured
 
-        return Measured(self.tree.parent, self.y, self.weights, self.groups.astype(np.float64))
+        return Measured(self.tree.parent, self.y, self.weights, self.groups.astype(np.float64), self.cell_weights)
+
+    @property
+    def _cell_table(self) -> Floats:
+        """Return the weights of all cells (regions, cells)."""
+        return np.multiply.outer(self.weights, self.cell_weights)
 
     @abstractmethod
     def _slopes(self, residual: Floats) -> Floats:

@@ -17,7 +17,7 @@ from coco_opt.problems.tree.data import Tree
 def linear(tree: Tree, y: Floats, groups: Ints, weights: Floats) -> Formulation[NDArray[Any], Floats]:
     """Write p = 1 in the parts of the residual x - y = q - r, q and r >= 0, at cost w (q + r)."""
     rows, low, high = table_rows(tree, y, groups)
-    n, cost = y.size, np.repeat(weights, y.shape[1])
+    n, cost = y.size, weights.ravel()
     program = LinearProgram(
         c=np.concatenate([cost, cost]),
         A=csc_array(hstack([rows, -rows])),
@@ -33,7 +33,7 @@ def linear(tree: Tree, y: Floats, groups: Ints, weights: Floats) -> Formulation[
 def quadratic(tree: Tree, y: Floats, groups: Ints, weights: Floats) -> Formulation[NDArray[Any], Floats]:
     """Write p = 2 in the residuals x - y of all cells."""
     rows, low, high = table_rows(tree, y, groups)
-    n, cost = y.size, np.repeat(weights, y.shape[1])
+    n, cost = y.size, weights.ravel()
     program = QuadraticProgram(
         P=diags_array([2.0 * cost], offsets=[0], shape=(n, n), format="csc"),
         c=np.zeros(n),

@@ -35,7 +35,6 @@ def ways_of(case: Case, growth: tuple[float, ...]) -> list[Way]:
     return [
         *usual_ways(case),
         Way("matching, buckets", "matching", buckets),
-        Way("joint, buckets", "joint", buckets),
         Way(CELLS, "posterior", cells(case)),
         Way(BUCKETS, "posterior", buckets),
     ]

@@ -38,13 +38,12 @@ NOTES = (
 
 
 def ways_of(case: Case, all_queries: Sequence[QueryPlan]) -> list[Way]:
-    """Return the other methods, and the posterior by every query; of buckets the others too, without a prior."""
+    """Return the other methods, and the posterior by every query; of buckets "matching" too, without a prior."""
     ways = usual_ways(case)
     for queries in all_queries:
         ways.append(Way(queries.name, "posterior", queries))
         if any(queries.growth):
             ways.append(Way(f"matching, {queries.words}", "matching", queries))
-            ways.append(Way(f"joint, {queries.words}", "joint", queries))
     return ways
 
 

@@ -8,7 +8,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -17,7 +17,6 @@ from coco_opt.errors import UnknownSolverError
 from coco_opt.problem import Problem
 from coco_opt.problems.cumulative_rounding import CumulativeRounding
 from coco_opt.problems.joint import JointFit, JointL1, JointL2
-from coco_opt.problems.joint_sums import JointSums
 from coco_opt.problems.tree import Tree
 from coco_opt.solution import Answer, Status
 
@@ -68,7 +67,7 @@ class AlternatingDirections:
         threads = max(1, min(self.threads or os.cpu_count() or 1, measured.y.shape[1], keep.size))
         with ThreadPoolExecutor(threads) as pool:
 
-            def begin(factor: float) -> Rounds:
+            def begin(factor: float) -> _Rounds:
                 return _Rounds(measured, self.penalty * factor, pool, threads)
 
             search = Search(measured, begin(1.0), pool)
@@ -88,41 +87,10 @@ def depths(tree: Tree) -> Ints:
     return depth
 
 
-def displacements(tree: Tree, fits: Floats, width: int, typical: float) -> Floats:
-    """Return for each region the mean distance, over its level, of separate fits from tables that add up.
-
-    Levels that nearly add up count as a small part of the ``typical`` residual of a cell, a single region as all of it.
-    """
-    from coco_opt.kernels import joint_rounds
-
-    passes = joint_rounds.pass_weights(tree.first_child, np.ones(tree.nodes))
-    far, depth = joint_rounds.displacement(tree.first_child, tree.parent, *passes, fits, width), depths(tree)
-    level = np.bincount(depth, far) / np.bincount(depth)
-    return np.asarray(np.maximum(level, typical if tree.nodes == 1 else _LEAST * typical)[depth], np.float64)
-
-
-class Rounds(Protocol):
-    """A method that takes rounds."""
-
-    @property
-    def m(self) -> Floats:
-        """Return its monotone table, of which the leaves' rows are read."""
-
-    @property
-    def done(self) -> int:
-        """Return how many rounds were taken."""
-
-    def take(self, rounds: int) -> None:
-        """Take some rounds."""
-
-    def prices(self) -> Floats:
-        """Return the multipliers that the state implies."""
-
-
 class Search:
     """The best point and the best prices met so far, and the gap between them."""
 
-    def __init__(self, problem: JointFit | JointSums, rounds: Rounds, pool: Executor | None = None) -> None:
+    def __init__(self, problem: JointFit, rounds: _Rounds, pool: Executor) -> None:
         self.problem, self.rounds, self._pool = problem, rounds, pool
         self.point: Floats = np.zeros(0)
         self.prices: Floats = np.zeros(0)
@@ -136,7 +104,7 @@ class Search:
         return self._before + self.rounds.done
 
     def run_all(
-        self, begin: Callable[[float], Rounds], tolerance: float, level_tolerance: float, max_iter: int
+        self, begin: Callable[[float], _Rounds], tolerance: float, level_tolerance: float, max_iter: int
     ) -> Status:
         """Run; where the limit is met, ``begin`` anew with other penalties. The best point and prices are of all."""
         status = self.run(tolerance, level_tolerance, max_iter)
@@ -181,18 +149,11 @@ class Search:
             self._least = self._least_loss(losses)
         allowed, aim = self.aims(tolerance, level_tolerance)
         enough = np.inf if full else max(allowed, (1.0 + _MORE) ** 2 * aim)
-        prices, gap = self._judge_point(point, enough)
+        prices = self.rounds.prices()
+        gap = self.problem.tighten(prices, point, enough, self._pool)
         if not enough < gap < np.inf and (objective - gap > self._bound or not self.prices.size):
             self._bound, self.prices = objective - gap, prices
         return min(gap, self._objective - self._bound)
-
-    def _judge_point(self, point: Floats, enough: float) -> tuple[Floats, float]:
-        """Return the best prices of the present state, and their gap for a point, or a part of it above ``enough``."""
-        prices = self.rounds.prices()
-        if isinstance(self.problem, JointFit):
-            return prices, self.problem.tighten(prices, point, enough, self._pool)
-        prices = self.problem.tightened(prices)
-        return prices, self.problem.gap(point, prices)
 
     def _least_loss(self, losses: Floats) -> float:
         """Return the loss of the measured level whose loss is least, at least the objective's scale."""
@@ -213,6 +174,7 @@ class _Rounds:
         self._cells = _cuts(np.arange(cells + 1), threads)
         self._width = min(cells, _WIDTH)
         self._top = problem.groups.astype(np.float64)
+        self._scale = problem.cell_weights
         self.m: Floats = np.empty((regions, cells))
         self._separate(problem.y, np.zeros(regions))
         self._absolute = isinstance(problem, JointL1)
@@ -229,6 +191,7 @@ class _Rounds:
             y=problem.y,
             weight=weights / self._penalty if self._absolute else 2.0 * weights / (2.0 * weights + self._penalty),
             top=self._top,
+            scale=self._scale if (self._scale != self._scale[0]).any() else np.zeros(0),
             x=np.zeros((self._inner.size, cells)),
             off=np.zeros((max(self._inner.size, 1), cells)),
             handed=np.zeros((self._passes.owner.size, cells)),
@@ -247,10 +210,18 @@ class _Rounds:
         return np.where(weights > 0, chosen, chosen[weights > 0].min())
 
     def _displacements(self) -> Floats:
-        """Return for each region the mean distance, over its level, of separate fits from tables that add up."""
-        residual = np.abs(self.m - self._problem.y).mean(axis=1)
+        """Return for each region the mean distance, over its level, of separate fits from tables that add up.
+
+        Levels that nearly add up count as a small part of the typical residual of a cell, a single region as all of it.
+        """
+        from coco_opt.kernels import joint_rounds
+
+        tree, residual = self._problem.tree, np.abs(self.m - self._problem.y).mean(axis=1)
         typical = float(residual[self._problem.weights > 0].mean()) or 1.0
-        return displacements(self._problem.tree, self.m, self._width, typical)
+        passes, depth = joint_rounds.pass_weights(tree.first_child, np.ones(tree.nodes)), depths(tree)
+        far = joint_rounds.displacement(tree.first_child, tree.parent, *passes, self.m, self._width)
+        level = np.bincount(depth, far) / np.bincount(depth)
+        return np.asarray(np.maximum(level, typical if tree.nodes == 1 else _LEAST * typical)[depth], np.float64)
 
     def take(self, rounds: int) -> None:
         """Take some rounds; afterwards ``m`` belongs to the state."""
@@ -265,17 +236,19 @@ class _Rounds:
             prices, far = self._state.near - self._problem.y, self._state.weight[:, None]
             np.clip(prices, -far, far, out=prices)
             prices *= self._penalty[:, None]
-            return prices
-        return 2.0 * self._problem.weights[:, None] * (self.m - self._problem.y)
+        else:
+            prices = 2.0 * self._problem.weights[:, None] * (self.m - self._problem.y)
+        prices *= self._scale
+        return prices
 
     def _separate(self, c: Floats, toward: Floats) -> None:
         """Make every row of c, moved towards y by a part, monotone from scratch."""
         from coco_opt.kernels import joint_rounds
 
-        y, widths = self._problem.y, np.ones(c.shape[1])
+        y = self._problem.y
 
         def part(begin: int, end: int) -> None:
-            joint_rounds.monotone(c, y, toward, widths, self._top, begin, end, self.m)
+            joint_rounds.monotone(c, y, toward, self._scale, self._top, begin, end, self.m)
 
         self._everywhere(part, self._row_cuts)
 
