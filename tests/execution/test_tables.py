@@ -83,7 +83,7 @@ def cuts_of(done: Checkpoint) -> list[tuple[int, list[int], int]]:
 
 CASES: dict[str, tuple[Callable[[int], Measurement], TopdownMethod]] = {
     "full": (plain, TopdownMethod("full")),
-    "unbiased": (plain, TopdownMethod("classic", rounding="unbiased")),
+    "nearest": (plain, TopdownMethod("classic", rounding="nearest")),
     "bottom up": (plain, TopdownMethod("bottom_up")),
     "relaxed": (bound, TopdownMethod("classic", implied="bounds")),
     "cuts": (bound, TopdownMethod("classic", implied="cuts")),

@@ -141,7 +141,6 @@ _TABLE_METHODS = {
     "full": 'estimation = "full"\nmicrodata = true',
     "classic": 'estimation = "classic"\nrounding = "nearest"',
     "bottom_up": 'estimation = "bottom_up"',
-    "unbiased": 'rounding = "unbiased"',
 }
 
 

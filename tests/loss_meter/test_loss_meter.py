@@ -33,7 +33,7 @@ FAST: Sequence[tuple[str, str, Neighbours, str]] = (
     ("private counts", "geometric", "add_remove", "none"),
     ("look", "geometric", "add_remove", "posterior"),
     ("workload", "geometric", "add_remove", "full"),
-    ("rows a person", "gaussian", "add_remove", "unbiased"),
+    ("rows a person", "gaussian", "add_remove", "classic"),
     ("tree", "gaussian", "replace", "nonnegative"),
     ("cells", "geometric", "replace", "zeroed"),
 )

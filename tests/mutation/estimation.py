@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.mutation.mutant import Mutant
 
 _ROUNDING, _MATCHING = "tests/kernels/test_rounding.py::", "tests/kernels/test_matching.py::"
-_SOLVERS, _UNBIASED = "tests/solvers/test_solvers.py::", "tests/topdown/test_rounding_unbiased.py::"
+_SOLVERS = "tests/solvers/test_solvers.py::"
 _INVARIANTS, _CUTS = "tests/topdown/test_invariants.py::", "tests/topdown/test_cuts.py::"
 _QUESTIONS, _MODEL = "tests/posterior/test_queries.py::", "tests/posterior/test_model.py::"
 _FILES = "tests/groups/test_files.py::"
@@ -108,24 +108,6 @@ MUTANTS = (
         "feasible = appraisal.violation == 0.0 or appraisal.violation <= problem.feasibility_tolerance * problem.scale",
         "feasible = appraisal.violation < np.inf",
         (f"{_SOLVERS}test_a_corrupted_matching_is_not_certified",),
-    ),
-    Mutant(
-        "fractions go up with other odds",
-        "unbiased tables are biased",
-        "coco_opt/kernels/dependent_rounding.py",
-        "if uniform[used] * spare < odds:",
-        "if uniform[used] * spare > odds:",
-        (f"{_UNBIASED}test_the_expectation_is_the_fractional_table",),
-        compiled=False,
-    ),
-    Mutant(
-        "a cycle turns one way only",
-        "unbiased tables are biased",
-        "coco_opt/kernels/dependent_rounding.py",
-        "step = up if uniform * (up + down) < down else -down",
-        "step = up if uniform * (up + down) < up else -down",
-        (f"{_UNBIASED}test_the_expectation_is_the_fractional_table",),
-        compiled=False,
     ),
     Mutant(
         "upper bounds of parts do not bind their whole",

@@ -34,7 +34,7 @@ ASKED: dict[str, Callable[[Path], Config]] = {
     "neighbours": lambda folder: write(folder, REPLACE),
     "invariants": lambda folder: write(folder, REPLACE, more=INVARIANT),
 }
-FREE = ('estimation = "classic"', 'estimation = "bottom_up"', "microdata = true", 'rounding = "unbiased"')
+FREE = ('estimation = "classic"', 'estimation = "bottom_up"', "microdata = true", 'rounding = "nearest"')
 
 
 def test_what_is_asked_is_the_identity_and_what_is_estimated_is_not(tmp_path: Path) -> None:

@@ -155,7 +155,6 @@ def test_what_batches_cannot_take_goes_one_by_one() -> None:
     assert at_once(TopdownMethod(), SolverChoices(), [])
     assert not at_once(TopdownMethod(), SolverChoices({"topdown_split": "piqp"}), [])
     assert not at_once(TopdownMethod(), SolverChoices({"table_rounding": "highs"}), [])
-    assert not at_once(TopdownMethod(rounding="unbiased"), SolverChoices(), [])
     assert at_once(TopdownMethod(), SolverChoices(), [("total", 3)])
 
 

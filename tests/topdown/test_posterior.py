@@ -150,5 +150,3 @@ def test_constraints_that_do_not_nest_are_said_and_give_no_intervals(tmp_path: P
 def test_intervals_are_of_the_posterior_alone(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"topdown\.intervals"):
         release(write(tmp_path, topdown=TOPDOWN + "intervals = 0.9\n"), tmp_path / "out")
-    with pytest.raises(ConfigError, match=r"topdown\.rounding.*medians"):
-        release(write(tmp_path, topdown=POSTERIOR + 'rounding = "unbiased"\n'), tmp_path / "out")

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from coco_opt.choices import SolverChoices
 from coco_opt.errors import ProblemError, SolverError
-from coco_opt.histograms import Hierarchy
 from coco_opt.operators import identity
 from coco_opt.privacy import Epsilon, SeededNoise
 from coco_opt.problems.topdown_split import LinearRows, SplitTerm, TopdownSplit
@@ -193,52 +192,6 @@ def test_later_passes_keep_earlier_answers() -> None:
     )
     again = TopdownSplit(step.terms(regions, [1]), parent.astype(float)).objective(both)
     assert again == pytest.approx(direct.objective, rel=1e-4)
-
-
-def test_unbiased_releases_repeat_by_seed_and_refuse_constraints() -> None:
-    rng = np.random.default_rng(5)
-    hierarchy = random_hierarchy(rng, 3)
-    leaves = leaves_of(rng, len(hierarchy.leaves), SCHEMA.size)
-    measurements = measured(5, hierarchy, SCHEMA, leaves, ["detail"], 1)
-    method = TopdownMethod(rounding="unbiased", seed=3)
-    result = estimate_tables(measurements, method)
-    check_tables(measurements, result)
-    np.testing.assert_array_equal(estimate_tables(measurements, method, threads=2).level(2), result.level(2))
-    bound = measured(5, hierarchy, SCHEMA, leaves, ["detail"], 1, [("total", 1)])
-    with pytest.raises(ProblemError, match="use 'passes'"):
-        estimate_tables(bound, method)
-
-
-def test_unbiased_releases_draw_from_the_answers_where_no_seed_is_given() -> None:
-    rng = np.random.default_rng(5)
-    hierarchy = random_hierarchy(rng, 3)
-    leaves = leaves_of(rng, len(hierarchy.leaves), SCHEMA.size)
-    method = TopdownMethod(rounding="unbiased")
-    measurement = measured(5, hierarchy, SCHEMA, leaves, ["detail"], 1)
-    first = estimate_tables(measurement, method)
-    check_tables(measurement, first)
-    np.testing.assert_array_equal(estimate_tables(measurement, method).level(2), first.level(2))
-    assert not np.array_equal(estimate_tables(measurement, replace(method, seed=3)).level(2), first.level(2))
-
-
-def test_unbiased_steps_have_the_split_as_their_expectation() -> None:
-    rng = np.random.default_rng(6)
-    hierarchy = Hierarchy.from_paths([("root", f"leaf{j}") for j in range(4)])
-    leaves = leaves_of(rng, 4, SCHEMA.size, 6.0)
-    measurements = measured(6, hierarchy, SCHEMA, leaves, ["detail", "race"], 1)
-    draws, regions, parent = 800, hierarchy.children(0), leaves.sum(axis=0)
-    x = split_step(TableMeasurements.of(measurements), TopdownMethod(), SolverChoices()).fractional(regions, parent)
-    mean = np.zeros(x.shape)
-    for seed in range(draws):
-        step = split_step(
-            TableMeasurements.of(measurements), TopdownMethod(rounding="unbiased", seed=seed), SolverChoices()
-        )
-        integer_table = step.integer_tables(x, regions, parent)
-        np.testing.assert_array_equal(integer_table.sum(axis=0), parent)
-        mean += integer_table / draws
-    fraction = x - np.floor(x)
-    assert (fraction > 0.05).sum() > 5
-    assert (np.abs(mean - x) <= 4.0 * np.sqrt(fraction * (1.0 - fraction) / draws) + 1e-5).all()
 
 
 def test_a_rounding_that_was_not_proved_nearest_is_told_also_after_resuming() -> None:

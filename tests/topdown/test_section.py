@@ -40,7 +40,7 @@ workload = ["total", "voting"]
 strategy = ["total", "detail"]
 shares = ["1/4", "3/4"]
 estimation = "classic"
-rounding = "unbiased"
+rounding = "nearest"
 microdata = true
 [[topdown.invariants]]
 query = "total"

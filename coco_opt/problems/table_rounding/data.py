@@ -18,13 +18,13 @@ from coco_opt.problems.table_rounding.rows import UNBOUNDED, IntegerRows, Nested
 
 @dataclass(frozen=True, eq=False, init=False)
 class RoundingData:
-    """Tables to round and their constraints: ``RoundingData(x, parent, constraints, slack=1, queries=())``.
+    """Tables to round and their constraints: ``RoundingData(x, parent, constraints, slack=1, queries=(), seed=0)``.
 
     x: nonnegative float64[children, cells] (numbers within NEAR_INTEGER of an integer count as that integer); parent:
     integers int64[cells] or None. ``slack`` 1 allows floors and ceilings alone, a larger slack any |X - x| <= slack.
-    ``queries``: what the distance is measured on, with integer weights; single cells if there are none. Raises
-    ProblemError for data that do not fit together, and for a parent's cell or a row of C that no rounding can meet even
-    alone.
+    ``queries``: what the distance is measured on, with integer weights; single cells if there are none. ``seed`` makes
+    the random choices where these cross. Raises ProblemError for data that do not fit together, and for a parent's cell
+    or a row of C that no rounding can meet even alone.
     """
 
     x: Floats
@@ -32,6 +32,7 @@ class RoundingData:
     constraints: IntegerRows | None
     slack: int
     queries: tuple[Operator, ...]
+    seed: int
 
     def __init__(
         self,
@@ -40,9 +41,11 @@ class RoundingData:
         constraints: IntegerRows | None = None,
         slack: int = 1,
         queries: Sequence[Operator] = (),
+        seed: int = 0,
     ) -> None:
         object.__setattr__(self, "x", checked_tables(x))
         object.__setattr__(self, "queries", tuple(queries))
+        object.__setattr__(self, "seed", int(seed))
         if any(query.cells != self.x.shape[1] for query in self.queries):
             raise ProblemError(f"queries must be over the {self.x.shape[1]} cells of x")
         object.__setattr__(self, "constraints", constraints)

@@ -36,7 +36,7 @@ def relaxed_prices(data: RoundingData) -> RoundingDual:
     }
     solved = hushed(linprog)(program.c, **sides, method="highs-ds", options={"time_limit": _PRICE_SECONDS})
     if solved.status != 0:
-        return RoundingDual(np.zeros(data.shape[1]), np.zeros(data.sides[0].shape))
+        return RoundingDual.zeros(data.shape[1], data.sides[0].shape)
     dual = np.zeros(program.rows)
     dual[equal] = solved.eqlin.marginals
     dual[above] += solved.ineqlin.marginals[: int(above.sum())]

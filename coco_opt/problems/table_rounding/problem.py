@@ -48,12 +48,13 @@ from coco_opt.problems.table_rounding.rows import IntegerRows, RoundingDual
 
 _ENOUGH = 1e-9  # a relative gap that needs no better prices
 _NEAR_VERTEX = 1e-6  # the distance from an integer that a linear solver may leave
+_MOST_PRICED = 300  # cells up to which a linear program proves more of several queries than nearest integers do
 _DEAREST = 1e15  # prices beyond prove nothing, and their products might be infinite
 
 
 @dataclass(frozen=True, eq=False, init=False)
 class TableRounding(RoundingData, Problem[NDArray[Any], RoundingDual]):
-    """Integer tables near x: ``TableRounding(x, parent, constraints, slack=1, queries=())``.
+    """Integer tables near x: ``TableRounding(x, parent, constraints, slack=1, queries=(), seed=0)``.
 
     Minimise sum_j sum_c |X_jc - x_jc| over nonnegative integer tables X_j of the children that sum to the parent's
     table and meet the constraints.
@@ -70,6 +71,8 @@ class TableRounding(RoundingData, Problem[NDArray[Any], RoundingDual]):
         1 allows floors and ceilings alone; a larger slack any |X - x| <= slack, in persons.
     queries : sequence of Operator, default ()
         Measure the distance on the answers to these queries in place of cells.
+    seed : int, default 0
+        Makes the random choices of a solver where several queries cross.
 
     Raises
     ------
@@ -178,7 +181,11 @@ class TableRounding(RoundingData, Problem[NDArray[Any], RoundingDual]):
     @cached_property
     def prices(self) -> RoundingDual:
         """Return optimal prices: a shortest-path flow's, or by linear programming where the rows are not nested."""
-        return relaxed_prices(self) if self.nested is None else transport.solve(self).prices
+        if self.nested is not None:
+            return transport.solve(self).prices
+        if len(self.queries) > 1 and self.variables > _MOST_PRICED:
+            return RoundingDual.zeros(self.shape[1], self.sides[0].shape)
+        return relaxed_prices(self)
 
     def admissible(self, multipliers: RoundingDual) -> RoundingDual:
         """Return bounded prices, 0 at missing sides and, for a wrong shape, everywhere."""

@@ -76,6 +76,11 @@ class RoundingDual:
     rows: Floats
     queries: Floats | None = None
 
+    @classmethod
+    def zeros(cls, cells: int, sides: tuple[int, ...]) -> RoundingDual:
+        """Return prices of 0, which prove how far each number is from the nearest integer, and no more."""
+        return cls(np.zeros(cells), np.zeros(sides))
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Nested:

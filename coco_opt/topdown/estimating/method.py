@@ -12,7 +12,7 @@ from coco_opt.topdown.queries import Query
 
 Estimation = Literal["full", "classic", "bottom_up", "posterior"]
 Weighting = Literal["variance", "equal"]
-IntegerRule = Literal["passes", "nearest", "unbiased"]
+IntegerRule = Literal["passes", "nearest"]
 Implied = Literal["auto", "bounds", "cuts", "minimal_schema"]
 
 
@@ -46,9 +46,10 @@ class TopdownMethod:
         together.
     weighting : {"variance", "equal"}, default "variance"
         The weight of an answer: 1 / variance, or 1, which is for comparison only.
-    rounding : {"passes", "nearest", "unbiased"}, default "passes"
-        "passes" rounds totals first, then queries, then cells, each to the nearest that those before allow; "nearest"
-        rounds cells alone; "unbiased" rounds at random, for tables bound by nothing but their parent.
+    rounding : {"passes", "nearest"}, default "passes"
+        "passes" rounds totals first, then queries, then cells, each to the nearest that those before allow; where no
+        query measures cells and queries cross, all are rounded together in place of the cells. "nearest" rounds cells
+        alone.
     workload : tuple of Query, default ()
         The queries that are rounded in passes where they are nested; what was measured, if it is empty.
     rounding_order : tuple of Query, default ()
@@ -63,7 +64,7 @@ class TopdownMethod:
         the next method where a step turns out to be slow; cuts are no longer looked for after that time. The chains of
         "posterior" take no longer either, by the moves that two cores can make in this time.
     seed : int, optional
-        Decides ties, random roundings and draws; determined by the noisy answers, if it is left out.
+        Decides ties, rounding together and draws; determined by the noisy answers, if it is left out.
     intervals : float, default 0.9
         The coverage of the intervals of "posterior", 0 for none.
 
@@ -154,10 +155,6 @@ def misfit(
         advice = ", or use 'full'" if missing < leaves else ""
         reason = f"{method.estimation!r} needs answers of level {missing}, and none were measured: give it a share of"
         return "estimation", f"{reason} the budget{advice}"
-    if method.rounding == "unbiased" and method.estimation == "posterior":
-        return "rounding", "unbiased rounding is for linear fits; medians are not unbiased: use 'passes'"
-    if method.rounding == "unbiased" and bound:
-        return "rounding", "unbiased rounding keeps the parents' tables only: with invariants or bounds use 'passes'"
     try:
         method.query_passes(queries)
     except ProblemError as error:

@@ -158,7 +158,7 @@ class TablesKind:
 
     def late_kernels(self, method: TablesMethod, measurement_plan: MeasurementPlan) -> tuple[str, ...]:
         """Return the rounding kernels, level-wise for many regions: they compile while splits run."""
-        if method.topdown.estimation == "bottom_up" or method.topdown.rounding == "unbiased":
+        if method.topdown.estimation == "bottom_up":
             return ()
         parents = max(
             len(measurement_plan.hierarchy.level_range(level))

@@ -284,7 +284,7 @@ class TopdownSection(Section):
     intervals: Annotated[float | None, Field(ge=0.0, lt=1.0)] = None
     """"posterior" only: the coverage of intervals.parquet, 0 for none; unset: 0.9."""
     rounding: Annotated[IntegerRule, choice(IntegerRule)] = "passes"
-    """How tables become integers: totals, queries and cells in passes; the nearest cells; or drawn at random."""
+    """How tables become integers: totals, queries and cells in passes; or the nearest cells."""
     rounding_order: Texts | None = None
     """The queries of "passes", most important first; unset: those of the workload that nest."""
     implied: Annotated[Implied, choice(Implied)] = "auto"

@@ -47,7 +47,7 @@ workload = {workload}
 # constraints = [{{ holds = "parents >= children", level = {level}, source = "structural" }}]    # or public | data
 # implied = "auto"            # what constraints imply above: auto | bounds | cuts | minimal_schema
 estimation = "full"           # estimated, and free to change from here on: full | classic | posterior | bottom_up
-rounding = "passes"           # passes (totals, the workload in order, cells) | nearest | unbiased
+rounding = "passes"           # passes (totals, the workload in order, cells) | nearest
 microdata = false             # true: also one row a person
 
 [topdown.attributes]          # every value that can occur, in your order, whether it does or not

@@ -1,14 +1,16 @@
 """Tables of persons from all two-way marginals: coco-opt, private-PGM, CVXPY least squares, and clipping alone.
 
-Every system gets the same noisy marginals, of a nation and its regions. private-PGM (``mbi``) fits a graphical model by
-mirror descent, with the region as one more attribute; CVXPY solves nonnegative least squares over all cells; clipping
-rounds each noisy marginal by itself, so that marginals contradict each other.
+Every system gets the same noisy marginals: of a nation and its regions, and of log-linear persons without regions and
+with 42 of them, whose ten marginals cross. private-PGM (``mbi``) fits a graphical model by mirror descent, with the
+region as one more attribute; CVXPY solves nonnegative least squares over all cells; coco-opt's own fit is shown before
+its integers; clipping rounds each noisy marginal by itself, so that marginals contradict each other.
 """
 
 from __future__ import annotations
 
+import math
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from importlib import import_module
@@ -21,9 +23,12 @@ import numpy as np
 from coco_experiments.outcome import Outcome, Reporter
 from coco_experiments.peers.study import OURS, Result, System, clock, finish, missing, peer_table
 from coco_opt.array_types import Floats
+from coco_opt.choices import SolverChoices
 from coco_opt.histograms import Hierarchy
 from coco_opt.privacy import Epsilon, SeededNoise
 from coco_opt.topdown import Schema, Strategy, TableCounts, TablePlan, estimate_tables, measure_tables, parse_queries
+from coco_opt.topdown.estimating.method import TopdownMethod
+from coco_opt.topdown.estimating.splitting.step import split_step
 from coco_opt.topdown.noisy_measurements import TableMeasurements
 
 Answers = list[list[Floats]]  # by level and query, [regions of the level, answers]
@@ -31,10 +36,39 @@ Answers = list[list[Floats]]  # by level and query, [regions of the level, answe
 NAME = "peers/marginals"
 SEEDS, SMALL_SEEDS = (1, 2, 3, 4, 5), (1,)
 EPSILON = Fraction(1)
-SIZES, SMALL_SIZES = {"sex": 2, "age": 8, "race": 5, "schooling": 4}, {"sex": 2, "age": 3, "race": 2}
-REGIONS, SMALL_REGIONS = 8, 2
-PERSONS, SMALL_PERSONS = 20_000, 400
+LARGE = {"sex": 2, "race": 5, "education": 16, "marital": 7, "income": 2}
 ITERATIONS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Simulated persons by the ``sizes`` of attributes; ``regions`` 1 is a nation alone.
+
+    ``loglinear`` persons have all two-way interactions, others cells of a Dirichlet draw.
+    """
+
+    sizes: Mapping[str, int]
+    regions: int
+    persons: int
+    loglinear: bool = False
+
+    @property
+    def name(self) -> str:
+        """Return the setting in words."""
+        cells = math.prod(self.sizes.values())
+        where = "one region" if self.regions == 1 else f"{self.regions} regions"
+        return f"{cells:,} cells, {where}, {self.persons:,} persons"
+
+
+SETTINGS = (
+    Setting({"sex": 2, "age": 8, "race": 5, "schooling": 4}, 8, 20_000),
+    *(Setting(LARGE, regions, 48_842, loglinear=True) for regions in (1, 42)),
+)
+SMALL_SETTINGS = (
+    Setting({"sex": 2, "age": 3, "race": 2}, 2, 400),
+    Setting({"sex": 2, "age": 3, "race": 2}, 1, 400, loglinear=True),
+)
+_MOST_CONVEX = 10_000  # unknowns up to which CVXPY takes less than minutes
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -47,31 +81,32 @@ class Case:
     measurement: Any
 
     @classmethod
-    def simulated(cls, sizes: Mapping[str, int], regions: int, persons: int, seed: int) -> Case:
+    def simulated(cls, setting: Setting, seed: int) -> Case:
         """Return persons whose attributes depend on each other and on the region; seeded noise, NOT PRIVATE."""
+        sizes, regions = setting.sizes, setting.regions
         schema = Schema({name: tuple(f"{name}{value}" for value in range(size)) for name, size in sizes.items()})
-        cells = int(np.prod(list(sizes.values())))
         rng = np.random.default_rng(1)  # one population; only the noise differs between runs
-        nation = rng.dirichlet(np.full(cells, 0.3))
-        shares = np.array([rng.dirichlet(50.0 * nation + 1e-6) for _ in range(regions)])
-        tables = np.array([rng.multinomial(persons // regions, share) for share in shares])
-        hierarchy = Hierarchy.from_paths([("nation", f"region {number}") for number in range(regions)])
+        nation = loglinear(sizes, rng) if setting.loglinear else rng.dirichlet(np.full(schema.cells, 0.3))
+        shares = [rng.dirichlet(50.0 * nation + 1e-6) for _ in range(regions)] if regions > 1 else [nation]
+        tables = np.array([rng.multinomial(setting.persons // regions, share) for share in shares])
+        paths = [("nation", f"region {number}") for number in range(regions)] if regions > 1 else [("nation",)]
+        hierarchy = Hierarchy.from_paths(paths)
         counts = TableCounts.from_counts(hierarchy, schema, tables)
         queries = parse_queries([f"{a} * {b}" for a, b in combinations(sizes, 2)], schema)
-        plan = TablePlan.product(Strategy.uniform(queries), Epsilon(EPSILON), levels=2)
+        plan = TablePlan.product(Strategy.uniform(queries), Epsilon(EPSILON), levels=hierarchy.levels)
         measurement = measure_tables(counts, plan, source=SeededNoise(seed))
         exact = [
             [
                 np.asarray(counts.answers_to(query.operator, hierarchy.level_range(level)), np.float64)
                 for query in queries
             ]
-            for level in range(2)
+            for level in range(hierarchy.levels)
         ]
         return cls(schema, exact, TableMeasurements.of(measurement), measurement)
 
     def marginals(self, tables: Floats) -> Answers:
-        """Return the answers of tables float64[regions, cells] at both levels."""
-        levels = (tables.sum(axis=0, keepdims=True), tables)
+        """Return the answers of tables float64[regions, cells] at every level."""
+        levels = (tables.sum(axis=0, keepdims=True), tables)[-len(self.truth) :]
         return [[query.operator.apply(table) for query in self.noisy.queries] for table in levels]
 
     def answers(self) -> Answers:
@@ -86,14 +121,40 @@ class Case:
         names = ("mean absolute error, nation", "mean absolute error, regions")
         return {
             name: float(np.mean([np.abs(own - exact).mean() for own, exact in zip(level, truth, strict=True)]))
-            for name, level, truth in zip(names, estimate, self.truth, strict=True)
+            for name, level, truth in zip(names, estimate, self.truth, strict=False)  # one region has no level below
         }
+
+
+def loglinear(sizes: Mapping[str, int], rng: np.random.Generator) -> Floats:
+    """Return the shares float64[cells] of a log-linear model with falling margins and all two-way interactions."""
+    logarithms = np.zeros(tuple(sizes.values()))
+    axes = range(logarithms.ndim)
+    for axis, size in enumerate(logarithms.shape):
+        margin = -np.arange(size) * rng.uniform(0.2, 1.6)
+        logarithms += margin.reshape([size if other == axis else 1 for other in axes])
+    for pair in combinations(axes, 2):
+        shape = [size if axis in pair else 1 for axis, size in enumerate(logarithms.shape)]
+        logarithms += rng.normal(0.0, 0.7, shape)
+    shares: Floats = np.exp(logarithms - logarithms.max()).ravel()
+    return shares / shares.sum()
 
 
 def ours(case: Case) -> Answers:
     """Return the answers of coco-opt's integer tables, which add up and are certified."""
     result = estimate_tables(case.measurement)
-    return [[np.asarray(result.answers(query.operator, level)) for query in case.noisy.queries] for level in range(2)]
+    levels = range(len(case.truth))
+    return [[np.asarray(result.answers(query.operator, level)) for query in case.noisy.queries] for level in levels]
+
+
+def fitted(case: Case) -> Answers:
+    """Return the answers of coco-opt's fits before they are rounded, each level below the integers above."""
+    step, parent, answers = split_step(case.noisy, TopdownMethod(seed=1), SolverChoices()), None, []
+    for level in range(len(case.truth)):
+        regions = case.noisy.hierarchy.level_range(level)
+        fit = step.fractional(regions, parent)
+        answers.append([query.operator.apply(fit) for query in case.noisy.queries])
+        parent = step.integer_tables(fit, regions, parent)[0] if level + 1 < len(case.truth) else None
+    return answers
 
 
 def clipped(case: Case) -> Answers:
@@ -105,11 +166,11 @@ def convex(case: Case) -> Answers:
     """Return the answers of the nonnegative tables that are nearest in least squares, by CVXPY and Clarabel."""
     cp: Any = import_module("cvxpy")
     operators = [query.operator.to_sparse() for query in case.noisy.queries]
-    regions, cells = case.answers()[1][0].shape[0], case.schema.cells
+    regions, cells = case.answers()[-1][0].shape[0], case.schema.cells
     tables = cp.Variable((regions, cells), nonneg=True)
     loss = 0
     for level, answers in enumerate(case.answers()):
-        own = tables if level else cp.sum(tables, axis=0, keepdims=True)
+        own = tables if level or regions == 1 else cp.sum(tables, axis=0, keepdims=True)
         for query, (operator, answer) in enumerate(zip(operators, answers, strict=True)):
             loss += cp.sum_squares(own @ operator.T - answer) / float(case.noisy.variances[level, query])
     cp.Problem(cp.Minimize(loss)).solve(solver=cp.CLARABEL)
@@ -123,58 +184,66 @@ def graphical_model(case: Case) -> Answers:
         import_module("jax").config.update("jax_enable_x64", True)  # noqa: FBT003
         mbi, estimation = import_module("mbi"), import_module("mbi.estimation")
         names = list(case.schema.names)
-        regions = case.answers()[1][0].shape[0]
+        regions = case.answers()[-1][0].shape[0]
         sizes = [len(case.schema.attributes[name]) for name in names]
         domain = mbi.Domain(["region", *names], [regions, *sizes])
         pairs, measured = list(combinations(names, 2)), []
         for level, answers in enumerate(case.answers()):
             for query, answer in enumerate(answers):
-                clique = ("region", *pairs[query]) if level else pairs[query]
+                clique = ("region", *pairs[query]) if level or regions == 1 else pairs[query]
                 deviation = float(np.sqrt(case.noisy.variances[level, query]))
                 measured.append(mbi.LinearMeasurement(answer.ravel(), clique, stddev=deviation))
         model = estimation.MirrorDescent().estimate(domain, measured, iters=ITERATIONS)
         regional = [np.asarray(model.project(("region", *pair)).datavector()).reshape(regions, -1) for pair in pairs]
-    return [[answer.sum(axis=0, keepdims=True) for answer in regional], regional]
+    return [[answer.sum(axis=0, keepdims=True) for answer in regional], regional][-len(case.truth) :]
 
 
 def systems() -> dict[System, Callable[[Case], Answers]]:
     """Return every way to estimate, by name."""
     return {
-        System(OURS, "integer tables of all regions, certified"): ours,
+        System(OURS, "integer tables of all regions, fits certified"): ours,
+        System(OURS, "the fits before rounding, fractional"): fitted,
         System("mbi", f"private-PGM, mirror descent, {ITERATIONS:,} iterations"): graphical_model,
         System("cvxpy", "nonnegative least squares by Clarabel, fractional"): convex,
         System("numpy", "clipped and rounded, not consistent"): clipped,
     }
 
 
-def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Compare on 320 cells in eight regions, five seeds; small: 12 cells in two regions and one seed."""
-    seeds = SMALL_SEEDS if small else SEEDS
-    sizes, regions, persons = (SMALL_SIZES, SMALL_REGIONS, SMALL_PERSONS) if small else (SIZES, REGIONS, PERSONS)
+def compared(setting: Setting, seeds: Sequence[int]) -> list[Result]:
+    """Return the errors and seconds of all systems that are installed and finish in minutes."""
     listed = {system: make for system, make in systems().items() if system.version is not None}
+    if math.prod(setting.sizes.values()) * setting.regions > _MOST_CONVEX:
+        listed = {system: make for system, make in listed.items() if make is not convex}
     errors: dict[System, list[dict[str, float]]] = {system: [] for system in listed}
     seconds: dict[System, list[float]] = {system: [] for system in listed}
-    for done, seed in enumerate(seeds, 1):
-        case = Case.simulated(sizes, regions, persons, seed)
+    for seed in seeds:
+        case = Case.simulated(setting, seed)
         for system, make in listed.items():
             if seed == seeds[0]:
                 make(case)  # compiles and imports, outside the clock
             ran = clock(make, case)
             errors[system].append(case.errors(ran.answer))
             seconds[system].append(ran.seconds)
-        reporter.progress(NAME, done, len(seeds))
-    instance = f"{case.schema.cells:,} cells, {regions} regions, {persons:,} persons"
-    results = [
+    return [
         Result(
-            instance,
+            setting.name,
             system,
             {measure: tuple(error[measure] for error in errors[system]) for measure in errors[system][0]},
             tuple(seconds[system]),
         )
         for system in listed
     ]
+
+
+def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
+    """Compare on 320 cells in eight regions and on 2,240 in one and in 42, five seeds; small: 12 cells, one seed."""
+    settings, seeds = (SMALL_SETTINGS, SMALL_SEEDS) if small else (SETTINGS, SEEDS)
+    results = []
+    for done, setting in enumerate(settings, 1):
+        results += compared(setting, seeds)
+        reporter.progress(NAME, done, len(settings))
     notes = (
-        f"epsilon {float(EPSILON):g} in all, even over two levels and all two-way marginals. Data are simulated.",
+        f"epsilon {float(EPSILON):g} in all, even over levels and all two-way marginals. Data are simulated.",
         "Only coco-opt's tables are integers that add up, as a release needs; private-PGM and CVXPY are fractional.",
         "AIM, which also chooses the marginals, is not compared: the package mbi holds no mechanisms.",
         *missing(list(systems())),

@@ -31,9 +31,11 @@ def round_in_passes(
     ties: Ties,
     first: int,
     solvers: SolverChoices,
+    together: Sequence[Operator] = (),
 ) -> Ints:
     """Return integer tables int64[children, cells] next to x, ``queries`` in order and then the cells.
 
+    Queries that cross are rounded ``together`` in place of the cells, each of which is a floor or a ceiling then, too.
     ``first`` is the first child's region. A query whose solvers find nothing is passed over and counted as not
     certified. Raises ProblemError or SolverError where no integer tables are found.
     """
@@ -46,7 +48,8 @@ def round_in_passes(
             solvers.note_missed(TableRounding, np.inf)
             continue
         rows = _with_answers(rows, query, query.apply(tables))
-    return round_tables(ties.broken(x, first, len(queries)), parent, rows, solvers)
+    seed = ties.number(first, len(queries)) if together else 0
+    return round_tables(ties.broken(x, first, len(queries)), parent, rows, solvers, together, seed)
 
 
 def round_tables(
@@ -55,6 +58,7 @@ def round_tables(
     rows: IntegerRows | None,
     solvers: SolverChoices,
     queries: Sequence[Operator] = (),
+    seed: int = 0,
 ) -> Ints:
     """Return the nearest integer tables; further away than the next integers only where none are that near.
 
@@ -67,8 +71,9 @@ def round_tables(
     while True:
         last = slack >= furthest or (rows is None and parent is None)
         try:
-            problem = TableRounding(x, parent, rows, slack=slack, queries=queries)
-            return np.asarray(solvers.solve(problem, fallback=last), dtype=np.int64)
+            problem = TableRounding(x, parent, rows, slack=slack, queries=queries, seed=seed)
+            fallback = last and len(queries) < 2
+            return np.asarray(solvers.solve(problem, fallback=fallback), dtype=np.int64)
         except (ProblemError, SolverError) as error:
             solution = error.solution if isinstance(error, SolverError) else None
             if solution is not None and solution.usable:

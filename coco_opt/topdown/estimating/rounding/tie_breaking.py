@@ -61,6 +61,12 @@ class Ties:
         moved = x + PRECISION * ((bits >> np.uint64(11)).astype(np.float64) * 2.0**-53 - 0.5)
         return np.maximum(np.where(near_integer, nearest, moved), 0.0)
 
+    def number(self, first: int, number: int) -> int:
+        """Return a seed of 63 bits for a pass of the children from region ``first`` on."""
+        with np.errstate(over="ignore"):
+            start = _mixed(_mixed(np.full(1, self.seed, np.uint64)) + np.uint64(number))
+            return int(_stepped(start, first, first + 1)[0] >> np.uint64(1))
+
 
 def _stepped(state: Bits, begin: int, end: int) -> Bits:
     """Return the numbers begin + 1 to end of the generators that start from some states, in the last axis."""

@@ -32,7 +32,7 @@ from coco_opt.topdown.estimating.rounding.passes import is_of_cells, nested
 from coco_opt.topdown.estimating.sparse_tables import SparseTables
 from coco_opt.topdown.estimating.splitting.bounded_classes import FREE, BoundedClasses
 from coco_opt.topdown.estimating.splitting.priced_bounds import PricedBounds
-from coco_opt.topdown.estimating.splitting.step import SplitStep
+from coco_opt.topdown.estimating.splitting.step import LEAST_PARENTS, SplitStep
 
 Runs = tuple[Ints, Ints, Ints]
 """The nonzero entries of some tables: regions (from the first child), cells (rising in a region) and counts."""
@@ -42,8 +42,6 @@ Fractions = tuple[Floats, Flags]
 Way = Callable[[SplitStep, SplitLevel, Ints, Ints], Fractions]
 """How several parents are split: takes the step, the problem, the children, and the entries of the parents' tables."""
 
-LEAST_PARENTS = 64
-"""Parents of a level from which batches pay for what their kernels take to load."""
 
 _SAFE = 0.5  # of the tolerance
 _MOST_TOGETHER = (
@@ -301,7 +299,7 @@ def _runs(problem: SplitLevel, tables: Ints, done: Flags, regions: Ints) -> Runs
 
 def level_split(step: SplitStep, level: int) -> LevelSplit | None:
     """Return the split of all regions of a level together, or None where they must be split individually."""
-    hierarchy, method = step.measured.hierarchy, step.method
+    hierarchy = step.measured.hierarchy
     below = hierarchy.level_range(level + 1)
     constraints = step.constraints(below)
     classes = None if constraints is None else BoundedClasses.of(constraints)
@@ -311,7 +309,7 @@ def level_split(step: SplitStep, level: int) -> LevelSplit | None:
         return None
     splitter, rounder = step.solvers.solver(TopdownSplit), step.solvers.solver(TableRounding)
     free = (constraints is None or classes is not None) and step.cutting is None  # cuts are found as regions are split
-    plain = len(step.passes) == 1 and method.rounding != "unbiased" and free
+    plain = len(step.passes) == 1 and not step.crossing_queries[level + 1] and free
     if not plain or not isinstance(splitter, LevelSplitter) or not isinstance(rounder, LevelRounder):
         return None
     queries = tuple(query for query in step.passes[0][0] if step.has_answers(level + 1, query))

@@ -23,15 +23,21 @@ from coco_opt.topdown.estimating.implied.minimal_schema import SUITED, CoreTable
 from coco_opt.topdown.estimating.linear.query_trees import LinearStage, linear_stage, rows_of
 from coco_opt.topdown.estimating.method import Implied, TopdownMethod
 from coco_opt.topdown.estimating.posterior.summaries import Targets
-from coco_opt.topdown.estimating.rounding.passes import integer_rows, is_of_cells, nested_passes, round_in_passes
-from coco_opt.topdown.estimating.rounding.tie_breaking import PRECISION, Ties
-from coco_opt.topdown.estimating.rounding.unbiased import unbiased_rounding
+from coco_opt.topdown.estimating.rounding.passes import (
+    integer_rows,
+    is_of_cells,
+    nested,
+    nested_passes,
+    round_in_passes,
+)
+from coco_opt.topdown.estimating.rounding.tie_breaking import Ties
 from coco_opt.topdown.estimating.splitting.open_cells import leaves_cells_open, shared_in_proportion
 from coco_opt.topdown.feasibility.cuts import CutOracle
 from coco_opt.topdown.invariants import Constraints
 from coco_opt.topdown.noisy_measurements import TableMeasurements
 
 _MOST_SUITED = 50_000  # cells of all children up to which splits below exact classes or under cuts are factorised
+LEAST_PARENTS = 64  # of a level, from which batches pay for what their kernels take to load
 _PROGRAMS = 3  # mixed-integer programs of the minimal schema, one after the other, that share its time
 _LEAST_SECONDS = 1.0  # for a step after the time is over: the last step must end with tables
 _LEAST_TOLERANCE = 1e-6  # people; answers kept from an earlier pass are known to a solver's precision only
@@ -61,7 +67,8 @@ class SplitStep:
     """All that splitting any region takes: build it with ``split_step``.
 
     ``passes`` are the queries and the tolerance of each pass of the fit, ``rounding_queries`` those that are rounded
-    before the cells, in order, by level. With ``targets`` these are rounded in place of a fit.
+    before the cells, in order, by level, and ``crossing_queries`` those together in place of the cells. With
+    ``targets`` these are rounded in place of a fit.
     """
 
     measured: TableMeasurements
@@ -70,6 +77,7 @@ class SplitStep:
     stage: LinearStage | None
     passes: tuple[tuple[tuple[int, ...], float], ...]
     rounding_queries: tuple[tuple[Operator, ...], ...]
+    crossing_queries: tuple[tuple[Operator, ...], ...] = ()
     core: CoreTables | None = None
     cutting: Cutting | None = None
     reason: str = ""
@@ -211,14 +219,11 @@ class SplitStep:
         """Return integer tables int64[J, n] next to fractional tables; ProblemError where none exist."""
         constraints, seed = self.constraints(regions), self.method.seed
         assert seed is not None
-        if self.method.rounding == "unbiased":
-            assert constraints is None
-            nearest = np.rint(x)
-            snapped = np.maximum(np.where(np.abs(x - nearest) <= PRECISION, nearest, x), 0.0)
-            return unbiased_rounding(snapped, parent, np.random.default_rng([seed, regions.start]))
-        queries = self.rounding_queries[int(self.measured.hierarchy.level[regions.start])]
+        level = int(self.measured.hierarchy.level[regions.start])
+        queries = self.rounding_queries[level]
+        together = self.crossing_queries[level] if self.targets is None else ()
         rows, ties = integer_rows(constraints), Ties(seed)
-        return round_in_passes(x, parent, rows, queries, ties, regions.start, self.solvers)
+        return round_in_passes(x, parent, rows, queries, ties, regions.start, self.solvers, together)
 
     def split(self, region: int | None, table: Ints | None) -> Ints:
         """Return the children's integer tables int64[J, n] of a region's table (None: the root, or leaves alone)."""
@@ -310,6 +315,7 @@ def split_step(
         stage,
         passes=method.query_passes([query.name for query in measured.queries]),
         rounding_queries=rounding_queries,
+        crossing_queries=_crossing_queries(measured, method, rounding_queries),
         core=core,
         cutting=cutting,
         reason=choice.reason,
@@ -350,6 +356,28 @@ def _rounding_queries(
     return tuple(
         nested_passes([everybody, *texts.values()], None if constraints is None else constraints.operator)
         for constraints in level_constraints
+    )
+
+
+def _crossing_queries(
+    measured: TableMeasurements, method: TopdownMethod, rounding_queries: Sequence[tuple[Operator, ...]]
+) -> tuple[tuple[Operator, ...], ...]:
+    """Return the queries that are rounded together by level: where none measures cells, and some cross the passes.
+
+    Levels of many parents are split and rounded in batches, which take nested queries alone.
+    """
+    queries = [query.operator for query in (method.workload or measured.queries) if not is_of_cells(query.operator)]
+    levels = measured.hierarchy.levels
+    if (
+        method.rounding != "passes"
+        or method.rounding_order
+        or any(is_of_cells(each.operator) for each in measured.queries)
+    ):
+        return ((),) * levels
+    few = [level == 0 or len(measured.hierarchy.level_range(level - 1)) < LEAST_PARENTS for level in range(levels)]
+    return tuple(
+        tuple(queries) if few[level] and not nested([*passes, *queries]) else ()
+        for level, passes in enumerate(rounding_queries)
     )
 
 
