@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Literal, Protocol, cast
 
 from coco_experiments.outcome import Outcome, Reporter
@@ -28,9 +27,10 @@ class Run(Protocol):
 class Experiment:
     """One row of the experiment table; describes an experiment without importing it.
 
-    ``name`` is "folder/module" ("kuo2018/table3"); the module's function ``run`` is a ``Run``. ``shows`` is what its
-    figure shows, in a sentence, for the gallery; "" where it draws none. One that is ``heavy``, in time or disk, runs
-    only by a name that means no other.
+    ``name`` is "folder/module" ("kuo2018/table3"), whose function ``run`` is a ``Run``. Where ``declared`` names a
+    module of the folder, the experiment is a value there, called as its name in capital letters, with a method ``run``.
+    ``shows`` is what its figure shows, in a sentence, for the gallery; "" where it draws none. One that is
+    ``heavy``, in time or disk, runs only by a name that means no other.
     One that takes ``states`` makes a country of so many.
     """
 
@@ -38,6 +38,7 @@ class Experiment:
     summary: str
     paper: str = ""
     shows: str = ""
+    declared: str = ""
     heavy: bool = False
     takes_states: bool = False
 
@@ -46,9 +47,11 @@ class Experiment:
         """Return which verb lists the experiment: "paper" for reproduce, "bench" for bench."""
         return "bench" if self.name.startswith("bench/") else "paper"
 
-    def module(self) -> ModuleType:
-        """Import and return the experiment's module."""
-        return importlib.import_module(f"{__package__}.{self.name.replace('/', '.')}")
+    def function(self) -> Run:
+        """Import the experiment's module and return what runs it."""
+        folder, _, name = self.name.partition("/")
+        module: Any = importlib.import_module(f"{__package__}.{folder}.{self.declared or name}")
+        return cast("Run", getattr(module, name.upper()).run if self.declared else module.run)
 
     def run(
         self,
@@ -71,7 +74,7 @@ class Experiment:
 
         shown = reporter or ConsoleReporter()
         size = {"states": states} if self.takes_states else {}
-        outcome = cast("Run", self.module().run)(small=small, out=out, reporter=shown, data=data, **size)
+        outcome = self.function()(small=small, out=out, reporter=shown, data=data, **size)
         for statement in outcome.statements:
             shown.note(statement.line)
         write_page(out, self, outcome, small=small)

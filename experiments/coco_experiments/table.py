@@ -39,12 +39,14 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment(
         name="kuo2018/figure4",
         summary="merging by variance against plain averages, two levels",
+        declared="figures",
         paper=f"{KUO2018}; Figure 4",
         shows="Merging parent and children by their variances (full) against plain averages (hollow), two levels.",
     ),
     Experiment(
         name="kuo2018/figure5",
         summary="every combination of estimators on two levels compared with the omniscient line",
+        declared="figures",
         paper=f"{KUO2018}; Figure 5",
         shows="Every combination of rank and cumulative estimates at two levels, next to the omniscient line of the "
         "paper.",
@@ -52,6 +54,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment(
         name="kuo2018/figure6",
         summary="three levels without and with consistency",
+        declared="figures",
         paper=f"{KUO2018}; Figure 6",
         shows="Three levels without and with consistency, by epsilon, next to the omniscient line of the paper.",
     ),
@@ -65,6 +68,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment(
         name="kuo2018/datasets",
         summary="every method on every data set, level and epsilon, and the best",
+        declared="figures",
         paper=f"{KUO2018}; section 6.2, beyond it",
         shows="The methods on every data set and level, by epsilon: no consistency, matching, joint, bottom-up.",
     ),
@@ -119,6 +123,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment(
         name="beyond/which_method",
         summary="which method errs least, from sparse to dense regions, shallow to deep, at two epsilons",
+        declared="which_method",
         paper=BEYOND,
         shows="Error of each method over that of Algorithm 1, in the geometric mean over levels, by groups a leaf, on "
         "simulated hierarchies of four parts a region.",
@@ -126,30 +131,35 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment(
         name="beyond/ablation",
         summary="better queries alone, the learned prior alone, both and neither",
+        declared="studies",
         paper=BEYOND,
         shows="What buckets and the learned prior take off the error of each level, alone and together.",
     ),
     Experiment(
         name="beyond/budgets",
         summary="the posterior, joint estimation, Algorithm 1 and bottom-up by total epsilon",
+        declared="studies",
         paper=BEYOND,
         shows="Error over that of Algorithm 1 at the same total epsilon, level by level.",
     ),
     Experiment(
         name="beyond/frontier",
         summary="error at the root against error at the leaves by the split of one budget",
+        declared="studies",
         paper=BEYOND,
         shows="What the split of one budget trades: error at the root against error at the leaves, a mark a split.",
     ),
     Experiment(
         name="beyond/west_coast",
         summary="the posterior against all methods on simulated housing and race on the West Coast",
+        declared="studies",
         paper=BEYOND,
         shows="Housing simulated from the 2010 census, race by blocks simulated; three levels, every method.",
     ),
     Experiment(
         name="beyond/posterior",
         summary="buckets and the posterior against joint estimation, Algorithm 1 and bottom-up; the planner's buckets",
+        declared="studies",
         paper=BEYOND,
     ),
     Experiment(

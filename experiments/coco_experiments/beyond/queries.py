@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 
 from coco_experiments.kuo2018.cases import Case
-from coco_experiments.kuo2018.noisy_answers import split_evenly
+from coco_experiments.kuo2018.draws import split_evenly
 from coco_opt.groups import measure_hierarchy
 from coco_opt.groups.buckets import Buckets
 from coco_opt.groups.measuring.automatic import QuerySearch, assumed_distributions

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
@@ -20,9 +20,8 @@ from coco_experiments.beyond.stored_results import StoredResults
 from coco_experiments.kuo2018.cases import Case, hawaii_case, small_cases, taxi_case, top
 from coco_experiments.kuo2018.draws import Levels, errors_by_level
 from coco_experiments.kuo2018.joint import TAXI_MAX_SIZE
-from coco_experiments.kuo2018.sweep import BARS, SEEDED, means_of
+from coco_experiments.kuo2018.sweep import BARS, SEEDED, level_figure, means_of
 from coco_experiments.outcome import Cell, Outcome, Reporter, Table, publish
-from coco_experiments.plots import Panel
 from coco_experiments.statistics import Mean
 from coco_opt.choices import SolverChoices
 from coco_opt.groups.estimating.estimate import GroupsResult, estimate_groups
@@ -162,27 +161,6 @@ def study(
     return results
 
 
-def studied(
-    name: str,
-    settings: Iterable[tuple[Case, Sequence[Way]]],
-    seeds: Sequence[int],
-    out: Path,
-    reporter: Reporter,
-    *,
-    small: bool,
-) -> list[Result]:
-    """Return what ways make of their cases under each seed; small: under the first one, with few draws.
-
-    Results are stored in ``out``.
-    """
-    results: list[Result] = []
-    stored = stored_results_of(out)
-    for case, ways in settings:
-        shown = [replace(way, quick=True) for way in ways] if small else ways
-        results += study(name, case, shown, seeds[:1] if small else seeds, reporter, stored)
-    return results
-
-
 def stored_results_of(out: Path) -> StoredResults:
     """Return what the studies that write to a folder found so far: several ask for the same."""
     return StoredResults(out / "beyond_found.json")
@@ -274,20 +252,6 @@ def seconds_table(results: Sequence[Result], setting: str = "") -> Table:
     return Table("Processor seconds a run", ("data", *moving, "method", "seconds"), tuple(rows), (note,))
 
 
-def panels(results: Sequence[Result]) -> dict[str, Panel]:
-    """Return a panel a case: a place a level, a mark a way, with standard errors."""
-    by_case = {}
-    for case in dict.fromkeys(result.case for result in results):
-        own = [result for result in results if result.case is case]
-        labels = tuple(f"level {level}" for level in range(case.levels))
-        by_case[case.name] = Panel(
-            labels,
-            {result.way.name: tuple(mean.value for mean in result.means) for result in own},
-            {result.way.name: tuple(mean.standard_error for mean in result.means) for result in own},
-        )
-    return by_case
-
-
 def finish(
     name: str,
     out: Path,
@@ -299,3 +263,41 @@ def finish(
     """Show and write tables, each under the experiment's name and its own ending; every table must add up."""
     failures = [line for result in results for line in result.failures]
     return publish(name, tables, out, reporter, files=figures, failures=failures)
+
+
+def bars(path: Path, results: Sequence[Result]) -> list[Path]:
+    """Draw the errors of all ways, a panel a case; return the files."""
+    means: dict[str, dict[str, tuple[Mean, ...]]] = {}
+    for result in results:
+        means.setdefault(result.case.name, {})[result.way.name] = result.means
+    return level_figure(path, means)
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """A declared experiment: cases with their ways, seeds, the table of errors against a reference, and a figure.
+
+    ``settings`` are of the real data or, small, of simulated ones, which get the first seed and few draws. ``setting``
+    names what moves between ways of one name. ``tables`` are further ones by the ending of their file.
+    """
+
+    name: str
+    title: str
+    settings: Callable[[Path | None, bool], Sequence[tuple[Case, Sequence[Way]]]]
+    reference: str = MATCHING
+    setting: str = ""
+    notes: tuple[str, ...] = ()
+    seeds: tuple[int, ...] = (2018,)
+    tables: Callable[[Sequence[Result]], Mapping[str, Table]] = lambda _: {}
+    figure: Callable[[Path, Sequence[Result]], Sequence[Path]] = bars
+
+    def run(self, *, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
+        """Measure, print and write the tables as CSV and the figure as PNG and PDF; results are stored in ``out``."""
+        results: list[Result] = []
+        stored = stored_results_of(out)
+        for case, ways in self.settings(data, small):
+            shown = [replace(way, quick=True) for way in ways] if small else ways
+            results += study(self.name, case, shown, self.seeds[:1] if small else self.seeds, reporter, stored)
+        errors = error_table(self.title, results, self.reference, self.setting, self.notes)
+        tables = {"": errors, **self.tables(results)}
+        return finish(self.name, out, tables, results, self.figure(out / self.name, results), reporter)

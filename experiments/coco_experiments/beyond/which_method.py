@@ -15,24 +15,13 @@ from pathlib import Path
 import numpy as np
 
 from coco_experiments.beyond.queries import planned
-from coco_experiments.beyond.study import (
-    MATCHING,
-    Result,
-    Way,
-    error_table,
-    finish,
-    reference_of,
-    studied,
-    usual_ways,
-)
+from coco_experiments.beyond.study import MATCHING, Result, Study, Way, reference_of, usual_ways
 from coco_experiments.curves import AxisStyle, Curve, CurvePanel, draw
 from coco_experiments.kuo2018.cases import Case
-from coco_experiments.outcome import Cell, Outcome, Reporter, Table
+from coco_experiments.outcome import Cell, Table
 from coco_experiments.simulated import counts_of_runs, group_sizes
 from coco_opt.histograms import Hierarchy
 
-NAME = "beyond/which_method"
-SEEDS = (2018,)
 FAN_OUT, MAX_SIZE = 4, 200
 LEVELS = (2, 4)
 GROUPS = (10, 100, 1_000)  # a leaf
@@ -50,6 +39,11 @@ def generated(levels: int, groups: int, max_size: int = MAX_SIZE) -> Case:
     leaf = np.repeat(np.arange(len(paths), dtype=np.int64), groups)
     counts = counts_of_runs(tree, leaf, sizes, np.ones(sizes.size, np.int64))
     return Case.of(f"{levels} levels, {groups:,} groups a leaf", counts, max_size)
+
+
+def place_of(case: Case) -> tuple[int, int]:
+    """Return the levels of a hierarchy and the groups of a leaf."""
+    return case.levels, case.truth[-1].groups
 
 
 def ways_of(case: Case, epsilon: Fraction) -> list[Way]:
@@ -72,48 +66,51 @@ def _errors(result: Result) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     return np.maximum([mean.value for mean in result.means], 0.1)
 
 
-def map_table(results: Sequence[Result], places: dict[str, tuple[int, int]]) -> Table:
+def map_table(results: Sequence[Result]) -> Table:
     """Return which method errs least, a row a hierarchy and epsilon."""
     score = scores(results)
     rows: list[tuple[Cell, ...]] = []
     for case, setting in dict.fromkeys((result.case, result.way.setting) for result in results):
         own = [result for result in results if (result.case, result.way.setting) == (case, setting)]
         best = [min(own, key=lambda result, level=level: result.means[level].value).way.name for level in (0, -1)]  # type: ignore[misc]
-        rows.append((*places[case.name], setting, *best, min(own, key=score.__getitem__).way.name))
+        rows.append((*place_of(case), setting, *best, min(own, key=score.__getitem__).way.name))
     return Table("Which method errs least", COLUMNS, tuple(rows), (f"Seeds: {len(results[0].errors)}.",))
 
 
-def curves(results: Sequence[Result], places: dict[str, tuple[int, int]]) -> list[list[CurvePanel]]:
+def curves(results: Sequence[Result]) -> list[list[CurvePanel]]:
     """Return a row an epsilon, a panel a depth: each method's score by the groups of a leaf."""
     score = scores(results)
     names = dict.fromkeys(result.way.name for result in results)
     rows = []
     for setting in dict.fromkeys(result.way.setting for result in results):
         panels = []
-        for levels in dict.fromkeys(levels for levels, _ in places.values()):
-            own = [
-                result for result in results if result.way.setting == setting and places[result.case.name][0] == levels
-            ]
+        for levels in dict.fromkeys(result.case.levels for result in results):
+            own = [result for result in results if (result.way.setting, result.case.levels) == (setting, levels)]
             lines = []
             for name in names:
                 line = [result for result in own if result.way.name == name]
                 lines.append(
-                    Curve(name, [places[result.case.name][1] for result in line], [score[result] for result in line])
+                    Curve(name, [place_of(result.case)[1] for result in line], [score[result] for result in line])
                 )
             panels.append(CurvePanel(f"{levels} levels, epsilon {setting}", tuple(lines)))
         rows.append(panels)
     return rows
 
 
-def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Measure, print and write ``beyond/which_method`` as CSV, PNG and PDF; small: two hierarchies."""
+def settings(data: Path | None, small: bool) -> list[tuple[Case, list[Way]]]:
+    """Return all hierarchies at both epsilons; small: two hierarchies at the larger one."""
     grid = [(2, 10), (2, 100)] if small else list(product(LEVELS, GROUPS))
-    epsilons = EPSILONS[1:] if small else EPSILONS
     cases = [generated(levels, groups, 30 if small else MAX_SIZE) for levels, groups in grid]
-    places = {case.name: place for case, place in zip(cases, grid, strict=True)}
-    ways = ((case, [way for epsilon in epsilons for way in ways_of(case, epsilon)]) for case in cases)
-    results = studied(NAME, ways, SEEDS, out, reporter, small=small)
-    errors = error_table("Which method where", results, MATCHING, "total epsilon")
-    tables = {"": errors, "_map": map_table(results, places)}
-    figures = draw(out / NAME, curves(results, places), AxisStyle("groups a leaf", "error / error of Algorithm 1"))
-    return finish(NAME, out, tables, results, figures, reporter)
+    return [(case, [way for epsilon in EPSILONS[small:] for way in ways_of(case, epsilon)]) for case in cases]
+
+
+WHICH_METHOD = Study(
+    "beyond/which_method",
+    "Which method where",
+    settings,
+    setting="total epsilon",
+    tables=lambda results: {"_map": map_table(results)},
+    figure=lambda path, results: draw(
+        path, curves(results), AxisStyle("groups a leaf", "error / error of Algorithm 1")
+    ),
+)

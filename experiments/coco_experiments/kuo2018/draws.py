@@ -10,27 +10,64 @@ import zlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
+from typing import ClassVar
 
 import numpy as np
 
 from coco_experiments.kuo2018.baselines import omniscient
 from coco_experiments.kuo2018.cases import Case
-from coco_experiments.kuo2018.noisy_answers import answer_of
 from coco_experiments.kuo2018.rank_shortcut import estimate_ranks
-from coco_experiments.kuo2018.shared_noise import SharedNoise
 from coco_opt.choices import SolverChoices
-from coco_opt.groups import Query, RegionMeasurement, measure_hierarchy
+from coco_opt.groups import Query, RegionMeasurement, exact_answers, measure_hierarchy, sensitivity
 from coco_opt.groups.estimating.estimates import SizeEstimate
 from coco_opt.groups.estimating.estimators import FitOptions, estimate
 from coco_opt.groups.noisy_measurements import Loss
 from coco_opt.histograms import CountOfCounts
 from coco_opt.histograms import errors_by_level as mean_distances
 from coco_opt.privacy import Epsilon, Measurement, NoiseSource, SeededNoise
+from coco_opt.privacy.noise import NoiseStream
 
 EMPTY = SizeEstimate.from_histogram(CountOfCounts.empty(), 0.0)
 _LOSSES: dict[Query, Loss] = {"cumulative": "l1", "ranks": "l2", "sizes": "l2"}
 
+LABEL = "NOT PRIVATE, not even in parallel composition: the differences of regions are exact"
 Levels = tuple[float, ...]
+
+
+def answer_of(
+    truth: CountOfCounts, query: Query, *, region: str, max_size: int, epsilon: Fraction, source: NoiseSource
+) -> RegionMeasurement:
+    """Return a region's noisy measurement as a release would measure it, for an entity added or removed."""
+    distribution = Epsilon(epsilon).distribution(sensitivity(query, "add_remove"))
+    stream = distribution.opened(source, measurement=query, region=region)
+    values = stream.add_to(exact_answers(truth, query, max_size))
+    return RegionMeasurement(query, region, truth.groups, max_size, distribution, values)
+
+
+def split_evenly(epsilon: Fraction, levels: int) -> tuple[Fraction, ...]:
+    """Return equal parts, one a level (Kuo et al. 2018, Algorithm 1: epsilon / (L + 1))."""
+    return (epsilon / levels,) * levels
+
+
+class SharedNoise:
+    """Give every region one and the same noise, in a scale of its own; NOT PRIVATE, not even in parallel composition.
+
+    The paper's published Table 4 is what one seed for all regions gives. Two regions with the same noise reveal the
+    exact difference of their counts, so this source lives in the experiments and no release can name it.
+    """
+
+    name: ClassVar[str] = "shared by all regions"
+    private: ClassVar[bool] = False
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+
+    def stream(self, scale: Fraction, *, measurement: str, region: str) -> NoiseStream:
+        """Open the seed's noise from its beginning, whatever the region is."""
+        return SeededNoise(self.seed).stream(scale, measurement=measurement, region="every region")
+
+    def __repr__(self) -> str:
+        return f"SharedNoise(seed={self.seed}) ({LABEL})"
 
 
 class Draws:

@@ -14,12 +14,10 @@ from pathlib import Path
 import numpy as np
 
 from coco_experiments.kuo2018.cases import MAX_SIZE, Case, hawaii_case, small_cases, taxi_case
-from coco_experiments.kuo2018.draws import Draws, Levels, errors_by_level, mean_by_level
+from coco_experiments.kuo2018.draws import Draws, Levels, errors_by_level, mean_by_level, split_evenly
 from coco_experiments.kuo2018.methods import Method, alone, leaves_only, matched
-from coco_experiments.kuo2018.noisy_answers import split_evenly
-from coco_experiments.kuo2018.sweep import BARS, SEEDED, means_of
+from coco_experiments.kuo2018.sweep import BARS, SEEDED, level_figure, means_of
 from coco_experiments.outcome import Cell, Outcome, Reporter, Table, publish
-from coco_experiments.plots import Panel, comparison
 from coco_experiments.statistics import Mean
 from coco_opt.groups.estimating.joint import JointEstimate, joint
 from coco_opt.groups.noisy_measurements import Loss
@@ -168,16 +166,7 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
         results = results_of(taxi_case(data, TAXI_MAX_SIZE), both, SEEDS, reporter)
         results += results_of(hawaii_case(data), both, SEEDS, reporter)
         results += results_of(taxi_case(data), both, SEEDS[:1], reporter)
-    table = table_of(results)
-    return publish(NAME, {"": table}, out, reporter, files=_plots(out, results))
-
-
-def _plots(out: Path, results: Sequence[Result]) -> list[Path]:
-    panels = {}
-    for case, max_size in dict.fromkeys((result.case, result.max_size) for result in results):
-        own = [result for result in results if (result.case, result.max_size) == (case, max_size)]
-        labels = tuple(f"level {level}" for level in range(len(own[0].means)))
-        series = {result.method: tuple(mean.value for mean in result.means) for result in own}
-        errors = {result.method: tuple(mean.standard_error for mean in result.means) for result in own}
-        panels[f"{case}, K = {max_size:,}"] = Panel(labels, series, errors)
-    return comparison(out / NAME, panels, "mean distance (entities) a region", log=True)
+    means: dict[str, dict[str, tuple[Mean, ...]]] = {}
+    for result in results:
+        means.setdefault(f"{result.case}, K = {result.max_size:,}", {})[result.method] = result.means
+    return publish(NAME, {"": table_of(results)}, out, reporter, files=level_figure(out / NAME, means))

@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_experiments.kuo2018.cases import Case
-from coco_experiments.kuo2018.draws import Levels, errors_by_level
+from coco_experiments.kuo2018.draws import Levels, errors_by_level, split_evenly
 from coco_experiments.kuo2018.joint import before_rounding
-from coco_experiments.kuo2018.noisy_answers import split_evenly
 from coco_opt.array_types import Floats
 from coco_opt.choices import SolverChoices
 from coco_opt.groups import GroupsMeasurements, Query, exact_answers, measure_hierarchy

@@ -16,12 +16,11 @@ import numpy as np
 
 from coco_experiments.kuo2018.baselines import MeanConsistency, mean_consistency
 from coco_experiments.kuo2018.cases import Case, hawaii_case, small_cases, taxi_case
-from coco_experiments.kuo2018.draws import Draws, Levels, errors_by_level, mean_by_level
+from coco_experiments.kuo2018.draws import Draws, Levels, errors_by_level, mean_by_level, split_evenly
 from coco_experiments.kuo2018.methods import matched
-from coco_experiments.kuo2018.noisy_answers import split_evenly
-from coco_experiments.kuo2018.sweep import BARS, SEEDED, SEEDS, SMALL_SEEDS, means_of
+from coco_experiments.kuo2018.sweep import BARS, SEEDED, SEEDS, SMALL_SEEDS, level_figure, means_of
 from coco_experiments.outcome import Cell, Outcome, Reporter, Table, publish
-from coco_experiments.plots import Panel, comparison
+from coco_experiments.statistics import Mean
 
 NAME = "kuo2018/mean_consistency"
 EPSILON = Fraction(1)
@@ -69,9 +68,10 @@ def wrong_totals(case: Case, consistent: MeanConsistency) -> int:
     return int(np.count_nonzero(np.abs(consistent.table.sum(axis=1) - groups) > 1e-6 * np.maximum(groups, 1)))
 
 
-def rows_of(case: Case, seeds: Sequence[int]) -> list[tuple[Cell, ...]]:
-    """Return one row a method and level; shares, the least cell and totals are of the whole table."""
-    errors: dict[str, list[Levels]] = {NOISY: [], ESTIMATED: [], matched(("Hc",) * case.levels).name: []}
+def rows_of(case: Case, seeds: Sequence[int]) -> tuple[list[tuple[Cell, ...]], dict[str, tuple[Mean, ...]]]:
+    """Return one row a method and level, and the mean errors; shares, the least cell and totals are of the table."""
+    algorithm = matched(("Hc",) * case.levels)
+    errors: dict[str, list[Levels]] = {NOISY: [], ESTIMATED: [], algorithm.name: []}
     faults: dict[str, list[tuple[float, float, float, float]]] = {name: [] for name in errors}
     for seed in seeds:
         draws = Draws(case, seed)
@@ -81,14 +81,15 @@ def rows_of(case: Case, seeds: Sequence[int]) -> list[tuple[Cell, ...]]:
             faults[name].append(
                 (100 * consistent.negative, 100 * consistent.fractional, least, wrong_totals(case, consistent))
             )
-        algorithm = matched(("Hc",) * case.levels)
         errors[algorithm.name].append(errors_by_level(case, algorithm.run(draws, EPSILON)))
         faults[algorithm.name].append((0.0, 0.0, 0.0, 0.0))
-    return [
+    means = {name: means_of(runs) for name, runs in errors.items()}
+    rows: list[tuple[Cell, ...]] = [
         (case.name, name, level, mean.value, mean.standard_error, *np.mean(faults[name], axis=0).tolist())
-        for name, runs in errors.items()
-        for level, mean in enumerate(means_of(runs))
+        for name, levels in means.items()
+        for level, mean in enumerate(levels)
     ]
+    return rows, means
 
 
 def failures_in(table: Table) -> tuple[str, ...]:
@@ -105,8 +106,10 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
     cases = small_cases(200)[:2] if small else [taxi_case(data, 5_000), hawaii_case(data)]
     seeds = SMALL_SEEDS if small else SEEDS
     rows: list[tuple[Cell, ...]] = []
+    drawn = {}
     for done, case in enumerate(cases, 1):
-        rows += rows_of(case, seeds)
+        more, drawn[case.name] = rows_of(case, seeds)
+        rows += more
         reporter.progress(NAME, done, len(cases))
     notes = (
         SEEDED,
@@ -114,16 +117,4 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
         "Total epsilon 1, split evenly. Algorithm 1's cells are nonnegative integers by construction.",
     )
     table = Table(f"Mean-consistency, {len(seeds)} runs", COLUMNS, tuple(rows), notes)
-    return publish(NAME, {"": table}, out, reporter, files=_plots(out, table), failures=failures_in(table))
-
-
-def _plots(out: Path, table: Table) -> list[Path]:
-    panels = {}
-    for case in dict.fromkeys(str(row[0]) for row in table.rows):
-        own = [row for row in table.rows if row[0] == case]
-        labels = tuple(f"level {level}" for level in dict.fromkeys(row[2] for row in own))
-        names = dict.fromkeys(str(row[1]) for row in own)
-        series = {n: tuple(r[3] for r in own if r[1] == n and isinstance(r[3], float)) for n in names}
-        errors = {n: tuple(r[4] for r in own if r[1] == n and isinstance(r[4], float)) for n in names}
-        panels[case] = Panel(labels, series, errors)
-    return comparison(out / NAME, panels, "mean distance (entities) a region", log=True)
+    return publish(NAME, {"": table}, out, reporter, files=level_figure(out / NAME, drawn), failures=failures_in(table))

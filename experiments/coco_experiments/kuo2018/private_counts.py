@@ -14,12 +14,10 @@ from pathlib import Path
 import numpy as np
 
 from coco_experiments.kuo2018.cases import Case, hawaii_case, small_cases, taxi_case
-from coco_experiments.kuo2018.draws import Levels, mean_by_level
+from coco_experiments.kuo2018.draws import Levels, mean_by_level, split_evenly
 from coco_experiments.kuo2018.joint import TAXI_MAX_SIZE
-from coco_experiments.kuo2018.noisy_answers import split_evenly
-from coco_experiments.kuo2018.sweep import BARS, SEEDED, means_of
+from coco_experiments.kuo2018.sweep import BARS, SEEDED, level_figure, means_of
 from coco_experiments.outcome import Cell, Outcome, Reporter, Table, publish
-from coco_experiments.plots import Panel, comparison
 from coco_experiments.statistics import Mean
 from coco_opt.groups import GroupsMethod, Query, estimate_groups, measure_hierarchy
 from coco_opt.histograms import errors_by_level
@@ -116,16 +114,7 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
     else:
         results = results_of(taxi_case(data, TAXI_MAX_SIZE), SEEDS, reporter)
         results += results_of(hawaii_case(data), SEEDS, reporter)
-    table = table_of(results)
-    return publish(NAME, {"": table}, out, reporter, files=_plots(out, results))
-
-
-def _plots(out: Path, results: Sequence[Result]) -> list[Path]:
-    panels = {}
-    for case in dict.fromkeys(result.case for result in results):
-        own = [result for result in results if result.case == case]
-        labels = tuple(f"level {level}" for level in range(len(own[0].errors)))
-        series = {result.name: tuple(mean.value for mean in result.errors) for result in own}
-        bars = {result.name: tuple(mean.standard_error for mean in result.errors) for result in own}
-        panels[case] = Panel(labels, series, bars)
-    return comparison(out / NAME, panels, "mean distance (entities) a region", log=True)
+    means: dict[str, dict[str, tuple[Mean, ...]]] = {}
+    for result in results:
+        means.setdefault(result.case, {})[result.name] = result.errors
+    return publish(NAME, {"": table_of(results)}, out, reporter, files=level_figure(out / NAME, means))

@@ -15,10 +15,9 @@ from fractions import Fraction
 from pathlib import Path
 
 from coco_experiments.kuo2018.cases import SEED, Case, hawaii_case, small_cases, taxi_case, top
-from coco_experiments.kuo2018.draws import Draws, Levels, errors_by_level
+from coco_experiments.kuo2018.draws import Draws, Levels, errors_by_level, split_evenly
 from coco_experiments.kuo2018.housing import LARGEST_OUTLIER, census_households, housing
 from coco_experiments.kuo2018.methods import Method, matched, queries_of
-from coco_experiments.kuo2018.noisy_answers import split_evenly
 from coco_experiments.kuo2018.private_selection import (
     Candidate,
     PrivateGroups,

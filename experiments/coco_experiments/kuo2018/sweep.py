@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
 from coco_experiments.curves import AxisStyle, Curve, CurvePanel, draw
 from coco_experiments.kuo2018.cases import Case
-from coco_experiments.kuo2018.draws import Draws, Levels, errors_by_level, omniscient_line
+from coco_experiments.kuo2018.draws import Draws, Levels, errors_by_level, omniscient_line, split_evenly
 from coco_experiments.kuo2018.methods import Method
-from coco_experiments.kuo2018.noisy_answers import split_evenly
 from coco_experiments.outcome import Cell, Outcome, Reporter, Table, write_csv
+from coco_experiments.plots import Panel, comparison
 from coco_experiments.statistics import Mean
 
 SEEDS = tuple(range(2018, 2028))  # ten, as in the paper
@@ -166,15 +166,49 @@ def _panel(case: str, level: int, points: Sequence[Point]) -> CurvePanel:
     return CurvePanel(f"{case}, level {level}", tuple(drawn))
 
 
-def finish(
-    name: str, out: Path, full: Table, summaries: Sequence[Table], points: Sequence[Point], reporter: Reporter
-) -> Outcome:
-    """Write every table (the full one under the experiment's own name) and the curves; show the summaries."""
-    files = [write_csv(out / f"{name}.csv", full)]
-    for number, table in enumerate(summaries, 1):
-        files.append(write_csv(out / f"{name}_summary{number if number > 1 else ''}.csv", table))
-        reporter.table(table)
-    reporter.note(f"Every method's error ({len(full.rows)} rows, bars included) is in {name}.csv.")
-    for note in full.notes:
-        reporter.note(note)
-    return Outcome((full, *summaries), (*files, *curves(out / name, points)))
+def level_figure(path: Path, means: Mapping[str, Mapping[str, Sequence[Mean]]]) -> list[Path]:
+    """Draw mean errors by level, a panel a case, a mark a method, with standard errors; return the files."""
+    panels = {
+        case: Panel(
+            tuple(f"level {level}" for level in range(max(map(len, methods.values())))),
+            {name: tuple(mean.value for mean in levels) for name, levels in methods.items()},
+            {name: tuple(mean.standard_error for mean in levels) for name, levels in methods.items()},
+        )
+        for case, methods in means.items()
+    }
+    return comparison(path, panels, "mean distance (entities) a region", log=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """A declared experiment: cases with their methods and number of runs, total epsilons, and what is made of them.
+
+    ``cases`` and ``epsilons`` are those of the real data or, small, of simulated ones; ``summaries`` are tables of all
+    points, ``drawn`` says which methods the curves show. ``{runs}`` in the title is the number of seeds.
+    """
+
+    name: str
+    title: str
+    cases: Callable[[Path | None, bool], Sequence[tuple[Case, Sequence[Method], int]]]
+    epsilons: Callable[[bool], Sequence[Fraction]]
+    summaries: Callable[[Sequence[Point]], Sequence[Table]]
+    notes: tuple[str, ...] = ()
+    drawn: Callable[[str], bool] = lambda _: True
+
+    def run(self, *, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
+        """Measure, print and write every table, the full one under the experiment's own name, and the curves."""
+        points: list[Point] = []
+        seeds = SMALL_SEEDS if small else SEEDS
+        for case, methods, runs in self.cases(data, small):
+            points += sweep(case, methods, self.epsilons(small), seeds[:runs], reporter)
+        full = table_of(self.title.format(runs=len(seeds)), points, self.notes)
+        summaries = self.summaries(points)
+        files = [write_csv(out / f"{self.name}.csv", full)]
+        for number, table in enumerate(summaries, 1):
+            files.append(write_csv(out / f"{self.name}_summary{number if number > 1 else ''}.csv", table))
+            reporter.table(table)
+        reporter.note(f"Every method's error ({len(full.rows)} rows, bars included) is in {self.name}.csv.")
+        for note in full.notes:
+            reporter.note(note)
+        shown = [point for point in points if self.drawn(point.method)]
+        return Outcome((full, *summaries), (*files, *curves(out / self.name, shown)))

@@ -20,7 +20,7 @@ import numpy as np
 from coco_experiments.data import hawaiian, taxi
 from coco_experiments.kuo2018.baselines import clipped_naive, cumulative_distance
 from coco_experiments.kuo2018.cases import Case, housing_case, not_comparable, white_case
-from coco_experiments.kuo2018.noisy_answers import answer_of
+from coco_experiments.kuo2018.draws import answer_of
 from coco_experiments.kuo2018.rank_shortcut import estimate_ranks
 from coco_experiments.outcome import Cell, Outcome, Reporter, Statement, Table, publish
 from coco_experiments.plots import Panel, comparison

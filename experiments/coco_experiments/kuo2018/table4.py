@@ -30,9 +30,8 @@ from coco_experiments.kuo2018.cases import (
     taxi_case,
     white_case,
 )
-from coco_experiments.kuo2018.draws import Draws, errors_by_level
+from coco_experiments.kuo2018.draws import LABEL, Draws, errors_by_level
 from coco_experiments.kuo2018.methods import Method, leaves_only, matched
-from coco_experiments.kuo2018.shared_noise import LABEL
 from coco_experiments.kuo2018.sweep import BARS, means_of
 from coco_experiments.outcome import Cell, Outcome, Reporter, Statement, Table, publish
 from coco_experiments.plots import Panel, comparison

@@ -15,12 +15,10 @@ from typing import Literal, get_args
 import numpy as np
 
 from coco_experiments.kuo2018.cases import Case, hawaii_case, small_cases, taxi_case
-from coco_experiments.kuo2018.draws import Draws, Levels, errors_by_level
+from coco_experiments.kuo2018.draws import Draws, Levels, errors_by_level, split_evenly
 from coco_experiments.kuo2018.methods import queries_of
-from coco_experiments.kuo2018.noisy_answers import split_evenly
-from coco_experiments.kuo2018.sweep import BARS, SEEDED, SEEDS, SMALL_SEEDS, means_of
+from coco_experiments.kuo2018.sweep import BARS, SEEDED, SEEDS, SMALL_SEEDS, level_figure, means_of
 from coco_experiments.outcome import Cell, Outcome, Reporter, Table, publish
-from coco_experiments.plots import Panel, comparison
 from coco_experiments.statistics import Mean
 from coco_opt.choices import SolverChoices
 from coco_opt.groups import GroupsMeasurements, GroupsMethod
@@ -122,21 +120,14 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
         plans = [(taxi_case(data, 5_000), SEEDS[:TAXI_RUNS]), (hawaii_case(data), SEEDS[:HAWAII_RUNS])]
     replicates = SMALL_REPLICATES if small else REPLICATES
     rows: list[tuple[Cell, ...]] = []
-    panels: dict[str, Panel] = {}
+    drawn: dict[str, Means] = {}
     for case, seeds in plans:
         choices = choices_of(case.levels)
         for done, choice in enumerate(choices, 1):
             means = compare(case, choice, seeds, replicates)
             rows += rows_of(case, choice, means)
-            panels[f"{case.name}, {' x '.join(choice)}"] = _panel(means)
+            drawn[f"{case.name}, {' x '.join(choice)}"] = means
             reporter.progress(f"{NAME} {case.name}", done, len(choices))
     notes = (SEEDED, BARS, f"Total epsilon 1, split evenly; {replicates} bootstrap replicates a region.")
     table = Table("Algorithm 1 with four kinds of variances: mean distance a region", COLUMNS, tuple(rows), notes)
-    drawn = comparison(out / NAME, panels, "mean earth mover's distance (entities) a region", log=True)
-    return publish(NAME, {"": table}, out, reporter, files=drawn)
-
-
-def _panel(means: Means) -> Panel:
-    labels = tuple(f"level {level}" for level in range(len(means["paper"])))
-    series = {name: tuple(mean.value for mean in levels) for name, levels in means.items()}
-    return Panel(labels, series, {name: tuple(m.standard_error for m in levels) for name, levels in means.items()})
+    return publish(NAME, {"": table}, out, reporter, files=level_figure(out / NAME, drawn))
