@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from coco_opt.cli.console import TerminalReporter, figure, fraction, write, write_json, write_table
+from coco_opt.cli.console import TerminalReporter, figure, fraction, write, write_json, write_table, writing
 from coco_opt.cli.options import ConfigFile, Json, Version, integer
-from coco_opt.errors import InputError, Place, VerificationError
+from coco_opt.errors import VerificationError
 
 if TYPE_CHECKING:
     from coco_opt.audit import Audit, AuditRow, Subject
@@ -205,20 +205,14 @@ def _write_files(folder: Path, result: Audit, what: str, claimed: float) -> list
 
     from coco_opt.report.losses import plot_losses
 
-    reason = ""
-    try:
+    table, record = folder / "audit.csv", folder / "audit.json"
+    with writing(folder):
         files = plot_losses(folder / "audit", result.losses, claimed)
-        table = folder / "audit.csv"
         records = [row.as_dict() for row in result.rows]
         with table.open("w", encoding="utf-8", newline="") as file:
             writer = csv.DictWriter(file, list(records[0]))
             writer.writeheader()
             writer.writerows(records)
-        record = folder / "audit.json"
         content = json_module.dumps(_as_dict(result, what, [*files, table]), indent=2, allow_nan=False)
         record.write_text(content + "\n", encoding="utf-8")
-    except OSError as error:
-        reason = error.strerror or "unknown reason"
-    if reason:
-        raise InputError("cannot-write", f"cannot be written: {reason}", Place(str(folder)))
     return [*files, table, record]

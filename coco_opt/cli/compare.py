@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coco_opt.cli.console import TerminalReporter, figure, write, write_json, write_table
+from coco_opt.cli.console import TerminalReporter, figure, write, write_json, write_table, writing
 from coco_opt.cli.estimate import settings_for
 from coco_opt.cli.options import Json, Version
-from coco_opt.errors import InputError, Place, VerificationError
+from coco_opt.errors import VerificationError
 
 if TYPE_CHECKING:
     from coco_opt.config import Config
@@ -130,24 +129,12 @@ def _write_csv(path: Path, comparison: Comparison) -> None:
     writer = csv.DictWriter(rows, columns())
     writer.writeheader()
     writer.writerows(row.as_dict() for row in comparison.rows)
-    with _writing(path):
+    with writing(path):
         path.write_text(rows.getvalue(), encoding="utf-8", newline="")
 
 
 def _draw_profile(path: Path, comparison: Comparison) -> list[Path]:
     from coco_opt.releases.compare_profile import draw_profiles
 
-    with _writing(path):
+    with writing(path):
         return draw_profiles(path, comparison)
-
-
-@contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    """Raise InputError (cannot-write) in place of an error of the operating system."""
-    reason = ""
-    try:
-        yield
-    except OSError as error:
-        reason = error.strerror or "unknown reason"
-    if reason:
-        raise InputError("cannot-write", f"cannot be written: {reason}", Place(path.name))

@@ -16,6 +16,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, TextIO
 
 from coco_opt.activity import described, doing, steps
+from coco_opt.errors import InputError, Place
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -266,3 +267,15 @@ def _bar(label: str) -> Iterator[Progress]:
 def _say(text: str) -> None:
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Raise InputError (cannot-write) that names ``path`` in place of an error of the operating system."""
+    reason = ""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or "unknown reason"
+    if reason:
+        raise InputError("cannot-write", f"cannot be written: {reason}", Place(path.name))

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from coco_opt.cli.console import write, write_json, write_table
+from coco_opt.cli.console import write, write_json, write_table, writing
 from coco_opt.cli.options import Decimal, Delimiter, Json, Raw, Version
-from coco_opt.errors import InputError, Place
+from coco_opt.errors import InputError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -68,10 +68,12 @@ def diff(
     table = table or table_of_known_noise(later, first)
     frame = checked_differences(later, first, table)
     if csv_file is not None:
-        _write_file(csv_file, csv_bytes(frame, delimiter, raw=raw, decimal=decimal))
+        with writing(csv_file):
+            csv_file.write_bytes(csv_bytes(frame, delimiter, raw=raw, decimal=decimal))
     if page is not None:
         names = earlier.resolve().name, later.resolve().name
-        _write_file(page, render_differences(later, first, names).encode("utf-8"))
+        with writing(page):
+            page.write_text(render_differences(later, first, names), encoding="utf-8", newline="")
     shown = most_certain(frame[frame["difference"] != 0], _MOST)
     apart = different_regions(later, first)
     marked = int(frame["beyond_noise"].sum()) if "beyond_noise" in frame else None
@@ -128,10 +130,3 @@ def _noise(earlier: Any, later: Path, table: str | None, frame: pd.DataFrame) ->
         return words
     unknown = GUESSES if are_guesses(later, earlier, table, frame) else NO_ERRORS
     return unknown + "".join(f" --table {name} compares unbiased estimates, with standard errors." for name in others)
-
-
-def _write_file(path: Path, content: bytes) -> None:
-    try:
-        path.write_bytes(content)
-    except OSError as error:
-        raise InputError("cannot-write", str(error.strerror), Place(path.name)) from None

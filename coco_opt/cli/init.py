@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from coco_opt.cli.config_text import ROOT, level_lines, missing_id, text_of
-from coco_opt.cli.console import quoted, write
+from coco_opt.cli.console import quoted, write, writing
 from coco_opt.cli.file_roles import (
     Candidate,
     Header,
@@ -105,7 +105,9 @@ def init(
     levels = () if proposal is None else proposal.levels
     notes = _notes(chosen, stated_ranges, _listed(values or (), "--values"))
     draft = chosen.draft(notes, levels)
-    _write_new(out, text_of(chosen, draft, stated, [] if proposal is None else level_lines(proposal), out))
+    text = text_of(chosen, draft, stated, [] if proposal is None else level_lines(proposal), out)
+    with writing(out), out.open("x", encoding="utf-8") as file:
+        file.write(text)
     _say_taken(chosen, draft, proposal)
     _say_whose(chosen)
     _say_unlinked(chosen, [*named.values(), *headers])
@@ -390,17 +392,6 @@ def _levels(chosen: Candidate) -> LevelProposal | None:
         return None
     own, names = header.name_in_file("region_id"), [header.name_in_file(name) for name in header.columns]
     return propose_levels(Input(header.path, {"region_id": own}), names, own)
-
-
-def _write_new(out: Path, text: str) -> None:
-    reason = ""
-    try:
-        with out.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        reason = error.strerror or "unknown reason"
-    if reason:
-        raise InputError("cannot-write", f"cannot be written: {reason}", Place(str(out)))
 
 
 def _tables_here() -> list[Path]:
