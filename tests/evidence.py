@@ -277,6 +277,21 @@ ROWS = (
         ),
     ),
     Evidence(
+        "Nothing is paid for a mistake",
+        "drawn small hierarchies and configurations of every kind: empty leaves, single children, no groups, sizes at "
+        "the bound, every method, query, noise and solver; a step of estimation, files, page or `verify` that breaks",
+        "verified releases, or refusals before the payment (at most 2 %); the command in the message makes a release; "
+        "no number that is private is seen",
+        _of(
+            "releases",
+            "test_paid_is_released::test_what_is_paid_for_is_released",
+            "test_what_is_paid_for_is_released_in_many_draws",
+            "test_what_would_fail_after_the_payment_fails_before",
+            "test_the_command_in_the_message_makes_a_release_of_what_was_paid",
+            "test_a_rehearsal_sees_no_private_number_of_groups",
+        ),
+    ),
+    Evidence(
         "The ledger",
         "SIGKILL, ENOSPC, EIO, timers and Ctrl-C at every file operation of groups, tables and ranges "
         "(all of them: `make faults`)",

@@ -20,6 +20,14 @@ MUTANTS = (
         (f"{_PAYMENT}test_every_kind_pays_for_noise_of_opendp[tables]",),
     ),
     Mutant(
+        "no rehearsal",
+        "a payment is followed by an estimation that cannot work",
+        "coco_opt/releases/measure.py",
+        "    if must_pay:\n        rehearse(plan, page, reporter)\n    private",
+        "    private",
+        ("tests/releases/test_paid_is_released.py::test_what_would_fail_after_the_payment_fails_before",),
+    ),
+    Mutant(
         "the link between entries is unchecked",
         "entries of a ledger's other copy can be put in",
         "coco_opt/privacy/ledger_chain.py",

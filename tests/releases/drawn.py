@@ -114,7 +114,7 @@ def _groups(drawing: Drawing) -> Keys:
         "data": tables,
         "groups": section,
         "privacy": drawing.privacy(levels, needed),
-        "auto": {"look": drawing.one("0", "1/10"), "time": drawing.one(0.001, 600.0, 600.0)},
+        "auto": {"look": drawing.one("0", "1/10"), "time": drawing.one(0.001, 6.0, 6.0)},
     }
 
 
@@ -222,7 +222,7 @@ def _tables(drawing: Drawing) -> Keys:
     privacy = drawing.privacy(levels, needed)
     if "invariants" in bound:
         privacy["neighbours"] = "replace"
-    return {"data": data, "topdown": section, "privacy": privacy, "auto": {"time": drawing.one(1.0, 600.0)}}
+    return {"data": data, "topdown": section, "privacy": privacy, "auto": {"time": drawing.one(0.1, 2.0)}}
 
 
 def _constraints(drawing: Drawing, attributes: Mapping[str, Sequence[str]], first: str) -> list[Keys]:
@@ -262,7 +262,7 @@ def _ranges(drawing: Drawing) -> Keys:
     if section["estimator"] == "posterior":
         section |= {"intervals": drawing.one(0.0, 0.5, 0.9), "draws": drawing.one(0, 4)}
     privacy = drawing.privacy(1, (0,))
-    auto = {"time": drawing.one(0.001, 600.0)}
+    auto = {"time": drawing.one(0.001, 6.0)}
     return {"data": {"values": pd.DataFrame({"value": values})}, "ranges": section, "privacy": privacy, "auto": auto}
 
 

@@ -63,7 +63,7 @@ from coco_opt.releases.reporter import Reporter
 
 Shape = int | tuple[int, ...]
 REGION = "all"
-_FEW_CELLS = 64  # of a rehearsal
+_FEW_CELLS = 16  # of a rehearsal
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,8 @@ PERSONS = 10
 _REHEARSED = (300, 3_000)  # approximate numbers of regions of the two sub-hierarchies that are rehearsed
 _PART = 4  # of the regions of a small hierarchy, a release of which compiles
 _FEW = 2  # children of each region where only compiling counts
-_FEW_LEAVES, _FEW_PERSONS = 8, 60  # of a rehearsal before a payment, the persons in each leaf but one
+# Of a rehearsal before a payment: the leaves and their cells at most, and the persons in each leaf but one.
+_FEW_LEAVES, _FEW_CELLS, _FEW_PERSONS = 8, 4_096, 60
 _BRIEF = 0.05  # seconds of the chains there, as counted for large data: the fewest sweeps
 _LONG = 10.0  # seconds of enforcing implied constraints, above which they are predicted, not rehearsed
 
@@ -165,19 +166,22 @@ def _met_by(counts: TableCounts, table_queries: TableQueries, where: Ints) -> Ta
 def small_instance(plan: Plan, method: TablesMethod) -> tuple[SimulatedData, TablesMethod]:
     """Return the first branches of a plan's regions with few persons, and the method with brief chains.
 
-    The last leaf is empty, and most cells are; of a deep hierarchy, the upper regions have a single child. Cells,
-    queries, noise and constraints stay: the sides of a constraint move to where simulated persons meet them, many
-    exactly. Fewer regions pose the same problems for fewer parents.
+    The last leaf is empty, and most cells are; where there are many levels or cells, upper regions have a single child.
+    Cells, queries, noise and constraints stay: the sides of a constraint move to where simulated persons meet them,
+    many exactly. Fewer regions pose the same problems for fewer parents.
     """
     detail: TablesDetail = plan.detail
-    full = detail.table_queries.hierarchy
-    branches = [_FEW if len(full.leaves) > _FEW_LEAVES else full.regions] * (full.levels - 1)
-    branches[: max(full.levels - 4, 0)] = [1] * max(full.levels - 4, 0)
+    full, cells = detail.table_queries.hierarchy, detail.table_queries.schema.size
+    if len(full.leaves) <= _FEW_LEAVES and len(full.leaves) * cells <= _FEW_CELLS:
+        branches = [full.regions] * (full.levels - 1)
+    else:
+        forks = max(1, int(np.log2(min(_FEW_LEAVES, max(_FEW_CELLS / cells, 1)))))
+        branches = [_FEW if level >= full.levels - 1 - forks else 1 for level in range(full.levels - 1)]
     tree, where = full.first_branches(branches)
     rng, leaves, schema = np.random.default_rng(SEED), len(tree.leaves), detail.table_queries.schema
     in_leaf = np.repeat(np.arange(max(leaves - 1, 1)), _FEW_PERSONS)
-    cells = rng.choice(schema.size, size=in_leaf.size, p=rng.dirichlet(np.full(schema.size, 0.5)))
-    counts = TableCounts.from_microdata(tree, schema, in_leaf, cells)
+    in_cell = rng.choice(cells, size=in_leaf.size, p=rng.dirichlet(np.full(cells, 0.5)))
+    counts = TableCounts.from_microdata(tree, schema, in_leaf, in_cell)
     table_queries = _met_by(counts, detail.table_queries, where)
     ids = [plan.measurement_plan.region_ids[region] for region in where.tolist()]
     small = plan.on(
