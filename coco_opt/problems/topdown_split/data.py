@@ -18,10 +18,15 @@ from coco_opt.problems.topdown_split.rows import LinearRows, SplitTerm
 
 @dataclass(frozen=True, eq=False, slots=True)
 class SplitDual:
-    """Prices of the parent sums float64[cells] and of the constraints float64[children, rows of C]."""
+    """Prices of the parent sums float64[cells] and of the constraints float64[children, rows of C].
+
+    ``answers`` float64[children, answers], where given, are prices of the residuals of answers to more than one cell,
+    2 w r at the optimum. They replace the gradient at a point, whose rounding counts once for each person of a cell.
+    """
 
     parent: Floats
     rows: Floats
+    answers: Floats | None = None
 
 
 @dataclass(frozen=True, eq=False, init=False)

@@ -27,29 +27,49 @@ EXACT = 1e-13  # an error of a constraint, over the problem's scale, that is not
 
 def gradient(data: SplitData, table: Floats) -> Floats:
     """Return the objective's gradient [cells, children]."""
-    residual = data.queries.apply(table) - data.answers
-    return data.queries.adjoint(2.0 * data.weights * residual)
+    return slopes(data, table, None)[0]
 
 
-def gap(data: SplitData, table: Floats, parent: Floats, rows: Floats) -> float:
-    """Return the certified gap of a table under prices of the parent sums [cells] and of the rows of C.
+def slopes(data: SplitData, table: Floats, answers: Floats | None) -> tuple[Floats, float]:
+    """Return the slopes [cells, children] under prices of residuals [answers, children], and what these prices cost.
 
-    Errors of a table's sums beyond rounding are paid for too. Infinite where a number is not finite.
+    No objective w r^2 is below ``price r - price^2 / 4 w``: by so much more the gap at the residual r is that of the
+    slopes alone. Answers to single cells keep their own price, 2 w r, as their curvature counts.
     """
-    reduced = gradient(data, table) - parent[:, None] - data.rows.adjoint(rows)
-    return _gap_at(data, table, reduced, caps(data, table), parent, rows)
+    residual = data.queries.apply(table) - data.answers
+    price, paid = 2.0 * data.weights * residual, 0.0
+    if answers is not None:
+        replaced = (np.diff(data.queries.start) > 1)[:, None] & (data.weights > 0.0)
+        off = np.where(replaced, answers - price, 0.0)
+        price = price + off
+        paid = float(np.sum(np.divide(off**2, 4.0 * data.weights, out=np.zeros_like(off), where=replaced)))
+    return data.queries.adjoint(price), paid
+
+
+def gap(data: SplitData, table: Floats, parent: Floats, rows: Floats, answers: Floats | None = None) -> float:
+    """Return the certified gap of a table under prices of the parent sums [cells], the rows of C and the residuals.
+
+    Errors of a table's sums beyond rounding are paid for too. Infinite where a number is not finite. With prices of
+    the residuals the best prices of the sums are tried as well.
+    """
+    steep, paid = slopes(data, table, answers)
+    cap = caps(data, table)
+    best = _gap_at(data, table, steep - parent[:, None] - data.rows.adjoint(rows), cap, parent, rows)
+    if answers is not None and data.sums is not None:
+        best = min(best, best_parent(data, table, steep, cap, rows)[2])
+    return best + paid
 
 
 def best_parent(
-    data: SplitData, table: Floats, slopes: Floats, cap: Floats, rows: Floats
+    data: SplitData, table: Floats, steep: Floats, cap: Floats, rows: Floats
 ) -> tuple[Floats, Floats, float]:
     """Return the parent sums' best prices under fixed prices of the rows, the reduced costs, and the gap.
 
-    ``slopes`` are the objective's ``gradient`` and ``cap`` the ``caps`` at the table.
+    ``steep`` is the objective's ``gradient`` and ``cap`` the ``caps`` at the table.
     """
     from coco_opt.kernels import split_certificate
 
-    reduced, parent = slopes - data.rows.adjoint(rows), np.zeros(table.shape[0])
+    reduced, parent = steep - data.rows.adjoint(rows), np.zeros(table.shape[0])
     if data.sums is not None:
         parent = split_certificate.parent_prices(reduced, table, data.single[0], data.sums)
         reduced -= parent[:, None]

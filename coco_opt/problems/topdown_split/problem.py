@@ -148,11 +148,15 @@ class TopdownSplit(SplitData, Problem[Floats, SplitDual]):
         )
         lower, upper = (side.T for side in self.sides)
         rows = np.where(((rows > 0.0) & np.isinf(lower)) | ((rows < 0.0) & np.isinf(upper)), 0.0, rows)
-        return SplitDual(parent if self.parent is not None else np.zeros(shapes[0]), rows)
+        answers = multipliers.answers
+        if answers is not None and (answers.shape != self.answers.T.shape or not np.isfinite(answers).all()):
+            answers = None
+        return SplitDual(parent if self.parent is not None else np.zeros(shapes[0]), rows, answers)
 
     def gap(self, x: Floats, multipliers: SplitDual) -> float:
         """Return the certified gap of the module docstring."""
-        return prices.gap(self, self.table(x), multipliers.parent[self.occupied_cells], multipliers.rows.T)
+        parent, rows, answers = multipliers.parent[self.occupied_cells], multipliers.rows.T, multipliers.answers
+        return prices.gap(self, self.table(x), parent, rows, None if answers is None else answers.T)
 
     def certified_gap(self, x: Floats, multipliers: SplitDual | None = None) -> float:
         """Return the gap of a solver's prices or, where that is not small enough, of those rebuilt from x too."""

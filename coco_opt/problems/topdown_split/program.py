@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from coco_opt.array_types import Flags, Floats
+from coco_opt.array_types import Flags, Floats, Ints
 from coco_opt.forms import Formulation, LinearProgram, ProgramDual, QuadraticProgram
 from coco_opt.problems.sparse_rows import SparseRows
 from coco_opt.problems.topdown_split.data import SplitData, SplitDual
@@ -54,7 +54,7 @@ def lifted(data: SplitData) -> Formulation[Floats, SplitDual]:
     def recover(z: Floats) -> Floats:
         return data.expand(base + z[: n * children].reshape(children, n).T)
 
-    return Formulation(program, recover, lambda dual: _read_dual(data, dual, row.size), in_residuals=True)
+    return Formulation(program, recover, lambda dual: _read_dual(data, dual, child, row), in_residuals=True)
 
 
 def least_violation(data: SplitData) -> LinearProgram:
@@ -98,9 +98,11 @@ def _offset(data: SplitData, base: Floats, wide: Flags) -> float:
     return float(np.einsum("ij,ij,ij->", data.weights[~wide], residual, residual))
 
 
-def _read_dual(data: SplitData, dual: ProgramDual, lifted_rows: int) -> SplitDual:
-    parent, position = np.zeros(data.shape[1]), lifted_rows
+def _read_dual(data: SplitData, dual: ProgramDual, child: Ints, row: Ints) -> SplitDual:
+    parent, position = np.zeros(data.shape[1]), row.size
+    answers = np.zeros(data.answers.T.shape)
+    answers[child, row] = -dual.rows[:position]
     if data.sums is not None:
         parent[data.occupied_cells] = dual.rows[position : position + data.occupied_cells.size]
         position += data.occupied_cells.size
-    return SplitDual(parent, dual.rows[position:].reshape(data.shape[0], -1).copy())
+    return SplitDual(parent, dual.rows[position:].reshape(data.shape[0], -1).copy(), answers)
