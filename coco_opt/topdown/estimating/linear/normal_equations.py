@@ -1,8 +1,8 @@
 """The normal equations of tables measured by weighted queries, N = sum_q w_q Q_q' Q_q, factored once and solved often.
 
 Up to ``DENSE_CELLS`` cells N is a dense matrix: a Cholesky factor where it is safely definite, else its eigenvectors
-and the pseudo-inverse. Beyond, conjugate gradients through the operators, which from zero find the pseudo-inverse's
-solution too.
+and the pseudo-inverse; with fewer answers than cells these come from the smaller matrix over the answers. Beyond,
+conjugate gradients through the operators, which from zero find the pseudo-inverse's solution too.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class NormalEquations:
     @property
     def definite(self) -> bool:
         """Whether N is known to be definite, so that every answer is determined."""
-        return self._dense and (self._sees_every_cell or self._null is None)
+        return self._dense and (self._sees_every_cell or self._cholesky is not None)
 
     @property
     def _sees_every_cell(self) -> bool:
@@ -72,9 +72,8 @@ class NormalEquations:
         determined = np.empty(operator.answers, dtype=bool)
         for begin in range(0, operator.answers, 256):
             block = rows[begin : begin + 256].toarray()
-            residual = (
-                block - self.apply(self.solve(block)) if self._null is None else (block @ self._null) @ self._null.T
-            )
+            seen = self._range[1] if self._dense else None
+            residual = block - (self.apply(self.solve(block)) if seen is None else (block @ seen) @ seen.T)
             size = np.sqrt((block**2).sum(axis=1))
             determined[begin : begin + 256] = np.sqrt((residual**2).sum(axis=1)) <= _ROUNDING * np.maximum(size, 1.0)
         return determined
@@ -88,6 +87,8 @@ class NormalEquations:
 
     @cached_property
     def _cholesky(self) -> Floats | None:
+        if sum(operator.answers for _, operator in self._terms) < self.cells:
+            return None
         try:
             factor: Floats = np.asarray(np.linalg.cholesky(self._matrix), dtype=np.float64)
         except np.linalg.LinAlgError:
@@ -97,30 +98,25 @@ class NormalEquations:
         return np.asfortranarray(factor) if pivots.min() > _SAFE * pivots.max() else None
 
     @cached_property
-    def _spectrum(self) -> tuple[Floats, Floats]:
-        values, vectors = np.linalg.eigh(self._matrix)
-        return values, vectors
+    def _range(self) -> tuple[Floats, Floats]:
+        """Return the nonzero eigenvalues (k,) of N and their vectors (cells, k): the tables that answers can see."""
+        from scipy.sparse import csr_array, vstack
 
-    @cached_property
-    def _nonzero(self) -> Flags:
-        values = self._spectrum[0]
-        return np.asarray(values > self.cells * 1e-14 * max(float(values[-1]), np.finfo(np.float64).tiny))
-
-    @cached_property
-    def _null(self) -> Floats | None:
-        """Return an orthonormal basis (cells, k) of the tables N cannot see; None where unknown or none."""
-        if not self._dense or self._cholesky is not None:
-            return None
-        return self._spectrum[1][:, ~self._nonzero]
+        none = csr_array((0, self.cells))
+        rows = csr_array(vstack([none, *(np.sqrt(weight) * operator.to_sparse() for weight, operator in self._terms)]))
+        few = rows.shape[0] < self.cells  # N = A'A has the nonzero eigenvalues of A A', which is smaller then
+        values, vectors = np.linalg.eigh((rows @ rows.T).toarray() if few else self._matrix)
+        nonzero = values > self.cells * 1e-14 * max(float(values.max(initial=0.0)), np.finfo(np.float64).tiny)
+        values, vectors = values[nonzero], vectors[:, nonzero]
+        return values, np.asarray(rows.T @ vectors) / np.sqrt(values) if few else vectors
 
     def _solve_dense(self, rows: Floats) -> Floats:
         if self._cholesky is not None:
             from scipy.linalg import cho_solve
 
             return np.asarray(cho_solve((self._cholesky, True), rows.T, check_finite=False).T)
-        values, vectors = self._spectrum
-        nonzero = self._nonzero
-        return np.asarray(((rows @ vectors[:, nonzero]) / values[nonzero]) @ vectors[:, nonzero].T)
+        values, vectors = self._range
+        return np.asarray(((rows @ vectors) / values) @ vectors.T)
 
     def _gradients(self, row: Floats) -> Floats:
         """Return N^+ row by conjugate gradients; of a row outside the span of the queries, wherever they stop."""
