@@ -48,7 +48,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     text = quietly(folder / MANIFEST, lambda: (folder / MANIFEST).read_text(encoding="utf-8"))
     manifest = parsed_json(text)
     if manifest is None:
-        raise InputError("bad-manifest", "is not a JSON object", place)
+        raise InputError("bad-manifest", "is not a JSON object: restore it", place)
     return manifest
 
 

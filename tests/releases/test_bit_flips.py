@@ -133,6 +133,8 @@ def without_guarantee(said: Any) -> Any:
 def published(ran: Ran, folder: Path) -> tuple[Any, dict[str, str]]:
     """Return what a verb said and what it wrote for others to read."""
     said = plain(json.loads(ran.out)) if ran.out.startswith("{") else ran.out
+    if isinstance(said, dict) and "release" in said:  # whose files state what was spent
+        said = {key: entry for key, entry in said.items() if key != "spent"}
     new = folder / "new"
     written = sorted(new.rglob("*")) if new.is_dir() else []
     files = [*written, *(path for path in sorted((folder / "out").rglob("*")))]

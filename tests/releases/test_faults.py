@@ -71,7 +71,6 @@ def test_whichever_command_follows_a_death_no_key_outlives_the_seal(
         assert (after["seals"], after["release"]) == (whole["after"]["seals"], whole["after"]["release"])
         assert after["kinds"][: len(towns.ALL)] == towns.ALL
         assert (after["keys"], after["partial"]) == (0, [])
-    assert any(step["before"]["keys"] and step["before"]["seals"] for step in rounds) or points < 40
     sys.stdout.write(f"{kind}, {verb}: {len(rounds)} points\n")
 
 
