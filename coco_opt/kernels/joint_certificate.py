@@ -4,7 +4,7 @@ The problem is to minimise sum_v sum_i w_v u_i |x_vi - y_vi|^p over nondecreasin
 their parents'. Prices s (regions, cells) put a linear bound under every cell's loss. What is left to minimise is linear
 in the leaves' rows.
 
-1. A leaf pays the sum t of the prices on its path to the root (``path_sums``).
+1. A leaf pays the sum t of the prices on its path to the root (``path_sum``).
 2. The cheapest nondecreasing row within [0, G] jumps from 0 to G at the cell where the suffix sums
    T_k = t_k + t_{k+1} + ... (T = 0 past the end) are least (``order_gap``).
 3. The gap is what the losses exceed their linear bounds by, plus what the leaves' rows pay more than the cheapest.
@@ -69,15 +69,6 @@ def path_sum(parent: Ints, v: int, prices: Floats, total: Floats) -> None:
 
 
 @compiled
-def path_sums(parent: Ints, regions: Ints, prices: Floats) -> Floats:
-    """Return, for some regions, the sums of prices over those strictly above; O(regions x cells x depth)."""
-    total = np.empty((regions.size, prices.shape[1]))
-    for k in range(regions.size):
-        path_sum(parent, regions[k], prices, total[k])
-    return total
-
-
-@compiled
 def order_gap(x: Floats, t: Floats, top: float) -> float:
     """Return t x minus the least t z over nondecreasing rows z within [0, top], as a sum of nonnegative terms.
 
@@ -95,15 +86,6 @@ def order_gap(x: Floats, t: Floats, top: float) -> float:
         suffix += t[i]
         step = x[i] - x[i - 1] if i > 0 else x[i]
         total += (suffix - least) * max(step, 0.0)
-    return total
-
-
-@compiled
-def leaves_gap(x: Floats, t: Floats, top: Floats) -> float:
-    """Return the sum of ``order_gap`` over rows x and path sums t (leaves, cells), top (leaves,)."""
-    total = 0.0
-    for v in range(x.shape[0]):
-        total += order_gap(x[v], t[v], top[v])
     return total
 
 

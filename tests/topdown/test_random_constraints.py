@@ -37,7 +37,7 @@ from coco_opt.topdown import (
     parse_query,
 )
 from coco_opt.topdown.estimating.estimate import TablesResult
-from coco_opt.topdown.kind.rehearsal import estimation_seconds
+from coco_opt.topdown.kind.rehearsal import simulated_releases
 from coco_opt.topdown.measuring.feasibility_check import proved
 from coco_opt.topdown.noisy_measurements import TableMeasurements
 
@@ -332,7 +332,7 @@ def is_slow(measurement: Measurement) -> bool:
     """Return whether an estimation takes more than twice the time that was stated before it."""
     method = TopdownMethod()
     table_queries = TableQueries.of(measurement.measurement_plan)
-    stated = estimation_seconds(table_queries, method, lambda: SolverChoices(fallback=True))
+    stated = simulated_releases(table_queries, method, lambda: SolverChoices(fallback=True)).seconds
     _, actual = _timed(measurement, method)
     if actual > MOST_RATIO * stated:  # once more: a first run may have compiled what others never took
         _, actual = _timed(measurement, method)

@@ -56,13 +56,6 @@ class SimulatedReleases:
     seconds: float
 
 
-def estimation_seconds(
-    table_queries: TableQueries, method: TopdownMethod, solvers: Callable[[], SolverChoices]
-) -> float:
-    """Return the seconds of noise and estimation, from simulated persons."""
-    return simulated_releases(table_queries, method, solvers).seconds
-
-
 def simulated_releases(
     table_queries: TableQueries,
     method: TopdownMethod,
