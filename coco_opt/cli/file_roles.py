@@ -120,8 +120,9 @@ class Candidate:
 
     @property
     def names(self) -> dict[str, dict[str, str]]:
-        """Return what columns are called in the files, by their names here and by file; only those that differ."""
-        known = [name for table in self.kind.data_model.tables for name in (*table.required, *table.optional)]
+        """Return what columns are called in the files, by name here and file: those that differ, keys first."""
+        known = [own for chain in self.kind.data_model.chains for _, own in chain if own]
+        known += [name for table in self.kind.data_model.tables for name in (*table.required, *table.optional)]
         names = {
             own: {header.path.name: header.name_in_file(own) for header in self.files.values() if own in header.columns}
             for own in dict.fromkeys(known)
