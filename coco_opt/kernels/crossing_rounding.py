@@ -88,12 +88,12 @@ def exchange(
         if j == k or x[j, c] >= room[j, c] or x[k, c] <= 0:
             continue
         first, count = alike.first[alike.of[c]], alike.first[alike.of[c] + 1] - alike.first[alike.of[c]]
-        d = np.int64(-1)
+        d = -1
         for _ in range(_TRIES):
             state += _STEP
             drawn = alike.cells[first + np.int64(_mixed(state) % np.uint64(count))]
             if drawn != c and x[j, drawn] > 0 and x[k, drawn] < room[k, drawn]:
-                d = drawn
+                d = int(drawn)
                 break
         if d < 0:
             continue

@@ -34,7 +34,7 @@ from coco_opt.releases.kind import (
 )
 from coco_opt.releases.reporter import Reporter
 from coco_opt.topdown.estimating.estimate import TablesResult, estimate_tables
-from coco_opt.topdown.estimating.splitting.level import LEAST_PARENTS
+from coco_opt.topdown.estimating.splitting.step import LEAST_PARENTS
 from coco_opt.topdown.kind.checkpoints import LevelFiles
 from coco_opt.topdown.kind.method import TablesMethod, method_of, query_keys
 from coco_opt.topdown.kind.section import TablesData, TopdownSection

@@ -9,7 +9,6 @@ import numpy as np
 
 from coco_opt.array_types import Floats
 from coco_opt.errors import InputError
-from coco_opt.topdown.constraint import LinearConstraint
 from coco_opt.topdown.feasibility.proof import TIME_LIMIT, Proof, prove
 from coco_opt.topdown.invariants import Invariants
 from coco_opt.topdown.measuring.counts import BLOCK, TableCounts
@@ -93,13 +92,9 @@ def contradictions(counts: TableCounts, table_queries: TableQueries) -> Iterator
     """Yield where the private table contradicts structural and public constraints, level by level from the leaves."""
     if meets(counts, table_queries):
         return
-    stated = [
-        constraint for constraint in (*table_queries.bounds, *table_queries.linear) if constraint.source != "data"
-    ]
     for level in reversed(range(table_queries.hierarchy.levels)):
-        of_level = [constraint for constraint in stated if constraint.level == level]
-        bounds = tuple(constraint for constraint in of_level if isinstance(constraint, RegionBounds))
-        linear = tuple(constraint for constraint in of_level if isinstance(constraint, LinearConstraint))
+        bounds = tuple(each for each in table_queries.bounds if each.source != "data" and each.level == level)
+        linear = tuple(each for each in table_queries.linear if each.source != "data" and each.level == level)
         yield from _broken(counts, replace(table_queries, bounds=bounds, linear=linear), (level,))
 
 

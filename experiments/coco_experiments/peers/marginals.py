@@ -136,7 +136,8 @@ def loglinear(sizes: Mapping[str, int], rng: np.random.Generator) -> Floats:
         shape = [size if axis in pair else 1 for axis, size in enumerate(logarithms.shape)]
         logarithms += rng.normal(0.0, 0.7, shape)
     shares: Floats = np.exp(logarithms - logarithms.max()).ravel()
-    return shares / shares.sum()
+    shares /= shares.sum()
+    return shares
 
 
 def ours(case: Case) -> Answers:
