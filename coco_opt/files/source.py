@@ -289,7 +289,6 @@ def streamed(
 
     What stops the batches, Ctrl-C too, is raised as it is; DuckDB would wrap it.
     """
-    import duckdb
     import pyarrow as pa
 
     stopped: list[BaseException] = []
@@ -305,7 +304,7 @@ def streamed(
     con.register(name, pa.RecordBatchReader.from_batches(schema, batches()))
     try:
         return action()
-    except duckdb.Error:
+    except Exception:  # of DuckDB's, or of Arrow's where it reads a result
         if not stopped:
             raise
     finally:

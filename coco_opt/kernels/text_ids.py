@@ -36,6 +36,7 @@ def _pack(ends: Any, data: Any, words: Any) -> int:
     for row in range(words.shape[0]):
         # A text ends where the next one begins.
         begin, length = ends[row], ends[row + 1] - ends[row]
+        # The caller tells the two apart: more words may help a long text, and nothing an empty one.
         if length == 0 or length > 8 * words.shape[1]:
             return row
         for k in range(length):
@@ -57,6 +58,7 @@ def _hash(words: Any, row: int) -> Any:
         # What follows is empty, too.
         if word == np.uint64(0):
             break
+        # Each word changes what the next one is mixed with, so that their order counts.
         mixed ^= word
         # A change of any bit changes about half of the others.
         mixed = (mixed ^ (mixed >> _SHIFT)) * _FIRST
@@ -67,6 +69,7 @@ def _hash(words: Any, row: int) -> Any:
 @compiled
 def _slot_of(words: Any, row: int, keys: Any, slots: Any) -> Any:
     """Return the slot of the key that equals a text, or the free one where it would lie."""
+    # The number of slots is a power of two: the last bits of a hash are a slot, without a division.
     slot = np.int64(_hash(words, row) & np.uint64(slots.size - 1))
     # Some slot is free, so the search ends.
     while slots[slot] >= 0:
@@ -90,6 +93,7 @@ def _insert(keys: Any, begin: int, end: int, slots: Any) -> int:
     # Each key is looked for among those before it.
     for row in range(begin, end):
         slot = _slot_of(keys, row, keys, slots)
+        # A taken slot that ends the search holds an equal text: the list repeats it.
         if slots[slot] >= 0:
             return row
         # The search ended at a free slot: there the key is found from now on.
@@ -127,27 +131,6 @@ def _add_one(places: Any, sizes: Any) -> None:
         sizes[places[row]] += 1
 
 
-@compiled
-def _hash_all(words: Any, shift: int, starts: Any, hashes: Any) -> None:
-    """Write the hashes in parts by their first bits; ``starts`` are zeros, and become where each part ends."""
-    # Equal texts have equal hashes, and those lie in one part.
-    bits = np.uint64(shift)
-    # How many hashes each part has, behind the place of the part itself.
-    for row in range(words.shape[0]):
-        part = np.int64(_hash(words, row) >> bits)
-        if part + 1 < starts.size:
-            starts[part + 1] += 1
-    # Added up, they say where each part begins.
-    for behind in range(1, starts.size):
-        starts[behind] += starts[behind - 1]
-    # Each hash goes to the end of what its part has so far.
-    for row in range(words.shape[0]):
-        mixed = _hash(words, row)
-        part = np.int64(mixed >> bits)
-        hashes[starts[part]] = mixed
-        starts[part] += 1
-
-
 def pack(ends: NDArray[np.int32], data: NDArray[np.uint8], words: UInt64Array) -> int:
     """Pack texts data[ends[k]:ends[k + 1]] into ``words``, uint64[texts, words a text], which are zero.
 
@@ -175,13 +158,3 @@ def find(words: UInt64Array, keys: UInt64Array, slots: NDArray[np.int32], places
 def add_one(places: NDArray[np.int64], sizes: NDArray[np.int32]) -> None:
     """Add one to ``sizes`` at each of the places, which may repeat; O(places)."""
     _add_one(places, sizes)
-
-
-def hash_all(words: UInt64Array, bits: int, hashes: UInt64Array) -> NDArray[np.int64]:
-    """Write a hash of each packed text, the same for any number of words, sorted by their first ``bits`` alone.
-
-    Equal texts have equal hashes. Returns where each of the 2^bits parts ends, int64; O(texts).
-    """
-    ends = np.zeros(1 << bits, np.int64)
-    _hash_all(words, 64 - bits, ends, hashes)
-    return ends

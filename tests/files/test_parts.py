@@ -137,6 +137,10 @@ def test_persons_are_compared_without_holding_their_ids(
         error = refused(lambda folder=twice: read_records(regions, folder, SCHEMA))
         assert at(error) == ("duplicate-entity", f"twice {n}/part-001.parquet", 1, "person_id")
         assert read_records(regions, twice, SCHEMA, 2).identity()["persons"] == 50
+    monkeypatch.setattr("coco_opt.files.batches._BATCH", 8)
+    absent = pa.table({**columns, "person_id": [*range(39), None]})
+    error = refused(lambda: read_records(regions, folder_of(tmp_path / "absent", [absent]), SCHEMA))
+    assert at(error) == ("null-id", "absent/part-000.parquet", 40, "person_id")
     thrice = folder_of(tmp_path / "thrice", [table[:30], table[20:], table[29:31]])
     error = refused(lambda: read_records(regions, thrice, SCHEMA, 2))
     assert at(error) == ("too-many-rows", "thrice/part-002.parquet", 1, "person_id")

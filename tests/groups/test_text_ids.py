@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 
 from coco_opt.errors import InputError
-from coco_opt.files import packed_texts
+from coco_opt.files import repeated_ids
 from coco_opt.groups.measuring import entities as reader
 from coco_opt.groups.measuring import text_ids
 from coco_opt.groups.measuring.entities import read_tables
-from coco_opt.kernels.text_ids import add_one, find, hash_all, insert, pack
+from coco_opt.kernels.text_ids import add_one, find, insert, pack
 from tests.files.helpers import Write
 from tests.groups.test_integer_ids import same
 
@@ -111,7 +111,7 @@ def test_little_memory_is_no_harm(most: int, write: Write, everything: None, mon
     hierarchy, (listed, entities) = write("h.csv", HIERARCHY), tables(1, 5)
     whole = read_tables(pa.table(entities), pa.table(listed), hierarchy)
     monkeypatch.setattr(text_ids, "MEMORY", most)
-    monkeypatch.setattr(packed_texts, "MEMORY", most)
+    monkeypatch.setattr(repeated_ids, "MEMORY", most)
     assert same(whole, read_tables(pa.table(entities), pa.table(listed), hierarchy))
 
 
@@ -133,16 +133,10 @@ def test_packed_texts_are_equal_where_texts_are() -> None:
     assert find(packed([texts[7], "no id"], 3)[1], keys, slots, places) == 1
     again = np.concatenate([keys[:3], keys[1:2]])
     assert insert(again, 0, 4, np.full(8, -1, np.int32)) == 3
-    short, long = np.empty(400, np.uint64), np.empty(400, np.uint64)
-    ends = hash_all(keys, 3, short)
-    assert np.array_equal(ends, hash_all(packed(texts, 5)[1], 3, long))
-    assert np.array_equal(short, long)
-    assert np.array_equal(ends, np.searchsorted(short >> np.uint64(61), np.arange(8), side="right"))
     sizes = np.zeros(400, np.int32)
     add_one(order[:7].repeat(3), sizes)
     assert np.array_equal(np.flatnonzero(sizes), np.sort(order[:7]))
     assert sizes.sum() == 21
-    assert len(np.unique(short)) == 400
     for odd in ("", " a", "a ", "\t", "a\x7f", "é", "x" * 25):
         assert packed(["fine", odd], 3)[0] == 1
     assert packed(["a b", "~!"], 1)[0] == -1

@@ -21,14 +21,13 @@ from coco_opt.files.foreign_errors import quietly
 from coco_opt.files.in_threads import in_threads
 from coco_opt.files.inputs import Input
 from coco_opt.files.packed_texts import (
-    MEMORY,
     MOST_WORDS,
     LongTextError,
     OddTextError,
     UInt64Array,
-    all_distinct,
     packed_texts,
 )
+from coco_opt.files.repeated_ids import MEMORY, occur_at_most
 from coco_opt.groups.measuring.integer_ids import Int32Array, Runs, leaf_places, runs_of
 
 _LEAST = 1 << 20  # rows: fewer are read as texts before these kernels are compiled
@@ -98,7 +97,7 @@ def distinct_entities(source: Input) -> Batches | None:
     Raises InputError: the codes of ``source.load``. O(bytes); memory is 8 bytes an entity.
     """
     opened = batches_of(source, ENTITIES)
-    return opened if opened is not None and opened.rows() >= _LEAST and all_distinct(opened.only(0)) else None
+    return opened if opened is not None and opened.rows() >= _LEAST and occur_at_most(opened.only(0)) else None
 
 
 def count_texts(groups: TextGroups, opened: Batches) -> Runs | None:
