@@ -303,7 +303,7 @@ MUTANTS = (
         "coco_opt/topdown/measuring/cell_query.py",
         "if (key < 0).any() or",
         "if",
-        ("tests/topdown/test_streamed.py::test_what_is_wrong_in_a_batch_is_told_as_of_texts",),
+        ("tests/topdown/test_cell_query.py::test_a_row_of_no_region_is_named_where_no_cell_is_ruled_out",),
     ),
     Mutant(
         "a file of a folder is passed over",

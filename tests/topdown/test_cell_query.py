@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from coco_opt.errors import InputError
 from coco_opt.files import scratch
 from coco_opt.files.regions import read_regions
 from coco_opt.topdown.measuring.records import read_records
@@ -39,3 +40,13 @@ def test_records_are_counted_in_files_as_in_memory(tmp_path: Path, monkeypatch: 
     assert counts.identity() == expected.identity()
     assert not list(private.glob(".spill-*"))
     assert os.name != "posix" or private.stat().st_mode & 0o077 == 0
+
+
+def test_a_row_of_no_region_is_named_where_no_cell_is_ruled_out(tmp_path: Path) -> None:
+    (tmp_path / "regions.csv").write_text("region_id,land,town\n1,land,a\n2,land,b\n")
+    columns = {"region_id": ["1", "3", "2"], "sex": ["male"] * 3, "age": ["old"] * 3}
+    pq.write_table(pa.table(columns), tmp_path / "records.parquet")
+    with pytest.raises(InputError, match="unknown-region") as caught:
+        read_records(read_regions(tmp_path / "regions.csv"), tmp_path / "records.parquet", SCHEMA)
+    assert caught.value.place is not None
+    assert (caught.value.place.row, caught.value.place.column) == (2, "region_id")
