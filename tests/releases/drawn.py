@@ -258,7 +258,7 @@ def _ranges(drawing: Drawing) -> Keys:
     if drawing.maybe(0.15) and cells == 8:
         section |= {"fan_out": [2, 4], "shares": ["1/2", "1/4", "1/4"]}
     section["workload"] = drawing.one("ranges", "prefixes")
-    section["estimator"] = drawing.one("auto", "noisy", "consistent", "nonnegative", "zeroed", "posterior", "posterior")
+    section["estimator"] = drawing.one("auto", "noisy", "consistent", "nonnegative", "zeroed", "posterior")
     if section["estimator"] == "posterior":
         section |= {"intervals": drawing.one(0.0, 0.5, 0.9), "draws": drawing.one(0, 4)}
     privacy = drawing.privacy(1, (0,))
