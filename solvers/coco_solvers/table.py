@@ -99,12 +99,11 @@ BACKENDS: tuple[Backend, ...] = (
         packages=("numba",),
     ),
     Backend(
-        name="split-interior-point",
-        target="coco_solvers.structured.split_interior:SplitInteriorPoint",
-        summary="predictor and corrector steps, dense systems child by child; without further constraints",
+        name="split-dual-newton",
+        target="coco_solvers.structured.split_dual:SplitDualNewton",
+        summary="Newton on the answers' side, in proximal steps; without further constraints",
         kinds=("topdown_split",),
-        packages=("scipy",),
-        size_limit=5_000,
+        packages=("numba", "scipy"),
     ),
     Backend(
         name="shortest-paths",

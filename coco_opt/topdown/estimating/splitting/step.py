@@ -190,7 +190,8 @@ class SplitStep:
         """
         try:
             exact = self.core is not None or self.cutting is not None or self._binds_release
-            suited = SUITED if (exact or leaves_cells_open(problem)) and problem.variables <= _MOST_SUITED else ()
+            factorised = exact or (leaves_cells_open(problem) and problem.constraints is not None)
+            suited = SUITED if factorised and problem.variables <= _MOST_SUITED else ()
             return np.asarray(self.solvers.solve_suited(problem, suited), dtype=np.float64)
         except SolverError as error:
             solution = error.solution
