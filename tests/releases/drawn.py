@@ -205,8 +205,7 @@ def _tables(drawing: Drawing) -> Keys:
     if free and drawing.maybe(0.3):
         data["bounds"] = _bounds(drawing, hierarchy, records)
     section |= bound
-    unbound = not bound and "bounds" not in data and section["estimation"] != "posterior"
-    section["rounding"] = drawing.one("passes", "nearest", *(["unbiased"] if unbound else []))
+    section["rounding"] = drawing.one("passes", "nearest")
     section["implied"] = drawing.one("auto", "bounds", "cuts", "minimal_schema")
     section["microdata"] = drawing.maybe(0.3)
     if section["estimation"] == "posterior":
