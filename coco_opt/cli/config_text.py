@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from coco_opt.cli.file_roles import Candidate
-from coco_opt.histograms.plain_names import is_plain_name
 
 if TYPE_CHECKING:
     from coco_opt.files.proposals import LevelProposal
@@ -45,6 +44,9 @@ def text_of(
     candidate: Candidate, draft: Draft, stated: Mapping[str, Sequence[str]], levels: Sequence[str], out: Path
 ) -> str:
     """Return the configuration, with stated columns as they were stated; what was not found is left to fill in."""
+    # It loads numpy, whose threads are limited before that, when a command begins.
+    from coco_opt.histograms.plain_names import is_plain_name
+
     lines = []
     for key, note in draft.files.items():
         header = candidate.files.get(key)

@@ -87,7 +87,7 @@ def test_the_installed_command(tmp_path: Path) -> None:
     code = (
         "import sys, coco_opt.cli as c\n"
         "assert c.main(['--version']) == 0\n"
-        "loaded = {'numba', 'pandas', 'duckdb', 'pyarrow', 'matplotlib', 'scipy'} & set(sys.modules)\n"
+        "loaded = {'numpy', 'numba', 'pandas', 'duckdb', 'pyarrow', 'matplotlib', 'scipy'} & set(sys.modules)\n"
         "assert not loaded, loaded\n"
     )
     light = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
