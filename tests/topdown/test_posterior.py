@@ -81,6 +81,17 @@ def test_a_map_shows_the_widths_of_the_releases_own_intervals_or_of_unbiased_est
     np.testing.assert_allclose(widths, 2 * 1.959964 * errors, rtol=1e-6)
 
 
+def test_a_map_shows_widths_of_the_total_where_the_workload_leaves_it_out(tmp_path: Path) -> None:
+    config = write(tmp_path, topdown=POSTERIOR.replace('"total", ', ""))
+    measured = measure(config)
+    made = estimate(measured)
+    _, widths = widths_of(made.shown, made.result.schema, best_linear(TableMeasurements.of(measured.measurement).own))
+    assert "total" not in made.intervals("land").queries
+    assert made.result.posterior.correction is not None
+    assert widths.shape == (measured.measurement.hierarchy.regions,)
+    assert (widths >= 0).all()
+
+
 def test_the_same_measurement_gives_the_same_release_in_memory_and_saved(tmp_path: Path) -> None:
     measurement = measure(write(tmp_path)).measurement
     config = write(tmp_path, topdown=POSTERIOR)

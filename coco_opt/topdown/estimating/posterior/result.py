@@ -84,10 +84,12 @@ class TablesPosterior:
     def sorted_answers(self, query: Query, level: int, regions: range) -> NDArray[np.int32]:
         """Return the draws of answers of consecutive regions of a level, corrected, int32[regions x answers, draws]."""
         assert self.drawn is not None
-        texts = [each.text for each in self.queries]
-        # The workload can name the cells in other ways.
-        place = texts.index(query.text) if query.text in texts else 0
-        corrected = None if self.correction is None else self.correction.sorted_answers(level, regions, place)
+        texts, corrected = [each.text for each in self.queries], None
+        # The workload can name the cells in other ways; other queries have no intervals of their own to be corrected.
+        names_cells = query.operator.answers == query.operator.cells
+        if self.correction is not None and (query.text in texts or names_cells):
+            place = texts.index(query.text) if query.text in texts else 0
+            corrected = self.correction.sorted_answers(level, regions, place)
         return self.drawn.sorted_answers(regions, Counting.of(query.operator)) if corrected is None else corrected
 
     def interval(self, query: Query, level: int, regions: slice, tables: SparseTables) -> tuple[Ints, Ints]:
