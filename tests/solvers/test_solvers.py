@@ -19,13 +19,16 @@ from coco_opt.problems import (
     PROBLEMS,
     ControlledRounding,
     CumulativeRounding,
+    ExpectedDistance,
     Flow,
+    GroupMatching,
     IntegerTreeL1,
     IntegerTreeL2,
     IsotonicL1,
     IsotonicL2,
     JointL1,
     JointL2,
+    Marginals,
     SimplexProjection,
     TableRounding,
     TopdownSplit,
@@ -330,6 +333,20 @@ def test_choices_keep_the_worst_certificate() -> None:
     (certificate,) = choices.certificates
     assert (certificate.problem, certificate.solver, certificate.solves) == ("isotonic_l2", "scipy-pava", 2)
     assert 0 <= certificate.gap < 1e-9
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        GroupMatching([1, 5], [6, 6], [1, 5], [6, 6], [0, 2]),
+        ExpectedDistance([-1, 0, 0], [1200, 600, 600], Marginals.from_points(np.array([[[400]], [[150]], [[250]]]))),
+    ],
+)
+def test_another_solver_answers_what_is_too_large_to_try_every_point(problem: Problem[Any, Any]) -> None:
+    choices = SolverChoices({problem.kind: "brute-force"})
+    choices.solve(problem)
+    (certificate,) = choices.certificates
+    assert [fallback.reason for fallback in certificate.fallbacks] == ["cannot express it"]
 
 
 def test_a_time_limit_lowers_that_of_the_automatic_solver_and_of_no_other() -> None:

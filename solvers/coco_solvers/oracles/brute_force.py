@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.array_types import Floats, Ints
-from coco_opt.errors import ProblemError, UnknownSolverError
+from coco_opt.errors import UnknownSolverError
 from coco_opt.problem import Problem
 from coco_opt.problems import (
     ControlledRounding,
@@ -131,9 +131,9 @@ def controlled_rounding(problem: ControlledRounding) -> Ints:
 
 
 def group_matching(problem: GroupMatching) -> Flow:
-    """Try every assignment of single groups (ProblemError beyond 9 groups)."""
+    """Try every assignment of single groups (UnknownSolverError beyond 9 groups)."""
     if problem.groups > MAX_GROUPS:
-        raise ProblemError(f"{problem.groups} groups have too many matchings to try: {MAX_GROUPS} at most")
+        raise UnknownSolverError(f"{problem.groups} groups have too many matchings to try: {MAX_GROUPS} at most")
     parents = np.repeat(np.arange(problem.parent_sizes.size), problem.parent_counts)
     children = np.repeat(np.arange(problem.child_sizes.size), problem.child_counts)
 
