@@ -104,7 +104,7 @@ def test_a_solver_that_fails_elsewhere_says_so_here(tmp_path: Path) -> None:
     noisy, method = measurement(2), GroupsMethod(consistency="matching")
     from coco_solvers.generic.osqp import OSQP
 
-    solvers = SolverChoices({"isotonic_l1": OSQP(max_iter=1)})
+    solvers = SolverChoices({"isotonic_l1": OSQP(max_iter=1)}, fallback=False)
     with ByFiles(2) as executor, pytest.raises(SolverError, match="osqp on isotonic_l1") as caught:
         estimate_groups(noisy, method, solvers, executor=executor)
     assert caught.value.solution is not None

@@ -131,7 +131,7 @@ class TotalsKind:
             person, region = (table.names.index(name) for name in PERSONS.first)
             column_checks.check_ids(table, (person, region))
             column_checks.check_unique(table, (person,), "duplicate-person", "this person occurs twice", person)
-            register_leaves(table, public)
+            register_leaves(table.con, public)
             column_checks.check_listed(table, region, "leaves.region", "unknown-region", "is not in the hierarchy")
             rows = table.fetch(f"SELECT leaf, count(*) FROM {{t}} JOIN leaves ON c{region} = region GROUP BY leaf")
         leaves = np.zeros(len(public.hierarchy.leaves), np.int64)
