@@ -11,7 +11,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, Self, TypeVar
 
-from coco_opt.errors import CocoOptError, SolverError, UnknownSolverError
+from coco_opt.errors import SolverError, UnknownSolverError
 from coco_opt.plugins import near
 from coco_opt.problem import Problem
 from coco_opt.problems import PROBLEMS
@@ -170,24 +170,19 @@ class SolverChoices:
     def solution(self, problem: Problem[ValueT, Any], *, fallback: bool = True) -> Solution[ValueT]:
         """Return the certified solution of one problem; SolverError where every solver tried missed its tolerance.
 
-        Without ``fallback`` only the chosen solver is tried, for a caller that can use its uncertified answer.
+        Without ``fallback`` no other solver is tried where the chosen one ran, for a caller that can use its
+        uncertified answer; what it cannot express or breaks on is answered by the others all the same.
         """
         solver = self.solver(type(problem))
         try:
             return self._counted(solve(problem, solver))
         except SolverError as error:
             first_error, reason = error, _reason(error)
+            fallback = fallback or error.__cause__ is not None  # a package that broke left no answer to use
         except UnknownSolverError as error:  # a problem may need another form than the simplest ones of its type
             if not self._fallback:
                 raise
-            first_error, reason = SolverError(str(error)), "cannot express it"
-        except (CocoOptError, MemoryError):
-            raise
-        except Exception as error:  # a package that breaks must not end an estimation that others can finish
-            if not self._fallback:
-                raise
-            first_error = SolverError(f"{solver.name} on {problem.kind} broke: {type(error).__name__}")
-            reason = "broke"
+            first_error, reason, fallback = SolverError(str(error)), "cannot express it", True
         if not (fallback and self._fallback):
             raise first_error
         for alternative in self._alternatives(problem, solver):
@@ -310,4 +305,6 @@ def _within(solver: Any, seconds: float) -> Any:
 
 
 def _reason(error: SolverError) -> str:
+    if error.__cause__ is not None:
+        return "broke"
     return "no point" if error.solution is None else error.solution.status.name

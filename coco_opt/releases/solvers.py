@@ -97,8 +97,9 @@ def _failure(kind: str, solver: Solver) -> str:
     except MissingPackageError:
         raise
     except CocoOptError as error:
-        return f"fails already on a tiny problem: {error}"
-    except Exception as error:  # whatever a package raises on wrong options
-        reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        if error.__cause__ is None:
+            return f"fails already on a tiny problem: {error}"
+        # Whatever a package raises on wrong options.
+        reason = f"{type(error.__cause__).__name__}: {' '.join(str(error.__cause__).split())}"
         return f"fails already on a tiny problem, so check its options ({reason})"
     return ""
