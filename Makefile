@@ -59,7 +59,7 @@ tests: env
 
 # pytest's exit status 5 means that no test carries the marker.
 test-slow: env ## The statistical tests that take minutes
-	@"$(BIN)/python" -m pytest -m slow || { status=$$?; [ $$status -eq 5 ] && echo "no test is marked slow" || exit $$status; }
+	@"$(BIN)/python" -m pytest -m slow -n $(WORKERS) || { status=$$?; [ $$status -eq 5 ] && echo "no test is marked slow" || exit $$status; }
 
 mutants: env ## Plant faults in the package one by one; each must be noticed by the test named for it
 	@"$(BIN)/python" -m tests.mutation --workers $(WORKERS)

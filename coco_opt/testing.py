@@ -82,9 +82,8 @@ def _conformance_on(solver: Solver, problem: Problem[Any, Any], example: str, *,
     except UnknownSolverError as error:
         return Conformance(problem.kind, example, np.nan, np.inf, best, str(error)) if named else None
     except CocoOptError as error:
-        return Conformance(problem.kind, example, np.nan, np.inf, best, str(error))
-    except Exception as error:
-        failure = f"raises {type(error).__name__}: {error}"
+        cause = error.__cause__  # what a package raised, whose own words help its author
+        failure = str(error) if cause is None else f"raises {type(cause).__name__}: {cause}"
         return Conformance(problem.kind, example, np.nan, np.inf, best, failure)
     return Conformance(problem.kind, example, first.objective, first.gap, best, _failure(first, again, best))
 

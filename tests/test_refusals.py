@@ -34,7 +34,7 @@ def estimated(threads: object = 1, groups: object = (6, 3, 3)) -> object:
 @pytest.mark.parametrize(
     ("mistake", "words"),
     [
-        (lambda: co.IsotonicL1(MASKED), "masked array"),
+        (lambda: co.IsotonicL1(MASKED), "masked entries"),
         (lambda: co.CountOfCounts.from_runs(MASKED, [1, 2, 3]), "masked array"),
         (lambda: co.measure_ranges(MASKED, COST, source=co.SeededNoise(1)), "masked array"),
         (lambda: co.TableCounts.from_counts(TREE, co.Schema({"s": ["f"]}), MASKED[:2, None]), "masked array"),

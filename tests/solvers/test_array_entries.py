@@ -81,7 +81,19 @@ FIXED: dict[Callable[..., Any], dict[str, Any]] = {
     Grouping: {"answers": 2},
     as_int64: {"what": "values"},
 }
-NOT_ARRAYS = {"of", "terms", "operator", "marginals", "constraints", "queries", "total", "slack", "ties", "shape"}
+NOT_ARRAYS = {
+    "of",
+    "terms",
+    "operator",
+    "marginals",
+    "constraints",
+    "queries",
+    "total",
+    "seed",
+    "slack",
+    "ties",
+    "shape",
+}
 NAMES = [pytest.param(make, name, id=f"{make.__qualname__}-{name}") for make, data in CASES.items() for name in data]
 
 
