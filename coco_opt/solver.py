@@ -105,7 +105,7 @@ class ProgramSolver(ABC):
                 result = self.solve_program(program) if program.variables else _without_variables(program)
             seconds += perf_counter() - before
             answer = _translated(result, scaled)
-            now = _relative_gap(problem, answer) if again else 0.0
+            now = relative_gap(problem, answer) if again else 0.0
             slow = now >= _FALLS * gap and gap < np.inf
             if best is None or now < gap:
                 best, gap = answer, now
@@ -128,7 +128,7 @@ def _translated(answer: ProgramAnswer, formulation: Formulation[ValueT, Any]) ->
     return Answer(value, answer.status, multipliers, answer.iterations)
 
 
-def _relative_gap(problem: Problem[ValueT, Any], answer: Answer[ValueT, Any]) -> float:
+def relative_gap(problem: Problem[ValueT, Any], answer: Answer[ValueT, Any]) -> float:
     """Return the certified gap over the objective, infinite without a feasible point."""
     if answer.value is None:
         return np.inf

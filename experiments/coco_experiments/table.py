@@ -380,6 +380,10 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         summary="top-down splits, with certificate, against PIQP and Clarabel; thousands of tiny ones",
     ),
     Experiment(
+        name="bench/units",
+        summary="every continuous problem at counts and noise of all sizes, each package beside CVXPY's plain form",
+    ),
+    Experiment(
         name="bench/table_rounding",
         summary="integer tables next to fractional ones, with certificate, against HiGHS; thousands of tiny ones",
     ),

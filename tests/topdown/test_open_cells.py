@@ -62,7 +62,7 @@ def test_small_residuals_of_large_cells_do_not_drown_in_any_package(solver: str,
 
 def test_the_fits_of_two_solvers_differ_and_their_guesses_do_not() -> None:
     problem = margins_alone(5)
-    fits = [solve(problem, solver).value for solver in ("split-newton", "clarabel")]
+    fits = [solve(problem, solver).value for solver in ("split-dual-newton", "clarabel")]
     guesses = [shared_in_proportion(problem, fit) for fit in fits]
     assert np.abs(fits[0] - fits[1]).max() > 0.5
     np.testing.assert_allclose(*guesses, atol=0.02)

@@ -36,7 +36,7 @@ def test_is_certified_and_equals_a_general_solver(seed: int) -> None:
 
 
 @pytest.mark.parametrize("noise", [1.0, 1e3])
-@pytest.mark.parametrize("persons", [1e2, 1e8])
+@pytest.mark.parametrize("persons", [1e2, 1e6])
 def test_counts_of_any_size_are_certified_with_and_without_a_parent(persons: float, noise: float) -> None:
     rng = np.random.default_rng(1)
     rows = parse_queries(["a * b", "b * c", "a * c"], Schema({name: tuple("vwxyz"[:4]) for name in "abc"}))
