@@ -9,8 +9,7 @@ adds to the gap of x is the most that any y in [0, u] could gain::
 which is convex in s, hence in every price.
 
 1. Choose the price of every parent sum: the root of a monotone derivative, by bisection (``parent_prices``).
-2. Choose the price of one row of C after the other in the same way (``improve_row_prices``).
-3. The gap is the sum of phi over the cells (``cells_gap``) and of the rows' prices times the distances from their sides
+2. The gap is the sum of phi over the cells (``cells_gap``) and of the rows' prices times the distances from their sides
    (``sides_gap``).
 
 Invariant: every term of the gap is nonnegative, whatever the prices are. Cost: O(entries x children) a product or round
@@ -42,22 +41,6 @@ class Matrix(NamedTuple):
     column_start: Ints
     row: Ints
     column_value: Floats
-
-
-class Terms(NamedTuple):
-    """What the gap's terms of cells are made of, all [cells, children]: reduced costs, values, curvatures, caps."""
-
-    reduced: Floats
-    x: Floats
-    curvature: Floats
-    cap: Floats
-
-
-class Slack(NamedTuple):
-    """How far the rows of C are from their sides, C x - lower and upper - C x [rows, children]; infinite: no side."""
-
-    above: Floats
-    below: Floats
 
 
 @compiled
@@ -234,62 +217,3 @@ def parent_prices(g: Floats, x: Floats, d: Floats, parent: Floats) -> Floats:
                 high = middle
         prices[c] = low
     return prices
-
-
-@compiled
-def _slope(cells: Ints, value: Floats, j: int, move: float, terms: Terms, side: float) -> float:
-    """Return the gap's derivative in one constraint's price, ``move`` away from the present one."""
-    s, x, d, cap = terms
-    total = side
-    # The derivative of each phi is minus the distance of x from its best y.
-    for e in range(cells.size):
-        c = cells[e]
-        total -= value[e] * (x[c, j] - _best(s[c, j] - value[e] * move, x[c, j], d[c, j], cap[c, j]))
-    return total
-
-
-@compiled
-def improve_row_prices(start: Ints, index: Ints, value: Floats, slack: Slack, terms: Terms, prices: Floats) -> None:
-    """Minimise the gap in one price [rows, children] after the other, keeping the reduced costs up to date."""
-    above, below = slack
-    s, children = terms.reduced, prices.shape[1]
-    for k in range(start.size - 1):
-        cells, entries = index[start[k] : start[k + 1]], value[start[k] : start[k + 1]]
-        for j in range(children):
-            old = prices[k, j]
-            step = 0.0
-            # The first step: the largest change that brings a reduced cost to 0.
-            for e in range(cells.size):
-                if entries[e] != 0.0:
-                    step = max(step, abs(s[cells[e], j] / entries[e]))
-            least = -np.inf if np.isfinite(below[k, j]) else 0.0
-            most = np.inf if np.isfinite(above[k, j]) else 0.0
-            low, high = old, old
-            # A price is positive at a lower side and negative at an upper one, and pays for the distance to it.
-            for _ in range(_HALVINGS):
-                side = above[k, j] if high > 0.0 else -below[k, j]
-                if high >= most or step == 0.0 or _slope(cells, entries, j, high - old, terms, side) >= 0.0:
-                    break
-                low, high, step = high, min(most, high + step), 2.0 * step
-            # The gap does not fall upwards: look downwards.
-            if high == old:
-                for _ in range(_HALVINGS):
-                    side = above[k, j] if low >= 0.0 else -below[k, j]
-                    if low <= least or step == 0.0 or _slope(cells, entries, j, low - old, terms, side) <= 0.0:
-                        break
-                    high, low, step = low, max(least, low - step), 2.0 * step
-            # The derivative changes sign between low and high: bisect.
-            for _ in range(_HALVINGS):
-                middle = 0.5 * (low + high)
-                if not low < middle < high:
-                    break
-                side = above[k, j] if middle > 0.0 else -below[k, j]
-                if _slope(cells, entries, j, middle - old, terms, side) < 0.0:
-                    low = middle
-                else:
-                    high = middle
-            best = 0.5 * (low + high)
-            prices[k, j] = best
-            # Keep the reduced costs up to date.
-            for e in range(cells.size):
-                s[cells[e], j] -= entries[e] * (best - old)

@@ -121,15 +121,6 @@ BACKENDS: tuple[Backend, ...] = (
         honours_ties=True,
     ),
     Backend(
-        name="scipy-sparse",
-        target="coco_solvers.structured.tree:SparseEquations",
-        summary="scipy.sparse factorisation of the normal equations, without bounds",
-        kinds=("tree_l2",),
-        packages=("scipy",),
-        honours_ties=True,
-        size_limit=50_000,
-    ),
-    Backend(
         name="highs",
         target="coco_solvers.generic.highs:HiGHS",
         summary="HiGHS through highspy: simplex, interior point, active-set QP, branch and bound",

@@ -57,8 +57,6 @@ def reference(problem: Problem[Any, Any]) -> Solution[Any]:
 
 def refused(row: Backend, problem: Problem[Any, Any]) -> bool:
     """Return whether a backend cannot express this very instance of a kind that it can."""
-    if isinstance(problem, TreeLeastSquares) and row.name == "scipy-sparse":
-        return problem.bounded or not (problem.variance < np.inf).all()
     if isinstance(problem, TopdownSplit) and row.name == "split-dual-newton":
         return problem.constraints is not None
     overlapping = isinstance(problem, TableRounding) and (problem.nested is None or bool(problem.queries))

@@ -6,10 +6,10 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from coco_solvers.structured.tree import SparseEquations, TreePasses
+from coco_solvers.structured.tree import TreePasses
 
 from coco_opt import solve
-from coco_opt.errors import ProblemError, UnknownSolverError
+from coco_opt.errors import ProblemError
 from coco_opt.problems.tree import Tree, TreeLeastSquares, TreePosterior
 from tests.tree.oracles import dense, leaf_matrix, random_tree, theorem_3
 
@@ -138,17 +138,12 @@ def test_far_apart_variances_keep_their_digits() -> None:
     assert posterior.variance[3] == pytest.approx(1.0, rel=1e-7)
 
 
-def test_sparse_equations_agree() -> None:
+def test_a_general_solver_agrees() -> None:
     rng = np.random.default_rng(5)
     tree = random_tree(rng, 300)
     variance = rng.choice([0.5, 1.0, 4.0], 300)
     problem = TreeLeastSquares(tree, rng.normal(3, 5, 300), variance)
-    fast, slow = solve(problem, TreePasses()), solve(problem, SparseEquations())
-    np.testing.assert_allclose(fast.value, slow.value, rtol=0, atol=1e-9)
-    with pytest.raises(UnknownSolverError, match="bounds"):
-        solve(TreeLeastSquares(tree, variance, lower=0.0), SparseEquations())
-    with pytest.raises(UnknownSolverError, match="determine"):
-        solve(TreeLeastSquares([-1, 0, 0], [1.0, 2.0, 3.0], [1.0, np.inf, np.inf]), SparseEquations())
+    np.testing.assert_allclose(solve(problem, TreePasses()).value, solve(problem, "osqp").value, rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize(

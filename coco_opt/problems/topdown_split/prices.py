@@ -119,29 +119,15 @@ def caps(data: SplitData, table: Floats) -> Floats:
     return most_of_all
 
 
-def rebuilt(data: SplitData, table: Floats, enough: float, rounds: int) -> SplitDual:
-    """Return the best prices for a table; the search stops once the gap is at most ``enough``."""
-    from coco_opt.kernels import split_certificate
-
-    slopes, cap = gradient(data, table), caps(data, table)
+def rebuilt(data: SplitData, table: Floats) -> SplitDual:
+    """Return prices for a table: those of the rows that fit its slopes best, then the best of the parent sums."""
+    steep, cap = gradient(data, table), caps(data, table)
     rows = np.zeros((data.rows.shape[0], table.shape[1]))
     if data.constraints is not None:
-        rows = _fitted_rows(data, np.maximum(table, 0.0), slopes)
-    best, chosen = np.inf, (np.zeros(table.shape[0]), rows)
-    for _ in range(rounds):
-        parent, reduced, now = best_parent(data, table, slopes, cap, rows)
-        worth = now < 0.9 * best
-        if now < best:
-            best, chosen = now, (parent, rows.copy())
-        if data.constraints is None or best <= enough or not worth:
-            break
-        values, (lower, upper) = data.rows.apply(table), data.sides
-        slack = split_certificate.Slack(np.maximum(values - lower, 0.0), np.maximum(upper - values, 0.0))
-        terms = split_certificate.Terms(reduced, table, data.single[0], cap)
-        split_certificate.improve_row_prices(data.rows.start, data.rows.cell, data.rows.value, slack, terms, rows)
+        rows = _fitted_rows(data, np.maximum(table, 0.0), steep)
     all_cells = np.zeros(data.shape[1])
-    all_cells[data.occupied_cells] = chosen[0]
-    return SplitDual(all_cells, np.ascontiguousarray(chosen[1].T))
+    all_cells[data.occupied_cells] = best_parent(data, table, steep, cap, rows)[0]
+    return SplitDual(all_cells, np.ascontiguousarray(rows.T))
 
 
 def mended(data: SplitData, table: Floats) -> Floats:

@@ -38,7 +38,6 @@ from coco_opt.problems.topdown_split.program import lifted
 from coco_opt.problems.topdown_split.rows import LinearRows, SplitTerm
 
 _ENOUGH = 1e-8  # a relative gap that needs no better prices
-_ROUNDS = 12
 _BEYOND = 1e100  # a cell of more is no answer: its square might be infinite, and infinity proves anything
 
 
@@ -135,9 +134,8 @@ class TopdownSplit(SplitData, Problem[Floats, SplitDual]):
         return self.expand(prices.mended(self, self.table(x)))
 
     def multipliers(self, x: Floats) -> SplitDual:
-        """Rebuild prices from x: least squares on the cells in use, then one price after the other while it helps."""
-        table = self.table(x)
-        return prices.rebuilt(self, table, _ENOUGH * max(1.0, self.objective(x)), _ROUNDS)
+        """Rebuild prices from x: least squares on the cells in use, then the best prices of the sums."""
+        return prices.rebuilt(self, self.table(x))
 
     def admissible(self, multipliers: SplitDual) -> SplitDual:
         """Return finite prices, 0 at missing sides and, for a wrong shape, everywhere."""

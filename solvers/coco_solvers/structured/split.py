@@ -60,16 +60,18 @@ class SplitNewton:
         start = perf_counter()
         search = _Search(problem, self)
         built = perf_counter()
-        open_answer = self._open_cells(problem) if search.flat and problem.constraints is None else None
-        if open_answer is not None:
-            return replace(open_answer, seconds=perf_counter() - built, build_seconds=built - start)
-        answer = search.answer(search.run())
-        if answer.status is Status.ITERATION_LIMIT:
-            answer = _by_others(problem, answer, search.contradicted)
+        unbound = problem.constraints is None
+        answer = self._without_constraints(problem) if search.flat and unbound else None
+        if answer is None:
+            answer = search.answer(search.run())
+            if answer.status is Status.ITERATION_LIMIT and unbound:
+                answer = self._without_constraints(problem) or answer
+            elif answer.status is Status.ITERATION_LIMIT:
+                answer = _by_others(problem, answer, search.contradicted)
         return replace(answer, seconds=perf_counter() - built, build_seconds=built - start)
 
-    def _open_cells(self, problem: TopdownSplit) -> Answer[Floats, SplitDual] | None:
-        """Return a certified answer of the faster solver for cells that no answer measures, then of the other."""
+    def _without_constraints(self, problem: TopdownSplit) -> Answer[Floats, SplitDual] | None:
+        """Return a certified answer of PIQP and of ``split_dual``, the faster first."""
         others: list[Solver] = [SplitDualNewton(tolerance=self.tolerance)]
         if find_spec("piqp") is not None:
             from coco_solvers.generic.piqp import PIQP
@@ -106,8 +108,6 @@ def _by_others(problem: TopdownSplit, reached: Answer[Floats, SplitDual], suspec
     """Return a proof of infeasibility where that is suspected, an interior-point method's point, or that reached."""
     if suspect and _contradiction(problem):
         return Answer(None, Status.INFEASIBLE, None, reached.iterations)
-    if problem.constraints is None and (answer := SplitDualNewton().solve(problem)).status is Status.OPTIMAL:
-        return answer
     if find_spec("piqp") is None:
         return reached
     from coco_solvers.generic.piqp import PIQP

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
-
-import numpy as np
+from typing import ClassVar
 
 from coco_opt.array_types import Floats, Ints
-from coco_opt.errors import UnknownSolverError
 from coco_opt.problems.tree import TreeLeastAbsolute, TreeLeastSquares
 from coco_solvers.structured.kernel_solver import KernelSolver
 
@@ -58,36 +55,3 @@ class TreeSlopes(KernelSolver):
             problem.upper,
             upper_fit=problem.ties == "upper",
         )
-
-
-@dataclass(frozen=True)
-class SparseEquations(KernelSolver):
-    """SciPy's sparse LU on the stationarity equations of tree least squares; no bounds."""
-
-    tolerance: float = 1e-7
-
-    name: ClassVar[str] = "scipy-sparse"
-    problem = TreeLeastSquares
-
-    def fit(self, problem: TreeLeastSquares) -> Floats:
-        """Return the values (n,); UnknownSolverError for bounds or answers that do not determine every node."""
-        if problem.bounded:
-            raise UnknownSolverError(f"{self.name} solves equations only; a problem with bounds needs a QP solver")
-        from scipy.sparse import block_array, csc_array
-        from scipy.sparse.linalg import splu
-
-        written = problem.formulate(problem.forms[0])
-        program: Any = written.program
-        free = np.flatnonzero(problem.lower < problem.upper)
-        fixed = np.where(problem.lower < problem.upper, 0.0, program.lower)
-        rows = csc_array(program.A[:, free])
-        used = np.flatnonzero(np.diff(rows.tocsr().indptr))
-        matrix = block_array([[program.P[:, free][free], rows[used].T], [rows[used], None]], format="csc")
-        right = np.concatenate([-program.c[free], (program.row_lower - program.A @ fixed)[used]])
-        try:
-            solved = splu(matrix).solve(right)
-        except RuntimeError:
-            raise UnknownSolverError(f"{self.name}: the answers do not determine every node; use 'auto'") from None
-        value = fixed
-        value[free] = solved[: free.size]
-        return np.asarray(written.recover(value), dtype=np.float64)
