@@ -4,6 +4,9 @@ A package's tolerances are absolute in the program that it is given. How a probl
 counted must cost nothing: its certified gap may not be ten times that of the same package behind CVXPY's plain form.
 """
 
+# CVXPY ships types for a part of its names only.
+# mypy: disable-error-code="no-untyped-call,attr-defined"
+
 from __future__ import annotations
 
 import warnings
@@ -56,7 +59,8 @@ def instances(persons: int, noise: int, seed: int = 1) -> Instances:
     rng = np.random.default_rng(seed)
 
     def noisy(exact: Any) -> Floats:
-        return np.rint(np.asarray(exact, np.float64) + rng.normal(0.0, noise, np.shape(exact)))
+        answers: Floats = np.rint(np.asarray(exact, np.float64) + rng.normal(0.0, noise, np.shape(exact)))
+        return answers
 
     sizes = rng.multinomial(persons, _falling(_CELLS))
     tree = Tree.complete(3, 4)
