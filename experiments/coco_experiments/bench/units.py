@@ -128,8 +128,8 @@ def plain(problem: Problem[Any, Any]) -> tuple[cp.Problem, cp.Variable]:
         ]
         rows = [] if problem.parent is None else [cp.sum(x, axis=0) == problem.parent]
         return cp.Problem(cp.Minimize(sum(parts)), rows), x
-    x = cp.Variable(problem.y.shape)  # type: ignore[attr-defined]
-    residual, weights = x - problem.y, getattr(problem, "weights", None)  # type: ignore[attr-defined]
+    x = cp.Variable(problem.y.shape)
+    residual, weights = x - problem.y, getattr(problem, "weights", None)
     weights = np.ones(problem.variables) if weights is None else np.asarray(weights)
     spread = np.broadcast_to(weights.reshape(weights.shape + (1,) * (len(x.shape) - 1)), x.shape)
     if problem.kind.endswith("l1"):
