@@ -225,7 +225,7 @@ MUTANTS = (
         "coco_opt/privacy/private_files.py",
         "        reason = foreign(path)\n        if not reason:\n            with",
         '        reason = ""\n        if not reason:\n            with',
-        (f"{_KEYS}test_a_link_in_place_of_a_key_is_not_followed",),
+        ("tests/privacy/test_private_files.py::test_erasing_follows_no_link",),
     ),
     Mutant(
         "a look that is not read costs nothing",

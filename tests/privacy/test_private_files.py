@@ -124,3 +124,12 @@ def test_a_folder_and_its_files_are_durable_before_its_name(tmp_path: Path, log:
     named = next(place for place, (_, name) in enumerate(log) if name == str(folder))
     for what, path in (("file", folder / "table"), ("file", folder / "index"), ("folder", folder)):
         assert (f"sync {what}", str(path.stat().st_ino)) in log[:named]
+
+
+def test_erasing_follows_no_link(tmp_path: Path) -> None:
+    outside, link = tmp_path / "outside", tmp_path / "key"
+    outside.write_bytes(b"kept")
+    link.symlink_to(outside)
+    with pytest.raises(InputError, match="is a link"):
+        erase_private(link)
+    assert outside.read_bytes() == b"kept"
