@@ -77,6 +77,7 @@ def exchange(
         temperature *= cooling
         state += _STEP
         bits = _mixed(state)
+        # One word serves two draws: its upper half chooses the entry, its lower half who shares the cell.
         entry = np.int64((bits >> np.uint64(32)) % np.uint64(entries.cell.size))
         j, c, k = entries.child[entry], entries.cell[entry], outside
         if entries.sums:
@@ -88,6 +89,7 @@ def exchange(
         if j == k or x[j, c] >= room[j, c] or x[k, c] <= 0:
             continue
         first, count = alike.first[alike.of[c]], alike.first[alike.of[c] + 1] - alike.first[alike.of[c]]
+        # A swap needs a person of j in d and room for k there: a crowded class waits for a later move.
         d = -1
         for _ in range(_TRIES):
             state += _STEP
@@ -97,13 +99,16 @@ def exchange(
                 break
         if d < 0:
             continue
+        # The outside has no answers to err on: only real children are charged.
         worse = _change(columns, residual[j], c, d) if j < outside else 0.0
         if k < outside:
             worse += _change(columns, residual[k], d, c)
+        # Metropolis: what is no worse always passes, so plateaus are crossed even when cold.
         if worse > 0.0:
             state += _STEP
             if np.float64(_mixed(state) >> np.uint64(11)) * 2.0**-53 >= np.exp(-worse / temperature):
                 continue
+        # Residuals follow at once: the next move is judged by exact distances.
         for child, up, down in ((j, c, d), (k, d, c)):
             x[child, up] += 1
             x[child, down] -= 1
