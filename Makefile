@@ -45,14 +45,15 @@ env: $(VENV)/.installed ## Create or update the environment only
 demo: env ## Release made data with seeded noise, verify it, print the errors and where the report lies
 	@"$(BIN)/coco-opt" demo
 
-test: check tests ## Linters, types, layers and every test but the slow ones
+test: check tests ## Linters, types, layers, budgets of lines and every test but the slow ones
 
-check: env ## Linters, types and layers only
+check: env ## Linters, types, layers and budgets of lines only
 	@"$(BIN)/ruff" check $(CODE)
 	@"$(BIN)/ruff" format --check $(CODE)
 	@"$(BIN)/mypy"
 	@"$(BIN)/mypy" docs/every_name.py
 	@"$(BIN)/lint-imports" --no-logo --no-cache
+	@"$(BIN)/python" -m tests.lines
 
 tests: env
 	@"$(BIN)/python" -m pytest -m "not slow" -n $(WORKERS)
