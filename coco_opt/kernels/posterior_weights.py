@@ -94,15 +94,14 @@ def weigh(window: Window, answers: CellAnswers, region: int, row: Ints, powers: 
     # Cells are independent here: the order along the row is the filter's matter.
     for i in range(low.size):
         begin, width = start[i], start[i + 1] - start[i]
-        value = ratio = 1.0
+        value = 1.0
         waiting = 0
-        # The weight at the lowest state, the factor from state to state there, and where residuals change sign.
+        # The weight at the lowest state, and where residuals change sign.
         for p in range(first, last):
             block = answers.path[p]
             off = answers.residual[block, i] + low[i] - row[i]
             away[p - first] = off
             value *= powers[block, max(abs(off) - max(off, -(off + width - 1), 0), 0)]
-            ratio = ratio * powers[block, 1] if off >= 0 else ratio / powers[block, 1]
             if 0 > off > -width:
                 position = waiting
                 # Keep the turns sorted.
@@ -111,9 +110,14 @@ def weigh(window: Window, answers: CellAnswers, region: int, row: Ints, powers: 
                     position -= 1
                 turns[position] = -off
                 waiting += 1
-        if not geometric or value < 1e-200:
+        if width == 1 or not geometric or value < 1e-200:
             _weigh_cell(weight, begin, width, answers, first, last, away, powers)
             continue
+        # From state to state. No factor divided by is 0, however sharp the answers: ``value`` has them all.
+        ratio = 1.0
+        for p in range(first, last):
+            power = powers[answers.path[p], 1]
+            ratio = ratio * power if away[p - first] >= 0 else ratio / power
         turns[waiting] = width
         j = 0
         # Between two turns the weights are geometric.

@@ -40,6 +40,22 @@ def test_weights_are_the_likelihoods_up_to_a_factor_a_cell(distributions: tuple[
         np.testing.assert_allclose(found / found.max(), np.exp(wanted - wanted.max()), atol=1e-12)
 
 
+@pytest.mark.parametrize("steepness", [30.0, 700.0, 1e6])
+@pytest.mark.parametrize("answered", [-9, 0, 2, 9])
+def test_sharp_answers_leave_the_nearest_state(steepness: float, answered: int) -> None:
+    """Their likelihoods underflow from state to state."""
+    window, row = Window(np.array([1, 0, 0]), np.array([0, 1, 3, 7])), np.array([1, 1, 3])
+    residual = np.repeat((row - answered)[None, :], 2, axis=0)
+    answers = CellAnswers(residual, np.array([0, 0]), np.full(2, steepness), np.array([0, 2]), np.arange(2))
+    powers, weight = np.exp(-steepness * np.arange(5.0))[None, :].repeat(2, axis=0), np.empty(7)
+    posterior_weights.weigh(window, answers, 0, row, powers, weight)
+    for i in range(3):
+        states = window.low[i] + np.arange(window.start[i + 1] - window.start[i])
+        away = np.abs(states - answered)
+        found = weight[window.start[i] : window.start[i + 1]]
+        np.testing.assert_allclose(found / found.max(), np.exp(-2.0 * steepness * (away - away.min())), atol=1e-12)
+
+
 @pytest.mark.parametrize("distributions", [(0,), (1,), (0, 1)])
 def test_rows_are_drawn_from_their_posterior(distributions: tuple[int, ...]) -> None:
     """Several answers about one row, as of its ancestors: the draws' frequencies against the exact marginals."""

@@ -53,7 +53,7 @@ class Drawing:
 
     def privacy(self, levels: int, needed: Sequence[int]) -> Keys:
         """Return a budget and how ``levels`` share it; the ``needed`` ones get a share."""
-        size = self.one("1/100", "1", "1", "20")
+        size = self.one("1/100", "1", "1", "20", "100000")
         budget: Keys = self.one({"epsilon": size}, {"mechanism": "discrete_gaussian", "rho": size})
         if self.maybe(0.1):
             budget = {"mechanism": "discrete_gaussian", "epsilon": "1", "delta": "1/1000000"}
