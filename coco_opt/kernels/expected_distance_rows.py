@@ -10,7 +10,7 @@ with convex piecewise-linear f_i whose atoms (where the slope changes) and slope
 3. Solve the other parts by the slope trick: the cost of a part's beginning, as a function of the bound on its last
    value, is convex and nonincreasing, and stored as a heap of its breakpoints.
 4. The best rows' costs add up to a lower bound on the cost of every consistent table; the bound's shortfall is
-   distributed over regions (``row_gaps``) or cells (``order_prices``, ``cell_gaps``).
+   distributed over regions (``row_gaps``), and prices of the order follow from them (``order_prices``).
 
 All numbers are int64, so bounds are exact; the caller ensures that no sum overflows. Costs are counted from f(0) = 0.
 
@@ -268,27 +268,6 @@ def order_prices(costs: Costs, shape: Shape, state: State, begin: int, step: int
             most = min(high[i - 1], after + d[i] + right)
             after = max((least + most) // 2 if least <= most < _FINITE else least, 0)
             order[v, i - 1] = after
-
-
-@compiled
-def cell_gaps(costs: Costs, shape: Shape, state: State, order: Ints, x: Ints, own: Ints, between: Ints) -> None:
-    """Write where the gap of integer rows x lies, over all regions: within cells and between each and the next.
-
-    own (cells,): what the values cost more than the best ones of their cells under both kinds of prices; between
-    (cells,): the price of the order times how far the row rises there. Both are nonnegative and add up to the gap.
-    """
-    regions, cells = x.shape
-    own[:], between[:] = 0, 0
-    # Within a cell: the value against the best one at both kinds of prices; between cells: the price times the rise.
-    for v in range(regions):
-        for i in range(cells):
-            tilt = state.own[v, i] + order[v, i] - (order[v, i - 1] if i > 0 else 0)
-            c, value = v * cells + i, x[v, i]
-            low, high = _sides(costs, c, tilt, shape.top[v])
-            if value < low or value > high:
-                own[i] += _rise(costs, c, value) - _rise(costs, c, low) + tilt * (value - low)
-            if i + 1 < cells:
-                between[i] += order[v, i] * (x[v, i + 1] - value)
 
 
 @compiled

@@ -80,7 +80,7 @@ BACKENDS: tuple[Backend, ...] = (
     Backend(
         name="price-ascent",
         target="coco_solvers.structured.expected_distance:PriceAscent",
-        summary="prices by averaged subgradients, tables handed down and bettered by moves, compiled",
+        summary="prices by averaged subgradients, tables handed down cell by cell, compiled",
         kinds=("expected_distance",),
         packages=("numba",),
     ),

@@ -1,4 +1,4 @@
-"""Integer tables of least expected distance: prices by averaged subgradients, tables handed down and improved."""
+"""Integer tables of least expected distance: prices by averaged subgradients, tables handed down cell by cell."""
 
 from __future__ import annotations
 
@@ -24,17 +24,14 @@ class PriceAscent:
 
     Prices of the sums start from those of every cell on its own and are raised by averaged subgradients. From time to
     time they, and the prices of the order that go with them, guide a pass over the cells from the last to the first,
-    which hands down an integer table, and moves of up to ``longest`` cells and ``reach`` units improve it. Ends where
-    the gap is ``aim`` of the objective or after ``max_iter`` rounds; ``tolerance`` is the gap that counts as optimal.
-    Up to ``exact_cells`` counts, HiGHS closes the gap that is left, if it is installed. ``threads`` (None: all cores)
-    change nothing.
+    which hands down an integer table. Ends where the gap is ``aim`` of the objective or after ``max_iter`` rounds;
+    ``tolerance`` is the gap that counts as optimal. Up to ``exact_cells`` counts, HiGHS closes the gap that is left, if
+    it is installed. ``threads`` (None: all cores) change nothing.
     """
 
     tolerance: float = 1e-3
     aim: float = 1e-4
     max_iter: int = 120
-    longest: int = 8
-    reach: int = 2
     exact_cells: int = 1_000
     threads: int | None = None
 
@@ -64,21 +61,15 @@ class PriceAscent:
 
     def _table(self, problem: ExpectedDistance, ascent: Ascent) -> Ints:
         """Return a consistent integer table from the best prices."""
-        from coco_opt.kernels import expected_distance_cells, expected_distance_moves, expected_distance_rows
+        from coco_opt.kernels import expected_distance_cells, expected_distance_rows
 
         if ascent.balanced:
             return ascent.state.best.copy()
-        data, shape = (problem.costs, problem.shape), problem.marginals.shape
-        order, table, prices = (np.empty(shape, np.int64) for _ in range(3))
-        own, between = np.empty(shape[1], np.int64), np.empty(shape[1], np.int64)
+        data = problem.costs, problem.shape
+        order, table, prices = (np.empty(problem.marginals.shape, np.int64) for _ in range(3))
         ascent.look(ascent.best)
         expected_distance_rows.order_prices(*data, ascent.state, 0, 1, order)
         expected_distance_cells.solve_cells(*data, order, True, table, prices)  # noqa: FBT003
-        for _ in range(_SWEEPS):
-            expected_distance_rows.cell_gaps(*data, ascent.state, order, table, own, between)
-            unit = problem.fineness
-            if not expected_distance_moves.improve(*data, table, own, between, unit, self.longest, self.reach):
-                break
         return table
 
     def _exact(self, problem: ExpectedDistance, value: Ints, prices: Floats) -> tuple[Ints, Floats]:
@@ -103,4 +94,3 @@ class PriceAscent:
 
 
 _BATCH = 30  # rounds between two tables
-_SWEEPS = 8  # of moves: most of the gain comes in the first two
