@@ -15,7 +15,7 @@ Tables of a parent lie one after the other as [occupied cells, children].
 
 Invariant: a pass keeps the sums that earlier passes have made integer. Cost: one flow a pass and parent.
 Source: Cox and Ernst 1982 (controlled rounding as a flow); the hash is SplitMix64 (Steele, Lea and Flood 2014), as in
-``topdown.estimating.rounding.tie_breaking``.
+``topdown.estimating.rounding``.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@
 from __future__ import annotations
 
 from coco_opt.topdown.bounds import UNBOUNDED
-from coco_opt.topdown.budget_plan import TablePlan
-from coco_opt.topdown.constraint import LinearConstraint
+from coco_opt.topdown.budget_plan import Strategy, TablePlan
+from coco_opt.topdown.constraint import LinearConstraint, RegionBounds
 from coco_opt.topdown.estimating.estimate import TablesResult, estimate_tables, linear_estimates
 from coco_opt.topdown.estimating.linear.information import FullInformation
 from coco_opt.topdown.estimating.method import Pass, TopdownMethod
@@ -20,9 +20,7 @@ from coco_opt.topdown.measuring.optimised import OBJECTIVES, Objective, optimise
 from coco_opt.topdown.measuring.predicted import predicted_variance
 from coco_opt.topdown.noisy_measurements import TableMeasurements
 from coco_opt.topdown.queries import Query, marginal_query, parse_queries, parse_query
-from coco_opt.topdown.region_bounds import RegionBounds
 from coco_opt.topdown.schema import Schema, ValueGroups
-from coco_opt.topdown.strategy import Strategy
 from coco_opt.topdown.table_queries import TableQueries
 
 __all__ = [

@@ -11,12 +11,10 @@ from coco_opt.array_types import Ints
 from coco_opt.errors import InputError
 from coco_opt.execution.temporary_storage import stored_empty
 from coco_opt.topdown.bounds import UNBOUNDED
-from coco_opt.topdown.constraint import LinearConstraint, Source
+from coco_opt.topdown.constraint import LARGEST, LinearConstraint, RegionBounds, Source
 from coco_opt.topdown.names import find
 from coco_opt.topdown.queries import parse_query
-from coco_opt.topdown.region_bounds import LARGEST, RegionBounds
-from coco_opt.topdown.rules import parse_rule
-from coco_opt.topdown.schema import Schema
+from coco_opt.topdown.schema import Schema, parse_rule
 
 
 @dataclass(frozen=True, slots=True)

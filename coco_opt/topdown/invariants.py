@@ -15,12 +15,11 @@ from coco_opt.execution.temporary_storage import stored_by_parts
 from coco_opt.histograms.hierarchy import Hierarchy
 from coco_opt.operators import Grouping, Operator, stack
 from coco_opt.topdown.bounds import UNBOUNDED, Sides, close, selected, total_of
-from coco_opt.topdown.constraint import LinearConstraint, Source
+from coco_opt.topdown.constraint import LinearConstraint, RegionBounds, Source
 from coco_opt.topdown.feasibility.conflict import smallest_conflict
 from coco_opt.topdown.feasibility.system import ConstraintSystem, infinite
 from coco_opt.topdown.matrix_operator import integer_matrix
 from coco_opt.topdown.queries import Query
-from coco_opt.topdown.region_bounds import RegionBounds
 from coco_opt.topdown.schema import Schema
 
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from coco_opt.array_types import Floats
 from coco_opt.privacy.combined_measurements import differ
+from coco_opt.topdown.constraint import RegionBounds
 from coco_opt.topdown.queries import Query, parse_query
-from coco_opt.topdown.region_bounds import RegionBounds
 from coco_opt.topdown.table_queries import TableQueries
 
 

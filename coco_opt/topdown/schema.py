@@ -1,9 +1,15 @@
-"""What a table counts: named attributes with named values, the cells of their product, and which of them can occur."""
+"""What a table counts: named attributes with named values, the cells of their product, and which of them can occur.
+
+Structural zeros are rules as text: ``age = under_18 & residence = military | college`` forbids every such cell. A rule
+is a conjunction (``&``) of conditions on different attributes; a condition is ``attribute = values`` or
+``attribute != values``, values being alternatives (``|``) and spans (``0..14``) in the attribute's declared order.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from math import prod
 from typing import Any
 from unicodedata import normalize
@@ -11,11 +17,10 @@ from unicodedata import normalize
 import numpy as np
 import numpy.typing as npt
 
-from coco_opt.array_types import Ints
+from coco_opt.array_types import Flags, Ints
 from coco_opt.errors import InputError, Place
 from coco_opt.histograms.arrays import as_int64
 from coco_opt.topdown.names import check_name, find, read_values
-from coco_opt.topdown.rules import Rule, parse_rule
 
 MAX_CELLS = 2**27
 KEYWORDS = ("total", "detail", "identity", "cumulative")
@@ -243,3 +248,84 @@ def _record_error(code: str, message: str, record: int, column: str, place: Plac
         return InputError(code, f"record {record + 1}, column {column!r}: {message}")
     where = place(record)
     return InputError(code, message, Place(where.file, where.row, column))
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Rule:
+    """A forbidden combination: ``conditions`` [(attribute, bool[values])], all of which a forbidden cell meets."""
+
+    text: str
+    conditions: tuple[tuple[int, Flags], ...]
+
+    def forbidden(self, shape: Sequence[int]) -> Flags:
+        """Return which cells the rule forbids, bool of the attributes' shape (broadcast, not filled)."""
+        masks = [
+            mask.reshape([-1 if axis == attribute else 1 for axis in range(len(shape))])
+            for attribute, mask in self.conditions
+        ]
+        return reduce(np.logical_and, masks)
+
+
+def parse_rule(text: str, attributes: Mapping[str, Sequence[str]]) -> Rule:
+    """Return the rule of a text. Raises InputError: bad-rule, unknown-attribute, unknown-value, bad-range."""
+    names = list(attributes)
+    conditions: list[tuple[int, Flags]] = []
+    for part in text.split("&"):
+        left, equals, right = part.partition("=")
+        if not equals or not left.strip().rstrip("!").strip() or not right.strip() or "=" in right:
+            raise InputError(
+                "bad-rule", f"{text!r}: a rule reads 'attribute = value | value & attribute != value', not {part!r}"
+            )
+        differs = left.rstrip().endswith("!")
+        name = left.rstrip().removesuffix("!").strip()
+        attribute = find(name, names, "attribute", text)
+        if any(attribute == other for other, _ in conditions):
+            raise InputError("bad-rule", f"{text!r}: give {name!r} one condition, with '|' between its values")
+        mask = np.zeros(len(attributes[name]), np.bool_)
+        mask[read_values(right, name, attributes[name], text)] = True
+        conditions.append((attribute, ~mask if differs else mask))
+    return Rule(text, tuple(conditions))
+
+
+def plain_schema(schema: Schema) -> dict[str, Any]:
+    """Return a schema as JSON-able values."""
+    return {
+        "attributes": [[name, list(values)] for name, values in schema.attributes.items()],
+        "structural_zeros": list(schema.structural_zeros),
+        "groupings": [[name, grouping.of, _groups(grouping)] for name, grouping in schema.groupings.items()],
+    }
+
+
+def schema_of(plain: Mapping[str, Any]) -> Schema:
+    """Return the schema of plain values; raise InputError (bad-schema, or what ``Schema`` says of it)."""
+    wrong = False
+    try:
+        attributes = {_text(name): _texts(values) for name, values in plain["attributes"]}
+        zeros = _texts(plain["structural_zeros"])
+        groupings = {
+            _text(name): ValueGroups(_text(of), {_text(group): _texts(texts) for group, texts in groups})
+            for name, of, groups in plain["groupings"]
+        }
+        sizes = (len(attributes), len(groupings)), (len(plain["attributes"]), len(plain["groupings"]))
+        wrong = sizes[0] != sizes[1]
+    except (KeyError, TypeError, ValueError):
+        wrong = True
+    if wrong:
+        raise InputError("bad-schema", "the schema is not one that was written here")
+    return Schema(attributes, zeros, groupings)
+
+
+def _groups(grouping: ValueGroups) -> list[list[Any]]:
+    return [[group, [texts] if isinstance(texts, str) else list(texts)] for group, texts in grouping.groups.items()]
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
+def _texts(values: Sequence[object]) -> list[str]:
+    if not isinstance(values, list):
+        raise TypeError
+    return [_text(value) for value in values]

@@ -19,13 +19,12 @@ from coco_opt.histograms import CountOfCounts, Hierarchy
 from coco_opt.privacy import NEIGHBOURS, Epsilon, MeasurementPlan, Neighbours
 from coco_opt.ranges.measuring.neighbours import cell_pair
 from coco_opt.releases.kind import Neighbours as Pair
-from coco_opt.topdown.budget_plan import TablePlan
+from coco_opt.topdown.budget_plan import Strategy, TablePlan
 from coco_opt.topdown.invariants import Invariant
-from coco_opt.topdown.kind.neighbours import neighbouring as neighbouring_persons
+from coco_opt.topdown.kind.simulated_data import neighbouring as neighbouring_persons
 from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.queries import parse_queries, parse_query
 from coco_opt.topdown.schema import Schema
-from coco_opt.topdown.strategy import Strategy
 from coco_opt.topdown.table_queries import TableQueries
 
 BOUND = 9

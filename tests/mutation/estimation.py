@@ -144,7 +144,7 @@ MUTANTS = (
     Mutant(
         "a cut allows too many people",
         "a table passes that no leaves can make up",
-        "coco_opt/topdown/feasibility/cuts.py",
+        "coco_opt/topdown/estimating/implied/cuts.py",
         "capacity = np.minimum(most, totals - lower[:, ~chosen].sum(axis=1))",
         "capacity = most",
         (f"{_CUTS}test_flow_and_projection_agree_with_enumeration",),
@@ -152,7 +152,7 @@ MUTANTS = (
     Mutant(
         "a flow that is short is full",
         "a table passes that no leaves can make up",
-        "coco_opt/topdown/feasibility/cuts.py",
+        "coco_opt/topdown/estimating/implied/cuts.py",
         "if flow.flow_value >= demand.sum() - (0 if scale == 1 else count):",
         "if flow.flow_value >= demand.sum() - count:",
         (f"{_CUTS}test_flow_and_projection_agree_with_enumeration",),

@@ -13,8 +13,8 @@ from coco_opt.histograms import Hierarchy
 from coco_opt.kernels import posterior_table_shares
 from coco_opt.kernels.posterior_table_state import SIZES
 from coco_opt.operators import Grouping
-from coco_opt.topdown.estimating.posterior import classes
-from coco_opt.topdown.estimating.posterior.classes import best_division, divided, dividing, log_probability, one_class
+from coco_opt.topdown.estimating.posterior import model as models
+from coco_opt.topdown.estimating.posterior.model import best_division, divided, dividing, log_probability, one_class
 from coco_opt.topdown.estimating.sparse_tables import SparseTables
 from coco_opt.topdown.queries import parse_query
 from coco_opt.topdown.schema import Schema
@@ -48,7 +48,7 @@ def test_moves_visit_tables_as_often_as_their_classes_are_probable() -> None:
     model = model_of(measured(2, TREE, SCHEMA, TRUE, ["age"], 2))
     chain = chain_of(model, TRUE, 5, YOUNG)
     up = divided(YOUNG)
-    chain.prior.share[1:] = classes.shares_within(up, SHARE[None])
+    chain.prior.share[1:] = models.shares_within(up, SHARE[None])
     strengths = np.array([[4.0, 1.0, 3.0], [1.0, 1.0, 1.0], [0.5, 2.0, 0.3]])  # within two classes, and among them
     chain.prior.strength[-SIZES:][:3] = strengths[[0, 2]].T
     chain.prior.log_probability[:, MOST + 1 :] = -60.0  # few tables to enumerate
@@ -132,13 +132,13 @@ def test_cells_are_divided_by_what_few_leaves_have(clustered: bool, monkeypatch:
     assert [query.text for query in queries] == ["sex", "home"]
     share = (tables.sum(axis=0) / tables.sum())[None]
     for most in (4096, 30):
-        monkeypatch.setattr(classes, "_MOST_LEAVES", most)
+        monkeypatch.setattr(models, "_MOST_LEAVES", most)
         found = best_division(queries, SparseTables.of(tables), share, np.zeros(60, np.int64))
         assert (None if found is None else found.text) == ("home" if clustered else None)
 
 
 def test_trees_are_compared_by_their_probabilities(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(classes, "_CONCENTRATIONS", np.array([2.0]))
+    monkeypatch.setattr(models, "_CONCENTRATIONS", np.array([2.0]))
     rng = np.random.default_rng(3)
     tables, home = homes(rng, clustered=True)[:9], parse_query("home", HOMES).operator
     share, row, sparse = rng.dirichlet(np.ones(4), 3), np.arange(9) // 3, SparseTables.of(tables)

@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 from coco_opt.histograms import Hierarchy
 from coco_opt.kernels.posterior_table_summaries import Draws
 from coco_opt.operators import Grouping, Operator
-from coco_opt.topdown.estimating.posterior import comparison
 from coco_opt.topdown.estimating.posterior.correction import Correction, _factors, _weights
 from coco_opt.topdown.estimating.posterior.drawn_tables import Counting, DrawnTables, central
-from coco_opt.topdown.estimating.posterior.summaries import Targets
+from coco_opt.topdown.estimating.posterior.result import Targets
 
 REGIONS, DRAWS = 400, 120
 TREE = Hierarchy.from_paths([("land", f"r{k}", "leaf") for k in range(REGIONS)])
@@ -76,7 +75,7 @@ def test_targets_of_many_regions_are_corrected_some_at_a_time(monkeypatch: pytes
     targets = Targets(correction.drawn, correction, ((ALL,),) * 3)
     regions, parent = TREE.level_range(1), np.array([int(true.sum())])
     together = targets(regions, parent)
-    monkeypatch.setattr(comparison, "_NUMBERS", 7 * DRAWS)
+    monkeypatch.setattr("coco_opt.topdown.estimating.posterior.correction._NUMBERS", 7 * DRAWS)
     np.testing.assert_array_equal(targets(regions, parent), together)
 
 

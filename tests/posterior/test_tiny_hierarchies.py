@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from coco_opt.array_types import Ints
 from coco_opt.histograms import Hierarchy
 from coco_opt.kernels import posterior_table_shares
+from coco_opt.topdown.constraint import RegionBounds
 from coco_opt.topdown.queries import parse_query
-from coco_opt.topdown.region_bounds import RegionBounds
 from coco_opt.topdown.schema import Schema
 from tests.posterior.tiny_tables import chain_of, log_table, log_totals, model_of
 from tests.topdown.estimation import measured, random_hierarchy, sums_of_leaves

@@ -13,8 +13,7 @@ from coco_opt.array_types import Floats, Ints
 from coco_opt.operators import Operator
 from coco_opt.privacy import Measurement
 from coco_opt.topdown.estimating.posterior.chains import Layout, MoveOptions, TableChain
-from coco_opt.topdown.estimating.posterior.classes import divided
-from coco_opt.topdown.estimating.posterior.model import Model
+from coco_opt.topdown.estimating.posterior.model import Model, divided
 from coco_opt.topdown.estimating.sparse_tables import SparseTables
 from coco_opt.topdown.noisy_measurements import TableMeasurements
 

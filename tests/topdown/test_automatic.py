@@ -14,13 +14,13 @@ from coco_opt.privacy import Epsilon, Rho
 from coco_opt.privacy.cost import Cost
 from coco_opt.privacy.planner import linear_errors, uniform_shares
 from coco_opt.ranges import kind as ranges_kind
+from coco_opt.topdown.budget_plan import Strategy
 from coco_opt.topdown.kind import automatic
 from coco_opt.topdown.kind.plan import plan_tables
 from coco_opt.topdown.measuring.automatic import chosen_allocation, chosen_strategy, tree_errors
 from coco_opt.topdown.measuring.predicted import predicted_variance
 from coco_opt.topdown.queries import parse_queries
 from coco_opt.topdown.schema import Schema
-from coco_opt.topdown.strategy import Strategy
 from tests.cli.helpers import paid
 from tests.topdown.persons import HIERARCHY, records
 

@@ -18,18 +18,21 @@ from coco_opt.privacy import Epsilon, Measurement, SeededNoise
 from coco_opt.releases import forecast, release
 from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.budget_plan import TablePlan
-from coco_opt.topdown.constraint import LinearConstraint
-from coco_opt.topdown.estimating.linear.best_linear import best_linear, is_full
+from coco_opt.topdown.constraint import LinearConstraint, RegionBounds
+from coco_opt.topdown.estimating.linear.best_linear import (
+    LowRankInformation,
+    best_linear,
+    is_full,
+    low_rank_information,
+)
 from coco_opt.topdown.estimating.linear.constrained_trees import ConstrainedTrees, constrained_trees
 from coco_opt.topdown.estimating.linear.information import joint_cells
-from coco_opt.topdown.estimating.linear.low_rank import LowRankInformation, low_rank_information
 from coco_opt.topdown.estimating.linear.query_trees import linear_stage
 from coco_opt.topdown.invariants import Invariant
 from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.measuring.measure import measure_tables
 from coco_opt.topdown.noisy_measurements import TableMeasurements
 from coco_opt.topdown.queries import parse_query
-from coco_opt.topdown.region_bounds import RegionBounds
 from coco_opt.topdown.schema import Schema
 from tests.topdown.estimation import dense_system, random_hierarchy, sums_of_leaves
 from tests.topdown.persons import SEEDED, SEX, bounds, failing, write

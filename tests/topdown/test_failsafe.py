@@ -17,12 +17,12 @@ from coco_opt.problems import TopdownSplit
 from coco_opt.solution import Answer, Status
 from coco_opt.solving import judge
 from coco_opt.topdown.bounds import UNBOUNDED
+from coco_opt.topdown.constraint import RegionBounds
 from coco_opt.topdown.estimating.estimate import estimate_tables
 from coco_opt.topdown.estimating.method import TopdownMethod
 from coco_opt.topdown.estimating.recursion import Checkpoint
 from coco_opt.topdown.estimating.splitting.failsafe import NO_TABLES_FIT, Bound, least, relaxed_rows
 from coco_opt.topdown.queries import parse_query
-from coco_opt.topdown.region_bounds import RegionBounds
 from coco_opt.topdown.schema import Schema
 from tests.topdown.estimation import check_tables, measured, random_hierarchy, with_answers
 

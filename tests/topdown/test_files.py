@@ -23,7 +23,8 @@ from coco_opt.releases import verify_release
 from coco_opt.releases.kind import Folder
 from coco_opt.releases.manifest import FORMAT
 from coco_opt.topdown.bounds import UNBOUNDED
-from coco_opt.topdown.budget_plan import TablePlan
+from coco_opt.topdown.budget_plan import Strategy, TablePlan
+from coco_opt.topdown.constraint import RegionBounds
 from coco_opt.topdown.estimating.sparse_tables import SparseTables
 from coco_opt.topdown.kind.files import (
     CellRuns,
@@ -35,10 +36,7 @@ from coco_opt.topdown.kind.files import (
 )
 from coco_opt.topdown.kind.verify import ALWAYS, checks_of
 from coco_opt.topdown.queries import parse_query
-from coco_opt.topdown.region_bounds import RegionBounds
-from coco_opt.topdown.schema import Schema, ValueGroups
-from coco_opt.topdown.schema_json import plain_schema
-from coco_opt.topdown.strategy import Strategy
+from coco_opt.topdown.schema import Schema, ValueGroups, plain_schema
 from coco_opt.topdown.table_queries import TableQueries
 from tests.releases.restated import restate, seeded_budget
 

@@ -23,9 +23,8 @@ from coco_opt.topdown import (
 )
 from coco_opt.topdown.estimating.implied import minimal_schema
 from coco_opt.topdown.estimating.implied.choice import implied_choice, predicted_seconds
-from coco_opt.topdown.estimating.implied.cutting import Cutting
+from coco_opt.topdown.estimating.implied.cuts import CutOracle, Cutting
 from coco_opt.topdown.estimating.splitting.step import split_step
-from coco_opt.topdown.feasibility.cuts import CutOracle
 from coco_opt.topdown.feasibility.proof import Proof
 from coco_opt.topdown.invariants import Invariants
 from coco_opt.topdown.noisy_measurements import TableMeasurements

@@ -15,6 +15,7 @@ from coco_opt.privacy import Epsilon, SeededNoise
 from coco_opt.topdown.atoms import Atoms
 from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.budget_plan import TablePlan
+from coco_opt.topdown.constraint import RegionBounds
 from coco_opt.topdown.estimating.estimate import linear_estimates
 from coco_opt.topdown.estimating.linear.best_linear import best_linear, is_full, trees_are_best
 from coco_opt.topdown.estimating.linear.information import FullInformation, full_information, joint_cells
@@ -24,7 +25,6 @@ from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.measuring.measure import measure_tables
 from coco_opt.topdown.noisy_measurements import TableMeasurements
 from coco_opt.topdown.queries import parse_queries, parse_query
-from coco_opt.topdown.region_bounds import RegionBounds
 from coco_opt.topdown.schema import Schema
 from tests.topdown.estimation import dense_estimates, dense_system, noisy, random_hierarchy, sums_of_leaves
 

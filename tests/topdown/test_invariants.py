@@ -15,9 +15,9 @@ from coco_opt.errors import InputError, ProblemError
 from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Grouping
 from coco_opt.topdown.bounds import UNBOUNDED, close, refinement
+from coco_opt.topdown.constraint import RegionBounds
 from coco_opt.topdown.invariants import Invariant, Invariants
 from coco_opt.topdown.queries import Query, parse_query
-from coco_opt.topdown.region_bounds import RegionBounds
 from coco_opt.topdown.schema import Schema
 
 DORMS = Schema({"dorm": ("female", "coed", "male")})

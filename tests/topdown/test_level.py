@@ -19,22 +19,21 @@ from coco_opt.problems.topdown_split.level import Prices, SplitLevel
 from coco_opt.problems.topdown_split.prices import best_parent, caps, gradient
 from coco_opt.solving import solve
 from coco_opt.topdown.bounds import UNBOUNDED
-from coco_opt.topdown.budget_plan import TablePlan
+from coco_opt.topdown.budget_plan import Strategy, TablePlan
+from coco_opt.topdown.constraint import RegionBounds
 from coco_opt.topdown.estimating import batches as batching
 from coco_opt.topdown.estimating.estimate import TablesResult, estimate_tables
 from coco_opt.topdown.estimating.method import TopdownMethod
 from coco_opt.topdown.estimating.sparse_tables import SparseTables
 from coco_opt.topdown.estimating.splitting import level as levels
+from coco_opt.topdown.estimating.splitting.bounded_classes import PricedBounds
 from coco_opt.topdown.estimating.splitting.level import LevelSplit, level_split
-from coco_opt.topdown.estimating.splitting.priced_bounds import PricedBounds
 from coco_opt.topdown.estimating.splitting.step import SplitStep, split_step
 from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.measuring.measure import measure_tables
 from coco_opt.topdown.noisy_measurements import TableMeasurements
 from coco_opt.topdown.queries import parse_queries, parse_query
-from coco_opt.topdown.region_bounds import RegionBounds
 from coco_opt.topdown.schema import Schema
-from coco_opt.topdown.strategy import Strategy
 from tests.topdown.estimation import check_tables, measured
 
 SCHEMA = Schema({"race": ("a", "b", "c"), "age": ("minor", "adult")})

@@ -16,15 +16,14 @@ from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Grouping
 from coco_opt.privacy import Cost, Epsilon, Measurement, NoiseSource, Rho, SecureNoise, SeededNoise, add_noise
 from coco_opt.privacy.noise import NoiseStream
-from coco_opt.topdown.budget_plan import TablePlan
+from coco_opt.topdown.budget_plan import Strategy, TablePlan
+from coco_opt.topdown.constraint import RegionBounds
 from coco_opt.topdown.invariants import Invariant
 from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.measuring.measure import exact_parts, measure_tables
 from coco_opt.topdown.noisy_measurements import TableMeasurements
 from coco_opt.topdown.queries import parse_queries, parse_query
-from coco_opt.topdown.region_bounds import RegionBounds
 from coco_opt.topdown.schema import Schema
-from coco_opt.topdown.strategy import Strategy
 from coco_opt.topdown.table_queries import TableQueries
 
 SCHEMA = Schema({"h": ("no", "yes"), "race": ("w", "b", "o"), "age": ("0", "1", "2")}, ("age = 0 & race = b",))

@@ -19,9 +19,9 @@ from coco_opt.topdown import LinearConstraint, RegionBounds, Schema, TopdownMeth
 from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.estimating.implied import minimal_schema
 from coco_opt.topdown.estimating.implied.choice import implied_choice
-from coco_opt.topdown.estimating.implied.region_variables import RegionVariables
+from coco_opt.topdown.estimating.implied.minimal_schema import RegionVariables
 from coco_opt.topdown.estimating.splitting.step import split_step
-from coco_opt.topdown.feasibility.presolve import tightened
+from coco_opt.topdown.feasibility.programs import tightened
 from coco_opt.topdown.feasibility.system import ConstraintSystem, infinite
 from coco_opt.topdown.invariants import Invariants
 from coco_opt.topdown.kind.checkpoints import LevelFiles

@@ -14,8 +14,8 @@ from coco_opt.errors import ConfigError, InputError
 from coco_opt.releases import estimate, measure, release, render_report
 from coco_opt.topdown.estimating.linear.best_linear import best_linear
 from coco_opt.topdown.estimating.posterior import sampler
+from coco_opt.topdown.kind.explored import widths_of
 from coco_opt.topdown.kind.files import read_tables_release
-from coco_opt.topdown.kind.map_widths import widths_of
 from coco_opt.topdown.kind.plan import plan_tables
 from coco_opt.topdown.noisy_measurements import TableMeasurements
 from tests.topdown.persons import SEEDED, TOPDOWN, bounds, failing, records, write

@@ -14,7 +14,7 @@ from coco_opt.problems.sparse_rows import stacked
 from coco_opt.problems.topdown_split import LinearRows, SplitTerm, TopdownSplit
 from coco_opt.problems.topdown_split.level import SplitLevel
 from coco_opt.solving import solve
-from coco_opt.topdown.estimating.splitting.priced_bounds import PricedBounds
+from coco_opt.topdown.estimating.splitting.bounded_classes import PricedBounds
 
 CELLS, CLASSES = 24, 4
 LABELS = np.where(np.arange(CELLS) < 16, np.arange(CELLS) % CLASSES, -1)

@@ -198,7 +198,7 @@ def test_no_refusal_says_an_exact_answer_before_it_is_paid_for() -> None:
 
 
 def test_facts_that_say_nothing_are_proved_at_once() -> None:
-    from coco_opt.topdown.strategy import Strategy
+    from coco_opt.topdown.budget_plan import Strategy
 
     plan = TablePlan.product(Strategy.identity(SCHEMA), Epsilon(1), 3)
     assert proved(TableQueries(PAIR, SCHEMA, plan)).how == "no constraints"

@@ -13,9 +13,9 @@ import pytest
 
 from coco_opt.errors import InputError
 from coco_opt.files.regions import read_regions
-from coco_opt.topdown.bins import Bins, labels_of
 from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.measuring.records import read_records
+from coco_opt.topdown.names import Bins, labels_of
 from coco_opt.topdown.schema import Schema
 
 ATTRIBUTES = {"sex": ("female", "male"), "age": ("child", "adult", "old")}

@@ -18,6 +18,7 @@ from coco_opt.privacy import Epsilon, SeededNoise
 from coco_opt.problems.topdown_split import LinearRows, SplitTerm, TopdownSplit
 from coco_opt.solving import solve
 from coco_opt.topdown.budget_plan import TablePlan
+from coco_opt.topdown.constraint import RegionBounds
 from coco_opt.topdown.estimating.estimate import estimate_tables
 from coco_opt.topdown.estimating.method import Pass, TopdownMethod
 from coco_opt.topdown.estimating.recursion import Checkpoint
@@ -27,7 +28,6 @@ from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.measuring.measure import measure_tables
 from coco_opt.topdown.noisy_measurements import TableMeasurements
 from coco_opt.topdown.queries import parse_query
-from coco_opt.topdown.region_bounds import RegionBounds
 from coco_opt.topdown.schema import Schema
 from tests.topdown.estimation import check_tables, measured, random_hierarchy
 

@@ -17,17 +17,16 @@ from coco_opt.histograms import Hierarchy
 from coco_opt.privacy import Measurement, Rho, SeededNoise
 from coco_opt.releases.estimate import config_of
 from coco_opt.topdown.budget_plan import TablePlan
+from coco_opt.topdown.constraint import RegionBounds
 from coco_opt.topdown.estimating.estimate import linear_estimates
-from coco_opt.topdown.estimating.linear.best_linear import best_linear, is_full, trees_are_best
+from coco_opt.topdown.estimating.linear.best_linear import best_linear, is_full, low_rank_information, trees_are_best
 from coco_opt.topdown.estimating.linear.constrained_trees import constrained_trees
 from coco_opt.topdown.estimating.linear.information import full, full_information
-from coco_opt.topdown.estimating.linear.low_rank import low_rank_information
 from coco_opt.topdown.estimating.linear.query_trees import LinearStage, linear_stage
 from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.measuring.measure import measure_tables
 from coco_opt.topdown.noisy_measurements import TableMeasurements
 from coco_opt.topdown.queries import parse_query
-from coco_opt.topdown.region_bounds import RegionBounds
 from coco_opt.topdown.region_variances import RegionVariances
 from coco_opt.topdown.schema import Schema
 from coco_opt.topdown.table_queries import TableQueries

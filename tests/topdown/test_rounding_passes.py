@@ -18,16 +18,14 @@ from coco_opt.problems import TableRounding
 from coco_opt.problems.table_rounding import IntegerRows, RoundingDual
 from coco_opt.problems.table_rounding.prices import relaxed_prices
 from coco_opt.solving import solve
-from coco_opt.topdown.budget_plan import TablePlan
+from coco_opt.topdown.budget_plan import Strategy, TablePlan
 from coco_opt.topdown.estimating.estimate import estimate_tables, linear_estimates
 from coco_opt.topdown.estimating.method import TopdownMethod
-from coco_opt.topdown.estimating.rounding.passes import nested_passes, round_in_passes
-from coco_opt.topdown.estimating.rounding.tie_breaking import PRECISION, Ties, seed_of
+from coco_opt.topdown.estimating.rounding import PRECISION, Ties, nested_passes, round_in_passes, seed_of
 from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.measuring.measure import measure_tables
 from coco_opt.topdown.queries import parse_queries, parse_query
 from coco_opt.topdown.schema import Schema
-from coco_opt.topdown.strategy import Strategy
 from tests.topdown.estimation import measured
 
 Ints = np.ndarray

@@ -15,17 +15,15 @@ from coco_opt.privacy import Rho, SeededNoise
 from coco_opt.problems import TableRounding
 from coco_opt.problems.table_rounding import IntegerRows
 from coco_opt.solving import solve
-from coco_opt.topdown.budget_plan import TablePlan
+from coco_opt.topdown.budget_plan import Strategy, TablePlan
 from coco_opt.topdown.estimating.method import TopdownMethod
-from coco_opt.topdown.estimating.rounding.passes import round_in_passes
-from coco_opt.topdown.estimating.rounding.tie_breaking import Ties
+from coco_opt.topdown.estimating.rounding import Ties, round_in_passes
 from coco_opt.topdown.estimating.splitting.step import split_step
 from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.measuring.measure import measure_tables
 from coco_opt.topdown.noisy_measurements import TableMeasurements
 from coco_opt.topdown.queries import parse_queries
 from coco_opt.topdown.schema import Schema
-from coco_opt.topdown.strategy import Strategy
 from tests.topdown.estimation import measured
 
 SCHEMA = Schema({name: tuple(f"{name}{k}" for k in range(size)) for name, size in (("a", 3), ("b", 4), ("c", 5))})

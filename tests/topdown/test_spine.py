@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from coco_opt.errors import InputError
-from coco_opt.topdown.kind.noisy_measurement_files.spine import regions_of
+from coco_opt.topdown.kind.noisy_measurement_files.queries import regions_of
 
 STATE = {
     **dict.fromkeys(["050", "150"], "State"),

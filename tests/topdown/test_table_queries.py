@@ -13,16 +13,14 @@ from coco_opt.errors import InputError
 from coco_opt.histograms import Hierarchy
 from coco_opt.privacy import Cost, Epsilon, Neighbours, Rho, SeededNoise
 from coco_opt.topdown.bounds import UNBOUNDED
-from coco_opt.topdown.budget_plan import TablePlan
+from coco_opt.topdown.budget_plan import Strategy, TablePlan
+from coco_opt.topdown.constraint import RegionBounds
 from coco_opt.topdown.invariants import Invariant
 from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.measuring.measure import measure_tables
 from coco_opt.topdown.noisy_measurements import TableMeasurements
 from coco_opt.topdown.queries import parse_queries, parse_query
-from coco_opt.topdown.region_bounds import RegionBounds
-from coco_opt.topdown.schema import Schema, ValueGroups
-from coco_opt.topdown.schema_json import plain_schema, schema_of
-from coco_opt.topdown.strategy import Strategy
+from coco_opt.topdown.schema import Schema, ValueGroups, plain_schema, schema_of
 from coco_opt.topdown.table_queries import TableQueries
 
 # Names in an order that is not the alphabet's: the order of attributes, values and groups is that of the answers.

@@ -28,12 +28,12 @@ from coco_opt.topdown.estimating.posterior.result import (
     NO_INTERVALS,
     TableIntervals,
     TablesPosterior,
+    Targets,
     interval_queries,
 )
 from coco_opt.topdown.estimating.posterior.sampler import SamplerOptions, sample_tables
-from coco_opt.topdown.estimating.posterior.summaries import Targets
 from coco_opt.topdown.estimating.recursion import AfterLevel, Checkpoint, bottom_up, top_down
-from coco_opt.topdown.estimating.rounding.tie_breaking import seed_of
+from coco_opt.topdown.estimating.rounding import seed_of
 from coco_opt.topdown.estimating.sparse_tables import SparseTables
 from coco_opt.topdown.estimating.splitting.failsafe import Relaxation
 from coco_opt.topdown.estimating.splitting.step import BY_BOUNDS, ImpliedRecord, split_step

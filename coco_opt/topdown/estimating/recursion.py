@@ -26,12 +26,11 @@ from coco_opt.execution import Count, Executor, Shared, Threads, even_tasks
 from coco_opt.execution.temporary_storage import forget_pages
 from coco_opt.histograms import Hierarchy
 from coco_opt.topdown.estimating.batches import at_and_below, batch_size, batches
+from coco_opt.topdown.estimating.implied.cuts import Cut
 from coco_opt.topdown.estimating.sparse_tables import SparseTables
-from coco_opt.topdown.estimating.splitting.failsafe import NO_TABLES_FIT, Relaxation
+from coco_opt.topdown.estimating.splitting.failsafe import NO_TABLES_FIT, Relaxation, relaxed_split, unsplit
 from coco_opt.topdown.estimating.splitting.level import LevelSplit, level_split
-from coco_opt.topdown.estimating.splitting.relaxed_split import relaxed_split, unsplit
 from coco_opt.topdown.estimating.splitting.step import SplitStep
-from coco_opt.topdown.feasibility.cuts import Cut
 
 _CHANGES = 50  # changed cells that a failsafe's record names
 _WAITING_RUNS = 1 << 18  # nonzero cells of a level's finished tables, above which they are moved to a file

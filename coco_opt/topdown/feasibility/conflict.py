@@ -19,8 +19,7 @@ import numpy as np
 
 from coco_opt.array_types import Floats, Ints
 from coco_opt.topdown.feasibility.intervals import nested_conflict
-from coco_opt.topdown.feasibility.presolve import tightened
-from coco_opt.topdown.feasibility.programs import integer_program, least_total
+from coco_opt.topdown.feasibility.programs import integer_program, least_total, tightened
 from coco_opt.topdown.feasibility.system import ConstraintSystem, RegionConstraint
 
 if TYPE_CHECKING:

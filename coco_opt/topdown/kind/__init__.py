@@ -55,7 +55,7 @@ def _intervals_of_cells(rows: Any, manifest: Mapping[str, Any]) -> Any:
 
 
 def _every_cell(manifest: Mapping[str, Any], most: int) -> Mapping[str, Any] | None:
-    from coco_opt.topdown.schema_json import schema_of
+    from coco_opt.topdown.schema import schema_of
 
     schema = schema_of(manifest.get("schema", {}))
     if schema.size > most:
@@ -65,7 +65,7 @@ def _every_cell(manifest: Mapping[str, Any], most: int) -> Mapping[str, Any] | N
 
 
 def _values_in_order(manifest: Mapping[str, Any]) -> Mapping[str, Sequence[str]]:
-    from coco_opt.topdown.schema_json import schema_of
+    from coco_opt.topdown.schema import schema_of
 
     return schema_of(manifest.get("schema", {})).attributes
 
@@ -243,7 +243,7 @@ class TablesKind:
 
     def neighbours(self, simulated_data: SimulatedData) -> Neighbours:
         """Return two tables that differ by one person, placed where the answers change most."""
-        from coco_opt.topdown.kind.neighbours import neighbouring
+        from coco_opt.topdown.kind.simulated_data import neighbouring
 
         return neighbouring(simulated_data.private, simulated_data.plan.detail.table_queries)
 
@@ -251,7 +251,7 @@ class TablesKind:
         self, measurement_plan: MeasurementPlan, table: TableCounts | TablesResult
     ) -> Mapping[str, NDArray[Any]]:
         """Return all cells of every level's regions."""
-        from coco_opt.topdown.kind.neighbours import cells_by_level
+        from coco_opt.topdown.kind.simulated_data import cells_by_level
 
         return cells_by_level(measurement_plan, table)
 

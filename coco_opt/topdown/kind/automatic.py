@@ -21,6 +21,7 @@ from coco_opt.config.sections import AUTO
 from coco_opt.histograms import Hierarchy
 from coco_opt.privacy.planner import Shares, uniform_shares
 from coco_opt.releases.kind import Figures
+from coco_opt.topdown.budget_plan import Strategy
 from coco_opt.topdown.measuring.automatic import (
     Ranked,
     chosen_allocation,
@@ -30,7 +31,6 @@ from coco_opt.topdown.measuring.automatic import (
 )
 from coco_opt.topdown.queries import Query
 from coco_opt.topdown.schema import Schema
-from coco_opt.topdown.strategy import Strategy
 
 _SHOWN = 4  # of the choice and the next best
 

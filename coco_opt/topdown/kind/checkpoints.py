@@ -19,10 +19,10 @@ import numpy as np
 from coco_opt.choices import Certificate, Fallback, UncertifiedGap
 from coco_opt.errors import CocoOptError, InputError
 from coco_opt.privacy.private_files import make_private_folder, write_private
+from coco_opt.topdown.estimating.implied.cuts import Cut
 from coco_opt.topdown.estimating.recursion import Checkpoint
 from coco_opt.topdown.estimating.sparse_tables import SparseTables
 from coco_opt.topdown.estimating.splitting.failsafe import Relaxation
-from coco_opt.topdown.feasibility.cuts import Cut
 
 _STEM = "levels-"
 _ARRAYS = ("offsets", "cells", "counts")

@@ -28,12 +28,11 @@ from coco_opt.releases.kind import promise_of
 from coco_opt.releases.read import read_release
 from coco_opt.releases.verify import verify_release
 from coco_opt.topdown.bounds import UNBOUNDED
-from coco_opt.topdown.constraint import TOTAL, LinearConstraint, Terms, counted
+from coco_opt.topdown.constraint import TOTAL, LinearConstraint, RegionBounds, Terms, counted
 from coco_opt.topdown.kind.files import EXACT, EXACT_COLUMNS, TablesRelease
 from coco_opt.topdown.kind.section import AgreesConfig
 from coco_opt.topdown.names import find, nearest
 from coco_opt.topdown.queries import Query, parse_query
-from coco_opt.topdown.region_bounds import RegionBounds
 from coco_opt.topdown.schema import Schema
 from coco_opt.topdown.table_queries import AGREES
 

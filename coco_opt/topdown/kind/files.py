@@ -23,15 +23,13 @@ from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Operator
 from coco_opt.privacy.measurement import MeasurementPlan
 from coco_opt.topdown.bounds import UNBOUNDED
-from coco_opt.topdown.constraint import LinearConstraint
+from coco_opt.topdown.constraint import LinearConstraint, RegionBounds
 from coco_opt.topdown.estimating.linear.best_linear import LinearEstimates
 from coco_opt.topdown.estimating.linear.normal_equations import DENSE_CELLS
 from coco_opt.topdown.estimating.posterior.result import NO_INTERVALS
 from coco_opt.topdown.estimating.sparse_tables import SparseTables
 from coco_opt.topdown.queries import Query
-from coco_opt.topdown.region_bounds import RegionBounds
-from coco_opt.topdown.schema import Schema
-from coco_opt.topdown.schema_json import schema_of
+from coco_opt.topdown.schema import Schema, schema_of
 from coco_opt.topdown.table_queries import KIND
 
 if TYPE_CHECKING:

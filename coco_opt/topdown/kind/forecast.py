@@ -9,9 +9,8 @@ from coco_opt.releases.clock import slowness
 from coco_opt.releases.kind import Figures, Forecast, ForecastOptions, Plan, ResourceCost
 from coco_opt.releases.reporter import Reporter
 from coco_opt.releases.resource_cost import count_answers
-from coco_opt.topdown.kind.expected import Expected, on_public_records, on_simulated_persons
+from coco_opt.topdown.kind.expected import Expected, Predicted, on_public_records, on_simulated_persons, predicted
 from coco_opt.topdown.kind.files import MOST_CELLS
-from coco_opt.topdown.kind.linear_errors import Predicted, predicted
 from coco_opt.topdown.kind.method import TablesMethod, method_of
 from coco_opt.topdown.kind.plan import TablesDetail
 from coco_opt.topdown.kind.rehearsal import public_choice

@@ -21,8 +21,7 @@ from coco_opt.topdown.estimating.estimate import TablesResult
 from coco_opt.topdown.estimating.posterior.result import TableIntervals
 from coco_opt.topdown.estimating.posterior.sampler import Sampled
 from coco_opt.topdown.queries import parse_query
-from coco_opt.topdown.schema import Schema
-from coco_opt.topdown.schema_json import schema_of
+from coco_opt.topdown.schema import Schema, schema_of
 
 INTERVALS = "intervals.parquet"
 PROMISE = "intervals"

@@ -18,10 +18,9 @@ from coco_opt.topdown.constraint import SOURCE_WORDS
 from coco_opt.topdown.estimating.linear.best_linear import LinearEstimates, best_linear
 from coco_opt.topdown.estimating.posterior.result import NOT_CONNECTED
 from coco_opt.topdown.kind.earlier_releases import account_line
-from coco_opt.topdown.kind.explored_answers import NOTE, explored_answers
+from coco_opt.topdown.kind.explored import NOTE, explored_answers, widths_of
 from coco_opt.topdown.kind.files import CellRuns
 from coco_opt.topdown.kind.intervals import INTERVALS, settled_regions
-from coco_opt.topdown.kind.map_widths import widths_of
 from coco_opt.topdown.noisy_measurements import TableMeasurements
 from coco_opt.topdown.schema import Schema
 from coco_opt.topdown.table_queries import AGREES, TableQueries

@@ -22,8 +22,8 @@ from coco_opt.histograms.plain_names import is_plain_name
 from coco_opt.privacy.cost import Cost
 from coco_opt.releases.kind import Figures, Plan
 from coco_opt.topdown.bounds import UNBOUNDED
-from coco_opt.topdown.budget_plan import TablePlan
-from coco_opt.topdown.constraint import LinearConstraint
+from coco_opt.topdown.budget_plan import Strategy, TablePlan
+from coco_opt.topdown.constraint import LinearConstraint, RegionBounds
 from coco_opt.topdown.facilities import Facilities, FacilityType, zeros_of
 from coco_opt.topdown.feasibility.proof import Proof
 from coco_opt.topdown.feasibility.system import ConstraintSystem
@@ -31,17 +31,14 @@ from coco_opt.topdown.invariants import Invariant, Stated
 from coco_opt.topdown.kind.automatic import choice_digest, choice_tables, chosen_keys, resolved
 from coco_opt.topdown.kind.earlier_releases import Earlier, account_line, check_account, earlier_of
 from coco_opt.topdown.kind.files import RESERVED
-from coco_opt.topdown.measuring.bounds_file import read_bounds
 from coco_opt.topdown.measuring.counts import TableCounts
-from coco_opt.topdown.measuring.facilities_file import read_facilities
 from coco_opt.topdown.measuring.feasibility_check import Contradiction, check_exact, contradictions, proved
 from coco_opt.topdown.measuring.optimised import optimised_strategy
+from coco_opt.topdown.measuring.public_files import read_bounds, read_facilities
 from coco_opt.topdown.measuring.records import Located, read_records
 from coco_opt.topdown.names import find
 from coco_opt.topdown.queries import Query, parse_queries, parse_query
-from coco_opt.topdown.region_bounds import RegionBounds
 from coco_opt.topdown.schema import Schema, ValueGroups
-from coco_opt.topdown.strategy import Strategy
 from coco_opt.topdown.table_queries import AGREES, TableQueries
 
 T = TypeVar("T")

@@ -34,7 +34,7 @@ from coco_opt.topdown.kind.intervals import PROMISE as INTERVALS_PROMISE
 from coco_opt.topdown.kind.method import TablesMethod
 from coco_opt.topdown.kind.verify import ALWAYS, CONSTRAINTS_HOLD, INVARIANTS_HOLD, MICRODATA_AGREE
 from coco_opt.topdown.noisy_measurements import TableMeasurements
-from coco_opt.topdown.schema_json import plain_schema
+from coco_opt.topdown.schema import plain_schema
 from coco_opt.topdown.table_queries import AGREES, CELLS_MEASURED, TableQueries
 
 

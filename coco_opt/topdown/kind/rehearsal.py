@@ -16,7 +16,7 @@ from coco_opt.privacy import SeededNoise
 from coco_opt.releases.clock import slowness
 from coco_opt.releases.kind import Plan, SimulatedData
 from coco_opt.releases.reporter import no_progress
-from coco_opt.topdown.constraint import LinearConstraint
+from coco_opt.topdown.constraint import LinearConstraint, RegionBounds
 from coco_opt.topdown.estimating.estimate import TablesResult, estimate_tables
 from coco_opt.topdown.estimating.implied.choice import ImpliedChoice, implied_choice
 from coco_opt.topdown.estimating.method import TopdownMethod
@@ -28,7 +28,6 @@ from coco_opt.topdown.kind.simulated_data import POPULATION, SEED, Population, g
 from coco_opt.topdown.matrix_operator import integer_matrix
 from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.measuring.measure import measure_tables
-from coco_opt.topdown.region_bounds import RegionBounds
 from coco_opt.topdown.table_queries import TableQueries
 
 PERSONS = 10

@@ -14,13 +14,12 @@ from pydantic import BeforeValidator, Field, PlainValidator, ValidationInfo, mod
 from coco_opt.config.sections import AUTO, DataSection, FilePath, Section, TableInput
 from coco_opt.config.values import KeyedError, choice, level_names, split_shares
 from coco_opt.files.columns import GROUPS, HIERARCHY, Columns
-from coco_opt.topdown.bins import Bins, labels_of
 from coco_opt.topdown.constraint import StatedSource
 from coco_opt.topdown.estimating.method import Estimation, Implied, IntegerRule
 from coco_opt.topdown.kind.schemas import named_schema
-from coco_opt.topdown.measuring.bounds_file import BOUNDS
-from coco_opt.topdown.measuring.facilities_file import FACILITIES
+from coco_opt.topdown.measuring.public_files import BOUNDS, FACILITIES
 from coco_opt.topdown.measuring.records import PERSON, RECORDS
+from coco_opt.topdown.names import Bins, labels_of
 
 MAX_VALUES = 100_000
 _UNREAD = "unread.parquet"  # the name of a file that is left out where nothing is measured

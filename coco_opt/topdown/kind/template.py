@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from coco_opt.errors import InputError
 from coco_opt.files.column_roles import is_age, unfit_reason
 from coco_opt.releases.kind import ColumnNotes, Draft
-from coco_opt.topdown.bins import Bins
+from coco_opt.topdown.names import Bins
 
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _FILES = {

@@ -27,7 +27,7 @@ from coco_opt.topdown.kind.stated_answers import (
     check_intervals,
     check_invariants,
 )
-from coco_opt.topdown.schema_json import schema_of
+from coco_opt.topdown.schema import schema_of
 from coco_opt.topdown.table_queries import AGREES
 
 Int32Array = NDArray[np.int32]

@@ -23,11 +23,11 @@ from coco_opt.array_types import Floats
 from coco_opt.errors import ProblemError
 from coco_opt.privacy.cost import Cost, Sensitivity
 from coco_opt.privacy.planner import NoisePlan, Shares, allocations
+from coco_opt.topdown.budget_plan import Strategy
 from coco_opt.topdown.measuring.optimised import Objective, optimised_strategy
 from coco_opt.topdown.measuring.predicted import predicted_variance
 from coco_opt.topdown.queries import Query
 from coco_opt.topdown.schema import Schema
-from coco_opt.topdown.strategy import Strategy
 
 Value = TypeVar("Value")
 

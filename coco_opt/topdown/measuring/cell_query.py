@@ -24,8 +24,8 @@ from coco_opt.files.group_rows import REGION, check_groups
 from coco_opt.files.inputs import Input
 from coco_opt.files.regions import PublicRegions, register_leaves
 from coco_opt.files.source import Loaded
-from coco_opt.topdown.bins import Bins
 from coco_opt.topdown.measuring.counts import BLOCK, TableCounts
+from coco_opt.topdown.names import Bins
 from coco_opt.topdown.schema import Schema
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ import numpy as np
 
 from coco_opt.array_types import Floats
 from coco_opt.errors import InputError
+from coco_opt.topdown.constraint import LARGEST, RegionBounds
 from coco_opt.topdown.feasibility.proof import TIME_LIMIT, Proof, prove
 from coco_opt.topdown.invariants import Invariants
 from coco_opt.topdown.measuring.counts import BLOCK, TableCounts
-from coco_opt.topdown.region_bounds import LARGEST, RegionBounds
 from coco_opt.topdown.table_queries import TableQueries
 
 

@@ -12,11 +12,10 @@ from coco_opt.privacy.measurement import Measurement
 from coco_opt.privacy.noise import NoiseSource
 from coco_opt.privacy.queries import Exact, LevelQuery, add_noise
 from coco_opt.topdown.budget_plan import TablePlan
-from coco_opt.topdown.constraint import LinearConstraint
+from coco_opt.topdown.constraint import LinearConstraint, RegionBounds
 from coco_opt.topdown.invariants import Invariant
 from coco_opt.topdown.measuring.counts import BLOCK, TableCounts
 from coco_opt.topdown.measuring.feasibility_check import check_exact, meets, proved
-from coco_opt.topdown.region_bounds import RegionBounds
 from coco_opt.topdown.table_queries import TableQueries, noise_label
 
 

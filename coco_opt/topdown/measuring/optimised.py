@@ -23,6 +23,7 @@ from coco_opt.array_types import Floats
 from coco_opt.errors import ProblemError
 from coco_opt.privacy.cost import Cost, Rho
 from coco_opt.privacy.planner import rounded_shares
+from coco_opt.topdown.budget_plan import Strategy
 from coco_opt.topdown.measuring.predicted import (
     EPSILON,
     MarginalModel,
@@ -33,7 +34,6 @@ from coco_opt.topdown.measuring.predicted import (
 )
 from coco_opt.topdown.queries import Query, marginal_query, parse_query
 from coco_opt.topdown.schema import Schema
-from coco_opt.topdown.strategy import Strategy
 
 Objective = Literal["total", "mean", "max"]
 OBJECTIVES: tuple[Objective, ...] = get_args(Objective)

@@ -27,9 +27,9 @@ from coco_opt.files.regions import PublicRegions
 from coco_opt.files.repeated_ids import occur_at_most
 from coco_opt.files.scratch import spilling
 from coco_opt.files.source import Loaded, isolated, load, names_of, streamed
-from coco_opt.topdown.bins import Bins
 from coco_opt.topdown.measuring.cell_query import COUNT, CellQuery, Relation
 from coco_opt.topdown.measuring.counts import TableCounts
+from coco_opt.topdown.names import Bins
 from coco_opt.topdown.schema import Schema
 
 Located = Callable[[Callable[[range, Ints], Place]], None]

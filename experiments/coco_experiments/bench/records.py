@@ -13,8 +13,8 @@ from coco_experiments.bench.rows import Row, finish
 from coco_experiments.bench.timing import Timing
 from coco_experiments.outcome import Outcome, Reporter
 from coco_opt.files.regions import read_regions
-from coco_opt.topdown.bins import Bins
 from coco_opt.topdown.measuring.records import read_records
+from coco_opt.topdown.names import Bins
 from coco_opt.topdown.schema import Schema
 
 NAME = "bench/records"

@@ -28,13 +28,12 @@ from coco_opt.privacy import Epsilon, SeededNoise
 from coco_opt.privacy.planner import Shares, allocation, leaf_allocation, uniform_shares
 from coco_opt.ranges import UniversalHistogram, choose_fan_out, measure_ranges
 from coco_opt.ranges.fan_out import FAN_OUTS, evenly
-from coco_opt.topdown.budget_plan import TablePlan
+from coco_opt.topdown.budget_plan import Strategy, TablePlan
 from coco_opt.topdown.estimating.estimate import estimate_tables
 from coco_opt.topdown.estimating.method import TopdownMethod
 from coco_opt.topdown.measuring.automatic import chosen_allocation, chosen_strategy
 from coco_opt.topdown.measuring.measure import measure_tables
 from coco_opt.topdown.queries import parse_queries
-from coco_opt.topdown.strategy import Strategy
 
 NAME = "beyond/auto_tables"
 SEEDS = (2018, 2019, 2020)

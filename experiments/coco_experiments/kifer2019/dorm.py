@@ -35,7 +35,7 @@ from coco_opt.topdown import (
     measure_tables,
     parse_query,
 )
-from coco_opt.topdown.feasibility.cuts import CutOracle
+from coco_opt.topdown.estimating.implied.cuts import CutOracle
 from coco_opt.topdown.feasibility.system import ConstraintSystem
 
 NAME = "kifer2019/dorm"

@@ -18,12 +18,11 @@ from coco_experiments.topdown.data import Tables, generated_blocks, hawaii, smal
 from coco_opt.array_types import Floats
 from coco_opt.privacy import Cost, Epsilon, Rho, SeededNoise
 from coco_opt.privacy.accounting import rho_of_epsilon_delta
-from coco_opt.topdown.budget_plan import TablePlan
+from coco_opt.topdown.budget_plan import Strategy, TablePlan
 from coco_opt.topdown.estimating.estimate import estimate_tables
 from coco_opt.topdown.invariants import Invariant
 from coco_opt.topdown.measuring.measure import measure_tables
 from coco_opt.topdown.queries import parse_queries, parse_query
-from coco_opt.topdown.strategy import Strategy
 
 NAME = "kifer2019/noise"
 DELTA = Fraction(1, 10**6)

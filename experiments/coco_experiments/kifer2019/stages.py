@@ -28,7 +28,8 @@ from coco_opt.array_types import Floats
 from coco_opt.config import configure
 from coco_opt.privacy import Epsilon, SeededNoise
 from coco_opt.releases import release, verify_release
-from coco_opt.topdown.budget_plan import TablePlan
+from coco_opt.topdown.budget_plan import Strategy, TablePlan
+from coco_opt.topdown.constraint import RegionBounds
 from coco_opt.topdown.estimating.estimate import TablesResult, estimate_tables
 from coco_opt.topdown.invariants import Invariant
 from coco_opt.topdown.kind.earlier_releases import agreed_tables
@@ -36,9 +37,7 @@ from coco_opt.topdown.kind.files import CellRuns, TablesRelease
 from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.measuring.measure import measure_tables
 from coco_opt.topdown.queries import parse_queries, parse_query
-from coco_opt.topdown.region_bounds import RegionBounds
 from coco_opt.topdown.schema import Schema
-from coco_opt.topdown.strategy import Strategy
 
 NAME = "kifer2019/stages"
 QUERIES = ("race", "hispanic * race", "detail")

@@ -16,12 +16,11 @@ from coco_opt.array_types import Floats
 from coco_opt.choices import SolverChoices
 from coco_opt.operators import Operator
 from coco_opt.privacy import Epsilon, Measurement, SeededNoise
-from coco_opt.topdown.budget_plan import TablePlan
+from coco_opt.topdown.budget_plan import Strategy, TablePlan
 from coco_opt.topdown.estimating.estimate import TablesResult, estimate_tables, linear_estimates
 from coco_opt.topdown.estimating.method import TopdownMethod
 from coco_opt.topdown.measuring.measure import measure_tables
 from coco_opt.topdown.queries import Query, parse_queries
-from coco_opt.topdown.strategy import Strategy
 
 Answers = Callable[[Operator, int], NDArray[np.float64] | NDArray[np.int64]]
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from coco_opt.topdown.estimating.implied.cuts import CutOracle
 from coco_opt.topdown.estimating.implied.minimal_schema import bounds_fall_short, core_fits
 from coco_opt.topdown.estimating.method import Implied, TopdownMethod
-from coco_opt.topdown.feasibility.cuts import CutOracle
-from coco_opt.topdown.feasibility.presolve import open_classes
+from coco_opt.topdown.feasibility.programs import open_classes
 from coco_opt.topdown.feasibility.system import ConstraintSystem
 
 NEARLY = 20.0

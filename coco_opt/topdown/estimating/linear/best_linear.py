@@ -1,18 +1,34 @@
-"""Which linear estimates a measurement gets: one tree per query, or matrices where those leave information out."""
+"""Which linear estimates a measurement gets: one tree per query, or matrices where those leave information out.
+
+All that was measured and all constraints in every estimate, at any number of cells, where few directions need it.
+
+In the coordinates of ``information.directions`` a measurement falls into two parts that know nothing of each other:
+the tree of the base's queries, with one variance in every direction, and the K directions that other queries and exact
+rows look at, for which ``full_information`` is K small matrices. With D = N^+ f of the directions and k what
+full information says of them, the tables are
+
+    x_v = x0_v + D (k_v - f' x0_v),
+
+x0 those of the base's trees, and r' x_v has the variance P_v |r without f|^2 + that of r's part in the directions.
+These are the estimates of generalised least squares over all cells of all regions under all constraints.
+"""
 
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from coco_opt.array_types import Flags, Floats
 from coco_opt.errors import ProblemError
+from coco_opt.operators import Operator
 from coco_opt.topdown.estimating.linear.constrained_trees import constrained_trees
 from coco_opt.topdown.estimating.linear.information import FullInformation, full_information, joint_cells, kinds_of
+from coco_opt.topdown.estimating.linear.information.directions import Directions, directions
 from coco_opt.topdown.estimating.linear.linear_estimates import LinearEstimates
-from coco_opt.topdown.estimating.linear.low_rank import LowRankInformation, low_rank_information
-from coco_opt.topdown.estimating.linear.query_trees import LinearStage
+from coco_opt.topdown.estimating.linear.query_trees import LinearStage, linear_stage
 
 if TYPE_CHECKING:
     from coco_opt.topdown.noisy_measurements import TableMeasurements
@@ -76,3 +92,58 @@ def trees_are_best(measured: TableMeasurements) -> bool:
 
 
 __all__ = ["LinearEstimates", "LinearStage", "best_linear", "is_full", "trees_are_best"]
+
+
+@dataclass(frozen=True, eq=False)
+class LowRankInformation(LinearEstimates):
+    """Best linear unbiased estimates from trees and a few directions: build it with ``low_rank_information``."""
+
+    stage: LinearStage
+    directions: Directions
+    reduced: FullInformation
+    _remainders: dict[Operator, tuple[Floats, Flags]] = field(default_factory=dict)
+
+    def tables(self, level: int, regions: slice = slice(None)) -> Floats:
+        """Return estimated tables, where undetermined their part in the span of queries and constraints."""
+        base = self.directions.base
+        right = np.zeros((len(self.hierarchy.level_range(level)[regions]), base.normal.cells))
+        for query, weight, operator in zip(base.queries, base.weights, base.operators, strict=True):
+            estimates = self.stage.trees[query].estimates(level, regions)
+            assert estimates is not None
+            right += weight * operator.adjoint(estimates)
+        moved = self.reduced.means[level][regions] - right @ self.directions.matrix_of_cells
+        return np.asarray(base.normal.solve(right) + self.directions.to_cells(moved))
+
+    def standard_errors(self, operator: Operator, level: int, regions: slice = slice(None)) -> Floats:
+        """Return the exact standard errors [regions of level, answers] in people, infinite where undetermined."""
+        lengths, resolved = self._remainder(operator)
+        variances = self.reduced.standard_errors(operator, level, regions) ** 2
+        free = np.flatnonzero(lengths)
+        variances[:, free] += np.multiply.outer(self._variances(level)[regions], lengths[free])
+        return np.where(resolved, np.sqrt(variances), np.inf)
+
+    def known(self, operator: Operator, level: int, regions: slice = slice(None)) -> Flags:
+        """Return which answers of a query are determined in some regions of a level, bool[regions, answers]."""
+        return np.isfinite(self.standard_errors(operator, level, regions))
+
+    def _variances(self, level: int) -> Floats:
+        """Return P [regions of level]: the variance of a functional of length 1 that the directions do not touch."""
+        base = self.directions.base
+        return np.asarray(self.stage.variances(base.queries[0], level) * base.weights[0])
+
+    def _remainder(self, operator: Operator) -> tuple[Floats, Flags]:
+        if operator not in self._remainders:
+            self._remainders[operator] = self.directions.remainder(operator)
+        return self._remainders[operator]
+
+
+def low_rank_information(measured: TableMeasurements, most: int) -> LowRankInformation | None:
+    """Return the best linear unbiased estimates by at most ``most`` directions, None where there are more of them.
+
+    Raises ProblemError for a variance that is not positive, and MemoryError where the tree has too many different
+    subtrees.
+    """
+    few = directions(measured, most)
+    if few is None:
+        return None
+    return LowRankInformation(measured.hierarchy, linear_stage(measured), few, full_information(measured, few))

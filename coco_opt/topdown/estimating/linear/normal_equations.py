@@ -3,18 +3,27 @@
 Up to ``DENSE_CELLS`` cells N is a dense matrix: a Cholesky factor where it is safely definite, else its eigenvectors
 and the pseudo-inverse; with fewer answers than cells these come from the smaller matrix over the answers. Beyond,
 conjugate gradients through the operators, which from zero find the pseudo-inverse's solution too.
+
+The rows of a level that hold exactly in some of its regions: constraints whose two sides are equal.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from coco_opt.array_types import Flags, Floats
+from coco_opt.array_types import Flags, Floats, Ints
 from coco_opt.errors import ProblemError, SolverError
 from coco_opt.operators import Grouping, Operator
+from coco_opt.topdown.matrix_operator import MatrixOperator
+
+if TYPE_CHECKING:
+    from coco_opt.topdown.noisy_measurements import TableMeasurements
+
 
 DENSE_CELLS = 4096
 _SAFE = 1e-7  # smallest pivot of a Cholesky factor, relative to the largest, that is taken for definite
@@ -143,3 +152,36 @@ def _gram(operator: Operator) -> Floats:
         return np.asarray((labels[:, None] == np.where(labels < 0, -2, labels)), np.float64)
     rows = operator.to_sparse()
     return np.asarray((rows.T @ rows).toarray())
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ExactRows:
+    """``operator`` (rows, cells); where each row is exact, ``exact`` [regions of a level, rows]; and its ``values``."""
+
+    operator: Operator
+    exact: Flags
+    values: Floats
+
+    @classmethod
+    def of(cls, measured: TableMeasurements, level: int) -> ExactRows:
+        """Return the exact rows of a level, without those that are exact nowhere."""
+        from scipy.sparse import csr_array
+
+        regions = measured.hierarchy.level_range(level)
+        constraints = measured.constraints_of(regions)
+        if constraints is None:
+            none = MatrixOperator(csr_array((0, measured.queries[0].operator.cells)))
+            return cls(none, np.zeros((len(regions), 0), np.bool_), np.zeros((len(regions), 0)))
+        exact = constraints.lower == constraints.upper
+        rows = np.flatnonzero(exact.any(axis=0))
+        operator = MatrixOperator(csr_array(constraints.operator.to_sparse()[rows]))
+        return cls(operator, np.ascontiguousarray(exact[:, rows]), constraints.lower[:, rows].astype(np.float64))
+
+
+def groups(numbers: Ints) -> Iterator[tuple[int, Ints]]:
+    """Yield each distinct number and where it stands."""
+    order = np.argsort(numbers, kind="stable")
+    bounds = np.flatnonzero(np.diff(numbers[order])) + 1
+    for at in np.split(order, bounds):
+        if at.size:
+            yield int(numbers[at[0]]), at

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from coco_opt.array_types import Floats, Ints
 from coco_opt.histograms import Hierarchy
-from coco_opt.topdown.estimating.posterior.classes import one_class, persons_by_class, shares_within, sizes_of
-from coco_opt.topdown.estimating.posterior.model import Model
+from coco_opt.topdown.estimating.posterior.model import Model, one_class, persons_by_class, shares_within, sizes_of
 from coco_opt.topdown.estimating.sparse_tables import SparseTables
 
 if TYPE_CHECKING:

@@ -22,8 +22,7 @@ from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import ProblemError
 from coco_opt.groups.estimating.posterior.diagnostics import effective_size, split_r_hat
 from coco_opt.topdown.estimating.posterior.chains import Layout, MoveOptions, TableChain
-from coco_opt.topdown.estimating.posterior.classes import best_division, divided, dividing
-from coco_opt.topdown.estimating.posterior.model import Model
+from coco_opt.topdown.estimating.posterior.model import Model, best_division, divided, dividing
 from coco_opt.topdown.estimating.sparse_tables import SparseTables
 from coco_opt.topdown.queries import Query
 

@@ -28,10 +28,9 @@ from coco_opt.problems.table_rounding.level import LevelRounder, RoundingLevel
 from coco_opt.problems.topdown_split import TopdownSplit
 from coco_opt.problems.topdown_split.level import Judged, LevelSplitter, SplitLevel
 from coco_opt.topdown.bounds import refinement
-from coco_opt.topdown.estimating.rounding.passes import is_of_cells, nested
+from coco_opt.topdown.estimating.rounding import is_of_cells, nested
 from coco_opt.topdown.estimating.sparse_tables import SparseTables
-from coco_opt.topdown.estimating.splitting.bounded_classes import FREE, BoundedClasses
-from coco_opt.topdown.estimating.splitting.priced_bounds import PricedBounds
+from coco_opt.topdown.estimating.splitting.bounded_classes import FREE, BoundedClasses, PricedBounds
 from coco_opt.topdown.estimating.splitting.step import LEAST_PARENTS, SplitStep
 
 Runs = tuple[Ints, Ints, Ints]

@@ -18,21 +18,20 @@ from coco_opt.problem import MAX_INTEGER
 from coco_opt.problems.table_rounding import TableRounding
 from coco_opt.problems.topdown_split import LinearRows, SplitTerm, TopdownSplit
 from coco_opt.topdown.estimating.implied.choice import implied_choice
-from coco_opt.topdown.estimating.implied.cutting import ROUNDS, Cutting
+from coco_opt.topdown.estimating.implied.cuts import ROUNDS, CutOracle, Cutting
 from coco_opt.topdown.estimating.implied.minimal_schema import SUITED, CoreTables, NotSettledError, core_tables
 from coco_opt.topdown.estimating.linear.query_trees import LinearStage, linear_stage, rows_of
 from coco_opt.topdown.estimating.method import Implied, TopdownMethod
-from coco_opt.topdown.estimating.posterior.summaries import Targets
-from coco_opt.topdown.estimating.rounding.passes import (
+from coco_opt.topdown.estimating.posterior.result import Targets
+from coco_opt.topdown.estimating.rounding import (
+    Ties,
     integer_rows,
     is_of_cells,
     nested,
     nested_passes,
     round_in_passes,
 )
-from coco_opt.topdown.estimating.rounding.tie_breaking import Ties
 from coco_opt.topdown.estimating.splitting.open_cells import leaves_cells_open, shared_in_proportion
-from coco_opt.topdown.feasibility.cuts import CutOracle
 from coco_opt.topdown.invariants import Constraints
 from coco_opt.topdown.noisy_measurements import TableMeasurements
 

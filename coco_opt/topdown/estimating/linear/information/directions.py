@@ -18,10 +18,9 @@ import numpy as np
 
 from coco_opt.array_types import Flags, Floats
 from coco_opt.operators import Operator, blocks_of_rows
-from coco_opt.topdown.estimating.linear.information.exact_rows import ExactRows
 from coco_opt.topdown.estimating.linear.information.full import kinds_of
 from coco_opt.topdown.estimating.linear.linear_estimates import checked_variance
-from coco_opt.topdown.estimating.linear.normal_equations import NormalEquations
+from coco_opt.topdown.estimating.linear.normal_equations import ExactRows, NormalEquations
 
 if TYPE_CHECKING:
     from coco_opt.topdown.noisy_measurements import TableMeasurements

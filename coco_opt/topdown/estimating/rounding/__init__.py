@@ -1,1 +1,0 @@
-"""Integer tables near fractional ones, with every sum kept."""
