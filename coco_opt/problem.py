@@ -31,6 +31,11 @@ MAX_MAGNITUDE = 1e100
 """The largest magnitude of other data: beyond it squares, inverses and sums of weights leave the range of doubles."""
 
 
+def step_of(kind: str) -> str:
+    """Return the step that a type of problem belongs to: its name without the loss."""
+    return kind.removesuffix("_l1").removesuffix("_l2")
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Appraisal(Generic[ValueT]):
     """A problem's judgement of a solver's point: the point after repair, and its violation before and after.
@@ -63,6 +68,9 @@ class Problem(ABC, Generic[ValueT, DualT]):
 
     feasibility_tolerance: ClassVar[float] = 1e-9
     """The violation, relative to the problem's scale, that counts as none."""
+
+    suited: ClassVar[tuple[str, ...]] = ()
+    """Solvers that "auto" tries first where the shape of an instance suits them."""
 
     repair_limit: ClassVar[float] = 1e-5
     """The violation, relative to the problem's scale, up to which repair may mend a point.

@@ -112,13 +112,16 @@ def built_in() -> tuple[Backend, ...]:
     return tuple(points[0].load())
 
 
-def backend(name: str) -> Backend:
-    """Return the row of a name; ``base:VALUE`` finds the row of ``base``."""
+def backend(name: str, problem: type[Problem[Any, Any]] | None = None) -> Backend:
+    """Return the row of a name; ``base:VALUE`` finds the row of ``base``.
+
+    An unknown name is answered by the nearest one, or by those that can express the ``problem``.
+    """
     base = name.partition(":")[0]
-    table = {row.name: row for row in backends()}
-    row = table.get(base)
+    row = next((row for row in backends() if row.name == base), None)
     if row is None:
-        raise UnknownSolverError(f"no solver is called {name!r}{near(base, table)}")
+        names = [row.name for row in (backends() if problem is None else candidates(problem))]
+        raise UnknownSolverError(f"no solver is called {name!r}{near(base, names)}")
     return row
 
 
@@ -174,7 +177,7 @@ def resolve(solver: str | Solver, problem: type[Problem[Any, Any]]) -> Solver:
         return solver
     if solver == "auto":
         return _automatic(problem)
-    row = backend(solver)
+    row = backend(solver, problem)
     if not row.claims(problem):
         names = ", ".join(candidate.name for candidate in candidates(problem))
         raise UnknownSolverError(f"solver {solver!r} cannot express {problem.kind}; these can: {names}")

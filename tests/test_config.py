@@ -255,7 +255,8 @@ BAD_VALUES = [
     ("data.groups", 'groups = "groups.parquet"', "groups = 3", "path"),
     ("data.heirarchy", 'hierarchy = "t', 'heirarchy = "t', "did you mean 'hierarchy'"),
     ("output.folder", "[groups]", '[output]\nfolder = "x"\n[groups]', "valid keys are directory, private"),
-    ("solvers.isotonic", "[groups]", '[solvers]\nisotonic = "highs"\n[groups]', "mean 'isotonic_l"),
+    ("solvers.isotonik", "[groups]", '[solvers]\nisotonik = "highs"\n[groups]', "mean 'isotonic"),
+    ("solvers.tree", "[groups]", '[solvers]\ntree = "pav"\n[groups]', "cannot express tree_l2 or tree_l1"),
     ("solvers.isotonic_l1", "[groups]", "[solvers]\nisotonic_l1 = { eps = 1 }\n[groups]", "name"),
     ("solvers.isotonic_l1", "[groups]", '[solvers]\nisotonic_l1 = {name="a", x=[1]}\n[groups]', "option 'x'"),
     ("ranges", "[groups]", "[ranges]\n[groups]", "a file releases one kind of data"),
@@ -390,6 +391,49 @@ def test_a_solver_itself_stands_for_its_name() -> None:
     plain = configure(config, solvers={"isotonic_l2": endless}).as_dict()["solvers"]["isotonic_l2"]
     assert json.loads(json.dumps(plain, allow_nan=False))["name"] == "clarabel"
     assert "tolerance" not in plain
+
+
+def chosen(section: str) -> dict[str, str]:
+    choices = parse_config(f"{MINIMAL}[solvers]\n{section}", ".").solvers.chosen()
+    return {kind: choice.name for kind, choice in choices.items()}
+
+
+def test_a_default_serves_every_problem_that_its_solver_can_express() -> None:
+    assert chosen('default = "highs"') == dict.fromkeys(PROBLEMS, "highs")
+    linear = chosen('default = "scipy"')
+    assert {"isotonic_l1", "joint_l1", "table_rounding"} < linear.keys() < set(PROBLEMS)
+    assert linear.keys().isdisjoint({"isotonic_l2", "topdown_split"})
+
+
+def test_a_problem_s_own_key_comes_before_its_step_s_and_the_default() -> None:
+    names = chosen('default = "highs"\ntree = "piqp"\ntree_l1 = "auto"\njoint = "scipy"')
+    assert {kind: names[kind] for kind in ("tree_l1", "tree_l2", "joint_l1", "joint_l2", "isotonic_l2")} == {
+        "tree_l1": "auto",
+        "tree_l2": "piqp",
+        "joint_l1": "scipy",
+        "joint_l2": "highs",
+        "isotonic_l2": "highs",
+    }
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "words"),
+    [
+        ('default = "gurobi"', "solvers.default", "no solver is called 'gurobi'"),
+        ('isotonic_l2 = "gurobi"', "solvers.isotonic_l2", "known: pav, scipy-pava"),
+        ('tree = { name = "highs", speed = 3 }', "solvers.tree.speed", "no option"),
+    ],
+)
+def test_an_error_names_the_key_that_chose_the_solver(section: str, key: str, words: str) -> None:
+    config = parse_config(f"{MINIMAL}[solvers]\n{section}", ".")
+    with pytest.raises(ConfigError, match=rf"{re.escape(key)}\] .*{re.escape(words)}"):
+        solvers_of(config)
+
+
+def test_a_solver_itself_serves_one_problem() -> None:
+    config = configure(parse_config(MINIMAL, "."), solvers={"default": make_solver("highs")})
+    with pytest.raises(ConfigError, match="use that one's key"):
+        solvers_of(config)
 
 
 def test_problem_kinds_are_the_keys_of_solvers() -> None:

@@ -51,6 +51,7 @@ def check(
         ("Would pay", status.words),
         ("Promise", status.promise),
         *result.plan.promised,
+        *_solvers(settings),
         ("Regions by level", ", ".join(f"{name} {number:,}" for name, number in regions.items())),
     ]
     write_values(values)
@@ -58,6 +59,17 @@ def check(
         write(f"Note: {remark}.")
     write("No noise was drawn and nothing was paid. The result of a check depends on private rows: keep it with them.")
     return 0 if status.fits else BudgetError.exit_code
+
+
+def _solvers(config: Config) -> list[tuple[str, object]]:
+    """Return a line on the problems that each chosen solver answers, and those that stay automatic; none by default."""
+    from coco_opt.problems import PROBLEMS
+
+    chosen, served = config.solvers.chosen(), dict[str, list[str]]()
+    for kind in PROBLEMS:
+        served.setdefault(chosen[kind].name if kind in chosen else "automatic", []).append(kind)
+    words = "; ".join(f"{name}: {', '.join(kinds)}" for name, kinds in served.items())
+    return [("Solvers", words)] if chosen else []
 
 
 def _whose(row: dict[str, Any]) -> str:

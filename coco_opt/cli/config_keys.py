@@ -18,6 +18,7 @@ from coco_opt.config.sections import SOLVERS_MODEL, AutoSection, EngineConfig, O
 from coco_opt.config.values import SolverChoice, duration, duration_text
 from coco_opt.files.inputs import Frame
 from coco_opt.kinds import kind_rows
+from coco_opt.problem import step_of
 from coco_opt.problems import PROBLEMS
 
 _SHARED: Final[dict[str, type[BaseModel]]] = {
@@ -140,4 +141,6 @@ def _meaning(model: type[BaseModel], key: str, field: FieldInfo) -> str:
     """Return what a key means: the docstring under it in its class, or the first sentence of its problem."""
     if model is SOLVERS_MODEL and key in PROBLEMS:
         return (inspect.getdoc(PROBLEMS[key]) or "").partition("\n\n")[0].replace("\n", " ")
+    if model is SOLVERS_MODEL and (kinds := [kind for kind in PROBLEMS if step_of(kind) == key]):
+        return f"The solver of {' and '.join(f'`{kind}`' for kind in kinds)}, those that it can express."
     return " ".join((field.description or "").split())

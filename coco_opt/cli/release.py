@@ -75,8 +75,11 @@ def write_release(folder: Path, manifest: Mapping[str, Any], *, json: bool, **en
 
 def _unused_solvers(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return a line on the solvers chosen for problems that this release did not have; none where all were used."""
+    from coco_opt.problem import step_of
+
     chosen = [key for key, choice in manifest["config"].get("solvers", {}).items() if isinstance(choice, Mapping)]
-    unused = [key for key in chosen if key not in manifest["solvers"]]
+    used = {"default", *manifest["solvers"], *map(step_of, manifest["solvers"])}
+    unused = [key for key in chosen if key not in used]
     if not unused:
         return []
     return [("Not used", f"of [solvers] {', '.join(unused)}: this method has no such problem; it solves those above")]

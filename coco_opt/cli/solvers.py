@@ -19,12 +19,27 @@ def solvers(json: Json = False, version: Version = False) -> int:
     if json:
         write_json(rows)
         return 0
-    table = [(row["solver"], row["summary"], "yes" if row["installed"] else row["install"]) for row in rows]
-    write_table("Solvers", ("solver", "what", "installed"), table, numeric=3)
-    answered = [(kind, _names(rows, kind, "auto"), _others(rows, kind)) for kind in rows[0]["problems"]]
+    for title, general in (("Special algorithms, the fast paths", False), ("Open general solvers", True)):
+        shown = [row for row in rows if bool(row["programs"]) == general]
+        table = [(row["solver"], " ".join(row["programs"]).upper(), row["summary"], _installed(row)) for row in shown]
+        write_table(title, ("solver", "programs" if general else "", "what", "installed"), table, numeric=4)
+    answered = [(kind, _automatic(rows, kind), _others(rows, kind)) for kind in rows[0]["problems"]]
     write_table("Problems", ("problem", "auto", "also"), answered, numeric=3)
-    write("auto: used unless [solvers] names another; *: always optimal, with the problem's tie rule")
+    write("auto: used unless [solvers] names another, by PROBLEM = NAME or, where it can, default = NAME")
+    write("*: always optimal, with the problem's tie rule")
     return 0
+
+
+def _installed(row: dict[str, Any]) -> str:
+    return "yes" if row["installed"] else str(row["install"])
+
+
+def _automatic(rows: list[dict[str, Any]], kind: str) -> str:
+    """Return the solver that is used where none is chosen, with those that are tried before it for some shapes."""
+    from coco_opt.problems import PROBLEMS
+
+    suited = " ".join(PROBLEMS[kind].suited)
+    return _names(rows, kind, "auto") + (f"; for some shapes {suited}" if suited else "")
 
 
 def _names(rows: list[dict[str, Any]], kind: str, mark: str) -> str:
@@ -41,6 +56,7 @@ def _row(backend: Backend) -> dict[str, Any]:
     return {
         "solver": backend.name,
         "summary": backend.summary,
+        "programs": list(backend.forms),
         "problems": _problems(backend),
         "packages": list(backend.packages),
         "installed": backend.installed,

@@ -35,6 +35,7 @@ from coco_opt.privacy.accounting import rho_of_epsilon_delta
 from coco_opt.privacy.budget import Neighbours
 from coco_opt.privacy.cost import Cost, Epsilon, Rho
 from coco_opt.privacy.noise import NoiseName
+from coco_opt.problem import step_of
 from coco_opt.problems import PROBLEMS
 
 Mechanism = Literal["geometric", "discrete_gaussian"]
@@ -248,21 +249,38 @@ _MECHANISMS: dict[type[Cost], Mechanism] = {Epsilon: "geometric", Rho: "discrete
 class SolversConfig(Section):
     """Which solver answers each type of problem; unset means the fast exact solver.
 
+    A problem's own key comes first, then its step's, which serves both losses (``tree`` is ``tree_l1`` and
+    ``tree_l2``), then ``default``. Keys of more than one problem serve those that their solver can express.
     ``fallback``: where an answer misses its tolerance, the next exact solver is used, and the manifest says so.
     """
 
     fallback: bool = True
     """Whether the next exact solver is used where one misses its tolerance; the manifest says so."""
+    default: Choice = None
+    """The solver of every problem that it can express and that no other key names; the rest stay automatic."""
+
+    def key_of(self, kind: str) -> str | None:
+        """Return the key that chooses the solver of a problem type, None where it stays automatic."""
+        stated = {key: getattr(self, key) for key in (kind, step_of(kind), "default") if key in type(self).model_fields}
+        return next((key for key, choice in stated.items() if choice and (key == kind or choice.serves(kind))), None)
 
     def chosen(self) -> dict[str, SolverChoice]:
         """Return the choices made, by problem type."""
-        choices = {kind: getattr(self, kind) for kind in PROBLEMS}
-        return {kind: value for kind, value in choices.items() if value is not None}
+        keys = {kind: key for kind in PROBLEMS if (key := self.key_of(kind)) is not None}
+        return {kind: getattr(self, key) for kind, key in keys.items()}
+
+    @model_validator(mode="after")
+    def _each_solver_serves_a_problem(self) -> SolversConfig:
+        for step in dict.fromkeys(map(step_of, PROBLEMS)):
+            kinds, choice = [kind for kind in PROBLEMS if step_of(kind) == step], getattr(self, step)
+            if step not in PROBLEMS and choice is not None and not any(map(choice.serves, kinds)):
+                raise KeyedError(step, f"solver {choice.name!r} cannot express {' or '.join(kinds)}")
+        return self
 
 
-_choices: dict[str, Any] = dict.fromkeys(PROBLEMS, (Choice, None))
+_choices: dict[str, Any] = {key: (Choice, None) for kind in PROBLEMS for key in dict.fromkeys((step_of(kind), kind))}
 SOLVERS_MODEL: type[SolversConfig] = create_model("SolversConfig", __base__=SolversConfig, **_choices)
-"""The section with one key for each type of problem."""
+"""The section with one key for each step and each type of problem."""
 
 
 class EngineConfig(Section):

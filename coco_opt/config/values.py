@@ -14,9 +14,12 @@ from typing import Any, TypeGuard, cast, get_args
 
 from pydantic import PlainValidator, ValidationInfo
 
+from coco_opt.errors import UnknownSolverError
 from coco_opt.execution import executor_rows
 from coco_opt.files.inputs import ArrowStream, Frame, is_frame
 from coco_opt.histograms.plain_names import is_plain_name
+from coco_opt.problems import PROBLEMS
+from coco_opt.registry import backend
 
 Option = str | int | float | bool
 
@@ -32,6 +35,13 @@ class SolverChoice:
     name: str
     options: Mapping[str, Option] = field(default_factory=dict)
     solver: Any = None
+
+    def serves(self, kind: str) -> bool:
+        """Return whether the solver can express a type of problem; True where its name is unknown."""
+        try:
+            return self.name == "auto" or self.solver is not None or backend(self.name).claims(PROBLEMS[kind])
+        except UnknownSolverError:
+            return True
 
 
 def exact(value: object) -> Fraction:

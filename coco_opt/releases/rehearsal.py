@@ -76,7 +76,7 @@ def _measured(simulated: SimulatedData) -> Measurement:
 def _refusal(kind: AnyKind, config: Config, error: Exception) -> ConfigError:
     """Return the error that names the solver which failed, else the key of the method."""
     solvers = [problem for problem in config.solvers.chosen() if problem in str(error)]
-    key = f"solvers.{solvers[0]}" if solvers else f"{config.section}.{next(iter(kind.plainest))}"
+    key = f"solvers.{config.solvers.key_of(solvers[0])}" if solvers else f"{config.section}.{next(iter(kind.plainest))}"
     words = " ".join(f"{type(error).__name__}: {error}".split())
     plainest = ", ".join(f"{name} = {json.dumps(value)}" for name, value in kind.plainest.items())
     return config.error(

@@ -30,13 +30,14 @@ def solvers_of(config: Config) -> dict[str, Solver]:
     for kind, choice in config.solvers.chosen().items():
         if choice.name == "auto" and not choice.options and choice.solver is None:
             continue
-        failure, key = "", f"solvers.{kind}"
+        failure, key = "", f"solvers.{config.solvers.key_of(kind)}"
         try:
             if choice.solver is not None:
                 built[kind] = choice.solver
+                failure = "" if key == f"solvers.{kind}" else "a solver itself serves one problem: use that one's key"
             elif choice.name == "auto":
                 failure = "'auto' takes no options: name a solver"
-            elif not backend(choice.name).claims(PROBLEMS[kind]):
+            elif not backend(choice.name, PROBLEMS[kind]).claims(PROBLEMS[kind]):
                 failure = f"solver {choice.name!r} cannot express {kind}; see 'coco-opt solvers'"
             else:
                 built[kind] = make_solver(choice.name, **choice.options)
@@ -65,7 +66,7 @@ def try_solvers(config: Config) -> None:
     for kind, solver in solvers_of(config).items():
         failure = _failure(kind, solver)
         if failure:
-            raise config.error(f"solvers.{kind}", failure)
+            raise config.error(f"solvers.{config.solvers.key_of(kind)}", failure)
 
 
 def warm_worker() -> None:

@@ -174,7 +174,7 @@ BACKENDS: tuple[Backend, ...] = (
     Backend(
         name="scipy-milp",
         target="coco_solvers.generic.scipy:SciPyMilp",
-        summary="scipy.optimize.milp",
+        summary="scipy.optimize.milp; without multipliers, so that optima of joint fits may stay unproved",
         forms=("lp", "milp"),
         packages=("scipy",),
         size_limit=30_000,

@@ -74,6 +74,7 @@ class TopdownSplit(SplitData, Problem[Floats, SplitDual]):
     """
 
     kind: ClassVar[str] = "topdown_split"
+    suited: ClassVar[tuple[str, ...]] = ("piqp", "clarabel")
     forms: ClassVar[tuple[type[LinearProgram], ...]] = (QuadraticProgram,)
     # Repair mends to 1e-13; with the usual 1e-9 a person of a billion does not count.
     feasibility_tolerance: ClassVar[float] = 1e-10

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 
-SUITED = ("piqp", "clarabel")
 """Sparse programs with many exact rows suit factorisations; the splits' own solver takes 10 to 25 times as long."""
 
 MOST_UNKNOWNS = 4_000_000
@@ -207,7 +206,7 @@ def _fit(
 def _solve(problem: TopdownSplit, solvers: SolverChoices) -> Floats:
     """Return the fit, or the point a solver left, or zeros without one: rounding makes the constraints hold."""
     try:
-        return np.asarray(solvers.solve_suited(problem, SUITED), dtype=np.float64).reshape(-1)
+        return np.asarray(solvers.solve_suited(problem, problem.suited), dtype=np.float64).reshape(-1)
     except SolverError as error:
         solution = error.solution
     if solution is not None and np.isfinite(solution.value).all():

@@ -19,7 +19,7 @@ from coco_opt.problems.table_rounding import TableRounding
 from coco_opt.problems.topdown_split import LinearRows, SplitTerm, TopdownSplit
 from coco_opt.topdown.estimating.implied.choice import implied_choice
 from coco_opt.topdown.estimating.implied.cuts import ROUNDS, CutOracle, Cutting
-from coco_opt.topdown.estimating.implied.minimal_schema import SUITED, CoreTables, NotSettledError, core_tables
+from coco_opt.topdown.estimating.implied.minimal_schema import CoreTables, NotSettledError, core_tables
 from coco_opt.topdown.estimating.linear.query_trees import LinearStage, linear_stage, rows_of
 from coco_opt.topdown.estimating.method import Implied, TopdownMethod
 from coco_opt.topdown.estimating.posterior.result import Targets
@@ -190,7 +190,7 @@ class SplitStep:
         try:
             exact = self.core is not None or self.cutting is not None or self._binds_release
             factorised = exact or (leaves_cells_open(problem) and problem.constraints is not None)
-            suited = SUITED if factorised and problem.variables <= _MOST_SUITED else ()
+            suited = problem.suited if factorised and problem.variables <= _MOST_SUITED else ()
             return np.asarray(self.solvers.solve_suited(problem, suited), dtype=np.float64)
         except SolverError as error:
             solution = error.solution
