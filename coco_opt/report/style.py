@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
     from matplotlib.legend import Legend
+    from matplotlib.text import Text
 
 PAGE = 7.2
 """The width of a page of text in inches: figures are drawn at the size at which they are read."""
@@ -22,6 +25,9 @@ MARKS = "osD^v<>Pdh"
 _DOTS = 150  # an inch
 _MANY_DECADES = 300.0
 _TICKS = 6  # decades labelled along an axis
+_LETTER = 0.07  # inches of a digit, wide ones and the space between two labels counted
+_AFTER_LAYOUT = 0.6  # of a panel's width
+_RAGGED = 4  # letters by which lines of a divided text may differ
 _STYLE: Any = {
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -51,10 +57,29 @@ def plain(axis: Axis) -> None:
 
     if axis.get_scale() == "log":
         low, high = sorted(axis.get_view_interval())
-        few = low > 0 and high / low < _MANY_DECADES
+        few = low > 0 and high / low < _MANY_DECADES and _has_room(axis, low, high)
         axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,), numticks=_TICKS))
     axis.set_major_formatter(FuncFormatter(lambda value, _: tick(value)))
     axis.set_minor_formatter(NullFormatter())
+
+
+def _has_room(axis: Axis, low: float, high: float) -> bool:
+    """Return whether a label fits between 1 and 2 of a decade; labels of a vertical axis are one above the other."""
+    if axis.axis_name == "y":
+        return True
+    figure = axis.get_figure()
+    inches = axis.axes.get_window_extent().width / figure.dpi
+    if figure.get_layout_engine() is not None:  # labels of rows will take their part
+        inches *= _AFTER_LAYOUT
+    return len(tick(high)) * _LETTER < inches * math.log10(2.0) / math.log10(high / low)
+
+
+def wrapped(text: Text, inches: float) -> int:
+    """Divide a text into as few lines as fit a width, if its words allow; return how many there are."""
+    figure, words = text.get_figure(), text.get_text()
+    lines = math.ceil(text.get_window_extent().width / figure.dpi / inches)
+    text.set_text(textwrap.fill(words, max(1, len(words) // lines + _RAGGED)) if lines > 1 else words)
+    return text.get_text().count("\n") + 1
 
 
 def fitted_legend(figure: Figure, handles: dict[str, Any], columns: int, **place: Any) -> Legend:

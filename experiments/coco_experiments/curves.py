@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 
 from coco_experiments.looks import Look, looks
 from coco_opt.report.chart import tick
-from coco_opt.report.style import PAGE, fitted_legend, plain, saved, styled
+from coco_opt.report.style import PAGE, fitted_legend, plain, saved, styled, wrapped
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.text import Text
 
 Scale = Literal["linear", "log", "symlog"]
 
@@ -26,6 +27,7 @@ _PANEL = 2.1  # inches of a row of panels
 _BETWEEN = 0.5  # inches, for the labels of ticks
 _MOST_IN_A_LEGEND = 4
 _LETTERS = 20  # of all labels of ticks at the measured points, and a space each
+_LINE = 0.13  # inches of a further line of a title
 _NAME = 7.0  # points of a name next to a line
 _APART = 0.13  # inches between two names
 
@@ -80,35 +82,44 @@ def draw(path: Path, rows: Sequence[Sequence[CurvePanel]], style: AxisStyle) -> 
     FigureCanvasAgg(figure)
     own_labels = any(panel.xlabel for row in rows for panel in row)
     handles: dict[str, Artist] = {}
+    titles: list[Text] = []
     for line, row in enumerate(rows):
         for place, panel in enumerate(row):
             axes = figure.add_subplot(len(rows), width, line * width + place + 1)
             handles |= _draw(axes, panel, styles, style)
+            titles.append(axes.set_title(panel.title, fontsize=8.0))
             axes.set_ylabel(style.ylabel if place == 0 else "")
             below = line == len(rows) - 1 or place >= len(rows[line + 1])
             axes.set_xlabel(panel.xlabel or (style.xlabel if below else ""))
     if len(names) == 1 or named:
-        _arrange(figure, (len(rows), width), 0.0, _widest(figure, names) if named else 0.0, own_labels=own_labels)
+        beside = _widest(figure, names) if named else 0.0
+        _arrange(figure, (len(rows), width), 0.0, beside, titles, own_labels=own_labels)
         places = np.cumsum([len(row) for row in rows]) - 1
         for row, last in zip(rows, places, strict=True) if named else ():
             if len(row) == width:
                 _name_curves(figure, figure.axes[last], row[-1], styles, marks=style.marks)
     else:
         legend = fitted_legend(figure, handles, 4, loc="upper center")
-        _arrange(figure, (len(rows), width), legend.get_window_extent().height / figure.dpi, 0.0, own_labels=own_labels)
+        above = legend.get_window_extent().height / figure.dpi
+        _arrange(figure, (len(rows), width), above, 0.0, titles, own_labels=own_labels)
     return saved(figure, path)
 
 
-def _arrange(figure: Figure, shape: tuple[int, int], above: float, side: float, *, own_labels: bool) -> None:
+def _arrange(
+    figure: Figure, shape: tuple[int, int], above: float, beside: float, titles: Sequence[Text], *, own_labels: bool
+) -> None:
     """Set the figure's height and margins manually, so many inches left ``above`` and ``beside`` the panels.
 
     A constrained layout draws every panel several times, half a minute for a page of them.
     """
     rows, columns = shape
     width, between, top = figure.get_figwidth(), 0.75 if own_labels else 0.5, 0.3 + above
-    left, right = 0.75, 0.12 + side
+    left, right = 0.75, 0.12 + beside
     panel = (width - left - right - _BETWEEN * (columns - 1)) / columns
     height = top + rows * _PANEL + (rows - 1) * between + 0.5
+    lines = max(wrapped(title, panel + _BETWEEN / 2) for title in titles) - 1
+    top, between = top + lines * _LINE, between + lines * _LINE
+    height += rows * lines * _LINE
     figure.set_figheight(height)
     figure.subplots_adjust(
         left=left / width,
@@ -153,7 +164,6 @@ def _draw(axes: Axes, panel: CurvePanel, styles: Mapping[str, Look], style: Axis
     elif axes.get_xscale() == "linear" and all(x == int(x) for x in points):
         axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
     axes.tick_params(which="both", labelsize=7)
-    axes.set_title(panel.title, fontsize=8.0)
     axes.grid(alpha=0.3)
     return drawn
 

@@ -55,11 +55,11 @@ def comparison(path: Path, panels: Mapping[str, Panel], xlabel: str, *, log: boo
         axes = figure.add_subplot(rows, columns, place + 1)
         _draw(axes, panel, looks(names), log=log, apart=not named)
         axes.set_title(title)
-        axes.set_xlabel(xlabel if place >= len(panels) - columns else "")
         if place % columns and panel.labels == shown[place - 1].labels:
             axes.tick_params(labelleft=False)
         if named:
             _bands(axes, panel.labels)
+    figure.supxlabel(xlabel, fontsize="medium")
     if len(names) > 1 and not named:
         handles = {
             label: handle
@@ -99,10 +99,10 @@ def _rows_of_series(panel: Panel) -> Panel:
 
 def _bands(axes: Axes, labels: Sequence[str]) -> None:
     """Tell the labels over groups of rows from the names of rows, by weight and by a line."""
-    for row, (text, label) in enumerate(zip(axes.get_yticklabels(), labels, strict=True)):
-        text.set_fontsize(7)
+    for text in axes.get_yticklabels():  # none next to a panel with the same labels
+        text.set(fontsize=7, fontweight="normal" if text.get_text().startswith(" ") else "bold")
+    for row, label in enumerate(labels):
         if not label.startswith(" "):
-            text.set_fontweight("bold")
             axes.axhline(row, color="#dddddd", linewidth=0.8, zorder=0)
 
 
