@@ -18,7 +18,7 @@ from coco_experiments.kuo2018.cases import Case, housing_case, small_cases, taxi
 from coco_experiments.kuo2018.draws import Draws
 from coco_experiments.kuo2018.methods import queries_of
 from coco_experiments.kuo2018.sweep import BARS, SEEDED, SEEDS, SMALL_SEEDS
-from coco_experiments.outcome import Cell, Outcome, Reporter, Table, publish
+from coco_experiments.outcome import Cell, Outcome, Reporter, Statement, Table, publish
 from coco_experiments.statistics import Mean
 
 NAME = "kuo2018/figure1"
@@ -83,6 +83,29 @@ def panels(case: Case, seed: int) -> list[CurvePanel]:
     return curve_panels
 
 
+def claims(table: Table) -> list[Statement]:
+    """Return what the caption of Figure 1 says, next to the table."""
+    hg, hc = ([row for row in table.records() if row["estimator"] == name] for name in ESTIMATORS)
+    near, far = ([float(str(row[f"groups misplaced a {which} size"])) for row in hg] for which in ("small", "larger"))
+    dense = [[float(str(row["% of sizes in error"])) for row in rows] for rows in (hg, hc)]
+    ratios = [a / b if b else float("inf") for a, b in zip(near, far, strict=True)]
+    shares = "; ".join(f"{row['data']}: {a:.3g} and {b:.3g} %" for row, a, b in zip(hg, *dense, strict=True))
+    return [
+        Statement(
+            "Figure 1",
+            "errors of Hg are concentrated around small sizes",
+            f"groups misplaced a small size over those a larger one: {', '.join(f'{ratio:.3g}' for ratio in ratios)}",
+            min(ratios) > 1,
+        ),
+        Statement(
+            "Figure 1",
+            "errors of Hc are more dense throughout the rest of the sizes",
+            f"sizes in error, Hg and Hc: {shares}",
+            all(a < b for a, b in zip(*dense, strict=True)),
+        ),
+    ]
+
+
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
     """Measure, print and write ``kuo2018/figure1`` as CSV, PNG and PDF; small: two seeds on simulated data."""
     wide = small_cases()[:2] if small else [housing_case(data), white_case(data), taxi_case(data)]
@@ -105,4 +128,4 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
         "size (entities)", "estimated minus true number\nof groups up to a size", "symlog", "symlog", marks=False
     )
     files = draw(out / NAME, drawn, style)
-    return publish(NAME, {"": table}, out, reporter, files=files)
+    return publish(NAME, {"": table}, out, reporter, files=files, statements=claims(table))

@@ -12,7 +12,7 @@ from coco_experiments.curves import AxisStyle, Curve, CurvePanel, draw
 from coco_experiments.kuo2018.cases import Case
 from coco_experiments.kuo2018.draws import Draws, Levels, errors_by_level, omniscient_line, split_evenly
 from coco_experiments.kuo2018.methods import Method
-from coco_experiments.outcome import Cell, Outcome, Reporter, Table, write_csv
+from coco_experiments.outcome import Cell, Outcome, Reporter, Statement, Table, write_csv
 from coco_experiments.plots import Panel, comparison
 from coco_experiments.statistics import Mean
 
@@ -184,7 +184,8 @@ class Sweep:
     """A declared experiment: cases with their methods and number of runs, total epsilons, and what is made of them.
 
     ``cases`` and ``epsilons`` are those of the real data or, small, of simulated ones; ``summaries`` are tables of all
-    points, ``drawn`` says which methods the curves show. ``{runs}`` in the title is the number of seeds.
+    points, ``drawn`` says which methods the curves show, and ``claims`` hold them against the paper's sentences.
+    ``{runs}`` in the title is the number of seeds.
     """
 
     name: str
@@ -194,6 +195,7 @@ class Sweep:
     summaries: Callable[[Sequence[Point]], Sequence[Table]]
     notes: tuple[str, ...] = ()
     drawn: Callable[[str], bool] = lambda _: True
+    claims: Callable[[Sequence[Point]], Sequence[Statement]] = lambda _: ()
 
     def run(self, *, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
         """Measure, print and write every table, the full one under the experiment's own name, and the curves."""
@@ -211,4 +213,5 @@ class Sweep:
         for note in full.notes:
             reporter.note(note)
         shown = [point for point in points if self.drawn(point.method)]
-        return Outcome((full, *summaries), (*files, *curves(out / self.name, shown)))
+        files += curves(out / self.name, shown)
+        return Outcome((full, *summaries), tuple(files), statements=tuple(self.claims(points)))
