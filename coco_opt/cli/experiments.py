@@ -21,7 +21,7 @@ Names = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[NAME]...",
-        help="Names or their beginnings; none means all but the heavy experiments, which takes long: see --list.",
+        help="Names or their beginnings; 'figures' and 'all' mean many. Heavy ones run by their whole name only.",
     ),
 ]
 Small = Annotated[bool, typer.Option("--small", help="Simulated data and few runs: seconds instead of minutes.")]
@@ -43,8 +43,11 @@ def reproduce(
     json: Json = False,
     version: Version = False,
 ) -> int:
-    """Recompute figures and tables of the papers and compare them with the papers; exit 1 if one is out of bounds."""
-    return _run("paper", names or [], small=small, out=out, listing=listing, json=json)
+    """Recompute figures and tables of the papers and compare them with the papers; exit 1 if one is out of bounds.
+
+    Without a name it lists the experiments. 'figures' are all figures of the papers; 'all' takes hours.
+    """
+    return _run("paper", names or [], small=small, out=out, listing=listing or not names, json=json)
 
 
 def bench(
@@ -75,8 +78,8 @@ def _select(rows: Sequence[Any], names: Sequence[str], *, listing: bool = False)
     Heavy experiments run only by a name that matches no light experiment.
     """
     chosen: list[Any] = []
-    for name in names or [""]:
-        matching = [row for row in rows if row.name.startswith(name)]
+    for name in names or ["all"]:
+        matching = [row for row in rows if _is_meant(row, name)]
         if not matching:
             all_names = [row.name for row in rows]
             near = difflib.get_close_matches(name, all_names, n=1)
@@ -85,6 +88,13 @@ def _select(rows: Sequence[Any], names: Sequence[str], *, listing: bool = False)
         light = [row for row in matching if listing or not getattr(row, "heavy", False)]
         chosen += light or matching
     return [row for row in rows if row in chosen]
+
+
+def _is_meant(row: Any, name: str) -> bool:
+    """Return whether a name, or the word for many, means an experiment."""
+    if name == "figures":
+        return bool(getattr(row, "shows", "")) and getattr(row, "of_a_paper", False)
+    return name == "all" or str(row.name).startswith(name)
 
 
 def _run(
@@ -126,7 +136,8 @@ def _list(rows: Sequence[Any], *, json: bool) -> None:
     if json:
         write_json([{"name": row.name, "summary": row.summary} for row in rows])
     else:
-        write_table("Experiments", ("name", "what"), [(row.name, row.summary) for row in rows], numeric=2)
+        shown = [(row.name, row.summary, "yes" if getattr(row, "shows", "") else "") for row in rows]
+        write_table("Experiments", ("name", "what", "figure"), shown, numeric=3)
 
 
 class _Quiet:

@@ -47,6 +47,11 @@ class Experiment:
         """Return which verb lists the experiment: "paper" for reproduce, "bench" for bench."""
         return "bench" if self.name.startswith("bench/") else "paper"
 
+    @property
+    def of_a_paper(self) -> bool:
+        """Return whether it repeats what a paper shows: its folder has the paper's year."""
+        return self.name.partition("/")[0][-4:].isdigit()
+
     def function(self) -> Run:
         """Import the experiment's module and return what runs it."""
         folder, _, name = self.name.partition("/")

@@ -235,12 +235,12 @@ def test_reproduce_and_bench(coco: Runner, monkeypatch: pytest.MonkeyPatch) -> N
         "bench": [fake("bench/fast", "bench")],
     }
     monkeypatch.setattr(experiments, "find", lambda kind: rows[kind])
-    listed = coco("reproduce", "--list", "--json")
-    assert [row["name"] for row in json.loads(listed.out)] == ["hay/one", "kuo/two"]
+    for listed in (coco("reproduce", "--list", "--json"), coco("reproduce", "--json")):
+        assert [row["name"] for row in json.loads(listed.out)] == ["hay/one", "kuo/two"]
     good = coco("reproduce", "hay", "--small", "--json")
     assert good.code == 0
     assert json.loads(good.out)[0]["tables"][0]["rows"] == [{"doing": "hay/one (1 of 1)"}]
-    failed = coco("reproduce", "--json")
+    failed = coco("reproduce", "all", "--json")
     assert failed.code == 1
     assert "kuo/two: too far" in failed.err
     wrong = coco("reproduce", "kuo/tow")
