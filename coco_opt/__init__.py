@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from coco_opt.problems import TableRounding as TableRounding
     from coco_opt.problems import TopdownSplit as TopdownSplit
     from coco_opt.problems import Tree as Tree
-    from coco_opt.problems import TreeLeastAbsolute as TreeLeastAbsolute
     from coco_opt.problems import TreeLeastSquares as TreeLeastSquares
     from coco_opt.ranges import UniversalHistogram as UniversalHistogram
     from coco_opt.ranges import measure_ranges as measure_ranges
@@ -116,7 +115,6 @@ _NAMES = {
         "TableRounding",
         "TopdownSplit",
         "Tree",
-        "TreeLeastAbsolute",
         "TreeLeastSquares",
     ),
     "ranges": ("UniversalHistogram", "measure_ranges", "measure_sorted"),

@@ -14,7 +14,7 @@ from typing import Any, Self, TypeVar
 from coco_opt.errors import SolverError, UnknownSolverError
 from coco_opt.plugins import near
 from coco_opt.problem import Problem
-from coco_opt.problems import PROBLEMS
+from coco_opt.problems import PROBLEMS, SUCCESSORS
 from coco_opt.registry import built_in, resolve
 from coco_opt.solution import Solution
 from coco_opt.solver import Solver
@@ -141,7 +141,8 @@ class SolverChoices:
         self._fallback = fallback
         for kind in self._choices:
             if kind not in PROBLEMS:
-                raise UnknownSolverError(f"no kind of problem is called {kind!r}{near(kind, PROBLEMS)}")
+                hint = f": it is {SUCCESSORS[kind]!r} now" if kind in SUCCESSORS else near(kind, PROBLEMS)
+                raise UnknownSolverError(f"no kind of problem is called {kind!r}{hint}")
         self._limits: dict[str, float] = {}
         self._solvers: dict[str, Solver] = {}
         self._named: dict[tuple[str, tuple[str, ...]], tuple[Solver, ...]] = {}

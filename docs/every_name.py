@@ -57,7 +57,6 @@ assert list(co.solve(co.ControlledRounding([0.6, 1.4], 2)).value) == [1, 1]
 assert co.solve(co.GroupMatching([1, 2], [1, 1], [1, 3], [1, 1], [0, 2])).objective == 1
 family = co.Tree([-1, 0, 0])
 assert list(co.solve(co.TreeLeastSquares(family, [6.0, 2.0, 1.0])).value) == [5.0, 3.0, 2.0]
-assert co.solve(co.TreeLeastAbsolute(family, [6, 2, 1])).objective == 3
 rows = [[1, 3], [0, 2], [0, 1]]
 assert co.solve(co.JointL1(family, rows, [4, 2, 2])).objective <= 1
 assert co.solve(co.JointL2(family, rows, [4, 2, 2])).objective <= 1

@@ -256,7 +256,8 @@ BAD_VALUES = [
     ("data.heirarchy", 'hierarchy = "t', 'heirarchy = "t', "did you mean 'hierarchy'"),
     ("output.folder", "[groups]", '[output]\nfolder = "x"\n[groups]', "valid keys are directory, private"),
     ("solvers.isotonik", "[groups]", '[solvers]\nisotonik = "highs"\n[groups]', "mean 'isotonic"),
-    ("solvers.tree", "[groups]", '[solvers]\ntree = "pav"\n[groups]', "cannot express tree_l2 or tree_l1"),
+    ("solvers.tree", "[groups]", '[solvers]\ntree = "pav"\n[groups]', "cannot express tree_l2"),
+    ("solvers.tree_l1", "[groups]", '[solvers]\ntree_l1 = "highs"\n[groups]', "it is 'integer_tree_l1' now"),
     ("solvers.isotonic_l1", "[groups]", "[solvers]\nisotonic_l1 = { eps = 1 }\n[groups]", "name"),
     ("solvers.isotonic_l1", "[groups]", '[solvers]\nisotonic_l1 = {name="a", x=[1]}\n[groups]', "option 'x'"),
     ("ranges", "[groups]", "[ranges]\n[groups]", "a file releases one kind of data"),
@@ -406,13 +407,13 @@ def test_a_default_serves_every_problem_that_its_solver_can_express() -> None:
 
 
 def test_a_problem_s_own_key_comes_before_its_step_s_and_the_default() -> None:
-    names = chosen('default = "highs"\ntree = "piqp"\ntree_l1 = "auto"\njoint = "scipy"')
-    assert {kind: names[kind] for kind in ("tree_l1", "tree_l2", "joint_l1", "joint_l2", "isotonic_l2")} == {
-        "tree_l1": "auto",
-        "tree_l2": "piqp",
+    names = chosen('default = "highs"\nisotonic = "piqp"\nisotonic_l1 = "auto"\njoint = "scipy"')
+    assert {kind: names[kind] for kind in ("isotonic_l1", "isotonic_l2", "joint_l1", "joint_l2", "tree_l2")} == {
+        "isotonic_l1": "auto",
+        "isotonic_l2": "piqp",
         "joint_l1": "scipy",
         "joint_l2": "highs",
-        "isotonic_l2": "highs",
+        "tree_l2": "highs",
     }
 
 

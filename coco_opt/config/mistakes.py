@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from coco_opt.config.values import KeyedError
+from coco_opt.problems import SUCCESSORS
 
 _PLAIN = {
     "bool_type": "must be true or false",
@@ -63,6 +64,8 @@ def _unknown_key(section: str, where: tuple[Any, ...], models: Mapping[str, type
     ]
     if elsewhere:
         return f"unknown key; {name!r} belongs in [{elsewhere[0]}]"
+    if section == "solvers" and name in SUCCESSORS:
+        return f"unknown key; it is {SUCCESSORS[name]!r} now"
     near = difflib.get_close_matches(name, valid, n=1, cutoff=0.5)
     if near:
         return f"unknown key; did you mean {near[0]!r}?"

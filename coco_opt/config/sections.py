@@ -249,8 +249,8 @@ _MECHANISMS: dict[type[Cost], Mechanism] = {Epsilon: "geometric", Rho: "discrete
 class SolversConfig(Section):
     """Which solver answers each type of problem; unset means the fast exact solver.
 
-    A problem's own key comes first, then its step's, which serves both losses (``tree`` is ``tree_l1`` and
-    ``tree_l2``), then ``default``. Keys of more than one problem serve those that their solver can express.
+    A problem's own key comes first, then its step's, which serves both losses (``joint`` is ``joint_l1`` and
+    ``joint_l2``), then ``default``. Keys of more than one problem serve those that their solver can express.
     ``fallback``: where an answer misses its tolerance, the next exact solver is used, and the manifest says so.
     """
 

@@ -33,7 +33,6 @@ from coco_opt.kernels.compile import compiled
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-Marks = NDArray[np.bool_]
 Slopes = tuple[Floats, Floats, Ints]  # first part, second part, leaf
 
 _REACH = 2  # steps that a leaf may move up or down at once
@@ -271,18 +270,16 @@ def _move(tree: Tree, y: Ints, x: Ints, cost: Cost, step: int, k: Ints) -> bool:
 
 
 @compiled
-def improve(
-    tree: Tree, cost: Cost, bounds: Bounds, y: Ints, x: Ints, done: Marks, limit: int, cell: int, last: int
-) -> int:
+def improve(tree: Tree, cost: Cost, bounds: Bounds, y: Ints, x: Ints, limit: int, cell: int, last: int) -> int:
     """Make the feasible points x (cells, n) optimal in place, for the cells cell..last - 1; return the windows solved.
 
-    y (cells, n). Cells are independent; those ``done`` (cells,) are left alone, and those that ``limit`` windows make
-    optimal are marked so. A window takes O(n height + leaves log fan-out); a good start leaves few of them.
+    y (cells, n). Cells are independent; ``limit`` bounds the windows of each. A window takes O(n height + leaves log
+    fan-out); a good start leaves few of them, and from a start at a distance D some log2 D have wide steps.
     """
     window, windows = _window(tree), 0
     # One cell after the other; ``left`` windows remain to it.
     for i in range(cell, last):
-        step, left = 1, 0 if done[i] else limit
+        step, left = 1, limit
         # Solve one window, then widen or narrow the next one.
         while step > 0 and left > 0:
             windows, left = windows + 1, left - 1
@@ -293,5 +290,4 @@ def improve(
                 step //= 2
             elif edge:
                 step *= 2
-        done[i] = done[i] or step == 0
     return windows

@@ -7,9 +7,10 @@ root is 0) and x feasible::
     objective(x) - optimum <= sum_v  f_v(x_v) + d_v x_v - min over [lo_v, hi_v] of (f_v(u) + d_v u)
 
 1. ``implied_bounds`` and ``violation`` check feasibility.
-2. ``slopes`` tells between which d_v the point is optimal for node v alone.
-3. ``multipliers`` finds lam that meet these ranges: upwards the interval of every lam, downwards a choice inside it.
-4. ``gap_l2`` and ``gap_l1`` add up the right-hand side.
+2. ``multipliers`` finds lam whose d_v lie in given ranges: upwards the interval of every lam, downwards a choice.
+3. ``multipliers_l2`` and ``balanced_multipliers_l2`` do so for the ranges in which the point is optimal for each node
+   alone.
+4. ``gap_l2`` adds up the right-hand side.
 
 Invariant: every term of the gap is nonnegative. Cost: each function is one or two passes over the tree, O(n).
 Source: Lagrangian duality (Rockafellar 1970, section 28); rebuilding multipliers from the point is our own.
@@ -95,19 +96,6 @@ def multipliers(parent: Ints, first_child: Ints, d_low: Floats, d_high: Floats, 
             near = min(max(target[v], above + d_low[v]), above + d_high[v])
             lam[v] = min(max(near, low[v]), high[v])
     return lam
-
-
-@compiled
-def slopes(x: Any, lower: Floats, upper: Floats, left: Floats, right: Floats) -> None:
-    """Turn the derivatives of f left and right of x into d_low and d_high, the range that makes x optimal, in place."""
-    # At a bound the multiplier of the bound makes room on one side.
-    for v in range(x.size):
-        d_low, d_high = -right[v], -left[v]
-        if x[v] <= lower[v]:
-            d_high = np.inf
-        if x[v] >= upper[v]:
-            d_low = -np.inf
-        left[v], right[v] = d_low, d_high
 
 
 @compiled
@@ -223,33 +211,4 @@ def gap_l2(
                 total += max(0.0, (2.0 * w * (u - y[v]) + d) * (x[v] - u))
         elif d != 0.0:
             total += max(0.0, d * (x[v] - (lower[v] if d > 0.0 else upper[v])))
-    return total
-
-
-@compiled
-def gap_l1(
-    parent: Ints,
-    first_child: Ints,
-    y: Any,
-    weights: Floats,
-    lower: Floats,
-    upper: Floats,
-    x: Any,
-    lam: Floats,
-) -> float:
-    """Return the gap for f_v = w |x - y|, whose minimiser with d is y or a bound; lam as in ``gap_l2``."""
-    total = 0.0
-    # The minimiser u of f + d u is the measurement, or a bound if d exceeds the weight.
-    for v in range(x.size):
-        own = lam[v] if first_child[v] < first_child[v + 1] else 0.0
-        above = lam[parent[v]] if v > 0 else 0.0
-        d, w, value, measured = own - above, weights[v], float(x[v]), float(y[v])
-        u = min(max(measured, lower[v]), upper[v])
-        edge = lower[v] if d > 0.0 else upper[v]
-        if abs(d) > w and np.isfinite(edge):
-            u = edge
-        # Not a number fails the comparison too; the margin is what rounding of the difference explains.
-        elif not abs(d) <= w + 1e-15 * (abs(own) + abs(above)):
-            return np.inf
-        total += max(0.0, w * (abs(value - measured) - abs(u - measured)) + d * (value - u))
     return total

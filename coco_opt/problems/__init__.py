@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from coco_opt.problems.topdown_split import SplitTerm as SplitTerm
     from coco_opt.problems.topdown_split import TopdownSplit as TopdownSplit
     from coco_opt.problems.tree import Tree as Tree
-    from coco_opt.problems.tree import TreeLeastAbsolute as TreeLeastAbsolute
     from coco_opt.problems.tree import TreeLeastSquares as TreeLeastSquares
 
 _NAMES = {
@@ -43,7 +42,7 @@ _NAMES = {
     "simplex_projection": ("SimplexProjection",),
     "table_rounding": ("IntegerRows", "TableRounding"),
     "topdown_split": ("LinearRows", "SplitTerm", "TopdownSplit"),
-    "tree": ("Tree", "TreeLeastAbsolute", "TreeLeastSquares"),
+    "tree": ("Tree", "TreeLeastSquares"),
 }
 _KINDS = {
     "simplex_projection": "SimplexProjection",
@@ -52,7 +51,6 @@ _KINDS = {
     "controlled_rounding": "ControlledRounding",
     "group_matching": "GroupMatching",
     "tree_l2": "TreeLeastSquares",
-    "tree_l1": "TreeLeastAbsolute",
     "joint_l1": "JointL1",
     "joint_l2": "JointL2",
     "cumulative_rounding": "CumulativeRounding",
@@ -62,7 +60,13 @@ _KINDS = {
     "topdown_split": "TopdownSplit",
     "table_rounding": "TableRounding",
 }
-__all__ = ["PROBLEMS", *chain(*_NAMES.values())]
+SUCCESSORS = {
+    "joint_sums_l1": "joint_l1",
+    "joint_sums_l2": "joint_l2",
+    "tree_l1": "integer_tree_l1",
+}
+"""The problems that were removed, each with the one that answers in its place."""
+__all__ = ["PROBLEMS", "SUCCESSORS", *chain(*_NAMES.values())]
 __getattr__ = lazy_names("coco_opt.problems", _NAMES)
 
 

@@ -56,14 +56,6 @@ BACKENDS: tuple[Backend, ...] = (
         honours_ties=True,
     ),
     Backend(
-        name="tree-slopes",
-        target="coco_solvers.structured.tree:TreeSlopes",
-        summary="merged slopes over the tree in integers, compiled",
-        kinds=("tree_l1",),
-        packages=("numba",),
-        honours_ties=True,
-    ),
-    Backend(
         name="alternating-directions",
         target="coco_solvers.structured.joint:AlternatingDirections",
         summary="tree projection, isotonic regression and soft threshold in turn, compiled",

@@ -24,7 +24,7 @@ from coco_opt.problems import (
 from coco_opt.problems.table_rounding import IntegerRows
 from tests.joint.helpers import TREES, fractional_family, instance
 from tests.topdown.splits import CASES
-from tests.tree.instances import random_absolute, random_integers, random_squares, sparse_histogram
+from tests.tree.instances import random_integers, random_squares, sparse_histogram
 
 Instances = dict[str, Problem[Any, Any]]
 
@@ -55,7 +55,6 @@ def moderate(seed: int = 11) -> Instances:
         "matching-many-optima": _matching(np.random.default_rng(1), parent=30, children=(20, 25, 15)),
         "squares-sparse": sparse_histogram(3, 4),
         **{f"squares-{seed}": random_squares(seed, 25) for seed in range(6)},
-        **{f"absolute-{seed}": random_absolute(seed, 25) for seed in range(6)},
         **{
             f"{kind.kind}-{seed}": random_integers(kind, seed, nodes=12, cells=15, spread=30, noise=9)
             for kind in (IntegerTreeL1, IntegerTreeL2)

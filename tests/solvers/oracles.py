@@ -13,15 +13,14 @@ from coco_opt.problem import Problem
 from coco_opt.problems import (
     CumulativeRounding,
     TableRounding,
-    TreeLeastAbsolute,
     TreeLeastSquares,
 )
 from coco_opt.problems.integer_tree import IntegerTree
 from coco_opt.registry import backend
-from tests.tree.oracles import best_active_set, best_integers, enumerated
+from tests.tree.oracles import best_active_set, enumerated
 
 MOST = 5_000  # points to try one by one
-LEAVES, REACH = 5, 9  # of a tree whose whole values are tried all at once
+LEAVES, REACH = 3, 18  # of a tree whose whole values are tried all at once
 
 
 def optimum(problem: Problem[Any, Any]) -> float | None:
@@ -32,13 +31,9 @@ def optimum(problem: Problem[Any, Any]) -> float | None:
     if isinstance(problem, TreeLeastSquares):
         bounds = np.isfinite(problem.lower) * 1.0 + (np.isfinite(problem.upper) & (problem.lower < problem.upper))
         return best_active_set(problem) if np.prod(1.0 + bounds) <= MOST else None
-    if isinstance(problem, TreeLeastAbsolute):
-        low = 0 if problem.lower.min() >= 0 else -REACH
-        few = int(problem.tree.is_leaf.sum()) <= LEAVES and problem.scale <= REACH
-        return best_integers(problem, low, REACH) if few else None
     if isinstance(problem, IntegerTree):
-        few = int(problem.tree.is_leaf.sum()) <= LEAVES - 2 and problem.scale <= 2 * REACH
-        return enumerated(problem, 2 * REACH)[0] if few else None
+        few = int(problem.tree.is_leaf.sum()) <= LEAVES and problem.scale <= REACH
+        return enumerated(problem, REACH)[0] if few else None
     if isinstance(problem, CumulativeRounding):
         return best_schedule(problem) if np.prod(1.0 + problem.groups) <= MOST else None
     if isinstance(problem, TableRounding):

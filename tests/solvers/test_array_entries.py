@@ -32,7 +32,6 @@ from coco_opt.problems import (
     TableRounding,
     TopdownSplit,
     Tree,
-    TreeLeastAbsolute,
     TreeLeastSquares,
 )
 
@@ -55,7 +54,6 @@ CASES: dict[Callable[..., Any], dict[str, Any]] = {
     **{make: {**REGIONS, "cell_weights": [1.0, 2.0]} for make in (JointL1, JointL2)},
     **{make: {**REGIONS, "groups": [9, 9, 9], "root": [1, 4]} for make in (IntegerTreeL1, IntegerTreeL2)},
     TreeLeastSquares: {**NODES, "variance": [1.0, 1.0, 2.0]},
-    TreeLeastAbsolute: {**NODES, "weights": [1.0, 1.0, 2.0]},
     Tree: {"parent": PATH},
     Tree(PATH).sums: {"values": [1.0, 2.0, 3.0]},
     Marginals: {"offsets": [0, 1, 2], "atoms": [1, 4], "weights": [1, 1]},

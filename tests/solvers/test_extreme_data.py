@@ -28,7 +28,6 @@ from coco_opt.problems import (
     SplitTerm,
     TableRounding,
     TopdownSplit,
-    TreeLeastAbsolute,
     TreeLeastSquares,
 )
 from coco_opt.registry import candidates
@@ -64,7 +63,6 @@ def of_weights(w: np.ndarray) -> Iterator[Make]:
     yield partial(IsotonicL2, [3, 1, 4, 1, 5], w)
     for lower in (None, 0):
         yield partial(TreeLeastSquares, TREE, [5, 1, 2, 3, 1], w, lower=lower)
-        yield partial(TreeLeastAbsolute, TREE, [5, 1, 2, 3, 1], w, lower=lower)
     for joint in (JointL1, JointL2):
         yield partial(joint, PATH, ROWS, weights=w[:3], groups=GROUPS)
         yield partial(joint, PATH, ROWS, cell_weights=w[:2], groups=GROUPS)

@@ -32,7 +32,6 @@ from coco_opt.problems import (
     SimplexProjection,
     TableRounding,
     TopdownSplit,
-    TreeLeastAbsolute,
     TreeLeastSquares,
 )
 from coco_opt.registry import Backend, backend, candidates
@@ -258,7 +257,6 @@ SCALED = {
     "isotonic_l2": lambda u: IsotonicL2([3.5, 1.0, 2.0, -4.0, 1.0], np.full(5, u)),
     "joint_l1": lambda u: JointL1([-1, 0, 0], [[1, 3.3], [0, 2], [0, 1]], [4, 2, 2], u),
     "joint_l2": lambda u: JointL2([-1, 0, 0], [[1, 3.3], [0, 2], [0, 1]], [4, 2, 2], u),
-    "tree_l1": lambda u: TreeLeastAbsolute([-1, 0, 0], [9, 1, -3], u, lower=0),
     "tree_l2": lambda u: TreeLeastSquares([-1, 0, 0], [9, 1, -3], 1 / u, lower=0),
     "integer_tree_l1": lambda u: IntegerTreeL1([-1, 0, 0], [[5, 2], [1, 0], [0, 9]], u),
     "integer_tree_l2": lambda u: IntegerTreeL2([-1, 0, 0], [[5, 2], [1, 0], [0, 9]], u),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from coco_opt.problems import TreeLeastAbsolute, TreeLeastSquares
+from coco_opt.problems import TreeLeastSquares
 from coco_opt.problems.integer_tree import IntegerTree
 from coco_opt.problems.tree import Tree
 from tests.tree.oracles import leaf_matrix, random_tree
@@ -29,21 +29,6 @@ def sparse_histogram(fan_out: int, height: int, seed: int = 3) -> TreeLeastSquar
     tree = Tree.complete(fan_out, height)
     counts = np.where(tree.is_leaf & (rng.random(tree.nodes) < 0.1), rng.geometric(0.02, tree.nodes), 0)
     return TreeLeastSquares(tree, tree.sums(counts) + rng.laplace(0, height, tree.nodes), lower=0.0)
-
-
-def random_absolute(seed: int, most: int, ties: str = "lower") -> TreeLeastAbsolute:
-    """Return a problem with measured, unmeasured, exact, bounded and free nodes."""
-    rng = np.random.default_rng(seed)
-    nodes = int(rng.integers(1, most))
-    tree = random_tree(rng, nodes)
-    leaves = int(tree.is_leaf.sum())
-    values = np.where(rng.random(leaves) < 0.5, 0, rng.integers(-3, 8, leaves))
-    truth = (leaf_matrix(tree) @ values).astype(np.int64)
-    lower = np.where(rng.random(nodes) < 0.6, truth - rng.choice([0, 1, 2], nodes), -np.inf)
-    upper = np.where(rng.random(nodes) < 0.4, truth + rng.choice([0, 1, 3], nodes), np.inf)
-    weights = rng.choice([0.0, 0.25, 1.0, 3.0], nodes, p=[0.3, 0.2, 0.4, 0.1])
-    noisy = truth + rng.integers(-4, 5, nodes)
-    return TreeLeastAbsolute(tree, noisy, weights, lower=lower, upper=upper, ties=ties)  # type: ignore[arg-type]
 
 
 def random_integers(

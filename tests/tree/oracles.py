@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from coco_opt.array_types import Floats
 from coco_opt.problems.integer_tree import IntegerTree
-from coco_opt.problems.tree import Tree, TreeLeastAbsolute, TreeLeastSquares
+from coco_opt.problems.tree import Tree, TreeLeastSquares
 
 
 def random_tree(rng: np.random.Generator, nodes: int) -> Tree:
@@ -78,13 +78,6 @@ def integer_tables(tree: Tree, low: int, high: int) -> NDArray[np.int64]:
     """Return the values of all nodes (n, combinations) for all whole leaf values in low..high."""
     S = leaf_matrix(tree).astype(np.int64)
     return np.asarray(S @ np.array(list(product(range(low, high + 1), repeat=S.shape[1]))).T)
-
-
-def best_integers(problem: TreeLeastAbsolute, low: int, high: int) -> float:
-    """Return the optimum over all whole leaf values in low..high."""
-    tables = integer_tables(problem.tree, low, high)
-    fits = (tables >= problem.lower[:, None]).all(axis=0) & (tables <= problem.upper[:, None]).all(axis=0)
-    return float((problem.weights @ np.abs(tables[:, fits] - problem.y[:, None])).min())
 
 
 def enumerated(problem: IntegerTree, reach: int) -> tuple[float, float]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from coco_opt import solve
 from coco_opt.errors import ProblemError
-from coco_opt.problems.tree import Tree, TreeLeastAbsolute, TreeLeastSquares, TreeProblem
+from coco_opt.problems.tree import Tree, TreeLeastSquares
 from coco_opt.solution import Answer, Status
 from coco_opt.solving import judge
 from tests.tree.oracles import random_tree
@@ -19,10 +19,9 @@ from tests.tree.oracles import random_tree
 TREE = Tree([-1, 0, 0, 0, 1, 1, 3, 3])
 ANSWERS = np.array([9, 1, 2, 3, 1, 2, 3, 4])
 HALF_MEASURED = [1, np.inf, 1, np.inf, np.inf, np.inf, 1, 1]
-PROBLEMS: dict[str, TreeProblem] = {
+PROBLEMS: dict[str, TreeLeastSquares] = {
     "squares": TreeLeastSquares(TREE, ANSWERS),
     "squares, half measured": TreeLeastSquares(TREE, ANSWERS, HALF_MEASURED),
-    "absolute": TreeLeastAbsolute(TREE, ANSWERS),
 }
 MULTIPLIERS = {
     "not a number": np.full(8, np.nan),
@@ -42,7 +41,7 @@ MULTIPLIERS = {
 }
 
 
-def verdict(problem: TreeProblem, value: NDArray[Any], multipliers: Any = None) -> Any:
+def verdict(problem: TreeLeastSquares, value: NDArray[Any], multipliers: Any = None) -> Any:
     return judge(problem, Answer(value, Status.OPTIMAL, multipliers), "liar", 1e-9)
 
 
@@ -62,10 +61,9 @@ def test_no_multipliers_of_any_type_certify_a_wrong_point(kind: str, name: str) 
 
 @pytest.mark.parametrize("extreme", [2**63 - 1, -(2**63), 2**62])
 def test_whole_answers_whose_differences_overflow_are_not_certified(extreme: int) -> None:
-    for problem in (TreeLeastAbsolute([-1, 0], [-1, -1]), TreeLeastSquares([-1, 0], [-1, -1])):
-        solution = verdict(problem, np.array([extreme, extreme], dtype=np.int64))
-        assert solution.status is Status.GAP_TOO_LARGE
-        assert solution.objective > 1e18
+    solution = verdict(TreeLeastSquares([-1, 0], [-1, -1]), np.array([extreme, extreme], dtype=np.int64))
+    assert solution.status is Status.GAP_TOO_LARGE
+    assert solution.objective > 1e18
 
 
 @pytest.mark.parametrize("block", range(4))
@@ -118,5 +116,3 @@ def test_sums_refuse_what_is_not_one_number_a_node() -> None:
 def test_unsigned_numbers_do_not_wrap_around() -> None:
     with pytest.raises(ProblemError, match="below the number of nodes"):
         Tree(np.array([2**64 - 1, 0], dtype=np.uint64))
-    with pytest.raises(ProblemError, match="too large"):
-        TreeLeastAbsolute([-1, 0], np.array([2**64 - 1, 2**64 - 1], dtype=np.uint64))

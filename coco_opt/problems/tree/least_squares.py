@@ -7,6 +7,9 @@
 over the nodes of any tree. A variance of 0 makes a measurement exact (an invariant, a public total), an infinite one
 means that the node was not measured. Without bounds and with equal variances this is H-bar of the paper (Theorem 3);
 with lower = 0 it is the nonnegative estimate the paper leaves for future work.
+
+Multipliers are a vector lam (n,), one entry for the sum of each inner node and 0 at leaves; the certified gap is in
+``coco_opt.kernels.tree_certificate``.
 """
 
 from __future__ import annotations
@@ -14,23 +17,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from coco_opt.array_types import Flags, Floats
 from coco_opt.errors import ProblemError
-from coco_opt.forms import Formulation, LinearProgram, QuadraticProgram
-from coco_opt.problem import as_array, at_most_one
+from coco_opt.forms import Formulation, LinearProgram, ProgramDual, QuadraticProgram
+from coco_opt.problem import MAX_MAGNITUDE, Problem, as_array, at_most_one, plain_answer
 from coco_opt.problems.tree.data import Tree
-from coco_opt.problems.tree.problem import TreeProblem, check_magnitudes
+
+if TYPE_CHECKING:
+    from scipy.sparse import csc_array
 
 _ROUNDING = 1e-12  # a relative gap above it may be due to rounding of the multipliers
 
 
 @dataclass(frozen=True, eq=False, init=False)
-class TreeLeastSquares(TreeProblem):
+class TreeLeastSquares(Problem[NDArray[Any], Floats]):
     """Weighted least squares on a tree: ``TreeLeastSquares(tree, y, variance, lower=, upper=)``.
 
     Minimise sum_v (x_v - y_v)^2 / variance_v, where every inner node is the sum of its children.
@@ -63,9 +68,12 @@ class TreeLeastSquares(TreeProblem):
     [5.0, 3.0, 2.0]
     """
 
+    tree: Tree
     y: Floats
     variance: Floats
     weights: Floats
+    lower: Floats
+    upper: Floats
 
     kind: ClassVar[str] = "tree_l2"
     forms: ClassVar[tuple[type[LinearProgram], ...]] = (QuadraticProgram,)
@@ -79,7 +87,11 @@ class TreeLeastSquares(TreeProblem):
         lower: ArrayLike | None = None,
         upper: ArrayLike | None = None,
     ) -> None:
-        self._set_constraints(tree, lower, upper)
+        object.__setattr__(self, "tree", tree if isinstance(tree, Tree) else Tree(tree))
+        for name, bound, default in (("lower", lower, -np.inf), ("upper", upper, np.inf)):
+            object.__setattr__(self, name, self._per_node(bound, default, name))
+            values = getattr(self, name)
+            _check_magnitudes(values[np.isfinite(values)], name)
         spread = self._per_node(variance, 1.0, "variance")
         if (spread < 0).any():
             raise ProblemError("variance must not be negative (0 is exact, infinity not measured)")
@@ -89,7 +101,7 @@ class TreeLeastSquares(TreeProblem):
         measurements[np.isinf(spread)] = 0.0
         if not np.isfinite(measurements).all():
             raise ProblemError("y must be finite wherever variance is")
-        check_magnitudes(measurements, "y")
+        _check_magnitudes(measurements, "y")
         exact = spread == 0.0
         measured = (spread > 0) & (spread < np.inf)
         if (spread[measured] < np.finfo(np.float64).tiny).any():
@@ -118,6 +130,29 @@ class TreeLeastSquares(TreeProblem):
             "large-counts": cls([-1, 0, 0], [7_000, 4_003, 2_991], lower=0),
         }
 
+    def _per_node(self, values: ArrayLike | None, default: float, name: str) -> Floats:
+        """Return one number a node, infinite numbers included; a single number holds for all."""
+        array = as_array(default if values is None else values, name)
+        if array.dtype.kind not in "iuf" or array.shape not in ((), self.tree.parent.shape):
+            raise ProblemError(f"{name} must be one number, or one for each of the {self.tree.nodes} nodes")
+        full = np.array(np.broadcast_to(array, self.tree.parent.shape), dtype=np.float64)
+        if np.isnan(array).any():
+            raise ProblemError(f"{name} must not hold NaN")
+        full.setflags(write=False)
+        return full
+
+    def _check_feasible(self) -> None:
+        from coco_opt.kernels import tree_certificate
+
+        if (self.lower == np.inf).any() or (self.upper == -np.inf).any():
+            raise ProblemError("lower must be below, and upper above, infinity")
+        low, high = tree_certificate.implied_bounds(self.tree.first_child, self.lower, self.upper)
+        bad = np.flatnonzero(low > high + self.feasibility_tolerance * self.scale)
+        if bad.size:
+            raise ProblemError(
+                f"the bounds and exact answers leave no value for node {bad[-1]}: check them and those below it"
+            )
+
     def _with_exact(self, measurements: Floats, exact: Flags) -> tuple[Floats, Floats]:
         if not exact.any():
             return self.lower, self.upper
@@ -125,6 +160,15 @@ class TreeLeastSquares(TreeProblem):
         if beyond.any():
             raise ProblemError(f"the exact answer of node {np.flatnonzero(beyond)[0]} lies outside its bounds")
         return np.where(exact, measurements, self.lower), np.where(exact, measurements, self.upper)
+
+    @property
+    def variables(self) -> int:
+        """Return the number of nodes n."""
+        return self.tree.nodes
+
+    def accept(self, answer: Any) -> NDArray[Any]:
+        """Return the answer as int64 or float64."""
+        return plain_answer(answer)
 
     @cached_property
     def scale(self) -> float:
@@ -156,6 +200,31 @@ class TreeLeastSquares(TreeProblem):
         last = np.finfo(np.float64).eps * self.y
         return float(np.einsum("i,i,i->", self.weights, last, last))
 
+    def violation(self, x: NDArray[Any]) -> float:
+        """Return the largest error of a sum or excess over a bound."""
+        if x.shape != self.tree.parent.shape:
+            return np.inf
+        from coco_opt.kernels import tree_certificate
+
+        return float(tree_certificate.violation(self.tree.first_child, self.lower, self.upper, x))
+
+    def repair(self, x: NDArray[Any]) -> NDArray[Any]:
+        """Return the Euclidean projection of x onto the feasible set; a wrong shape comes back unchanged."""
+        violation = self.violation(x)
+        if np.isinf(violation) or violation <= 1e-3 * self.feasibility_tolerance * self.scale:
+            return x
+        from coco_opt.kernels import tree_bounded_l2
+
+        near, _ = tree_bounded_l2.fit(
+            self.tree.parent,
+            self.tree.first_child,
+            np.ascontiguousarray(x, dtype=np.float64),
+            np.ones(x.size),
+            self.lower,
+            self.upper,
+        )
+        return near
+
     def certified_gap(self, x: NDArray[Any], multipliers: Floats | None = None) -> float:
         """Return the smallest gap over multipliers rebuilt from x, in two ways, and a solver's own."""
         gap = super().certified_gap(x, multipliers)
@@ -174,15 +243,39 @@ class TreeLeastSquares(TreeProblem):
         tree, data = self.tree, (self.y, self.weights, self.lower, self.upper)
         return tree_certificate.multipliers_l2(tree.parent, tree.first_child, *data, x)
 
-    def _reach(self) -> Floats:
-        return np.where(self.weights > 0, np.inf, 0.0)
+    def gap(self, x: NDArray[Any], multipliers: Floats) -> float:
+        """Return the certified gap; multipliers for which it would be infinite are first moved to valid multipliers.
+
+        Those of a wrong shape, and entries that are no finite number, count as 0.
+        """
+        lam = self._finite(multipliers)
+        gap = self._certify(x, lam)
+        if gap < np.inf:
+            return gap
+        from coco_opt.kernels import tree_certificate
+
+        # Without bounds only a measured node's cost keeps the minimum of cost plus d x finite for d other than 0.
+        reach = np.where(self.weights > 0, np.inf, 0.0)
+        d_low = np.where(self.upper == np.inf, -reach, -np.inf)
+        d_high = np.where(self.lower == -np.inf, reach, np.inf)
+        tree = self.tree
+        return self._certify(x, tree_certificate.multipliers(tree.parent, tree.first_child, d_low, d_high, lam))
 
     def _certify(self, x: NDArray[Any], lam: Floats) -> float:
+        """Return the gap for any finite multipliers, infinite where a node's minimum is; O(n)."""
         from coco_opt.kernels import tree_certificate
 
         tree, data = self.tree, (self.y, self.weights, self.lower, self.upper)
         values = np.ascontiguousarray(x, dtype=np.float64)
         return float(tree_certificate.gap_l2(tree.parent, tree.first_child, *data, values, lam))
+
+    def _finite(self, multipliers: Floats) -> Floats:
+        lam = plain_answer(multipliers)
+        if lam.shape != self.tree.parent.shape:
+            return np.zeros(self.variables)
+        lam = np.ascontiguousarray(lam, dtype=np.float64)
+        finite = np.isfinite(lam)
+        return lam if finite.all() else np.where(finite, lam, 0.0)
 
     def formulate(self, form: type[LinearProgram]) -> Formulation[NDArray[Any], Floats]:
         """Write the quadratic program in the residual u = x - y.
@@ -195,7 +288,10 @@ class TreeLeastSquares(TreeProblem):
         from scipy.sparse import diags_array
 
         n = self.variables
-        rows, base, missing = self._residual_base(self.y, self.variance < np.inf)
+        rows = self._sum_rows()
+        # Residuals count from measurements, and at unmeasured inner nodes from the sums of the leaves'.
+        base = np.where(self.variance < np.inf, self.y, self.tree.sums(np.where(self.tree.is_leaf, self.y, 0.0)))
+        missing = np.asarray(rows @ base, dtype=np.float64)
         program = QuadraticProgram(
             P=diags_array([2.0 * self.weights], offsets=[0], shape=(n, n), format="csc"),
             c=np.zeros(n),
@@ -206,3 +302,27 @@ class TreeLeastSquares(TreeProblem):
             upper=self.upper - base,
         )
         return Formulation(program, lambda u: base + u, self._read_dual, in_residuals=True)
+
+    def _sum_rows(self) -> csc_array:
+        """Return the sparse rows ``x_v - sum of the children's x``, one for each inner node."""
+        from scipy.sparse import csc_array
+
+        inner = np.flatnonzero(~self.tree.is_leaf)
+        row = np.zeros(self.variables, dtype=np.int64)
+        row[inner] = np.arange(inner.size)
+        child = np.arange(1, self.variables)
+        rows = np.concatenate([row[inner], row[self.tree.parent[1:]]])
+        data = np.concatenate([np.ones(inner.size), -np.ones(child.size)])
+        return csc_array((data, (rows, np.concatenate([inner, child]))), shape=(inner.size, self.variables))
+
+    def _read_dual(self, dual: ProgramDual) -> Floats:
+        lam = np.zeros(self.variables)
+        inner = np.flatnonzero(~self.tree.is_leaf)
+        lam[inner] = -dual.rows[: inner.size]
+        return lam
+
+
+def _check_magnitudes(values: Floats, name: str) -> None:
+    """Raise ProblemError where squares of finite numbers would leave the range of doubles."""
+    if float(np.abs(values).max(initial=0.0)) > MAX_MAGNITUDE:
+        raise ProblemError(f"{name} must not exceed {MAX_MAGNITUDE:g} in magnitude: rescale")

@@ -1,12 +1,12 @@
-"""Problems on a tree by their own algorithms: two linear passes, or merging slopes where there are bounds."""
+"""Least squares on a tree: two linear passes, or merging derivatives where there are bounds."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import ClassVar
 
-from coco_opt.array_types import Floats, Ints
-from coco_opt.problems.tree import TreeLeastAbsolute, TreeLeastSquares
+from coco_opt.array_types import Floats
+from coco_opt.problems.tree import TreeLeastSquares
 from coco_solvers.structured.kernel_solver import KernelSolver
 
 
@@ -30,28 +30,3 @@ class TreePasses(KernelSolver):
             tree.parent, tree.first_child, problem.y, problem.weights, problem.lower, problem.upper
         )
         return value
-
-
-@dataclass(frozen=True)
-class TreeSlopes(KernelSolver):
-    """Merged slopes in integers, at most O(n height), with the problem's tie rule."""
-
-    tolerance: float = 1e-9
-
-    name: ClassVar[str] = "tree-slopes"
-    problem = TreeLeastAbsolute
-
-    def fit(self, problem: TreeLeastAbsolute) -> Ints:
-        """Return the values (n,) as int64."""
-        from coco_opt.kernels import tree_bounded_l1
-
-        tree = problem.tree
-        return tree_bounded_l1.fit(
-            tree.parent,
-            tree.first_child,
-            problem.y,
-            problem.weights,
-            problem.lower,
-            problem.upper,
-            upper_fit=problem.ties == "upper",
-        )
