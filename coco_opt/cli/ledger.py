@@ -50,7 +50,7 @@ def ledger(
 
     settings = load_config(config)
     notes: list[str] = []
-    sweep(settings, notes.append)
+    sweep(settings, notes.append if json else write)
     if grant is not None:
         ledger_of(settings).grant(dataset_of(settings), parse_epsilon(grant))
     if abandon is not None:
@@ -74,8 +74,6 @@ def ledger(
     if json:
         write_json({**_as_json(books, entries, runs, guarantees, broken), "notes": notes})
     else:
-        for note in notes:
-            write(note)
         _write_tables(books, entries, runs, guarantees)
         if not broken:
             write(f"The chain of {books.length} entries holds. Head  {books.head}")

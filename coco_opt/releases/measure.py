@@ -20,7 +20,7 @@ from coco_opt.files.scratch import Scratch
 from coco_opt.privacy.blocks import KeyFile, Seed
 from coco_opt.privacy.combined_measurements import together
 from coco_opt.privacy.cost import Cost
-from coco_opt.privacy.measurement import Drawing, Measurement
+from coco_opt.privacy.measurement import Drawing, Measurement, MeasurementPlan
 from coco_opt.privacy.noise import NoiseSource
 from coco_opt.privacy.private_files import make_private_folder
 from coco_opt.privacy.queries import DENSE
@@ -223,26 +223,36 @@ def measured_of(
     With a ``scratch`` folder a seeded measurement is stored there, or in memory where it is small, and not kept.
     What is to follow a payment, the ``page`` too, is rehearsed before it.
     """
-    config = plan.config
-    must_pay = source_of(config).private and (again or payment_status_of(config, plan.measurement_plan).run is None)
-    if must_pay:
-        rehearse(plan, page, reporter)
+    config, rehearsed = plan.config, None
+    if _is_unpaid(config, plan.measurement_plan, None, again=again):
+        rehearse(rehearsed := plan, page, reporter)
     private = _read(plan, reporter)
     clock.lap("read_private")
     # A look and what it chose are bound to the same table, which is hashed once.
     paying = _Paying(again, renamed, cache(lambda: fingerprint_of(config, private.arrays)))
     start = plan.before or plan
     if start.look is not None:
+        if rehearsed is None and _is_unpaid(config, start.look, paying.fingerprint, again=again):
+            rehearse(start, page, reporter)
         # Also where the look was measured before: only its run knows whether these are the same private data.
         plan = _after_look(start, private, paying, reporter, clock)
-        if must_pay:
-            rehearse(plan, page, reporter)  # the look chose other queries
         for note in plan.notes:
             reporter.line(note)
         looks = (further.measurement_plan for further in plan.also)
         kind_of(plan.config).method(plan.config, plan.measurement_plan, *looks)
+    if plan is not rehearsed and _is_unpaid(config, plan.measurement_plan, paying.fingerprint, again=again):
+        rehearse(plan, page, reporter)  # the look chose other queries, or the same were reserved for other data
     measured = _measured(plan, private, paying, scratch, reporter, clock)
     return replace(measured, measurement=together([measured.measurement, *plan.also])) if plan.also else measured
+
+
+def _is_unpaid(
+    config: Config, measurement_plan: MeasurementPlan, fingerprint: Callable[[], str] | None, *, again: bool
+) -> bool:
+    """Return whether private noise has to be paid for; without a fingerprint, whether no data were measured so."""
+    if again or not source_of(config).private:
+        return source_of(config).private
+    return payment_status_of(config, measurement_plan, fingerprint and fingerprint()).run is None
 
 
 @dataclass(frozen=True, slots=True)

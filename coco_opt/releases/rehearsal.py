@@ -13,7 +13,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from coco_opt.config.model import Config
 from coco_opt.errors import ConfigError, MissingPackageError, VerificationError
 from coco_opt.execution import Threads
 from coco_opt.privacy.combined_measurements import together
@@ -46,7 +45,7 @@ def rehearse(plan: Plan, page: PageWriter | None, reporter: Reporter) -> None:
         raise
     except Exception as error:
         failure = error
-    raise _refusal(kind, config, failure)
+    raise _refusal(kind, plan, failure)
 
 
 def _release(simulated: SimulatedData, method: Any, page: PageWriter | None) -> None:
@@ -73,14 +72,16 @@ def _measured(simulated: SimulatedData) -> Measurement:
     )
 
 
-def _refusal(kind: AnyKind, config: Config, error: Exception) -> ConfigError:
+def _refusal(kind: AnyKind, plan: Plan, error: Exception) -> ConfigError:
     """Return the error that names the solver which failed, else the key of the method."""
+    config = plan.config
+    paid = "nothing more was paid than the look, which is kept" if plan.also else "nothing was paid"
     solvers = [problem for problem in config.solvers.chosen() if problem in str(error)]
     key = f"solvers.{config.solvers.key_of(solvers[0])}" if solvers else f"{config.section}.{next(iter(kind.plainest))}"
     words = " ".join(f"{type(error).__name__}: {error}".split())
     plainest = ", ".join(f"{name} = {json.dumps(value)}" for name, value in kind.plainest.items())
     return config.error(
         key,
-        f"what follows the payment fails on simulated data, so nothing was paid ({words}). Choose another solver or "
+        f"what follows the payment fails on simulated data, so {paid} ({words}). Choose another solver or "
         f"method: the plainest is {plainest}",
     )

@@ -24,7 +24,7 @@ from coco_opt.privacy.run_folder import RunFolder, noise_key
 from coco_opt.privacy.run_key import RunKey
 from coco_opt.releases.kind import promise_of
 from coco_opt.releases.records import new_run_id, open_private_folder
-from coco_opt.releases.swept_runs import RUNS, Swept, discard_unpaid, erase_spent_keys, unknown_runs
+from coco_opt.releases.swept_runs import RUNS, Swept, discard_unpaid, erase_spent_keys, read_paid, unknown_runs
 
 LEDGER = "ledger.sqlite"
 _SHOWN = 3
@@ -59,8 +59,10 @@ class PaidRun:
         a key, wherever a process dies. Raises InputError (lost-key, file-not-found, damaged-measurement) where a
         resumed run's files are not what it left.
         """
-        expected = self._seal(fingerprint, draw) if not self.measured else (self._run.sealed or None, None)
-        measurement, digest = read_measurement(self.folder.measurement, *expected)
+        if self.measured:
+            measurement, digest = read_paid(self.folder, self._run)
+        else:
+            measurement, digest = read_measurement(self.folder.measurement, *self._seal(fingerprint, draw))
         self.folder.erase_secrets()
         self._ledger.measured(self.name, digest)
         return measurement
@@ -141,7 +143,7 @@ def fingerprint_of(config: Config, private: Iterable[Ints]) -> str:
 def sweep(config: Config, report: Callable[[str], None]) -> Swept:
     """Erase the keys that stopped commands left of finished runs, and report that; see ``erase_spent_keys``."""
     swept = erase_spent_keys(ledger_of(config), config.output.private)
-    for line in (*swept.erased, *swept.left):
+    for line in (*swept.erased, *swept.left, *swept.doubt):
         report(line)
     return swept
 

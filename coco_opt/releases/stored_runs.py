@@ -18,9 +18,10 @@ from coco_opt.privacy.measurement import Measurement, MeasurementPlan
 from coco_opt.privacy.private_files import FREE
 from coco_opt.privacy.run_folder import RunFolder
 from coco_opt.releases.runs import dataset_of, ledger_of, void_run
-from coco_opt.releases.swept_runs import RUNS
+from coco_opt.releases.swept_runs import RUNS, read_paid
 
 SEEDED = "seeded"
+_FINISH = "'coco-opt estimate {0} CONFIG' goes on with it for free, and 'ledger CONFIG --forget {0}' then deletes it"
 CHOSEN = "chosen"
 """Under which name a run keeps what its configuration left open and what was chosen from public numbers."""
 LOOK = "look"
@@ -70,7 +71,7 @@ def read_stored(config: Config, folder: Path) -> tuple[Measurement, str | None]:
         return read_measurement(folder)[0], None
     if run.state == "ABANDONED":
         raise BudgetError(f"run {name} was given up: its measurement is no basis of a release")
-    measurement, digest = read_measurement(folder, run.sealed or None)
+    measurement, digest = read_paid(run_folder, run)
     if run.state == "RESERVED":
         with _locked(run_folder, "go on with it when it is done, which is free"):
             run_folder.erase_secrets()
@@ -80,7 +81,7 @@ def read_stored(config: Config, folder: Path) -> tuple[Measurement, str | None]:
     for look in looks_of(config, name):
         looked = RunFolder(config.output.private / RUNS, look.name)
         if looked.is_sealed:
-            looks.append(read_measurement(looked.measurement, look.sealed or None)[0])
+            looks.append(read_paid(looked, look)[0])
         elif measurement.measurement_plan.look is None:
             raise InputError(
                 "measurement-gone",
@@ -116,7 +117,8 @@ def is_paid_without_look(config: Config, plan: MeasurementPlan, look: str) -> bo
     root, charge = config.output.private / RUNS, (dataset_of(config), plan.digest)
     for run in ledger_of(config).books().runs.values():
         folder = RunFolder(root, run.name)
-        if run.counts and (run.charge.dataset, run.charge.digest) == charge and folder.path.is_dir():
+        same = run.counts and (run.charge.dataset, run.charge.digest) == charge
+        if same and run.charge.promise is None and folder.path.is_dir():  # later versions store the promise
             folder.keep(LOOK, {"run": look})
             if folder.stored_values(LOOK)["run"] == look:
                 return True
@@ -140,8 +142,10 @@ def abandon_run(config: Config, name: str) -> None:
     folder = RunFolder(config.output.private / RUNS, name)
     if run is None:
         raise BudgetError(f"run {name} has no reservation in {ledger_of(config).path.name}")
+    if not run.counts:
+        raise BudgetError(f"run {name} is given up already")
     if run.state != "RESERVED" or folder.is_sealed:
-        raise BudgetError(f"run {name} is {run.state}: estimate what it measured for free, or --forget it")
+        raise BudgetError(f"run {name} has measured: {_FINISH.format(name)}")
     if void_run(ledger_of(config), folder, run):
         return
     with _locked(folder, "it cannot be given up"):
@@ -164,7 +168,7 @@ def forget_run(config: Config, name: str) -> None:
         raise BudgetError(f"there is no measurement of a run {name} in {config.output.private.name}")
     with _locked(folder, "its measurement is needed"):
         if run.state == "RESERVED":
-            raise BudgetError(f"run {name} is not finished: go on with it first, which is free")
+            raise BudgetError(f"run {name} is not recorded as measured yet: {_FINISH.format(name)}")
         folder.forget()
 
 

@@ -10,11 +10,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from coco_opt.errors import BudgetError, CocoOptError, InputError
+from coco_opt.errors import BudgetError, CocoOptError, InputError, Place
 from coco_opt.files.measurement import read_measurement
 from coco_opt.files.scratch import remove_spilled
 from coco_opt.privacy.ledger import Ledger
 from coco_opt.privacy.ledger_chain import Run
+from coco_opt.privacy.measurement import Measurement
 from coco_opt.privacy.private_files import FREE, foreign
 from coco_opt.privacy.run_folder import RunFolder
 
@@ -23,17 +24,21 @@ RUNS = "runs"
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """Sentences on the keys of finished runs: those that were ``erased``, and those that are ``left``."""
+    """Sentences on the keys of runs: those that were ``erased``, those that are ``left`` though nothing needs them.
+
+    Where it is in ``doubt`` whether a run needs its key, nothing was erased.
+    """
 
     erased: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
+    doubt: tuple[str, ...] = ()
 
 
 def erase_spent_keys(ledger: Ledger, private: Path) -> Swept:
     """Erase the noise key and the input's fingerprint of every run that measured or was given up; see ``Swept``.
 
-    Only where the ledger's chain, head and witnesses hold, and it knows every run that measured: otherwise whoever
-    needs the ledger says what is wrong with it. A run that another process works on is left to that process.
+    Only where the ledger's chain, head and witnesses hold, and it knows every run that measured: otherwise nothing is
+    erased. A run that another process works on is left to that process.
     """
     root = private / RUNS
     if not root.is_dir() or foreign(private) or foreign(root):
@@ -46,13 +51,18 @@ def erase_spent_keys(ledger: Ledger, private: Path) -> Swept:
     try:
         unknown_runs(ledger, root)
         runs = ledger.books().runs
-    except CocoOptError:
-        return Swept()
-    erased: list[str] = []
-    left: list[str] = []
+    except CocoOptError as error:
+        keys = ", ".join(folder.name for folder in folders if folder.has_key)
+        return Swept(doubt=(_doubt(keys, error),) if keys else ())
+    erased, left, doubt = list[str](), list[str](), list[str]()
     for folder in folders:
         try:
-            if folder.name in runs and _erased(folder, runs[folder.name]):
+            finished = folder.name in runs and _is_finished(folder, runs[folder.name])
+        except CocoOptError as error:
+            doubt += [_doubt(folder.name, error)] if folder.has_key else []
+            continue
+        try:
+            if finished and _erased(folder):
                 erased.append(folder.name)
         except InputError as error:
             if folder.has_key:
@@ -61,7 +71,11 @@ def erase_spent_keys(ledger: Ledger, private: Path) -> Swept:
                     "Whoever reads it takes the noise off: make the folder writable, and run the same again"
                 )
     line = f"Erased noise key and input, which earlier commands had left, of run {', '.join(erased)}"
-    return Swept((line,) if erased else (), tuple(left))
+    return Swept((line,) if erased else (), tuple(left), tuple(doubt))
+
+
+def _doubt(runs: str, error: CocoOptError) -> str:
+    return f"The noise key of run {runs} is left, since it is in doubt whether it is needed: {error}"
 
 
 def _run_folders(root: Path) -> Iterator[RunFolder]:
@@ -69,26 +83,32 @@ def _run_folders(root: Path) -> Iterator[RunFolder]:
     return (RunFolder(root, name) for name in names)
 
 
-def _erased(folder: RunFolder, run: Run) -> bool:
-    """Erase what a finished run needs no longer; False where it is not finished, or another process works on it."""
-    if (run.state == "RESERVED" and not folder.is_sealed) or not folder.claim():
+def _is_finished(folder: RunFolder, run: Run) -> bool:
+    """Return whether a run needs no key; InputError where its measurement is not what it was paid for, to the byte."""
+    if run.state == "RESERVED" and folder.is_sealed:
+        read_paid(folder, run)
+    return run.state != "RESERVED" or folder.is_sealed
+
+
+def _erased(folder: RunFolder) -> bool:
+    """Erase what a finished run needs no longer; False where another process works on it."""
+    if not folder.claim():
         return False
     try:
-        if run.state == "RESERVED" and not _is_whole(folder, run):
-            return False
         folder.erase_secrets()
         return True
     finally:
         folder.release()
 
 
-def _is_whole(folder: RunFolder, run: Run) -> bool:
-    """Return whether the sealed measurement is what this run was paid for, to the byte."""
-    try:
-        measurement, _ = read_measurement(folder.measurement)
-    except CocoOptError:
-        return False
-    return (measurement.receipt, measurement.measurement_plan.digest) == (run.receipt, run.charge.digest)
+def read_paid(folder: RunFolder, run: Run) -> tuple[Measurement, str]:
+    """Return the sealed measurement of a run, and its digest; InputError where it is not what the run was paid for."""
+    measurement, digest = read_measurement(folder.measurement, run.sealed or None)
+    paid = run.sealed or (measurement.receipt, measurement.measurement_plan.digest) == (run.receipt, run.charge.digest)
+    if not paid:
+        message = f"is not what run {run.name} was paid for: restore the folder of this run. {FREE}"
+        raise InputError("damaged-measurement", message, Place(f"{run.name}/{folder.measurement.name}"))
+    return measurement, digest
 
 
 def discard_unpaid(ledger: Ledger, root: Path) -> None:

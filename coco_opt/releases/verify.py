@@ -190,9 +190,9 @@ def verify_paid(folder: str | Path, config: Config) -> list[Check]:
 
 def _key_checks(config: Config) -> list[Check]:
     """Return a check for each sentence on the keys of finished runs; none where no command left any."""
-    swept: list[str] = []
-    left = sweep(config, swept.append).left
-    return [Check("keys", line not in left, line) for line in swept]
+    lines: list[str] = []
+    swept = sweep(config, lines.append)
+    return [Check("keys", line in swept.erased, line) for line in lines]
 
 
 def _paid_checks(folder: str | Path, config: Config) -> list[Check]:

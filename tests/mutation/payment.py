@@ -23,8 +23,8 @@ MUTANTS = (
         "no rehearsal",
         "a payment is followed by an estimation that cannot work",
         "coco_opt/releases/measure.py",
-        "    if must_pay:\n        rehearse(plan, page, reporter)\n    private",
-        "    private",
+        "        rehearse(rehearsed := plan, page, reporter)",
+        "        rehearsed = plan",
         ("tests/releases/test_paid_is_released.py::test_what_would_fail_after_the_payment_fails_before",),
     ),
     Mutant(

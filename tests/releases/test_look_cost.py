@@ -17,6 +17,8 @@ from coco_opt.files.folder import as_json, sealed
 from coco_opt.files.measurement import EARLIER, read_measurement
 from coco_opt.privacy import Epsilon
 from coco_opt.privacy.combined_measurements import together
+from coco_opt.privacy.ledger import Ledger
+from coco_opt.privacy.ledger_chain import Charge
 from coco_opt.privacy.run_folder import RunFolder
 from coco_opt.releases import estimate, measure, release
 from coco_opt.releases.stored_runs import forget_run
@@ -126,6 +128,12 @@ def earlier_version(folder: Path, monkeypatch: pytest.MonkeyPatch, **changes: An
     config = config_of(folder, **changes)
     with monkeypatch.context() as patch:
         patch.setattr(sys.modules["coco_opt.releases.planning"], "is_paid_without_look", lambda *_: True)
+        reserve = Ledger.reserve
+
+        def reserved(self: Ledger, run: str, charge: Charge, *rest: Any, **more: Any) -> None:
+            reserve(self, run, replace(charge, promise=None), *rest, **more)
+
+        patch.setattr(Ledger, "reserve", reserved)
         patch.setattr(sys.modules["coco_opt.files.measurement"], "FORMAT", EARLIER)
         patch.setattr(sys.modules["coco_opt.releases.measure"], "resolved", _unbound)
         measure(config)
@@ -176,3 +184,15 @@ def test_without_a_look_nothing_is_added(tmp_path: Path) -> None:
     config = config_of(tmp_path, total="3", **stated_keys)
     run = measure(config).run
     assert "measurements" not in estimate(run, config).manifest
+
+
+def test_a_measurement_that_no_look_chose_keeps_its_own_cost(tmp_path: Path) -> None:
+    open_keys = config_of(tmp_path, total="3")
+    looked = measure(open_keys)
+    method, split = looked.config.method, map(str, looked.config.privacy.split)
+    keys = {"bucket_growth": list(method.bucket_growth)}
+    config = config_of(tmp_path, total="3", epsilon="49/50", groups=keys, split=list(split))
+    alone = measure(config)
+    assert looked.measurement.every[0].measurement_plan.queries == alone.measurement.measurement_plan.queries
+    assert not measure(open_keys).paid
+    assert estimate(alone.run, config).manifest["budget"]["epsilon"] == "49/50"

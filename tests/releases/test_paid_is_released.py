@@ -20,6 +20,7 @@ from coco_opt.config import load_config
 from coco_opt.errors import CocoOptError, SolverError
 from coco_opt.kinds import kind_row
 from coco_opt.privacy import Ledger
+from coco_opt.privacy.run_folder import RunFolder
 from coco_opt.releases import render_report
 from tests.cli.conftest import coco as coco
 from tests.cli.helpers import KINDS as DATA
@@ -114,6 +115,44 @@ def test_what_would_fail_after_the_payment_fails_before(
         assert refused.code == 2
         assert "KeyError" in refused.errors[0]
     assert paid(tmp_path) == []
+
+
+def test_a_rehearsal_after_a_look_says_that_the_look_is_paid(
+    tmp_path: Path, coco: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    section = "[groups]\nmax_size = 20\n"
+    config = Data(DATA["groups"].files, section, "", frozenset()).write(tmp_path, privacy=SECURE)
+    kind = kind_row("groups").load()
+    rehearsal = type(kind).rehearsal
+
+    def broken(self: Any, plan: Any, method: Any) -> Any:
+        if plan.also:
+            raise KeyError("unknown")
+        return rehearsal(self, plan, method)
+
+    monkeypatch.setattr(type(kind), "rehearsal", broken)
+    refused = coco("release", config)
+    assert refused.code == 2
+    assert "nothing was paid" not in refused.err
+    assert paid(tmp_path) == ["GRANTED", "RESERVED", "MEASURED"]
+
+
+@pytest.mark.parametrize("section", [SECTIONS["groups"], "[groups]\nmax_size = 20\n"])
+def test_what_a_reservation_for_other_data_gives_way_to_is_rehearsed(
+    section: str, tmp_path: Path, coco: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = Data({"sizes": SIZES}, section, "", frozenset()).write(tmp_path, privacy=SECURE)
+    with monkeypatch.context() as patch:
+        patch.setattr(RunFolder, "bind", _stop)
+        assert coco("release", config).code == 1
+    (tmp_path / "sizes.csv").write_text(SIZES.replace("5,2", "4,2"))
+    break_step(monkeypatch, "groups", "estimate", KeyError, late=False)
+    assert coco("release", config).code == 2
+    assert paid(tmp_path) == ["GRANTED", "RESERVED"]
+
+
+def _stop(*_: object) -> None:
+    raise RuntimeError("stopped")
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +138,15 @@ def damaged_seal(folder: Path, config: Config) -> None:
     damage(run_folders(folder)[-1] / "measurement" / "packed.parquet")
 
 
+def other_seal(folder: Path, config: Config) -> None:
+    """Put what another run measured in place of a measurement that the ledger does not know yet."""
+    output = config.output.model_copy(update={"private": folder / "elsewhere"})
+    other = measure(replace(config, output=output))
+    sealed(folder, config)
+    assert other.folder is not None
+    shutil.copytree(other.folder, run_folders(folder)[-1] / "measurement", dirs_exist_ok=True)
+
+
 def emptied_ledger(folder: Path, config: Config) -> None:
     released(folder, config)
     for name in ("ledger.sqlite", "ledger.sqlite.head"):
@@ -180,6 +189,7 @@ STATES = {
     "paid": State(paid, spent=False),
     "bound": State(bound, spent=False),
     "seal damaged": State(damaged_seal, spent=False, usable=False),
+    "seal of another run": State(other_seal, spent=False, usable=False),
     "ledger emptied": State(emptied_ledger, spent=False, usable=False),
     "head of another ledger": State(other_head, spent=False, usable=False),
     "ledger's key damaged": State(damaged_ledger, spent=False, usable=False),
@@ -258,6 +268,8 @@ def test_whichever_command_comes_next_erases_what_is_spent_and_nothing_else(
         assert {name: after.get(name) for name in before} == before
     elif not expected.usable:
         assert before.items() <= after.items()
+    if not (expected.spent or expected.usable):
+        assert f"noise key of run {run.name}" in " ".join((ran.out + ran.err).split())
     if verb in PAYING and expected.usable:
         assert ran.code == 0, ran.err
         assert secrets(folder) == []
@@ -305,6 +317,19 @@ def test_a_key_that_cannot_be_erased_is_reported_and_nothing_is_paid_next_to_it(
     assert ran.code == code, ran.err
     assert f"noise key of run {run.name}" in " ".join((ran.out + ran.err).split())
     assert entries(tmp_path) == ALL
+
+
+def test_a_run_that_is_sealed_is_finished_before_it_is_forgotten(tmp_path: Path, coco: Runner) -> None:
+    config = write("ranges", tmp_path)
+    sealed(tmp_path, load_config(config))
+    run = run_folders(tmp_path)[-1].name
+    for verb in ("--abandon", "--forget"):
+        refused = coco("ledger", config, verb, run)
+        assert refused.code == 3
+        assert f"coco-opt estimate {run}" in refused.err
+    assert coco("estimate", run, config, "--out", tmp_path / "out").code == 0
+    assert coco("ledger", config, "--forget", run).code == 0
+    assert coco("ledger", config, "--abandon", run).code == 3
 
 
 def test_a_run_that_another_process_works_on_keeps_its_key(tmp_path: Path, coco: Runner) -> None:
