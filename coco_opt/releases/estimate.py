@@ -58,10 +58,14 @@ def free_to_repeat(run: str, config: Config | None) -> Iterator[None]:
 
 
 def plainest(config: Config, measurement: Measurement) -> Config:
-    """Return a configuration with the plainest method of its kind that reads a measurement, and automatic solvers."""
+    """Return a configuration with the plainest method of its kind that reads a measurement, and automatic solvers.
+
+    It draws no map.
+    """
     kind = kind_for(config, measurement)
     defaults = config_of(measurement).method
-    plain = replace(config, method=defaults, solvers=SOLVERS_MODEL(), auto=AutoSection(time=_SOON))
+    output = config.output.model_copy(update={"geometry": None})
+    plain = replace(config, method=defaults, solvers=SOLVERS_MODEL(), auto=AutoSection(time=_SOON), output=output)
     with suppress(ConfigError):
         stated = replace(plain, method=defaults.model_copy(update=dict(kind.plainest)))
         method_for(kind, stated, measurement)

@@ -15,15 +15,19 @@ from typing import Any
 
 from coco_opt.errors import ConfigError, MissingPackageError, VerificationError
 from coco_opt.execution import Threads
+from coco_opt.files.folder import as_json
+from coco_opt.histograms import Hierarchy
 from coco_opt.privacy.combined_measurements import together
 from coco_opt.privacy.measurement import Measurement
 from coco_opt.privacy.seeded import SeededNoise
 from coco_opt.releases.drawing import noisy
 from coco_opt.releases.estimate import estimated, with_measured_privacy
 from coco_opt.releases.kind import AnyKind, PageWriter, Plan, SimulatedData
+from coco_opt.releases.outlines import outlines_of
 from coco_opt.releases.planning import kind_of
 from coco_opt.releases.reporter import Reporter, Silent
 from coco_opt.releases.verify import verify_release
+from coco_opt.report.choropleth import map_data
 
 _SEED = 42
 
@@ -39,7 +43,7 @@ def rehearse(plan: Plan, page: PageWriter | None, reporter: Reporter) -> None:
     try:
         with reporter.stage("Rehearsing what follows"):
             simulated, brief = kind.rehearsal(plan, method)
-            _release(simulated, brief, page)
+            _release(plan, simulated, brief, page)
         return
     except (ConfigError, MissingPackageError, MemoryError):
         raise
@@ -48,11 +52,12 @@ def rehearse(plan: Plan, page: PageWriter | None, reporter: Reporter) -> None:
     raise _refusal(kind, plan, failure)
 
 
-def _release(simulated: SimulatedData, method: Any, page: PageWriter | None) -> None:
+def _release(plan: Plan, simulated: SimulatedData, method: Any, page: PageWriter | None) -> None:
     """Measure simulated data, estimate them, write the release and verify it."""
     measurement = _measured(simulated)
     with TemporaryDirectory() as folder:
-        output = simulated.plan.config.output.model_copy(update={"directory": Path(folder), "geometry": None})
+        outlines = _outlines(plan, measurement.hierarchy, Path(folder) / "regions.geojson")
+        output = simulated.plan.config.output.model_copy(update={"directory": Path(folder), "geometry": outlines})
         config = with_measured_privacy(replace(simulated.plan.config, output=output), measurement)
         reporter, threads = Silent(), Threads(config.engine.workers)
         release = estimated(config, measurement, "rehearsal", reporter=reporter, executor=threads, method=method)
@@ -60,6 +65,29 @@ def _release(simulated: SimulatedData, method: Any, page: PageWriter | None) -> 
         failed = [f"{check.name}: {check.detail}" for check in verify_release(written) if not check.passed]
     if failed:
         raise VerificationError("; ".join(failed))
+
+
+def _outlines(plan: Plan, tree: Hierarchy, path: Path) -> Path | None:
+    """Draw the map of a plan's public outlines, and write some of them as those of a small hierarchy; None without any.
+
+    Raises ConfigError where the map cannot be drawn.
+    """
+    outlines, full = outlines_of(plan.config, plan.measurement_plan), plan.measurement_plan.hierarchy
+    if outlines is None:
+        return None
+    try:
+        map_data(outlines, full, full.levels)
+    except Exception as error:
+        failure = type(error).__name__
+        raise plan.config.error("output.geometry", f"no map can be drawn of it ({failure}): leave it out") from None
+    features = []
+    for level in range(tree.levels):
+        drawn = (outlines.rings[region] for region in full.level_range(level) if region in outlines.rings)
+        for region, rings in zip(tree.level_range(level), drawn, strict=False):
+            polygons = {"type": "MultiPolygon", "coordinates": [[ring.tolist()] for ring in rings]}
+            features.append({"properties": {"region_id": tree.paths[region]}, "geometry": polygons})
+    path.write_bytes(as_json({"type": "FeatureCollection", "features": features}))
+    return path
 
 
 def _measured(simulated: SimulatedData) -> Measurement:

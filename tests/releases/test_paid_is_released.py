@@ -6,8 +6,11 @@ that makes a release.
 
 from __future__ import annotations
 
+import csv
+import json
 import os
 import re
+import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -115,6 +118,51 @@ def test_what_would_fail_after_the_payment_fails_before(
         assert refused.code == 2
         assert "KeyError" in refused.errors[0]
     assert paid(tmp_path) == []
+
+
+@pytest.mark.parametrize("kind", ["groups", "tables"])
+@pytest.mark.parametrize("drawing", ["coco_opt.releases.rehearsal.map_data", "coco_opt.report.explorer.map_data"])
+def test_a_map_that_cannot_be_drawn_costs_nothing(
+    kind: str, drawing: str, tmp_path: Path, coco: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = write_mapped(kind, tmp_path)
+    monkeypatch.setattr(drawing, lambda *_: 1 // 0)
+    assert coco("release", config).code == 2
+    assert paid(tmp_path) == []
+    monkeypatch.undo()
+    assert coco("release", config).code == 0
+
+
+@pytest.mark.parametrize("kind", ["groups", "tables"])
+def test_a_map_that_fails_after_the_payment_is_left_out_by_the_command_in_the_message(
+    kind: str, tmp_path: Path, coco: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = write_mapped(kind, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(sys.modules["coco_opt.releases.measure"], "rehearse", lambda *_: None)
+        patch.setattr("coco_opt.report.explorer.map_data", lambda *_: 1 // 0)
+        failed = coco("release", config)
+        command = re.search(r"coco-opt (estimate \S+ run.toml --plain)", failed.errors[0])
+        assert command is not None
+        assert coco(*command[1].split(), "--out", "out").code == 0
+
+
+def write_mapped(kind: str, folder: Path) -> Path:
+    """Write data of a kind, and an outline of every leaf: squares in a row."""
+    config = write(folder, kind)
+    with (folder / "hierarchy.csv").open() as file:
+        regions = [row["region_id"] for row in csv.DictReader(file)]
+    features = [
+        {
+            "properties": {"region_id": region},
+            "geometry": {"type": "Polygon", "coordinates": [[[x, 0], [x + 1, 0], [x + 1, 1], [x, 1], [x, 0]]]},
+        }
+        for x, region in enumerate(regions)
+    ]
+    (folder / "map.geojson").write_text(json.dumps({"type": "FeatureCollection", "features": features}))
+    config.write_text(config.read_text() + '\n[output]\ngeometry = "map.geojson"\n')
+    return config
 
 
 def test_a_rehearsal_after_a_look_says_that_the_look_is_paid(
