@@ -33,7 +33,8 @@ class Backend:
 
     ``target`` is ``"module:Class"``. ``kinds`` names the problems a structured solver answers, ``forms`` the
     programs a generic one accepts. ``parameter`` is the option that ``name:VALUE`` sets. ``size_limit`` is the number
-    of unknowns beyond which ``compare`` leaves the backend out, and says so.
+    of unknowns beyond which ``compare`` leaves the backend out, and says so. An ``exhaustive`` one tries every point,
+    and raises UnknownSolverError for all but tiny problems.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Backend:
     extra: str | None = None
     parameter: str | None = None
     honours_ties: bool = False
+    exhaustive: bool = False
     size_limit: int = 10**9
     size_limits: Mapping[str, int] = dataclasses.field(default_factory=dict)
 

@@ -2,7 +2,8 @@
 
 The kind makes a small instance of its plan: the same queries, noise, constraints, method and solvers on a few regions
 that have what is awkward about a hierarchy. It is measured with seeded noise, so that the rehearsal sees public numbers
-alone. What fails here would fail after the payment, and is an error before it.
+alone. What fails here would fail after the payment, and is an error before it. Where a solver answers tiny problems
+only, and no other is tried, simulated data of the plan's own size stand in for the small instance.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from coco_opt.releases.kind import AnyKind, PageWriter, Plan, SimulatedData
 from coco_opt.releases.outlines import outlines_of
 from coco_opt.releases.planning import kind_of
 from coco_opt.releases.reporter import Reporter, Silent
+from coco_opt.releases.solvers import depends_on_size
 from coco_opt.releases.verify import verify_release
 from coco_opt.report.choropleth import map_data
 
@@ -43,6 +45,8 @@ def rehearse(plan: Plan, page: PageWriter | None, reporter: Reporter) -> None:
     try:
         with reporter.stage("Rehearsing what follows"):
             simulated, brief = kind.rehearsal(plan, method)
+            if depends_on_size(config):
+                simulated = kind.simulated_data(plan)
             _release(plan, simulated, brief, page)
         return
     except (ConfigError, MissingPackageError, MemoryError):

@@ -14,7 +14,7 @@ from coco_opt.execution import executor_row
 from coco_opt.kinds import kind_rows
 from coco_opt.privacy.measurement import MeasurementPlan
 from coco_opt.problems import PROBLEMS
-from coco_opt.registry import backend, make_solver
+from coco_opt.registry import backend, backends, make_solver
 from coco_opt.releases.kind import AnyKind, Compiling
 from coco_opt.solver import Solver
 from coco_opt.solving import solve
@@ -53,6 +53,12 @@ def solvers_of(config: Config) -> dict[str, Solver]:
 def choices_of(config: Config) -> SolverChoices:
     """Return the configured solvers with their fallbacks; raises what ``solvers_of`` does."""
     return SolverChoices(solvers_of(config), fallback=config.solvers.fallback)
+
+
+def depends_on_size(config: Config) -> bool:
+    """Return whether a chosen solver answers tiny problems only, and no other is tried in its place."""
+    exhaustive = {row.name for row in backends() if row.exhaustive}
+    return not config.solvers.fallback and any(solver.name in exhaustive for solver in solvers_of(config).values())
 
 
 def try_solvers(config: Config) -> None:

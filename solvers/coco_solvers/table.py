@@ -193,6 +193,7 @@ BACKENDS: tuple[Backend, ...] = (
             "expected_distance",
         ),
         honours_ties=True,
+        exhaustive=True,
         size_limit=12,
         size_limits={"group_matching": 36, "controlled_rounding": 16},
     ),

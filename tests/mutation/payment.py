@@ -28,6 +28,22 @@ MUTANTS = (
         ("tests/releases/test_paid_is_released.py::test_what_would_fail_after_the_payment_fails_before",),
     ),
     Mutant(
+        "a solver of tiny problems is rehearsed on tiny problems",
+        "a payment is followed by problems that it cannot express",
+        "coco_opt/releases/rehearsal.py",
+        "if depends_on_size(config):",
+        "if not plan:",
+        ("tests/releases/test_paid_is_released.py::test_a_solver_of_tiny_problems_is_refused_by_the_public_size",),
+    ),
+    Mutant(
+        "the map is not rehearsed",
+        "a payment is followed by a page that cannot be written",
+        "coco_opt/releases/rehearsal.py",
+        "    if outlines is None:\n",
+        "    if tree:\n",
+        ("tests/releases/test_paid_is_released.py::test_a_map_that_cannot_be_drawn_costs_nothing",),
+    ),
+    Mutant(
         "the link between entries is unchecked",
         "entries of a ledger's other copy can be put in",
         "coco_opt/privacy/ledger_chain.py",

@@ -120,6 +120,19 @@ def test_what_would_fail_after_the_payment_fails_before(
     assert paid(tmp_path) == []
 
 
+@pytest.mark.parametrize(("leaves", "code"), [(4, 0), (40, 2)])
+def test_a_solver_of_tiny_problems_is_refused_by_the_public_size(
+    leaves: int, code: int, tmp_path: Path, coco: Runner
+) -> None:
+    sizes = "country,county,size,groups\n" + "".join(f"land,c{leaf},2,1\n" for leaf in range(leaves))
+    section = SECTIONS["groups"] + 'consistency = "matching"\n[solvers]\nfallback = false\n'
+    config = Data({"sizes": sizes}, section + 'group_matching = "brute-force"', "", frozenset()).write(
+        tmp_path, privacy=SECURE
+    )
+    assert coco("release", config).code == code
+    assert bool(paid(tmp_path)) == (code == 0)
+
+
 @pytest.mark.parametrize("kind", ["groups", "tables"])
 @pytest.mark.parametrize("drawing", ["coco_opt.releases.rehearsal.map_data", "coco_opt.report.explorer.map_data"])
 def test_a_map_that_cannot_be_drawn_costs_nothing(

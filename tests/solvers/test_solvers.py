@@ -334,6 +334,10 @@ def test_choices_keep_the_worst_certificate() -> None:
 @pytest.mark.parametrize(
     "problem",
     [
+        IsotonicL1(np.arange(20_000.0)),
+        IsotonicL2(np.arange(2_000.0)),
+        SimplexProjection(np.arange(60.0), 7.0),
+        ControlledRounding(np.full(60, 0.5), 30),
         GroupMatching([1, 5], [6, 6], [1, 5], [6, 6], [0, 2]),
         ExpectedDistance([-1, 0, 0], [1200, 600, 600], Marginals.from_points(np.array([[[400]], [[150]], [[250]]]))),
     ],

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations, permutations
-from math import isinf
+from math import comb, factorial, isinf
 from time import perf_counter
 from typing import Any, ClassVar
 
@@ -29,9 +29,9 @@ from coco_opt.problems import (
     SimplexProjection,
 )
 from coco_opt.solution import Answer, Status
-from coco_solvers.oracles.expected_distance import expected_distance
+from coco_solvers.oracles.expected_distance import expected_distance, values_of_leaves
 
-MAX_GROUPS = 9
+MOST_STEPS = 10_000_000  # some ten seconds
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,12 @@ class BruteForce:
     name: ClassVar[str] = "brute-force"
 
     def solve(self, problem: Problem[Any, Any]) -> Answer[Any, Any]:
-        """Solve one tiny problem; UnknownSolverError for an unknown type."""
-        method = _METHODS.get(type(problem))
-        if method is None:
+        """Solve one tiny problem; UnknownSolverError for an unknown type, and before it starts, for a large problem."""
+        method, steps = _METHODS.get(type(problem), (None, None))
+        if method is None or steps is None:
             raise UnknownSolverError(f"solver {self.name!r} cannot express {problem.kind}")
+        if steps(problem) > MOST_STEPS:
+            raise UnknownSolverError(f"solver {self.name!r} tries every point, and this {problem.kind} has too many")
         start = perf_counter()
         value = method(problem)
         return Answer(value, Status.OPTIMAL, seconds=perf_counter() - start)
@@ -131,9 +133,7 @@ def controlled_rounding(problem: ControlledRounding) -> Ints:
 
 
 def group_matching(problem: GroupMatching) -> Flow:
-    """Try every assignment of single groups (UnknownSolverError beyond 9 groups)."""
-    if problem.groups > MAX_GROUPS:
-        raise UnknownSolverError(f"{problem.groups} groups have too many matchings to try: {MAX_GROUPS} at most")
+    """Try every assignment of single groups."""
     parents = np.repeat(np.arange(problem.parent_sizes.size), problem.parent_counts)
     children = np.repeat(np.arange(problem.child_sizes.size), problem.child_counts)
 
@@ -145,14 +145,20 @@ def group_matching(problem: GroupMatching) -> Flow:
     return Flow(pairs[:, 0], pairs[:, 1], counts.astype(np.int64))
 
 
-_METHODS: dict[type, Callable[[Any], Any]] = {
-    IsotonicL2: isotonic_l2,
-    IsotonicL1: isotonic_l1,
-    SimplexProjection: simplex_projection,
-    ControlledRounding: controlled_rounding,
-    GroupMatching: group_matching,
-    ExpectedDistance: expected_distance,
+def _rounding_steps(problem: ControlledRounding) -> int:
+    ups = problem.total - int(problem.floors.sum())
+    return comb(int(problem.fractional.sum()), ups) * problem.variables
+
+
+_METHODS: dict[type, tuple[Callable[[Any], Any], Callable[[Any], float]]] = {
+    IsotonicL2: (isotonic_l2, lambda problem: problem.variables**3),
+    IsotonicL1: (isotonic_l1, lambda problem: problem.variables**2),
+    SimplexProjection: (simplex_projection, lambda problem: problem.variables * 2.0**problem.variables),
+    ControlledRounding: (controlled_rounding, _rounding_steps),
+    GroupMatching: (group_matching, lambda problem: problem.groups * factorial(min(problem.groups, 20))),
+    ExpectedDistance: (expected_distance, lambda problem: problem.marginals.shape[1] * values_of_leaves(problem) ** 2),
 }
+"""By type of problem, what solves it and about how many steps that takes."""
 
 
 def _fractions(values: NDArray[Any]) -> list[Fraction]:

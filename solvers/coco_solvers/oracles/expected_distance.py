@@ -8,22 +8,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.array_types import Ints
-from coco_opt.errors import UnknownSolverError
 from coco_opt.problems.expected_distance import ExpectedDistance
 
-MAX_STATES = 200_000
+
+def values_of_leaves(problem: ExpectedDistance) -> float:
+    """Return how many values the leaves have together in a cell."""
+    return float(np.prod(problem.groups[problem.tree.is_leaf] + 1.0))
 
 
 def expected_distance(problem: ExpectedDistance) -> Ints:
-    """Try all values of the leaves in every cell, where those of the cell before are at most as large.
-
-    UnknownSolverError where the leaves have more than 200,000 values together.
-    """
+    """Try all values of the leaves in every cell, where those of the cell before are at most as large."""
     tree, marginals = problem.tree, problem.marginals
     leaves, (_, cells) = np.flatnonzero(tree.is_leaf), marginals.shape
     ranges = [range(int(problem.groups[v]) + 1) for v in leaves]
-    if np.prod([float(len(values)) for values in ranges]) > MAX_STATES:
-        raise UnknownSolverError(f"too many tables to try: the leaves have more than {MAX_STATES} values together")
     values = list(product(*ranges))
     tables = [_with_sums(problem, leaves, value) for value in values]
     best: dict[tuple[int, ...], tuple[int, list[int]]] = {}
