@@ -1,19 +1,21 @@
-"""``coco-opt compare``: every available solver on the same problems."""
+"""``coco-opt compare``: every available solver on the same problems, or whole releases under several values of keys."""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+import math
+import tomllib
+from collections.abc import Mapping, Sequence
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from coco_opt.cli.console import TerminalReporter, figure, write, write_json, write_table, writing
 from coco_opt.cli.estimate import settings_for
-from coco_opt.cli.options import Json, Version
-from coco_opt.errors import VerificationError
+from coco_opt.cli.options import Json, Version, integer
+from coco_opt.errors import InputError, VerificationError
 
 if TYPE_CHECKING:
     from coco_opt.config import Config
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from coco_opt.releases import Comparison
     from coco_opt.releases.compare import Row
     from coco_opt.releases.reporter import Reporter
+    from coco_opt.releases.trials import Trial
 
 _HEADER = ("solver", "unknowns", "status", "objective", "- first", "gap", "violation", "seconds", "ties", "note")
 
@@ -39,20 +42,38 @@ def compare(
     profile: Annotated[
         Path | None, typer.Option("--profile", help="Also draw a performance profile: this path with .png and .pdf.")
     ] = None,
+    vary: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--vary",
+            metavar="KEY=VALUE,...",
+            help="Compare whole releases instead, one for each value: groups.loss=l1,l2. Repeat it for a grid.",
+        ),
+    ] = None,
+    runs: Annotated[int, typer.Option("--runs", metavar="N", parser=integer(1), help="Releases a value.")] = 10,
+    like: Annotated[
+        Path | None,
+        typer.Option("--like", metavar="FILE", help="Public data in the form of the private table, to release."),
+    ] = None,
     json: Json = False,
     version: Version = False,
 ) -> int:
-    """Solve one problem of each kind with every solver; spends nothing.
+    """Solve one problem of each kind with every solver, or with --vary release data under several keys; spends nothing.
 
-    Exit 4 if a solver that the configuration uses misses its tolerance; other solvers may miss theirs.
+    Exit 4 if a solver that the configuration uses misses its tolerance; other solvers may miss theirs. With --vary the
+    data are simulated or public, --csv takes the errors by level, and --profile their picture.
     """
     from coco_opt.releases import compare as compare_solvers
 
     reporter = TerminalReporter(lines=not json)
+    if vary:
+        return _compare_releases(target, grid_of(vary), runs, like, csv_file, profile, json=json)
     settings, measurement = _read_target(target, config, reporter)
     comparison = compare_solvers(settings, measurement, size=size, reporter=reporter)
     if csv_file is not None:
-        _write_csv(csv_file, comparison)
+        from coco_opt.releases.compare import columns
+
+        _write_csv(csv_file, columns(), [row.as_dict() for row in comparison.rows])
     pictures = [] if profile is None else _draw_profile(profile, comparison)
     if json:
         write_json({"data": comparison.data, "rows": [row.as_dict() for row in comparison.rows]})
@@ -62,6 +83,84 @@ def compare(
         if pictures:
             write(f"Performance profile  {', '.join(map(str, pictures))}")
     return _verdict(comparison, lines=not json)
+
+
+def grid_of(options: Sequence[str]) -> dict[str, list[Any]]:
+    """Return the values of keys that are to vary, each as a file would state it. Raises InputError (bad-option)."""
+    grid: dict[str, list[Any]] = {}
+    for option in options:
+        key, equals, text = (part.strip() for part in option.partition("="))
+        if not (equals and text and all(key.partition("."))):
+            raise InputError("bad-option", f"--vary {option}: write SECTION.KEY=VALUE,VALUE, such as groups.loss=l1,l2")
+        values = _toml(f"[{text}]")
+        listed = values if isinstance(values, list) else [_toml(part.strip()) for part in text.split(",")]
+        # Amounts of privacy are exact, which a float is not.
+        exact = [str(value) if key.startswith("privacy.") and isinstance(value, float) else value for value in listed]
+        grid.setdefault(key, []).extend(exact)
+    return grid
+
+
+def _toml(text: str) -> Any:
+    """Return a value of a config, a text without quotes as it is."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _compare_releases(
+    target: str,
+    grid: dict[str, list[Any]],
+    runs: int,
+    like: Path | None,
+    csv_file: Path | None,
+    picture: Path | None,
+    *,
+    json: bool,
+) -> int:
+    """Release the same data under every combination of values, and show what each errs."""
+    from coco_opt.config import load_config
+    from coco_opt.releases.trials import trials
+
+    result = trials(load_config(Path(target)), grid, runs=runs, public=like, reporter=TerminalReporter(lines=not json))
+    records = list(result.records())
+    if csv_file is not None:
+        _write_csv(csv_file, list(records[0]), records)
+    pictures: list[Path] = []
+    if picture is not None:
+        from coco_opt.releases.trial_plot import draw_trials
+
+        with writing(picture):
+            pictures = draw_trials(picture, result)
+    if json:
+        write_json({"data": result.data, "rows": [_finite(record) for record in records]})
+        return 0
+    header = (*grid, *(f"error, {level}" for level in result.levels), "times the first", "seconds", "worst gap", "note")
+    rows = [
+        (
+            *trial.values.values(),
+            *(f"{figure(mean)} ± {figure(error, 2)}" for mean, error in _by_level(trial, len(result.levels))),
+            *(figure(value, 3) for value in (trial.times(result.rows[0]), trial.seconds, trial.gap)),
+            trial.note,
+        )
+        for trial in result.rows
+    ]
+    write_table(f"Releases of {result.data}, {runs} each", header, rows, numeric=len(grid))
+    if pictures:
+        write(f"Picture  {', '.join(map(str, pictures))}")
+    write("Nothing was spent, and no private table was opened.")
+    return 0
+
+
+def _by_level(trial: Trial, levels: int) -> list[tuple[float, float]]:
+    pairs = list(zip(trial.means, trial.standard_errors, strict=True))
+    return pairs or [(math.nan, math.nan)] * levels
+
+
+def _finite(record: dict[str, Any]) -> dict[str, Any]:
+    return {
+        key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in record.items()
+    }
 
 
 def _read_target(target: str, config: Path | None, reporter: Reporter) -> tuple[Config, Measurement | None]:
@@ -122,13 +221,11 @@ def _cells(row: Row) -> tuple[str, ...]:
     )
 
 
-def _write_csv(path: Path, comparison: Comparison) -> None:
-    from coco_opt.releases.compare import columns
-
+def _write_csv(path: Path, columns: Sequence[str], records: Sequence[Mapping[str, Any]]) -> None:
     rows = StringIO(newline="")
-    writer = csv.DictWriter(rows, columns())
+    writer = csv.DictWriter(rows, columns)
     writer.writeheader()
-    writer.writerows(row.as_dict() for row in comparison.rows)
+    writer.writerows(records)
     with writing(path):
         path.write_text(rows.getvalue(), encoding="utf-8", newline="")
 

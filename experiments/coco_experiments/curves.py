@@ -27,6 +27,7 @@ _PANEL = 2.1  # inches of a row of panels
 _BETWEEN = 0.5  # inches, for the labels of ticks
 _MOST_IN_A_LEGEND = 4
 _LETTERS = 20  # of all labels of ticks at the measured points, and a space each
+_LEAST_LEFT, _EDGE = 0.75, 0.05  # inches left of the first panels, and of the canvas
 _LINE = 0.13  # inches of a further line of a title
 _NAME = 7.0  # points of a name next to a line
 _APART = 0.13  # inches between two names
@@ -114,7 +115,7 @@ def _arrange(
     """
     rows, columns = shape
     width, between, top = figure.get_figwidth(), 0.75 if own_labels else 0.5, 0.3 + above
-    left, right = 0.75, 0.12 + beside
+    left, right = _beside_first(figure, columns), 0.12 + beside
     panel = (width - left - right - _BETWEEN * (columns - 1)) / columns
     height = top + rows * _PANEL + (rows - 1) * between + 0.5
     lines = max(wrapped(title, panel + _BETWEEN / 2) for title in titles) - 1
@@ -129,6 +130,17 @@ def _arrange(
         hspace=between / _PANEL,
         wspace=_BETWEEN / panel,
     )
+
+
+def _beside_first(figure: Figure, columns: int) -> float:
+    """Return the inches that labels and ticks of the first panels of rows need to the left."""
+    widths = [_LEAST_LEFT]
+    for axes in figure.axes:
+        place = axes.get_subplotspec()
+        box = axes.yaxis.get_tightbbox() if place is not None and place.num1 % columns == 0 else None
+        if box is not None:
+            widths.append((axes.get_window_extent().x0 - box.x0) / figure.dpi + _EDGE)
+    return max(widths)
 
 
 def _widest(figure: Figure, names: Sequence[str]) -> float:

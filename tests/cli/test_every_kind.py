@@ -12,6 +12,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from coco_opt.config import load_config
 from coco_opt.privacy.accounting import rho_of_epsilon_delta
 from tests.cli.helpers import KINDS, SECURE, Data, Runner, paid, write_sizes
 
@@ -246,6 +247,41 @@ def test_compare_takes_made_data_or_a_measurement_where_noise_is_private(
         assert "nothing more is spent" in found["data"]
         assert data.problems <= {row["problem"] for row in found["rows"]}  # without the config, those of the default
     assert paid(tmp_path) == ["GRANTED", "RESERVED", "MEASURED"]
+
+
+def test_releases_under_several_keys_are_compared_without_the_private_table(
+    data: Data, tmp_path: Path, coco: Runner
+) -> None:
+    config, table = data.write(tmp_path, privacy=SECURE), tmp_path / "errors.csv"
+    settings = load_config(config)
+    for table_key in settings.private_tables:
+        source = settings.data.table_of(table_key)
+        if source.path is not None:
+            source.path.unlink()
+    grid = ("--vary", "privacy.epsilon=1/4,8", "--vary", "solvers.default=auto,highs")
+    ran = coco("compare", config, *grid, "--runs", "3", "--json", "--csv", table, "--profile", tmp_path / "picture")
+    assert ran.code == 0, ran.err
+    rows = json.loads(ran.out)["rows"]
+    levels = dict.fromkeys(row["level"] for row in rows)
+    errors = {(row["privacy.epsilon"], row["solvers.default"], row["level"]): row["error"] for row in rows}
+    assert len(errors) == 4 * len(levels)
+    assert all(
+        errors["8", solver, level] < errors["1/4", solver, level] for solver in ("auto", "highs") for level in levels
+    )
+    with table.open(newline="") as file:
+        assert [row["level"] for row in csv.DictReader(file)] == [row["level"] for row in rows]
+    assert (tmp_path / "picture.png").stat().st_size > 0
+    assert paid(tmp_path) == []
+
+
+def test_a_combination_that_cannot_be_released_says_why(data: Data, tmp_path: Path, coco: Runner) -> None:
+    config = data.write(tmp_path, privacy=SECURE)
+    for wrong, words in (("loss=l1", "--vary loss=l1: write SECTION.KEY"), ("solvers.defalt=highs", "did you mean")):
+        refused = coco("compare", config, "--vary", wrong)
+        assert (refused.code, words in refused.err) == (2, True), refused.err
+    ran = coco("compare", config, "--vary", "solvers.default=auto,gurobi", "--runs", "1", "--json")
+    notes = [row["note"] for row in json.loads(ran.out)["rows"]]
+    assert ("no solver is called 'gurobi'" in notes[-1], notes[0]) == (True, "")
 
 
 def test_estimating_a_published_measurement_needs_nothing_that_it_does_not_use(

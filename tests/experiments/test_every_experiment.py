@@ -55,7 +55,7 @@ LONG = ("Synthetic (made anew), West Coast", "Hawaiian (counties made), West Coa
 @pytest.mark.parametrize("methods", [2, 6])
 def test_curves_of_real_data_have_room_for_their_texts(levels: int, methods: int, tmp_path: Path) -> None:
     x = (0.1, 0.25, 0.5, 1.0)
-    curves = tuple(Curve(f"Hc x Hg, variant {k}", x, [2e6 * (k + 1) / each for each in x]) for k in range(methods))
+    curves = tuple(Curve(f"Hc x Hg, variant {k}", x, [2e3 * (k + 1) / each for each in x]) for k in range(methods))
     rows = [[CurvePanel(f"{name}, level {level}", curves) for level in range(levels)] for name in LONG]
     with misplaced_texts() as misplaced:
         draw(tmp_path / "curves", rows, AxisStyle("epsilon a level", "mean earth mover's\ndistance (entities)"))

@@ -1,0 +1,159 @@
+"""Whole releases under several values of keys, on the same simulated or public data: what each errs, and how long."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from time import process_time
+from typing import Any
+
+import numpy as np
+
+from coco_opt.activity import doing
+from coco_opt.array_types import Floats
+from coco_opt.config.load import configure
+from coco_opt.config.model import Config
+from coco_opt.errors import ConfigError, ProblemError, SolverError
+from coco_opt.privacy.seeded import SeededNoise
+from coco_opt.releases.drawing import noisy
+from coco_opt.releases.kind import Truth, Work
+from coco_opt.releases.planning import kind_of, planned
+from coco_opt.releases.reporter import Reporter, Silent, default_reporter
+from coco_opt.releases.solvers import choices_of
+
+_SEED = 2018  # of the first run; runs of the same number have the same noise where they ask the same queries
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Trial:
+    """Releases under one choice of values, by key: ``errors`` float64[runs, levels], in the unit of the kind.
+
+    ``seconds`` are the processor time of an estimation, ``gap`` is the worst certified relative gap. Where the choice
+    cannot be released, ``errors`` has no runs, and ``note`` says why.
+    """
+
+    values: Mapping[str, str]
+    errors: Floats
+    seconds: float = math.nan
+    gap: float = math.nan
+    note: str = ""
+
+    @property
+    def means(self) -> list[float]:
+        """Return the mean error of each level, root first; none where nothing was released."""
+        means: list[float] = self.errors.mean(axis=0).tolist() if self.errors.size else []
+        return means
+
+    @property
+    def standard_errors(self) -> list[float]:
+        """Return the standard error of each mean, nan after a single run."""
+        runs = len(self.errors)
+        if runs < 2:
+            return [math.nan] * len(self.means)
+        spread: list[float] = (self.errors.std(axis=0, ddof=1) / math.sqrt(runs)).tolist()
+        return spread
+
+    def times(self, first: Trial) -> float:
+        """Return the geometric mean over the levels of this error over another's, nan where either has none."""
+        pairs = [(a, b) for a, b in zip(self.means, first.means, strict=False) if a > 0 and b > 0]
+        return math.exp(sum(math.log(a / b) for a, b in pairs) / len(pairs)) if pairs else math.nan
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Trials:
+    """Trials in the order of the grid, the names of the levels, and in words the data on which they were made."""
+
+    data: str
+    levels: tuple[str, ...]
+    rows: tuple[Trial, ...]
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """Yield one record a trial and level, for CSV and JSON; what could not be released has one without a level."""
+        for trial in self.rows:
+            shared = {**trial.values, "runs": len(trial.errors), "seconds": trial.seconds, "relative_gap": trial.gap}
+            for level, mean, error in zip(self.levels, trial.means, trial.standard_errors, strict=False):
+                yield {**shared, "level": level, "error": mean, "standard_error": error, "note": ""}
+            if trial.note:
+                yield {**shared, "level": "", "error": math.nan, "standard_error": math.nan, "note": trial.note}
+
+
+def trials(
+    config: Config,
+    grid: Mapping[str, Sequence[Any]],
+    *,
+    runs: int = 10,
+    public: Path | None = None,
+    reporter: Reporter | None = None,
+) -> Trials:
+    """Release the same data under every combination of values of some keys; pays nothing, opens no private table.
+
+    Parameters
+    ----------
+    config : Config
+        All other keys.
+    grid : mapping of str to sequence
+        Values by key, such as ``{"groups.loss": ["l1", "l2"], "privacy.epsilon": ["1/2", "1"]}``.
+    runs : int, default 10
+        Releases of each combination, with the same seeds.
+    public : Path, optional
+        Public data in the form of the private table, in place of simulated data.
+    reporter : Reporter, optional
+        Receives the progress.
+
+    Returns
+    -------
+    Trials
+        One row for each combination. What a combination cannot release is a row with a note.
+
+    Raises
+    ------
+    ConfigError, InputError, ProblemError
+        A key does not exist, or a public table is wrong.
+    """
+    reporter = default_reporter(reporter)
+    rows: list[Trial] = []
+    data, levels, choices = "", tuple[str, ...](), list(product(*grid.values()))
+    for number, choice in enumerate(choices, 1):
+        values = dict(zip(grid, choice, strict=True))
+        varied = configure(config, **_sections(values))
+        with doing(f"combination {number} of {len(choices)}"), reporter.stage(_words(values)):
+            plan = planned(varied, Silent())
+            simulated = kind_of(varied).simulated_data(plan, public)
+            data, levels = simulated.words, tuple(plan.measurement_plan.levels)
+            shown = {key: str(value) for key, value in values.items()}
+            try:
+                rows.append(_tried(varied, simulated.plan, simulated.private, runs, shown))
+            except (ConfigError, ProblemError, SolverError) as error:
+                rows.append(Trial(shown, np.zeros((0, len(levels))), note=str(error)))
+    return Trials(data, levels, tuple(rows))
+
+
+def _tried(config: Config, plan: Any, private: Any, runs: int, shown: Mapping[str, str]) -> Trial:
+    """Measure and estimate some times."""
+    kind, errors, seconds, gap = kind_of(config), [], 0.0, 0.0
+    for run in range(runs):
+        measurement = noisy(plan, private, SeededNoise(_SEED + run), Silent())
+        method = kind.method(config, measurement.measurement_plan)
+        start = process_time()
+        result = kind.estimate(measurement, method, Work(choices_of(config)))
+        seconds += process_time() - start
+        gap = max([gap, *(certificate.relative_gap for certificate in result.certificates)])
+        (error,) = kind.errors(measurement, Truth(private), result).values()
+        errors.append(error)
+    return Trial(shown, np.array(errors, np.float64), seconds / runs, gap)
+
+
+def _sections(values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return values of dotted keys as sections."""
+    sections: dict[str, dict[str, Any]] = {}
+    for key, value in values.items():
+        section, _, name = key.partition(".")
+        sections.setdefault(section, {})[name] = value
+    return sections
+
+
+def _words(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key} = {value}" for key, value in values.items())
