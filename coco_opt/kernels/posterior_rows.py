@@ -13,10 +13,12 @@ and with noisy measurements of single cells a hidden one.
    arrays as in ``coco_opt.kernels.posterior_weights``.
 3. Filter forwards: convolve with the Poisson probabilities, leaving out increments of less than ``_LEAST`` of the
    likeliest within a window (``_filter``).
-4. Draw backwards an entire row (``_draw_row``), and update residuals and histograms.
+4. Draw backwards an entire row (``_draw_row``).
+5. Where ancestors have answers in buckets of cells, accept the row by the ratio of their likelihoods, which no filter
+   over single cells can hold (``_accepts``). Update residuals and histograms.
 
 Invariant: residuals and histograms are those of the present rows. Cost: O(states x increments) a row.
-Source: Carter and Kohn 1994 (forward filtering, backward sampling).
+Source: Carter and Kohn 1994 (forward filtering, backward sampling); Hastings 1970.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from numpy.typing import NDArray
 from coco_opt.kernels.compile import compiled, compiled_in_place
 from coco_opt.kernels.drawing import uniform
 from coco_opt.kernels.posterior_shares import Basis, Shares, draw
-from coco_opt.kernels.posterior_weights import CellAnswers, Window, weigh
+from coco_opt.kernels.posterior_weights import GEOMETRIC, CellAnswers, Window, weigh
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -56,6 +58,25 @@ class CountRows(NamedTuple):
     factors: Floats
     shape: Floats
     words: Words
+
+
+class Sums(NamedTuple):
+    """Answers in buckets (``kernels.posterior_moves.Queries``), with the paths from leaves to them alone.
+
+    ``residual`` is that of all answers; ``tried`` counts the rows that met such answers, and the accepted ones.
+    """
+
+    residual: Ints
+    path_start: Ints
+    path: Ints
+    distribution: Ints
+    steepness: Floats
+    offset: Ints
+    scheme: Ints
+    bucket_start: Ints
+    begin: Ints
+    end: Ints
+    tried: Ints
 
 
 @compiled_in_place
@@ -175,7 +196,43 @@ def _draw_row(
 
 
 @compiled
-def advance(answers: CellAnswers, rows: CountRows, basis: Basis, shares: Shares, sweeps: int, counts: Floats) -> bool:
+def _accepts(sums: Sums, leaf: int, row: Ints, drawn: Ints, words: Words) -> bool:
+    """Return whether the answers in buckets accept a drawn row in place of the present one; update them if so."""
+    first, last = sums.path_start[leaf], sums.path_start[leaf + 1]
+    if first == last:
+        return True
+    change = np.empty(row.size + 1, np.int64)
+    change[0] = 0
+    for i in range(row.size):
+        change[i + 1] = change[i] + drawn[i] - row[i]
+    # The row was drawn given all answers about cells, so those in buckets alone are left of Hastings' ratio.
+    gain = 0.0
+    for p in range(first, last):
+        block = sums.path[p]
+        begin, at = sums.bucket_start[sums.scheme[block]], sums.offset[block]
+        for b in range(sums.offset[block + 1] - at):
+            before = sums.residual[at + b]
+            after = before + change[sums.end[begin + b]] - change[sums.begin[begin + b]]
+            if sums.distribution[block] == GEOMETRIC:
+                gain -= sums.steepness[block] * float(abs(after) - abs(before))
+            else:
+                gain -= sums.steepness[block] * float(after**2 - before**2)
+    sums.tried[0] += 1
+    if gain < 0.0 and uniform(words) >= np.exp(gain):
+        return False
+    sums.tried[1] += 1
+    for p in range(first, last):
+        block = sums.path[p]
+        begin, at = sums.bucket_start[sums.scheme[block]], sums.offset[block]
+        for b in range(sums.offset[block + 1] - at):
+            sums.residual[at + b] += change[sums.end[begin + b]] - change[sums.begin[begin + b]]
+    return True
+
+
+@compiled
+def advance(
+    answers: CellAnswers, sums: Sums, rows: CountRows, basis: Basis, shares: Shares, sweeps: int, counts: Floats
+) -> bool:
     """Take ``sweeps`` sweeps: the size distribution, then every row anew given all the others; O(states x increments).
 
     Adds each size's counts to float64[leaves, K + 1] after each. Returns False, with that row unchanged, where a window
@@ -224,6 +281,8 @@ def advance(answers: CellAnswers, rows: CountRows, basis: Basis, shares: Shares,
                 and _draw_row(window, means, rows.totals[leaf], inverse, alpha, probabilities, rows.words, drawn)
             ):
                 complete = False
+                continue
+            if not _accepts(sums, leaf, row, drawn, rows.words):
                 continue
             # The residuals of the leaf's blocks and its ancestors' follow the new row.
             for p in range(answers.path_start[leaf], answers.path_start[leaf + 1]):

@@ -117,7 +117,7 @@ def test_the_posterior_reads_cells_and_ranks() -> None:
     assert cells.query.end[-1] == 4
     assert ranks.query == Ranks(4)
     assert survey.answers[2].query is cells.query
-    assert not survey.only_cells
+    assert not survey.of_rows
     starts = start_histograms(survey)
     for row, leaf in zip(starts, hierarchy.leaves, strict=True):
         assert row.tolist() == truth[leaf].to_dense(MAX_SIZE).tolist()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from itertools import product
 
 import numpy as np
 import pytest
+from scipy.special import gammaln
 
 from coco_opt.errors import SolverError
 from coco_opt.groups.buckets import Buckets
@@ -78,6 +80,41 @@ def test_rows_are_drawn_from_their_posterior(distributions: tuple[int, ...]) -> 
         seen[np.arange(CELLS), table[0]] += 1
     error = np.sqrt(wanted * (1.0 - wanted) / draws) + 1e-9
     assert (np.abs(seen / draws - wanted) < 4.5 * error).all()
+
+
+@pytest.mark.parametrize("noise", [Geometric(Fraction(2)), DiscreteGaussian(Fraction(6))])
+def test_answers_in_buckets_above_bend_the_rows_as_the_posterior_does(noise: Geometric | DiscreteGaussian) -> None:
+    """Two leaves with answers about cells, their parent with sums of two cells: against every pair of rows."""
+    rng, cells, groups = np.random.default_rng(3), 3, 3
+    buckets = Buckets.from_edges([0, 1, 3])
+    own = [Answers(k, Buckets.cells(cells), rng.integers(0, groups + 1, cells), noise) for k in (1, 2)]
+    above = Answers(0, buckets, np.array([2 * groups, groups]), noise)
+    survey = Survey(np.array([-1, 0, 0]), np.array([2 * groups, groups, groups]), cells, [*own, above])
+    assert survey.of_rows
+    prior = tiny.some_prior(2, cells)
+    rows = [np.array(row) for row in product(range(groups + 1), repeat=cells) if sorted(row) == list(row)]
+    wanted = np.zeros((2, cells, groups + 1))
+    for pair in product(rows, repeat=2):
+        log = sum(
+            answers.distribution.log_weight(answers.query.sums(x) - answers.values).sum()
+            for answers, x in zip(survey.answers, (*pair, pair[0] + pair[1]), strict=True)
+        )
+        counts = [np.diff(x, prepend=0, append=groups) for x in pair]
+        log += sum((n * np.log(pi) - gammaln(n + 1.0)).sum() for n, pi in zip(counts, prior.probabilities, strict=True))
+        for leaf, x in enumerate(pair):
+            wanted[leaf, np.arange(cells), x] += np.exp(log)
+    wanted /= wanted.sum(axis=2, keepdims=True)
+    start = np.zeros((2, cells + 1), np.int64)
+    start[:, 1] = groups
+    chain = CountRowChain(survey, compiled_queries(survey), start, np.uint64(4))
+    chain.use(prior)
+    chain.within(np.zeros((2, cells), np.int64), np.full((2, cells), groups))
+    seen, table, draws = np.zeros(wanted.shape), np.empty((3, cells), np.int64), 40_000
+    for _ in range(draws):
+        chain.advance(1)
+        chain.fill(table)
+        seen[np.arange(2)[:, None], np.arange(cells), table[1:]] += 1
+    np.testing.assert_allclose(seen / draws, wanted, atol=0.012)
 
 
 def test_no_path_through_the_windows_is_reported() -> None:

@@ -29,6 +29,7 @@ _LEAST_MOVES = 4
 _PRECISION = 20.0  # of the shape's factors at the start
 _MOST_TRADED, _TRADED_SIZES = 64, 100  # groups, and sizes, of other trades where there are shifts
 _SHIFT_TIME = 0.2  # of a shift, in that of a move with its exchanges and trades
+_ENOUGH_ROWS, _LEAST_ACCEPTED = 2_000, 0.05  # rows after which so small a share of accepted ones ends a chain
 _FLATTER = 0.6  # power of the distribution of half of the independent moves: rare sizes are tried more often
 
 
@@ -362,11 +363,21 @@ class MoveChain:
 
 
 class CountRowChain(MoveChain):
-    """Draws complete rows in turn under size distributions, given answers about single cells, without moves."""
+    """Draws complete rows in turn under size distributions, given answers about single cells, without moves.
+
+    Answers in buckets, of regions above the leaves, accept or refuse a row: they are behind those about cells.
+    """
 
     _low: Ints
     _start: Ints
     _powers: Floats
+
+    def __init__(self, survey: Survey, queries: Queries, histograms: NDArray[Any], word: np.uint64) -> None:
+        super().__init__(survey, queries, histograms, word)
+        cells = survey.blocks_of_cells
+        self._cells = cells * survey.max_size
+        self._paths = [_paths_of(queries, some) for some in (queries.path < cells, queries.path >= cells)]
+        self._tried = np.zeros(2, np.int64)  # rows with answers in buckets: drawn, accepted
 
     def within(self, lowest: Ints, highest: Ints) -> None:
         """Use windows lowest .. highest, int64[leaves, K], which must hold the present rows."""
@@ -381,11 +392,22 @@ class CountRowChain(MoveChain):
         assert self._shares is not None
         queries, means, state = self._queries, self._means, self._state
         answers = posterior_weights.CellAnswers(
-            state.residual.reshape(-1, self._survey.max_size),
+            state.residual[: self._cells].reshape(-1, self._survey.max_size),
             queries.distribution,
             queries.steepness,
-            queries.path_start,
-            queries.path,
+            *self._paths[0],
+        )
+        sums = posterior_rows.Sums(
+            state.residual,
+            *self._paths[1],
+            queries.distribution,
+            queries.steepness,
+            queries.offset,
+            queries.scheme,
+            queries.bucket_start,
+            queries.begin,
+            queries.end,
+            self._tried,
         )
         rows = posterior_rows.CountRows(
             self._survey.groups[self._leaves],
@@ -401,13 +423,21 @@ class CountRowChain(MoveChain):
             state.words,
         )
         basis = self._tables.basis
-        if not posterior_rows.advance(answers, rows, basis, self._shares, sweeps, means.counts):
+        if not posterior_rows.advance(answers, sums, rows, basis, self._shares, sweeps, means.counts):
             raise SolverError("a row has no state of positive weight within its window: the answers are too far apart")
+        if self._tried[0] >= _ENOUGH_ROWS and self._tried[1] < _LEAST_ACCEPTED * self._tried[0]:
+            raise SolverError("answers in buckets refuse almost every row that answers about cells suggest")
         means.sweeps += sweeps
         # Where sums above are sharp no single leaf can give up a group, but two leaves can exchange groups.
         posterior_moves.list_occupied(state)
         prior = self._tables.prior._replace(kind=posterior_moves.MULTINOMIAL)
         posterior_moves.exchange(queries, state, prior, self._tables.plan)
+
+
+def _paths_of(queries: Queries, chosen: Flags) -> tuple[Ints, Ints]:
+    """Return the paths of leaves to the chosen ones among their blocks, as starts and blocks."""
+    before = np.concatenate([[0], np.cumsum(chosen)])
+    return before[queries.path_start], queries.path[chosen]
 
 
 def windows_within(lowest: Ints, highest: Ints, totals: Ints) -> tuple[Ints, Ints]:

@@ -199,7 +199,7 @@ def integer_estimate(
 
 def draws_sparse(survey: Survey, many: int = MANY_CELLS) -> bool:
     """Return whether draws are stored by the sizes that occur: see ``integer_estimate``."""
-    traded = groups_a_leaf(survey) >= (MANY_IN_CELLS if survey.only_cells else MANY_GROUPS)
+    traded = groups_a_leaf(survey) >= (MANY_IN_CELLS if survey.of_rows else MANY_GROUPS)
     return has_parents(survey) and (survey.parent.size * survey.max_size > many or traded)
 
 

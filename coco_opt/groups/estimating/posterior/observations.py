@@ -89,11 +89,23 @@ class Survey:
         return np.flatnonzero(np.bincount(self.parent[1:], minlength=self.parent.size) == 0)
 
     @property
-    def only_cells(self) -> bool:
-        """Return whether all answers are about single cells, with every cell measured."""
-        return all(
-            isinstance(answers.query, Buckets) and answers.query.of_cells(self.max_size) for answers in self.answers
+    def of_rows(self) -> bool:
+        """Return whether leaves' complete rows can be drawn: answers about them are about single cells, every cell.
+
+        Regions above may have answers in buckets, behind those about cells.
+        """
+        in_cells = [_of_cells(answers, self.max_size) for answers in self.answers]
+        leaves = set(self.leaves.tolist())
+        return (
+            all(isinstance(answers.query, Buckets) for answers in self.answers)
+            and in_cells == sorted(in_cells, reverse=True)
+            and all(own for own, answers in zip(in_cells, self.answers, strict=True) if answers.region in leaves)
         )
+
+    @property
+    def blocks_of_cells(self) -> int:
+        """Return the number of answers about single cells with every cell measured."""
+        return sum(_of_cells(answers, self.max_size) for answers in self.answers)
 
     def levels(self) -> Ints:
         """Return each region's distance from the root, int64[regions]."""
@@ -101,6 +113,10 @@ class Survey:
         for v in range(1, self.parent.size):
             depth[v] = depth[self.parent[v]] + 1
         return depth
+
+
+def _of_cells(answers: Answers, max_size: int) -> bool:
+    return isinstance(answers.query, Buckets) and answers.query.of_cells(max_size)
 
 
 def code_of(distribution: NoiseDistribution) -> tuple[int, float]:
@@ -143,6 +159,7 @@ def survey_of(answers: GroupsMeasurements, *others: GroupsMeasurements) -> Surve
                 buckets = answer.buckets or Buckets.cells(answers.max_size)
                 query = partitions.setdefault((buckets.begin.tobytes(), buckets.end.tobytes()), buckets)
             blocks.append(Answers(region, query, answer.values, answer.distribution))
+    blocks.sort(key=lambda block: not _of_cells(block, answers.max_size))
     return Survey(answers.hierarchy.parent, answers.group_counts, answers.max_size, blocks)
 
 

@@ -143,8 +143,8 @@ def sample_posterior(
 
     ``start`` int64[leaves, K + 1] are histograms to begin with, by default near the leaves' fits or their size
     distribution. ``seed`` must not be that of the noise. With ``sizes`` H and the regions' summaries are counted too;
-    ``progress`` is called with the sweeps done and their largest number. Complete rows are drawn where all answers are
-    about single cells and leaves have many groups; otherwise groups are moved.
+    ``progress`` is called with the sweeps done and their largest number. Complete rows are drawn where answers
+    about leaves are about single cells and leaves have many groups; otherwise groups are moved.
     Raises ProblemError for a start with other numbers of groups. Memory: chains x (counts + a table).
     """
     chosen, how = prior or PriorOptions(), options or SamplerOptions()
@@ -153,8 +153,8 @@ def sample_posterior(
         try:
             return Sampler(survey, seed, chosen, how, kind, start=start, sizes=sizes, progress=progress).run(pool)
         except SolverError:
-            # The start and the first size distribution can be so far apart that no row near the start is possible;
-            # groups can always be moved.
+            # The start and the first size distribution can be so far apart that no row near the start is possible, and
+            # answers in buckets above so sharp that hardly any is accepted; groups can always be moved.
             if kind is not CountRowChain:
                 raise
             return Sampler(survey, seed, chosen, how, MoveChain, start=start, sizes=sizes, progress=progress).run(pool)
@@ -163,7 +163,7 @@ def sample_posterior(
 def chain_kind(survey: Survey) -> type[MoveChain]:
     """Return which chains mix faster: complete rows are drawn for dense leaves with narrow noise and single cells."""
     dense = groups_a_leaf(survey) >= _DENSE and _margin(survey) <= _WIDEST
-    return CountRowChain if dense and survey.only_cells else MoveChain
+    return CountRowChain if dense and survey.of_rows else MoveChain
 
 
 def groups_a_leaf(survey: Survey) -> float:
