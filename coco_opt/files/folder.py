@@ -185,6 +185,16 @@ class FileTable:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
+class Again:
+    """The parts of a table, made anew by ``parts`` whenever they are read."""
+
+    parts: Callable[[], Iterator[Mapping[str, Any]]]
+
+    def __iter__(self) -> Iterator[Mapping[str, Any]]:
+        return self.parts()
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class Coded:
     """A column of texts by their places in a list: ``texts[codes[k]]``, without one object a row.
 

@@ -183,6 +183,12 @@ class Hierarchy:
             raise InputError("unknown-level", f"there is no level {level}; levels are 0 to {self.levels - 1}")
         return range(int(self.level_start[level]), int(self.level_start[level + 1]))
 
+    def within_level(self, regions: range) -> tuple[int, slice]:
+        """Return the level of consecutive regions of one level, and their places in it."""
+        level = int(self.level[regions.start])
+        first = int(self.level_start[level])
+        return level, slice(regions.start - first, regions.stop - first)
+
     def children(self, region: int) -> range:
         """Return the children of a region; empty for a leaf."""
         self._check(region)

@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from coco_opt.array_types import Ints
-from coco_opt.errors import InputError
 from coco_opt.histograms.hierarchy import Hierarchy
 from coco_opt.operators import Grouping, Operator
 from coco_opt.topdown.queries import Query
@@ -29,8 +28,7 @@ Refinement = tuple[int, int, Ints]
 def close(hierarchy: Hierarchy, queries: Sequence[Query], own: Mapping[tuple[int, str], Sides]) -> Levels:
     """Return [levels][queries] (lower, upper) int64[regions, answers] implied by a level's own bounds and those below.
 
-    ``own`` holds bounds by (level, text of the query), from 0 to ``UNBOUNDED``. Raises InputError (inconsistent-bounds)
-    naming region and query.
+    ``own`` holds bounds by (level, text of the query), from 0 to ``UNBOUNDED``. Where no table meets them, some cross.
     """
     refinements = _refinements(queries)
     levels: list[tuple[Sides, ...]] = []
@@ -45,9 +43,10 @@ def close(hierarchy: Hierarchy, queries: Sequence[Query], own: Mapping[tuple[int
                     lower, upper = np.maximum(lower, own_sides[0]), np.minimum(upper, own_sides[1])
                 sides.append((lower, upper))
             else:
-                sides.append(_free((regions, query.answers)) if own_sides is None else own_sides)
+                shape = regions, query.answers
+                free = np.zeros(shape, np.int64), np.full(shape, UNBOUNDED, np.int64)
+                sides.append(free if own_sides is None else own_sides)
         _tighten(sides, refinements)
-        _check(hierarchy, level, queries, sides)
         levels.append(tuple(_read_only(pair) for pair in sides))
     return tuple(reversed(levels))
 
@@ -67,10 +66,6 @@ def total_of(upper: Ints, starts: Ints, axis: int) -> Ints:
     """Return sums of uppers over runs along an axis, unbounded where a term is."""
     finite = np.add.reduceat(np.where(upper >= UNBOUNDED, 0, upper), starts, axis=axis)
     return np.where(np.logical_or.reduceat(upper >= UNBOUNDED, starts, axis=axis), UNBOUNDED, finite)
-
-
-def _free(shape: tuple[int, int]) -> Sides:
-    return np.zeros(shape, np.int64), np.full(shape, UNBOUNDED, np.int64)
 
 
 def _read_only(sides: Sides) -> Sides:
@@ -154,16 +149,3 @@ def _parts(fine: Sides, coarse: Sides, labels: Ints) -> Sides:
     lower[:, counted] = np.maximum(lower[:, counted], need)
     upper[:, counted] = np.minimum(upper[:, counted], slack)
     return lower, upper
-
-
-def _check(hierarchy: Hierarchy, level: int, queries: Sequence[Query], sides: Sequence[Sides]) -> None:
-    for query, (lower, upper) in zip(queries, sides, strict=True):
-        broken: Ints = np.argwhere(lower > upper)
-        if broken.size:
-            region, answer = (int(place) for place in broken[0])
-            path = hierarchy.paths[hierarchy.level_range(level).start + region]
-            raise InputError(
-                "inconsistent-bounds",
-                f"region {path!r}: no table satisfies the bounds of {query.name!r} ({query.label(answer)}): "
-                "a lower bound, or the sum of the parts' lower bounds, is above the upper one",
-            )

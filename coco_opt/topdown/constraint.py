@@ -279,7 +279,9 @@ class RegionBounds:
         kind = np.dtype(np.int64)
         stored = {
             "lower": stored_by_parts(lower.shape, kind, lambda some: np.maximum(lower[some], 0)),
-            "upper": stored_by_parts(upper.shape, kind, lambda some: _with_unbounded(upper[some])),
+            "upper": stored_by_parts(
+                upper.shape, kind, lambda some: np.where(upper[some] >= LARGEST, UNBOUNDED, upper[some])
+            ),
         }
         for name, array in stored.items():
             object.__setattr__(self, name, array)
@@ -298,7 +300,3 @@ class RegionBounds:
 
     def __repr__(self) -> str:
         return f"RegionBounds({self.query.name!r} at level {self.level})"
-
-
-def _with_unbounded(upper: Ints) -> Ints:
-    return np.where(upper >= LARGEST, UNBOUNDED, upper)

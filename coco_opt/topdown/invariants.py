@@ -9,17 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from coco_opt.array_types import Flags, Floats, Ints
+from coco_opt.array_types import Ints
 from coco_opt.errors import InputError, ProblemError
 from coco_opt.execution.temporary_storage import stored_by_parts
 from coco_opt.histograms.hierarchy import Hierarchy
 from coco_opt.operators import Grouping, Operator, stack
 from coco_opt.topdown.bounds import UNBOUNDED, Sides, close, selected, total_of
 from coco_opt.topdown.constraint import LinearConstraint, RegionBounds, Source
-from coco_opt.topdown.feasibility.conflict import smallest_conflict
-from coco_opt.topdown.feasibility.system import ConstraintSystem, infinite
-from coco_opt.topdown.matrix_operator import integer_matrix
+from coco_opt.topdown.feasibility.conflict import listed, smallest_conflict
+from coco_opt.topdown.feasibility.system import ConstraintRow, ConstraintSystem
 from coco_opt.topdown.queries import Query
+from coco_opt.topdown.rows import Constraints, integer_matrix
 from coco_opt.topdown.schema import Schema
 
 
@@ -37,44 +37,6 @@ class Invariant:
 Stated = RegionBounds | LinearConstraint
 
 _SECONDS = 20.0  # that finding a smallest set for a message may take
-_SHOWN = 12
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Constraints:
-    """lower <= operator x <= upper for some regions: one operator for all, int64[regions, rows] on both sides.
-
-    Rows are equalities where both sides are equal; ``UNBOUNDED`` is no upper bound, and its negative no lower one.
-    ``labels`` [rows] say what a row counts, ``query: answer`` or a constraint's text, for messages.
-    """
-
-    operator: Operator
-    lower: Ints
-    upper: Ints
-    labels: tuple[str, ...]
-
-    @classmethod
-    def together(cls, several: Sequence[Constraints]) -> Constraints:
-        """Return the rows of several, at least one, of the same regions."""
-        lower, upper = (np.hstack([getattr(each, side) for each in several]) for side in ("lower", "upper"))
-        labels = tuple(label for each in several for label in each.labels)
-        return cls(stack([each.operator for each in several]), lower, upper, labels)
-
-    @property
-    def float_upper(self) -> Floats:
-        """Return the upper side with infinity for no bound."""
-        return infinite(self.upper)
-
-    @property
-    def float_lower(self) -> Floats:
-        """Return the lower side with minus infinity for no bound."""
-        return infinite(self.lower)
-
-    def broken_by(self, tables: Ints) -> Flags:
-        """Return which rows integer tables int64[regions, cells] break, bool[regions, rows]."""
-        answers = self.operator.apply(tables)
-        out: Flags = (answers < self.lower) | (answers > self.upper)
-        return out
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -91,57 +53,52 @@ class Invariants:
     bounds: tuple[RegionBounds, ...] = ()
     declared: tuple[Invariant, ...] = ()
     linear: tuple[LinearConstraint, ...] = ()
-    queries: tuple[Query, ...] = field(init=False)
     _levels: tuple[Constraints | None, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         bounds, linear = tuple(self.bounds), tuple(self.linear)
         for constraint in linear:
             _check_sides(constraint, self.hierarchy)
-        queries: dict[str, Query] = {}
         for bound in bounds:
             _check_fit(bound, self.hierarchy, self.schema)
-            query = queries.setdefault(bound.query.text, bound.query)
-            if query.answers != bound.query.answers:
-                raise ProblemError(f"two different queries read {bound.query.text!r}")
-        own: dict[tuple[int, str], tuple[Ints, Ints]] = {}
-        for bound in bounds:
-            key = (bound.level, bound.query.text)
-            earlier = own.get(key)
-            own[key] = bound.lower, bound.upper
+        counts, rows = _split(linear, self.schema)
+        queries, stated = dict[str, Query](), dict[tuple[int, str], Sides]()
+        for query, level, lower, upper in (
+            *((each.query, each.level, each.lower, each.upper) for each in bounds),
+            *counts,
+        ):
+            if queries.setdefault(query.text, query).answers != query.answers:
+                raise ProblemError(f"two different queries read {query.text!r}")
+            earlier = stated.get((level, query.text))
+            stated[level, query.text] = lower, upper
             if earlier is not None:
-                own[key] = np.maximum(earlier[0], bound.lower), np.minimum(earlier[1], bound.upper)
-        oriented = tuple(constraint.oriented for constraint in linear)
-        linear_rows, counts = _closed_linear(self.hierarchy, self.schema, oriented), _counts(oriented, self.schema)
-        for constraint, count in counts:
-            lower, upper = np.maximum(constraint.lower, 0)[:, None], constraint.upper[:, None]
-            stated = own.get((constraint.level, count.text), (lower, upper))
-            own[constraint.level, count.text] = np.maximum(stated[0], lower), np.minimum(stated[1], upper)
-        single = list({count.text: count for _, count in counts}.values())
-        try:
-            closed = close(self.hierarchy, (*queries.values(), *single), own)
-        except InputError as error:
-            code, message = error.code, str(error).removesuffix(f" [{error.code}]")
-        else:
-            code = message = ""
-        if code:
-            system = ConstraintSystem.of(self.hierarchy, self.schema, bounds, [constraint for constraint, _ in counts])
-            raise InputError(code, message + _in_words(system))
-        linear_rows = [
-            _tightened(rows, single, sides[len(queries) :]) for rows, sides in zip(linear_rows, closed, strict=True)
-        ]
-        closed = tuple(sides[: len(queries)] for sides in closed)
-        levels = tuple(
-            _constraints(tuple(queries.values()), sides, rows) for sides, rows in zip(closed, linear_rows, strict=True)
-        )
+                stated[level, query.text] = np.maximum(earlier[0], lower), np.minimum(earlier[1], upper)
+        sides = close(self.hierarchy, tuple(queries.values()), stated)
+        of_levels = zip(sides, _closed_rows(self.hierarchy, rows), strict=True)
+        levels = tuple(_constraints(tuple(queries.values()), *of_level) for of_level in of_levels)
         for name, value in (
             ("bounds", bounds),
             ("declared", tuple(self.declared)),
             ("linear", linear),
-            ("queries", tuple(queries.values())),
             ("_levels", levels),
         ):
             object.__setattr__(self, name, value)
+        self._check_crossings()
+
+    def _check_crossings(self) -> None:
+        """Raise InputError for the first region, of the lowest level, in which some sides cross."""
+        for level in reversed(range(self.hierarchy.levels)):
+            constraints = self._levels[level]
+            crossed = () if constraints is None else np.argwhere(constraints.lower > constraints.upper)
+            for region, row in crossed[:1]:
+                assert constraints is not None
+                path = self.hierarchy.paths[self.hierarchy.level_range(level).start + region]
+                message = (
+                    f"region {path!r}: no table satisfies {constraints.labels[row]!r} with all that is stated of it"
+                )
+                conflict = smallest_conflict(self.system, _SECONDS)
+                words = "" if conflict is None else f". These exclude each other: {listed(conflict.words(self.system))}"
+                raise InputError("inconsistent-bounds", message + words)
 
     def __reduce__(self) -> tuple[Callable[..., Invariants], tuple[Any, ...]]:
         return Invariants, (self.hierarchy, self.schema, self.bounds, self.declared, self.linear)
@@ -172,20 +129,11 @@ class Invariants:
 
         Rows that bind no region of the level are left out, so that all its regions share one operator.
         """
-        level = int(self.hierarchy.level[regions.start])
-        level_regions = self.hierarchy.level_range(level)
-        if not len(regions) or regions.step != 1 or regions.stop > level_regions.stop:
+        level, places = self.hierarchy.within_level(regions)
+        if not len(regions) or regions.step != 1 or regions.stop > self.hierarchy.level_range(level).stop:
             raise ProblemError("constraints can be read for one or more consecutive regions of one level")
         level_constraints = self._levels[level]
-        if level_constraints is None:
-            return None
-        places = slice(regions.start - level_regions.start, regions.stop - level_regions.start)
-        return Constraints(
-            level_constraints.operator,
-            level_constraints.lower[places],
-            level_constraints.upper[places],
-            level_constraints.labels,
-        )
+        return None if level_constraints is None else level_constraints.at(places)
 
     def __repr__(self) -> str:
         constraints = [f"{constraint.query.name} at level {constraint.level}" for constraint in self.bounds]
@@ -193,86 +141,43 @@ class Invariants:
         return f"Invariants({', '.join(constraints) or 'nothing'})"
 
 
-def _in_words(system: ConstraintSystem) -> str:
-    """Return a smallest set of constraints that exclude each other as the end of a message, "" where none was found."""
-    conflict = smallest_conflict(system, _SECONDS)
-    if conflict is None:
-        return ""
-    words = [system.words(system.rows[at], region) for at, region in conflict.constraints]
-    more = f"; and {len(words) - _SHOWN} more" if len(words) > _SHOWN else ""
-    return f". These exclude each other: {'; '.join(words[:_SHOWN])}{more}"
+def _split(
+    linear: Sequence[LinearConstraint], schema: Schema
+) -> tuple[list[tuple[Query, int, Ints, Ints]], list[ConstraintRow]]:
+    """Return the constraints that bound one count of persons as bounds on a query, and the others as rows of cells."""
+    counts, rows = list[tuple[Query, int, Ints, Ints]](), list[ConstraintRow]()
+    for constraint in (each.oriented for each in linear):
+        row, lower, upper = constraint.row(schema), constraint.lower, constraint.upper
+        if ((row == 0) | (row == 1)).all():
+            operator = Grouping(np.where(row == 1, 0, -1), 1)
+            text = " + ".join(sorted(conditions for _, conditions in constraint.terms))
+            query = Query(constraint.text, f"[{text}]", operator, (), np.zeros(1, np.int64))
+            counts.append((query, constraint.level, np.maximum(lower, 0)[:, None], upper[:, None]))
+        else:
+            rows.append(ConstraintRow(constraint.level, row, lower, upper, constraint.text, constraint.source))
+    return counts, rows
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class _LinearRow:
-    """A row of linear constraints on a level: coefficients int64[cells], sides int64[regions]."""
-
-    row: Ints
-    lower: Ints
-    upper: Ints
-    label: str
-
-
-def _closed_linear(hierarchy: Hierarchy, schema: Schema, linear: Sequence[LinearConstraint]) -> list[list[_LinearRow]]:
-    """Return the rows of every level: its own constraints and, of those below, the sums."""
-    rows = [constraint.row(schema) for constraint in linear]
-    levels: list[list[_LinearRow]] = []
+def _closed_rows(hierarchy: Hierarchy, rows: Sequence[ConstraintRow]) -> list[list[ConstraintRow]]:
+    """Return the rows of every level over the cells: its own and, of those below, the sums."""
+    levels: list[list[ConstraintRow]] = []
     for level in range(hierarchy.levels - 1, -1, -1):
-        level_rows: dict[bytes, _LinearRow] = {}
-        for linear_row in levels[-1] if levels else ():
-            regions, below = hierarchy.level_range(level), hierarchy.level_range(level + 1)
-            starts = hierarchy.first_child[regions.start : regions.stop] - below.start
-            lower, upper = -total_of(-linear_row.lower, starts, 0), total_of(linear_row.upper, starts, 0)
-            level_rows[linear_row.row.tobytes()] = _LinearRow(linear_row.row, lower, upper, linear_row.label)
-        for constraint, row in zip(linear, rows, strict=True):
-            if constraint.level == level:
-                lower, upper = constraint.lower, constraint.upper
-                previous = level_rows.get(row.tobytes())
-                if previous is not None:
-                    lower, upper = np.maximum(lower, previous.lower), np.minimum(upper, previous.upper)
-                level_rows[row.tobytes()] = _LinearRow(row, lower, upper, constraint.text)
-        for linear_row in level_rows.values():
-            crossed = np.flatnonzero(linear_row.lower > linear_row.upper)
-            if crossed.size:
-                path = hierarchy.paths[hierarchy.level_range(level).start + int(crossed[0])]
-                message = f"region {path!r}: no table satisfies {linear_row.label!r} with what holds in its parts"
-                raise InputError(
-                    "inconsistent-bounds", message + _in_words(ConstraintSystem.of(hierarchy, schema, (), linear))
-                )
+        level_rows, regions = dict[bytes, ConstraintRow](), hierarchy.level_range(level)
+        starts = hierarchy.first_child[regions.start : regions.stop] - regions.stop
+        for below in levels[-1] if levels else ():
+            lower, upper = -total_of(-below.lower, starts, 0), total_of(below.upper, starts, 0)
+            level_rows[below.coefficients.tobytes()] = replace(below, level=level, lower=lower, upper=upper)
+        for row in (each for each in rows if each.level == level):
+            sums = level_rows.get(row.coefficients.tobytes(), row)
+            lower, upper = np.maximum(row.lower, sums.lower), np.minimum(row.upper, sums.upper)
+            level_rows[row.coefficients.tobytes()] = replace(row, lower=lower, upper=upper)
         levels.append(list(level_rows.values()))
     return levels[::-1]
 
 
-def _counts(linear: Sequence[LinearConstraint], schema: Schema) -> list[tuple[LinearConstraint, Query]]:
-    """Return the constraints that bound one count of persons, each with the query that counts them."""
-    counts = []
-    for constraint in linear:
-        row = constraint.row(schema)
-        if ((row == 0) | (row == 1)).all():
-            operator = Grouping(np.where(row == 1, 0, -1), 1)
-            text = " + ".join(sorted(conditions for _, conditions in constraint.terms))
-            counts.append((constraint, Query(constraint.text, f"[{text}]", operator, (), np.zeros(1, np.int64))))
-    return counts
-
-
-def _tightened(rows: Sequence[_LinearRow], counts: Sequence[Query], sides: Sequence[Sides]) -> list[_LinearRow]:
-    """Return the rows of a level, those that are one count within what bounds on all answers leave it."""
-    closed = {}
-    for count, (lower, upper) in zip(counts, sides, strict=True):
-        assert isinstance(count.operator, Grouping)
-        closed[(count.operator.labels == 0).astype(np.int64).tobytes()] = lower[:, 0], upper[:, 0]
-    result = []
-    for row in rows:
-        key = row.row.tobytes()
-        if key in closed:
-            least, most = closed[key]
-            lower = np.where(least > 0, np.maximum(row.lower, least), row.lower)
-            row = replace(row, lower=lower, upper=np.minimum(row.upper, most))
-        result.append(row)
-    return result
-
-
-def _constraints(queries: Sequence[Query], sides: Sequence[Sides], linear: Sequence[_LinearRow]) -> Constraints | None:
+def _constraints(
+    queries: Sequence[Query], sides: Sequence[Sides], linear: Sequence[ConstraintRow]
+) -> Constraints | None:
     """Return the rows of a level that bind some region, for all its regions."""
     operators, labels = list[Operator](), list[str]()
     lowers, uppers = list[Ints](), list[Ints]()
@@ -282,29 +187,27 @@ def _constraints(queries: Sequence[Query], sides: Sequence[Sides], linear: Seque
             operators.append(operator)
             for sides_of, side in ((lowers, lower), (uppers, upper)):
                 sides_of.append(side if rows.size == query.answers else side[:, rows])
-            named = query.labels()
-            labels += [f"{query.name}: {named[row]}" for row in rows.tolist()]
+            named = (
+                [query.name] if query.text.startswith("[") else [f"{query.name}: {label}" for label in query.labels()]
+            )
+            labels += [named[row] for row in rows.tolist()]
     rows_of = [
         linear_row
         for linear_row in linear
         if (linear_row.lower > -UNBOUNDED).any() or (linear_row.upper < UNBOUNDED).any()
     ]
     if rows_of:
-        operators.append(integer_matrix(np.stack([linear_row.row for linear_row in rows_of])))
+        operators.append(integer_matrix(np.stack([linear_row.coefficients for linear_row in rows_of])))
         lowers.append(np.stack([linear_row.lower for linear_row in rows_of], axis=1))
         uppers.append(np.stack([linear_row.upper for linear_row in rows_of], axis=1))
         labels += [linear_row.label for linear_row in rows_of]
     if not operators:
         return None
     together = stack(operators)
-    lower, upper = (_stored(sides, together.answers) for sides in (lowers, uppers))
+    shape, kind = (len(lowers[0]), together.answers), np.dtype(np.int64)
+    lower = stored_by_parts(shape, kind, lambda some: np.hstack([side[some] for side in lowers]))
+    upper = stored_by_parts(shape, kind, lambda some: np.hstack([side[some] for side in uppers]))
     return Constraints(together, lower, upper, tuple(labels))
-
-
-def _stored(sides: Sequence[Ints], answers: int) -> Ints:
-    """Return the sides of all rows next to each other, int64[regions, answers]."""
-    shape = len(sides[0]), answers
-    return stored_by_parts(shape, np.dtype(np.int64), lambda some: np.hstack([side[some] for side in sides]))
 
 
 def _check_sides(constraint: LinearConstraint, hierarchy: Hierarchy) -> None:

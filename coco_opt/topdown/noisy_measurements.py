@@ -14,7 +14,7 @@ from coco_opt.histograms.hierarchy import Hierarchy
 from coco_opt.privacy.measurement import Measurement
 from coco_opt.privacy.queries import Answers, LevelQuery
 from coco_opt.topdown.constraint import RegionBounds
-from coco_opt.topdown.invariants import Constraints, Invariants
+from coco_opt.topdown.invariants import Invariants
 from coco_opt.topdown.pooled_measurements import (
     Noisy,
     RegionMeasurements,
@@ -24,6 +24,7 @@ from coco_opt.topdown.pooled_measurements import (
     pooled_queries,
 )
 from coco_opt.topdown.queries import Query
+from coco_opt.topdown.rows import Constraints
 from coco_opt.topdown.schema import Schema
 from coco_opt.topdown.table_queries import TableQueries
 

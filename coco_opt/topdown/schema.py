@@ -7,7 +7,7 @@ is a conjunction (``&``) of conditions on different attributes; a condition is `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from math import prod
@@ -231,16 +231,12 @@ def _group_labels(name: str, grouping: ValueGroups, attributes: Mapping[str, Seq
         raise InputError("bad-schema", f"the grouping {name!r} needs at least one group")
     for index, (group, members) in enumerate(grouping.groups.items()):
         check_name(group, f"a group of {name!r}")
-        for place in _members(members, grouping.of, values, f"{name}.{group}"):
-            if labels[place] not in (-1, index):
-                raise InputError("bad-schema", f"grouping {name!r}: {values[place]!r} lies in two groups")
-            labels[place] = index
+        for text in [members] if isinstance(members, str) else members:
+            for place in read_values(text, grouping.of, values, f"{name}.{group}"):
+                if labels[place] not in (-1, index):
+                    raise InputError("bad-schema", f"grouping {name!r}: {values[place]!r} lies in two groups")
+                labels[place] = index
     return axis, labels
-
-
-def _members(members: str | Iterable[str], attribute: str, values: Sequence[str], context: str) -> list[int]:
-    texts = [members] if isinstance(members, str) else list(members)
-    return [place for text in texts for place in read_values(text, attribute, values, context)]
 
 
 def _record_error(code: str, message: str, record: int, column: str, place: PlaceOf | None) -> InputError:

@@ -78,7 +78,11 @@ class TableQueries:
             raise ProblemError("a level has variances by region at most once, for all its queries")
         for by_region in self.variances:
             self._check_variances(by_region)
-        Invariants(self.hierarchy, self.schema, self.bounds, linear=self.linear)
+        self.public_constraints()
+
+    def public_constraints(self, exact: Sequence[RegionBounds] = ()) -> Invariants:
+        """Return what is public without the data, closed under sums, together with ``exact`` answers if any."""
+        return Invariants(self.hierarchy, self.schema, (*self.bounds, *exact), linear=self.linear)
 
     def _check_variances(self, by_region: RegionVariances) -> None:
         """Raise ProblemError unless variances by region are those of queries that are measured at their level."""

@@ -21,8 +21,9 @@ from coco_opt.topdown.constraint import RegionBounds
 from coco_opt.topdown.estimating.estimate import estimate_tables
 from coco_opt.topdown.estimating.method import TopdownMethod
 from coco_opt.topdown.estimating.recursion import Checkpoint
-from coco_opt.topdown.estimating.splitting.failsafe import NO_TABLES_FIT, Bound, least, relaxed_rows
+from coco_opt.topdown.estimating.splitting.failsafe import NO_TABLES_FIT, least, relaxed_rows
 from coco_opt.topdown.queries import parse_query
+from coco_opt.topdown.rows import Constraints
 from coco_opt.topdown.schema import Schema
 from tests.topdown.estimation import check_tables, measured, random_hierarchy, with_answers
 
@@ -69,28 +70,18 @@ def test_a_town_that_can_be_split_is_left_alone() -> None:
 
 
 def test_the_least_change_is_the_least_by_enumeration() -> None:
-    operator = identity(3)
-    first = Bound(operator, np.array([1.0, 1.0, 0.0]), np.array([9.0, 9.0, 0.0]), ("F", "C", "M"))
-    second = Bound(operator, np.array([0.0, 1.0, 1.0]), np.array([0.0, 9.0, 9.0]), ("F", "C", "M"))
-    sums = Bound(total(3), np.array([10.0]), np.array([10.0]), ("total",))
     rng = np.random.default_rng(0)
     allowed = [
         (f1, 10 - f1 + c2, 10 - c2) for f1 in range(1, 10) for c2 in range(1, 10)
     ]  # R1 = (f1, 10 - f1, 0), R2 = (0, c2, 10 - c2)
-    bounds = [
-        Bound(
-            stack([bound.operator, sums.operator]),
-            np.append(bound.lower, 10.0),
-            np.append(bound.upper, 10.0),
-            (*bound.names, "total"),
-        )
-        for bound in (first, second)
-    ]
+    sides = np.array([[1, 1, 0, 10], [0, 1, 1, 10]]), np.array([[9, 9, 0, 10], [0, 9, 9, 10]])
+    both = Constraints(stack([identity(3), total(3)]), *sides, ("F", "C", "M", "total")).end_to_end(["R1", "R2"], 6)
     for _ in range(10):
         parent = rng.multinomial(20, [1 / 3, 1 / 3, 1 / 3])
-        rows = relaxed_rows(parent, bounds, [])
-        minimum = least(rows, np.concatenate([np.zeros(6), np.ones(6)]), "here", 10.0)
-        assert minimum.cost == min(np.abs(np.array(table) - parent).sum() for table in allowed)
+        cost, tables = least(relaxed_rows(parent, 2, [both]), np.repeat([0.0, 1.0], 6), "here", 10.0)
+        assert cost == min(np.abs(np.array(table) - parent).sum() for table in allowed)
+        assert tables is not None
+        assert (tables[:6].reshape(2, 3).sum(axis=0) == parent + tables[6:9] - tables[9:]).all()
 
 
 @pytest.mark.parametrize("level", [0, 1])

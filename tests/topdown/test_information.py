@@ -20,11 +20,12 @@ from coco_opt.topdown.estimating.estimate import linear_estimates
 from coco_opt.topdown.estimating.linear.best_linear import best_linear, is_full, trees_are_best
 from coco_opt.topdown.estimating.linear.information import FullInformation, full_information, joint_cells
 from coco_opt.topdown.estimating.linear.query_trees import linear_stage
-from coco_opt.topdown.invariants import Constraints, Invariant
+from coco_opt.topdown.invariants import Invariant
 from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.measuring.measure import measure_tables
 from coco_opt.topdown.noisy_measurements import TableMeasurements
 from coco_opt.topdown.queries import parse_queries, parse_query
+from coco_opt.topdown.rows import Constraints
 from coco_opt.topdown.schema import Schema
 from tests.topdown.estimation import dense_estimates, dense_system, noisy, random_hierarchy, sums_of_leaves
 

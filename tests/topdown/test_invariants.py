@@ -89,7 +89,7 @@ def test_implied_bounds_hold_for_every_table_and_name_no_row_without_one(case: t
         part = closed.constraints_of(here[-1:])
         assert part is not None
         assert np.array_equal(part.lower, level_constraints.lower[-1:])
-        assert np.array_equal(np.isinf(level_constraints.float_upper), level_constraints.upper == UNBOUNDED)
+        assert np.array_equal(np.isinf(level_constraints.linear.upper), level_constraints.upper == UNBOUNDED)
 
 
 @settings(max_examples=25)
@@ -223,7 +223,7 @@ def test_facts_survive_pickling() -> None:
     total = parse_query("total", SCHEMA)
     constraints = Invariants(HIERARCHY, SCHEMA, (RegionBounds.exact(total, 1, [[3], [0], [4]]),))
     copy = pickle.loads(pickle.dumps(constraints))
-    assert limits(copy, 0, copy.queries[0]) == ([[7]], [[7]])
+    assert limits(copy, 0, copy.bounds[0].query) == ([[7]], [[7]])
     assert not copy.bounds[0].lower.flags.writeable
 
 

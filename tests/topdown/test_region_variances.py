@@ -19,9 +19,10 @@ from coco_opt.releases.estimate import config_of
 from coco_opt.topdown.budget_plan import TablePlan
 from coco_opt.topdown.constraint import RegionBounds
 from coco_opt.topdown.estimating.estimate import linear_estimates
+from coco_opt.topdown.estimating.linear import information
 from coco_opt.topdown.estimating.linear.best_linear import best_linear, is_full, low_rank_information, trees_are_best
 from coco_opt.topdown.estimating.linear.constrained_trees import constrained_trees
-from coco_opt.topdown.estimating.linear.information import full, full_information
+from coco_opt.topdown.estimating.linear.information import full_information
 from coco_opt.topdown.estimating.linear.query_trees import LinearStage, linear_stage
 from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.measuring.measure import measure_tables
@@ -102,7 +103,7 @@ def test_too_many_different_variances_fall_back_to_trees(monkeypatch: pytest.Mon
     hierarchy = random_hierarchy(rng, 3)
     variances = (random_variances(rng, hierarchy, 2, 0.0),)
     tables = TableMeasurements.of(with_variances(measured(7, hierarchy), variances))
-    monkeypatch.setattr(full, "MOST_ENTRIES", 1)
+    monkeypatch.setattr(information, "MOST_ENTRIES", 1)
     with pytest.raises(MemoryError):
         full_information(tables)
     assert not is_full(best_linear(tables))

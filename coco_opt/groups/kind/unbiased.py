@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from coco_opt.array_types import Flags, Floats, Ints
-from coco_opt.files.folder import FileTable, read_parts
+from coco_opt.files.folder import Again, FileTable, read_parts
 from coco_opt.files.measurement import query_from_dict
 from coco_opt.files.regions import region_columns
 from coco_opt.files.release_checks import Check, first_of, int64_column
@@ -43,25 +43,18 @@ _TOLERANCE = 1e-9
 
 def unbiased_table(estimates: UnbiasedEstimates) -> FileTable:
     """Return a row for each measured region and its sizes, in the hierarchy's order, a part at a time."""
-    return FileTable(_Parts(estimates), _TYPES)
 
-
-@dataclass(frozen=True, eq=False, slots=True)
-class _Parts:
-    """The rows, some regions at a time; they are computed again whenever they are read."""
-
-    estimates: UnbiasedEstimates
-
-    def __iter__(self) -> Iterator[Mapping[str, Any]]:
-        measurement_plan = self.estimates.measurement.measurement_plan
-        for regions, counts in self.estimates.parts():
-            columns = region_columns(measurement_plan, np.repeat(regions, counts.size.size))
+    def rows() -> Iterator[Mapping[str, Any]]:
+        for regions, counts in estimates.parts():
+            columns = region_columns(estimates.measurement.measurement_plan, np.repeat(regions, counts.size.size))
             for name in SIZES:
                 columns[name] = np.tile(getattr(counts, name), regions.size)
             for name in FIGURES:
                 column = getattr(counts, name).ravel()
                 columns[name] = np.ma.MaskedArray(column, np.isnan(column))
             yield columns
+
+    return FileTable(Again(rows), _TYPES)
 
 
 @dataclass(frozen=True, eq=False, slots=True)

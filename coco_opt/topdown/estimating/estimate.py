@@ -80,15 +80,14 @@ class TablesResult:
         if self.posterior is None or not self.posterior.has_intervals:
             raise InputError("no-intervals", NO_INTERVALS)
         at = self.hierarchy.index(region)
-        level = int(self.hierarchy.level[at])
-        return self.posterior.of(at - int(self.hierarchy.level_start[level]), level, self.tables[level])
+        level, places = self.hierarchy.within_level(range(at, at + 1))
+        return self.posterior.of(places.start, level, self.tables[level])
 
     def __getitem__(self, region: str) -> Ints:
         """Return a region's table int64[cells], by its path. Raises HierarchyError for an unknown one."""
         at = self.hierarchy.index(region)
-        level = int(self.hierarchy.level[at])
-        start = at - int(self.hierarchy.level_start[level])
-        return np.asarray(self.tables[level].dense(start, start + 1)[0], dtype=np.int64)
+        level, places = self.hierarchy.within_level(range(at, at + 1))
+        return np.asarray(self.tables[level].dense(places.start, places.stop)[0], dtype=np.int64)
 
     def __repr__(self) -> str:
         more = f", {len(self.relaxed)} relaxed" if self.relaxed else ""

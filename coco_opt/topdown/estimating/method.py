@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from coco_opt.errors import ProblemError
 from coco_opt.topdown.queries import Query
@@ -99,7 +99,9 @@ class TopdownMethod:
         object.__setattr__(self, "passes", tuple(self.passes))
         kinds = {"estimation": Estimation, "weighting": Weighting, "rounding": IntegerRule, "implied": Implied}
         for name, kind in kinds.items():
-            _check_choice(name, getattr(self, name), get_args(kind))
+            choices, value = get_args(kind), getattr(self, name)
+            if value not in choices:
+                raise ProblemError(f"{name} must be one of {', '.join(choices)}, not {value!r}")
         for name in ("workload", "rounding_order"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         if self.rounding != "passes" and self.rounding_order:
@@ -160,8 +162,3 @@ def misfit(
     except ProblemError as error:
         return "passes", str(error)
     return None
-
-
-def _check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
-    if value not in choices:
-        raise ProblemError(f"{name} must be one of {', '.join(choices)}, not {value!r}")

@@ -116,12 +116,12 @@ class SplitResult:
         if not hierarchy.children(children.start):
             return
         at = children.start
-        for stop, after in [*(_ends(hierarchy.children(region)) for region, _ in self.failures), (children.stop,) * 2]:
-            if at < stop:
-                yield ParentTables(
-                    range(at, stop), self.tables.part(at - children.start, stop - children.start), self.to_leaves
-                )
-            at = after
+        failed = [hierarchy.children(region) for region, _ in self.failures]
+        for without in [*failed, range(children.stop, children.stop)]:
+            if at < without.start:
+                tables = self.tables.part(at - children.start, without.start - children.start)
+                yield ParentTables(range(at, without.start), tables, self.to_leaves)
+            at = without.stop
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -346,9 +346,8 @@ class Levels:
         """Return regions cut into tasks, the largest first."""
         tasks = []
         for parents in ready:
-            level = int(self._hierarchy.level[parents.regions.start])
-            at = parents.regions.start - self._hierarchy.level_range(level).start
-            numbers = self._numbers[level][at : at + len(parents.regions)]
+            level, places = self._hierarchy.within_level(parents.regions)
+            numbers = self._numbers[level][places]
             # Where some regions are split individually, progress and checkpoints do not wait for all that is below.
             compiled, most = None not in self.splitter.together[level:], self._sizes[level]
             for part in batches(numbers, most):
@@ -399,11 +398,8 @@ def _failsafe(
     """Return the children's tables after a relaxed split, all levels above changed with them, and the change."""
     hierarchy = step.measured.hierarchy
     lineage = (region, *hierarchy.ancestors(region))
-    own = []
-    for member in lineage:
-        level = int(hierarchy.level[member])
-        at = member - int(hierarchy.level_start[level])
-        own.append(tables[level].dense(at, at + 1)[0])
+    places = [hierarchy.within_level(range(member, member + 1)) for member in lineage]
+    own = [tables[level].dense(at.start, at.stop)[0] for level, at in places]
     try:
         children, change = relaxed_split(step, region, own, failure)
     except (ProblemError, SolverError) as error:
@@ -427,19 +423,14 @@ def _with_change(
     hierarchy = step.measured.hierarchy
     changed = list(tables)
     for member in lineage:
-        level = int(hierarchy.level[member])
-        at = member - int(hierarchy.level_start[level])
-        changed[level] = changed[level].changed(at, changed[level].dense(at, at + 1)[0] + change)
+        level, at = hierarchy.within_level(range(member, member + 1))
+        changed[level] = changed[level].changed(at.start, changed[level].dense(at.start, at.stop)[0] + change)
     return changed
 
 
 def _children(hierarchy: Hierarchy, regions: range) -> range:
     """Return the children of consecutive regions of one level."""
     return range(hierarchy.children(regions[0]).start, hierarchy.children(regions[-1]).stop)
-
-
-def _ends(regions: range) -> tuple[int, int]:
-    return regions.start, regions.stop
 
 
 def _with_name(error: Exception, name: str) -> ProblemError | SolverError:

@@ -28,8 +28,6 @@ from coco_opt.operators import Operator, stack
 from coco_opt.privacy.measurement import Measurement
 from coco_opt.problems.sparse_rows import stacked
 from coco_opt.problems.table_rounding import IntegerRows, TableRounding
-from coco_opt.topdown.bounds import UNBOUNDED
-from coco_opt.topdown.invariants import Constraints
 
 
 def round_in_passes(
@@ -122,19 +120,6 @@ def nested(operators: Sequence[Operator]) -> bool:
 def is_of_cells(query: Operator) -> bool:
     """Return whether each of a query's answers counts one cell at most."""
     return bool((np.diff(stacked([query], np.arange(query.cells)).start) <= 1).all())
-
-
-def integer_rows(constraints: Constraints | None) -> IntegerRows | None:
-    """Return constraints as the rounding takes them."""
-    if constraints is None:
-        return None
-    return IntegerRows(constraints.operator, constraints.lower, constraints.upper)
-
-
-def rows_between(operator: Operator, lower: Floats, upper: Floats) -> IntegerRows:
-    """Return whole but perhaps infinite sides as the rounding takes them."""
-    sides = [np.clip(side, -UNBOUNDED, UNBOUNDED).astype(np.int64) for side in (lower, upper)]
-    return IntegerRows(operator, *sides)
 
 
 def _with_answers(rows: IntegerRows | None, query: Operator, answers: Ints) -> IntegerRows:

@@ -1,34 +1,30 @@
 """A smallest set of constraints that exclude each other: without any one of them, the others can all hold.
 
-Nested constraints are followed sum by sum, exactly (``intervals``). Elsewhere the smallest region whose own constraints
-exclude each other is searched for from above; the prices of the least total violation name a set of its constraints,
-which are then left out one after the other while the rest is still contradictory (deletion filter). That no fractional
-table exists is proved by multipliers in exact rationals; that no integer table exists is the verdict of a mixed-integer
-solver, which is run again on the named constraints alone, after presolve has seen them among all others.
+Nested constraints are followed sum by sum, in exact integers, which decides them. Elsewhere the smallest region whose
+own constraints exclude each other is searched for from above. The prices of the least total violation name a set of its
+constraints, of which one after the other is left out while the rest is still contradictory (deletion filter). That no
+fractional table exists is proved by multipliers in exact rationals; that no integer table exists is the verdict of a
+mixed-integer solver, which is run again on the named constraints alone, after presolve has seen them among all others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from time import perf_counter
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from coco_opt.array_types import Floats, Ints
-from coco_opt.topdown.feasibility.intervals import nested_conflict
-from coco_opt.topdown.feasibility.programs import integer_program, least_total, tightened
-from coco_opt.topdown.feasibility.system import ConstraintSystem, RegionConstraint
-
-if TYPE_CHECKING:
-    from scipy.sparse import csr_array
-
+from coco_opt.execution.temporary_storage import stored_by_parts
+from coco_opt.topdown.feasibility.programs import integer_program, least_violation
+from coco_opt.topdown.feasibility.system import ConstraintRow, ConstraintSystem, Ranged, RegionConstraint
+from coco_opt.topdown.rows import infinite
 
 _NOTHING = 1e-7
 _DENOMINATOR = 10**4
-_ONE_BY_ONE = 3_000  # constraints of an integer conflict up to which each is tried to be left out
+_SHOWN = 12  # constraints in a sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,23 +35,21 @@ class Conflict:
     fractional: bool
     smallest: bool
 
+    def words(self, system: ConstraintSystem) -> tuple[str, ...]:
+        """Return the constraints in the user's words, with their regions."""
+        return tuple(system.words(system.rows[row], region) for row, region in self.constraints)
+
+
+def listed(words: Sequence[str]) -> str:
+    """Return the first constraints of a conflict, and how many more there are."""
+    more = f"; and {len(words) - _SHOWN} more" if len(words) > _SHOWN else ""
+    return "; ".join(words[:_SHOWN]) + more
+
 
 def smallest_conflict(system: ConstraintSystem, time_limit: float) -> Conflict | None:
     """Return constraints that exclude each other, None where that could not be proved in time."""
     nested = conflict_by_sums(system)
     return conflict_by_programs(system, time_limit) if nested is None else nested
-
-
-def conflict_by_programs(system: ConstraintSystem, time_limit: float) -> Conflict | None:
-    """Return constraints that exclude each other, of a system in which no sums cross; None where none was proved to."""
-    if system.by_sums:
-        return None
-    deadline = perf_counter() + time_limit
-    for constraints in _suspects(system, deadline):
-        conflict = _smallest_of(system, constraints, deadline)
-        if conflict is not None:
-            return conflict
-    return None
 
 
 def conflict_by_sums(system: ConstraintSystem) -> Conflict | None:
@@ -67,17 +61,18 @@ def conflict_by_sums(system: ConstraintSystem) -> Conflict | None:
     return None
 
 
-def _suspects(system: ConstraintSystem, deadline: float) -> Iterator[list[RegionConstraint]]:
-    """Yield constraints that may be contradictory: those of a leaf whose bounds cross, of the smallest region, all."""
-    lower, upper = tightened(system)
-    crossed = np.flatnonzero((lower > upper).any(axis=1))
-    if crossed.size:
-        yield _within(system, system.hierarchy.levels - 1, int(crossed[0]), int(crossed[0]) + 1)
-    now = perf_counter()
-    level, region = _smallest_region(system, now + (deadline - now) / 2)  # what is left names the constraints
-    if level:
-        yield _within(system, level, region, region + 1)
-    yield _within(system, 0, 0, 1)
+def conflict_by_programs(system: ConstraintSystem, time_limit: float) -> Conflict | None:
+    """Return constraints that exclude each other, of a system in which no sums cross; None where none was proved to."""
+    if system.by_sums:
+        return None
+    deadline = perf_counter() + time_limit
+    # Half of the time finds the region; what is left names the constraints.
+    level, region = _smallest_region(system, perf_counter() + time_limit / 2)
+    for place in dict.fromkeys([(level, region), (0, 0)]):
+        conflict = _smallest_of(system, _within(system, *place, place[1] + 1), deadline)
+        if conflict is not None:
+            return conflict
+    return None
 
 
 def _smallest_region(system: ConstraintSystem, deadline: float) -> tuple[int, int]:
@@ -109,85 +104,83 @@ def _first_excluded(system: ConstraintSystem, level: int, start: int, stop: int,
 
 def _within(system: ConstraintSystem, level: int, start: int, stop: int) -> list[RegionConstraint]:
     """Return the constraints of consecutive regions of a level and of those in them."""
-    first, last = system.leaf_starts[level][start], system.leaf_starts[level][stop]
-    constraints = []
-    for at, row in enumerate(system.rows):
-        if row.level >= level:
-            starts = system.leaf_starts[row.level]
-            inside = (starts[:-1] >= first) & (starts[1:] <= last) & row.binding
-            constraints += [(at, region) for region in np.flatnonzero(inside).tolist()]
-    return constraints
+    return [(at, region) for at, regions in system.within(level, start, stop) for region in regions.tolist()]
 
 
 def _smallest_of(system: ConstraintSystem, constraints: Sequence[RegionConstraint], deadline: float) -> Conflict | None:
     """Return a smallest contradictory set of some constraints, None where there is none or it is not settled."""
-    left = deadline - perf_counter()
-    if left <= 0 or not constraints:
+    part = _priced(system, constraints, deadline) or _connected(system, constraints, deadline)
+    if not part:
         return None
-    total, prices = least_total(*_rows(system, constraints), left)
-    if np.isfinite(total) and total > _NOTHING:
-        priced = [constraint for constraint, price in zip(constraints, prices, strict=True) if abs(price) > _NOTHING]
-        alone = system.only(priced)
-        nested = nested_conflict(alone) if alone.by_sums else None
-        if nested is not None:
-            return Conflict(tuple(nested), fractional=True, smallest=True)
-        priced = _fewest(system, priced, deadline)
-        if not excluded(system, priced):
-            return None
-        needed, smallest = _deletion_filter(system, priced, deadline)
-        return Conflict(tuple(needed), fractional=len(needed) == len(priced), smallest=smallest)
-    component = _integer_conflict(system, constraints, deadline)
-    if component is None:
+    needed, smallest = _deletion_filter(system, part, deadline)
+    fractional = excluded(system, needed)
+    if not fractional and not _excludes(system, needed, deadline):
         return None
-    needed, smallest = _deletion_filter(system, component, deadline)
-    return Conflict(tuple(needed), fractional=False, smallest=smallest)
+    return Conflict(tuple(needed), fractional, smallest)
 
 
-def _fewest(
+def _priced(
     system: ConstraintSystem, constraints: Sequence[RegionConstraint], deadline: float
 ) -> list[RegionConstraint]:
-    """Return a subset, of constraints that no fractional table meets, that none meets; smallest if time allows.
+    """Return those of some constraints that pay in the least total violation; none where fractional tables meet all."""
+    left = deadline - perf_counter()
+    if left <= 0:
+        return []
+    total, prices = least_violation(_rows(system, constraints), left)
+    if not np.isfinite(total) or total <= _NOTHING:
+        return []
+    return [constraint for constraint, price in zip(constraints, prices, strict=True) if abs(price) > _NOTHING]
 
-    Where the rest is still contradictory without a constraint, the rest's own prices leave out more.
-    """
-    remaining, needed = list(constraints), set[RegionConstraint]()
-    for constraint in constraints:
-        left = deadline - perf_counter()
-        if left <= 0:
-            break
-        if constraint not in remaining:
-            continue
-        rest = [other for other in remaining if other != constraint]
-        total, prices = least_total(*_rows(system, rest), left)
-        if np.isfinite(total) and total > _NOTHING:
-            priced = {other for other, price in zip(rest, prices, strict=True) if abs(price) > _NOTHING}
-            remaining = [other for other in rest if other in priced | needed]
-        else:
-            needed.add(constraint)
-    return remaining
+
+def _connected(
+    system: ConstraintSystem, constraints: Sequence[RegionConstraint], deadline: float
+) -> list[RegionConstraint]:
+    """Return connected constraints that no integer table meets; none without any, or where that takes too long."""
+    from scipy.sparse import block_array
+    from scipy.sparse.csgraph import connected_components
+
+    if not constraints:
+        return []
+    matrix, _, _ = _rows(system, constraints)
+    _, labels = connected_components(block_array([[None, matrix], [matrix.T, None]], format="csr"))
+    component = labels[: len(constraints)]
+    for label in np.unique(component).tolist():
+        part = [constraints[at] for at in np.flatnonzero(component == label).tolist()]
+        verdict = _excludes(system, part, deadline)
+        if verdict is not False:
+            return part if verdict else []
+    return []
 
 
 def _deletion_filter(
     system: ConstraintSystem, constraints: Sequence[RegionConstraint], deadline: float
 ) -> tuple[list[RegionConstraint], bool]:
-    """Return contradictory constraints without the redundant ones, and whether time sufficed to try all."""
-    remaining = list(constraints)
-    if len(remaining) > _ONE_BY_ONE:
-        return remaining, False
+    """Return contradictory constraints without the redundant ones, and whether time sufficed to try all.
+
+    Where no fractional table meets the rest without a constraint, the rest's own prices leave out more at once.
+    """
+    remaining, needed = list(constraints), set[RegionConstraint]()
     for constraint in constraints:
+        if constraint not in remaining:
+            continue
         rest = [other for other in remaining if other != constraint]
-        verdict = _excludes(system, rest, deadline)
+        priced = _priced(system, rest, deadline)
+        verdict = True if priced else _excludes(system, rest, deadline)
         if verdict is None:
             return remaining, False
-        if verdict:
+        if priced:
+            remaining = [other for other in rest if other in needed.union(priced)]
+        elif verdict:
             remaining = rest
+        else:
+            needed.add(constraint)
     return remaining, True
 
 
 def excluded(system: ConstraintSystem, constraints: Sequence[RegionConstraint]) -> bool:
     """Return whether multipliers prove in exact rationals that no fractional table meets some constraints (Farkas)."""
-    matrix, low, high = _rows(system, constraints)
-    _, prices = least_total(matrix, low, high)
+    matrix, low, high = rows = _rows(system, constraints)
+    _, prices = least_violation(rows)
     # Prices of a least violation in absolute values are small fractions: nearby ones are tried in exact arithmetic.
     exact = [Fraction(float(price)).limit_denominator(_DENOMINATOR) for price in prices]
     worth: dict[int, Fraction] = {}
@@ -205,53 +198,128 @@ def excluded(system: ConstraintSystem, constraints: Sequence[RegionConstraint]) 
     return paid > 0 and all(value <= 0 for value in worth.values())
 
 
-def _rows(system: ConstraintSystem, constraints: Sequence[RegionConstraint]) -> tuple[csr_array, Floats, Floats]:
+def _rows(system: ConstraintSystem, constraints: Sequence[RegionConstraint]) -> Ranged:
     """Return some constraints, sorted, as rows over the variables they use."""
     from scipy.sparse import csr_array
 
-    matrix, low, high = system.matrix(_regions_by_row(constraints))
+    regions: dict[int, list[int]] = {}
+    for at, region in constraints:
+        regions.setdefault(at, []).append(region)
+    matrix, low, high = system.matrix([(at, np.array(places)) for at, places in regions.items()])
     columns = np.unique(matrix.indices) if constraints else np.zeros(0, np.int64)
     return csr_array(matrix.tocsc()[:, columns]), low, high
 
 
-def _regions_by_row(constraints: Sequence[RegionConstraint]) -> list[tuple[int, Ints]]:
-    regions: dict[int, list[int]] = {}
-    for at, region in constraints:
-        regions.setdefault(at, []).append(region)
-    return [(at, np.array(places)) for at, places in regions.items()]
-
-
 def _excludes(system: ConstraintSystem, constraints: Sequence[RegionConstraint], deadline: float) -> bool | None:
     """Return whether no integer table meets some constraints, None where that is not settled in time."""
-    if not constraints:
-        return False
-    matrix, low, high = _rows(system, constraints)
     left = deadline - perf_counter()
-    if left <= 0:
+    if not constraints or left <= 0:
+        return None if constraints else False
+    rows = _rows(system, constraints)
+    columns = rows[0].shape[1]
+    solution = integer_program(rows, np.zeros(columns, np.int64), np.full(columns, np.inf), left)
+    return False if solution.values is not None else True if solution.infeasible else None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Top:
+    """A set of classes in every region of a level: what it leaves its count, float64[regions], and why.
+
+    ``row`` is the constraint that states it, with the ``parts`` inside; None for the sums of one part over the level
+    below, whose regions begin at ``starts``. Counts are below 2^53, so floats hold them exactly.
+    """
+
+    mask: Ints
+    low: Floats
+    high: Floats
+    row: int | None
+    parts: tuple[_Top, ...]
+    starts: Ints
+
+    def below(self, region: int) -> range:
+        """Return the regions of the level below within one."""
+        return range(int(self.starts[region]), int(self.starts[region + 1]))
+
+
+def nested_conflict(system: ConstraintSystem) -> list[RegionConstraint] | None:
+    """Return a smallest contradictory set of nested constraints, None where all can hold; for ``by_sums`` systems.
+
+    Where a set's count crosses, either its own upper side is below the sum of disjoint lower sides within it, of which
+    the smallest are left out while the rest still exceeds it, or its own lower side is above the sum of upper sides
+    that cover it, each of which is needed. Without any one of the constraints left, no sum crosses. O(rows x regions).
+    """
+    crossing = _first_crossing(system)
+    if crossing is None:
         return None
-    columns = matrix.shape[1]
-    solution = integer_program(matrix, low, high, np.zeros(columns, np.int64), np.full(columns, np.inf), left, None)
-    if solution.values is not None:
-        return False
-    return True if solution.infeasible else None
+    top, region = crossing
+    lows, highs = _lows(system, top, region), _highs(system, top, region)
+    spare = sum(count for _, count in lows) - float(top.high[region])
+    needed = []
+    for constraint, count in sorted(lows, key=lambda item: item[1]):
+        if spare - count > 0:
+            spare -= count
+        else:
+            needed.append(constraint)
+    return sorted({*needed, *highs})
 
 
-def _integer_conflict(
-    system: ConstraintSystem, constraints: Sequence[RegionConstraint], deadline: float
-) -> list[RegionConstraint] | None:
-    """Return connected constraints that no integer table meets though fractional ones do, None without any in time."""
-    from scipy.sparse import block_array
-    from scipy.sparse.csgraph import connected_components
-
-    matrix, _, _ = _rows(system, constraints)
-    _, labels = connected_components(block_array([[None, matrix], [matrix.T, None]], format="csr"))
-    own = labels[: len(constraints)]
-    order = np.argsort(own, kind="stable")
-    for group in np.split(order, np.flatnonzero(np.diff(own[order])) + 1):
-        part = [constraints[at] for at in sorted(group.tolist())]
-        verdict = _excludes(system, part, deadline)
-        if verdict:
-            return part
-        if verdict is None:
-            return None
+def _first_crossing(system: ConstraintSystem) -> tuple[_Top, int] | None:
+    """Return the first set and region whose bounds cross, by sums from the smallest sets up."""
+    tops: list[_Top] = []  # the largest sets met so far, disjoint by ``by_sums``
+    nothing = np.zeros(0, np.int64)
+    for level in range(system.hierarchy.levels - 1, -1, -1):
+        if level < system.hierarchy.levels - 1:
+            regions, below = system.hierarchy.level_range(level), system.hierarchy.level_range(level + 1)
+            bounds = system.hierarchy.first_child[regions.start : regions.stop + 1] - below.start
+            sums = ([np.add.reduceat(side, bounds[:-1]) for side in (top.low, top.high)] for top in tops)
+            tops = [_Top(top.mask, *sides, None, (top,), bounds) for top, sides in zip(tops, sums, strict=True)]
+        own = [(at, row) for at, row in enumerate(system.rows) if row.level == level and row.binding.any()]
+        for at, row in sorted(own, key=lambda item: int(item[1].coefficients.sum())):
+            inside = tuple(top for top in tops if (row.coefficients >= top.mask).all())
+            rest = row.coefficients - sum((top.mask for top in inside), np.zeros_like(row.coefficients))
+            low, high = _sides(row, inside, covered=not rest.any())
+            current = _Top(row.coefficients, low, high, at, inside, nothing)
+            crossed = np.flatnonzero(low > high)
+            if crossed.size:
+                return current, int(crossed[0])
+            tops = [*(top for top in tops if not (row.coefficients >= top.mask).all()), current]
     return None
+
+
+def _sides(row: ConstraintRow, inside: Sequence[_Top], *, covered: bool) -> tuple[Floats, Floats]:
+    """Return the sides that a row and the sets ``inside`` its own leave, which together are it where ``covered``.
+
+    They are computed some regions at a time, and lie in files if there are many.
+    """
+
+    def low(some: slice) -> Floats:
+        own = infinite(np.maximum(row.lower[some], 0))
+        return np.maximum(own, sum((top.low[some] for top in inside), np.zeros_like(own)))
+
+    def high(some: slice) -> Floats:
+        own = infinite(row.upper[some])
+        return np.minimum(own, sum((top.high[some] for top in inside), np.zeros_like(own))) if covered else own
+
+    size, kind = row.lower.size, np.dtype(np.float64)
+    return stored_by_parts(size, kind, low), stored_by_parts(size, kind, high)
+
+
+def _lows(system: ConstraintSystem, top: _Top, region: int) -> list[tuple[RegionConstraint, float]]:
+    """Return the constraints whose lower sides add up to what a set in a region has at least, and these sides."""
+    if not top.low[region]:
+        return []
+    if top.row is None:
+        return [term for part in top.below(region) for term in _lows(system, top.parts[0], part)]
+    own = max(int(system.rows[top.row].lower[region]), 0)
+    if own >= top.low[region]:
+        return [((top.row, region), float(own))]
+    return [term for part in top.parts for term in _lows(system, part, region)]
+
+
+def _highs(system: ConstraintSystem, top: _Top, region: int) -> list[RegionConstraint]:
+    """Return the constraints whose upper sides add up to what a set in a region has at most, which is finite."""
+    if top.row is None:
+        return [constraint for part in top.below(region) for constraint in _highs(system, top.parts[0], part)]
+    if int(system.rows[top.row].upper[region]) <= top.high[region]:
+        return [(top.row, region)]
+    return [constraint for part in top.parts for constraint in _highs(system, part, region)]

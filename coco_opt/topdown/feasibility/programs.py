@@ -1,24 +1,78 @@
-"""The programs that constraints pose, solved by HiGHS through SciPy and checked in integers.
+"""The linear and integer programs that constraints pose, solved by the solver table and checked in integers.
 
-What constraints about single leaves leave each variable: boxes tightened until nothing changes, in integers.
-
-Integer leaves that keep every constraint, near fractional leaves: in all regions together, ties broken at random.
+Integer leaves are found near fractional leaves, in all regions together, with ties broken at random. What constraints
+about single leaves leave each variable is derived before, in integers: boxes tightened until nothing changes.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coco_opt.array_types import Floats, Ints
-from coco_opt.solver import hushed
+from coco_opt.array_types import Flags, Floats, Ints
+from coco_opt.forms import LinearProgram, MixedIntegerProgram
+from coco_opt.registry import make_solver
+from coco_opt.solution import Status
+from coco_opt.solver import ProgramAnswer, ProgramSolver, hushed
 from coco_opt.topdown.bounds import UNBOUNDED
-from coco_opt.topdown.feasibility.system import ConstraintSystem, infinite
+from coco_opt.topdown.feasibility.system import ConstraintSystem, Ranged
+from coco_opt.topdown.rows import infinite
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
+
+TIME_LIMIT = 60.0
+"""Seconds that a program may take by default."""
+
+_NEAR = 1e-6  # a solver's number this near an integer is that integer
+_TIE = 1e-3  # the largest perturbation that decides between equal distances, in persons
+_GAP = 1e-3  # of the sum of distances: nearer leaves would take long to prove
+_TIGHTENINGS = 8
+_LEAVES = 1 << 16  # whose sides are in memory at a time
+_FAR = 2**40
+
+
+def solved(
+    cost: Floats,
+    rows: Ranged,
+    least: Floats | float = 0.0,
+    most: Floats | float = np.inf,
+    *,
+    integer: Flags | None = None,
+    seconds: float = np.inf,
+    gap: float = 0.0,
+) -> ProgramAnswer:
+    """Return the answer to a program of least cost: ranged ``rows`` (matrix, low, high), a box, integers if any.
+
+    Prices of rows are those of ``coco_opt.forms``. With ``integer`` the relative ``gap`` is proved, and there are none.
+    """
+    from scipy.sparse import csc_array
+
+    matrix, low, high = rows
+    box = (np.broadcast_to(np.asarray(side, np.float64), cost.shape) for side in (least, most))
+    program = dict(zip(("lower", "upper"), box, strict=True)) | {"row_lower": low, "row_upper": high}
+    columns, limit = csc_array(matrix), None if np.isinf(seconds) else seconds
+    if not cost.size:
+        feasible = bool(((low <= 0.0) & (high >= 0.0)).all())
+        return ProgramAnswer(np.zeros(0) if feasible else None, Status.OPTIMAL if feasible else Status.INFEASIBLE)
+    with hushed:
+        if integer is None:
+            return _solver("scipy", method="highs-ds", time_limit=limit).solve_program(
+                LinearProgram(c=cost, A=columns, **program)
+            )
+        return _solver("scipy-milp", mip_rel_gap=gap, time_limit=limit).solve_program(
+            MixedIntegerProgram(c=cost, A=columns, integer=integer, **program)
+        )
+
+
+@lru_cache(maxsize=8)
+def _solver(name: str, **options: Any) -> ProgramSolver:
+    solver = make_solver(name, **options)
+    assert isinstance(solver, ProgramSolver)
+    return solver
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -29,91 +83,130 @@ class IntegerSolution:
     infeasible: bool = False
 
 
-def solve_integer(system: ConstraintSystem, time_limit: float, cost: Floats | None = None) -> IntegerSolution:
-    """Return integer leaves that meet all constraints, flat int64[leaves x classes], of least ``cost`` if given.
+def integer_program(
+    rows: Ranged,
+    least: Ints,
+    most: Floats,
+    seconds: float,
+    cost: Floats | None = None,
+) -> IntegerSolution:
+    """Return integer variables of least ``cost`` (default: any) within ranged rows and a box."""
+    cost = np.zeros(least.size) if cost is None else cost
+    answer = solved(cost, rows, least.astype(np.float64), most, integer=np.ones(least.size, np.bool_), seconds=seconds)
+    if answer.z is None:
+        return IntegerSolution(None, infeasible=answer.status is Status.INFEASIBLE)
+    return IntegerSolution(np.rint(answer.z).astype(np.int64))
+
+
+def solve_integer(system: ConstraintSystem, seconds: float) -> IntegerSolution:
+    """Return integer leaves that meet all constraints, flat int64[leaves x classes].
 
     Every solution is checked in integers; that there is none is passed on as the solver reports it.
     """
     lower, upper = system.box
     if (lower > upper).any():
         return IntegerSolution(None, infeasible=True)
-    matrix, low, high = system.matrix(list(system.ranged()))
-    solution = integer_program(matrix, low, high, lower.reshape(-1), infinite(upper.reshape(-1)), time_limit, cost)
+    most = infinite(upper.reshape(-1))
+    solution = integer_program(system.matrix(list(system.ranged())), lower.reshape(-1), most, seconds)
     if solution.values is None or system.holds(solution.values.reshape(lower.shape)):
         return solution
     return IntegerSolution(None)
 
 
-def integer_program(
-    matrix: csr_array, low: Floats, high: Floats, least: Ints, most: Floats, time_limit: float, cost: Floats | None
-) -> IntegerSolution:
-    """Return integer variables of least cost within ranged rows and a box; fixed variables are taken out before."""
-    from scipy.optimize import Bounds, LinearConstraint, milp
-    from scipy.sparse import csr_array
-
-    free = np.flatnonzero(most > least)
-    base = least.astype(np.float64)
-    shift = matrix @ base
-    inner = csr_array(matrix.tocsc()[:, free]) if free.size < base.size else matrix
-    empty = np.diff(inner.indptr) == 0
-    if ((low - shift)[empty] > 0).any() or ((high - shift)[empty] < 0).any():
-        return IntegerSolution(None, infeasible=True)
-    used = np.flatnonzero(~empty)
-    if not free.size or not used.size:
-        values = least.copy()
-        if cost is not None and free.size:
-            down = np.isfinite(most[free]) & (cost[free] < 0)
-            values[free[down]] = most[free[down]].astype(np.int64)
-        return IntegerSolution(values)
-    options: Any = {"time_limit": time_limit}
-    rows: Any = LinearConstraint(csr_array(inner[used]), (low - shift)[used], (high - shift)[used])
-    result = hushed(milp)(
-        np.zeros(free.size) if cost is None else cost[free],
-        integrality=np.ones(free.size, np.int64),
-        bounds=Bounds(0.0, most[free] - base[free]),
-        constraints=rows,
-        options=options,
-    )
-    if result.x is None:
-        return IntegerSolution(None, infeasible=result.status == 2)
-    values = least.copy()
-    values[free] += np.rint(result.x).astype(np.int64)
-    return IntegerSolution(values)
-
-
-def least_total(matrix: csr_array, low: Floats, high: Floats, time_limit: float = np.inf) -> tuple[float, Floats]:
+def least_violation(rows: Ranged, seconds: float = np.inf) -> tuple[float, Floats]:
     """Return the least total violation of ranged rows over x >= 0 and the rows' prices; infinite without an answer."""
-    from scipy.optimize import linprog
-    from scipy.sparse import csr_array, eye_array, hstack, vstack
+    from scipy.sparse import eye_array, hstack
 
-    rows, n = matrix.shape
-    if not rows:
+    matrix, low, high = rows
+    count, n = matrix.shape
+    if not count:
         return 0.0, np.zeros(0)
-    has_low, has_high = np.flatnonzero(np.isfinite(low)), np.flatnonzero(np.isfinite(high))
-    slack = eye_array(rows, format="csr")
-    up = hstack([matrix, -slack], format="csr")[has_high]
-    down = hstack([-matrix, -slack], format="csr")[has_low]
-    solve: Any = hushed(linprog)  # its stubs know no sparse matrices
-    result = solve(
-        np.concatenate([np.zeros(n), np.ones(rows)]),
-        A_ub=csr_array(vstack([up, down], format="csr")),
-        b_ub=np.concatenate([high[has_high], -low[has_low]]),
-        bounds=(0, None),
-        method="highs-ds",
-        options={} if np.isinf(time_limit) else {"time_limit": time_limit},
+    slack = eye_array(count, format="csr")
+    cost = np.concatenate([np.zeros(n), np.ones(2 * count)])
+    answer = solved(cost, (hstack([matrix, slack, -slack]), low, high), seconds=seconds)
+    if answer.z is None or answer.dual is None or answer.status is not Status.OPTIMAL:
+        return np.inf, np.zeros(count)
+    return float(cost @ answer.z), answer.dual.rows
+
+
+def round_leaves(
+    system: ConstraintSystem,
+    x: Floats,
+    lower: Ints,
+    upper: Ints,
+    rng: np.random.Generator,
+    seconds: float = TIME_LIMIT,
+) -> Ints | None:
+    """Return integer leaves int64[leaves, classes] that meet all constraints, near x; None where none were found.
+
+    First each count is one of the two integers next to x, and so is each class's sum over every region above: a
+    network where constraints are nested, whose linear program has integer vertices. Where that has no solution, the
+    nearest in the sum of distances. Every program may take so many ``seconds``.
+    """
+    snapped = np.where(np.abs(x - np.rint(x)) <= _NEAR, np.rint(x), x)
+    near = np.clip(snapped, lower.astype(np.float64), infinite(upper))
+    leaves = _next_integers(system, near, lower, upper, rng, seconds)
+    if leaves is None:
+        leaves = _nearest(system, near, lower, upper, rng, seconds)
+    return leaves if leaves is not None and system.holds(leaves) else None
+
+
+def _next_integers(
+    system: ConstraintSystem, x: Floats, lower: Ints, upper: Ints, rng: np.random.Generator, seconds: float
+) -> Ints | None:
+    low, high = np.maximum(np.floor(x), lower).astype(np.int64), np.minimum(np.ceil(x), infinite(upper))
+    rows, sums = system.matrix(list(system.ranged())), _sums_above(system, x)
+    near = np.where(np.abs(sums[1] - np.rint(sums[1])) <= system.leaves * _NEAR, np.rint(sums[1]), sums[1])
+    ranged = _stack([rows[0], sums[0]]), np.append(rows[1], np.floor(near)), np.append(rows[2], np.ceil(near))
+    cost = (1.0 - 2.0 * (x - np.floor(x)) + _TIE * rng.random(x.shape)).reshape(-1)
+    values = integer_program(ranged, low.reshape(-1), high.reshape(-1), seconds, cost).values
+    return None if values is None else values.reshape(x.shape)
+
+
+def _nearest(
+    system: ConstraintSystem, x: Floats, lower: Ints, upper: Ints, rng: np.random.Generator, seconds: float
+) -> Ints | None:
+    """Return the leaves nearest in the sum of distances over all classes of all regions, above and below x."""
+    from scipy.sparse import block_array, csr_array, eye_array
+
+    (matrix, row_low, row_high), sums = system.matrix(list(system.ranged())), _sums_above(system, x)
+    measured, centre = _stack([eye_array(x.size, format="csr"), sums[0]]), np.append(x, sums[1])
+    weight = np.append(1.0 + _TIE * rng.random(x.size), np.ones(sums[1].size))
+    open_rows = np.flatnonzero(np.append((upper > lower).reshape(-1), np.ones(sums[1].size, np.bool_)))
+    slack, none = eye_array(open_rows.size, format="csr"), csr_array((matrix.shape[0], 2 * open_rows.size))
+    rows = block_array(
+        [[matrix, none[:, : open_rows.size], none[:, open_rows.size :]], [measured[open_rows], -slack, slack]]
     )
-    prices = np.zeros(rows)
-    if result.status != 0:
-        return np.inf, prices
-    marginals = np.asarray(result.ineqlin.marginals, np.float64)
-    prices[has_high] += marginals[: has_high.size]
-    prices[has_low] -= marginals[has_high.size :]
-    return float(result.fun), prices
+    free = np.full(2 * open_rows.size, np.inf)
+    answer = solved(
+        np.concatenate([np.zeros(x.size), weight[open_rows], weight[open_rows]]),
+        (rows, np.append(row_low, centre[open_rows]), np.append(row_high, centre[open_rows])),
+        np.append(lower, np.zeros(free.size)),
+        np.append(infinite(upper), free),
+        integer=np.arange(x.size + free.size) < x.size,
+        seconds=seconds,
+        gap=_GAP,
+    )
+    return None if answer.z is None else np.rint(answer.z[: x.size]).astype(np.int64).reshape(x.shape)
 
 
-_TIGHTENINGS = 8
-_LEAVES = 1 << 16  # whose sides are in memory at a time
-_FAR = 2**40
+def _sums_above(system: ConstraintSystem, x: Floats) -> tuple[csr_array, Floats]:
+    """Return the rows that sum each class over the leaves of every region above them, and their sums of x."""
+    from scipy.sparse import csr_array, eye_array, kron
+
+    parts, values, leaves = [csr_array((0, x.size))], [np.zeros(0)], system.leaves
+    for level in range(system.hierarchy.levels - 1):
+        starts = system.leaf_starts[level]
+        sums = csr_array((np.ones(leaves), np.arange(leaves), starts), shape=(starts.size - 1, leaves))
+        parts.append(csr_array(kron(sums, eye_array(x.shape[1]), format="csr")))
+        values.append(system.sums(x, level).reshape(-1))
+    return _stack(parts), np.concatenate(values)
+
+
+def _stack(parts: list[Any]) -> csr_array:
+    from scipy.sparse import csr_array, vstack
+
+    return csr_array(vstack(parts, format="csr"))
 
 
 def open_classes(system: ConstraintSystem) -> Ints:
@@ -166,146 +259,3 @@ def _by_row(weights: Ints, side: Ints, used: Ints, lower: Ints, upper: Ints) -> 
             lower[:, variable] = np.where(
                 bounded, np.maximum(lower[:, variable], -(slack // -weight)), lower[:, variable]
             )
-
-
-_NEAR = 1e-6  # a solver's number this near an integer is that integer
-_TIE = 1e-3  # the largest perturbation that decides between equal distances, in persons
-ROUNDING_SECONDS = 60.0
-
-
-def round_leaves(
-    system: ConstraintSystem,
-    x: Floats,
-    lower: Ints,
-    upper: Ints,
-    rng: np.random.Generator,
-    time_limit: float = ROUNDING_SECONDS,
-) -> Ints | None:
-    """Return integer leaves int64[leaves, classes] that meet all constraints, near x; None where none were found.
-
-    First each count is one of the two integers next to x, and so is each class's sum over every region above: a
-    network where constraints are nested, whose linear program has integer vertices. Where that has no solution, the
-    nearest in the sum of distances, by a mixed-integer program. Every program may take ``time_limit`` seconds.
-    """
-    snapped = np.where(np.abs(x - np.rint(x)) <= _NEAR, np.rint(x), x)
-    clipped = np.clip(snapped, lower.astype(np.float64), infinite(upper))
-    leaves = _round_to_neighbours(system, clipped, lower, upper, rng, time_limit)
-    if leaves is None:
-        leaves = _nearest(system, clipped, lower, upper, rng, time_limit)
-    return leaves if leaves is not None and system.holds(leaves) else None
-
-
-def _round_to_neighbours(
-    system: ConstraintSystem, x: Floats, lower: Ints, upper: Ints, rng: np.random.Generator, time_limit: float
-) -> Ints | None:
-    low, high = np.maximum(np.floor(x), lower).astype(np.int64), np.ceil(x)
-    high = np.minimum(high, infinite(upper))
-    rows, row_low, row_high = system.matrix(list(system.ranged()))
-    boxes = [_sums_between(system, x, level) for level in range(system.hierarchy.levels - 1)]
-    matrix = _stack([rows, *(box[0] for box in boxes)])
-    row_low = np.concatenate([row_low, *(box[1] for box in boxes)])
-    row_high = np.concatenate([row_high, *(box[2] for box in boxes)])
-    cost = (1.0 - 2.0 * (x - np.floor(x)) + _TIE * rng.random(x.shape)).reshape(-1)
-    return _solve(matrix, row_low, row_high, low.reshape(-1), high.reshape(-1), cost, x.shape, time_limit)
-
-
-def _sums_between(system: ConstraintSystem, x: Floats, level: int) -> tuple[csr_array, Floats, Floats]:
-    """Return every class's sum over the regions of a level, between the integers next to it."""
-    from scipy.sparse import csr_array, eye_array, kron
-
-    starts, leaves = system.leaf_starts[level], system.leaves
-    sums = csr_array((np.ones(leaves), np.arange(leaves), starts), shape=(starts.size - 1, leaves))
-    values = system.sums(x, level).reshape(-1)
-    near = np.where(np.abs(values - np.rint(values)) <= leaves * _NEAR, np.rint(values), values)
-    return csr_array(kron(sums, eye_array(x.shape[1]), format="csr")), np.floor(near), np.ceil(near)
-
-
-def _solve(
-    matrix: csr_array,
-    low: Floats,
-    high: Floats,
-    least: Ints,
-    most: Floats,
-    cost: Floats,
-    shape: tuple[int, ...],
-    time_limit: float,
-) -> Ints | None:
-    """Return a vertex of the linear program where it is integer, else a mixed-integer program's answer."""
-    from scipy.optimize import linprog
-    from scipy.sparse import csr_array, vstack
-
-    base = least.astype(np.float64)
-    free = np.flatnonzero(most > base)
-    shift = matrix @ base
-    inner = csr_array(matrix.tocsc()[:, free])
-    used = np.flatnonzero(np.diff(inner.indptr))
-    inner, row_low, row_high = csr_array(inner[used]), (low - shift)[used], (high - shift)[used]
-    if free.size:
-        has_low, has_high = np.flatnonzero(np.isfinite(row_low)), np.flatnonzero(np.isfinite(row_high))
-        equal = np.flatnonzero(row_low == row_high)
-        has_low, has_high = np.setdiff1d(has_low, equal), np.setdiff1d(has_high, equal)
-        solve: Any = hushed(linprog)  # its stubs know no sparse matrices
-        result = solve(
-            cost[free],
-            A_ub=csr_array(vstack([inner[has_high], -inner[has_low]])),
-            b_ub=np.concatenate([row_high[has_high], -row_low[has_low]]),
-            A_eq=csr_array(inner[equal]),
-            b_eq=row_low[equal],
-            bounds=np.column_stack([np.zeros(free.size), most[free] - base[free]]),
-            method="highs-ds",
-            options={"time_limit": time_limit},
-        )
-        if result.status == 0 and (np.abs(result.x - np.rint(result.x)) <= _NEAR).all():
-            values = least.copy()
-            values[free] += np.rint(result.x).astype(np.int64)
-            return values.reshape(shape)
-        if result.status == 2:
-            return None
-    answer = integer_program(matrix, low, high, least, most, time_limit, cost)
-    return None if answer.values is None else answer.values.reshape(shape)
-
-
-def _nearest(
-    system: ConstraintSystem, x: Floats, lower: Ints, upper: Ints, rng: np.random.Generator, time_limit: float
-) -> Ints | None:
-    """Return the leaves nearest in the sum of distances over all classes of all regions, above and below x."""
-    from scipy.optimize import Bounds, LinearConstraint, milp
-    from scipy.sparse import block_array, csr_array, eye_array
-
-    rows, row_low, row_high = system.matrix(list(system.ranged()))
-    parts = [eye_array(x.size, format="csr")]
-    centres, weights = [x.reshape(-1)], [1.0 + _TIE * rng.random(x.size)]
-    for level in range(system.hierarchy.levels - 1):
-        sums, _, _ = _sums_between(system, x, level)
-        parts.append(sums)
-        centres.append(system.sums(x, level).reshape(-1))
-        weights.append(np.full(sums.shape[0], 1.0))
-    measured, centre, weight = _stack(parts), np.concatenate(centres), np.concatenate(weights)
-    open_rows = np.flatnonzero(np.concatenate([(upper > lower).reshape(-1), np.ones(centre.size - x.size, np.bool_)]))
-    measured, centre, weight = csr_array(measured[open_rows]), centre[open_rows], weight[open_rows]
-    slack = eye_array(open_rows.size, format="csr")
-    matrix = csr_array(block_array([[rows, None, None], [measured, -slack, slack]], format="csr"))
-    if not rows.shape[0]:
-        matrix = csr_array(block_array([[measured, -slack, slack]], format="csr"))
-    size = x.size + 2 * open_rows.size
-    most = np.concatenate([infinite(upper.reshape(-1)), np.full(2 * open_rows.size, np.inf)])
-    least = np.concatenate([lower.reshape(-1).astype(np.float64), np.zeros(2 * open_rows.size)])
-    integrality = np.zeros(size, np.int64)
-    integrality[: x.size] = 1
-    rows_of: Any = matrix  # its stubs know no sparse matrices
-    constraint = LinearConstraint(rows_of, np.concatenate([row_low, centre]), np.concatenate([row_high, centre]))
-    result = hushed(milp)(
-        np.concatenate([np.zeros(x.size), weight, weight]),
-        integrality=integrality,
-        bounds=Bounds(least, most),
-        constraints=constraint,
-        options={"time_limit": time_limit, "mip_rel_gap": 1e-3},
-    )
-    return None if result.x is None else np.rint(result.x[: x.size]).astype(np.int64).reshape(x.shape)
-
-
-def _stack(parts: list[csr_array]) -> csr_array:
-    from scipy.sparse import csr_array, vstack
-
-    nonempty = [part for part in parts if part.shape[0]]
-    return csr_array(vstack(nonempty, format="csr")) if nonempty else parts[0]

@@ -16,14 +16,11 @@ from typing import Literal
 import numpy as np
 
 from coco_opt.array_types import Ints
-from coco_opt.topdown.feasibility.conflict import Conflict, conflict_by_programs, conflict_by_sums
-from coco_opt.topdown.feasibility.programs import solve_integer
+from coco_opt.topdown.feasibility.conflict import Conflict, conflict_by_programs, conflict_by_sums, listed
+from coco_opt.topdown.feasibility.programs import TIME_LIMIT, solve_integer
 from coco_opt.topdown.feasibility.system import ConstraintSystem
 
 Verdict = Literal["holds", "conflict", "undecided"]
-
-TIME_LIMIT = 60.0
-"""Seconds that a proof may take by default."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -46,13 +43,8 @@ class Proof:
         """Return the contradiction in one sentence, "" where there is none."""
         if self.verdict != "conflict":
             return ""
-        shown = "; ".join(self.conflict[:_SHOWN])
-        more = f"; and {len(self.conflict) - _SHOWN} more" if len(self.conflict) > _SHOWN else ""
         kind = "each of them is needed for that" if self.smallest else "some of them may not be needed for that"
-        return f"no integer table meets all of these constraints, and {kind}: {shown}{more}"
-
-
-_SHOWN = 12
+        return f"no integer table meets all of these constraints, and {kind}: {listed(self.conflict)}"
 
 
 def prove(system: ConstraintSystem, *, time_limit: float = TIME_LIMIT, witness: bool = False) -> Proof:
@@ -62,7 +54,7 @@ def prove(system: ConstraintSystem, *, time_limit: float = TIME_LIMIT, witness: 
     """
     start = perf_counter()
     if not system.rows:
-        return Proof("holds", "no constraints", _empty_tables(system))
+        return Proof("holds", "no constraints", np.zeros((system.leaves, system.classes.count), np.int64))
     crossed = conflict_by_sums(system)
     if crossed is not None:
         return _conflict_proof(system, crossed, start)
@@ -81,10 +73,5 @@ def prove(system: ConstraintSystem, *, time_limit: float = TIME_LIMIT, witness: 
 
 
 def _conflict_proof(system: ConstraintSystem, conflict: Conflict, start: float) -> Proof:
-    words = tuple(system.words(system.rows[row], region) for row, region in conflict.constraints)
     how = "in fractions" if conflict.fractional else "in integers"
-    return Proof("conflict", how, None, words, conflict.smallest, perf_counter() - start)
-
-
-def _empty_tables(system: ConstraintSystem) -> Ints:
-    return np.zeros((system.leaves, system.classes.count), np.int64)
+    return Proof("conflict", how, None, conflict.words(system), conflict.smallest, perf_counter() - start)

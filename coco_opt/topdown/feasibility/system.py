@@ -20,13 +20,15 @@ from coco_opt.histograms.hierarchy import Hierarchy
 from coco_opt.operators import Grouping, Operator
 from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.constraint import LinearConstraint, Source
+from coco_opt.topdown.rows import infinite
 from coco_opt.topdown.schema import Schema
 
 if TYPE_CHECKING:
-    from scipy.sparse import csr_array
-
     from coco_opt.topdown.constraint import RegionBounds
 
+
+Ranged = tuple[Any, Floats, Floats]
+"""Rows of a program, low <= matrix x <= high, with infinite sides for none."""
 
 RegionConstraint = tuple[int, int]
 """A row of a system and a region, counted from 0 within the row's level."""
@@ -219,6 +221,16 @@ class ConstraintSystem:
         ends = np.asarray(np.clip(starts[first : last + 2], leaves.start, leaves.stop), np.int64)
         return np.asarray(np.repeat(numbers[first : last + 1], ends[1:] - ends[:-1]))
 
+    def within(self, level: int, start: int, stop: int) -> list[tuple[int, Ints]]:
+        """Return the (row, regions) that bind consecutive regions of a level or regions in them."""
+        first, last, pairs = self.leaf_starts[level][start], self.leaf_starts[level][stop], []
+        for at, row in enumerate(self.rows):
+            if row.level >= level:
+                starts = self.leaf_starts[row.level]
+                inside = (starts[:-1] >= first) & (starts[1:] <= last) & row.binding
+                pairs.append((at, np.flatnonzero(inside)))
+        return [(at, regions) for at, regions in pairs if regions.size]
+
     def ranged(self) -> Iterator[tuple[int, Ints]]:
         """Yield the (row, regions) that a box of variables does not say already."""
         last = self.hierarchy.levels - 1
@@ -230,7 +242,7 @@ class ConstraintSystem:
             if regions.size:
                 yield at, regions
 
-    def matrix(self, pairs: Sequence[tuple[int, Ints]]) -> tuple[csr_array, Floats, Floats]:
+    def matrix(self, pairs: Sequence[tuple[int, Ints]]) -> Ranged:
         """Return rows of some (row, regions) over all variables, leaf by leaf, with infinite sides for none."""
         from scipy.sparse import csr_array
 
@@ -257,14 +269,6 @@ class ConstraintSystem:
 
 
 _MOST_SETS = 400
-
-
-def infinite(side: Ints) -> Floats:
-    """Return sides as numbers, infinite where there is none."""
-    result = side.astype(np.float64)
-    result[side >= UNBOUNDED] = np.inf
-    result[side <= -UNBOUNDED] = -np.inf
-    return result
 
 
 @dataclass(frozen=True, eq=False, slots=True)

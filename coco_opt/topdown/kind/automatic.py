@@ -21,7 +21,6 @@ from coco_opt.config.sections import AUTO
 from coco_opt.histograms import Hierarchy
 from coco_opt.privacy.planner import Shares, uniform_shares
 from coco_opt.releases.kind import Figures
-from coco_opt.topdown.budget_plan import Strategy
 from coco_opt.topdown.measuring.automatic import (
     Ranked,
     chosen_allocation,
@@ -109,7 +108,9 @@ def choice_tables(
     strategies, allocations = [Ranked(_stated(settled), 0.0)], [Ranked(_shares_of(settled, levels), 0.0)]
     if _queries_open(config):
         ranked = ranked_strategies(workload, schema, cost)
-        strategies = [Ranked((_texts(each.value), each.value.shares), each.aim) for each in ranked]
+        strategies = [
+            Ranked((tuple(query.text for query in each.value.queries), each.value.shares), each.aim) for each in ranked
+        ]
     if config.privacy.split == AUTO and _reads_all_levels(config):
         widths = np.diff(hierarchy.level_start).tolist()
         allocations = ranked_allocations(widths, cost, config.level_weights(levels))
@@ -130,10 +131,6 @@ def choice_tables(
     )
     title = "Chosen queries and the next best: predicted error, in the geometric mean, over the best's"
     return (Figures(title, ("strategy", "shares", "split", "times the best"), rows, numeric=3),)
-
-
-def _texts(strategy: Strategy) -> tuple[str, ...]:
-    return tuple(query.text for query in strategy.queries)
 
 
 def _stated(config: Config) -> tuple[tuple[str, ...], tuple[Fraction, ...]]:

@@ -151,7 +151,7 @@ def agreed_tables(
     mask = earlier.hierarchy.level[runs.regions] == level
     codes = earlier.schema.decode(runs.cells[mask])
     places = [
-        np.array([values[factor.title].index(value) for value in _values(earlier.schema, factor.title)])[
+        np.array([values[factor.title].index(value) for value in earlier.schema.attributes[factor.title]])[
             codes[factor.title]
         ]
         for factor in query.factors
@@ -268,10 +268,6 @@ def _shared_regions(earlier: Hierarchy, later: Hierarchy, levels: Sequence[str],
         if level == last:
             place[theirs.start : theirs.stop] = [positions[path] for path in paths]
     return last, place
-
-
-def _values(schema: Schema, name: str) -> tuple[str, ...]:
-    return tuple(schema.attributes[name])
 
 
 def _shared_values(name: str, earlier: Schema, later: Schema, release: str) -> tuple[str, ...]:

@@ -32,13 +32,14 @@ from coco_opt.topdown.budget_plan import TablePlan
 from coco_opt.topdown.constraint import RegionBounds
 from coco_opt.topdown.estimating.estimate import TablesResult
 from coco_opt.topdown.estimating.linear.best_linear import LinearEstimates, best_linear
-from coco_opt.topdown.invariants import Constraints, Invariants
+from coco_opt.topdown.invariants import Invariants
 from coco_opt.topdown.kind.method import TablesMethod
 from coco_opt.topdown.kind.plan import TablesDetail
 from coco_opt.topdown.kind.rehearsal import SimulatedReleases, generated_invariants, rehearsed, simulated_releases
 from coco_opt.topdown.kind.simulated_data import Population, read_simulated_data
 from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.noisy_measurements import TableMeasurements
+from coco_opt.topdown.rows import Constraints
 from coco_opt.topdown.table_queries import TableQueries
 
 _FEW, _MANY = 50, 1_000  # persons a leaf, where nobody states how many
@@ -246,7 +247,8 @@ def _zero_measurements(table_queries: TableQueries) -> TableMeasurements:
         answers,
         variances,
         _public_constraints(table_queries),
-        declared=_generated_invariants(table_queries),
+        # Errors do not depend on the answers: those of uniform simulated tables serve.
+        declared=Invariants(hierarchy, table_queries.schema, generated_invariants(table_queries)),
     )
 
 
@@ -260,7 +262,7 @@ class _ZeroMeasurements(TableMeasurements):
         """Return the rows that public constraints and the declared invariants bind, with answers that do not count."""
         both = [invariants.constraints_of(regions) for invariants in (self.invariants, self.declared) if invariants]
         present = [constraints for constraints in both if constraints is not None]
-        return Constraints.together(present) if present else None
+        return Constraints.stacked(present) if present else None
 
 
 def _public_constraints(table_queries: TableQueries) -> Invariants:
@@ -275,12 +277,6 @@ def _public_constraints(table_queries: TableQueries) -> Invariants:
         bounds.append(RegionBounds(invariant.query, invariant.level, nothing, np.full(shape, UNBOUNDED)))
     linear = [each for each in table_queries.linear if each.source != "release"]
     return Invariants(hierarchy, table_queries.schema, tuple(bounds), linear=tuple(linear))
-
-
-def _generated_invariants(table_queries: TableQueries) -> Invariants:
-    """Return the declared invariants with answers of uniform simulated tables: errors do not depend on the answers."""
-    bounds = generated_invariants(table_queries)
-    return Invariants(table_queries.hierarchy, table_queries.schema, bounds, table_queries.invariants)
 
 
 def _own_level_estimates(table_queries: TableQueries, level: int) -> LinearEstimates | None:

@@ -5,14 +5,13 @@ Widths of intervals of all persons of each region, for the map of a report: the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 
 from coco_opt.array_types import Floats
-from coco_opt.privacy.measurement import Measurement
 from coco_opt.releases.kind import Shown
 from coco_opt.report.explorer import MOST_ROWS, Explored
 from coco_opt.topdown.estimating.estimate import TablesResult
@@ -32,7 +31,10 @@ def explored_answers(shown: Shown, linear: LinearEstimates) -> Explored:
     from scipy.sparse import csr_array, vstack
 
     measurement_plan, tree = shown.measurement.measurement_plan, shown.measurement.hierarchy
-    queries = {query.text: query for each in shown.measurement.every for query in _measured_queries(each)}
+    # The total is left out: the page shows it with every region.
+    measured = [TableQueries.of(each.measurement_plan).plan.queries for each in shown.measurement.every]
+    several = [[query for query in queries if query.answers > 1] or queries for queries in measured]
+    queries = {query.text: query for listed in several for query in listed}
     regions, keys, values, persons = list[Any](), list[Any](), list[Any](), list[Any]()
     matrix = vstack([query.operator.to_sparse() for query in queries.values()], format="csr")
     for level, tables in enumerate(shown.result.tables):
@@ -55,12 +57,6 @@ def explored_answers(shown: Shown, linear: LinearEstimates) -> Explored:
     named = tree, measurement_plan.levels, measurement_plan.region_ids
     weight = np.concatenate(persons).astype(np.int64)
     return Explored(*named, weight, owner, key, value, words, labels, **mapped)
-
-
-def _measured_queries(measurement: Measurement) -> Sequence[Query]:
-    """Return what a measurement measures, the total left out: the page shows it with every region."""
-    queries = TableQueries.of(measurement.measurement_plan).plan.queries
-    return [query for query in queries if query.answers > 1] or queries
 
 
 _COVERAGE = 0.95  # of intervals around unbiased estimates

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_opt.array_types import Floats, Ints
+from coco_opt.array_types import Ints
 from coco_opt.errors import InputError, Place, SolverError
 from coco_opt.files.differences import REGION, FrameKind, as_frame, stored_frame
-from coco_opt.files.folder import ROWS_PER_GROUP, Coded, FileTable, read_columns
+from coco_opt.files.folder import ROWS_PER_GROUP, Again, Coded, FileTable, read_columns
 from coco_opt.files.in_threads import in_threads
 from coco_opt.files.regions import region_columns, stored_regions
 from coco_opt.files.release_checks import positions
 from coco_opt.files.unchanged import unchanged_manifest
 from coco_opt.histograms import Hierarchy
-from coco_opt.operators import Operator
 from coco_opt.privacy.measurement import MeasurementPlan
 from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.constraint import LinearConstraint, RegionBounds
@@ -93,75 +93,71 @@ def _runs_of(levels: Sequence[SparseTables], rows: int) -> Iterator[Columns]:
 
 def cell_table(measurement_plan: MeasurementPlan, schema: Schema, levels: Sequence[SparseTables]) -> FileTable:
     """Return one row for each region and cell that has persons; rows are built a group at a time."""
-    return FileTable(_Cells(measurement_plan, schema, tuple(levels)), _TABLE_TYPES)
 
+    def rows() -> Iterator[Columns]:
+        for part in _row_groups(_runs_of(levels, ROWS_PER_GROUP), ROWS_PER_GROUP):
+            region = region_columns(measurement_plan, part["region"])
+            yield {**region, **_values(schema, part["cell"]), PERSONS: part[PERSONS]}
 
-@dataclass(frozen=True, eq=False, slots=True)
-class _Cells:
-    """The rows of all levels' tables, a group of the file at a time."""
-
-    measurement_plan: MeasurementPlan
-    schema: Schema
-    levels: tuple[SparseTables, ...]
-
-    def __iter__(self) -> Iterator[Columns]:
-        for rows in _row_groups(_runs_of(self.levels, ROWS_PER_GROUP), ROWS_PER_GROUP):
-            yield {
-                **region_columns(self.measurement_plan, rows["region"]),
-                **_values(self.schema, rows["cell"]),
-                PERSONS: rows[PERSONS],
-            }
+    return FileTable(Again(rows), _TABLE_TYPES)
 
 
 def person_table(
-    measurement_plan: MeasurementPlan, schema: Schema, runs: CellRuns, rows: int = ROWS_PER_GROUP
+    measurement_plan: MeasurementPlan, schema: Schema, runs: CellRuns, size: int = ROWS_PER_GROUP
 ) -> FileTable:
-    """Return one row for each person of a leaf, in the order of regions and cells, built ``rows`` at a time."""
-    return FileTable(_Persons(measurement_plan, schema, runs, rows), {"level": "int32"})
+    """Return one row for each person of a leaf, in the order of regions and cells, built ``size`` at a time."""
+
+    def rows() -> Iterator[Columns]:
+        leaf = np.flatnonzero(runs.regions >= measurement_plan.hierarchy.leaves.start)
+        ends = np.cumsum(runs.counts[leaf])
+        persons = int(ends[-1]) if ends.size else 0
+        for start in range(0, max(1, persons), size):
+            run = leaf[np.searchsorted(ends, np.arange(start, min(start + size, persons)), side="right")]
+            yield {**region_columns(measurement_plan, runs.regions[run]), **_values(schema, runs.cells[run])}
+
+    return FileTable(Again(rows), {"level": "int32"})
 
 
 def exact_table(measurement_plan: MeasurementPlan, bounds: Sequence[RegionBounds]) -> FileTable:
     """Return lower and upper bounds of all public answers; a missing upper bound is null."""
-    return FileTable(_Bounds(measurement_plan, tuple(bounds)), _EXACT_TYPES)
+
+    def rows() -> Iterator[Columns]:
+        named = _naming(measurement_plan, [bound.query for bound in bounds])
+        for part in _row_groups(_sides_of_answers(measurement_plan.hierarchy, bounds), ROWS_PER_GROUP):
+            upper = np.ma.masked_greater_equal(part["upper"], UNBOUNDED)
+            yield {**named(part), "lower": part["lower"], "upper": upper}
+
+    return FileTable(Again(rows), _EXACT_TYPES)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class _Bounds:
-    """The rows of the bounds on answers, a group of the file at a time."""
-
-    measurement_plan: MeasurementPlan
-    bounds: tuple[RegionBounds, ...]
-
-    def __iter__(self) -> Iterator[Columns]:
-        texts = [bound.query.text for bound in self.bounds]
-        labels = [label for bound in self.bounds for label in bound.query.labels()]
-        query_of = np.repeat(np.arange(len(texts)), [bound.query.answers for bound in self.bounds])
-        for rows in _row_groups(self._parts(), ROWS_PER_GROUP):
+def _sides_of_answers(hierarchy: Hierarchy, bounds: Sequence[RegionBounds]) -> Iterator[Columns]:
+    """Yield the bounds of some regions: region, index of the answer among all bounds' answers, and the sides."""
+    first = 0
+    for bound in bounds:
+        answers, level_regions = bound.query.answers, hierarchy.level_range(bound.level)
+        step = max(1, ROWS_PER_GROUP // answers)
+        for start in range(0, len(level_regions), step):
+            some = slice(start, min(start + step, len(level_regions)))
+            regions = np.asarray(level_regions[some], np.int64)
             yield {
-                **region_columns(self.measurement_plan, rows["region"]),
-                "query": Coded(texts, query_of[rows["answer"]]),
-                "answer": Coded(labels, rows["answer"]),
-                "lower": rows["lower"],
-                "upper": np.ma.masked_greater_equal(rows["upper"], UNBOUNDED),
+                "region": np.repeat(regions, answers),
+                "answer": np.tile(np.arange(first, first + answers), regions.size),
+                "lower": bound.lower[some].reshape(-1),
+                "upper": bound.upper[some].reshape(-1),
             }
+        first += answers
 
-    def _parts(self) -> Iterator[Columns]:
-        """Yield the bounds of some regions: region, index of the answer among all bounds' answers, and the sides."""
-        first = 0
-        for bound in self.bounds:
-            answers = bound.query.answers
-            level_regions = self.measurement_plan.hierarchy.level_range(bound.level)
-            step = max(1, ROWS_PER_GROUP // answers)
-            for start in range(0, len(level_regions), step):
-                some = slice(start, min(start + step, len(level_regions)))
-                regions = np.asarray(level_regions[some], np.int64)
-                yield {
-                    "region": np.repeat(regions, answers),
-                    "answer": np.tile(np.arange(first, first + answers), regions.size),
-                    "lower": bound.lower[some].reshape(-1),
-                    "upper": bound.upper[some].reshape(-1),
-                }
-            first += answers
+
+def _naming(measurement_plan: MeasurementPlan, queries: Sequence[Query]) -> Callable[[Columns], dict[str, Any]]:
+    """Return what names a part's regions and answers, the latter by their indices among those of all queries."""
+    texts, labels = [query.text for query in queries], [label for query in queries for label in query.labels()]
+    query_of = np.repeat(np.arange(len(queries)), [query.answers for query in queries])
+
+    def named(part: Columns) -> dict[str, Any]:
+        answers = {"query": Coded(texts, query_of[part["answer"]]), "answer": Coded(labels, part["answer"])}
+        return {**region_columns(measurement_plan, part["region"]), **answers}
+
+    return named
 
 
 def constraint_table(measurement_plan: MeasurementPlan, linear: Sequence[LinearConstraint], first: int) -> FileTable:
@@ -169,38 +165,31 @@ def constraint_table(measurement_plan: MeasurementPlan, linear: Sequence[LinearC
 
     The manifest's ``facts`` describe, by that number, the cells a constraint counts and its source.
     """
-    return FileTable(_LinearBounds(measurement_plan, tuple(linear), first), _CONSTRAINT_TYPES)
 
-
-@dataclass(frozen=True, eq=False, slots=True)
-class _LinearBounds:
-    """The rows of the linear constraints, a group of the file at a time."""
-
-    measurement_plan: MeasurementPlan
-    linear: tuple[LinearConstraint, ...]
-    first: int
-
-    def __iter__(self) -> Iterator[Columns]:
-        texts = [constraint.text for constraint in self.linear]
-        for rows in _row_groups(self._parts(), ROWS_PER_GROUP):
+    def rows() -> Iterator[Columns]:
+        texts = [constraint.text for constraint in linear]
+        for part in _row_groups(_sides_of_constraints(measurement_plan.hierarchy, linear), ROWS_PER_GROUP):
             yield {
-                **region_columns(self.measurement_plan, rows["region"]),
-                "fact": self.first + rows["number"],
-                "constraint": Coded(texts, rows["number"]),
-                "lower": np.ma.masked_less_equal(rows["lower"], -UNBOUNDED),
-                "upper": np.ma.masked_greater_equal(rows["upper"], UNBOUNDED),
+                **region_columns(measurement_plan, part["region"]),
+                "fact": first + part["number"],
+                "constraint": Coded(texts, part["number"]),
+                "lower": np.ma.masked_less_equal(part["lower"], -UNBOUNDED),
+                "upper": np.ma.masked_greater_equal(part["upper"], UNBOUNDED),
             }
 
-    def _parts(self) -> Iterator[Columns]:
-        """Yield each constraint's regions that it binds, its number among these, and the sides."""
-        for number, constraint in enumerate(self.linear):
-            bound = np.flatnonzero((constraint.lower > -UNBOUNDED) | (constraint.upper < UNBOUNDED))
-            yield {
-                "region": self.measurement_plan.hierarchy.level_range(constraint.level).start + bound,
-                "number": np.full(bound.size, number, np.int64),
-                "lower": constraint.lower[bound],
-                "upper": constraint.upper[bound],
-            }
+    return FileTable(Again(rows), _CONSTRAINT_TYPES)
+
+
+def _sides_of_constraints(hierarchy: Hierarchy, linear: Sequence[LinearConstraint]) -> Iterator[Columns]:
+    """Yield each constraint's regions that it binds, its number among these, and the sides."""
+    for number, constraint in enumerate(linear):
+        bound = np.flatnonzero((constraint.lower > -UNBOUNDED) | (constraint.upper < UNBOUNDED))
+        yield {
+            "region": hierarchy.level_range(constraint.level).start + bound,
+            "number": np.full(bound.size, number, np.int64),
+            "lower": constraint.lower[bound],
+            "upper": constraint.upper[bound],
+        }
 
 
 def estimate_table(
@@ -211,85 +200,54 @@ def estimate_table(
     Estimates may be negative and fractional, and do not add up to the tables. Undetermined answers are omitted, as are
     levels of more than ``MOST_CELLS`` and those that a solver failed on.
     """
-    levels, left_out = [], []
+    levels, left_out = list[Iterable[Columns]](), list[int]()
     cells = workload[0].operator.cells
     for level in range(measurement_plan.hierarchy.levels):
         regions = measurement_plan.hierarchy.level_range(level)
         if len(regions) * cells > MOST_CELLS:
             left_out.append(level)
             continue
-        estimates: Iterable[Columns] = _LevelEstimates(regions, level, linear, workload)
+        estimates = Again(partial(_level_estimates, regions, level, linear, workload))
         try:
             # More cells need a solver that may fail, and a failure must be noticed before a file is begun.
             levels.append(estimates if cells <= DENSE_CELLS else tuple(estimates))
         except SolverError:
             left_out.append(level)
-    if not levels:
-        return None, left_out
-    return FileTable(
-        _Estimates(measurement_plan, workload, tuple(levels)), _ESTIMATE_TYPES, plain=("estimate",)
-    ), left_out
+
+    def rows() -> Iterator[Columns]:
+        named = _naming(measurement_plan, workload)
+        for part in _row_groups(chain.from_iterable(levels), ROWS_PER_GROUP):
+            yield {**named(part), **{name: part[name] for name in ESTIMATE_COLUMNS[-2:]}}
+
+    return FileTable(Again(rows), _ESTIMATE_TYPES, plain=("estimate",)) if levels else None, left_out
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class _LevelEstimates:
-    """All determined answers of a level, in blocks of one query: region, index of the answer, estimate and error."""
+def _level_estimates(
+    regions: range, level: int, linear: LinearEstimates, workload: Sequence[Query]
+) -> Iterator[Columns]:
+    """Yield all determined answers of a level, in blocks of one query: region, index of answer, estimate and error."""
+    answers_to, first = linear.of_level(level), 0
 
-    regions: range
-    level: int
-    linear: LinearEstimates
-    workload: Sequence[Query]
-
-    def __iter__(self) -> Iterator[Columns]:
-        answers_to, first = self.linear.of_level(self.level), 0
-        for query in self.workload:
-            rows = partial(self._rows, answers_to, query, first)
-            # The first rows alone: they compute what all rows of a query have in common.
-            start, *others = self._steps(query)
-            yield rows(start)
-            yield from in_threads(rows, others)
-            first += query.answers
-
-    def _steps(self, query: Query) -> Iterator[slice]:
-        step = max(1, ROWS_PER_GROUP // query.answers)
-        for start in range(0, len(self.regions), step):
-            yield slice(start, min(start + step, len(self.regions)))
-
-    def _rows(self, answers_to: Callable[[Operator, slice], Floats], query: Query, first: int, some: slice) -> Columns:
+    def rows(query: Query, first: int, some: slice) -> Columns:
         """Return the rows of some regions for a query, whose answers are numbered from ``first``."""
-        regions = np.asarray(self.regions[some], np.int64)
-        error = self.linear.standard_errors(query.operator, self.level, some).reshape(-1)
-        determined = np.isfinite(error)
+        error = linear.standard_errors(query.operator, level, some).reshape(-1)
+        determined, size = np.isfinite(error), len(regions[some])
         estimate = answers_to(query.operator, some).reshape(-1)[determined]
         return {
-            "region": np.repeat(regions, query.answers)[determined],
-            "answer": np.tile(np.arange(first, first + query.answers), regions.size)[determined],
+            "region": np.repeat(np.asarray(regions[some], np.int64), query.answers)[determined],
+            "answer": np.tile(np.arange(first, first + query.answers), size)[determined],
             # What is known without error is a count: without the rounding of floating point.
             "estimate": np.where(error[determined] == 0.0, np.rint(estimate) + 0.0, estimate),
             "standard_error": error[determined],
         }
 
-
-@dataclass(frozen=True, eq=False, slots=True)
-class _Estimates:
-    """The rows of all levels, a group of the file at a time."""
-
-    measurement_plan: MeasurementPlan
-    workload: Sequence[Query]
-    levels: tuple[Iterable[Columns], ...]
-
-    def __iter__(self) -> Iterator[Columns]:
-        texts = [query.text for query in self.workload]
-        labels = [label for query in self.workload for label in query.labels()]
-        query_of = np.repeat(np.arange(len(texts)), [query.answers for query in self.workload])
-        for rows in _row_groups((part for level in self.levels for part in level), ROWS_PER_GROUP):
-            yield {
-                **region_columns(self.measurement_plan, rows["region"]),
-                "query": Coded(texts, query_of[rows["answer"]]),
-                "answer": Coded(labels, rows["answer"]),
-                "estimate": rows["estimate"],
-                "standard_error": rows["standard_error"],
-            }
+    for query in workload:
+        step = max(1, ROWS_PER_GROUP // query.answers)
+        # The first rows alone: they compute what all rows of a query have in common.
+        start, *others = (slice(at, min(at + step, len(regions))) for at in range(0, len(regions), step))
+        yield rows(query, first, start)
+        yield from in_threads(partial(rows, query, first), others)
+        first += query.answers
 
 
 def _row_groups(parts: Iterable[Columns], size: int) -> Iterator[Columns]:
@@ -313,26 +271,6 @@ def _concatenate(parts: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, NDArr
 def _values(schema: Schema, cells: Ints) -> dict[str, Coded]:
     codes = schema.decode(cells)
     return {name: Coded(values, codes[name]) for name, values in schema.attributes.items()}
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class _Persons:
-    """One row for each person of the leaves, in parts of ``size`` rows that are built on demand."""
-
-    measurement_plan: MeasurementPlan
-    schema: Schema
-    runs: CellRuns
-    size: int
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        runs = self.runs
-        leaf = np.flatnonzero(runs.regions >= self.measurement_plan.hierarchy.leaves.start)
-        ends = np.cumsum(runs.counts[leaf])
-        persons = int(ends[-1]) if ends.size else 0
-        for start in range(0, max(1, persons), self.size):
-            rows = np.arange(start, min(start + self.size, persons))
-            run = leaf[np.searchsorted(ends, rows, side="right")]
-            yield {**region_columns(self.measurement_plan, runs.regions[run]), **_values(self.schema, runs.cells[run])}
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)

@@ -51,9 +51,7 @@ def instances_of(measurement: Measurement) -> Sequence[Instance]:
     """
     measured = TableMeasurements.of(measurement)
     region = _widest(measured.hierarchy)
-    level = int(measured.hierarchy.level[region])
-    position = region - int(measured.hierarchy.level_start[level])
-    linear = linear_stage(measured).tables(level, slice(position, position + 1))[0]
+    linear = linear_stage(measured).tables(*measured.hierarchy.within_level(range(region, region + 1)))[0]
     step = split_step(measured, TopdownMethod(), SolverChoices())
     return _instances(step, region, np.rint(np.maximum(linear, 0.0)).astype(np.int64))
 

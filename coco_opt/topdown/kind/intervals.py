@@ -11,7 +11,7 @@ import numpy as np
 
 from coco_opt.array_types import Flags, Ints
 from coco_opt.errors import InputError, Place
-from coco_opt.files.folder import Coded, FileTable, read_columns
+from coco_opt.files.folder import Again, Coded, FileTable, read_columns
 from coco_opt.files.regions import region_columns
 from coco_opt.files.release_checks import int64_column, positions
 from coco_opt.groups.estimating.posterior.convergence import Criterion
@@ -44,38 +44,30 @@ def settled_regions(sampled: Sampled) -> Flags:
 
 def interval_table(measurement_plan: MeasurementPlan, result: TablesResult) -> FileTable:
     """Return a row for each region and answer that may have persons, level by level and query by query."""
-    return FileTable(_Rows(measurement_plan, result), _TYPES)
+    posterior = result.posterior
+    assert posterior is not None
+    assert posterior.sampled is not None
+    settled, count = settled_regions(posterior.sampled), posterior.sampled.count
 
-
-@dataclass(frozen=True, eq=False, slots=True)
-class _Rows:
-    """The rows of all levels, some regions at a time."""
-
-    measurement_plan: MeasurementPlan
-    result: TablesResult
-
-    def __iter__(self) -> Iterator[Mapping[str, Any]]:
-        posterior = self.result.posterior
-        assert posterior is not None
-        assert posterior.sampled is not None
-        settled = settled_regions(posterior.sampled)
-        for level, tables in enumerate(self.result.tables):
-            first = self.result.hierarchy.level_range(level).start
+    def rows() -> Iterator[Mapping[str, Any]]:
+        for level, tables in enumerate(result.tables):
+            first = result.hierarchy.level_range(level).start
             for query in posterior.queries:
-                labels = query.labels()
-                step = max(1, _MOST // (query.answers * posterior.sampled.count))
+                labels, step = query.labels(), max(1, _MOST // (query.answers * count))
                 for begin in range(0, tables.regions, step):
                     some = slice(begin, min(begin + step, tables.regions))
                     lower, upper = posterior.interval(query, level, some, tables)
                     region, answer = np.nonzero(upper)
                     yield {
-                        **region_columns(self.measurement_plan, region + first + begin),
+                        **region_columns(measurement_plan, region + first + begin),
                         "query": Coded([query.text], np.zeros(region.size, np.int64)),
                         "answer": Coded(labels, answer),
                         "lower": lower[region, answer],
                         "upper": upper[region, answer],
                         "converged": settled[region + first + begin],
                     }
+
+    return FileTable(Again(rows), _TYPES)
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)

@@ -11,10 +11,12 @@ import numpy as np
 from coco_opt.groups.estimating.posterior.convergence import Criterion
 from coco_opt.privacy.budget import with_decimal
 from coco_opt.privacy.cost import Cost, cost_of
-from coco_opt.releases.kind import Shown
+from coco_opt.privacy.measurement import Measurement
+from coco_opt.releases.kind import Shown, Truth
 from coco_opt.report.explorer import MOST_ROWS, Explored, explorer_section
 from coco_opt.report.html import GAP_NOTE, counted, guarantee_note, reading_section, shown_levels, table, unit_note
 from coco_opt.topdown.constraint import SOURCE_WORDS
+from coco_opt.topdown.estimating.estimate import TablesResult
 from coco_opt.topdown.estimating.linear.best_linear import LinearEstimates, best_linear
 from coco_opt.topdown.estimating.posterior.result import NOT_CONNECTED
 from coco_opt.topdown.kind.earlier_releases import account_line
@@ -56,8 +58,18 @@ _RELAXED_NOTE = (
 )
 
 
-def sections_of(shown: Shown, errors: Mapping[str, Sequence[float]]) -> list[str]:
-    """Return the sections as HTML; ``errors`` by method are empty where the true tables are unavailable."""
+def errors_of(measurement: Measurement, truth: Truth, result: TablesResult) -> Mapping[str, list[float]]:
+    """Return by method and level the mean over regions of a region's total absolute error (persons)."""
+    results, levels = {"this release": result, **truth.others}, range(measurement.hierarchy.levels)
+    exact = [truth.private.level_tables(level) for level in levels]
+    return {
+        name: [float(np.abs(tables.level(level) - exact[level]).sum(axis=1).mean()) for level in levels]
+        for name, tables in results.items()
+    }
+
+
+def sections_of(shown: Shown) -> list[str]:
+    """Return the report's sections: method, tables next to estimates, relaxed regions and uncertified gaps."""
     table_queries = TableQueries.of(shown.measurement.measurement_plan)
     linear = best_linear(TableMeasurements.of(shown.measurement).own) if shown.for_page is None else shown.for_page
     return [
@@ -66,7 +78,7 @@ def sections_of(shown: Shown, errors: Mapping[str, Sequence[float]]) -> list[str
         _method(shown),
         _constraints(shown),
         _earlier_releases(shown, table_queries.earlier),
-        _errors(shown.measurement.measurement_plan.levels, errors),
+        _errors(shown),
         _posterior(shown),
         _answers(shown, linear),
         _every_region(shown, table_queries.schema, linear),
@@ -185,13 +197,16 @@ def _shared_answers(release: Mapping[str, Any]) -> str:
     return " * ".join(release["on"]) or "total"
 
 
-def _errors(levels: Sequence[str], errors: Mapping[str, Sequence[float]]) -> str:
-    if not errors:
+def _errors(shown: Shown) -> str:
+    """Return the errors by method, empty where the true tables are unavailable."""
+    if not shown.truth:
         return ""
+    errors = errors_of(shown.measurement, shown.truth, shown.result)
     rows = [(name, *(f"{value:,.1f}" for value in values)) for name, values in errors.items()]
     return (
         "<h2>Error by level</h2>\n<p>The data are simulated, so the truth is known: persons by which the cells of a "
-        "region are off, in sum; mean over the regions of a level.</p>\n" + table(("method", *levels), rows)
+        "region are off, in sum; mean over the regions of a level.</p>\n"
+        + table(("method", *shown.measurement.measurement_plan.levels), rows)
     )
 
 

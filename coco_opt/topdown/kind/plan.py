@@ -187,10 +187,10 @@ def count_records(
     return counts
 
 
-def contradiction_remarks(plan: Plan, counts: TableCounts) -> tuple[str, ...]:
+def contradiction_remarks(plan: Plan, private: TableCounts) -> tuple[str, ...]:
     """Return where the private table contradicts public constraints, with the rows that are too many: PRIVATE."""
-    found = list(islice(contradictions(counts, plan.detail.table_queries), _MOST + 1))
-    shown, places, hierarchy = found[:_SHOWN], dict[int, Place](), counts.hierarchy
+    found = list(islice(contradictions(private, plan.detail.table_queries), _MOST + 1))
+    shown, places, hierarchy = found[:_SHOWN], dict[int, Place](), private.hierarchy
 
     def locate(place_of: Callable[[range, Ints], Place]) -> None:
         for number, broken in enumerate(shown):

@@ -75,6 +75,8 @@ def _manifest(
         {"query": invariant.query.text, "level": measurement_plan.levels[invariant.level]}
         for invariant in measured.invariants.declared
     ]
+    earlier = [{**release, "level_name": measurement_plan.levels[release["level"]]} for release in measured.earlier]
+    spent = spent_in_all(measurement_plan.cost, measurement_plan.neighbours, earlier)
     return {
         "schema": plain_schema(method.schema),
         CELLS_MEASURED: not cells_open,
@@ -87,7 +89,7 @@ def _manifest(
         **_posterior_account(measurement_plan, result),
         "exact": exact,
         "facts": list(_constraint_entries(measurement_plan, measured)),
-        **(_agreement(measurement_plan, measured) if measured.earlier else {}),
+        **({AGREES: earlier, "spent_in_all": spent} if earlier else {}),
         "implied": asdict(result.implied),
         "relaxed": [
             {
@@ -180,12 +182,6 @@ def _constraint_entries(measurement_plan: MeasurementPlan, measured: TableMeasur
             "level": measurement_plan.levels[constraint.level],
             "source": constraint.source,
         }
-
-
-def _agreement(measurement_plan: MeasurementPlan, measured: TableMeasurements) -> dict[str, Any]:
-    """Return the earlier releases that these tables agree with, each with its digest, and the cost of all together."""
-    earlier = [{**release, "level_name": measurement_plan.levels[release["level"]]} for release in measured.earlier]
-    return {AGREES: earlier, "spent_in_all": spent_in_all(measurement_plan.cost, measurement_plan.neighbours, earlier)}
 
 
 def _notes(

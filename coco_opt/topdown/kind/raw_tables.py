@@ -115,13 +115,14 @@ class RawTables:
 
     def _rows_of(self, regions: Ints) -> slice:
         """Return rows that hold all of some regions, which rise: few of them where rows lie in the regions' order."""
-        if not regions.size or not self._rising:
+        if not regions.size or not self.rising:
             return slice(0, self.region.size)
         first, last = np.searchsorted(self.region, np.array([regions[0], regions[-1] + 1], self.region.dtype))
         return slice(int(first), int(last))
 
     @cached_property
-    def _rising(self) -> bool:
+    def rising(self) -> bool:
+        """Return whether rows lie in the regions' order."""
         return rising(self.region)
 
 

@@ -25,9 +25,9 @@ from coco_opt.topdown.invariants import Stated
 from coco_opt.topdown.kind.method import TablesMethod
 from coco_opt.topdown.kind.plan import TablesDetail
 from coco_opt.topdown.kind.simulated_data import POPULATION, SEED, Population, generated_tables
-from coco_opt.topdown.matrix_operator import integer_matrix
 from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.measuring.measure import measure_tables
+from coco_opt.topdown.rows import integer_matrix
 from coco_opt.topdown.table_queries import TableQueries
 
 PERSONS = 10

@@ -64,14 +64,16 @@ def file_key_of(columns: Sequence[str]) -> str | None:
     return "records" if len(columns) > 2 and columns[-1] == "count" else "hierarchy"
 
 
-def draft_of(files: Mapping[str, Sequence[str]], notes: ColumnNotes) -> Draft:
+def draft_of(files: Mapping[str, Sequence[str]], notes: ColumnNotes | None = None) -> Draft:
     """Return a configuration with the attributes in the records' header; values that are not known are to fill in.
 
     Columns that are no attribute by their names, such as ids, stand there as comments. Raises InputError (bad-option)
     for ranges that are none.
     """
+    notes = notes or ColumnNotes()
     columns = [name for name in files.get("records", ()) if name not in _KEYS]
-    reasons = {name: notes.left_out.get(name) or _unfit(name) for name in columns if name not in notes.values}
+    unfit = {name: f"by its name {reason}" for name in columns if (reason := unfit_reason(name))}
+    reasons = {name: notes.left_out.get(name) or unfit.get(name) for name in columns if name not in notes.values}
     left_out = {name: reason for name, reason in reasons.items() if reason}
     names = tuple(name for name in columns if name not in left_out)
     levels = files.get("hierarchy", ())[1:] or ("level",)
@@ -98,11 +100,6 @@ def draft_of(files: Mapping[str, Sequence[str]], notes: ColumnNotes) -> Draft:
         taken=(*(_column_roles(names, left_out) if columns else ()), *_offered(offered)),
         attributes=names,
     )
-
-
-def _unfit(name: str) -> str:
-    reason = unfit_reason(name)
-    return f"by its name {reason}" if reason else ""
 
 
 def _detail(names: Sequence[str], notes: ColumnNotes) -> tuple[str, ...]:

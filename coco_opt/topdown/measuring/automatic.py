@@ -55,7 +55,8 @@ def _ranked_strategies(workload: tuple[Query, ...], schema: Schema, cost: type[C
     unit = cost(Fraction(1))
     try:
         candidates = [even, *(optimised_strategy(workload, schema, cost=unit, objective=each) for each in _OBJECTIVES)]
-        aims = [0.5 * _mean_log_variance(each, workload, schema, unit) for each in candidates]
+        variances = [[predicted_variance(each, query, schema, cost=unit) for query in workload] for each in candidates]
+        aims = [0.5 * float(np.mean(np.log(each))) for each in variances]
     except ProblemError:  # too many cells to predict
         return [Ranked(even, 0.0)]
     return _ranked(candidates, aims)
@@ -98,11 +99,6 @@ def tree_errors(widths: Sequence[int], variances: Floats) -> Floats:
     for level, count in enumerate(children.tolist()):
         result[level + 1] = upward[level + 1] * (1.0 - 1.0 / count) + result[level] / count**2
     return np.asarray(np.sqrt(result))
-
-
-def _mean_log_variance(strategy: Strategy, workload: Sequence[Query], schema: Schema, cost: Cost) -> float:
-    variances = [predicted_variance(strategy, query, schema, cost=cost) for query in workload]
-    return float(np.mean(np.log(variances)))
 
 
 def _ranked(candidates: Sequence[Value], aims: Sequence[float]) -> list[Ranked[Value]]:

@@ -205,11 +205,10 @@ class TableCounts:
     def _starts_of(self, regions: range) -> Ints:
         if not len(regions) or regions.step != 1:
             raise InputError("unknown-region", "give one or more consecutive regions")
-        level = int(self.hierarchy.level[regions.start])
-        level_regions = self.hierarchy.level_range(level)
-        if regions.stop > level_regions.stop:
+        level, places = self.hierarchy.within_level(regions)
+        if regions.stop > self.hierarchy.level_range(level).stop:
             raise InputError("unknown-region", "the regions must lie on one level")
-        return self._starts[level][regions.start - level_regions.start : regions.stop - level_regions.start + 1]
+        return self._starts[level][places.start : places.stop + 1]
 
     def __repr__(self) -> str:
         return f"TableCounts({self.hierarchy!r}, {self.schema!r}: private)"

@@ -10,8 +10,8 @@ import numpy as np
 from coco_opt.array_types import Floats
 from coco_opt.errors import InputError
 from coco_opt.topdown.constraint import LARGEST, RegionBounds
-from coco_opt.topdown.feasibility.proof import TIME_LIMIT, Proof, prove
-from coco_opt.topdown.invariants import Invariants
+from coco_opt.topdown.feasibility.programs import TIME_LIMIT
+from coco_opt.topdown.feasibility.proof import Proof, prove
 from coco_opt.topdown.measuring.counts import BLOCK, TableCounts
 from coco_opt.topdown.table_queries import TableQueries
 
@@ -21,10 +21,7 @@ def proved(table_queries: TableQueries, time_limit: float = TIME_LIMIT) -> Proof
 
     Raises InputError (inconsistent-facts) naming a smallest set of contradictory constraints.
     """
-    constraints = Invariants(
-        table_queries.hierarchy, table_queries.schema, table_queries.bounds, linear=table_queries.linear
-    )
-    return _consistent_proof(prove(constraints.system, time_limit=time_limit))
+    return _consistent_proof(prove(table_queries.public_constraints().system, time_limit=time_limit))
 
 
 def check_exact(counts: TableCounts, table_queries: TableQueries) -> None:
@@ -50,10 +47,7 @@ def check_exact(counts: TableCounts, table_queries: TableQueries) -> None:
         )
         for invariant in table_queries.invariants
     ]
-    constraints = Invariants(
-        counts.hierarchy, counts.schema, (*table_queries.bounds, *exact), linear=table_queries.linear
-    )
-    _consistent_proof(prove(constraints.system))
+    _consistent_proof(prove(table_queries.public_constraints(exact).system))
 
 
 def _check_data_constraints(counts: TableCounts, table_queries: TableQueries) -> None:
@@ -100,16 +94,15 @@ def contradictions(counts: TableCounts, table_queries: TableQueries) -> Iterator
 
 def _broken(counts: TableCounts, table_queries: TableQueries, levels: Iterable[int]) -> Iterator[Contradiction]:
     """Yield what the regions of some levels do not meet."""
-    all_constraints = Invariants(
-        table_queries.hierarchy, table_queries.schema, table_queries.bounds, linear=table_queries.linear
-    )
+    all_constraints = table_queries.public_constraints()
     for level in levels:
         regions = table_queries.hierarchy.level_range(level)
         constraints = all_constraints.constraints_of(regions)
-        step = 1 if constraints is None else max(1, BLOCK // max(1, constraints.operator.answers))
-        for start in range(0, 0 if constraints is None else len(regions), step):
-            some = all_constraints.constraints_of(regions[start : start + step])
-            assert some is not None
+        if constraints is None:
+            continue
+        step = max(1, BLOCK // max(1, constraints.operator.answers))
+        for start in range(0, len(regions), step):
+            some = constraints.at(slice(start, start + step))
             answers = counts.answers_to(some.operator, regions[start : start + step])
             for place, row in np.argwhere((answers < some.lower) | (answers > some.upper)).tolist():
                 sides = int(some.lower[place, row]), int(some.upper[place, row]), int(answers[place, row])

@@ -72,7 +72,8 @@ class MarginalModel:
 
     @cached_property
     def _sets(self) -> Sets:
-        below = {frozenset(part) for attributes in self.workload for part in _subsets(attributes)}
+        sizes = [(axes, size) for axes in self.workload for size in range(len(axes) + 1)]
+        below = {frozenset(part) for axes, size in sizes for part in combinations(axes, size)}
         return tuple(sorted(below, key=lambda axes: (len(axes), sorted(axes))))
 
     @cached_property
@@ -212,7 +213,3 @@ def marginals_of(queries: Sequence[Query]) -> Sets | None:
         if any(marginal is None for marginal in marginals)
         else tuple(marginal for marginal in marginals if marginal is not None)
     )
-
-
-def _subsets(axes: frozenset[int]) -> list[tuple[int, ...]]:
-    return [part for size in range(len(axes) + 1) for part in combinations(sorted(axes), size)]

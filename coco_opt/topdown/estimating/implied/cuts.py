@@ -13,7 +13,7 @@ oracles confirm this, or return a constraint that every extendable table meets a
 * ``projection``: elsewhere the leaves' fractional tables are variables of a linear program (lifting), and its prices
   are the constraint: sufficient for fractional tables, and for integer tables where the matrix is totally unimodular.
 
-Implied constraints added to a run's splits where a region's table would not extend to its leaves.
+Cuts are added to a run's splits where a region's table would not extend to its leaves.
 """
 
 from __future__ import annotations
@@ -22,22 +22,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from time import time
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from coco_opt.array_types import Flags, Floats, Ints
-from coco_opt.operators import Operator, stack
-from coco_opt.solver import hushed
 from coco_opt.topdown.bounds import UNBOUNDED
-from coco_opt.topdown.feasibility.programs import tightened
-from coco_opt.topdown.feasibility.system import ConstraintSystem, infinite
-from coco_opt.topdown.invariants import Constraints
-from coco_opt.topdown.matrix_operator import integer_matrix
-
-if TYPE_CHECKING:
-    from scipy.sparse import csr_array
-
+from coco_opt.topdown.feasibility.programs import solved, tightened
+from coco_opt.topdown.feasibility.system import ConstraintSystem
+from coco_opt.topdown.rows import Constraints, infinite, integer_matrix
 
 Oracle = Literal["flow", "projection"]
 
@@ -89,17 +82,13 @@ class CutOracle:
         """Return the oracle that the constraints' structure allows."""
         return "projection" if self.totals is None else "flow"
 
-    def leaves_of(self, level: int, region: int) -> slice:
-        """Return the leaves below a region, counted from 0 within its level."""
-        starts = self.system.leaf_starts[level]
-        return slice(int(starts[region]), int(starts[region + 1]))
-
     def violated(self, level: int, region: int, classes: Floats | Ints) -> Cut | None:
         """Return a cut that the class counts of a region violate; None where they extend (or none was found)."""
-        leaves = self.leaves_of(level, region)
+        starts = self.system.leaf_starts[level]
+        leaves = slice(int(starts[region]), int(starts[region + 1]))
         if self.totals is not None and self.totals[leaves].sum() < _SCALE:
             return self._by_flow(leaves, np.asarray(classes, np.float64), self.totals[leaves])
-        return self._by_projection(level, region, np.asarray(classes, np.float64))
+        return self._by_projection(level, region, leaves, np.asarray(classes, np.float64))
 
     def cut_of(self, leaves: slice, chosen: Flags, totals: Ints) -> Cut:
         """Return Hoffman's cut of a set of classes bool[classes]."""
@@ -147,46 +136,33 @@ class CutOracle:
         cut = self.cut_of(leaves, chosen, totals)
         return cut if classes @ cut.weights > cut.upper + _NEAR else None
 
-    def _by_projection(self, level: int, region: int, classes: Floats) -> Cut | None:
+    def _by_projection(self, level: int, region: int, leaves: slice, classes: Floats) -> Cut | None:
         """Return the price of the least distance from class counts that extend."""
-        from scipy.sparse import block_array, csr_array, eye_array, kron
+        from scipy.sparse import csr_array, eye_array, hstack, kron, vstack
 
-        matrix, low, high, most = self._below(level, region)
-        count, leaves = classes.size, most.size // classes.size
-        sums = csr_array(kron(np.ones((1, leaves)), eye_array(count), format="csr"))
-        eye = eye_array(count, format="csr")
-        equal = csr_array(block_array([[sums, eye, -eye]], format="csr"))
-        cost = np.concatenate([np.zeros(most.size), np.ones(2 * count)])
-        ends = np.concatenate([most, np.full(2 * count, np.inf)])
-        solution = _program(cost, matrix, low, high, ends, equal, classes)
-        if solution is None or solution[0] <= _NEAR * max(1.0, float(np.abs(classes).max(initial=0.0))):
+        count, most = classes.size, infinite(self.box[1][leaves].reshape(-1))
+        matrix, low, high = self.system.matrix(self.system.within(level, region, region + 1))
+        below = csr_array(matrix.tocsc()[:, np.arange(leaves.start * count, leaves.stop * count)])
+        sums, eye = (
+            kron(np.ones((1, most.size // count)), eye_array(count), format="csr"),
+            eye_array(count, format="csr"),
+        )
+        lifted = vstack([hstack([below, csr_array((low.size, 2 * count))]), hstack([sums, eye, -eye])])
+        cost, ends = np.repeat([0.0, 1.0], [most.size, 2 * count]), np.append(most, np.full(2 * count, np.inf))
+        nearest = solved(cost, (lifted, np.append(low, classes), np.append(high, classes)), 0.0, ends)
+        if nearest.z is None or nearest.dual is None:
             return None
-        weights = _integer_weights(solution[1])
-        if weights is None:
+        if cost @ nearest.z <= _NEAR * max(1.0, float(np.abs(classes).max(initial=0.0))):
             return None
-        best = _program(-(weights @ sums).astype(np.float64), matrix, low, high, most, None, None)
-        if best is None:
+        weights = _integer_weights(nearest.dual.rows[low.size :])
+        largest = (
+            None if weights is None else solved(-(weights @ sums).astype(np.float64), (below, low, high), 0.0, most)
+        )
+        if weights is None or largest is None or largest.z is None:
             return None
-        upper = int(np.floor(-best[0] + _NEAR * max(1.0, abs(best[0]))))
+        value = float((weights @ sums) @ largest.z)
+        upper = int(np.floor(value + _NEAR * max(1.0, abs(value))))
         return Cut(weights, upper) if classes @ weights > upper + _NEAR else None
-
-    def _below(self, level: int, region: int) -> tuple[csr_array, Floats, Floats, Floats]:
-        """Return the constraints of a region and of those in it over its leaves, with the variables' upper bounds."""
-        from scipy.sparse import csr_array
-
-        system, leaves = self.system, self.leaves_of(level, region)
-        pairs = []
-        for at, row in enumerate(system.rows):
-            if row.level >= level:
-                starts = system.leaf_starts[row.level]
-                inside = (starts[:-1] >= leaves.start) & (starts[1:] <= leaves.stop) & row.binding
-                if inside.any():
-                    pairs.append((at, np.flatnonzero(inside)))
-        count = system.classes.count
-        columns = np.arange(leaves.start * count, leaves.stop * count)
-        matrix, low, high = system.matrix(pairs)
-        used = csr_array(matrix.tocsc()[:, columns]) if pairs else csr_array((0, columns.size))
-        return used, low, high, infinite(self.box[1][leaves].reshape(-1))
 
 
 def _patterns(arcs: Ints, capacity: Ints) -> tuple[Ints, Ints]:
@@ -198,30 +174,6 @@ def _patterns(arcs: Ints, capacity: Ints) -> tuple[Ints, Ints]:
     return np.concatenate([np.where(merged, capacities[:, None], 0), arcs[~free]]), np.concatenate(
         [capacities, capacity[~free]]
     )
-
-
-def _program(
-    cost: Floats, matrix: csr_array, low: Floats, high: Floats, most: Floats, equal: Any, target: Floats | None
-) -> tuple[float, Floats] | None:
-    """Return the least cost under ranged rows and a box, and the prices of the equal rows; None without one."""
-    from scipy.optimize import linprog
-    from scipy.sparse import csr_array, vstack
-
-    padded = csr_array((matrix.data, matrix.indices, matrix.indptr), shape=(matrix.shape[0], cost.size))
-    has_low, has_high = np.flatnonzero(np.isfinite(low)), np.flatnonzero(np.isfinite(high))
-    solve: Any = hushed(linprog)  # its stubs know no sparse matrices
-    result = solve(
-        cost,
-        A_ub=csr_array(vstack([padded[has_high], -padded[has_low]])),
-        b_ub=np.concatenate([high[has_high], -low[has_low]]),
-        A_eq=equal,
-        b_eq=target,
-        bounds=np.column_stack([np.zeros(cost.size), most]),
-        method="highs-ds",
-    )
-    if result.status != 0:
-        return None
-    return float(result.fun), np.zeros(0) if equal is None else np.asarray(result.eqlin.marginals, np.float64)
 
 
 def _integer_weights(prices: Floats) -> Ints | None:
@@ -280,16 +232,12 @@ class Cutting:
             for cut in self.cuts.get(region, ()):
                 column = place[cut.weights.tobytes()]
                 upper[at, column] = min(int(upper[at, column]), cut.upper)
-        operators: list[Operator] = [integer_matrix(np.stack(list(rows.values()))[:, labels])]
-        lower, names = np.full_like(upper, -UNBOUNDED), ("an implied constraint",) * len(rows)
-        if constraints is None:
-            return Constraints(operators[0], lower, upper, names)
-        return Constraints(
-            stack([constraints.operator, *operators]),
-            np.hstack([constraints.lower, lower]),
-            np.hstack([constraints.upper, upper]),
-            (*constraints.labels, *names),
+        operator, names = (
+            integer_matrix(np.stack(list(rows.values()))[:, labels]),
+            ("an implied constraint",) * len(rows),
         )
+        cuts = Constraints(operator, np.full_like(upper, -UNBOUNDED), upper, names)
+        return cuts if constraints is None else Constraints.stacked([constraints, cuts])
 
     def cut(self, regions: range, tables: Floats | Ints) -> bool:
         """Add a cut for every region whose table [regions, cells] violates one; return whether there was any."""

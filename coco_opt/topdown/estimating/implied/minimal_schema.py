@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,12 +30,11 @@ from coco_opt.errors import ProblemError, SolverError
 from coco_opt.operators import Grouping
 from coco_opt.problems.topdown_split import LinearRows, SplitTerm, TopdownSplit
 from coco_opt.topdown.bounds import UNBOUNDED, refinement
-from coco_opt.topdown.feasibility.programs import round_leaves, tightened
-from coco_opt.topdown.feasibility.proof import TIME_LIMIT, prove
+from coco_opt.topdown.feasibility.programs import TIME_LIMIT, round_leaves, tightened
+from coco_opt.topdown.feasibility.proof import prove
 from coco_opt.topdown.feasibility.system import ConstraintSystem, infinite
-from coco_opt.topdown.invariants import Constraints
-from coco_opt.topdown.matrix_operator import MatrixOperator
 from coco_opt.topdown.noisy_measurements import TableMeasurements
+from coco_opt.topdown.rows import Constraints, MatrixOperator
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -69,9 +69,8 @@ class CoreTables:
         classes = self.system.classes
         if classes.count < classes.labels.size:
             return None
-        level = int(self.system.hierarchy.level[regions.start])
-        first = self.system.hierarchy.level_range(level).start
-        tables: Ints = self.levels[level][regions.start - first : regions.stop - first][:, classes.labels]
+        level, places = self.system.hierarchy.within_level(regions)
+        tables: Ints = self.levels[level][places][:, classes.labels]
         return tables
 
     def undecided(self, terms: Sequence[SplitTerm]) -> list[SplitTerm]:
@@ -81,12 +80,9 @@ class CoreTables:
 
     def constraints_of(self, regions: range) -> Constraints:
         """Return the exact class counts of consecutive regions of one level, as what binds their tables."""
-        hierarchy, classes = self.system.hierarchy, self.system.classes
-        level = int(hierarchy.level[regions.start])
-        first = hierarchy.level_range(level).start
-        exact = self.levels[level][regions.start - first : regions.stop - first]
+        classes, (level, places) = self.system.classes, self.system.hierarchy.within_level(regions)
         labels = tuple(f"class {place}" for place in range(classes.count))
-        return Constraints(classes.operator, exact, exact, labels)
+        return Constraints(classes.operator, self.levels[level][places], self.levels[level][places], labels)
 
 
 def core_fits(system: ConstraintSystem) -> bool:
@@ -109,17 +105,12 @@ def bounds_fall_short(system: ConstraintSystem) -> bool:
         key, cells = row.coefficients.tobytes(), row.coefficients > 0
         bounded = bool((row.upper < UNBOUNDED).any()) or sets.get(key, (cells, False))[1]
         sets[key] = cells, bounded
-    listed = list(sets.values())
-    for place, (first, first_bounded) in enumerate(listed):
-        for second, second_bounded in listed[place + 1 :]:
-            common = first & second
-            if not common.any():
-                continue
-            inside_first, inside_second = bool((common == second).all()), bool((common == first).all())
-            if not (inside_first or inside_second):
-                return True
-            if (second_bounded and inside_first) or (first_bounded and inside_second):
-                return True
+    for (first, first_bounded), (second, second_bounded) in combinations(sets.values(), 2):
+        common = first & second
+        inside_first, inside_second = bool((common == second).all()), bool((common == first).all())
+        bounded = (second_bounded and inside_first) or (first_bounded and inside_second)
+        if common.any() and (bounded or not (inside_first or inside_second)):
+            return True
     return False
 
 

@@ -2,7 +2,7 @@
 
 All that was measured and all constraints in every estimate, at any number of cells, where few directions need it.
 
-In the coordinates of ``information.directions`` a measurement falls into two parts that know nothing of each other:
+In the coordinates of ``directions`` a measurement falls into two parts that know nothing of each other:
 the tree of the base's queries, with one variance in every direction, and the K directions that other queries and exact
 rows look at, for which ``full_information`` is K small matrices. With D = N^+ f of the directions and k what
 full information says of them, the tables are
@@ -16,7 +16,7 @@ These are the estimates of generalised least squares over all cells of all regio
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,8 +25,8 @@ from coco_opt.array_types import Flags, Floats
 from coco_opt.errors import ProblemError
 from coco_opt.operators import Operator
 from coco_opt.topdown.estimating.linear.constrained_trees import constrained_trees
+from coco_opt.topdown.estimating.linear.directions import Directions, directions
 from coco_opt.topdown.estimating.linear.information import FullInformation, full_information, joint_cells, kinds_of
-from coco_opt.topdown.estimating.linear.information.directions import Directions, directions
 from coco_opt.topdown.estimating.linear.linear_estimates import LinearEstimates
 from coco_opt.topdown.estimating.linear.query_trees import LinearStage, linear_stage
 
@@ -101,7 +101,6 @@ class LowRankInformation(LinearEstimates):
     stage: LinearStage
     directions: Directions
     reduced: FullInformation
-    _remainders: dict[Operator, tuple[Floats, Flags]] = field(default_factory=dict)
 
     def tables(self, level: int, regions: slice = slice(None)) -> Floats:
         """Return estimated tables, where undetermined their part in the span of queries and constraints."""
@@ -116,25 +115,17 @@ class LowRankInformation(LinearEstimates):
 
     def standard_errors(self, operator: Operator, level: int, regions: slice = slice(None)) -> Floats:
         """Return the exact standard errors [regions of level, answers] in people, infinite where undetermined."""
-        lengths, resolved = self._remainder(operator)
+        lengths, resolved = self.directions.remainder(operator)
         variances = self.reduced.standard_errors(operator, level, regions) ** 2
         free = np.flatnonzero(lengths)
-        variances[:, free] += np.multiply.outer(self._variances(level)[regions], lengths[free])
+        # The variance of a functional of length 1 that the directions do not touch.
+        single = self.stage.variances(self.directions.base.queries[0], level) * self.directions.base.weights[0]
+        variances[:, free] += np.multiply.outer(single[regions], lengths[free])
         return np.where(resolved, np.sqrt(variances), np.inf)
 
     def known(self, operator: Operator, level: int, regions: slice = slice(None)) -> Flags:
         """Return which answers of a query are determined in some regions of a level, bool[regions, answers]."""
         return np.isfinite(self.standard_errors(operator, level, regions))
-
-    def _variances(self, level: int) -> Floats:
-        """Return P [regions of level]: the variance of a functional of length 1 that the directions do not touch."""
-        base = self.directions.base
-        return np.asarray(self.stage.variances(base.queries[0], level) * base.weights[0])
-
-    def _remainder(self, operator: Operator) -> tuple[Floats, Flags]:
-        if operator not in self._remainders:
-            self._remainders[operator] = self.directions.remainder(operator)
-        return self._remainders[operator]
 
 
 def low_rank_information(measured: TableMeasurements, most: int) -> LowRankInformation | None:

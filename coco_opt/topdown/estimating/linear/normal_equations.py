@@ -19,7 +19,7 @@ import numpy as np
 from coco_opt.array_types import Flags, Floats, Ints
 from coco_opt.errors import ProblemError, SolverError
 from coco_opt.operators import Grouping, Operator
-from coco_opt.topdown.matrix_operator import MatrixOperator
+from coco_opt.topdown.rows import MatrixOperator
 
 if TYPE_CHECKING:
     from coco_opt.topdown.noisy_measurements import TableMeasurements

@@ -313,12 +313,11 @@ class UpwardPass:
 
     def _weight_below(self, query: int, regions: range) -> Floats:
         """Return the weights of the children's sums in the means with the answers of some regions of a level."""
-        level, total = int(self.measured.hierarchy.level[regions.start]), self.children[query]
-        below, s2 = total[regions.start : regions.stop], self.own[level, query]
+        level, places = self.measured.hierarchy.within_level(regions)
+        below, s2 = self.children[query][regions.start : regions.stop], self.own[level, query]
         if (level, query) not in self.measured.by_region:
             return np.asarray(s2 / (s2 + below))
-        first = self.measured.hierarchy.level_range(level).start
-        s2 = self.measured.by_region[level, query][regions.start - first : regions.stop - first]
+        s2 = self.measured.by_region[level, query][places]
         return np.divide(s2, s2 + below, out=np.ones_like(below), where=np.isfinite(s2))
 
 
@@ -336,13 +335,14 @@ class SubtreeSums:
         for regions, level_sums, all_sums in zip(
             self._hierarchy.levels_below(self.tops[place]), part, self._parts, strict=True
         ):
-            level = self._hierarchy.level_range(int(self._hierarchy.level[regions.start]))
+            level, places = self._hierarchy.within_level(regions)
             for query, sums in enumerate(level_sums):
                 if sums is not None:
                     filled = all_sums[query]
                     if filled is None:
-                        filled = all_sums[query] = stored_empty((len(level), sums.shape[1]), sums.dtype)
-                    filled[regions.start - level.start : regions.stop - level.start] = sums
+                        size = len(self._hierarchy.level_range(level)), sums.shape[1]
+                        filled = all_sums[query] = stored_empty(size, sums.dtype)
+                    filled[places] = sums
                     level_sums[query] = None
         forget_pages()
 
@@ -367,5 +367,4 @@ def rows_of(hierarchy: Hierarchy, answers: RegionMeasurements | None, regions: r
     """Return the rows of consecutive regions of one level, given those of the level; None where there are none."""
     if answers is None:
         return None
-    first = hierarchy.level_range(int(hierarchy.level[regions.start])).start
-    return np.asarray(answers[regions.start - first : regions.stop - first])
+    return np.asarray(answers[hierarchy.within_level(regions)[1]])

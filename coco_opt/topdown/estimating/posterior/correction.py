@@ -262,8 +262,7 @@ class Comparison(NamedTuple):
 def compared(drawn: DrawnTables, linear: LinearEstimates, level: int, regions: range, query: Operator) -> Comparison:
     """Return the draws and the linear estimates of a query's answers in consecutive regions of a level."""
     values = drawn.sorted_answers(regions, Counting.of(query))
-    first = drawn.hierarchy.level_range(level).start
-    some = slice(regions.start - first, regions.stop - first)
+    _, some = drawn.hierarchy.within_level(regions)
     estimate, error = linear.answers(query, level, some), linear.standard_errors(query, level, some)
     return Comparison(values, values.mean(axis=1), values.var(axis=1), estimate.reshape(-1), error.reshape(-1) ** 2)
 

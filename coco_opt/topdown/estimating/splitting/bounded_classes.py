@@ -27,7 +27,7 @@ from coco_opt.array_types import Flags, Floats, Ints
 from coco_opt.operators import Operator
 from coco_opt.problems.topdown_split.level import Judged, LevelSplitter, SplitLevel
 from coco_opt.topdown.estimating.sparse_tables import SparseTables
-from coco_opt.topdown.invariants import Constraints
+from coco_opt.topdown.rows import Constraints
 
 FREE = -1
 """The child of a cell that bounds do not decide."""

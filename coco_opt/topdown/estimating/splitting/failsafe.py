@@ -14,32 +14,28 @@ of the children require another total than the parent's noisy one, that row give
 mixed-integer program; both further steps are the problems of an ordinary split, written for one table of all children's
 cells and d's two parts. Where their solvers fail, the program's own integer tables are used and counted as not
 certified. Regions outside the lineage keep their tables, even where only changing them would help.
-
-The failsafe's split: least change of the parent's table first, then the split's own objective, then rounding.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import ProblemError, SolverError
-from coco_opt.operators import Grouping, Operator
-from coco_opt.problems.topdown_split import LinearRows, SplitTerm, TopdownSplit
-from coco_opt.solver import hushed
-from coco_opt.topdown.estimating.rounding import round_tables, rows_between
+from coco_opt.problems.topdown_split import SplitTerm, TopdownSplit
+from coco_opt.solution import Status
+from coco_opt.topdown.bounds import UNBOUNDED
+from coco_opt.topdown.estimating.rounding import round_tables
 from coco_opt.topdown.estimating.splitting.step import SplitStep
-from coco_opt.topdown.feasibility.programs import least_total
-from coco_opt.topdown.invariants import Constraints
-from coco_opt.topdown.matrix_operator import MatrixOperator, side_by_side
+from coco_opt.topdown.feasibility.programs import least_violation, solved
+from coco_opt.topdown.feasibility.system import Ranged
+from coco_opt.topdown.rows import Constraints, MatrixOperator, infinite, integer_matrix, side_by_side
 
-if TYPE_CHECKING:
-    from scipy.sparse import csr_array
-
+TIME_LIMIT = 60.0
+"""Seconds that one mixed-integer program of the failsafe may take; 1 once the estimation's time is over."""
 
 _SHOWN = 8  # changed cells in a sentence
 
@@ -70,151 +66,58 @@ class Relaxation:
         return f"{self.path!r} changed by {self.moved:,} persons ({shown}{more}): {self.why}"
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Bound:
-    """What binds a table: lower <= C x <= upper, float64[k] (infinite for none), with a name for each row."""
+def relaxed_rows(parent: Ints, count: int, binding: Sequence[Constraints], *, keep_total: bool = True) -> Constraints:
+    """Return the rows of a table's relaxed split: over the cells of ``count`` children, and what is added and taken.
 
-    operator: Operator
-    lower: Floats
-    upper: Floats
-    names: tuple[str, ...]
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Rows:
-    """Ranged rows over the cells of all J children followed by the parts added and taken, (J + 2) n in all."""
-
-    matrix: csr_array
-    lower: Floats
-    upper: Floats
-    names: tuple[str, ...]
-
-    def hold(self, values: Ints) -> bool:
-        """Return whether integer variables are nonnegative and within every row's sides."""
-        rows = self.matrix @ values.astype(np.float64)
-        inside = ((self.lower <= rows) & (rows <= self.upper)).all()
-        return bool((values >= 0).all() and inside)
-
-    def with_least(self, cost: Floats, least: float) -> Rows:
-        """Return the rows with ``cost @ variables <= least`` added."""
-        from scipy.sparse import csr_array, vstack
-
-        return Rows(
-            csr_array(vstack([csr_array(cost[None, :]), self.matrix], format="csr")),
-            np.append(-np.inf, self.lower),
-            np.append(least, self.upper),
-            ("the least change", *self.names),
-        )
-
-
-def unbound(cells: int) -> Bound:
-    """Return the bound of a table without constraints."""
-    return Bound(Grouping(np.full(cells, -1), 0), np.zeros(0), np.zeros(0), ())
-
-
-def relaxed_rows(parent: Ints, children: Sequence[Bound], above: Sequence[Bound], keep_total: bool = True) -> Rows:
-    """Return the rows of the relaxed split: ``children``, one each, bind their tables and ``above`` bind d itself.
-
-    Without ``keep_total`` the parent's total is bound by ``above`` alone.
+    These are (count + 2) n cells in all, which ``binding`` rows bind too. Without ``keep_total`` these alone bind the
+    parent's total.
     """
-    from scipy.sparse import block_diag, csr_array, hstack, identity, vstack
+    from scipy.sparse import csr_array, eye_array, hstack, vstack
 
-    n, count = parent.size, len(children)
-    eye = identity(n, format="csr")
-    total_row = np.zeros((1, (count + 2) * n))
-    total_row[0, count * n : (count + 1) * n], total_row[0, (count + 1) * n :] = 1.0, -1.0
-    blocks = [hstack([*[eye] * count, -eye, eye], format="csr"), csr_array(total_row)]
-    free = 0.0 if keep_total else np.inf
-    lower, upper = ([parent.astype(np.float64), np.array([side])] for side in (-free, free))
-    names = [*["the parent's table"] * n, "the parent's total"]
-    matrices = [bound.operator.to_sparse() for bound in children]
-    if any(matrix.shape[0] for matrix in matrices):
-        blocks.append(hstack([block_diag(matrices), csr_array((sum(m.shape[0] for m in matrices), 2 * n))]))
-    upper = [*upper, *[bound.upper for bound in children]]
-    lower = [*lower, *[bound.lower for bound in children]]
-    for bound in above:
-        matrix = bound.operator.to_sparse()
-        blocks.append(hstack([csr_array((matrix.shape[0], count * n)), matrix, -matrix]))
-    return Rows(
-        csr_array(vstack(blocks, format="csr")),
-        np.concatenate([*lower, *[bound.lower for bound in above]]),
-        np.concatenate([*upper, *[bound.upper for bound in above]]),
-        (*names, *[name for bound in (*children, *above) for name in bound.names]),
-    )
+    n, eye = parent.size, eye_array(parent.size, format="csr")
+    total = np.repeat([0.0, 1.0, -1.0], [count * n, n, n])[None, :]
+    matrix = MatrixOperator(csr_array(vstack([hstack([*[eye] * count, -eye, eye]), csr_array(total)])))
+    free = 0 if keep_total else UNBOUNDED
+    lower, upper = (np.append(parent, side)[None, :] for side in (-free, free))
+    sums = Constraints(matrix, lower, upper, (*("the parent's table",) * n, "the parent's total"))
+    return Constraints.stacked([sums, *binding])
 
 
-def own_rows(tables: Sequence[Bound]) -> Rows:
-    """Return the rows of tables that have no parent's table to add up to, one bound for each table."""
-    from scipy.sparse import block_diag, csr_array
+def least(
+    rows: Constraints, cost: Floats, where: str, seconds: float, advice: str = "check these constraints"
+) -> tuple[int, Ints | None]:
+    """Return the least cost of nonnegative integer variables of one table, and such variables, by an integer program.
 
-    return Rows(
-        csr_array(block_diag([bound.operator.to_sparse() for bound in tables])),
-        np.concatenate([bound.lower for bound in tables]),
-        np.concatenate([bound.upper for bound in tables]),
-        tuple(name for bound in tables for name in bound.names),
-    )
-
-
-def change_cost(children: int, cells: int) -> Floats:
-    """Return the cost of the relaxed split's variables in the first stage: 1 for each person added or taken."""
-    return np.concatenate([np.zeros(children * cells), np.ones(2 * cells)])
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Least:
-    """The least cost, and integer variables int64[n] of that cost within the rows; None if rounding breaks them."""
-
-    cost: int
-    values: Ints | None
-
-
-def least(rows: Rows, cost: Floats, where: str, time_limit: float, advice: str = "check these constraints") -> Least:
-    """Return nonnegative integer variables of least cost, by a mixed-integer program (HiGHS through SciPy).
-
-    When time runs out, these are the best so far. Raises ProblemError naming ``where``, the rows that no integers
-    meet and what to do; SolverError where none were found in time.
+    There are none if rounding breaks the rows. When time runs out, these are the best so far. Raises ProblemError
+    naming ``where``, the rows that no integers meet and what to do; SolverError where none were found in time.
     """
-    from scipy.optimize import Bounds, LinearConstraint, milp
-
-    result = hushed(milp)(
-        cost,
-        integrality=np.ones(cost.size, np.int64),
-        bounds=Bounds(0, np.inf),
-        constraints=LinearConstraint(rows.matrix, rows.lower, rows.upper),
-        options={"time_limit": time_limit},
-    )
-    if result.status == 2:
-        raise ProblemError(f"{where}: no integer tables meet {conflict(rows)}: {advice}")
-    integers = None if result.x is None else np.rint(result.x).astype(np.int64)
-    values = integers if integers is not None and rows.hold(integers) else None
-    if result.status == 0:
-        return Least(round(float(result.fun)), values)
+    ranged = rows.operator.to_sparse(), infinite(rows.lower[0]), infinite(rows.upper[0])
+    answer = solved(cost, ranged, integer=np.ones(cost.size, np.bool_), seconds=seconds)
+    if answer.status is Status.INFEASIBLE:
+        raise ProblemError(f"{where}: no integer tables meet {_conflict(rows.labels, ranged)}: {advice}")
+    values = None if answer.z is None else np.rint(answer.z).astype(np.int64)
+    if values is not None and ((values < 0).any() or rows.broken_by(values[None]).any()):
+        values = None
+    if answer.z is not None and answer.status is Status.OPTIMAL:
+        return round(float(cost @ answer.z)), values
     if values is not None:
-        return Least(round(float(cost @ values)), values)
-    raise SolverError(
-        f"{where}: whether integer tables meet the constraints was not settled in {time_limit:g} s: {result.message}"
-    )
+        return round(float(cost @ values)), values
+    raise SolverError(f"{where}: whether integer tables meet the constraints was not settled in {seconds:g} s")
 
 
-def conflict(rows: Rows) -> str:
+def _conflict(labels: Sequence[str], rows: Ranged) -> str:
     """Return in words a small set of rows that violate each other: those that pay in the least total violation.
 
     The text says so where fractional tables exist.
     """
-    from scipy.sparse import csr_array
-
-    total, prices = least_total(csr_array(rows.matrix), rows.lower, rows.upper)
+    total, prices = least_violation(rows)
     if np.isinf(total):
         return "their constraints"
     if total < 1e-6:
         return "their constraints in integers (fractional ones exist)"
-    names = list(dict.fromkeys(rows.names[row] for row in np.flatnonzero(np.abs(prices) > 1e-6)))
-    shown = " and ".join(names[:4])
-    return shown + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+    names = list(dict.fromkeys(labels[row] for row in np.flatnonzero(np.abs(prices) > 1e-6)))
+    return " and ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 
-
-TIME_LIMIT = 60.0
-"""Seconds that one mixed-integer program of the failsafe may take; 1 once the estimation's time is over."""
 
 _NO_ROOM = (
     "check these public constraints; if they are right, the tables estimated so far of the regions around allow none "
@@ -230,23 +133,21 @@ def relaxed_split(step: SplitStep, region: int, own: Sequence[Ints], failure: Ex
     that hold are the last resort, with which the relaxed split ends too where its solvers fail. Raises ProblemError
     naming the constraints that nothing satisfies, and the failure without last resort (``SplitStep.last_resort``).
     """
-    n, count = own[0].size, len(step.children(region))
-    children = _children(step, region, n)
-    lineage, where = _of_lineage(step, region, own), step.name(region)
-    rows, cost = relaxed_rows(own[0], children, lineage), change_cost(count, n)
-    limit = min(TIME_LIMIT, step.seconds_left)
+    n, count, where = own[0].size, len(step.children(region)), step.name(region)
+    binding, limit = list(_binding(step, region, own)), min(TIME_LIMIT, step.seconds_left)
+    rows, cost = relaxed_rows(own[0], count, binding), np.repeat([0.0, 1.0], [count * n, 2 * n])
     try:
-        minimum = least(rows, cost, where, limit)
+        moved, tables = least(rows, cost, where, limit)
     except ProblemError:
-        rows = relaxed_rows(own[0], children, lineage, keep_total=False)
-        minimum = least(rows, cost, where, limit, _NO_ROOM)
-    if minimum.cost == 0:
-        values = step.last_resort(minimum.values, failure)
+        rows = relaxed_rows(own[0], count, binding, keep_total=False)
+        moved, tables = least(rows, cost, where, limit, _NO_ROOM)
+    if moved == 0:
+        values = step.last_resort(tables, failure)
     else:
         try:
-            values = _best(step, region, rows.with_least(cost, minimum.cost), count, n)
+            values = _best(step, region, _with_least(rows, cost, moved), count, n)
         except (ProblemError, SolverError) as error:
-            values = step.last_resort(minimum.values, error)
+            values = step.last_resort(tables, error)
     return values[: count * n].reshape(count, n), values[count * n : -n] - values[-n:]
 
 
@@ -257,49 +158,49 @@ def unsplit(step: SplitStep, region: int | None, failure: Exception) -> Ints:
     then none is better than another, or without last resort.
     """
     regions = step.children(region)
-    if step.constraints(regions) is None:
-        raise failure
-    rows = own_rows(_children(step, region, step.measured.schema.size))
-    minimum = least(rows, np.zeros(rows.matrix.shape[1]), step.name(region), min(TIME_LIMIT, step.seconds_left))
-    return step.last_resort(minimum.values, failure).reshape(len(regions), -1)
-
-
-def _best(step: SplitStep, region: int, rows: Rows, count: int, n: int) -> Ints:
-    """Return the integer variables of the relaxed split with the least objective, rounded."""
-    matrix, regions = MatrixOperator(rows.matrix), step.children(region)
-    queries = range(len(step.measured.queries))
-    terms = [
-        SplitTerm(side_by_side(term.operator, count, 2 * n), term.answers.reshape(1, -1), term.weights.reshape(1, -1))
-        for term in step.terms(regions, queries)
-    ]
-    lower, upper = rows.lower[None, :], rows.upper[None, :]
-    fractional = np.asarray(step.solvers.solve(TopdownSplit(terms, None, LinearRows(matrix, lower, upper))))
-    tables = round_tables(np.maximum(fractional, 0.0), None, rows_between(matrix, lower, upper), step.solvers)
-    return np.asarray(tables[0], dtype=np.int64)
-
-
-def _children(step: SplitStep, region: int | None, cells: int) -> list[Bound]:
-    """Return what binds the children's tables, one each."""
-    regions, paths = step.children(region), step.measured.hierarchy.paths
     constraints = step.constraints(regions)
     if constraints is None:
-        return [unbound(cells)] * len(regions)
-    return [_bound(constraints, child, paths[v]) for child, v in enumerate(regions)]
+        raise failure
+    rows = constraints.end_to_end([step.measured.hierarchy.paths[child] for child in regions])
+    limit = min(TIME_LIMIT, step.seconds_left)
+    _, tables = least(rows, np.zeros(rows.operator.cells), step.name(region), limit)
+    return step.last_resort(tables, failure).reshape(len(regions), -1)
 
 
-def _of_lineage(step: SplitStep, region: int, own: Sequence[Ints]) -> list[Bound]:
-    """Return what binds the change: the constraints of the region and of those above, less their present answers."""
-    bounds = []
-    lineage = (region, *step.measured.hierarchy.ancestors(region))
-    for member, table in zip(lineage, own, strict=True):
+def _with_least(rows: Constraints, cost: Floats, least_cost: int) -> Constraints:
+    """Return the rows after one that keeps the cost of a table at its least."""
+    lower, upper = (np.full((1, 1), side) for side in (-UNBOUNDED, least_cost))
+    first = Constraints(integer_matrix(cost[None, :].astype(np.int64)), lower, upper, ("the least change",))
+    return Constraints.stacked([first, rows])
+
+
+def _best(step: SplitStep, region: int, rows: Constraints, count: int, n: int) -> Ints:
+    """Return the integer variables of the relaxed split with the least objective, rounded."""
+    terms = [
+        SplitTerm(side_by_side(term.operator, count, 2 * n), term.answers.reshape(1, -1), term.weights.reshape(1, -1))
+        for term in step.terms(step.children(region), range(len(step.measured.queries)))
+    ]
+    fractional = np.asarray(step.solvers.solve(TopdownSplit(terms, None, rows.linear)))
+    return np.asarray(round_tables(np.maximum(fractional, 0.0), None, rows.integer, step.solvers)[0], dtype=np.int64)
+
+
+def _binding(step: SplitStep, region: int, own: Sequence[Ints]) -> Iterator[Constraints]:
+    """Yield what binds the children's tables, and what binds the change.
+
+    The change is bound by the constraints of the region and of those above, less their present answers.
+    """
+    from scipy.sparse import csr_array, hstack
+
+    n, regions, hierarchy = own[0].size, step.children(region), step.measured.hierarchy
+    children = step.constraints(regions)
+    if children is not None:
+        yield children.end_to_end([hierarchy.paths[child] for child in regions], 2 * n)
+    for member, table in zip((region, *hierarchy.ancestors(region)), own, strict=True):
         constraints = step.constraints(range(member, member + 1))
         if constraints is not None:
-            bound = _bound(constraints, 0, step.measured.hierarchy.paths[member])
-            present = constraints.operator.apply(table).astype(np.float64)
-            bounds.append(Bound(bound.operator, bound.lower - present, bound.upper - present, bound.names))
-    return bounds
-
-
-def _bound(constraints: Constraints, child: int, path: str) -> Bound:
-    names = tuple(f"{label!r} of {path!r}" for label in constraints.labels)
-    return Bound(constraints.operator, constraints.float_lower[child], constraints.float_upper[child], names)
+            present, alone = constraints.operator.apply(table), constraints.end_to_end([hierarchy.paths[member]])
+            matrix = alone.operator.to_sparse()
+            change = MatrixOperator(
+                csr_array(hstack([csr_array((matrix.shape[0], len(regions) * n)), matrix, -matrix]))
+            )
+            yield Constraints(change, alone.lower - present, alone.upper - present, alone.labels)

@@ -25,15 +25,14 @@ from coco_opt.topdown.estimating.method import Implied, TopdownMethod
 from coco_opt.topdown.estimating.posterior.result import Targets
 from coco_opt.topdown.estimating.rounding import (
     Ties,
-    integer_rows,
     is_of_cells,
     nested,
     nested_passes,
     round_in_passes,
 )
 from coco_opt.topdown.estimating.splitting.open_cells import leaves_cells_open, shared_in_proportion
-from coco_opt.topdown.invariants import Constraints
 from coco_opt.topdown.noisy_measurements import TableMeasurements
+from coco_opt.topdown.rows import Constraints
 
 _MOST_SUITED = 50_000  # cells of all children up to which splits below exact classes or under cuts are factorised
 LEAST_PARENTS = 64  # of a level, from which batches pay for what their kernels take to load
@@ -142,10 +141,9 @@ class SplitStep:
         """
         if self.stage is not None:
             return self.stage.trees[query].at(regions)
-        level = int(self.measured.hierarchy.level[regions.start])
+        level, places = self.measured.hierarchy.within_level(regions)
         answers = rows_of(self.measured.hierarchy, self.measured.answers[level][query], regions)
-        first = self.measured.hierarchy.level_range(level).start
-        return answers, self.measured.region_variances(level, query, slice(regions.start - first, regions.stop - first))
+        return answers, self.measured.region_variances(level, query, places)
 
     def has_answers(self, level: int, query: int) -> bool:
         """Return whether anything is known of a query's answers at a level."""
@@ -162,7 +160,8 @@ class SplitStep:
         """
         if self.targets is not None:
             return self.targets(regions, parent)
-        rows = _linear_rows(self.constraints(regions))
+        constraints = self.constraints(regions)
+        rows = None if constraints is None else constraints.linear
         parent_table = None if parent is None else parent.astype(np.float64)
         problem, tables = None, None
         for queries, tolerance in self.passes:
@@ -188,7 +187,9 @@ class SplitStep:
         constraints need not hold then: rounding restores them.
         """
         try:
-            exact = self.core is not None or self.cutting is not None or self._binds_release
+            # An earlier release binds by many exact rows for every region.
+            release = any(constraint.source == "release" for constraint in self.measured.invariants.constraints)
+            exact = self.core is not None or self.cutting is not None or release
             factorised = exact or (leaves_cells_open(problem) and problem.constraints is not None)
             suited = problem.suited if factorised and problem.variables <= _MOST_SUITED else ()
             return np.asarray(self.solvers.solve_suited(problem, suited), dtype=np.float64)
@@ -199,11 +200,6 @@ class SplitStep:
         self.solvers.note_missed(TopdownSplit, solution.relative_gap)
         most = MAX_INTEGER if problem.parent is None else problem.parent
         return np.asarray(np.clip(solution.value, 0.0, most), dtype=np.float64)
-
-    @property
-    def _binds_release(self) -> bool:
-        """Return whether an earlier release binds: many exact rows for every region."""
-        return any(constraint.source == "release" for constraint in self.measured.invariants.constraints)
 
     def last_resort(self, tables: Ints | None, failure: Exception) -> Ints:
         """Return integer tables that meet the constraints but are not certified as nearest, and count them.
@@ -222,7 +218,7 @@ class SplitStep:
         level = int(self.measured.hierarchy.level[regions.start])
         queries = self.rounding_queries[level]
         together = self.crossing_queries[level] if self.targets is None else ()
-        rows, ties = integer_rows(constraints), Ties(seed)
+        rows, ties = None if constraints is None else constraints.integer, Ties(seed)
         return round_in_passes(x, parent, rows, queries, ties, regions.start, self.solvers, together)
 
     def split(self, region: int | None, table: Ints | None) -> Ints:
@@ -233,9 +229,8 @@ class SplitStep:
             return forced
         if table is not None and (len(regions) == 1 or not table.any()):
             return self._forced(regions, table)
-        return self._cut(regions, table) if self.cutting is not None else self._nearest(regions, table)
-
-    def _nearest(self, regions: range, table: Ints | None) -> Ints:
+        if self.cutting is not None:
+            return self._cut(regions, table)
         return self.integer_tables(self.fractional(regions, table), regions, table)
 
     def _cut(self, regions: range, table: Ints | None) -> Ints:
@@ -379,12 +374,6 @@ def _crossing_queries(
         tuple(queries) if few[level] and not nested([*passes, *queries]) else ()
         for level, passes in enumerate(rounding_queries)
     )
-
-
-def _linear_rows(constraints: Constraints | None) -> LinearRows | None:
-    if constraints is None:
-        return None
-    return LinearRows(constraints.operator, constraints.float_lower, constraints.float_upper)
 
 
 def _with_answers(rows: LinearRows | None, terms: Sequence[SplitTerm], tables: Floats, tolerance: float) -> LinearRows:

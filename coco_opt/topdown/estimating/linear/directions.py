@@ -18,7 +18,7 @@ import numpy as np
 
 from coco_opt.array_types import Flags, Floats
 from coco_opt.operators import Operator, blocks_of_rows
-from coco_opt.topdown.estimating.linear.information.full import kinds_of
+from coco_opt.topdown.estimating.linear.information import kinds_of
 from coco_opt.topdown.estimating.linear.linear_estimates import checked_variance
 from coco_opt.topdown.estimating.linear.normal_equations import ExactRows, NormalEquations
 
@@ -186,8 +186,5 @@ def _inside(base: Base, solved: Floats) -> Floats:
     clear = values > _RANK * values[0]
     basis = (left[:, clear] / values[clear]).T @ (solved[present] / sizes[present, None])
     # Once more: small singular values have carried rounding into the first basis.
-    return np.ascontiguousarray(np.linalg.solve(np.linalg.cholesky(_gram(base.whitened(basis))), basis).T)
-
-
-def _gram(rows: Floats) -> Floats:
-    return np.asarray(rows @ rows.T)
+    rows = base.whitened(basis)
+    return np.ascontiguousarray(np.linalg.solve(np.linalg.cholesky(rows @ rows.T), basis).T)
