@@ -128,17 +128,17 @@ MUTANTS = (
     Mutant(
         "contradictions of bounds pass",
         "a payment for a table that cannot exist",
-        "coco_opt/topdown/bounds.py",
-        "broken: Ints = np.argwhere(lower > upper)",
-        "broken: Ints = np.argwhere(lower > upper + UNBOUNDED)",
+        "coco_opt/topdown/invariants.py",
+        "for region, row in crossed[:1]:",
+        "for region, row in crossed[:0]:",
         (f"{_INVARIANTS}test_contradictions_name_region_and_query",),
     ),
     Mutant(
         "of two facts the later one holds",
         "a public fact is forgotten",
         "coco_opt/topdown/invariants.py",
-        "own[key] = np.maximum(earlier[0], bound.lower), np.minimum(earlier[1], bound.upper)",
-        "own[key] = (bound.lower, bound.upper)",
+        "stated[level, query.text] = np.maximum(earlier[0], lower), np.minimum(earlier[1], upper)",
+        "stated[level, query.text] = lower, upper",
         (f"{_INVARIANTS}test_two_facts_about_one_query_and_level_are_both_kept",),
     ),
     Mutant(
