@@ -95,13 +95,13 @@ def write(folder: Path, kind: str) -> Path:
 def break_step(monkeypatch: pytest.MonkeyPatch, kind: str, step: str, error: type[Exception], *, late: bool) -> None:
     """Let a step of a kind's release raise; if ``late``, for what was paid and another method than the plainest."""
     value = kind_row(kind).load()
-    original, plain = getattr(type(value), step), next(iter(value.plainest.values()))
+    original, plain = getattr(value, step), next(iter(value.plainest.values()))
 
-    def broken(self: Any, *arguments: Any) -> Any:
+    def broken(_: Any, *arguments: Any) -> Any:
         measurement = getattr(arguments[0], "measurement", arguments[0])
         if not late or (measurement.private and plain not in str(arguments)):
             raise error("unknown")
-        return original(self, *arguments)
+        return original(*arguments)
 
     monkeypatch.setattr(type(value), step, broken)
 
