@@ -13,7 +13,7 @@ import math
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from typing import Any
@@ -21,7 +21,7 @@ from typing import Any
 from coco_opt.errors import ConfigError, MissingPackageError, UnknownSolverError
 from coco_opt.plugins import near, table_of
 from coco_opt.problem import Problem
-from coco_opt.solver import Solver
+from coco_opt.solver import ProgramSolver, Solver
 
 GROUP = "coco_opt.solvers"
 BUILT_IN = "coco_solvers"
@@ -162,6 +162,15 @@ def make_solver(name: str, **options: Any) -> Solver:
             raise UnknownSolverError(f"solver {row.name!r} takes no ':{value}'")
         options = {row.parameter: value, **options}
     return row.make(options)
+
+
+@lru_cache(maxsize=16)  # a time limit is an option, and differs from program to program
+def program_solver(name: str, **options: Any) -> ProgramSolver:
+    """Return a generic solver by name, for a program that is no problem of its own; see ``make_solver``."""
+    solver = make_solver(name, **options)
+    if not isinstance(solver, ProgramSolver):
+        raise UnknownSolverError(f"solver {name!r} takes problems, not programs")
+    return solver
 
 
 def candidates(problem: type[Problem[Any, Any]]) -> list[Backend]:

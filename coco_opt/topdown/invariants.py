@@ -89,9 +89,11 @@ class Invariants:
         """Raise InputError for the first region, of the lowest level, in which some sides cross."""
         for level in reversed(range(self.hierarchy.levels)):
             constraints = self._levels[level]
-            crossed = () if constraints is None else np.argwhere(constraints.lower > constraints.upper)
-            for region, row in crossed[:1]:
-                assert constraints is not None
+            if constraints is None:
+                continue
+            crossed: Ints = np.argwhere(constraints.lower > constraints.upper)
+            if crossed.size:
+                region, row = crossed[0].tolist()
                 path = self.hierarchy.paths[self.hierarchy.level_range(level).start + region]
                 message = (
                     f"region {path!r}: no table satisfies {constraints.labels[row]!r} with all that is stated of it"

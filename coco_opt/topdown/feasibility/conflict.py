@@ -271,8 +271,9 @@ def _first_crossing(system: ConstraintSystem) -> tuple[_Top, int] | None:
         if level < system.hierarchy.levels - 1:
             regions, below = system.hierarchy.level_range(level), system.hierarchy.level_range(level + 1)
             bounds = system.hierarchy.first_child[regions.start : regions.stop + 1] - below.start
-            sums = ([np.add.reduceat(side, bounds[:-1]) for side in (top.low, top.high)] for top in tops)
-            tops = [_Top(top.mask, *sides, None, (top,), bounds) for top, sides in zip(tops, sums, strict=True)]
+            sums = [(np.add.reduceat(top.low, bounds[:-1]), np.add.reduceat(top.high, bounds[:-1])) for top in tops]
+            summed = zip(tops, sums, strict=True)
+            tops = [_Top(top.mask, low, high, None, (top,), bounds) for top, (low, high) in summed]
         own = [(at, row) for at, row in enumerate(system.rows) if row.level == level and row.binding.any()]
         for at, row in sorted(own, key=lambda item: int(item[1].coefficients.sum())):
             inside = tuple(top for top in tops if (row.coefficients >= top.mask).all())

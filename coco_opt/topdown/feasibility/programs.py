@@ -7,16 +7,15 @@ about single leaves leave each variable is derived before, in integers: boxes ti
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from coco_opt.array_types import Flags, Floats, Ints
 from coco_opt.forms import LinearProgram, MixedIntegerProgram
-from coco_opt.registry import make_solver
+from coco_opt.registry import program_solver
 from coco_opt.solution import Status
-from coco_opt.solver import ProgramAnswer, ProgramSolver, hushed
+from coco_opt.solver import ProgramAnswer, hushed
 from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.feasibility.system import ConstraintSystem, Ranged
 from coco_opt.topdown.rows import infinite
@@ -52,27 +51,17 @@ def solved(
     from scipy.sparse import csc_array
 
     matrix, low, high = rows
-    box = (np.broadcast_to(np.asarray(side, np.float64), cost.shape) for side in (least, most))
-    program = dict(zip(("lower", "upper"), box, strict=True)) | {"row_lower": low, "row_upper": high}
-    columns, limit = csc_array(matrix), None if np.isinf(seconds) else seconds
-    if not cost.size:
+    if not cost.size:  # packages refuse programs without variables
         feasible = bool(((low <= 0.0) & (high >= 0.0)).all())
         return ProgramAnswer(np.zeros(0) if feasible else None, Status.OPTIMAL if feasible else Status.INFEASIBLE)
+    lower, upper = (np.broadcast_to(np.asarray(side, np.float64), cost.shape) for side in (least, most))
+    relaxed = LinearProgram(c=cost, A=csc_array(matrix), row_lower=low, row_upper=high, lower=lower, upper=upper)
+    limit = None if np.isinf(seconds) else seconds
     with hushed:
         if integer is None:
-            return _solver("scipy", method="highs-ds", time_limit=limit).solve_program(
-                LinearProgram(c=cost, A=columns, **program)
-            )
-        return _solver("scipy-milp", mip_rel_gap=gap, time_limit=limit).solve_program(
-            MixedIntegerProgram(c=cost, A=columns, integer=integer, **program)
-        )
-
-
-@lru_cache(maxsize=8)
-def _solver(name: str, **options: Any) -> ProgramSolver:
-    solver = make_solver(name, **options)
-    assert isinstance(solver, ProgramSolver)
-    return solver
+            return program_solver("scipy", method="highs-ds", time_limit=limit).solve_program(relaxed)
+        program = MixedIntegerProgram(**vars(relaxed), integer=integer)
+        return program_solver("scipy-milp", mip_rel_gap=gap, time_limit=limit).solve_program(program)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -194,7 +183,8 @@ def _sums_above(system: ConstraintSystem, x: Floats) -> tuple[csr_array, Floats]
     """Return the rows that sum each class over the leaves of every region above them, and their sums of x."""
     from scipy.sparse import csr_array, eye_array, kron
 
-    parts, values, leaves = [csr_array((0, x.size))], [np.zeros(0)], system.leaves
+    parts: list[Any] = [csr_array((0, x.size))]
+    values, leaves = [np.zeros(0)], system.leaves
     for level in range(system.hierarchy.levels - 1):
         starts = system.leaf_starts[level]
         sums = csr_array((np.ones(leaves), np.arange(leaves), starts), shape=(starts.size - 1, leaves))
