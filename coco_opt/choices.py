@@ -298,11 +298,10 @@ class SolverChoices:
 
 
 def _within(solver: Any, seconds: float) -> Any:
-    """Return the solver with its time limits, if it has any, lowered so that their sum is at most so many seconds."""
-    limits = {name: getattr(solver, name) for name in ("time_limit", "sweep_limit") if hasattr(solver, name)}
-    share = seconds / max(1, len(limits))
-    lowered: dict[str, Any] = {name: share if value is None else min(value, share) for name, value in limits.items()}
-    return replace(solver, **lowered) if lowered else solver
+    """Return the solver with its time limit, if it knows one, lowered to so many seconds."""
+    if not hasattr(solver, "time_limit"):
+        return solver
+    return replace(solver, time_limit=seconds if solver.time_limit is None else min(solver.time_limit, seconds))
 
 
 def _reason(error: SolverError) -> str:

@@ -17,7 +17,6 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,6 +30,7 @@ from coco_opt.files.answer_rows import read_answers
 from coco_opt.files.folder import (
     ROWS_PER_GROUP,
     SEAL,
+    Again,
     Coded,
     FileTable,
     as_json,
@@ -261,27 +261,22 @@ def _joined_parts(parts: Iterable[NoisyPart]) -> Iterator[tuple[int, int, Ints]]
 
 
 def _constraint_table(tables: Mapping[str, Ints]) -> FileTable:
-    return FileTable(_ConstraintRows(tables), _CONSTRAINT_TYPES)
+    """Return the numbers of all tables, one after the other, a group of the file at a time."""
+    names, arrays = list(tables), list(tables.values())
+    ends = np.cumsum([array.size for array in arrays])
+    starts = ends - [array.size for array in arrays]
 
-
-@dataclass(frozen=True, eq=False, slots=True)
-class _ConstraintRows:
-    """The numbers of all tables, one after the other, a group of the file at a time."""
-
-    tables: Mapping[str, Ints]
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        names, arrays = list(self.tables), list(self.tables.values())
-        ends = np.cumsum([array.size for array in arrays])
-        starts = ends - [array.size for array in arrays]
+    def rows() -> Iterator[dict[str, Any]]:
         for start in range(0, max(1, int(ends[-1])), ROWS_PER_GROUP):
-            rows = np.arange(start, min(start + ROWS_PER_GROUP, int(ends[-1])))
-            number = np.searchsorted(ends, rows, side="right")
+            places = np.arange(start, min(start + ROWS_PER_GROUP, int(ends[-1])))
+            number = np.searchsorted(ends, places, side="right")
             values = [
                 array[max(0, start - first) : max(0, start + ROWS_PER_GROUP - first)]
                 for array, first in zip(arrays, starts.tolist(), strict=True)
             ]
-            yield {"name": Coded(names, number), "index": rows - starts[number], "value": np.concatenate(values)}
+            yield {"name": Coded(names, number), "index": places - starts[number], "value": np.concatenate(values)}
+
+    return FileTable(Again(rows), _CONSTRAINT_TYPES)
 
 
 def _parse_index(content: bytes, place: Place) -> dict[str, Any]:

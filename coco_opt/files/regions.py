@@ -21,7 +21,7 @@ from coco_opt.files.arrow_texts import arrow_texts_at, as_arrow, distinct, from_
 from coco_opt.files.batches import Batches, batches_of
 from coco_opt.files.columns import hierarchy_columns
 from coco_opt.files.faults import Faults
-from coco_opt.files.folder import ROWS_PER_GROUP, Coded, FileTable, read_columns, read_parts
+from coco_opt.files.folder import ROWS_PER_GROUP, Again, Coded, FileTable, read_columns, read_parts
 from coco_opt.files.foreign_errors import quietly
 from coco_opt.files.in_threads import in_threads
 from coco_opt.files.inputs import Input, InputLike
@@ -260,21 +260,13 @@ def region_table(measurement_plan: MeasurementPlan, released: Mapping[str, Ints]
 
     They are those that are public beforehand, and those ``released``.
     """
+    import pyarrow as pa
+
     numbers = {**measurement_plan.per_region, **(released or {})}
-    return FileTable(_RegionRows(measurement_plan, numbers), {"level": "int32", **dict.fromkeys(numbers, "int64")})
+    tree = measurement_plan.hierarchy
 
-
-@dataclass(frozen=True, eq=False, slots=True)
-class _RegionRows:
-    """The rows of all regions, a group of the file at a time: names are built where they are written."""
-
-    measurement_plan: MeasurementPlan
-    numbers: Mapping[str, Ints]
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        import pyarrow as pa
-
-        plan, tree = self.measurement_plan, self.measurement_plan.hierarchy
+    def rows() -> Iterator[dict[str, Any]]:
+        # A group of the file at a time: names are built where they are written.
         for start in range(0, tree.regions, ROWS_PER_GROUP):
             some = slice(start, min(start + ROWS_PER_GROUP, tree.regions))
             regions, up = np.arange(some.start, some.stop), tree.parent[some]
@@ -282,12 +274,14 @@ class _RegionRows:
             parents = paths_at(tree, above).take(pa.array(of_region))
             yield {
                 "region": paths_at(tree, regions),
-                "region_id": arrow_texts_at(plan.region_ids, regions),
+                "region_id": arrow_texts_at(measurement_plan.region_ids, regions),
                 "parent": pa.concat_arrays([pa.nulls(up.size - of_region.size, pa.string()), parents]),
                 "level": tree.level[some].astype(np.int32),
-                "level_name": Coded(plan.levels, tree.level[some]),
-                **{name: values[some] for name, values in self.numbers.items()},
+                "level_name": Coded(measurement_plan.levels, tree.level[some]),
+                **{name: values[some] for name, values in numbers.items()},
             }
+
+    return FileTable(Again(rows), {"level": "int32", **dict.fromkeys(numbers, "int64")})
 
 
 def stored_regions(folder: Path) -> tuple[Hierarchy, tuple[str, ...], Texts[str | None], dict[str, Ints]]:

@@ -57,11 +57,10 @@ class Cost(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """The nodes' bounds (n,), and whether the root keeps its value."""
+    """The nodes' bounds (n,)."""
 
     lower: Ints
     upper: Ints
-    root_fixed: bool
 
 
 class Window(NamedTuple):
@@ -205,8 +204,8 @@ def _add_own(cost: Cost, v: int, x: int, y: int, step: int, position: int, windo
 
 @compiled
 def _best(tree: Tree, y: Ints, x: Ints, cost: Cost, bounds: Bounds, step: int, window: Window) -> None:
-    """Write the best k of every leaf in the window around x; the root's is 0 if it is fixed."""
-    first_child, (lower, upper, root_fixed) = tree.first_child, bounds
+    """Write the best k of every leaf in the window around x."""
+    first_child, (lower, upper) = tree.first_child, bounds
     begin, slopes, spare, low_k, size, k, lists, list_sizes = window
     # Children before parents: join the children's lists, cut them at the bounds, add the own cost.
     for v in range(x.size - 1, -1, -1):
@@ -227,10 +226,10 @@ def _best(tree: Tree, y: Ints, x: Ints, cost: Cost, bounds: Bounds, step: int, w
             _cut(v, low, high, position, low_k, size, slopes, k)
         if cost.weights[v] > 0.0:
             _add_own(cost, v, x[v], y[v], step, position, window)
-    # The root rises through every slope that lowers the cost, or up to k = 0 if it is fixed.
+    # The root rises through every slope that lowers the cost.
     for m in range(size[0]):
         below = slopes[0][m] < 0.0 or (slopes[0][m] == 0.0 and slopes[1][m] < 0.0)
-        if (root_fixed and m < -low_k[0]) or (not root_fixed and below):
+        if below:
             k[slopes[2][m]] += 1
 
 

@@ -18,7 +18,7 @@ Source: Fenchel duality (Rockafellar 1970, section 31); the prices of paths are 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,17 +41,6 @@ class Measured(NamedTuple):
     weight: Floats
     top: Floats
     scale: Floats
-
-
-@compiled
-def add_upward(first_child: Ints, table: Any) -> None:
-    """Replace the rows of inner regions by the sums of their children's, from the leaves up, in place."""
-    # Children come after their parent, so that backwards they are complete.
-    for v in range(table.shape[0] - 1, -1, -1):
-        begin, end = first_child[v], first_child[v + 1]
-        for c in range(begin, end):
-            for i in range(table.shape[1]):
-                table[v, i] = table[c, i] + (table[v, i] if c > begin else 0)
 
 
 @compiled
@@ -119,8 +108,10 @@ def squares_gap(x: Floats, y: Floats, w: float, scale: Floats, s: Floats) -> flo
 
 
 @compiled
-def gaps_absolute(measured: Measured, regions: Ints, ends: Bools, prices: Floats, x: Floats, gaps: Floats) -> None:
-    """Write into gaps (all regions,) what prices (all regions, n) leave of some rows x for p = 1.
+def write_gaps(
+    measured: Measured, squares: bool, regions: Ints, ends: Bools, prices: Floats, x: Floats, gaps: Floats
+) -> None:
+    """Write into gaps (all regions,) what prices (all regions, n) leave of some rows x, in ``squares`` or for p = 1.
 
     A row whose path ends there (``ends``) pays for the order of all the rows below it.
     """
@@ -128,40 +119,25 @@ def gaps_absolute(measured: Measured, regions: Ints, ends: Bools, prices: Floats
     above = np.empty(y.shape[1])
     # A row's own loss, and at the end of a path the order.
     for v in regions:
-        gaps[v] = absolute_gap(x[v], y[v], w[v], scale, prices[v])
+        if squares:
+            gaps[v] = squares_gap(x[v], y[v], w[v], scale, prices[v])
+        else:
+            gaps[v] = absolute_gap(x[v], y[v], w[v], scale, prices[v])
         if ends[v]:
             path_sum(parent, v, prices, above)
             gaps[v] += path_gap(x[v], above, prices[v], top[v])
 
 
 @compiled
-def gaps_squares(measured: Measured, regions: Ints, ends: Bools, prices: Floats, x: Floats, gaps: Floats) -> None:
-    """Do for p = 2 what ``gaps_absolute`` does for p = 1."""
-    parent, y, w, top, scale = measured
-    above = np.empty(y.shape[1])
-    # As in ``gaps_absolute``.
-    for v in regions:
-        gaps[v] = squares_gap(x[v], y[v], w[v], scale, prices[v])
-        if ends[v]:
-            path_sum(parent, v, prices, above)
-            gaps[v] += path_gap(x[v], above, prices[v], top[v])
-
-
-@compiled
-def distances(x: Floats, y: Floats, scale: Floats) -> Floats:
-    """Return each row's sum of absolute differences, weighed by the cells' ``scale``."""
+def distances(x: Floats, y: Floats, scale: Floats, squares: bool) -> Floats:
+    """Return each row's sum of absolute or squared differences, weighed by the cells' ``scale``."""
     far = np.zeros(x.shape[0])
+    # The loss is the same for a whole row, so that its loop stays free of branches.
     for v in range(x.shape[0]):
-        for i in range(x.shape[1]):
-            far[v] += scale[i] * abs(x[v, i] - y[v, i])
-    return far
-
-
-@compiled
-def squared_distances(x: Floats, y: Floats, scale: Floats) -> Floats:
-    """Return each row's sum of squared differences, weighed by the cells' ``scale``."""
-    far = np.zeros(x.shape[0])
-    for v in range(x.shape[0]):
-        for i in range(x.shape[1]):
-            far[v] += scale[i] * (x[v, i] - y[v, i]) ** 2
+        if squares:
+            for i in range(x.shape[1]):
+                far[v] += scale[i] * (x[v, i] - y[v, i]) ** 2
+        else:
+            for i in range(x.shape[1]):
+                far[v] += scale[i] * abs(x[v, i] - y[v, i])
     return far

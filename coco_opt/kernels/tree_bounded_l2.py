@@ -28,7 +28,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_opt.kernels import tree_certificate, tree_passes, tree_vicinity
+from coco_opt.kernels import tree_certificate, tree_passes
 from coco_opt.kernels.arrays import read_only
 from coco_opt.kernels.compile import compiled
 
@@ -39,7 +39,6 @@ Ranges = tuple[Floats, Floats]  # each node's lower and upper end (n,)
 Points = tuple[Floats, Floats, Floats, Ints]  # t, x, the slope right of the point, the bound it belongs to
 
 _NOBODY = -1  # a point that only anchors a curve: no bound belongs to it
-_DEEP = 50.0  # mean depth of a node from which points far from the optimum are left behind
 _LINE = -2  # the same on a line at t = 0: a leaf without measurement and bounds
 
 
@@ -49,16 +48,12 @@ def fit(
     """Return the optimal values (n,) and the bound at which each node is fixed (n,): -1 lower, 1 upper, 2 both, 0 free.
 
     y and weights (n,) finite, weights 0 for a node that was not measured; bounds may be infinite. The bounds must allow
-    a solution. O(n + total number of points over all nodes): at most O(n x height), O(n log n) in balanced trees; in
-    deep ones points that the optimum cannot come near are left behind, which makes measured chains linear too.
+    a solution. O(n + total number of points over all nodes): at most O(n x height), O(n log n) in balanced trees.
     """
     y, weights, lower, upper = (read_only(array) for array in (y, weights, lower, upper))
     bounds = binding(first_child, lower, upper)
     order = tree_passes.postorder(parent, first_child)
-    near = (np.empty(0), np.empty(0))
-    if tree_vicinity.mean_depth(parent) > _DEEP:
-        near = tree_vicinity.vicinity(first_child, y, weights, lower, upper)
-    passed = _sweep(order, parent, first_child, y, weights, bounds, near)
+    passed = _sweep(order, parent, first_child, y, weights, bounds)
     sides, target, s2 = _fix_at_bounds(y, weights, lower, upper, *bounds, passed)
     return tree_passes.fit(first_child, target, s2, (lower, upper)), sides
 
@@ -321,26 +316,6 @@ def _add_own(begin: int, end: int, left: float, y: float, w: float, points: Poin
 
 
 @compiled
-def _trim(
-    begin: int, end: int, left: float, low: float, high: float, points: Points, passed: Marks
-) -> tuple[int, int, float]:
-    """Leave behind all but one of the points on either side of low <= x <= high; return begin, end and left slope."""
-    _, X, S, _ = points
-    first, last = begin, end
-    # Points that the optimum cannot come near, at both ends.
-    while first < end - 1 and X[first + 1] < low:
-        first += 1
-    while last > first + 1 and X[last - 2] > high:
-        last -= 1
-    while first > begin and S[first - 1] == np.inf:  # a jump keeps both its ends
-        first -= 1
-    while last < end and S[last - 1] == np.inf:
-        last += 1
-    _pass(begin, first, points, passed)
-    return first, last, left if first == begin else S[first - 1]
-
-
-@compiled
 def _crossing(x: float, k: int, begin: int, end: int, left: float, points: Points) -> float:
     """Return t where the curve, on the piece before point k, has the value x."""
     T, X, S, _ = points
@@ -406,15 +381,12 @@ def _capacity(first_child: Ints, lo: Floats, hi: Floats) -> int:
 
 
 @compiled
-def _sweep(
-    order: Ints, parent: Ints, first_child: Ints, y: Floats, weights: Floats, bounds: Ranges, near: Ranges
-) -> Marks:
+def _sweep(order: Ints, parent: Ints, first_child: Ints, y: Floats, weights: Floats, bounds: Ranges) -> Marks:
     """Return a mark (2 n,) for each bound, lower at 2 v and upper at 2 v + 1: whether the optimum lies beyond it.
 
-    ``near`` are ranges that hold the optimum, or empty. Finished curves lie on a stack; a node
-    without measurement and bounds leaves its children's curves to its parent.
+    Finished curves lie on a stack; a node without measurement and bounds leaves its children's curves to its parent.
     """
-    (lo, hi), (low, high) = bounds, near
+    lo, hi = bounds
     n, size = y.size, _capacity(first_child, lo, hi)
     points = (np.empty(size), np.empty(size), np.empty(size), np.empty(size, np.int64))
     spare = (np.empty(size), np.empty(size), np.empty(size), np.empty(size, np.int64))
@@ -436,9 +408,6 @@ def _sweep(
             bounded = lo[v] > -np.inf or hi[v] < np.inf
             target = spare if bounded else points
             lefts[base] = _add_own(begin, end, lefts[base], y[v], weights[v], spare, target)
-            if low.size > 0:
-                begin, end, lefts[base] = _trim(begin, end, lefts[base], low[v], high[v], target, passed)
-                starts[base], ends[base] = begin, end
             if bounded:
                 ends[base], lefts[base] = _cut(begin, end, lefts[base], lo[v], hi[v], v, spare, points, passed)
             depth = base

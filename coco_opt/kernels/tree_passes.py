@@ -1,4 +1,4 @@
-"""Generalised least squares on a tree by two linear passes, with every posterior variance and covariance.
+"""Generalised least squares on a tree by two linear passes, with the posterior variances of nodes and of their sums.
 
     minimise  sum_v (x_v - y_v)^2 / s2_v   subject to   x_v = sum of the children's x
 
@@ -10,7 +10,7 @@ node has a measurement y_v of variance s2_v, 0 for an exact one and infinite for
 2. down: x_root = z_root, and x_c = z_c + (V_c / C_v) (x_v - zc_v).
 
 Given x_v, what lies below v is independent of the rest: x_c = (V_c / C_v) x_v + noise with covariance
-``diag(V) - V V' / C_v`` among the children. All covariances follow from that.
+``diag(V) - V V' / C_v`` among the children. All variances follow from that.
 
 A node is undetermined where V is infinite. A discrepancy goes to the undetermined children alone, in equal parts or
 all to the first of them; their variance is infinite unless there is only one.
@@ -56,15 +56,14 @@ def postorder(parent: Ints, first_child: Ints) -> Ints:
 
 
 @compiled
-def sums(first_child: Ints, values: Any) -> None:
-    """Replace the value of every inner node by the sum of its children's, from the leaves up, in place."""
-    # Children come after their parent.
-    for v in range(first_child.size - 2, -1, -1):
-        if first_child[v] < first_child[v + 1]:
-            total = values[first_child[v]]
-            for c in range(first_child[v] + 1, first_child[v + 1]):
-                total += values[c]
-            values[v] = total
+def sums(first_child: Ints, table: Any) -> None:
+    """Replace the rows of inner nodes by the sums of their children's, from the leaves up, in place."""
+    # Children come after their parent, so that backwards they are complete.
+    for v in range(table.shape[0] - 1, -1, -1):
+        begin, end = first_child[v], first_child[v + 1]
+        for c in range(begin, end):
+            for i in range(table.shape[1]):
+                table[v, i] = table[c, i] + (table[v, i] if c > begin else 0)
 
 
 def upward(
@@ -145,25 +144,18 @@ def fit(first_child: Ints, y: Floats, s2: Floats, bounds: tuple[Floats, Floats] 
 
 
 @compiled
-def variances(first_child: Ints, s2: Floats, V: Floats, C: Floats) -> tuple[Floats, Floats]:
-    """Return the posterior variances P and the deficits E = C - P (n,) of all nodes; O(n).
+def variances(first_child: Ints, V: Floats, C: Floats) -> Floats:
+    """Return the posterior variances P (n,) of all nodes; O(n).
 
     P_c = V_c (1 - V_c/C) + (V_c/C)^2 P_v, with 1 - V_c/C summed over the other children so that no digits cancel.
-    E, which the covariances use, is C^2 / (s2 + C) + (V - P), again without cancellation; infinite where C is.
     """
-    n = V.size
-    P, E, reduced = np.empty(n), np.full(n, np.inf), np.zeros(n)
+    P = np.empty(V.size)
     P[0] = V[0]
-    for v in range(n):
+    for v in range(V.size):
         begin, end = first_child[v], first_child[v + 1]
         if begin == end:
             continue
-        total = C[v]
-        if total == 0.0:
-            E[v] = 0.0
-        elif total != np.inf:
-            E[v] = reduced[v] + (0.0 if s2[v] == np.inf else total * (total / (s2[v] + total)))
-        sibling_sum = 0.0
+        total, sibling_sum = C[v], 0.0
         # The sum of V over the siblings before c, ...
         for c in range(begin, end):
             P[c] = sibling_sum
@@ -178,47 +170,9 @@ def variances(first_child: Ints, s2: Floats, V: Floats, C: Floats) -> tuple[Floa
             elif total != np.inf:
                 share = V[c] / total
                 P[c] = share * rest + share * share * P[v]
-                reduced[c] = share * share * E[v]
             else:
                 P[c] = rest + P[v] if V[c] == np.inf else V[c]
-    return P, E
-
-
-@compiled
-def covariance(parent: Ints, V: Floats, C: Floats, P: Floats, E: Floats, u: int, v: int) -> float:
-    """Return the posterior covariance of two nodes; NaN where either variance is infinite; O(depth).
-
-    With m their lowest common ancestor and a, b its children above them, cov(a, b) = -(V_a V_b / C_m^2) E_m; a factor
-    V_c / C_parent follows for every step down. Breadth-first numbers fall towards the root.
-    """
-    if P[u] == np.inf or P[v] == np.inf:
-        return np.nan
-    factor = 1.0
-    a = b = -1
-    # Climb from the node with the larger number until both meet at the common ancestor.
-    while u != v:
-        if u > v:
-            if a >= 0 and factor != 0.0:
-                factor *= V[a] / C[u] if C[u] not in (0.0, np.inf) else (1.0 if V[a] == np.inf else 0.0)
-            a, u = u, parent[u]
-        else:
-            if b >= 0 and factor != 0.0:
-                factor *= V[b] / C[v] if C[v] not in (0.0, np.inf) else (1.0 if V[b] == np.inf else 0.0)
-            b, v = v, parent[v]
-    if factor == 0.0 or C[u] == 0.0:
-        return 0.0
-    if a < 0 and b < 0:
-        return float(P[u])
-    if a < 0 or b < 0:
-        c = max(a, b)
-        if C[u] != np.inf:
-            return float(factor * (V[c] / C[u]) * P[u])
-        return float(factor * P[u] if V[c] == np.inf else 0.0)
-    if C[u] != np.inf:
-        return float(-factor * (V[a] / C[u]) * (V[b] / C[u]) * E[u])
-    if V[a] == np.inf:
-        return float(-factor * V[b])
-    return float(-factor * V[a] if V[b] == np.inf else 0.0)
+    return P
 
 
 @compiled

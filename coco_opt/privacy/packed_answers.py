@@ -14,11 +14,9 @@ from numpy.typing import NDArray
 
 from coco_opt.array_types import Ints
 from coco_opt.errors import ProblemError
-from coco_opt.kernels.arrays import read_only
 
 WIDTHS = (1, 2, 4, 8)
 _WIDE_BYTES = 8
-_FEW = 1 << 14  # answers, packed sooner than the kernel for it is compiled
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
@@ -37,9 +35,8 @@ class Packed:
     @classmethod
     def of(cls, values: Ints) -> Packed:
         """Pack answers in the least width that pays; O(answers)."""
-        pack = _pack_few if values.size < _FEW else _pack
         for width in WIDTHS[:-1]:
-            if (packed := pack(values, width)) is not None:
+            if (packed := _pack(values, width)) is not None:
                 return cls(values.size, width, *packed)
         return cls(values.size, _WIDE_BYTES, _differences(values).astype("<i8").tobytes(), b"")
 
@@ -54,15 +51,12 @@ class Packed:
         if self.width not in WIDTHS or len(self.differences) != self.width * self.count:
             raise ProblemError("packed answers do not have the length that they state")
         narrow, wide = np.frombuffer(self.differences, f"<i{self.width}"), np.frombuffer(self.wide, "<i8")
-        if self.width == _WIDE_BYTES:
-            np.cumsum(narrow, out=values)
-            taken = 0
-        else:
-            from coco_opt.kernels.packing import unpack
-
-            taken = unpack(narrow, int(np.iinfo(narrow.dtype).min), wide, values)
-        if taken != wide.size:
+        unfit = np.flatnonzero(narrow == np.iinfo(narrow.dtype).min) if self.width < _WIDE_BYTES else wide[:0]
+        if unfit.size != wide.size:
             raise ProblemError("packed answers do not have as many wide differences as they state")
+        values[:] = narrow
+        values[unfit] = wide
+        np.cumsum(values, out=values)
 
     def __reduce__(self) -> tuple[Callable[..., Packed], tuple[Any, ...]]:
         # As arrays the bytes can be stored separately from the pickle, and be mapped into memory
@@ -82,18 +76,10 @@ def _differences(values: Ints) -> Ints:
 
 
 def _pack(values: Ints, width: int) -> tuple[bytes, bytes] | None:
-    """Return the narrow and the wide differences of many answers; None where a width does not pay."""
-    from coco_opt.kernels.packing import pack
-
-    narrow, wide = np.empty(values.size, f"<i{width}"), np.empty(width * values.size // _WIDE_BYTES, np.int64)
-    taken = pack(read_only(values), int(np.iinfo(narrow.dtype).min), narrow, wide)
-    return None if taken < 0 else (narrow.tobytes(), wide[:taken].astype("<i8").tobytes())
-
-
-def _pack_few(values: Ints, width: int) -> tuple[bytes, bytes] | None:
-    """Return the same for few answers, which takes less time than to compile a kernel."""
+    """Return the narrow and the wide differences of answers; None where a width does not pay."""
     differences = _differences(values)
     narrow = differences.astype(f"<i{width}")
+    # The least integer stands for what does not fit, so that a difference equal to it is stored separately too.
     unfit = np.flatnonzero((narrow != differences) | (narrow == np.iinfo(narrow.dtype).min))
     if _WIDE_BYTES * unfit.size > width * values.size:
         return None

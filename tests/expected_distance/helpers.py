@@ -58,4 +58,4 @@ def feasible(problem: ExpectedDistance, seed: int) -> NDArray[np.int64]:
     rng, table = np.random.default_rng(seed), np.zeros(problem.marginals.shape, np.int64)
     for v in np.flatnonzero(problem.tree.is_leaf):
         table[v] = np.sort(rng.integers(0, problem.groups[v] + 1, table.shape[1]))
-    return np.asarray(problem.sums(table))
+    return np.asarray(problem.tree.sums(table))

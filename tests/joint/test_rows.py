@@ -70,19 +70,7 @@ def test_tightening_in_place_is_tightening_and_its_gap(kind: type[JointFit], nam
     point = problem.repair(problem.y)
     with ThreadPoolExecutor(2) as pool:
         prices = raw.copy()
-        gap = problem.tighten(prices, point, np.inf, pool)
+        gap = problem.tighten(prices, point, pool)
         np.testing.assert_array_equal(prices, problem.tightened(raw))
         assert gap == pytest.approx(problem.gap(point, prices), rel=1e-12)
         assert gap > 0.0
-        part = problem.tighten(raw.copy(), point, 0.5 * gap, pool)
-    assert 0.5 * gap < part <= gap
-
-
-def test_a_part_of_the_gap_is_enough_where_it_is_large() -> None:
-    tree, y, groups, _ = noisy_tables([-1, *[0] * 600], 8, 5)
-    problem = JointL1(tree, y, groups)
-    point, prices = problem.repair(problem.y), np.zeros(problem.y.shape)
-    gap = problem.tighten(prices.copy(), point, np.inf, None)
-    part = problem.tighten(prices, point, 0.1 * gap, None)
-    assert 0.1 * gap < part < gap
-    assert not prices[500:].any()

@@ -52,7 +52,7 @@ CASES: dict[Callable[..., Any], dict[str, Any]] = {
         "child_offsets": [0, 2],
     },
     **{make: {**REGIONS, "cell_weights": [1.0, 2.0]} for make in (JointL1, JointL2)},
-    **{make: {**REGIONS, "groups": [9, 9, 9], "root": [1, 4]} for make in (IntegerTreeL1, IntegerTreeL2)},
+    **{make: {**REGIONS, "groups": [9, 9, 9]} for make in (IntegerTreeL1, IntegerTreeL2)},
     TreeLeastSquares: {**NODES, "variance": [1.0, 1.0, 2.0]},
     Tree: {"parent": PATH},
     Tree(PATH).sums: {"values": [1.0, 2.0, 3.0]},

@@ -268,9 +268,9 @@ def test_answers_that_are_declared_exact_exclude_public_bounds_before_any_noise(
     assert noise.measurement_plan == []
 
 
-@pytest.mark.parametrize("few", [0, 10**9])
-def test_sums_of_occupied_cells_are_those_of_dense_tables(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("coco_opt.topdown.measuring.counts._FEW", few)
+@pytest.mark.parametrize("block", [1, 10, 10**9])
+def test_sums_of_occupied_cells_are_those_of_dense_tables(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("coco_opt.topdown.measuring.counts.BLOCK", block)
     rng = np.random.default_rng(5)
     tree = Hierarchy.from_paths([("land", f"part{k // 3}", f"leaf{k}") for k in range(11)])
     schema = Schema({"sex": ["female", "male"], "age": ["a", "b", "c"]})

@@ -16,7 +16,7 @@ from coco_opt.errors import ProblemError, SolverError
 from coco_opt.operators import Grouping, Operator, identity, stack, total
 from coco_opt.problems import TableRounding
 from coco_opt.problems.table_rounding import UNBOUNDED, IntegerRows, RoundingDual
-from coco_opt.problems.table_rounding.transport import nested_part, solve_nested
+from coco_opt.problems.table_rounding.transport import solve_nested
 from coco_opt.solution import Answer, Status
 from coco_opt.solving import judge, solve
 
@@ -142,18 +142,13 @@ def two_ways(seed: int, children: int, rows: int, columns: int) -> TableRounding
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_overlapping_rows_are_met_by_a_mixed_integer_program_and_by_the_sweep(seed: int) -> None:
+def test_overlapping_rows_are_met_by_a_mixed_integer_program(seed: int) -> None:
     problem = two_ways(seed, 4, 3, 4)
     assert problem.nested is None
     best = solve(problem, "scipy-milp", check=False)
     ours = solve(problem, check=False)
     assert ours.objective == pytest.approx(best.objective, abs=1e-7)
     assert ours.gap >= 0.0
-    swept = solve(problem, ShortestPaths(time_limit=0.0, sweep_limit=60.0), check=False)
-    assert swept.violation == 0.0
-    assert swept.status in (Status.TIME_LIMIT, Status.OPTIMAL)
-    assert swept.gap >= swept.objective - best.objective - 1e-9
-    assert swept.objective >= best.objective - 1e-7
 
 
 def test_what_is_whole_but_for_a_solvers_rounding_is_taken_for_it() -> None:
@@ -178,16 +173,11 @@ def test_no_linear_program_is_offered_for_overlapping_rows() -> None:
     problem = two_ways(0, 4, 3, 4)
     with pytest.raises(LookupError, match="lp"):
         solve(problem, "scipy")
-    part = nested_part(problem)
-    assert part.nested is not None
-    assert part.constraints is not None
-    assert problem.constraints is not None
-    assert np.array_equal(part.constraints.lower[:, :3], problem.constraints.lower[:, :3])
 
 
-def test_no_time_and_no_sweep_is_said() -> None:
+def test_no_time_is_said() -> None:
     with pytest.raises(SolverError, match="time"):
-        solve(two_ways(1, 4, 3, 4), ShortestPaths(time_limit=0.0, sweep_limit=0.0))
+        solve(two_ways(1, 4, 3, 4), ShortestPaths(time_limit=0.0))
 
 
 def test_rows_that_contradict_each_other_only_together_are_named() -> None:
@@ -237,12 +227,3 @@ def test_the_distance_of_answers_is_least(seed: int) -> None:
             assert problem.gap(point, problem.admissible(prices)) >= problem.objective(point) - best - 1e-9
     relaxed = problem.gap(solution.value, problem.admissible(problem.prices))
     assert 0.0 <= relaxed <= max(1.0, best)
-
-
-def test_the_sweep_takes_queries_too() -> None:
-    cells = two_ways(2, 4, 3, 4)
-    problem = TableRounding(cells.x, cells.parent, cells.constraints, queries=[Grouping(np.arange(12) % 2, 2)])
-    best = solve(problem, check=False)
-    swept = solve(problem, ShortestPaths(time_limit=0.0, sweep_limit=60.0), check=False)
-    assert swept.violation == 0.0
-    assert swept.gap >= swept.objective - best.objective - 1e-9

@@ -34,7 +34,7 @@ def sparse_histogram(fan_out: int, height: int, seed: int = 3) -> TreeLeastSquar
 def random_integers(
     kind: type[IntegerTree], seed: int, *, nodes: int, cells: int, spread: int, noise: int
 ) -> IntegerTree:
-    """Return a problem on a ragged tree; some have bounds, tight ones above leaves too, some a known root."""
+    """Return a problem on a ragged tree; some have bounds, tight ones above leaves too."""
     rng = np.random.default_rng(seed)
     tree = random_tree(rng, nodes)
     truth = tree.sums(np.where(tree.is_leaf, rng.integers(0, spread, nodes), 0))
@@ -42,8 +42,4 @@ def random_integers(
     weights = rng.choice([0.0, 0.25, 1 / 3, 1.0, 3.0], nodes)
     top = truth + rng.integers(-2, 3, nodes) if rng.random() < 0.5 else None
     groups = None if top is None else np.maximum(top, 0)
-    root = None
-    if rng.random() < 0.5:
-        free = kind(tree, y, weights, groups=groups)
-        root = rng.integers(max(-noise, int(free.least[0])), min(spread, int(free.most[0])) + 1, cells)
-    return kind(tree, y, weights, groups=groups, root=root)
+    return kind(tree, y, weights, groups=groups)

@@ -84,12 +84,10 @@ def enumerated(problem: IntegerTree, reach: int) -> tuple[float, float]:
     """Return the optimum over all leaf values from -reach to reach, and the least second cost w^2 r^2 among optima."""
     tables = integer_tables(problem.tree, -reach, reach)
     first = second = 0.0
-    for cell, y in enumerate(problem.y.T):
+    for y in problem.y.T:
         fits = np.ones(tables.shape[1], dtype=np.bool_)
         if problem.groups is not None:
             fits &= (tables >= 0).all(axis=0) & (tables <= problem.groups[:, None]).all(axis=0)
-        if problem.root is not None:
-            fits &= tables[0] == problem.root[cell]
         off = (tables - y[:, None])[:, fits].astype(np.float64)
         costs = problem.weights @ np.abs(off) ** problem.power
         optimal = costs <= costs.min() + 1e-9

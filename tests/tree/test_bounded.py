@@ -8,7 +8,6 @@ from coco_solvers.structured.tree import TreePasses
 
 from coco_opt import make_solver, solve
 from coco_opt.errors import ProblemError
-from coco_opt.kernels import tree_bounded_l2
 from coco_opt.problems.tree import Tree, TreeLeastSquares
 from coco_opt.solution import Answer, Status
 from coco_opt.solving import judge
@@ -109,7 +108,7 @@ def test_large_counts_keep_their_certificate() -> None:
 
 
 @pytest.mark.parametrize("inner_variance", [0.1, 1.0, 1e6, np.inf])
-@pytest.mark.parametrize("inner", [150, 20_000])
+@pytest.mark.parametrize("inner", [150, 2_000])
 def test_paths_with_a_leaf_at_every_node(inner: int, inner_variance: float) -> None:
     tree = Tree(np.concatenate([[-1], np.repeat(2 * np.arange(inner), 2)]))
     rng = np.random.default_rng(1)
@@ -118,14 +117,6 @@ def test_paths_with_a_leaf_at_every_node(inner: int, inner_variance: float) -> N
     solution = solve(TreeLeastSquares(tree, rng.normal(0.2, 2, tree.nodes), variance, lower=lower), TreePasses())
     assert solution.relative_gap <= 1e-9
     assert (solution.value >= lower).all()
-
-
-def test_points_left_behind_in_deep_trees_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tree_bounded_l2, "_DEEP", -1.0)
-    for seed in range(300):
-        problem = random_squares(seed, 30)
-        solution = solve(problem, TreePasses())
-        assert solution.gap <= 1e-10 * max(1.0, solution.objective)
 
 
 def test_impossible_bounds_are_refused() -> None:

@@ -66,9 +66,7 @@ def varied(kind: type[IntegerTree], seed: int) -> IntegerTree:
     )
     weights = distributions[int(rng.integers(4))]
     groups = np.maximum(inside + rng.integers(-2, 3, nodes), 0) if rng.random() < 0.4 else None
-    free = kind(tree, y[:, None], weights, groups=groups)
-    root = [int(np.clip(y[0] + rng.integers(-3, 4), free.least[0], free.most[0]))] if rng.random() < 0.4 else None
-    return kind(tree, y[:, None], weights, groups=groups, root=root)
+    return kind(tree, y[:, None], weights, groups=groups)
 
 
 def exact_cost(problem: IntegerTree, x: Ints) -> Fraction:
@@ -135,13 +133,13 @@ def test_a_bound_broken_by_one_is_not_certified_however_large_the_counts(kind: t
     verdict = judge(problem, Answer(wrong, Status.OPTIMAL, None), "liar", 1e-9)
     assert verdict.violation == 0.0  # mended, and the mended point is judged
     assert verdict.value[0, 0] == large - 1
-    bounded = kind([-1, 0, 0], [[2 * large], [large], [large]], root=[2 * large])
+    free = kind([-1, 0, 0], [[2 * large], [large], [large]])
     for far in (
         [[2 * large], [large], [large + 1]],
         [[2 * large + 1], [large], [large + 1]],
         [[1e300], [1e300], [0.0]],
     ):
-        verdict = judge(bounded, Answer(np.array(far), Status.OPTIMAL, None), "liar", 1e-9)
+        verdict = judge(free, Answer(np.array(far), Status.OPTIMAL, None), "liar", 1e-9)
         assert verdict.violation == 0.0
         assert not verdict.ok
     wrapped = np.array([[-(2**63)], [2**62], [2**62]])  # its sum holds in 64 bits only
@@ -171,7 +169,7 @@ def test_wrong_points_and_prices_are_not_certified(kind: type[IntegerTree]) -> N
     rng = np.random.default_rng(2)
     for seed in range(40):
         problem = random_integers(kind, seed, nodes=10, cells=5, spread=30, noise=9)
-        if problem.groups is not None or problem.root is not None:
+        if problem.groups is not None:
             continue
         best = solve(problem, MergedSlopesInteger())
         moved = np.array(best.value)
@@ -190,14 +188,14 @@ def test_wrong_points_and_prices_are_not_certified(kind: type[IntegerTree]) -> N
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_breaks_a_constraint_is_seen(kind: type[IntegerTree]) -> None:
-    problem = kind([-1, 0, 0], [[4, 4], [2, 3], [2, 2]], groups=[6, 3, 3], root=[4, 5])
+    problem = kind([-1, 0, 0], [[4, 4], [2, 3], [2, 2]], groups=[6, 3, 3])
     good: Ints = np.array([[4, 5], [2, 3], [2, 2]])
     assert problem.violation(good) == 0.0
     for at, change in (((1, 0), 1), ((0, 1), -2)):
         bad = good.copy()
         bad[at] += change
         assert problem.violation(bad) == abs(change)
-    assert problem.violation(good + np.array([[0, 2], [0, 2], [0, 0]])) == 2  # root and a bound
+    assert problem.violation(good + np.array([[0, 2], [0, 2], [0, 0]])) == 2  # a bound
     assert problem.violation(np.array([[4.0, 5.0], [1.5, 3.0], [2.5, 2.0]])) == 0.5
     assert problem.violation(good[:2]) == np.inf
     assert problem.violation(good * np.nan) == np.inf
@@ -243,9 +241,6 @@ def test_another_kind_is_refused() -> None:
         ({"y": [[2**51], [2]]}, "2\\^50"),
         ({"groups": [3, -1]}, "groups must lie between 0"),
         ({"groups": [3]}, "groups must be integers"),
-        ({"root": [1, 2]}, "root must be integers"),
-        ({"groups": [9, 4], "root": [5]}, "no room"),
-        ({"groups": [9, 4], "root": [-1]}, "no room"),
         ({"weights": [1.0, -1.0]}, "nonnegative"),
         ({"weights": [1.0, 2.0, 3.0]}, "one number"),
         ({"tree": [0, 0]}, "parent"),

@@ -160,11 +160,9 @@ def round_tables(tree: Tree, fitted: Floats, groups: Ints, solvers: SolverChoice
 
 def on_grid(tree: Tree, fitted: Floats, groups: Ints) -> Floats:
     """Return tables whose leaves are on a grid of binary fractions and whose inner rows are exact sums."""
-    from coco_opt.kernels import joint_certificate
-
     bits = min(_GRID_BITS, 52 - int(np.ceil(np.log2(float(groups[0]) + 1.0))))
     grid = 2.0 ** max(bits, 0)
     exact = np.rint(fitted * grid) / grid
     exact = np.clip(np.maximum.accumulate(exact, axis=1), 0.0, groups[:, None])
-    joint_certificate.add_upward(tree.first_child, exact)
-    return exact
+    summed: Floats = tree.sums(exact)
+    return summed

@@ -122,14 +122,6 @@ class ExpectedDistance(DistanceData, Problem[NDArray[Any], Floats]):
         apart = np.abs(np.repeat(x.ravel(), np.diff(self.marginals.offsets)) - self.marginals.atoms)
         return float(apart.astype(np.float64) @ self.marginals.weights) / self.total
 
-    def sums(self, table: NDArray[Any]) -> NDArray[Any]:
-        """Return a table (regions, cells) with the rows of inner regions replaced by their children's sums."""
-        from coco_opt.kernels import joint_certificate
-
-        total = np.array(table, order="C")
-        joint_certificate.add_upward(self.tree.first_child, total)
-        return total
-
     def violation(self, x: NDArray[Any]) -> float:
         """Return the largest distance from an integer, decrease, excess over a bound or error of a sum."""
         x = integer_answer(x)
@@ -137,7 +129,9 @@ class ExpectedDistance(DistanceData, Problem[NDArray[Any], Floats]):
             return np.inf
         decrease = -float(np.diff(x, axis=1).min(initial=0))
         beyond = max(-float(x.min()), float((x - self.groups[:, None]).max()))
-        return max(0.0, decrease, beyond, float(np.abs(x - self.sums(x)).max()), float(np.abs(x - np.rint(x)).max()))
+        return max(
+            0.0, decrease, beyond, float(np.abs(x - self.tree.sums(x)).max()), float(np.abs(x - np.rint(x)).max())
+        )
 
     def repair(self, x: NDArray[Any]) -> NDArray[Any]:
         """Round a fractional point from the root down, by earliest deadlines; a wrong shape comes back unchanged."""

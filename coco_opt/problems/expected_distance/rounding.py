@@ -17,12 +17,12 @@ def rounded(tree: Tree, x: Floats, groups: Ints) -> Ints:
     The leaves' rows are put in order and within bounds first; the root is rounded half up, and every family of children
     by earliest deadlines (``joint_rounding.schedule``).
     """
-    from coco_opt.kernels import joint_certificate, joint_rounding
+    from coco_opt.kernels import joint_rounding
 
     rows = np.clip(np.maximum.accumulate(x, axis=1), 0.0, groups[:, None])
     near = np.rint(rows)
     rows = np.where(np.abs(rows - near) < _NEAR, near, rows)
-    joint_certificate.add_upward(tree.first_child, rows)
+    rows = tree.sums(rows)
     integer_table = np.empty(x.shape, np.int64)
     integer_table[0] = np.minimum(np.floor(rows[0] + 0.5), groups[0])
     for v in np.flatnonzero(~tree.is_leaf):

@@ -19,18 +19,17 @@ _LARGEST = 2**50  # sums over all regions up to here are exact in floats
 
 @dataclass(frozen=True, eq=False, init=False)
 class IntegerTreeData:
-    """Noisy measurements, weights and constraints: ``IntegerTreeData(tree, y, weights, groups=, root=)``.
+    """Noisy measurements, weights and constraints: ``IntegerTreeData(tree, y, weights, groups=)``.
 
     tree: a Tree or its parent array (regions,); y int (regions, cells); weights (regions,) or one number, 0 for a
-    region that was not measured; groups int (regions,): values lie in 0..groups; root int (cells,): the root's values.
-    Raises ProblemError for other data and where no values satisfy the constraints.
+    region that was not measured; groups int (regions,): values lie in 0..groups. Raises ProblemError for
+    other data.
     """
 
     tree: Tree
     y: Ints
     weights: Floats
     groups: Ints | None
-    root: Ints | None
     unit: float
     shares: Floats
     """The largest weight (1 where all are 0), and the weights divided by it (regions, 1)."""
@@ -45,18 +44,15 @@ class IntegerTreeData:
         weights: ArrayLike = 1.0,
         *,
         groups: ArrayLike | None = None,
-        root: ArrayLike | None = None,
     ) -> None:
         shape = tree if isinstance(tree, Tree) else Tree(tree)
         table = _integer_array(y, "y", (shape.nodes, -1))
         top = None if groups is None else _integer_array(groups, "groups", (shape.nodes,), least=0)
-        fixed = None if root is None else _integer_array(root, "root", table.shape[1:])
         fields = (
             ("tree", shape),
             ("y", table),
             ("weights", _weights(weights, shape)),
             ("groups", top),
-            ("root", fixed),
         )
         for name, values in fields:
             object.__setattr__(self, name, values)
@@ -66,8 +62,6 @@ class IntegerTreeData:
         object.__setattr__(self, "unit", unit)
         object.__setattr__(self, "shares", shares)
         self._set_range()
-        if fixed is not None and ((fixed > self.most[0]) | (fixed < self.least[0])).any():
-            raise ProblemError("groups leave no room for the values of root: bounds of the regions below it add up")
 
     def _set_range(self) -> None:
         """Set ``least`` and ``most``; those of inner regions are in reach of the leaves.
@@ -77,7 +71,6 @@ class IntegerTreeData:
         squares fit is a mean of vertices, and an integer fit is within as many units of it as there are leaves.
         """
         n, magnitudes = self.tree.nodes, np.abs(self.y).max(axis=1).astype(np.float64).sum()
-        magnitudes += 0 if self.root is None else np.abs(self.root).max()
         if magnitudes * n > _LARGEST:
             raise ProblemError("answers are too large: their magnitudes times the number of regions must not pass 2^50")
         if self.groups is None:
@@ -111,8 +104,6 @@ def real_optimum(data: IntegerTreeData) -> Floats:
     least, most = data.least.astype(np.float64), data.most.astype(np.float64)
     shape = data.tree.parent, data.tree.first_child
     for cell, measurements in enumerate(data.y.T.astype(np.float64)):
-        if data.root is not None:
-            least[0] = most[0] = data.root[cell]
         real[:, cell], _ = tree_bounded_l2.fit(*shape, np.ascontiguousarray(measurements), data.weights, least, most)
     return real
 

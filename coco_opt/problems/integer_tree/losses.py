@@ -31,8 +31,6 @@ class IntegerTreeL1(IntegerTree):
         Nonnegative weights; 0 for a region that was not measured.
     groups : array_like of int, shape (regions,), optional
         Upper bounds on every region's counts.
-    root : array_like of int, shape (cells,), optional
-        The counts of the root, where they are fixed.
 
     Raises
     ------
@@ -96,8 +94,6 @@ class IntegerTreeL2(IntegerTree):
         Nonnegative weights; 0 for a region that was not measured.
     groups : array_like of int, shape (regions,), optional
         Upper bounds on every region's counts.
-    root : array_like of int, shape (cells,), optional
-        The counts of the root, where they are fixed.
 
     Raises
     ------

@@ -30,14 +30,6 @@ def height(tree: Tree) -> int:
     return int(level.max())
 
 
-def sums(tree: Tree, table: NDArray[Any]) -> NDArray[Any]:
-    """Return the table with the rows of inner regions replaced by their children's sums."""
-    total = np.array(table)
-    for v, below in reversed(families(tree)):
-        total[v] = total[below].sum(axis=0)
-    return total
-
-
 def least_squares(tree: Tree, y: Ints, precision: Floats) -> Floats:
     """Return the real table of sums nearest to y in squares weighted by ``precision`` (regions,), all above 0.
 
@@ -54,25 +46,25 @@ def least_squares(tree: Tree, y: Ints, precision: Floats) -> Floats:
     return z
 
 
-def rounded(tree: Tree, x: NDArray[Any], root: Ints | None) -> Ints:
+def rounded(tree: Tree, x: NDArray[Any]) -> Ints:
     """Return an integer table of sums around a real table: the root half up, then the children's largest fractions up.
 
-    Integer values stay where the real table adds up. ``root``, if not None, is the root's row.
+    Integer values stay where the real table adds up.
     """
     near = np.rint(x)
     snapped = np.where(np.abs(x - near) < _SNAP, near, x)
     floors = np.floor(snapped)
     integer_table = floors.astype(np.int64)
-    integer_table[0] = np.floor(snapped[0] + 0.5).astype(np.int64) if root is None else root
+    integer_table[0] = np.floor(snapped[0] + 0.5).astype(np.int64)
     for v, below in families(tree):
         missing = integer_table[v] - integer_table[below].sum(axis=0)
         order = np.argsort(floors[below] - snapped[below], axis=0, kind="stable")
         integer_table[below] += np.argsort(order, axis=0, kind="stable") < missing
-    return np.asarray(sums(tree, integer_table), dtype=np.int64)
+    return np.asarray(tree.sums(integer_table), dtype=np.int64)
 
 
-def within(tree: Tree, x: Ints, least: Ints, most: Ints, root: Ints | None) -> Ints:
-    """Return an integer table of sums within bounds (regions,), moved from x as far as they and ``root`` require.
+def within(tree: Tree, x: Ints, least: Ints, most: Ints) -> Ints:
+    """Return an integer table of sums within bounds (regions,), moved from x as far as they require.
 
     The bounds of inner regions must lie in reach of the leaves'. Siblings are moved in order.
     """
@@ -80,8 +72,6 @@ def within(tree: Tree, x: Ints, least: Ints, most: Ints, root: Ints | None) -> I
     x = np.clip(x, low, high)
     for v, below in reversed(families(tree)):
         x[v] = np.clip(x[below].sum(axis=0), low[v], high[v])
-    if root is not None:
-        x[0] = root
     for v, below in families(tree):
         extra = x[v] - x[below].sum(axis=0)
         for child in range(below.start, below.stop):

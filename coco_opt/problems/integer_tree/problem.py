@@ -4,10 +4,10 @@ Given a tree of regions and noisy integer measurements y_v in many cells, for ev
 
     minimise  sum_v w_v |x_v - y_v|^p   subject to   x_v integer,  x_parent = sum of the children's x,
 
-p = 1 or 2, optionally with the bounds 0 <= x_v <= G_v of public numbers of groups and with fixed values of
-the root. The constraints are a network's, so with the costs interpolated between integers the program is a linear
-one with integer vertices, and duality is exact: with prices lam (regions, cells), 0 at leaves, in units of the largest
-weight (equal weights are then integer, and nothing rounds), and d_v = lam_v - lam_parent(v)::
+p = 1 or 2, optionally with the bounds 0 <= x_v <= G_v of public numbers of groups. The constraints are a network's, so
+with the costs interpolated between integers the program is a linear one with integer vertices, and duality is exact:
+with prices lam (regions, cells), 0 at leaves, in units of the largest weight (equal weights are then integer, and
+nothing rounds), and d_v = lam_v - lam_parent(v)::
 
     objective(x) - optimum <= sum_v  f_v(x_v) + d_v x_v - min over integer u within bounds of (f_v(u) + d_v u),
 
@@ -50,7 +50,7 @@ class IntegerTree(IntegerTreeData, Problem[NDArray[Any], Floats]):
 
     @classmethod
     def examples(cls) -> Mapping[str, Self]:
-        """Return one region, a path with leaves, ties, bounds, a fixed root, missing measurements and large values."""
+        """Return one region, a path with leaves, ties, bounds, missing measurements and large values."""
         tree, noisy = [-1, 0, 0, 1, 1], [[9, -2], [1, 3], [7, 1], [-3, 2], [2, 0]]
         comb = [-1, *(v // 2 * 2 for v in range(40))]
         return {
@@ -59,7 +59,6 @@ class IntegerTree(IntegerTreeData, Problem[NDArray[Any], Floats]):
             "ties": cls([-1, 0, 0], [[12], [0], [0]]),
             "weights": cls(tree, noisy, [0.25, 1.0, 1 / 3, 3.0, 1.0]),
             "bounds": cls(tree, noisy, groups=[8, 4, 5, 2, 3]),
-            "known-root": cls(tree, noisy, groups=[8, 4, 5, 2, 3], root=[6, 1]),
             "half-measured": cls(tree, noisy, [1, 0, 1, 0, 2], groups=[8, 4, 5, 2, 3]),
             "deep": cls(comb, (np.arange(82) % 7 - 2).reshape(41, 2)),
             "large-counts": cls([-1, 0, 0], [[7 * 10**9], [4 * 10**9 + 3], [3 * 10**9 - 9]], 1 / 3),
@@ -95,11 +94,9 @@ class IntegerTree(IntegerTreeData, Problem[NDArray[Any], Floats]):
         x = plain_answer(x)
         if x.shape != self.y.shape or not np.isfinite(x).all():
             return np.inf
-        worst = max(float(np.abs(x - passes.sums(self.tree, x)).max()), float(np.abs(x - np.rint(x)).max()))
+        worst = max(float(np.abs(x - self.tree.sums(x)).max()), float(np.abs(x - np.rint(x)).max()))
         if self.groups is not None:
             worst = max(worst, -float(x.min()), float((x - self.groups[:, None]).max()))
-        if self.root is not None:
-            worst = max(worst, float(np.abs(x[0] - self.root).max()))
         return worst
 
     def repair(self, x: NDArray[Any]) -> NDArray[Any]:
@@ -112,22 +109,17 @@ class IntegerTree(IntegerTreeData, Problem[NDArray[Any], Floats]):
         if x.shape != self.y.shape or not np.isfinite(x).all() or self.violation(x) == 0.0:
             return x
         inside = np.clip(x, self.least[:, None], self.most[:, None])
-        return passes.within(self.tree, passes.rounded(self.tree, inside, self.root), self.least, self.most, self.root)
+        return passes.within(self.tree, passes.rounded(self.tree, inside), self.least, self.most)
 
     def start(self) -> Ints:
         """Return a feasible point: least squares rounded, moved into the bounds as far as they require.
 
-        For p = 1 each weight is squared, as variances are; regions that were not measured get a very small weight
-        and a fixed root a very large weight.
+        For p = 1 each weight is squared, as variances are; regions that were not measured get a very small weight.
         """
         precision = np.maximum(self.shares[:, 0] ** (3 - self.power), _UNMEASURED)
         measurements = np.where(self.weights[:, None] > 0.0, self.y, 0)
-        if self.root is not None:
-            precision[0], measurements[0] = 1.0 / _UNMEASURED, self.root
-        x = passes.rounded(self.tree, passes.least_squares(self.tree, measurements, precision), self.root)
-        if self.groups is None and self.root is None:
-            return x
-        return passes.within(self.tree, x, self.least, self.most, self.root)
+        x = passes.rounded(self.tree, passes.least_squares(self.tree, measurements, precision))
+        return x if self.groups is None else passes.within(self.tree, x, self.least, self.most)
 
     def objective(self, x: NDArray[Any]) -> float:
         """Return the weighted sum of |residual|^p."""
@@ -138,8 +130,6 @@ class IntegerTree(IntegerTreeData, Problem[NDArray[Any], Floats]):
         d_low, d_high = -self._differences(x, 1), -self._differences(x, -1)
         d_high[x <= self.least[:, None]] = np.inf
         d_low[x >= self.most[:, None]] = -np.inf
-        if self.root is not None:
-            d_low[0], d_high[0] = -np.inf, np.inf
         return passes.prices(self.tree, d_low, d_high)
 
     def admissible(self, multipliers: Floats) -> Floats:
@@ -155,7 +145,7 @@ class IntegerTree(IntegerTreeData, Problem[NDArray[Any], Floats]):
         d = np.array(multipliers, dtype=np.float64)
         d[1:] -= multipliers[self.tree.parent[1:]]
         excess = np.maximum(self._excess(np.asarray(x - self.y, dtype=np.float64), d), 0.0)
-        return self.unit * float(excess[0 if self.root is None else 1 :].sum())
+        return self.unit * float(excess.sum())
 
     @abstractmethod
     def _costs(self, residual: Floats) -> Floats:

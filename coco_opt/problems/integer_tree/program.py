@@ -60,8 +60,6 @@ def _rows(data: IntegerTreeData, base: Ints) -> tuple[Any, Floats, Floats]:
     free = np.inf if data.groups is None else 0.0
     least = np.repeat(data.least[:, None] - free, cells, axis=1)
     most = np.repeat(data.most[:, None] + free, cells, axis=1)
-    if data.root is not None:
-        least[0] = most[0] = data.root
     rows = vstack([kron(sums, eye_array(cells)), eye_array(regions * cells)])
     sides = [np.concatenate([off.ravel(), (bound - base).ravel()]) for bound in (least, most)]
     return csc_array(rows), sides[0], sides[1]

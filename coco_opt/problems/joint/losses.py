@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
-from coco_opt.array_types import Floats
-from coco_opt.forms import Formulation, LinearProgram, QuadraticProgram
+from coco_opt.forms import LinearProgram, QuadraticProgram
 from coco_opt.problems.joint.problem import JointFit
 
 
@@ -53,37 +48,7 @@ class JointL1(JointFit):
 
     kind: ClassVar[str] = "joint_l1"
     forms: ClassVar[tuple[type[LinearProgram], ...]] = (LinearProgram,)
-
-    def losses(self, x: NDArray[Any]) -> Floats:
-        """Return each region's weight times the sum of its absolute residuals (regions,)."""
-        from coco_opt.kernels import joint_certificate
-
-        return (
-            joint_certificate.distances(np.ascontiguousarray(x, dtype=np.float64), self.y, self.cell_weights)
-            * self.weights
-        )
-
-    def _slopes(self, residual: Floats) -> Floats:
-        slopes: Floats = self._cell_table * np.sign(residual)
-        return slopes
-
-    def _limited(self, prices: Floats, out: Floats | None = None) -> Floats:
-        limited: Floats = np.clip(prices, -self._cell_table, self._cell_table, out=out)
-        return limited
-
-    @property
-    def _kernels(self) -> tuple[Callable[..., None], Callable[..., None]]:
-        from coco_opt.kernels import joint_certificate, joint_leaves
-
-        return joint_certificate.gaps_absolute, joint_leaves.tighten_absolute
-
-    def formulate(self, form: type[LinearProgram]) -> Formulation[NDArray[Any], Floats]:
-        """Write the linear program in the parts of the residual x - y = q - r, q and r >= 0, at cost w (q + r)."""
-        if form is not LinearProgram:
-            raise self._no_form(form)
-        from coco_opt.problems.joint.program import linear
-
-        return linear(self.tree, self.y, self.groups, self._cell_table)
+    squares: ClassVar[bool] = False
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -124,34 +89,4 @@ class JointL2(JointFit):
 
     kind: ClassVar[str] = "joint_l2"
     forms: ClassVar[tuple[type[LinearProgram], ...]] = (QuadraticProgram,)
-
-    def losses(self, x: NDArray[Any]) -> Floats:
-        """Return each region's weight times the sum of its squared residuals (regions,)."""
-        from coco_opt.kernels import joint_certificate
-
-        return (
-            joint_certificate.squared_distances(np.ascontiguousarray(x, dtype=np.float64), self.y, self.cell_weights)
-            * self.weights
-        )
-
-    def _slopes(self, residual: Floats) -> Floats:
-        return 2.0 * self._cell_table * residual
-
-    def _limited(self, prices: Floats, out: Floats | None = None) -> Floats:
-        limited = prices.copy() if out is None else out
-        limited[self.weights == 0.0] = 0.0
-        return limited
-
-    @property
-    def _kernels(self) -> tuple[Callable[..., None], Callable[..., None]]:
-        from coco_opt.kernels import joint_certificate, joint_leaves
-
-        return joint_certificate.gaps_squares, joint_leaves.tighten_squares
-
-    def formulate(self, form: type[LinearProgram]) -> Formulation[NDArray[Any], Floats]:
-        """Write the quadratic program in the residuals x - y of all cells."""
-        if form is not QuadraticProgram:
-            raise self._no_form(form)
-        from coco_opt.problems.joint.program import quadratic
-
-        return quadratic(self.tree, self.y, self.groups, self._cell_table)
+    squares: ClassVar[bool] = True

@@ -22,31 +22,29 @@ measurement distinguishes have the same T and are added up first (``frontier``).
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from coco_opt.array_types import Flags, Floats, Ints
-from coco_opt.problem import at_most_one
+from coco_opt.forms import Formulation, LinearProgram
+from coco_opt.problem import Problem, at_most_one, plain_answer
 from coco_opt.problems.joint.data import checked_cell_weights, checked_groups, checked_table, checked_weights
-from coco_opt.problems.joint.tables import CumulativeTables
 from coco_opt.problems.tree.data import Tree
 
 if TYPE_CHECKING:
     from coco_opt.kernels.joint_certificate import Measured
 
 _PART = 16  # regions of the frontier that a task tightens
-_AT_ONCE = 16  # tasks between checks whether the gap is above ``enough``
 
 
 @dataclass(frozen=True, eq=False, init=False)
-class JointFit(CumulativeTables):
+class JointFit(Problem[NDArray[Any], Floats]):
     """Base of both losses: data, constraints, certificate and the rows of their programs.
 
     tree: a Tree or its parent array (regions,); y (regions, cells) finite; groups (regions,) integer, a parent's being
@@ -55,6 +53,11 @@ class JointFit(CumulativeTables):
     Raises ProblemError for anything else.
     """
 
+    squares: ClassVar[bool]  # the loss of both: squares, or absolute values
+    tree: Tree
+    y: Floats
+    groups: Ints
+    weights: Floats
     cell_weights: Floats
 
     def __init__(
@@ -67,13 +70,16 @@ class JointFit(CumulativeTables):
     ) -> None:
         shape = tree if isinstance(tree, Tree) else Tree(tree)
         table = checked_table(y, shape)
-        self._store(
-            shape,
-            y=table,
-            groups=checked_groups(groups, shape),
-            weights=checked_weights(weights, shape.nodes),
-            cell_weights=checked_cell_weights(cell_weights, table.shape[1]),
-        )
+        object.__setattr__(self, "tree", shape)
+        arrays: dict[str, NDArray[Any]] = {
+            "y": table,
+            "groups": checked_groups(groups, shape),
+            "weights": checked_weights(weights, shape.nodes),
+            "cell_weights": checked_cell_weights(cell_weights, table.shape[1]),
+        }
+        for name, values in arrays.items():
+            values.setflags(write=False)
+            object.__setattr__(self, name, values)
 
     @classmethod
     def examples(cls) -> Mapping[str, Self]:
@@ -91,6 +97,11 @@ class JointFit(CumulativeTables):
             "large-counts": cls(tree, 10**5 * np.array(rows), 10**5 * np.array(groups)),
             "unlike-cells": cls(tree, rows, groups, [1.0, 0.3, 0.5, 2.0, 1.0, 0.2], [1, 100, 4, 9]),
         }
+
+    @property
+    def variables(self) -> int:
+        """Return the number of cells of all regions."""
+        return self.y.size
 
     @property
     def scale(self) -> float:
@@ -140,15 +151,39 @@ class JointFit(CumulativeTables):
                 table[v] = table[up] * (self.groups[v] / self.groups[up])
         return table
 
-    def nearest_rows(self, table: Floats) -> Floats:
-        """Return the nearest nondecreasing rows within each region's bounds, in place."""
+    def accept(self, answer: Any) -> NDArray[Any]:
+        """Return the answer as int64 or float64."""
+        return plain_answer(answer)
+
+    def violation(self, x: NDArray[Any]) -> float:
+        """Return the largest decrease in a row, excess over a bound or error of a sum."""
+        x = plain_answer(x)
+        if x.shape != self.y.shape or not np.isfinite(x).all():
+            return np.inf
+        decrease = -float(np.diff(x, axis=1).min(initial=0.0))
+        beyond = max(-float(x.min(initial=0.0)), float((x - self.groups[:, None]).max(initial=0.0)))
+        return max(decrease, beyond, float(np.abs(x - self.tree.sums(x)).max(initial=0.0)))
+
+    def repair(self, x: NDArray[Any]) -> NDArray[Any]:
+        """Return the sums of the leaves' rows, each projected on the nondecreasing rows within its bounds."""
+        if x.shape != self.y.shape or not np.isfinite(x).all():
+            return x
         from coco_opt.kernels import joint_rounds
 
-        toward = np.zeros(len(table))
-        joint_rounds.monotone(
-            table, table, toward, self.cell_weights, self.groups.astype(np.float64), 0, len(table), table
-        )
-        return table
+        table, top = np.array(x, dtype=np.float64), self.groups.astype(np.float64)
+        joint_rounds.monotone(table, table, np.zeros(len(table)), self.cell_weights, top, 0, len(table), table)
+        return self.tree.sums(table)
+
+    def losses(self, x: NDArray[Any]) -> Floats:
+        """Return each region's weight times the sum of its absolute or squared residuals (regions,)."""
+        from coco_opt.kernels import joint_certificate
+
+        rows = np.ascontiguousarray(x, dtype=np.float64)
+        return joint_certificate.distances(rows, self.y, self.cell_weights, self.squares) * self.weights
+
+    def objective(self, x: NDArray[Any]) -> float:
+        """Return the sum of all regions' losses."""
+        return float(self.losses(x).sum())
 
     def multipliers(self, x: NDArray[Any]) -> Floats:
         """Rebuild prices from x: a loss's slope (0 at a kink) above the leaves, the best completion at them.
@@ -183,33 +218,33 @@ class JointFit(CumulativeTables):
         self._tighten(self.frontier, best, np.zeros((0, self.y.shape[1])), np.zeros(self.tree.nodes))
         return best
 
-    def tighten(self, prices: Floats, x: Floats, enough: float, pool: Executor | None) -> float:
+    def tighten(self, prices: Floats, x: Floats, pool: Executor) -> float:
         """Replace prices by ``tightened`` prices, in place, and return the gap that they leave of x.
 
-        The gap adds up over regions. Once what is added up is above ``enough`` that sum is returned, and prices are
-        left that are not the best everywhere. Parts of the frontier are tightened by the tasks of a pool, which changes
-        no bit.
+        The gap adds up over regions. Parts of the frontier are tightened by the tasks of a pool, which changes no bit.
         """
         self._limited(prices, out=prices)
         frontier, above = self.frontier, np.ones(self.tree.nodes, np.bool_)
         above[frontier] = False
         gaps = self._gaps(x, prices, np.flatnonzero(above), np.zeros(self.tree.nodes, np.bool_))
-        parts, tasks = np.array_split(frontier, -(-frontier.size // _PART)), map if pool is None else pool.map
-        for first in range(0, len(parts), _AT_ONCE):
-            if enough < gaps.sum() < np.inf:
-                break
-            list(tasks(lambda part: self._tighten(part, prices, x, gaps), parts[first : first + _AT_ONCE]))
+        parts = np.array_split(frontier, -(-frontier.size // _PART))
+        list(pool.map(lambda part: self._tighten(part, prices, x, gaps), parts))
         return float(gaps.sum())
 
     def _gaps(self, x: NDArray[Any], prices: Floats, regions: Ints, ends: Flags) -> Floats:
         """Return the parts of some regions in the gap (regions,), with the order's at the ends of paths."""
+        from coco_opt.kernels import joint_certificate
+
         gaps, values = np.zeros(self.tree.nodes), np.ascontiguousarray(x, dtype=np.float64)
-        self._kernels[0](self._measured, regions, ends, prices, values, gaps)
+        joint_certificate.write_gaps(self._measured, self.squares, regions, ends, prices, values, gaps)
         return gaps
 
     def _tighten(self, regions: Ints, prices: Floats, x: Floats, gaps: Floats) -> None:
         """Replace some prices by the best prices under those above, and write the gaps of x, if it has rows."""
-        self._kernels[1](self._measured, regions, prices, x, gaps)
+        from coco_opt.kernels import joint_leaves
+
+        tighten = joint_leaves.tighten_squares if self.squares else joint_leaves.tighten_absolute
+        tighten(self._measured, regions, prices, x, gaps)
 
     @property
     def _measured(self) -> Measured:
@@ -223,15 +258,24 @@ class JointFit(CumulativeTables):
         """Return the weights of all cells (regions, cells)."""
         return np.multiply.outer(self.weights, self.cell_weights)
 
-    @abstractmethod
     def _slopes(self, residual: Floats) -> Floats:
-        """Return the loss's derivative at residuals (regions, cells)."""
+        """Return the loss's derivative at residuals (regions, cells), 0 at a kink."""
+        slopes: Floats = self._cell_table * (2.0 * residual if self.squares else np.sign(residual))
+        return slopes
 
-    @abstractmethod
     def _limited(self, prices: Floats, out: Floats | None = None) -> Floats:
         """Return the nearest valid prices, in ``out`` or a new table."""
+        if not self.squares:
+            nearest: Floats = np.clip(prices, -self._cell_table, self._cell_table, out=out)
+            return nearest
+        limited = prices.copy() if out is None else out
+        limited[self.weights == 0.0] = 0.0
+        return limited
 
-    @property
-    @abstractmethod
-    def _kernels(self) -> tuple[Callable[..., None], Callable[..., None]]:
-        """Return the kernels of ``gaps`` and of ``tighten`` of this loss."""
+    def formulate(self, form: type[LinearProgram]) -> Formulation[NDArray[Any], Floats]:
+        """Write the program in the residuals x - y of all cells; for p = 1 in their parts at cost w (q + r)."""
+        if form not in self.forms:
+            raise self._no_form(form)
+        from coco_opt.problems.joint.program import linear, quadratic
+
+        return (quadratic if self.squares else linear)(self.tree, self.y, self.groups, self._cell_table)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import ProblemError
 from coco_opt.problems.table_rounding.data import RoundingData
-from coco_opt.problems.table_rounding.rows import UNBOUNDED, IntegerRows, RoundingDual
+from coco_opt.problems.table_rounding.rows import RoundingDual
 
 _ROUNDS = 20
 _NEAR_INTEGER = 1e-6  # a side this near to an integer counts as it
@@ -95,19 +95,3 @@ def between(data: RoundingData, x: NDArray[Any]) -> NDArray[Any]:
 def solve_nested(data: RoundingData) -> Transport | None:
     """Return the flow's outcome, None where the rows are not nested."""
     return None if data.nested is None else solve(data)
-
-
-def nested_part(data: RoundingData) -> RoundingData:
-    """Return the problem of nearest cells with the first rows of C alone that are nested with those before them."""
-    from coco_opt.kernels import table_rounding
-
-    rows, (least, most), (lower, upper) = data.rows, data.reach, data.sides
-    binds, nested = (least < lower) | (most > upper), np.zeros(rows.shape[0], np.bool_)
-    for row in range(rows.shape[0]):
-        nested[row] = True
-        nested[row] = table_rounding.nest(rows.start, rows.cell, rows.value, data.room, binds & nested)[0]
-    constraints = data.constraints
-    if constraints is None:
-        return RoundingData(data.x, data.parent, None, data.slack)
-    sides = np.where(nested, constraints.lower, -UNBOUNDED), np.where(nested, constraints.upper, UNBOUNDED)
-    return RoundingData(data.x, data.parent, IntegerRows(constraints.operator, *sides), data.slack)

@@ -82,15 +82,15 @@ class Tree:
         return np.equal(self.first_child[1:], self.first_child[:-1])
 
     def sums(self, values: ArrayLike) -> NDArray[Any]:
-        """Return values (n,) with every inner node's replaced by the sum over the leaves below; O(n).
+        """Return values (n,), or (n, cells), with every inner node's replaced by the sum over the leaves below.
 
-        int64 or float64; ProblemError for anything but one number a node.
+        int64 or float64; ProblemError for anything but one number, or one row of numbers, a node. O(n cells).
         """
         from coco_opt.kernels import tree_passes
 
         array = as_array(values, "values")
-        if array.shape != self.parent.shape or array.dtype.kind not in "iuf":
+        if array.shape[:1] != self.parent.shape or array.ndim > 2 or array.dtype.kind not in "iuf":
             raise ProblemError(f"sums need one number for each of the {self.nodes} nodes")
-        total = array.astype(np.int64 if array.dtype.kind == "i" else np.float64)
-        tree_passes.sums(self.first_child, total)
+        total = np.array(array, np.int64 if array.dtype.kind == "i" else np.float64, order="C")
+        tree_passes.sums(self.first_child, total.reshape(self.nodes, -1))
         return total

@@ -1,4 +1,4 @@
-"""How sure tree least squares is: exact posterior variances and covariances, without inverting anything.
+"""How sure tree least squares is: exact posterior variances of nodes and their sums, without inverting anything.
 
 For independent noisy measurements of known variances and exact sums, the least squares estimate is the best linear
 unbiased one (Gauss-Markov; Hay et al. 2010, Theorem 4), and the covariances of its errors do not depend on the
@@ -24,7 +24,7 @@ from coco_opt.problems.tree.least_squares import TreeLeastSquares
 class TreePosterior:
     """Estimates of all nodes (n,) with the variances of their errors; build it with ``of`` or ``from_variances``.
 
-    A variance is infinite, and a covariance with it NaN, where the measurements do not determine a node.
+    A variance is infinite where the measurements do not determine a node.
     """
 
     tree: Tree
@@ -32,7 +32,6 @@ class TreePosterior:
     variance: Floats
     _below: Floats
     _children: Floats
-    _deficit: Floats
 
     @classmethod
     def of(cls, problem: TreeLeastSquares) -> TreePosterior:
@@ -52,20 +51,8 @@ class TreePosterior:
 
         estimate, below, children = tree_passes.upward(tree.first_child, y, s2)
         tree_passes.downward(tree.first_child, estimate, below, children, equal_parts=True)
-        variance, deficit = tree_passes.variances(tree.first_child, s2, below, children)
-        return cls(tree, estimate, variance, below, children, deficit)
-
-    def covariance(self, u: int, v: int) -> float:
-        """Return the covariance of two nodes' errors; O(depth)."""
-        from coco_opt.kernels import tree_passes
-
-        self._check(u)
-        self._check(v)
-        return float(
-            tree_passes.covariance(
-                self.tree.parent, self._below, self._children, self.variance, self._deficit, int(u), int(v)
-            )
-        )
+        variance = tree_passes.variances(tree.first_child, below, children)
+        return cls(tree, estimate, variance, below, children)
 
     def combination(self, coefficients: ArrayLike) -> tuple[float, float]:
         """Return the estimate of sum_v coefficients_v x_v, coefficients (n,), and the variance of its error; O(n)."""
@@ -111,10 +98,6 @@ class TreePosterior:
             starts.append(position)
             position = int(self.tree.first_child[position])
         return np.searchsorted(np.array(starts), np.arange(self.tree.nodes), side="right")
-
-    def _check(self, node: int) -> None:
-        if not 0 <= node < self.tree.nodes:
-            raise ProblemError(f"there is no node {node}; nodes are 0 to {self.tree.nodes - 1}")
 
     @staticmethod
     def _positions(values: ArrayLike) -> Ints:

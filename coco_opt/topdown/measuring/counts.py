@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -14,12 +13,10 @@ from coco_opt.array_types import Ints
 from coco_opt.errors import InputError
 from coco_opt.histograms.arrays import as_int64, check_nonnegative
 from coco_opt.histograms.hierarchy import Hierarchy
-from coco_opt.kernels.arrays import read_only
 from coco_opt.operators import Grouping, Operator, identity
 from coco_opt.topdown.schema import Schema
 
 MAX_PEOPLE = 2**53  # sums of counts stay exact in float64 too
-_FEW = 1 << 16  # answers and cells
 BLOCK = 1 << 19  # cells of dense tables, or answers, in memory at a time
 
 
@@ -185,21 +182,17 @@ class TableCounts:
 
     def _sums(self, operator: Grouping, regions: range) -> Ints:
         bounds = self.offsets[self._starts_of(regions)]
-        shape = len(regions), operator.answers
-        if prod(shape) + int(bounds[-1] - bounds[0]) < _FEW:
-            return self._few_sums(operator, bounds, shape)
-        from coco_opt.kernels.run_sums import add_runs
-
-        sums = np.zeros(shape, np.int64)
-        add_runs(read_only(bounds), self.cells, self.counts, operator.labels, sums)
-        return sums
-
-    def _few_sums(self, operator: Grouping, bounds: Ints, shape: tuple[int, int]) -> Ints:
-        """Return few sums, which takes less time than to compile the kernel for many."""
-        runs, sums = slice(int(bounds[0]), int(bounds[-1])), np.zeros(shape, np.int64)
-        region, group = np.repeat(np.arange(shape[0]), np.diff(bounds)), operator.labels[self.cells[runs]]
-        counted = group >= 0
-        np.add.at(sums, (region[counted], group[counted]), self.counts[runs][counted])
+        sums = np.zeros((len(regions), operator.answers), np.int64)
+        # Some runs at a time: in integers of 64 bits nothing rounds, and what is in between stays small.
+        begin = 0
+        while begin < len(regions):
+            end = max(begin + 1, int(np.searchsorted(bounds, bounds[begin] + BLOCK, side="right")) - 1)
+            runs = slice(int(bounds[begin]), int(bounds[end]))
+            group = operator.labels[self.cells[runs]]
+            place = np.repeat(np.arange(begin, end) * operator.answers, np.diff(bounds[begin : end + 1])) + group
+            counted = group >= 0
+            np.add.at(sums.reshape(-1), place[counted], self.counts[runs][counted])
+            begin = end
         return sums
 
     def _starts_of(self, regions: range) -> Ints:

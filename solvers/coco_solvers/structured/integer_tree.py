@@ -49,7 +49,7 @@ class MergedSlopesInteger:
         x, y = np.ascontiguousarray(problem.start().T), read_only(np.ascontiguousarray(problem.y.T))
         tree = integer_tree.Tree(problem.tree.parent, problem.tree.first_child)
         cost = integer_tree.Cost(weights, weights**2, problem.power == 2)
-        bounds = integer_tree.Bounds(problem.least, problem.most, problem.root is not None)
+        bounds = integer_tree.Bounds(problem.least, problem.most)
         threads = max(1, min(self.threads or os.cpu_count() or 1, len(y)))
         cuts = [len(y) * part // threads for part in range(threads + 1)]
 

@@ -119,7 +119,7 @@ class Search:
         """Take rounds until the gap is within the tolerances or a limit is met; look at it ever less often."""
         limit, status = max_iter, Status.ITERATION_LIMIT
         while True:
-            gap = self.look(tolerance, level_tolerance, full=self.rounds.done >= limit)
+            gap = self.look()
             allowed, aim = self.aims(tolerance, level_tolerance)
             if gap <= allowed and status is not Status.OPTIMAL:
                 status, limit = Status.OPTIMAL, min(limit, _POLISH * max(self.rounds.done, 10))
@@ -136,22 +136,17 @@ class Search:
         allowed = 0.99 * tolerance * objective  # the judge sums in another order
         return allowed, min(allowed, level_tolerance * self._least)
 
-    def look(self, tolerance: float = 0.0, level_tolerance: float = 0.0, *, full: bool = True) -> float:
-        """Judge the present point and prices, keep the best of both, and return the gap between these.
-
-        Unless the ``full`` gap is needed, a part of it is enough, if that part already decides on the rounds to take.
-        """
-        point = self.problem.sums(self.rounds.m)
+    def look(self) -> float:
+        """Judge the present point and prices, keep the best of both, and return the gap between these."""
+        point = self.problem.tree.sums(self.rounds.m)
         losses = self.problem.losses(point)
         objective = float(losses.sum())
         if objective < self._objective or not self.point.size:
             self._objective, self.point = objective, point
             self._least = self._least_loss(losses)
-        allowed, aim = self.aims(tolerance, level_tolerance)
-        enough = np.inf if full else max(allowed, (1.0 + _MORE) ** 2 * aim)
         prices = self.rounds.prices()
-        gap = self.problem.tighten(prices, point, enough, self._pool)
-        if not enough < gap < np.inf and (objective - gap > self._bound or not self.prices.size):
+        gap = self.problem.tighten(prices, point, self._pool)
+        if objective - gap > self._bound or not self.prices.size:
             self._bound, self.prices = objective - gap, prices
         return min(gap, self._objective - self._bound)
 

@@ -1,4 +1,4 @@
-"""Controlled rounding of tables: a flow where rows are nested; elsewhere exchanges of persons, or HiGHS and a sweep."""
+"""Controlled rounding of tables: a flow where rows are nested; elsewhere exchanges of persons, or HiGHS."""
 
 from __future__ import annotations
 
@@ -26,14 +26,12 @@ class ShortestPaths:
 
     Several queries that cross, over rows that are nested, are rounded together: from the nearest cells on, persons are
     exchanged, ``moves`` times an open cell, at a falling temperature. The answer is good and not proved best.
-    Other rows go to HiGHS as a mixed-integer program for ``time_limit`` seconds and, where it has not finished by then,
-    its best table goes through a sweep over pairs of children for ``sweep_limit`` seconds: then the answer depends on
-    the machine, and its certified gap says how far it can be from the optimum.
+    Other rows go to HiGHS as a mixed-integer program for ``time_limit`` seconds: where it has not finished by then, its
+    best table depends on the machine, and the certified gap says how far it can be from the optimum.
     """
 
     tolerance: float = 1e-9
     time_limit: float = 30.0
-    sweep_limit: float = 30.0
     moves: int = 200
 
     name: ClassVar[str] = "shortest-paths"
@@ -48,7 +46,9 @@ class ShortestPaths:
         if together:
             flow = solve_nested(RoundingData(problem.x, problem.parent, problem.constraints, problem.slack))
         if flow is None:
-            return self._overlapping(problem)
+            from coco_solvers.generic.highs import HiGHS
+
+            return HiGHS(form="milp", time_limit=self.time_limit).solve(problem)
         if flow.unmet is not None:
             raise problem.unmet(*flow.unmet)
         if together:
@@ -71,22 +71,6 @@ class ShortestPaths:
             level.columns, parents, level.places, level.tables, passes, np.uint64(level.seed), integer_tables
         )
         return Rounded(integer_tables, done == 1, int(solved.sum()), float(gaps.max()), float(relative.max()))
-
-    def _overlapping(self, problem: TableRounding) -> Answer[Any, Any]:
-        from coco_solvers.generic.highs import HiGHS
-
-        answer = HiGHS(form="milp", time_limit=self.time_limit).solve(problem)
-        if answer.status is not Status.TIME_LIMIT or self.sweep_limit <= 0.0:
-            return answer
-        from coco_solvers.structured.table_sweep import sweep
-
-        start = perf_counter()
-        feasible = answer.value is not None and problem.violation(answer.value) == 0.0
-        value = sweep(problem, answer.value if feasible else None, self.sweep_limit)
-        seconds = answer.seconds + perf_counter() - start
-        # A table that misses a row would only be refused, so it is not returned.
-        accepted = value if problem.violation(value) == 0.0 else None
-        return Answer(accepted, Status.TIME_LIMIT, seconds=seconds, build_seconds=answer.build_seconds)
 
 
 def _exchanged(problem: TableRounding, table: Ints, moves: int) -> Ints:

@@ -249,7 +249,7 @@ class UpwardPass:
                     s2[regions.start : regions.stop] = measured.by_region[level, query]
             passed = tree_passes.upward(hierarchy.first_child, np.zeros(hierarchy.regions), s2)
             _, variance, children = passed
-            final, _ = tree_passes.variances(hierarchy.first_child, s2, variance, children)
+            final = tree_passes.variances(hierarchy.first_child, variance, children)
             columns.append([stored_array([array]) for array in (variance, children, final)])
         return cls(measured, own, *zip(*columns, strict=True))
 
