@@ -239,6 +239,8 @@ def configure(
             section: {**current.get(section, {}), **sections.get(section, {})} for section in {**current, **sections}
         }
         config = replace(parse_config(merged, folder), name=base.name, file=base.file)
+        # Taken over, a default is still none that somebody stated.
+        config.output.model_fields_set.intersection_update(base.output.model_fields_set | {*sections.get("output", {})})
     return config if name is None else replace(config, name=name)
 
 

@@ -373,7 +373,9 @@ def _measure_seeded(
     plan: Plan, private: Private, source: NoiseSource, reporter: Reporter, scratch: Scratch | None
 ) -> Measured:
     drawn, run = drawing(plan, private, source, reporter), new_run_id()
-    if scratch is not None and answers_to(plan.measurement_plan) <= DENSE:
+    # A configuration made in Python that names no private folder asked to keep nothing: its working folder stays clean.
+    kept = scratch is None and (plan.config.file is not None or "private" in plan.config.output.model_fields_set)
+    if not kept and answers_to(plan.measurement_plan) <= DENSE:
         return Measured(plan.config, drawn.measurement(), run, None, paid=False, identity=private.identity())
     root = open_private_folder(plan.config.output.private) / SEEDED if scratch is None else scratch.folder
     if root.is_dir() and not root.is_symlink():

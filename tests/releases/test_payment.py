@@ -314,7 +314,7 @@ def test_a_measured_run_is_not_given_up(tmp_path: Path) -> None:
     with pytest.raises(StoppedError):
         release(config, reporter=Watch("Writing the release"))
     (run,) = runs(tmp_path)
-    with pytest.raises(BudgetError, match="MEASURED"):
+    with pytest.raises(BudgetError, match="has measured"):
         abandon_run(config, run.name)
     assert not release(config).paid
 

@@ -113,6 +113,17 @@ def test_a_configuration_is_changed_key_by_key_and_mistakes_are_named(tmp_path: 
         co.configure(config, privacy={"epsilon": 0.5})
 
 
+def test_a_library_call_that_names_no_folder_leaves_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    values = pd.DataFrame({"value": [3, 1, 4, 1, 5]})
+    privacy = {"epsilon": "1", "noise": "seeded", "seed": 7}
+    config = co.configure(data={"values": values}, privacy=privacy, ranges={"cells": 8})
+    for changed in (config, co.configure(config, ranges={"estimator": "consistent"})):
+        assert len(co.estimate(co.measure(changed)).to_pandas()) > 0
+    assert list(tmp_path.iterdir()) == []
+    assert co.measure(co.configure(config, output={"private": "kept"})).folder is not None
+
+
 def test_a_check_prints_itself_in_a_line(tmp_path: Path) -> None:
     shown = str(co.check(configured("groups", "pandas", tmp_path)))
     assert shown.startswith("Checked: every row is fine; groups by nation, part for epsilon = 1.")
