@@ -8,8 +8,7 @@ oracles confirm this, or return a constraint that every extendable table meets a
 
       x(S)  <=  sum over leaves of  min(upper(S), total - lower(rest)),
 
-  which for all S, with the region's total, is necessary and sufficient, in integers too. Leaves with the same
-  open classes and no other upper bound share a node: what matters is the pattern.
+  which for all S, with the region's total, is necessary and sufficient, in integers too.
 * ``projection``: elsewhere the leaves' fractional tables are variables of a linear program (lifting), and its prices
   are the constraint: sufficient for fractional tables, and for integer tables where the matrix is totally unimodular.
 
@@ -59,7 +58,7 @@ class CutOracle:
 
     @cached_property
     def box(self) -> tuple[Ints, Ints]:
-        """Return what single leaves leave each variable (``presolve.tightened``)."""
+        """Return what single leaves leave each variable (``programs.tightened``)."""
         return tightened(self.system)
 
     @cached_property
@@ -107,14 +106,8 @@ class CutOracle:
         if np.array_equal(classes, np.rint(classes)):
             scale = 1
         demand = np.maximum(np.floor(scale * (classes - lower.sum(axis=0)) + 0.5), 0).astype(np.int64)
-        if (classes < lower.sum(axis=0) - _NEAR).any():
-            # A lower cut: all other classes together have too little capacity for the rest.
-            cut = self.cut_of(leaves, classes >= lower.sum(axis=0) - _NEAR, totals)
-            if classes @ cut.weights > cut.upper + _NEAR:
-                return cut
-        arcs, leaf_capacity = _patterns(
-            scale * np.minimum(upper - lower, totals[:, None]), scale * (totals - lower.sum(axis=1))
-        )
+        # Of a class that has too few people nothing is asked: the others have too many then, as the total is known.
+        arcs, leaf_capacity = scale * np.minimum(upper - lower, totals[:, None]), scale * (totals - lower.sum(axis=1))
         count, nodes = classes.size, len(arcs)
         size = count + nodes + 2
         source, sink = size - 2, size - 1
@@ -163,17 +156,6 @@ class CutOracle:
         value = float((weights @ sums) @ largest.z)
         upper = int(np.floor(value + _NEAR * max(1.0, abs(value))))
         return Cut(weights, upper) if classes @ weights > upper + _NEAR else None
-
-
-def _patterns(arcs: Ints, capacity: Ints) -> tuple[Ints, Ints]:
-    """Return the arcs and capacities of leaves, those with the same open classes and no other bound merged into one."""
-    free = (np.where(arcs > 0, arcs, capacity[:, None]) >= capacity[:, None]).all(axis=1)
-    merged, inverse = np.unique(arcs[free] > 0, axis=0, return_inverse=True)
-    capacities = np.zeros(len(merged), np.int64)
-    np.add.at(capacities, np.asarray(inverse).reshape(-1), capacity[free])
-    return np.concatenate([np.where(merged, capacities[:, None], 0), arcs[~free]]), np.concatenate(
-        [capacities, capacity[~free]]
-    )
 
 
 def _integer_weights(prices: Floats) -> Ints | None:
