@@ -267,7 +267,7 @@ CASES: Mapping[str, Case] = {
     "split": _groups("rank_above = 3", ("none", "matching", "bottom_up", "posterior")),
     "mixed splits": _groups("rank_above = [1, 0, 5]", ("none", "matching", "bottom_up", "posterior")),
     "mixed buckets": _groups(
-        "bucket_edges = [[0, 2, 4], [0, 1, 3], []]", ("none", "matching", "joint", "bottom_up", "posterior")
+        "bucket_edges = [[0, 2, 4], [0, 1, 3], []]", ("none", "matching", "bottom_up", "posterior")
     ),
     # Neighbours never change two numbers of groups at the root: one entity that comes and one that goes keep the sum.
     "private counts": _groups('group_counts = "private"', _ALL, pairs=PRIVATE_PAIRS, reached=("add_remove",)),
