@@ -7,7 +7,7 @@ Cells that no constraint distinguishes are one class: constraints bind the class
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -65,11 +65,10 @@ class ConstraintRow:
         outer = bool((self.coefficients >= other.coefficients).all())
         return (self.level >= other.level and inner) or (other.level >= self.level and outer)
 
-    def without_sides(self, but: Sequence[int] = ()) -> ConstraintRow:
-        """Return the row without sides but in some regions."""
-        lower, upper, places = np.full_like(self.lower, -UNBOUNDED), np.full_like(self.upper, UNBOUNDED), list(but)
-        lower[places], upper[places] = self.lower[places], self.upper[places]
-        return replace(self, lower=lower, upper=upper)
+    @property
+    def without_sides(self) -> ConstraintRow:
+        """Return the row without sides in any region."""
+        return replace(self, lower=np.full_like(self.lower, -UNBOUNDED), upper=np.full_like(self.upper, UNBOUNDED))
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,14 +107,6 @@ class ConstraintSystem:
             )
         return cls(hierarchy, classes, tuple(row for row in rows if row.binding.any()))
 
-    def only(self, constraints: Collection[RegionConstraint]) -> ConstraintSystem:
-        """Return the system of some constraints alone: the same rows, without sides in all other regions."""
-        regions: dict[int, list[int]] = {}
-        for at, region in constraints:
-            regions.setdefault(at, []).append(region)
-        rows = tuple(row.without_sides(regions.get(at, ())) for at, row in enumerate(self.rows))
-        return ConstraintSystem(self.hierarchy, self.classes, rows)
-
     @property
     def leaves(self) -> int:
         """Return the number of leaves."""
@@ -131,19 +122,11 @@ class ConstraintSystem:
         totals: NDArray[Any] = np.add.reduceat(table, self.leaf_starts[level][:-1], axis=0)
         return totals
 
-    def broken(self, table: Ints) -> list[tuple[ConstraintRow, int]]:
-        """Return the first rows (and regions, from 0 in their level) that integer leaves [leaves, classes] break."""
-        broken_rows = []
-        for row in self.rows:
-            values = self.sums(table @ row.coefficients, row.level)
-            wrong = np.flatnonzero((values < row.lower) | (values > row.upper))
-            if wrong.size:
-                broken_rows.append((row, int(wrong[0])))
-        return broken_rows
-
     def holds(self, table: Ints) -> bool:
         """Return whether integer leaves int64[leaves, classes] are nonnegative and meet every constraint, exactly."""
-        return bool((table >= 0).all()) and not self.broken(table)
+        answers = ((row, self.sums(table @ row.coefficients, row.level)) for row in self.rows)
+        kept = (bool(((row.lower <= values) & (values <= row.upper)).all()) for row, values in answers)
+        return bool((table >= 0).all()) and all(kept)
 
     def words(self, row: ConstraintRow, region: int) -> str:
         """Return a region's constraint in words; an exact answer without its value, which may not be paid for yet."""
@@ -187,7 +170,7 @@ class ConstraintSystem:
                 if all(row.nests(other) for other in part.values()):
                     part[at] = row
             done |= part.keys()
-            part_rows = tuple(row if at in part else row.without_sides() for at, row in enumerate(self.rows))
+            part_rows = tuple(row if at in part else row.without_sides for at, row in enumerate(self.rows))
             yield ConstraintSystem(self.hierarchy, self.classes, part_rows)
 
     @cached_property
