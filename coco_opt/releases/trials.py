@@ -146,9 +146,9 @@ def _tried(config: Config, plan: Any, private: Any, runs: int, shown: Mapping[st
     return Trial(shown, np.array(errors, np.float64), seconds / runs, gap)
 
 
-def _sections(values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def _sections(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return values of dotted keys as sections."""
-    sections: dict[str, dict[str, Any]] = {}
+    sections: dict[str, Any] = {}
     for key, value in values.items():
         section, _, name = key.partition(".")
         sections.setdefault(section, {})[name] = value

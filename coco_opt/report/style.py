@@ -57,26 +57,27 @@ def plain(axis: Axis) -> None:
 
     if axis.get_scale() == "log":
         low, high = sorted(axis.get_view_interval())
-        few = low > 0 and high / low < _MANY_DECADES and _has_room(axis, low, high)
+        few = low > 0 and high / low < _MANY_DECADES and (axis is axis.axes.yaxis or _has_room(axis, low, high))
         axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,), numticks=_TICKS))
     axis.set_major_formatter(FuncFormatter(lambda value, _: tick(value)))
     axis.set_minor_formatter(NullFormatter())
 
 
 def _has_room(axis: Axis, low: float, high: float) -> bool:
-    """Return whether a label fits between 1 and 2 of a decade; labels of a vertical axis are one above the other."""
-    if axis.axis_name == "y":
-        return True
-    figure = axis.get_figure()
+    """Return whether the labels of a horizontal axis fit between 1 and 2 of a decade."""
+    from matplotlib.figure import Figure
+
+    figure = axis.axes.figure
     inches = axis.axes.get_window_extent().width / figure.dpi
-    if figure.get_layout_engine() is not None:  # labels of rows will take their part
+    if isinstance(figure, Figure) and figure.get_layout_engine() is not None:  # labels of rows will take their part
         inches *= _AFTER_LAYOUT
     return len(tick(high)) * _LETTER < inches * math.log10(2.0) / math.log10(high / low)
 
 
 def wrapped(text: Text, inches: float) -> int:
     """Divide a text into as few lines as fit a width, if its words allow; return how many there are."""
-    figure, words = text.get_figure(), text.get_text()
+    words, figure = text.get_text(), text.get_figure()
+    assert figure is not None
     lines = math.ceil(text.get_window_extent().width / figure.dpi / inches)
     text.set_text(textwrap.fill(words, max(1, len(words) // lines + _RAGGED)) if lines > 1 else words)
     return text.get_text().count("\n") + 1

@@ -22,7 +22,7 @@ from coco_opt.groups import GroupsMeasurements, GroupsMethod, estimate_groups
 from coco_opt.groups.buckets import Buckets
 from coco_opt.groups.estimating.posterior.consistent import posterior_estimate, seed_of
 from coco_opt.groups.estimating.posterior.observations import survey_of
-from coco_opt.groups.estimating.posterior.recording import summaries, summary_values
+from coco_opt.groups.estimating.posterior.recording import Counted, summaries, summary_values
 from coco_opt.groups.estimating.posterior.sampler import SamplerOptions
 from coco_opt.groups.estimating.posterior.spikes import informed_counts, isolated_sizes
 from coco_opt.groups.kind import GROUPS
@@ -458,6 +458,29 @@ def test_planted_faults_in_summaries_are_found(
 ) -> None:
     changed = changed_copy(folder, tmp_path / "copy", "summaries.parquet", change)
     assert [check.name for check in verify_release(changed) if not check.passed] == ["summaries"]
+
+
+# --- coverage ---------------------------------------------------------------------------------------------
+
+
+def test_a_value_is_inside_as_far_as_its_draws_are() -> None:
+    low, start = np.array([[3, 0]], np.int32), np.array([0, 4, 6])
+    counted = Counted(low, start, np.array([2, 4, 3, 1, 0, 10], np.uint16), 10)
+    for value, expected in [(2, 0.0), (3, 0.5), (4, 1.0), (5, 1.0), (6, 0.0), (9, 0.0)]:
+        assert counted.inside(np.array([[value, 1]]), Fraction(4, 5))[0, 0] == pytest.approx(expected)
+    assert counted.inside(np.array([[4, 1]]), Fraction(4, 5))[0, 1] == pytest.approx(0.8)
+    assert counted.inside(np.array([[4, 0]]), Fraction(4, 5))[0, 1] == 0.0
+
+
+def test_draws_are_inside_as_often_as_stated() -> None:
+    rng = np.random.default_rng(3)
+    counts = rng.integers(0, 9, 12).astype(np.uint16)
+    counts[5] = 30
+    draws = int(counts.sum())
+    counted = Counted(np.zeros((1, 1), np.int32), np.array([0, 12]), counts, draws)
+    for coverage in (Fraction(1, 2), Fraction(9, 10)):
+        shares = [float(counted.inside(np.array([[value]]), coverage)[0, 0]) for value in range(12)]
+        assert float(counts @ np.array(shares)) / draws == pytest.approx(float(coverage))
 
 
 # --- several measurements ---------------------------------------------------------------------------------

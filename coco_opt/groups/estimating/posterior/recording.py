@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,21 @@ class Counted:
     start: Ints
     counts: NDArray[np.uint16]
     draws: int
+
+    def inside(self, table: Ints, coverage: Fraction) -> Floats:
+        """Return to what degree each value of a table is within the middle ``coverage`` of its cell's draws, 0 to 1.
+
+        A value at an end counts in part, by where its own draws end. If the values were draws too, the mean would equal
+        the coverage, however coarse they are (the mid-p rule, Lancaster 1961, at both ends).
+        """
+        from coco_opt.kernels import posterior_record
+
+        tail = (1 - coverage) / 2
+        depth = np.empty(table.shape)
+        posterior_record.inside(
+            self.low, self.start, self.counts, self.draws, table, tail.numerator, tail.denominator, depth
+        )
+        return depth
 
     def quantile(self, part: int, of: int, *, upper: bool = False) -> Ints:
         """Return the lower (or upper) quantile part / of, int64[regions, cells]; of Hc nondecreasing in a region."""

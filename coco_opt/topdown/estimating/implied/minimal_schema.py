@@ -32,9 +32,9 @@ from coco_opt.problems.topdown_split import LinearRows, SplitTerm, TopdownSplit
 from coco_opt.topdown.bounds import UNBOUNDED, refinement
 from coco_opt.topdown.feasibility.programs import TIME_LIMIT, round_leaves, tightened
 from coco_opt.topdown.feasibility.proof import prove
-from coco_opt.topdown.feasibility.system import ConstraintSystem, infinite
+from coco_opt.topdown.feasibility.system import ConstraintSystem
 from coco_opt.topdown.noisy_measurements import TableMeasurements
-from coco_opt.topdown.rows import Constraints, MatrixOperator
+from coco_opt.topdown.rows import Constraints, MatrixOperator, infinite
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

@@ -115,7 +115,7 @@ def _conflict(labels: Sequence[str], rows: Ranged) -> str:
         return "their constraints"
     if total < 1e-6:
         return "their constraints in integers (fractional ones exist)"
-    names = list(dict.fromkeys(labels[row] for row in np.flatnonzero(np.abs(prices) > 1e-6)))
+    names = list(dict.fromkeys(labels[row] for row in np.flatnonzero(np.abs(prices) > 1e-6).tolist()))
     return " and ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 
 
