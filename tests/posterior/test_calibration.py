@@ -15,7 +15,6 @@ from coco_opt.array_types import Floats, Ints
 from coco_opt.groups.buckets import Buckets
 from coco_opt.groups.estimating.posterior.observations import Answers, Survey
 from coco_opt.groups.estimating.posterior.prior import Hats, only_last
-from coco_opt.groups.estimating.posterior.recording import Counted
 from coco_opt.groups.estimating.posterior.sampler import SamplerOptions, sample_posterior
 from coco_opt.privacy import Geometric
 
@@ -62,23 +61,6 @@ def made(seed: int) -> tuple[Survey, Ints]:
     return Survey(PARENT, true.sum(axis=1), MAX_SIZE, answers), true
 
 
-def shares_inside(counted: Counted, table: Ints, coverage: float) -> Floats:
-    """Return to what degree each value is within the middle ``coverage`` of its cell's draws, 0 to 1.
-
-    A value at an end counts in part, by where its own draws end (the mid-p rule, Lancaster 1961, at both ends): if the
-    values were draws too, the mean would equal the coverage, however coarse they are.
-    """
-    drawn, shares = counted.marginals(), np.empty(table.size)
-    for cell, value in enumerate(table.ravel()):
-        some = slice(drawn.offsets[cell], drawn.offsets[cell + 1])
-        atoms, weights = drawn.atoms[some], drawn.weights[some] / counted.draws
-        below, upto = weights[atoms < value].sum(), weights[atoms <= value].sum()
-        low, high = (1.0 - coverage) / 2.0, (1.0 + coverage) / 2.0
-        within = max(min(upto, high) - max(below, low), 0.0)
-        shares[cell] = within / (upto - below) if upto > below else low < below < high
-    return shares.reshape(table.shape)
-
-
 @pytest.mark.slow
 def test_intervals_hold_made_truths_at_every_level() -> None:
     held: dict[tuple[str, int, int], list[Floats]] = {}
@@ -90,7 +72,7 @@ def test_intervals_hold_made_truths_at_every_level() -> None:
             ("at most", drawn.cumulative, np.cumsum(true, axis=1)[:, :-1]),
             ("of", drawn.sizes, true),
         ):
-            inside = shares_inside(counted, right, 0.9)
+            inside = counted.inside(right, Fraction(9, 10))
             wide = counted.quantile(1, 20) < counted.quantile(19, 20, upper=True)
             for level in range(3):
                 for begin, end in ((0, 4), (4, 10), (10, 100)):
