@@ -26,7 +26,7 @@ ValueT = TypeVar("ValueT")
 _STDOUT, _STDERR = 1, 2
 _ROUNDS = 4  # programs that are solved for one answer, at most
 _FALLS = 0.5  # what a gap must fall to for another round
-_STEEPEST = 1e6  # the largest cost or curvature in the first program, beyond which packages break down
+_STEEPEST = 1e4  # the largest cost or curvature in the first program: packages stop early or break down beyond
 _GENTLER = 1e-3  # what this is multiplied by after a round without a feasible point
 _FINAL = (Status.UNBOUNDED, Status.TIME_LIMIT)  # ways to end that another round would repeat
 

@@ -60,6 +60,22 @@ def test_small_residuals_of_large_cells_do_not_drown_in_any_package(solver: str,
     assert solve(problem, solver).ok
 
 
+@pytest.mark.parametrize("children", [1, 3])
+@pytest.mark.parametrize("noise", [1.0, 30.0])
+def test_a_good_point_certifies_itself(children: int, noise: float) -> None:
+    rng = np.random.default_rng(4)
+    tables = rng.multinomial(40_000, rng.dirichlet(np.full(CELLS, 0.3)), children).astype(np.float64)
+    pairs = [marginal(*axes) for axes in ((0, 1), (0, 2), (1, 2))]
+    noisy = [pair.apply(tables) + rng.normal(0, noise, (children, pair.answers)) for pair in pairs]
+    terms = [SplitTerm(*term, noise**-2) for term in zip(pairs, noisy, strict=True)]
+    problem = TopdownSplit(terms, tables.sum(axis=0) if children > 1 else None)
+    best = solve(problem, "highs")
+    assert problem.certified_gap(best.value) <= 1e-8 * best.objective
+    for _ in range(20):
+        point = problem.repair(best.value * rng.uniform(0.9, 1.1, best.value.shape))
+        assert problem.certified_gap(point) >= problem.objective(point) - best.objective
+
+
 def test_the_fits_of_two_solvers_differ_and_their_guesses_do_not() -> None:
     problem = margins_alone(5)
     fits = [solve(problem, solver).value for solver in ("split-dual-newton", "clarabel")]

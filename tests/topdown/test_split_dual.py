@@ -49,6 +49,11 @@ def test_counts_of_any_size_are_certified_with_and_without_a_parent(persons: flo
         assert solve(TopdownSplit(terms, parent), SplitDualNewton()).ok
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_steps_that_do_not_end_are_made_shorter(seed: int) -> None:
+    assert solve(marginals(seed, (2, 3, 4, 3), 5, 8.0), SplitDualNewton(max_newton=2)).ok
+
+
 def test_newton_hands_it_what_is_not_measured_cell_by_cell() -> None:
     problem = marginals(3, (3, 4, 5, 2), 5, 8.0)
     solution = solve(problem, SplitNewton(few_steps=1))

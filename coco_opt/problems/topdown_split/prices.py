@@ -20,6 +20,7 @@ _MENDINGS = 4
 _NOTHING = 1e-100  # people in a cell of all children, below which its sum is shared evenly
 _NEAR = 1e-7  # the distance from a side, over the problem's scale, within which a row may have a price
 _LAST = 4.0 * np.finfo(np.float64).eps  # relative error from rounding a number's parts
+_UNUSED = 1e-9  # a cell's persons, over the problem's scale, that count as none when prices are fitted
 _CLEAR = 1e-7, 1e-12  # by how much of a price and of all it pays for a contradiction must be more than rounding
 
 EXACT = 1e-13  # an error of a constraint, over the problem's scale, that is not worth mending
@@ -128,6 +129,38 @@ def rebuilt(data: SplitData, table: Floats) -> SplitDual:
     all_cells = np.zeros(data.shape[1])
     all_cells[data.occupied_cells] = best_parent(data, table, steep, cap, rows)[0]
     return SplitDual(all_cells, np.ascontiguousarray(rows.T))
+
+
+def fitted_answers(data: SplitData, table: Floats) -> Floats:
+    """Return prices of the residuals [answers, children] under which the cells in use cost nothing, nearest to a table's.
+
+    They are those at the least squares over these cells alone: prices of a point err in first order of its distance
+    from the optimum, these in none once the cells are those of the optimum. Without parent sums they are shifted along
+    the weights until no cell has a negative cost.
+    """
+    from scipy.sparse.linalg import LinearOperator, lsmr
+
+    root, used, form = np.sqrt(data.weights), table > _UNUSED * data.scale, data.queries
+    holders = np.maximum(used.sum(axis=1), 1)
+
+    def tangent(change: Floats) -> Floats:
+        change = np.where(used, change.reshape(table.shape), 0.0)
+        return change if data.sums is None else np.where(used, change - (change.sum(axis=1) / holders)[:, None], 0.0)
+
+    image = LinearOperator(
+        (root.size, table.size),
+        matvec=lambda change: (root * form.apply(tangent(change))).ravel(),
+        rmatvec=lambda prices: tangent(form.adjoint(root * prices.reshape(root.shape))).ravel(),
+    )
+    residual = root * (form.apply(table) - data.answers)
+    for _ in range(_REFINEMENTS):
+        change = lsmr(image, -residual.ravel(), atol=_LAST, btol=_LAST, conlim=0.0, maxiter=_STEPS)[0]
+        residual += (image @ change).reshape(root.shape)
+    prices: Floats = 2.0 * root * residual
+    if data.sums is None:
+        short, cover = -form.adjoint(prices).min(axis=0), form.adjoint(data.weights).min(axis=0)
+        prices += data.weights * np.divide(np.maximum(short, 0.0), cover, out=np.zeros_like(short), where=cover > 0.0)
+    return prices
 
 
 def mended(data: SplitData, table: Floats) -> Floats:

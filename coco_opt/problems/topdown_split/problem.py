@@ -23,7 +23,7 @@ table better than x can reach.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -159,10 +159,15 @@ class TopdownSplit(SplitData, Problem[Floats, SplitDual]):
 
     def certified_gap(self, x: Floats, multipliers: SplitDual | None = None) -> float:
         """Return the gap of a solver's prices or, where that is not small enough, of those rebuilt from x too."""
-        best = np.inf if multipliers is None else self.gap(x, self.admissible(multipliers))
-        if best <= _ENOUGH * max(1.0, self.objective(x)):
-            return best
-        return min(best, self.gap(x, self.multipliers(x)))
+        best, enough = np.inf, _ENOUGH * max(1.0, self.objective(x))
+        if multipliers is not None:
+            best = self.gap(x, self.admissible(multipliers))
+        if best > enough:
+            rebuilt = self.multipliers(x)
+            best = min(best, self.gap(x, rebuilt))
+        if enough < best < np.inf and self.constraints is None:
+            best = min(best, self.gap(x, replace(rebuilt, answers=prices.fitted_answers(self, self.table(x)).T)))
+        return best
 
     @property
     def resolution(self) -> float:
