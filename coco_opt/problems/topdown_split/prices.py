@@ -132,7 +132,7 @@ def rebuilt(data: SplitData, table: Floats) -> SplitDual:
 
 
 def fitted_answers(data: SplitData, table: Floats) -> Floats:
-    """Return prices of the residuals [answers, children] under which the cells in use cost nothing, nearest to a table's.
+    """Return prices of the residuals [answers, children], near a table's, under which its cells in use cost nothing.
 
     They are those at the least squares over these cells alone: prices of a point err in first order of its distance
     from the optimum, these in none once the cells are those of the optimum. Without parent sums they are shifted along

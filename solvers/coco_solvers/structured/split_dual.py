@@ -42,9 +42,9 @@ _ENOUGH = 1e-4  # the share of the predicted fall of the dual that a step must k
 class SplitDualNewton:
     """Semismooth Newton steps on the dual, for splits that nothing but the parent's sums binds.
 
-    Stops at the certified relative gap ``tolerance``, or after ``max_iter`` proximal steps; a step is made shorter after
-    ``max_newton`` of Newton's. Ten marginals of 2,240 cells in 42 children, which leave 94,080 unknowns open, take 3 CPU
-    seconds; no general solver certifies them in a minute.
+    Stops at the certified relative gap ``tolerance``, or after ``max_iter`` proximal steps; a step is shortened after
+    ``max_newton`` of Newton's. Ten marginals of 2,240 cells in 42 children, which leave 94,080 unknowns open, take 3
+    CPU seconds; no general solver certifies them in a minute.
     """
 
     tolerance: float = 1e-6
