@@ -104,6 +104,11 @@ def test_nothing_foreign_leaves_solve(value: float, solvers: str) -> None:
     assert made or not abs(value) <= 1e100
 
 
+@pytest.mark.parametrize("value", TINY)
+def test_data_whose_squares_vanish_are_answered_by_osqp(value: float) -> None:
+    assert solve(IsotonicL2(value * np.array([3.0, 1.0, 2.0])), "osqp").ok
+
+
 def test_the_error_of_a_package_is_the_cause_of_a_typed_error() -> None:
     class Broken:
         name, tolerance = "broken", 1e-9

@@ -15,6 +15,8 @@ from coco_opt.solution import Status
 from coco_opt.solver import ProgramAnswer, ProgramSolver
 from coco_solvers.generic.adapt import claim, csc32, quadratic_term, stacked_rows
 
+_FLAT = 1e-300  # curvature that counts as none: squares of data below 1e-162 are 0
+
 
 @dataclass(frozen=True)
 class OSQP(ProgramSolver):
@@ -45,7 +47,8 @@ class OSQP(ProgramSolver):
         from scipy.sparse import triu
 
         rows, quadratic = stacked_rows(program), quadratic_term(program)
-        scale = self.curvature / float(np.abs(quadratic.data).max()) if quadratic.nnz else 1.0
+        steepest = float(np.abs(quadratic.data).max(initial=0.0))
+        scale = self.curvature / steepest if steepest > _FLAT else 1.0
         limit = {} if self.time_limit is None else {"time_limit": self.time_limit}
         solver = osqp.OSQP(algebra="builtin")
         solver.setup(
