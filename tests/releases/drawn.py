@@ -165,7 +165,7 @@ def _tables(drawing: Drawing) -> Keys:
     hierarchy = drawing.hierarchy()
     levels, leaves = hierarchy.shape[1] - 1, len(hierarchy)
     attributes = {
-        name: [f"{name}{n}" for n in range(drawing.one(1, 2, 2, 3))] for name in "xyz"[: drawing.one(1, 2, 3)]
+        name: [f"{name}{n}" for n in range(drawing.one(1, 2, 2, 2, 3, 3, 40))] for name in "xyz"[: drawing.one(1, 2, 3)]
     }
     people = drawing.one(0, 1, 5, 60, 400)
     where = drawing.rng.integers(0, drawing.one(1, leaves), people)  # all in the first leaf, or anywhere
@@ -182,6 +182,8 @@ def _tables(drawing: Drawing) -> Keys:
         "estimation": drawing.one("full", "full", "classic", "bottom_up", "posterior"),
     }
     pairs = ["total", *attributes, *([" * ".join(list(attributes)[:2])] if len(attributes) > 1 else []), "detail"]
+    values = attributes[first]
+    pairs.append(drawing.one(f"{first}[{values[0]}..{values[-1]}]", f"cumulative({first})"))
     chosen_queries = [query for query in pairs if drawing.maybe(0.6)] or ["detail"]
     section["workload"] = chosen_queries
     section["strategy"] = drawing.one("auto", "workload", "identity", "optimised")

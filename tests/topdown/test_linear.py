@@ -169,6 +169,7 @@ def test_normal_equations_agree_dense_and_by_conjugate_gradients(strategy: str) 
     weights = rng.uniform(0.2, 1.0, len(operators))
     dense = NormalEquations(operators, weights)
     sparse = NormalEquations(operators, weights, dense_cells=0)
+    assert dense.solve(np.empty((0, dense.cells))).shape == sparse.solve(np.empty((0, dense.cells))).shape
     right = dense.apply(rng.normal(size=(3, 6)))
     np.testing.assert_allclose(dense.solve(right), sparse.solve(right), atol=1e-9)
     matrix = sum(w * (q.to_sparse().T @ q.to_sparse()).toarray() for w, q in zip(weights, operators, strict=True))

@@ -11,6 +11,7 @@ import numpy as np
 from coco_opt.activity import Progress, doing
 from coco_opt.array_types import Ints
 from coco_opt.choices import SolverChoices
+from coco_opt.errors import InputError
 from coco_opt.histograms import Hierarchy
 from coco_opt.privacy import SeededNoise
 from coco_opt.releases.clock import slowness
@@ -19,6 +20,7 @@ from coco_opt.releases.reporter import no_progress
 from coco_opt.topdown.constraint import LinearConstraint, RegionBounds
 from coco_opt.topdown.estimating.estimate import TablesResult, estimate_tables
 from coco_opt.topdown.estimating.implied.choice import ImpliedChoice, implied_choice
+from coco_opt.topdown.estimating.linear.normal_equations import DENSE_CELLS
 from coco_opt.topdown.estimating.method import TopdownMethod
 from coco_opt.topdown.feasibility.system import ConstraintSystem
 from coco_opt.topdown.invariants import Stated
@@ -27,7 +29,9 @@ from coco_opt.topdown.kind.plan import TablesDetail
 from coco_opt.topdown.kind.simulated_data import POPULATION, SEED, Population, generated_tables
 from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.measuring.measure import measure_tables
+from coco_opt.topdown.queries import Query, parse_query
 from coco_opt.topdown.rows import integer_matrix
+from coco_opt.topdown.schema import Schema
 from coco_opt.topdown.table_queries import TableQueries
 
 PERSONS = 10
@@ -36,8 +40,9 @@ PERSONS = 10
 _REHEARSED = (300, 3_000)  # approximate numbers of regions of the two sub-hierarchies that are rehearsed
 _PART = 4  # of the regions of a small hierarchy, a release of which compiles
 _FEW = 2  # children of each region where only compiling counts
-# Of a rehearsal before a payment: the leaves and their cells at most, and the persons in each leaf but one.
-_FEW_LEAVES, _FEW_CELLS, _FEW_PERSONS = 8, 4_096, 60
+# Of a rehearsal before a payment: the leaves and their cells at most, the persons in each leaf but one, and from how
+# many cells of a table on values are left out.
+_FEW_LEAVES, _FEW_CELLS, _FEW_PERSONS, _FEW_TABLE_CELLS = 8, 4_096, 60, 256
 _BRIEF = 0.05  # seconds of the chains there, as counted for large data: the fewest sweeps
 _LONG = 10.0  # seconds of enforcing implied constraints, above which they are predicted, not rehearsed
 
@@ -147,56 +152,113 @@ def _simulated(
 
 
 def _met_by(counts: TableCounts, table_queries: TableQueries, where: Ints) -> TableQueries:
-    """Return the queries of the regions ``where`` of a hierarchy, with constraints that simulated counts meet."""
+    """Return the queries of the regions ``where`` of a hierarchy, with constraints that simulated counts meet.
+
+    They are over the schema of the counts, which may have fewer values.
+    """
+    schema, plan = counts.schema, table_queries.plan
     stated = [_loosened(constraint, table_queries, counts, where) for constraint in table_queries.constraints]
     bounds = tuple(constraint for constraint in stated if isinstance(constraint, RegionBounds))
     linear = tuple(constraint for constraint in stated if isinstance(constraint, LinearConstraint))
-    plan, invariants = table_queries.plan, table_queries.invariants
-    return TableQueries(counts.hierarchy, table_queries.schema, plan, invariants, bounds, linear)
+    plan = replace(plan, queries=_over(schema, plan.queries))
+    invariants = tuple(replace(each, query=_over(schema, [each.query])[0]) for each in table_queries.invariants)
+    return TableQueries(counts.hierarchy, schema, plan, invariants, bounds, linear)
+
+
+def _over(schema: Schema, queries: Sequence[Query]) -> tuple[Query, ...]:
+    """Return the same queries over another schema, which has the values that they name."""
+    return tuple(
+        query if query.operator.cells == schema.size else parse_query(query.text, schema, query.name)
+        for query in queries
+    )
+
+
+def _few_values(table_queries: TableQueries, queries: Sequence[Query]) -> Schema:
+    """Return a schema with the values that rules, queries and constraints name, and the first of attributes and groups.
+
+    A small schema stays, one of so many cells that linear systems are solved in another way, and one whose texts cannot
+    be read with fewer values. Values that nothing names differ for no query: fewer pose the same kinds of problems.
+    """
+    schema = table_queries.schema
+    if not _FEW_TABLE_CELLS < schema.size <= DENSE_CELLS:
+        return schema
+    stated = [each.query for each in (*table_queries.invariants, *table_queries.bounds)]
+    queries = [*table_queries.plan.queries, *queries, *stated]
+    conditions = [conditions for constraint in table_queries.linear for _, conditions in constraint.terms]
+    text = "\n".join((*(query.text for query in queries), *conditions, *schema.structural_zeros))
+    few = max(2, int(_FEW_TABLE_CELLS ** (1 / len(schema.names))))
+    firsts = {
+        (axis, int(k)) for axis, labels in schema.group_labels.values() for k in np.unique(labels, return_index=True)[1]
+    }
+    attributes = {
+        name: [value for k, value in enumerate(values) if k < few or (axis, k) in firsts or value in text]
+        for axis, (name, values) in enumerate(schema.attributes.items())
+    }
+    groupings = {}
+    for name, (axis, labels) in schema.group_labels.items():
+        grouping = schema.groupings[name]
+        group_of = dict(zip(schema.attributes[schema.names[axis]], labels.tolist(), strict=True))
+        groups = {
+            group: [value for value in attributes[schema.names[axis]] if group_of[value] == number]
+            for number, group in enumerate(grouping.groups)
+        }
+        groupings[name] = replace(grouping, groups=groups)
+    try:
+        small = Schema(attributes, schema.structural_zeros, groupings)
+        _over(small, queries), [constraint.row(small) for constraint in table_queries.linear]
+    except InputError:
+        return schema
+    return small
 
 
 def small_instance(plan: Plan, method: TablesMethod) -> tuple[SimulatedData, TablesMethod]:
     """Return the first branches of a plan's regions with few persons, and the method with brief chains.
 
     The last leaf is empty, and most cells are; where there are many levels or cells, upper regions have a single child.
-    Cells, queries, noise and constraints stay: the sides of a constraint move to where simulated persons meet them,
-    many exactly. Fewer regions pose the same problems for fewer parents.
+    Queries, noise and constraints stay: the sides of a constraint move to where simulated persons meet them, many
+    exactly. Fewer regions and fewer values of an attribute pose the same problems for fewer parents and cells.
     """
     detail: TablesDetail = plan.detail
-    full, cells = detail.table_queries.hierarchy, detail.table_queries.schema.size
+    own = method.topdown
+    schema = _few_values(detail.table_queries, (*own.workload, *own.rounding_order, *method.workload))
+    full, cells = detail.table_queries.hierarchy, schema.size
     if len(full.leaves) <= _FEW_LEAVES and len(full.leaves) * cells <= _FEW_CELLS:
         branches = [full.regions] * (full.levels - 1)
     else:
         forks = max(1, int(np.log2(min(_FEW_LEAVES, max(_FEW_CELLS / cells, 1)))))
         branches = [_FEW if level >= full.levels - 1 - forks else 1 for level in range(full.levels - 1)]
     tree, where = full.first_branches(branches)
-    rng, leaves, schema = np.random.default_rng(SEED), len(tree.leaves), detail.table_queries.schema
+    rng, leaves = np.random.default_rng(SEED), len(tree.leaves)
     in_leaf = np.repeat(np.arange(max(leaves - 1, 1)), _FEW_PERSONS)
     in_cell = rng.choice(cells, size=in_leaf.size, p=rng.dirichlet(np.full(cells, 0.5)))
     counts = TableCounts.from_microdata(tree, schema, in_leaf, in_cell)
     table_queries = _met_by(counts, detail.table_queries, where)
     ids = [plan.measurement_plan.region_ids[region] for region in where.tolist()]
-    small = plan.on(
-        table_queries.measurement_plan(plan.measurement_plan.levels, ids), TablesDetail(table_queries, detail.workload)
-    )
-    if method.topdown.estimation == "posterior":
-        method = replace(method, topdown=replace(method.topdown, time=_BRIEF))
-    return SimulatedData(small, counts, "a small simulated instance"), method
+    measurement_plan = table_queries.measurement_plan(plan.measurement_plan.levels, ids)
+    small = plan.on(measurement_plan, TablesDetail(table_queries, _over(schema, detail.workload)))
+    time = _BRIEF if own.estimation == "posterior" else own.time
+    order = _over(schema, own.rounding_order)
+    brief = replace(own, time=time, workload=_over(schema, own.workload), rounding_order=order)
+    shown = TablesMethod(brief, schema, _over(schema, method.workload))
+    return SimulatedData(small, counts, "a small simulated instance"), shown
 
 
 def _loosened(constraint: Stated, table_queries: TableQueries, counts: TableCounts, where: np.ndarray) -> Stated:
     """Return a constraint on simulated persons, its sides moved to where these meet it; equal sides stay equal."""
     full, regions = table_queries.hierarchy, counts.hierarchy.level_range(constraint.level)
     places = where[regions.start : regions.stop] - full.level_range(constraint.level).start
+    lower, upper, query = constraint.lower[places], constraint.upper[places], {}
     if isinstance(constraint, RegionBounds):
-        answers = counts.answers_to(constraint.query.operator, regions)
+        (over,) = _over(counts.schema, [constraint.query])
+        labels, answers = set(over.labels()), counts.answers_to(over.operator, regions)
+        kept = [number for number, label in enumerate(constraint.query.labels()) if label in labels]
+        lower, upper, query = lower[:, kept], upper[:, kept], {"query": over}
     else:
-        answers = counts.answers_to(integer_matrix(constraint.row(table_queries.schema)[None, :]), regions)[:, 0]
-    lower, upper = constraint.lower[places], constraint.upper[places]
+        answers = counts.answers_to(integer_matrix(constraint.row(counts.schema)[None, :]), regions)[:, 0]
     same = lower == upper
     lower = np.where(same, answers, np.minimum(lower, answers))
     upper = np.where(same, answers, np.maximum(upper, answers))
-    return replace(constraint, lower=lower, upper=upper)
+    return replace(constraint, lower=lower, upper=upper, **query)
 
 
 def _branch_limits(tree: Hierarchy, regions: int) -> list[int]:

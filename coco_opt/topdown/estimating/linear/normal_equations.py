@@ -56,7 +56,7 @@ class NormalEquations:
     def solve(self, right: Floats) -> Floats:
         """Return N^+ times each right side [..., cells]; O(cells^2) each where N is dense."""
         rows = right.reshape(-1, self.cells)
-        solutions = self._solve_dense(rows) if self._dense else np.stack([self._gradients(row) for row in rows])
+        solutions = self._solve_dense(rows) if self._dense else np.array([self._gradients(row) for row in rows])
         return np.asarray(solutions.reshape(right.shape))
 
     @property
