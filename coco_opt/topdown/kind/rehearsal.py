@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from time import process_time
+from typing import Any
 
 import numpy as np
 
@@ -182,7 +183,10 @@ def _few_values(table_queries: TableQueries, queries: Sequence[Query]) -> Schema
     schema = table_queries.schema
     if not _FEW_TABLE_CELLS < schema.size <= DENSE_CELLS:
         return schema
-    stated = [each.query for each in (*table_queries.invariants, *table_queries.bounds)]
+    stated = [
+        *(invariant.query for invariant in table_queries.invariants),
+        *(bound.query for bound in table_queries.bounds),
+    ]
     queries = [*table_queries.plan.queries, *queries, *stated]
     conditions = [conditions for constraint in table_queries.linear for _, conditions in constraint.terms]
     text = "\n".join((*(query.text for query in queries), *conditions, *schema.structural_zeros))
@@ -247,7 +251,8 @@ def _loosened(constraint: Stated, table_queries: TableQueries, counts: TableCoun
     """Return a constraint on simulated persons, its sides moved to where these meet it; equal sides stay equal."""
     full, regions = table_queries.hierarchy, counts.hierarchy.level_range(constraint.level)
     places = where[regions.start : regions.stop] - full.level_range(constraint.level).start
-    lower, upper, query = constraint.lower[places], constraint.upper[places], {}
+    lower, upper = constraint.lower[places], constraint.upper[places]
+    query: dict[str, Any] = {}
     if isinstance(constraint, RegionBounds):
         (over,) = _over(counts.schema, [constraint.query])
         labels, answers = set(over.labels()), counts.answers_to(over.operator, regions)
