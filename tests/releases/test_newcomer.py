@@ -49,8 +49,8 @@ def write(folder: Path) -> list[str]:
 
 
 def by_command_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> pd.DataFrame:
-    """Call init, check, plan, release and verify, with the one change that init asks for; return what was released."""
-    assert main(["init", *write(folder)]) == 0
+    """Call init, check, plan, release and verify, with the changes that init asks for; return what was released."""
+    assert main(["init", *write(folder), "--kind", "groups"]) == 0
     said = capsys.readouterr()
     for name in COLUMNS.values():
         assert name in said.out + said.err
