@@ -70,7 +70,7 @@ def demo(
 
 def _write_outcome(estimate: Estimated, folder: Path, checks: Sequence[Check], config: Path) -> None:
     rows = [(name, *(f"{value:,.1f}" for value in values)) for name, values in estimate.errors().items()]
-    title = "Error: people to add or remove, mean over the regions of a level (simulated data, so the truth is known)"
+    title = "People away from the truth, mean over the regions of a level (simulated data, so the truth is known)"
     write_table(title, ("method", *estimate.shown.measurement.measurement_plan.levels), rows)
     passed = sum(check.passed for check in checks)
     write_values(
