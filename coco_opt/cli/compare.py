@@ -120,6 +120,7 @@ def _compare_releases(
 ) -> int:
     """Release the same data under every combination of values, and show what each errs."""
     from coco_opt.config import load_config
+    from coco_opt.releases.compare import finite_or_none
     from coco_opt.releases.trials import trials
 
     result = trials(load_config(Path(target)), grid, runs=runs, public=like, reporter=TerminalReporter(lines=not json))
@@ -133,7 +134,7 @@ def _compare_releases(
         with writing(picture):
             pictures = draw_trials(picture, result)
     if json:
-        write_json({"data": result.data, "rows": [_finite(record) for record in records]})
+        write_json({"data": result.data, "rows": [finite_or_none(record) for record in records]})
         return 0
     header = (*grid, *(f"error, {level}" for level in result.levels), "times the first", "seconds", "worst gap", "note")
     rows = [
@@ -155,12 +156,6 @@ def _compare_releases(
 def _by_level(trial: Trial, levels: int) -> list[tuple[float, float]]:
     pairs = list(zip(trial.means, trial.standard_errors, strict=True))
     return pairs or [(math.nan, math.nan)] * levels
-
-
-def _finite(record: dict[str, Any]) -> dict[str, Any]:
-    return {
-        key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in record.items()
-    }
 
 
 def _read_target(target: str, config: Path | None, reporter: Reporter) -> tuple[Config, Measurement | None]:

@@ -61,10 +61,14 @@ class Row:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the row for CSV and JSON; a figure that is not finite becomes None."""
-        return {
-            name: None if isinstance(value, float) and not math.isfinite(value) else value
-            for name, value in asdict(self).items()
-        }
+        return finite_or_none(asdict(self))
+
+
+def finite_or_none(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a record as JSON can state it: a figure that is not finite becomes None."""
+    return {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in record.items()
+    }
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -60,9 +60,9 @@ def _number(text: str) -> float:
 def _draw(axes: Axes, rows: list[Trial], level: int, key: str) -> None:
     """Draw a line for each combination of the other keys; without a key of numbers, a place for each."""
     names = [", ".join(value for other, value in trial.values.items() if other != key) for trial in rows]
-    for place, name in enumerate(dict.fromkeys(names)):
-        some = [trial for trial, own in zip(rows, names, strict=True) if own == name]
-        x = [_number(trial.values[key]) for trial in some] if key else [float(place)] * len(some)
+    for number, name in enumerate(dict.fromkeys(names)):
+        some = [trial for trial, combination in zip(rows, names, strict=True) if combination == name]
+        x = [_number(trial.values[key]) for trial in some] if key else [float(number)] * len(some)
         y, bars = [trial.means[level] for trial in some], [trial.standard_errors[level] for trial in some]
         axes.errorbar(x, y, bars, marker="o", markersize=4, linewidth=1.1, capsize=2, label=name)
     if key:

@@ -19,7 +19,7 @@ from coco_opt.config.model import Config
 from coco_opt.errors import ConfigError, ProblemError, SolverError
 from coco_opt.privacy.seeded import SeededNoise
 from coco_opt.releases.drawing import noisy
-from coco_opt.releases.kind import Truth, Work
+from coco_opt.releases.kind import Plan, Truth, Work
 from coco_opt.releases.planning import kind_of, planned
 from coco_opt.releases.reporter import Reporter, Silent, default_reporter
 from coco_opt.releases.solvers import choices_of
@@ -131,14 +131,14 @@ def trials(
     return Trials(data, levels, tuple(rows))
 
 
-def _tried(config: Config, plan: Any, private: Any, runs: int, shown: Mapping[str, str]) -> Trial:
+def _tried(config: Config, plan: Plan, private: Any, runs: int, shown: Mapping[str, str]) -> Trial:
     """Measure and estimate some times."""
     kind, errors, seconds, gap = kind_of(config), [], 0.0, 0.0
+    method, choices = kind.method(config, plan.measurement_plan), choices_of(config)
     for run in range(runs):
         measurement = noisy(plan, private, SeededNoise(_SEED + run), Silent())
-        method = kind.method(config, measurement.measurement_plan)
         start = process_time()
-        result = kind.estimate(measurement, method, Work(choices_of(config)))
+        result = kind.estimate(measurement, method, Work(choices))
         seconds += process_time() - start
         gap = max([gap, *(certificate.relative_gap for certificate in result.certificates)])
         (error,) = kind.errors(measurement, Truth(private), result).values()

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from scipy.special import gammaln
 
+from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import SolverError
 from coco_opt.groups.buckets import Buckets
-from coco_opt.groups.estimating.posterior.chains import CountRowChain
+from coco_opt.groups.estimating.posterior.chains import CountRowChain, Learned
 from coco_opt.groups.estimating.posterior.observations import Answers, Survey, compiled_queries
 from coco_opt.kernels import posterior_weights
 from coco_opt.kernels.posterior_weights import CellAnswers, Window
@@ -58,6 +59,20 @@ def test_sharp_answers_leave_the_nearest_state(steepness: float, answered: int) 
         np.testing.assert_allclose(found / found.max(), np.exp(-2.0 * steepness * (away - away.min())), atol=1e-12)
 
 
+def frequencies(survey: Survey, prior: Learned, start: Ints, draws: int) -> Floats:
+    """Return how often each value occurs in each cell of each leaf's row, float64[leaves, K, groups + 1]."""
+    leaves, cells, groups = survey.leaves, survey.max_size, int(survey.groups[survey.leaves].max())
+    chain = CountRowChain(survey, compiled_queries(survey), start, np.uint64(4))
+    chain.use(prior)
+    chain.within(np.zeros((leaves.size, cells), np.int64), np.full((leaves.size, cells), groups))
+    seen, table = np.zeros((leaves.size, cells, groups + 1)), np.empty((survey.parent.size, cells), np.int64)
+    for _ in range(draws):
+        chain.advance(1)
+        chain.fill(table)
+        seen[np.arange(leaves.size)[:, None], np.arange(cells), table[leaves]] += 1
+    return seen / draws
+
+
 @pytest.mark.parametrize("distributions", [(0,), (1,), (0, 1)])
 def test_rows_are_drawn_from_their_posterior(distributions: tuple[int, ...]) -> None:
     """Several answers about one row, as of its ancestors: the draws' frequencies against the exact marginals."""
@@ -70,16 +85,9 @@ def test_rows_are_drawn_from_their_posterior(distributions: tuple[int, ...]) -> 
     wanted = tiny.marginals(weight, prior.probabilities[0])
     start = np.zeros((1, CELLS + 1), np.int64)
     start[0, 2] = GROUPS
-    chain = CountRowChain(survey, compiled_queries(survey), start, np.uint64(4))
-    chain.use(prior)
-    chain.within(np.zeros((1, CELLS), np.int64), np.full((1, CELLS), GROUPS))
-    seen, table, draws = np.zeros(wanted.shape), np.empty((1, CELLS), np.int64), 10_000
-    for _ in range(draws):
-        chain.advance(1)
-        chain.fill(table)
-        seen[np.arange(CELLS), table[0]] += 1
+    draws = 10_000
     error = np.sqrt(wanted * (1.0 - wanted) / draws) + 1e-9
-    assert (np.abs(seen / draws - wanted) < 4.5 * error).all()
+    assert (np.abs(frequencies(survey, prior, start, draws)[0] - wanted) < 4.5 * error).all()
 
 
 @pytest.mark.parametrize("noise", [Geometric(Fraction(2)), DiscreteGaussian(Fraction(6))])
@@ -106,15 +114,7 @@ def test_answers_in_buckets_above_bend_the_rows_as_the_posterior_does(noise: Geo
     wanted /= wanted.sum(axis=2, keepdims=True)
     start = np.zeros((2, cells + 1), np.int64)
     start[:, 1] = groups
-    chain = CountRowChain(survey, compiled_queries(survey), start, np.uint64(4))
-    chain.use(prior)
-    chain.within(np.zeros((2, cells), np.int64), np.full((2, cells), groups))
-    seen, table, draws = np.zeros(wanted.shape), np.empty((3, cells), np.int64), 40_000
-    for _ in range(draws):
-        chain.advance(1)
-        chain.fill(table)
-        seen[np.arange(2)[:, None], np.arange(cells), table[1:]] += 1
-    np.testing.assert_allclose(seen / draws, wanted, atol=0.012)
+    np.testing.assert_allclose(frequencies(survey, prior, start, 40_000), wanted, atol=0.012)
 
 
 def test_no_path_through_the_windows_is_reported() -> None:
