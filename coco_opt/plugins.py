@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import difflib
 import logging
-from collections.abc import Iterable
-from importlib.metadata import EntryPoint
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, TypeVar
 
 _log = logging.getLogger("coco_opt")
+
+Row = TypeVar("Row")
 
 
 def table_of(point: EntryPoint, what: str, *, required: bool = False) -> Iterable[Any]:
@@ -24,6 +26,26 @@ def table_of(point: EntryPoint, what: str, *, required: bool = False) -> Iterabl
         _log.warning("the %s %s is left out: %s: %s", what, point.value, type(error).__name__, error)
         return ()
     return table
+
+
+def all_rows(
+    group: str,
+    built_in: Sequence[Row],
+    what: str,
+    refusal: Callable[[str], Exception],
+    key: Callable[[Row], Any] = lambda row: getattr(row, "name", None),
+) -> tuple[Row, ...]:
+    """Return built-in rows and those that packages add under an entry-point group; ``what`` names a row.
+
+    Raises the ``refusal`` of a message where two rows have one ``key``.
+    """
+    rows = list(built_in)
+    for point in sorted(entry_points(group=group), key=lambda point: point.name):
+        for row in table_of(point, f"table of {what}s"):
+            if any(key(row) == key(earlier) for earlier in rows):
+                raise refusal(f"two tables define the {what} {getattr(row, 'name', row)!r}; one is {point.value}")
+            rows.append(row)
+    return tuple(rows)
 
 
 def near(name: str, names: Iterable[str]) -> str:

@@ -246,7 +246,7 @@ BAD_VALUES = [
         "groups.consistency",
         "max_size = 100000",
         'max_size = 9\nconsistency = "both"',
-        "one of auto, joint, posterior, convex",
+        "one of auto, posterior, joint, convex",
     ),
     ("groups.variances", "max_size = 100000", 'max_size = 9\nvariances = "paper"', "one of formula, bootstrap"),
     ("groups.tie", "max_size = 100000", 'max_size = 9\ntie = "upper"', "did you mean 'ties'"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping
 from importlib.resources import files
@@ -15,24 +14,23 @@ from coco_opt._version import __version__
 from coco_opt.cli.console import write, write_table
 from coco_opt.cli.options import Version
 from coco_opt.errors import InputError
+from coco_opt.estimators import estimator_rows
+from coco_opt.kinds import kind_rows
+from coco_opt.plugins import near
 
 SOURCES: Mapping[str, tuple[str, ...]] = {
     "groups": ("kuo2018",),
     "sizes": ("kuo2018",),
     "ranks": ("kuo2018", "hay2010"),
     "cumulative": ("kuo2018",),
-    "matching": ("kuo2018",),
-    "bottom_up": ("kuo2018",),
-    "joint": ("kuo2018",),
-    "convex": ("fioretto2021",),
-    "posterior": ("kuo2018",),
     "ranges": ("hay2010",),
     "tables": ("abowd2022", "kifer2019"),
     "geometric": ("ghosh2012",),
     "discrete_gaussian": ("canonne2020", "bun2016"),
     "audit": ("flaxman2019",),
 }
-"""The papers to cite with the software, by kind of release, query, consistency, noise distribution, or verb."""
+"""The papers to cite with the software, by kind of release, query, noise distribution, or verb."""
+_KEYS = ("consistency", "estimation", "estimator")  # of a manifest that name an estimator
 
 
 def cite(
@@ -46,13 +44,23 @@ def cite(
 ) -> int:
     """Print the BibTeX entries of this software and of the papers behind methods or a release."""
     if not names:
-        rows = [(name, ", ".join(keys)) for name, keys in SOURCES.items()]
+        rows = [(name, ", ".join(map(_shown, papers))) for name, papers in sources().items()]
         write_table("What can be cited", ("name", "papers"), rows, numeric=2)
         return 0
     keys = dict.fromkeys(key for name in names for key in _keys(name))
     entries = references()
-    write("\n\n".join([_software(), *(entries[key] for key in keys)]))
+    write("\n\n".join([_software(), *(entries.get(key, key) for key in keys)]))
     return 0
+
+
+def sources(kind: str | None = None) -> dict[str, tuple[str, ...]]:
+    """Return the papers by all names that can be cited; the estimators of one kind alone, if a ``kind`` is given."""
+    papers = dict(SOURCES)
+    for row in kind_rows():
+        for estimator in estimator_rows(row.name) if kind in (None, row.name) else ():
+            of_name = papers.get(estimator.name, ())
+            papers[estimator.name] = (*of_name, *(paper for paper in estimator.papers if paper not in of_name))
+    return papers
 
 
 def references() -> dict[str, str]:
@@ -65,13 +73,12 @@ def references() -> dict[str, str]:
 def _keys(name: str) -> Iterable[str]:
     from coco_opt.files.folder import MANIFEST, read_manifest
 
-    if name in SOURCES:
-        return SOURCES[name]
+    papers = sources()
+    if name in papers:
+        return papers[name]
     if (Path(name) / MANIFEST).is_file():
         return _release_keys(read_manifest(Path(name)))
-    near = difflib.get_close_matches(name, SOURCES, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(SOURCES)}"
-    raise InputError("unknown-name", f"{name!r} is no method and no release folder: {hint}")
+    raise InputError("unknown-name", f"{name!r} is no method and no release folder{near(name, papers)}")
 
 
 def _release_keys(manifest: Mapping[str, Any]) -> Iterable[str]:
@@ -80,8 +87,16 @@ def _release_keys(manifest: Mapping[str, Any]) -> Iterable[str]:
     queries = budget.get("questions", []) if isinstance(budget, dict) else []
     names = [manifest.get("kind")]
     names += [query.get(part) for query in queries if isinstance(query, dict) for part in ("query", "law")]
-    names += [method.get("consistency")] if isinstance(method, dict) else []
-    return [key for source in names if isinstance(source, str) for key in SOURCES.get(source, ())]
+    ranges = manifest.get("ranges")
+    names += [part.get(key) for part in (method, ranges) if isinstance(part, dict) for key in _KEYS]
+    papers = sources(manifest.get("kind"))
+    return [key for source in names if isinstance(source, str) for key in papers.get(source, ())]
+
+
+def _shown(paper: str) -> str:
+    """Return a paper's key, also that of a whole entry."""
+    match = re.match(r"@\w+\{([^,\s]+),", paper)
+    return match[1] if match else paper
 
 
 def _software() -> str:

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from coco_opt.config.sections import SOLVERS_MODEL, AutoSection, EngineConfig, OutputConfig, PrivacyConfig
-from coco_opt.config.values import SolverChoice, duration, duration_text
+from coco_opt.config.values import RowName, SolverChoice, duration, duration_text
 from coco_opt.files.inputs import Frame
 from coco_opt.kinds import kind_rows
 from coco_opt.problem import step_of
@@ -70,6 +70,9 @@ def spelled(hint: Any) -> str:
     """Return a type in the words of a TOML file."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is Annotated:
+        for part in arguments[1:]:
+            if isinstance(reader := getattr(part, "func", None), RowName):
+                return " or ".join(f'`"{name}"`' for name in reader.names)
         rules = [rule for part in arguments[1:] if isinstance(part, FieldInfo) for rule in part.metadata]
         return ", ".join([spelled(arguments[0]), *_limits(rules)])
     if origin is typing.Literal:

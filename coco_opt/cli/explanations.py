@@ -362,6 +362,10 @@ EXPLANATIONS: Final[dict[str, tuple[str, str]]] = {
         "A person has more rows than the public maximum rows_a_person.",
         "Correct the rows, or raise topdown.rows_a_person: the noise grows with it.",
     ),
+    "two-estimators": (
+        "Two installed packages define an estimator of the same name for one kind.",
+        "Uninstall one of them.",
+    ),
     "two-kinds": ("Two installed packages define a kind of release of the same name.", "Uninstall one of them."),
     "two-parents": ("A region lies below two others.", "Give each region one row, with one region above it."),
     "two-tables": (

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 def solvers(json: Json = False, version: Version = False) -> int:
     """List problems against solvers: "auto" marks the solver used where the config names none."""
+    from coco_opt.estimators import estimator_rows
+    from coco_opt.kinds import kind_rows
     from coco_opt.registry import backends
 
     rows = [_row(backend) for backend in backends()]
@@ -26,7 +28,10 @@ def solvers(json: Json = False, version: Version = False) -> int:
     answered = [(kind, _automatic(rows, kind), _others(rows, kind)) for kind in rows[0]["problems"]]
     write_table("Problems", ("problem", "auto", "also"), answered, numeric=3)
     write("auto: used unless [solvers] names another, by PROBLEM = NAME or, where it can, default = NAME")
-    write("*: always optimal, with the problem's tie rule")
+    write("*: always optimal, with the problem's tie rule\n")
+    estimators = [row for kind in kind_rows() for row in estimator_rows(kind.name)]
+    shown_estimators = [(row.kind, row.name, row.summary, row.takes) for row in estimators]
+    write_table("Estimators", ("of", "name", "what", "takes"), shown_estimators, numeric=4)
     return 0
 
 

@@ -289,7 +289,7 @@ class EngineConfig(Section):
     Private tables are read by the one process that pays. The answers of large tables are drawn by the executor.
     """
 
-    executor: Annotated[str, PlainValidator(executor_name)] = "threads"
+    executor: Annotated[str, executor_name()] = "threads"
     """What runs the tasks of a measurement and an estimation: "threads", "processes", "dask", or a package's own."""
     workers: Annotated[int, Field(ge=1, le=1024)] = 2
     """The number of parallel threads or processes; a running cluster uses its own number."""

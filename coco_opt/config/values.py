@@ -6,15 +6,17 @@ import difflib
 import math
 import re
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeGuard, cast, get_args
 
 from pydantic import PlainValidator, ValidationInfo
 
 from coco_opt.errors import UnknownSolverError
+from coco_opt.estimators import estimator_rows
 from coco_opt.execution import executor_rows
 from coco_opt.files.inputs import ArrowStream, Frame, is_frame
 from coco_opt.histograms.plain_names import is_plain_name
@@ -170,9 +172,31 @@ def choice(named: Any) -> PlainValidator:
     return PlainValidator(lambda value: _choose(value, names))
 
 
-def executor_name(value: object) -> str:
-    """Read the name of an executor of the table; a ValueError states the nearest name."""
-    return _choose(value, tuple(row.name for row in executor_rows()))
+@dataclass(frozen=True, slots=True)
+class RowName:
+    """Reads the name of a row of a table that packages add to, or a name of ``also``."""
+
+    rows: Callable[[], Iterable[Any]]
+    also: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return all names."""
+        return (*self.also, *(row.name for row in self.rows()))
+
+    def __call__(self, value: object) -> str:
+        """Return the name; a ValueError states the nearest."""
+        return _choose(value, self.names)
+
+
+def estimator_name(kind: str, *also: str) -> PlainValidator:
+    """Accept the name of an estimator of a kind, or one of ``also``."""
+    return PlainValidator(RowName(partial(estimator_rows, kind), also))
+
+
+def executor_name() -> PlainValidator:
+    """Accept the name of an executor of the table."""
+    return PlainValidator(RowName(executor_rows))
 
 
 def one_or_list(named: Any) -> PlainValidator:

@@ -8,14 +8,13 @@ from __future__ import annotations
 import importlib
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
 from coco_opt.errors import MissingPackageError, WorkerError
 from coco_opt.execution.executor import Executor
-from coco_opt.plugins import near, table_of
+from coco_opt.plugins import all_rows, near
 
 GROUP = "coco_opt.executors"
 
@@ -79,13 +78,7 @@ def executor_rows() -> tuple[ExecutorRow, ...]:
 
     Raises WorkerError where two rows have one name.
     """
-    rows = list(EXECUTORS)
-    for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
-        for row in table_of(point, "table of executors"):
-            if any(row.name == earlier.name for earlier in rows):
-                raise WorkerError(f"two tables define the executor {row.name!r}; one is {point.value}")
-            rows.append(row)
-    return tuple(rows)
+    return all_rows(GROUP, EXECUTORS, "executor", WorkerError)
 
 
 def executor_row(name: str) -> ExecutorRow:

@@ -7,17 +7,17 @@ from typing import get_args
 
 import pytest
 
-from coco_opt.cli.cite import SOURCES, references
+from coco_opt.cli.cite import references, sources
 from coco_opt.config.sections import Mechanism
-from coco_opt.groups.estimating.method import CONSISTENCIES
+from coco_opt.estimators import ESTIMATORS
 from coco_opt.kinds import KINDS
 from tests.cli.helpers import Runner, write_groups
 
 
 def test_everything_that_a_config_chooses_has_a_source() -> None:
-    chosen = {*CONSISTENCIES, *get_args(Mechanism), *(row.name for row in KINDS)} - {"none"}
-    assert chosen <= set(SOURCES)
-    assert {key for keys in SOURCES.values() for key in keys} == set(references())
+    chosen = {*(row.name for row in ESTIMATORS), *get_args(Mechanism), *(row.name for row in KINDS)}
+    assert chosen <= set(sources())
+    assert {key for keys in sources().values() for key in keys} == set(references())
 
 
 def test_entries_are_printed_once_each(coco: Runner) -> None:
@@ -27,7 +27,7 @@ def test_entries_are_printed_once_each(coco: Runner) -> None:
     assert "posterior" in coco("cite").out
 
 
-@pytest.mark.parametrize(("name", "words"), [("join", "did you mean 'joint'"), ("xyzzy", "there are groups")])
+@pytest.mark.parametrize(("name", "words"), [("join", "did you mean 'joint'"), ("xyzzy", "known: groups")])
 def test_an_unknown_name(name: str, words: str, coco: Runner) -> None:
     ran = coco("cite", name)
     assert (ran.code, words in ran.err) == (2, True)

@@ -45,7 +45,8 @@ def test_releases_are_whole_and_consistent(seed: int, loss: Loss, query: str, le
     hierarchy, truth = any_hierarchy(seed)
     chosen = [level for level in range(hierarchy.levels) if levels >> level & 1] or [hierarchy.levels - 1]
     shares = [Fraction(level in chosen, len(chosen)) for level in range(hierarchy.levels)]
-    released = convex(measured(hierarchy, truth, query, seed=seed, shares=shares), SolverChoices(), loss=loss)
+    noisy = measured(hierarchy, truth, query, seed=seed, shares=shares)
+    released = convex(noisy, GroupsMethod(loss, consistency="convex"), SolverChoices())
     assert_consistent(hierarchy, truth, released)
 
 
@@ -70,7 +71,7 @@ def test_without_noise_the_truth_comes_back(query: str, loss: Loss) -> None:
 def test_the_reading_follows_the_query_and_every_step_is_certified(query: str, loss: Loss, repairs: set[str]) -> None:
     hierarchy, truth = three_levels(np.random.default_rng(4))
     solvers = SolverChoices()
-    convex(measured(hierarchy, truth, query), solvers, loss=loss)
+    convex(measured(hierarchy, truth, query), GroupsMethod(loss, consistency="convex"), solvers)
     assert {certificate.problem for certificate in solvers.certificates} == {f"integer_tree_{loss}", *repairs}
     assert all(certificate.relative_gap <= 1e-9 for certificate in solvers.certificates)
 
@@ -140,7 +141,7 @@ def test_taxi_is_near_its_measured_errors(shared_data: Path) -> None:
     noisy = measured(data.hierarchy, truth, max_size=cells, seed=2018)
     expected: dict[Loss, tuple[int, ...]] = {"l1": (9_500, 5_700, 2_700), "l2": (8_100, 4_900, 2_700)}
     for loss, references in expected.items():
-        released = convex(noisy, SolverChoices(), loss=loss)
+        released = convex(noisy, GroupsMethod(loss, consistency="convex"), SolverChoices())
         errors = np.array([emd(a, b) for a, b in zip(released, truth, strict=True)])
         for level, reference in enumerate(references):
             assert errors[data.hierarchy.level == level].mean() == pytest.approx(reference, rel=0.12)

@@ -14,9 +14,10 @@ import pytest
 from coco_opt.choices import SolverChoices
 from coco_opt.config import load_config
 from coco_opt.errors import ConfigError, InputError, ProblemError
+from coco_opt.estimators import estimator_rows
 from coco_opt.groups import QUERIES, GroupsMeasurements
 from coco_opt.groups.estimating.estimate import estimate_groups
-from coco_opt.groups.estimating.method import CONSISTENCIES, GroupsMethod
+from coco_opt.groups.estimating.method import GroupsMethod
 from coco_opt.groups.kind import GROUPS, plots
 from coco_opt.groups.kind.demo import demo_truth, write_demo
 from coco_opt.groups.kind.files import read_groups_release
@@ -43,7 +44,7 @@ def test_the_table_of_kinds_finds_it() -> None:
 @pytest.mark.parametrize(
     ("settings", "key", "message"),
     [
-        ({"consistency": "joint", "query": "ranks"}, "groups.consistency", "reads one query"),
+        ({"consistency": "joint", "query": "ranks"}, "groups.consistency", "'ranks' was measured"),
         ({"consistency": "joint", "query": "sizes"}, "groups.consistency", "'cumulative'"),
         ({"consistency": "convex", "query": "ranks"}, "groups.consistency", "the convex program"),
         ({"consistency": "convex", "query": ["sizes", "cumulative"]}, "groups.consistency", "another groups.query"),
@@ -51,7 +52,7 @@ def test_the_table_of_kinds_finds_it() -> None:
         ({"consistency": "joint", "loss": ["l1", "l2"]}, "groups.loss", "one loss"),
         ({"loss": ["l1"] * 3}, "groups.loss", "has 3 entries"),
         ({"query": ["sizes"] * 3}, "groups.query", "has 3 entries"),
-        ({"privacy": 'split = "leaves"'}, "groups.consistency", "'nation': choose 'joint', 'convex' or 'bottom_up'"),
+        ({"privacy": 'split = "leaves"'}, "groups.consistency", "'nation': choose 'posterior', 'joint'"),
         ({"privacy": 'split = "leaves"', "consistency": "none"}, "groups.consistency", "privacy.split"),
         ({"privacy": 'split = ["1", "0"]', "consistency": "bottom_up"}, "groups.consistency", "'joint' or 'convex'"),
         ({"privacy": 'split = ["1/2", "1/4", "1/4"]'}, "privacy.split", "has 3 entries"),
@@ -91,7 +92,7 @@ def test_a_table_that_changed_since_it_was_planned_is_refused(tmp_path: Path) ->
 # --- whole releases ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("consistency", CONSISTENCIES)
+@pytest.mark.parametrize("consistency", [row.name for row in estimator_rows("groups")])
 def test_one_measurement_is_estimated_by_every_method(consistency: str, tmp_path: Path) -> None:
     outcome = release(config_of(tmp_path, privacy=SEEDED), tmp_path / "first", page=render_report).estimate
     assert outcome is not None

@@ -134,7 +134,7 @@ def test_keys_are_checked_when_they_are_read(keys: dict[str, Any], key: str, tmp
 @pytest.mark.parametrize(
     ("keys", "key", "message"),
     [
-        ({"bucket_growth": 1, "consistency": "convex"}, "groups.consistency", "reads single cells, not buckets"),
+        ({"bucket_growth": 1, "consistency": "convex"}, "groups.consistency", "'buckets' was measured"),
         ({"bucket_growth": [1] * 3, **POSTERIOR}, "groups.bucket_growth", "3 entries"),
         ({"bucket_edges": [[0]] * 3, **POSTERIOR}, "groups.bucket_edges", "3 entries"),
         ({"bucket_growth": 1, "query": "ranks", **POSTERIOR}, "groups.bucket_growth", "is ranks"),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,10 +10,10 @@ from coco_opt.config import Config, load_config
 from coco_opt.errors import ConfigError, InputError
 from coco_opt.files.folder import read_columns
 from coco_opt.files.measurement import read_measurement
-from coco_opt.kinds import kind_row, kind_rows
+from coco_opt.kinds import kind_row
 from coco_opt.releases import check, compare, estimate, forecast, measure, release, render_report, verify_release
 
-PACKAGE = Path(__file__).parent / "toy_package"
+pytestmark = pytest.mark.usefixtures("toy_package")
 CONFIG = """
 [data]
 persons = "persons.csv"
@@ -25,16 +23,6 @@ epsilon = "2"
 dataset = "persons-2026"
 [totals]
 """
-
-
-@pytest.fixture(autouse=True)
-def toy_package() -> Iterator[None]:
-    """Install the package for one test, as pip would: a folder with its metadata on the path."""
-    sys.path.insert(0, str(PACKAGE))
-    kind_rows.cache_clear()
-    yield
-    sys.path.remove(str(PACKAGE))
-    kind_rows.cache_clear()
 
 
 @pytest.fixture

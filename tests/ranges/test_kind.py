@@ -15,13 +15,13 @@ import pytest
 from coco_opt.choices import SolverChoices
 from coco_opt.config import Config, parse_config
 from coco_opt.errors import ConfigError, InputError, UnknownSolverError
+from coco_opt.estimators import estimator_rows
 from coco_opt.files.folder import FileTable, parquet, read_columns
 from coco_opt.files.release_checks import Regions
 from coco_opt.privacy import NEIGHBOURS, Epsilon, Neighbours, SeededNoise
 from coco_opt.privacy.noise_distributions import distribution_of
 from coco_opt.problems import IsotonicL2
 from coco_opt.ranges import UniversalHistogram, measure_ranges
-from coco_opt.ranges.estimating.universal import ESTIMATORS
 from coco_opt.ranges.kind import RANGES
 from coco_opt.ranges.kind.files import RANGES_FILE, TYPES, read_ranges_release
 from coco_opt.ranges.kind.instances import ShiftedLeaf
@@ -37,6 +37,8 @@ from coco_opt.releases import (
     verify_release,
 )
 from coco_opt.releases.kind import Folder, ForecastOptions, Work
+
+ESTIMATORS = tuple(row.name for row in estimator_rows("ranges"))
 
 DAYS = 90
 TEXT = """

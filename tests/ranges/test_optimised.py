@@ -13,9 +13,9 @@ from scipy.optimize import minimize
 
 from coco_opt.config import Config, parse_config
 from coco_opt.errors import ConfigError, ProblemError
+from coco_opt.estimators import estimator_rows
 from coco_opt.privacy import NEIGHBOURS, Cost, Epsilon, Neighbours, Rho, SeededNoise
 from coco_opt.ranges import DomainTree, UniversalHistogram, choose_fan_out, measure_ranges, optimised_tree
-from coco_opt.ranges.estimating.universal import ESTIMATORS
 from coco_opt.ranges.kind import RANGES
 from coco_opt.ranges.kind.files import read_ranges_release
 from coco_opt.ranges.precision import Precision, noise_of
@@ -24,6 +24,8 @@ from coco_opt.releases import estimate, forecast, measure, release, verify_relea
 from tests.ranges.test_kind import TEXT
 
 EPSILON, RHO = Epsilon(Fraction(1, 10)), Rho(Fraction(1, 100))
+
+ESTIMATORS = tuple(row.name for row in estimator_rows("ranges"))
 COSTS = pytest.mark.parametrize("cost", [EPSILON, RHO], ids=str)
 SHARES = tuple(map(Fraction, ("1/10", "3/10", "1/5", "2/5")))
 LISTS = (([0, 2, 5], [1, 5, 12]), ([3, 3, 4], [7, 7, 9]), ([0], [12]))

@@ -11,6 +11,7 @@ from coco_solvers.structured.tree import TreePasses
 
 from coco_opt import SolverChoices
 from coco_opt.errors import ProblemError
+from coco_opt.estimators import estimator_rows
 from coco_opt.privacy import NEIGHBOURS, Cost, Epsilon, Measurement, Neighbours, Rho, SeededNoise
 from coco_opt.problems import Tree
 from coco_opt.ranges import (
@@ -25,7 +26,9 @@ from coco_opt.ranges import (
     zero_subtrees,
 )
 from coco_opt.ranges.domain import shortest_fan_out
-from coco_opt.ranges.estimating.universal import ESTIMATORS, Estimator
+from coco_opt.ranges.estimating.universal import Estimator
+
+ESTIMATORS = tuple(row.name for row in estimator_rows("ranges"))
 
 EPSILON = Epsilon(Fraction(1))
 RHO = Rho(Fraction(1, 2))

@@ -26,7 +26,7 @@ import numpy as np
 from coco_opt.array_types import Flags, Floats, Ints
 from coco_opt.choices import SolverChoices
 from coco_opt.errors import ProblemError
-from coco_opt.groups.estimating.estimators import LOSSES, check_choice
+from coco_opt.groups.estimating.method import GroupsMethod
 from coco_opt.groups.noisy_measurements import GroupsMeasurements, Loss
 from coco_opt.groups.queries import MeasuredQuery
 from coco_opt.histograms import CountOfCounts, Hierarchy
@@ -42,15 +42,16 @@ from coco_opt.problems import (
 )
 
 
-def convex(measurement: Measurement, solvers: SolverChoices, *, loss: Loss = "l1") -> list[CountOfCounts]:
+def convex(measurement: Measurement, method: GroupsMethod, solvers: SolverChoices) -> list[CountOfCounts]:
     """Return one consistent histogram a region from answers about sizes, or cumulative counts, on any measured levels.
 
-    loss "l1" weighs a level by 1 / scale of its noise, "l2" by 1 / variance. Regions with nothing measured at or below
-    them take their parent's sizes in proportion to their groups. Raises ProblemError where ranks or different queries
-    were measured, SolverError where a fit misses its tolerance. Memory: about ten tables of regions x max_size numbers.
+    The method's loss "l1" weighs a level by 1 / scale of its noise, "l2" by 1 / variance. Regions with nothing measured
+    at or below them take their parent's sizes in proportion to their groups. Raises ProblemError where ranks or
+    different queries were measured, SolverError where a fit misses its tolerance. Memory: about ten tables of regions x
+    max_size numbers.
     Source: Fioretto et al. 2021, arXiv 2006.15673, as far as the abstract describes it.
     """
-    check_choice("loss", loss, LOSSES)
+    loss = method.loss(0)
     answers = GroupsMeasurements(measurement)
     query, groups = _query(answers), answers.group_counts
     weights = answers.weights(loss)

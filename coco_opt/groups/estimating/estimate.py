@@ -11,8 +11,8 @@ from coco_opt.activity import Progress
 from coco_opt.array_types import Floats, Ints
 from coco_opt.choices import Certificate, SolverChoices
 from coco_opt.errors import InputError, ProblemError
+from coco_opt.estimators import EstimatorRow, estimator_row
 from coco_opt.execution import Executor, Threads
-from coco_opt.groups.estimating.convex import convex
 from coco_opt.groups.estimating.group_counts import with_group_counts
 from coco_opt.groups.estimating.intervals import NO_INTERVALS, Intervals
 from coco_opt.groups.estimating.joint import joint
@@ -199,12 +199,34 @@ def _result(
         fit = joint(measurement, solvers, loss=method.loss(0))
         tables, certificates = tuple(fit.histograms), solvers.certificates
         return GroupsResult(hierarchy, tables, certificates, fit.uncertified_gap, level_gaps=fit.level_gaps)
-    if method.consistency == "convex":
-        histograms = convex(measurement, solvers, loss=method.loss(0))
+    _check_levels(answers, method)
+    row = estimator_row("groups", method.consistency)
+    if row.target:
+        histograms = _checked(row.load()(measurement, method, solvers), row, answers)
     else:
-        _check_levels(answers, method)
         histograms = estimate_subtrees(answers, method, solvers, executor, progress)
     return GroupsResult(hierarchy, tuple(histograms), solvers.certificates)
+
+
+def _checked(
+    histograms: Sequence[CountOfCounts], row: EstimatorRow, answers: GroupsMeasurements
+) -> Sequence[CountOfCounts]:
+    """Return what an estimator of the table returned; ProblemError where it breaks what its row says it keeps."""
+    tree, groups = answers.hierarchy, answers.group_counts
+    if len(histograms) != tree.regions:
+        raise ProblemError(f"estimator {row.name!r} returned {len(histograms)} histograms for {tree.regions} regions")
+    for region, histogram in enumerate(histograms):
+        children = tree.children(region) if "sums" in row.keeps else range(0)
+        if histogram.groups != groups[region]:
+            broken = f"{groups[region]} groups"
+        elif histogram.max_size > answers.max_size:
+            broken = f"sizes up to {answers.max_size}"
+        elif children and not histogram.equals(CountOfCounts.total(histograms[child] for child in children)):
+            broken = "the sums of its children"
+        else:
+            continue
+        raise ProblemError(f"estimator {row.name!r} does not keep {broken} in region {tree.paths[region]!r}")
+    return histograms
 
 
 def _check_levels(answers: GroupsMeasurements, method: GroupsMethod) -> None:

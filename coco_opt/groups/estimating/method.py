@@ -7,16 +7,17 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from coco_opt.errors import ProblemError
+from coco_opt.estimators import estimator_row
 from coco_opt.groups.estimating.estimators import FitOptions, check_choice
 from coco_opt.groups.noisy_measurements import Loss
 from coco_opt.kernels.merging import Merge, Rounding
 from coco_opt.problems.isotonic import TieRule
 
-Consistency = Literal["posterior", "joint", "convex", "matching", "bottom_up", "none"]
+Consistency = str
+"""The name of a row of the table of estimators (``coco_opt.estimators``)."""
 VarianceRule = Literal["formula", "bootstrap"]
-CONSISTENCIES: tuple[Consistency, ...] = get_args(Consistency)
 ONE_PROGRAM: tuple[Consistency, ...] = ("joint", "convex")
-"""The methods that fit all regions in one program: they are slower, need one loss and do not read every query."""
+"""The methods that fit all regions in one program: they are slower and need one loss."""
 SLOW: tuple[Consistency, ...] = ("posterior", *ONE_PROGRAM)
 """The methods that take seconds where the others take milliseconds."""
 
@@ -31,8 +32,9 @@ class GroupsMethod:
         The loss of all levels, or one for each level, root first. "l1" fits geometric noise, "l2" Gaussian noise.
     ties : {"upper", "lower", "midpoint"}, default "upper"
         Which of several optima of "l1" is taken.
-    consistency : {"joint", "posterior", "matching", "convex", "bottom_up", "none"}, default "joint"
-        How regions are made to agree. "posterior" reads no loss.
+    consistency : str, default "joint"
+        How regions are made to agree: "joint", "posterior", "matching", "convex", "bottom_up", "none", or an estimator
+        that a package adds to the table of ``coco_opt.estimators``. "posterior" reads no loss.
     merge : {"weighted", "average"}, default "weighted"
         How "matching" merges the groups of parent and children.
     rounding : {"half_up", "half_even", "half_down"}, default "half_up"
@@ -75,7 +77,7 @@ class GroupsMethod:
     seconds: float = math.inf
 
     def __post_init__(self) -> None:
-        check_choice("consistency", self.consistency, CONSISTENCIES)
+        estimator_row("groups", self.consistency)
         check_choice("merge", self.merge, get_args(Merge))
         check_choice("variances", self.variances, get_args(VarianceRule))
         if not self.seconds > 0.0:
@@ -109,6 +111,5 @@ def joint_seconds(answers: float) -> float:
 
 def needed_levels(consistency: Consistency, levels: int) -> tuple[int, ...]:
     """Return the levels whose answers a consistency method needs."""
-    if consistency in SLOW:
-        return ()
-    return (levels - 1,) if consistency == "bottom_up" else tuple(range(levels))
+    needs = estimator_row("groups", consistency).needs
+    return () if needs == "any" else (levels - 1,) if needs == "leaves" else tuple(range(levels))

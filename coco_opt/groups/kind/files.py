@@ -13,6 +13,7 @@ import numpy as np
 
 from coco_opt.array_types import Ints
 from coco_opt.errors import InputError, Place
+from coco_opt.estimators import estimator_row
 from coco_opt.files.differences import FrameKind, as_frame, stored_frame
 from coco_opt.files.folder import FileTable, read_columns
 from coco_opt.files.regions import region_columns, stored_regions
@@ -70,7 +71,8 @@ _TYPES = {"level": "int32", "size": "int64", "groups": "int64"}
 
 def released(measurement_plan: MeasurementPlan, method: GroupsMethod, result: GroupsResult) -> Released:
     """Return the histograms as a table, what they keep to, and the manifest's account of the method."""
-    promises = TABLE_PROMISES if method.consistency != "none" else TABLE_PROMISES[:-1]
+    adds_up = "sums" in estimator_row("groups", method.consistency).keeps
+    promises = TABLE_PROMISES if adds_up else TABLE_PROMISES[:-1]
     files = {HISTOGRAMS: histogram_table(measurement_plan, result.histograms)}
     private = has_private_counts(measurement_plan)
     manifest: dict[str, Any] = {

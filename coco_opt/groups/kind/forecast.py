@@ -16,6 +16,7 @@ from typing import Any
 from coco_opt.activity import doing
 from coco_opt.choices import SolverChoices
 from coco_opt.errors import ConfigError
+from coco_opt.estimators import added_rows
 from coco_opt.groups.estimating.method import SLOW, Consistency, GroupsMethod
 from coco_opt.groups.estimating.posterior.effort import longest_posterior_seconds, posterior_seconds
 from coco_opt.groups.estimating.posterior.sparse import MANY_CELLS
@@ -47,7 +48,7 @@ from coco_opt.releases.resource_cost import BYTES, count_answers
 from coco_opt.releases.solvers import choices_of
 
 COMPARED: tuple[Consistency, ...] = ("posterior", "joint", "matching", "bottom_up")
-"""The methods whose errors are compared with those of the configured method."""
+"""The methods whose errors are compared with those of the configured method, with those of other packages."""
 
 AS_CONFIGURED, LEAVES = "as configured", "leaves"
 
@@ -265,7 +266,7 @@ def _first_seconds(path: Rehearsal, queries: LevelQueries, method: GroupsMethod,
 def readable_methods(plan: Plan) -> dict[Consistency, GroupsMethod]:
     """Return the configured method, then the compared methods that can read the planned queries."""
     readable = {plan.config.method.consistency: method_of(plan.config, plan.measurement_plan)}
-    for name in COMPARED:
+    for name in (*COMPARED, *(row.name for row in added_rows("groups"))):
         section = plan.config.method.model_copy(update={"consistency": name, "intervals": 0.0})
         try:
             readable.setdefault(name, method_of(replace(plan.config, method=section), plan.measurement_plan))

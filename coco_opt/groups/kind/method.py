@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from coco_opt.config.model import Config
+from coco_opt.estimators import estimator_row, estimator_rows
 from coco_opt.groups.buckets import Buckets, Scheme, Split, same_buckets
 from coco_opt.groups.estimating.method import ONE_PROGRAM, Consistency, GroupsMethod, needed_levels
 from coco_opt.groups.kind.automatic import with_measured_queries, with_method
@@ -23,7 +26,6 @@ from coco_opt.groups.queries import GROUPS, plain_query
 from coco_opt.privacy import MeasurementPlan
 
 _NAMES = {"joint": "joint estimation", "convex": "the convex program"}
-_READS = {"joint": ("cumulative", "buckets"), "convex": ("sizes", "cumulative")}
 _COVERAGE = 0.9
 
 
@@ -41,11 +43,9 @@ def method_of(config: Config, measurement_plan: MeasurementPlan, *also: Measurem
         raise config.error("groups.consistency", message)
     coverage = _coverage(config)
     losses = config.per_level(section.loss, measurement_plan.hierarchy.levels, "groups.loss")
-    _check_buckets(config, measurement_plan)
-    if section.consistency in ONE_PROGRAM:
-        if len(set(losses)) > 1:
-            raise config.error("groups.loss", f"{_NAMES[section.consistency]} fits all levels with one loss")
-        _check_queries(config, measurement_plan)
+    _check_queries(config, measurement_plan)
+    if section.consistency in ONE_PROGRAM and len(set(losses)) > 1:
+        raise config.error("groups.loss", f"{_named(section.consistency)} fits all levels with one loss")
     _check_levels(config, measurement_plan)
     if section.consistency == "matching":
         _check_matching(config, measurement_plan)
@@ -113,61 +113,48 @@ def _same_buckets(configured: Scheme | None, measured: Buckets | None, max_size:
     return np.array_equal(begin, (measured or cells).begin)
 
 
-def _check_buckets(config: Config, measurement_plan: MeasurementPlan) -> None:
-    """Raise ConfigError where a method does not read buckets, or the posterior sizes."""
+def _check_queries(config: Config, measurement_plan: MeasurementPlan) -> None:
+    """Raise ConfigError where a method does not read what was measured."""
     consistency: Consistency = config.method.consistency
     queries = {plain_query(level_query) for level_query in size_queries(measurement_plan)}
-    if consistency == "posterior" and "sizes" in queries:
-        message = (
-            "'posterior' reads cumulative counts, buckets of them, and ranks: choose another groups.query than 'sizes'"
-        )
-        raise config.error("groups.consistency", message)
-    if consistency in ONE_PROGRAM and "split" in queries:
-        message = (
-            f"{_NAMES[consistency]} reads no ranks, which rank_above adds: use 'posterior', 'matching', 'bottom_up' or "
-            "'none', or leave rank_above out"
-        )
-        raise config.error("groups.consistency", message)
-    buckets = [buckets_of(measurement_plan, level_query.level) for level_query in size_queries(measurement_plan)]
-    if consistency == "joint" and not same_buckets(buckets):
-        message = (
-            f"{_NAMES[consistency]} reads the same buckets on every level: use 'matching', which reads unlike ones, or "
-            "before measuring one bucket_growth for all levels"
-        )
-        raise config.error("groups.consistency", message)
-    if consistency == "convex" and "buckets" in queries:
-        message = (
-            f"{_NAMES[consistency]} reads single cells, not buckets of sizes: use 'joint', 'posterior', 'matching', "
-            "'bottom_up' or 'none', or leave the buckets out"
-        )
-        raise config.error("groups.consistency", message)
+    reads = estimator_row("groups", consistency).queries
+    if reads and not queries <= set(reads):
+        message = f"{_named(consistency)} reads {_listed(reads)}, and {_listed(queries - set(reads))} was measured"
+        readers = [row.name for row in estimator_rows("groups") if not row.queries or queries <= set(row.queries)]
+    elif consistency == "convex" and len(queries) > 1:
+        message = f"{_named(consistency)} reads one query on every measured level, {_listed(reads)}"
+        readers = ["matching", "bottom_up", "none"]
+    elif consistency == "joint" and not same_buckets(
+        [buckets_of(measurement_plan, level_query.level) for level_query in size_queries(measurement_plan)]
+    ):
+        message = f"{_named(consistency)} reads the same buckets on every level"
+        readers = ["matching", "posterior", "bottom_up", "none"]
+    else:
+        return
+    others = f"use {_listed(readers)}, or before measuring another groups.query, bucket_growth or rank_above"
+    raise config.error("groups.consistency", f"{message}: {others}")
 
 
-def _check_queries(config: Config, measurement_plan: MeasurementPlan) -> None:
-    consistency: Consistency = config.method.consistency
-    queries, reads = {plain_query(level_query) for level_query in size_queries(measurement_plan)}, _READS[consistency]
-    if not queries <= set(reads) or (consistency == "convex" and len(queries) > 1):
-        named = "'cumulative'" if consistency == "joint" else " or ".join(map(repr, reads))
-        message = (
-            f"{_NAMES[consistency]} reads one query on every measured level, {named}, and "
-            f"{', '.join(sorted(queries))} was measured: choose another consistency, or before measuring another "
-            "groups.query"
-        )
-        raise config.error("groups.consistency", message)
+def _named(consistency: Consistency) -> str:
+    return _NAMES.get(consistency, repr(consistency))
+
+
+def _listed(names: Iterable[str]) -> str:
+    *first, last = (f"'{name}'" for name in names)
+    return f"{', '.join(first)} or {last}" if first else last
 
 
 def _check_levels(config: Config, measurement_plan: MeasurementPlan) -> None:
     consistency: Consistency = config.method.consistency
     measured = {level_query.level for level_query in measurement_plan.queries}
-    missing = [
-        level for level in needed_levels(consistency, measurement_plan.hierarchy.levels) if level not in measured
-    ]
+    levels = measurement_plan.hierarchy.levels
+    missing = [level for level in needed_levels(consistency, levels) if level not in measured]
     if missing:
         names = ", ".join(repr(measurement_plan.levels[level]) for level in missing)
-        alternatives = "'joint' or 'convex'" if consistency == "bottom_up" else "'joint', 'convex' or 'bottom_up'"
+        readers = [row.name for row in estimator_rows("groups") if set(needed_levels(row.name, levels)) <= measured]
         message = (
             f"{consistency!r} reads the answers of every level it fits, and privacy.split leaves none for {names}: "
-            f"choose {alternatives}, or before measuring another split"
+            f"choose {_listed(readers)}, or before measuring another split"
         )
         raise config.error("groups.consistency", message)
 

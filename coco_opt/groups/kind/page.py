@@ -9,6 +9,7 @@ from html import escape
 import numpy as np
 
 from coco_opt.array_types import Flags
+from coco_opt.estimators import estimator_row
 from coco_opt.groups.estimating.group_counts import with_group_counts
 from coco_opt.groups.estimating.method import GroupsMethod
 from coco_opt.groups.kind import plots
@@ -40,22 +41,7 @@ _ERROR_NOTE = (
     "or removed from groups to turn one into the other; the mean over the regions of a level. It can be shown "
     "only for simulated data.",
 )
-_LEAVES = (
-    "At the lowest levels bottom-up, with the whole budget on the leaves, usually errs less: here the leaves get a "
-    "part of the budget only, and the rest buys the levels above. "
-)
 _MOST_NAMED = 50  # regions that have not converged
-_WORSE_AT = {
-    "bottom_up": "Errors of leaves add up: the higher a region, the further off it is. Methods that measure every "
-    "level err less there.",
-    "matching": f"{_LEAVES}Each region is fitted alone before regions are made to agree: joint estimation and the "
-    "posterior, which take seconds to minutes, err less on most data.",
-    "joint": f"{_LEAVES}Where most sizes have no group, matching on buckets and the posterior err less.",
-    "posterior": f"{_LEAVES}It uses what regions have in common: one unlike all others is drawn towards them where "
-    "the noise leaves room.",
-    "convex": f"{_LEAVES}Cumulative counts, by joint estimation, err less on most data than counts of single sizes.",
-    "none": "Regions do not add up, and none learns from its neighbours: methods that make them agree err less.",
-}
 
 
 def sections_of(shown: Shown, errors: Mapping[str, Sequence[float]]) -> list[str]:
@@ -91,7 +77,8 @@ def _worse(shown: Shown, errors: Mapping[str, Sequence[float]]) -> tuple[str, st
         if error < released_error
     ]
     note = f" On these simulated data, at: {', '.join(better)}." if better else ""
-    return "Where another method does better", _WORSE_AT[shown.method.consistency] + note
+    weakness = estimator_row("groups", shown.method.consistency).weakness or "This method comes from another package."
+    return "Where another method does better", weakness + note
 
 
 def _unit_notes(shown: Shown) -> list[tuple[str, str]]:

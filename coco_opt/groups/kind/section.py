@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, PlainValidator, model_validator
 
 from coco_opt.config.sections import AUTO, DataSection, Section, TableInput
-from coco_opt.config.values import KeyedError, choice, level_names, one_or_list, probability
+from coco_opt.config.values import KeyedError, choice, estimator_name, level_names, one_or_list, probability
 from coco_opt.files.columns import ENTITIES, GROUPS, HIERARCHY, SIZES, Columns
 from coco_opt.groups.estimating.method import VarianceRule
 from coco_opt.groups.queries import Query
@@ -54,7 +54,6 @@ class GroupsData(DataSection):
 
 
 Starts = tuple[int, ...]
-Method = Literal["auto", "joint", "posterior", "convex", "matching", "bottom_up", "none"]
 LossChoice = Literal["auto", "l1", "l2"]
 GroupCounts = Literal["public", "private"]
 
@@ -126,7 +125,7 @@ class GroupsSection(Section):
     """The loss of the fit, one for all levels or one a level; "auto": that of the noise, "l2" where it is Gaussian."""
     ties: Annotated[TieRule, choice(TieRule)] = "upper"
     """Which of several optima of absolute values is taken."""
-    consistency: Annotated[Method, choice(Method)] = AUTO
+    consistency: Annotated[str, estimator_name("groups", AUTO)] = AUTO
     """How regions are made to agree; "auto": the posterior where it can read the queries and fits `[auto] time`."""
     merge: Annotated[Merge, choice(Merge)] = "weighted"
     """"matching" only: how the two sizes of matched groups are merged."""

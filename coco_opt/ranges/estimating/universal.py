@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, Protocol, get_args
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from coco_opt.array_types import Floats, Ints
 from coco_opt.choices import SolverChoices
 from coco_opt.errors import ProblemError
+from coco_opt.estimators import EstimatorRow, estimator_row
 from coco_opt.privacy import Measurement
 from coco_opt.problems import TreeLeastSquares
 from coco_opt.ranges.domain import DomainTree
@@ -25,10 +26,8 @@ from coco_opt.ranges.workload import Workload
 if TYPE_CHECKING:
     import pandas as pd
 
-Estimator = Literal["noisy", "consistent", "nonnegative", "zeroed", "posterior"]
-ESTIMATORS: tuple[Estimator, ...] = get_args(Estimator)
-NONNEGATIVE: tuple[Estimator, ...] = ("nonnegative", "zeroed", "posterior")
-INTEGER: tuple[Estimator, ...] = ("noisy", "zeroed", "posterior")
+Estimator = str
+"""The name of a row of the table of estimators (``coco_opt.estimators``)."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -68,8 +67,8 @@ class UniversalHistogram:
         The cells, and the tree of intervals over them.
     distribution : NoiseDistribution or tuple of NoiseDistribution
         The distribution of the noise, or of each level's where levels share the budget.
-    estimator : {"noisy", "consistent", "nonnegative", "zeroed", "posterior"}
-        How the intervals were estimated:
+    estimator : str
+        How the intervals were estimated, by this package or by another that adds an estimator:
 
         * "noisy": as measured, a range being the sum of the fewest intervals (H~; L~ where only cells were measured);
         * "consistent": least squares (H-bar), the best linear unbiased estimate;
@@ -108,8 +107,6 @@ class UniversalHistogram:
     spans: IntervalSource | None = None
 
     def __post_init__(self) -> None:
-        if self.estimator not in ESTIMATORS:
-            raise ProblemError(f"estimator must be one of {', '.join(ESTIMATORS)}, not {self.estimator!r}")
         if self.nodes.shape != (self.domain.tree.nodes,) or self.nodes.dtype != np.float64:
             raise ProblemError(f"a histogram of this domain is {self.domain.tree.nodes} float64 counts")
         self.nodes.setflags(write=False)
@@ -132,8 +129,9 @@ class UniversalHistogram:
         ----------
         measurement : Measurement or IntervalCounts
             What ``measure_ranges`` returned.
-        estimator : {"nonnegative", "consistent", "noisy", "zeroed", "posterior"}, default "nonnegative"
-            How the intervals are estimated.
+        estimator : str, default "nonnegative"
+            How the intervals are estimated: "nonnegative", "consistent", "noisy", "zeroed", "posterior", or one
+            that a package adds to the table of ``coco_opt.estimators``.
         solvers : SolverChoices, optional
             A solver for each kind of problem; the fast exact solvers if they are left out.
         workload : Workload, optional
@@ -157,9 +155,13 @@ class UniversalHistogram:
             posterior = RangesPosterior.of(counts, workload, options, threads=threads, progress=progress)
             nodes = counts.domain.counts(posterior.draws.released).astype(np.float64)
             return cls(counts.domain, counts.distribution, estimator, nodes, posterior, posterior.draws)
-        return cls(
-            counts.domain, counts.distribution, estimator, _estimates(counts, estimator, solvers or SolverChoices())
-        )
+        used = solvers or SolverChoices()
+        row = estimator_row("ranges", estimator)
+        if row.target:
+            nodes = _sums(row.load()(counts, estimator, used), row, counts.domain)
+        else:
+            nodes = _estimates(counts, estimator, used)
+        return cls(counts.domain, counts.distribution, estimator, nodes)
 
     @property
     def cells(self) -> Floats:
@@ -262,10 +264,29 @@ class UniversalHistogram:
         return f"UniversalHistogram({self.estimator}, {self.domain.cells:,} cells, {noise})"
 
 
+def is_nonnegative(estimator: Estimator) -> bool:
+    """Return whether an estimator's counts are nonnegative; so are those that "auto" chooses among."""
+    return estimator == "auto" or "nonnegative" in estimator_row("ranges", estimator).keeps
+
+
 def least_squares(counts: IntervalCounts, *, nonnegative: bool) -> TreeLeastSquares:
     """Return the problem of fitting the intervals to each other."""
     spread = Precision(counts.domain, counts.distribution).counts
     return TreeLeastSquares(counts.domain.tree, counts.values, spread, lower=0.0 if nonnegative else None)
+
+
+def _sums(cells: ArrayLike, row: EstimatorRow, domain: DomainTree) -> Floats:
+    """Return the sums of cells that an estimator returned; ProblemError where they break what its row says it keeps."""
+    values = np.asarray(cells, dtype=np.float64)
+    if values.shape != (domain.cells,) or not np.isfinite(values).all():
+        raise ProblemError(f"estimator {row.name!r} must return {domain.cells:,} finite numbers, one a cell")
+    if "nonnegative" in row.keeps and values.min() < 0:
+        raise ProblemError(f"estimator {row.name!r} returned a negative count, which its row excludes")
+    if "integers" in row.keeps and (values != np.rint(values)).any():
+        raise ProblemError(f"estimator {row.name!r} returned a fraction, which its row excludes")
+    nodes = np.zeros(domain.tree.nodes)
+    nodes[domain.first_leaf :] = values
+    return np.asarray(domain.tree.sums(nodes), dtype=np.float64)
 
 
 def _estimates(counts: IntervalCounts, estimator: Estimator, solvers: SolverChoices) -> Floats:

@@ -25,7 +25,7 @@ from coco_opt.privacy import Cost, Exact, Measurement, MeasurementPlan
 from coco_opt.privacy import Neighbours as NeighboursName
 from coco_opt.privacy.promise import Promise
 from coco_opt.ranges.domain import DomainTree, levels_of, shortest_fan_out
-from coco_opt.ranges.estimating.universal import NONNEGATIVE, Estimator, UniversalHistogram
+from coco_opt.ranges.estimating.universal import Estimator, UniversalHistogram, is_nonnegative
 from coco_opt.ranges.fan_out import choose_fan_out
 from coco_opt.ranges.interval_counts import RANGES as NAME
 from coco_opt.ranges.interval_counts import IntervalCounts, domain_of
@@ -290,7 +290,7 @@ def _chosen(section: RangesSection, cost: Cost, neighbours: NeighboursName) -> d
     """Return the keys that say which tree is measured, as a file would state them."""
     if section.fan_out == "auto":
         return {"fan_out": choose_fan_out(section.size, cost, neighbours=neighbours) or "cells"}
-    nonnegative = section.estimator in ("auto", *NONNEGATIVE)
+    nonnegative = is_nonnegative(section.estimator)
     tree = optimised_tree(section.ranges, cost, neighbours=neighbours, nonnegative=nonnegative)
     if tree.shares is None or section.size == 1:  # one cell is a tree of its own
         return {"fan_out": tree.fan_out or "cells"}

@@ -11,7 +11,7 @@ import numpy as np
 from coco_opt.privacy import MeasurementPlan
 from coco_opt.ranges.domain import DomainTree
 from coco_opt.ranges.estimating.posterior.sampler import LEAST_DRAWS, SamplerOptions, posterior_seconds
-from coco_opt.ranges.estimating.universal import NONNEGATIVE, Estimator
+from coco_opt.ranges.estimating.universal import Estimator, is_nonnegative
 from coco_opt.ranges.fan_out import FAN_OUTS, choose_fan_out, evenly
 from coco_opt.ranges.precision import Precision, noise_of
 from coco_opt.ranges.strategy import optimised_tree
@@ -119,7 +119,7 @@ def workload_errors(
     if domain.cells <= _COMPARED:
         single = choose_fan_out(domain.cells, cost, neighbours=neighbours)
         trees[_AUTO] = DomainTree(domain.cells, single)
-        nonnegative = estimator in NONNEGATIVE
+        nonnegative = is_nonnegative(estimator)
         best = optimised_tree(workload, cost, neighbours=neighbours, nonnegative=nonnegative)
         trees[_OPTIMISED] = DomainTree(domain.cells, best.fan_out, shares=best.shares)
     return [
@@ -135,7 +135,7 @@ def _why(errors: Sequence[WorkloadError], estimator: Estimator) -> Iterator[tupl
     if _OPTIMISED not in of_tree:
         return
     optimised, own = of_tree[_OPTIMISED], errors[0].error
-    if optimised > _ALIKE * of_tree[_AUTO] and estimator in NONNEGATIVE:
+    if optimised > _ALIKE * of_tree[_AUTO] and is_nonnegative(estimator):
         yield (
             "optimised",
             "gives the whole domain a share that a nonnegative estimate needs where most cells are empty: hence its "

@@ -9,8 +9,8 @@ from typing import Annotated, ClassVar, Literal, get_args
 import numpy as np
 from pydantic import Field, PlainValidator, model_validator
 
-from coco_opt.config.sections import DataSection, Section, TableInput
-from coco_opt.config.values import KeyedError, choice, exact
+from coco_opt.config.sections import AUTO, DataSection, Section, TableInput
+from coco_opt.config.values import KeyedError, choice, estimator_name, exact
 from coco_opt.errors import ProblemError
 from coco_opt.files.columns import Columns
 from coco_opt.ranges.domain import levels_of
@@ -24,8 +24,6 @@ from coco_opt.ranges.workload import NAMED, Named, Workload
 Chosen = Literal["auto", "optimised"]
 """Values of `fan_out` that leave the tree to be chosen, from public numbers."""
 CHOSEN: tuple[Chosen, ...] = get_args(Chosen)
-Method = Literal["auto", "noisy", "consistent", "nonnegative", "zeroed", "posterior"]
-"""Values of `estimator`: those of ``Estimator``, or an estimator that is chosen by the time it takes."""
 FanOut = Chosen | Literal["cells"]
 Pairs = tuple[tuple[int, int], ...]
 
@@ -109,7 +107,7 @@ class RangesSection(Section):
     workload: Annotated[Named | Pairs, PlainValidator(_workload)] | None = None
     """Whose expected squared error `plan` states and "optimised" minimises: all "ranges", which is the default, all
     "prefixes", or a list of ranges [low, high], each of the values low to high - 1."""
-    estimator: Annotated[Method, choice(Method)] = "nonnegative"
+    estimator: Annotated[str, estimator_name("ranges", AUTO)] = "nonnegative"
     """How the answers are made consistent; "posterior" gives integers, and intervals of any range; "auto" takes it
     where it is fast enough for [auto] time, and "nonnegative" else."""
     intervals: Annotated[float | None, Field(ge=0.0, lt=1.0)] = None

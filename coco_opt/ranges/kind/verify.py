@@ -10,11 +10,12 @@ import numpy as np
 
 from coco_opt.array_types import Flags, Floats
 from coco_opt.errors import CocoOptError
+from coco_opt.estimators import estimator_row, estimator_rows
 from coco_opt.files.folder import read_columns
 from coco_opt.files.release_checks import Check, first_of, int64_column
 from coco_opt.privacy.cost import cost_of
 from coco_opt.ranges.domain import DomainTree
-from coco_opt.ranges.estimating.universal import ESTIMATORS, INTEGER, NONNEGATIVE, Estimator
+from coco_opt.ranges.estimating.universal import Estimator
 from coco_opt.ranges.interval_counts import RANGES
 from coco_opt.ranges.kind.files import RANGES_FILE, TYPES, interval_columns, stated
 from coco_opt.ranges.kind.intervals import PROMISE_OF, interval_checks
@@ -23,6 +24,7 @@ from coco_opt.ranges.precision import Noise, Precision
 from coco_opt.releases.kind import Folder
 
 _OF_ESTIMATES = ("finite", "nonnegative", "whole_numbers", "children_sum_to_parents", "standard_errors")
+_OF_OTHERS = ("finite", "standard_errors")  # that are not installed here
 PROMISES = (*_OF_ESTIMATES, *PROMISE_OF.values())
 
 _TOLERANCE = 1e-9
@@ -41,11 +43,12 @@ class _Content:
 
 def promises_of(estimator: Estimator, fan_out: int | Sequence[int] | None) -> tuple[str, ...]:
     """Return what a release by an estimator promises."""
+    keeps = estimator_row(RANGES, estimator).keeps
     promised = {
         "finite": True,
-        "nonnegative": estimator in NONNEGATIVE,
-        "whole_numbers": estimator in INTEGER,
-        "children_sum_to_parents": estimator != "noisy" or fan_out is None,
+        "nonnegative": "nonnegative" in keeps,
+        "whole_numbers": "integers" in keeps,
+        "children_sum_to_parents": "sums" in keeps or fan_out is None,
         "standard_errors": True,
     }
     return tuple(name for name in _OF_ESTIMATES if promised[name])
@@ -58,7 +61,8 @@ def verify_ranges(folder: Folder) -> Iterator[Check]:
     table = read_columns(folder.path / RANGES_FILE, tuple(TYPES))
     yield (typed := _integers(table))
     yield (rows := _rows(table, domain) if typed.passed else Check("rows", passed=False, detail="not checked"))
-    due = promises_of(estimator, domain.fan_out) if estimator in ESTIMATORS else _OF_ESTIMATES
+    known = any(row.name == estimator for row in estimator_rows(RANGES))
+    due = promises_of(estimator, domain.fan_out) if known else _OF_OTHERS
     missing = [name for name in due if name not in folder.manifest["promises"]]
     detail = f"does not promise {', '.join(missing)}" if missing else f"what {estimator!r} estimates keep is promised"
     yield Check("promises", not missing, detail)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from coco_opt.activity import Progress, doing
 from coco_opt.array_types import Ints
 from coco_opt.choices import ALL_CERTIFIED, Certificate, SolverChoices, UncertifiedGap
 from coco_opt.errors import InputError, ProblemError, SolverError
+from coco_opt.estimators import EstimatorRow, estimator_row
 from coco_opt.execution import Executor, Shared, Threads
 from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Operator
@@ -175,6 +177,11 @@ def estimate_tables(
         first = replace(chosen, estimation="full")
         start = estimate_tables(measurement, first, used, executor=run_by, note=note)
         return _least_expected(measurement, measured, chosen, used, start, run_by, progress)
+    row = estimator_row("tables", chosen.estimation)
+    if row.target:
+        workload = chosen.workload or measured.queries
+        measured = _with_tables(measured, row, row.load()(measurement, chosen, used))
+        chosen = replace(chosen, estimation="classic", workload=workload, passes=())
     with doing("estimating with all information"):
         stage = _stage(measured, run_by) if chosen.estimation == "full" else None
     constraints = measured.invariants
@@ -211,6 +218,21 @@ def estimate_tables(
         step.implied,
         linear=stage,
     )
+
+
+def _with_tables(measured: TableMeasurements, row: EstimatorRow, tables: Sequence[ArrayLike]) -> TableMeasurements:
+    """Return an estimator's tables as the answers to fit: the nearest that meet all constraints are released.
+
+    Raises ProblemError where they are not one array of finite numbers for each level.
+    """
+    tree, cells = measured.hierarchy, measured.schema.size
+    shapes = [(len(tree.level_range(level)), cells) for level in range(tree.levels)]
+    values = [np.array(table, dtype=np.float64) for table in tables]
+    if [table.shape for table in values] != shapes or not all(np.isfinite(table).all() for table in values):
+        raise ProblemError(f"estimator {row.name!r} must return finite numbers of the shapes {shapes}")
+    query, ones = parse_query("detail", measured.schema), np.ones((tree.levels, 1))
+    answers = tuple((table,) for table in values)
+    return replace(measured, queries=(query,), answers=answers, variances=ones, by_region={})
 
 
 def _least_expected(

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from coco_opt.errors import ProblemError
+from coco_opt.estimators import estimator_row
 from coco_opt.topdown.queries import Query
 
-Estimation = Literal["full", "classic", "bottom_up", "posterior"]
+Estimation = str
+"""The name of a row of the table of estimators (``coco_opt.estimators``)."""
 Weighting = Literal["variance", "equal"]
 IntegerRule = Literal["passes", "nearest"]
 Implied = Literal["auto", "bounds", "cuts", "minimal_schema"]
@@ -37,10 +39,11 @@ class TopdownMethod:
 
     Parameters
     ----------
-    estimation : {"full", "classic", "bottom_up", "posterior"}, default "full"
+    estimation : str, default "full"
         "full" fits every region to all answers at and below it, "classic" to its own level's answers alone, "bottom_up"
         fits the leaves alone and sums them. "posterior" samples all tables given all answers, begins with the tables
-        of "full", and releases those of least expected error; its result has intervals.
+        of "full", and releases those of least expected error; its result has intervals. The tables of an estimator that
+        a package adds to the table of ``coco_opt.estimators`` are fitted and rounded, as answers of "classic" are.
     passes : tuple of Pass, default ()
         Groups of queries in order of importance; queries in no group come last, together. Without passes all are fitted
         together.
@@ -97,7 +100,8 @@ class TopdownMethod:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "passes", tuple(self.passes))
-        kinds = {"estimation": Estimation, "weighting": Weighting, "rounding": IntegerRule, "implied": Implied}
+        estimator_row("tables", self.estimation)
+        kinds = {"weighting": Weighting, "rounding": IntegerRule, "implied": Implied}
         for name, kind in kinds.items():
             choices, value = get_args(kind), getattr(self, name)
             if value not in choices:
@@ -151,7 +155,8 @@ def misfit(
     if method.estimation == "bottom_up" and any(level < leaves for level in bound):
         reason = "bottom_up sums the leaves and cannot keep what must hold above them: use 'full' or 'classic'"
         return "estimation", reason
-    needed = range(levels) if method.estimation == "classic" else (leaves,)
+    needs = estimator_row("tables", method.estimation).needs
+    needed = () if needs == "any" else range(levels) if needs == "every" else (leaves,)
     missing = next((level for level in needed if level not in measured_levels), None)
     if missing is not None:
         advice = ", or use 'full'" if missing < leaves else ""

@@ -12,10 +12,10 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 from pydantic import BeforeValidator, Field, PlainValidator, ValidationInfo, model_validator
 
 from coco_opt.config.sections import AUTO, DataSection, FilePath, Section, TableInput
-from coco_opt.config.values import KeyedError, choice, level_names, split_shares
+from coco_opt.config.values import KeyedError, choice, estimator_name, level_names, split_shares
 from coco_opt.files.columns import GROUPS, HIERARCHY, Columns
 from coco_opt.topdown.constraint import StatedSource
-from coco_opt.topdown.estimating.method import Estimation, Implied, IntegerRule
+from coco_opt.topdown.estimating.method import Implied, IntegerRule
 from coco_opt.topdown.kind.schemas import named_schema
 from coco_opt.topdown.measuring.public_files import BOUNDS, FACILITIES
 from coco_opt.topdown.measuring.records import PERSON, RECORDS
@@ -278,7 +278,7 @@ class TopdownSection(Section):
     """Measured: earlier releases whose answers these tables keep exactly: a folder, or a list of folders or tables."""
     passes: Annotated[tuple[PassConfig, ...], Field(strict=False)] = ()
     """Queries in order of importance, fitted one after the other; none: all together."""
-    estimation: Annotated[Estimation, choice(Estimation)] = "full"
+    estimation: Annotated[str, estimator_name("tables")] = "full"
     """What a region is fitted to: all measured at and below it, its own level, the leaves alone; or the posterior."""
     intervals: Annotated[float | None, Field(ge=0.0, lt=1.0)] = None
     """"posterior" only: the coverage of intervals.parquet, 0 for none; unset: 0.9."""

@@ -25,6 +25,7 @@ from coco_opt.groups.estimating.convex import convex
 from coco_opt.groups.estimating.estimates import SizeEstimate
 from coco_opt.groups.estimating.estimators import SAME_BLOCK, FitOptions, estimate
 from coco_opt.groups.estimating.joint import joint
+from coco_opt.groups.estimating.method import GroupsMethod
 from coco_opt.groups.noisy_measurements import Loss
 from coco_opt.groups.queries import MeasuredQuery
 from coco_opt.histograms import CountOfCounts
@@ -128,7 +129,7 @@ def _after(case: Case, measurement: Measurement, loss: Loss, step: str, estimate
         estimate = joint(measurement, stored, loss=loss)
         histograms, fractional = estimate.histograms, before_rounding(case, estimate)
     else:
-        histograms = convex(measurement, stored, loss=loss)
+        histograms = convex(measurement, GroupsMethod(loss, consistency="convex"), stored)
     return Side(errors_by_level(case, histograms), fractional, (_program_fit(stored), *unfitted[1:]))
 
 

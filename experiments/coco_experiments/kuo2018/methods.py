@@ -12,6 +12,7 @@ from coco_opt.groups import Query
 from coco_opt.groups.estimating.consistency import bottom_up, matching, separate
 from coco_opt.groups.estimating.convex import convex
 from coco_opt.groups.estimating.joint import joint
+from coco_opt.groups.estimating.method import GroupsMethod
 from coco_opt.groups.noisy_measurements import Loss
 from coco_opt.histograms import CountOfCounts
 from coco_opt.kernels.merging import Merge, Rounding
@@ -84,7 +85,7 @@ def convexly(estimator: str, loss: Loss, most_runs: int | None = None) -> Method
 
     def run(draws: Draws, epsilon: Fraction) -> Histograms:
         noisy = draws.measurement(_QUERIES[estimator], split_evenly(epsilon, draws.case.levels))
-        return convex(noisy, draws.solvers, loss=loss)
+        return convex(noisy, GroupsMethod(loss, consistency="convex"), draws.solvers)
 
     return Method(f"convex program on {'H' if estimator == 'naive' else estimator}, p = {loss[1]}", run, most_runs)
 
