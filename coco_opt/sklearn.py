@@ -5,10 +5,11 @@ Needs scikit-learn (``pip install 'coco-opt[sklearn]'``).
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from numbers import Integral
+from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from coco_opt.array_types import Floats
 from coco_opt.errors import MissingPackageError
@@ -17,19 +18,20 @@ from coco_opt.solver import Solver
 from coco_opt.solving import solve
 
 try:
-    from sklearn.base import BaseEstimator, RegressorMixin
-    from sklearn.utils import Tags
-    from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+    from sklearn import isotonic
+    from sklearn.utils._param_validation import HasMethods, Options
+    from sklearn.utils.validation import _check_sample_weight
 except ImportError as error:
     raise MissingPackageError("scikit-learn", "coco_opt.sklearn", "sklearn") from error
 
 __all__ = ["IsotonicRegression"]
 
 
-class IsotonicRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn has no types
+class IsotonicRegression(isotonic.IsotonicRegression):  # type: ignore[misc] # scikit-learn has no types
     """Isotonic regression in squares (p = 2) or absolute values (p = 1), certified.
 
-    Minimise sum_i w_i |f(x_i) - y_i|^p over nondecreasing (or nonincreasing) functions f between two bounds.
+    Minimise sum_i w_i |f(x_i) - y_i|^p over nondecreasing (or nonincreasing) functions f between two bounds. It takes
+    the place of scikit-learn's estimator of the same name, and differs in the loss, the solver and the certificate.
 
     Parameters
     ----------
@@ -37,28 +39,28 @@ class IsotonicRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc] #
         The power of the loss. With 1 the fit is a median regression, which outliers do not move.
     y_min, y_max : float, optional
         Bounds on the fitted values.
-    increasing : bool, default True
-        Whether f must not decrease; otherwise it must not increase.
-    out_of_bounds : {"clip", "nan"}, default "clip"
-        What ``predict`` returns outside of the training data: the nearest fitted value, or nan.
+    increasing : bool or "auto", default True
+        Whether f must not decrease; otherwise it must not increase. "auto" takes the sign of Spearman's correlation.
+    out_of_bounds : {"nan", "clip", "raise"}, default "nan"
+        What ``predict`` returns outside of the training data: nan, the nearest fitted value, or a ValueError.
     solver : str or Solver, default "auto"
         As for ``coco_opt.solve``.
 
     Attributes
     ----------
-    X_thresholds_ : ndarray, shape (k,)
-        The distinct training values, in increasing order.
-    y_thresholds_ : ndarray, shape (k,)
-        The fitted value at each of them.
+    X_thresholds_, y_thresholds_ : ndarray, shape (k,)
+        Distinct training values, in increasing order, and their fitted values, without those within constant parts.
+    X_min_, X_max_ : float
+        The ends of the training data.
+    increasing_ : bool
+        Whether the fit does not decrease.
     solution_ : Solution
         The certified solution, one value for each observation in the order of x and, among equal ones, of falling y.
-    n_features_in_ : int
-        Always 1.
 
     Raises
     ------
     ValueError
-        A parameter is none of those above, X has more than one column, or a weight is not positive.
+        A parameter is none of those above, y_min exceeds y_max, X has more than one column, or a weight is negative.
     SolverError
         The solver's answer is not optimal.
 
@@ -66,6 +68,7 @@ class IsotonicRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc] #
     -----
     Observations of equal x have equal fitted values: they enter in the order of falling y, and where y falls an optimal
     fit is constant. Observations of weight 0 are left out. Between the thresholds ``predict`` interpolates linearly.
+    Shapes, types and all else are scikit-learn's, whose class this one derives from.
 
     Examples
     --------
@@ -75,66 +78,64 @@ class IsotonicRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc] #
     [5.0, 5.0]
     """
 
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **isotonic.IsotonicRegression._parameter_constraints,
+        "p": [Options(Integral, {1, 2})],
+        "solver": [str, HasMethods("solve")],
+    }
+
     def __init__(
         self,
         *,
         p: Literal[1, 2] = 2,
         y_min: float | None = None,
         y_max: float | None = None,
-        increasing: bool = True,
-        out_of_bounds: Literal["clip", "nan"] = "clip",
+        increasing: bool | Literal["auto"] = True,
+        out_of_bounds: Literal["nan", "clip", "raise"] = "nan",
         solver: str | Solver = "auto",
     ) -> None:
+        super().__init__(y_min=y_min, y_max=y_max, increasing=increasing, out_of_bounds=out_of_bounds)
         self.p = p
-        self.y_min = y_min
-        self.y_max = y_max
-        self.increasing = increasing
-        self.out_of_bounds = out_of_bounds
         self.solver = solver
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Fit to X (n,) or (n, 1), responses y (n,) and weights (n,); return the estimator."""
-        if self.p not in (1, 2) or self.out_of_bounds not in ("clip", "nan"):
-            raise ValueError("p must be 1 or 2, and out_of_bounds 'clip' or 'nan'")
-        checked, responses = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_2d=False)
-        x, signed = _single_column(checked), np.asarray(responses) * (1 if self.increasing else -1)
-        weights = _check_sample_weight(sample_weight, x, dtype=np.float64, ensure_non_negative=True)
+    def _build_y(
+        self, X: NDArray[Any], y: NDArray[Any], sample_weight: Any, trim_duplicates: bool = True
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return the thresholds and the fit at them; scikit-learn's ``fit`` solves its own problem in this step."""
+        lower = -np.inf if self.y_min is None else float(self.y_min)
+        upper = np.inf if self.y_max is None else float(self.y_max)
+        if lower > upper:
+            raise ValueError(f"y_min = {self.y_min} exceeds y_max = {self.y_max}")
+        self._check_input_data_shape(X)
+        x = X.reshape(-1)
+        weights: Floats = _check_sample_weight(sample_weight, x, dtype=np.float64, ensure_non_negative=True)
         used = np.flatnonzero(weights > 0)
         if used.size == 0:
             raise ValueError("every sample_weight is zero: there is nothing to fit")
+        rises = isotonic.check_increasing(x, y) if self.increasing == "auto" else self.increasing
+        self.increasing_, sign = rises, 1 if rises else -1
+        signed = sign * y.astype(np.float64)
+        # Values of x that differ by less than their type resolves count as equal: a line between them would be upright.
+        values, same = np.unique(x[used], return_inverse=True)
+        differs = np.append(True, np.diff(values) >= np.finfo(x.dtype).resolution)
+        thresholds, same = values[differs], np.cumsum(differs)[same]
         # Among equal x by falling y: an optimal fit is constant there.
-        order = used[np.lexsort((-signed[used], x[used]))]
-        sign = 1 if self.increasing else -1
-        lower, upper = sorted((sign * self._bound(self.y_min, -np.inf), sign * self._bound(self.y_max, np.inf)))
-        problem = IsotonicL1 if self.p == 1 else IsotonicL2
+        place = np.lexsort((-signed[used], same))
+        order, same = used[place], same[place]
         uniform = bool((weights[order] == weights[order[0]]).all())
-        data = problem(signed[order], None if uniform else weights[order], lower=lower, upper=upper)
+        problem = IsotonicL1 if self.p == 1 else IsotonicL2
+        ends = (lower, upper) if rises else (-upper, -lower)
+        data = problem(signed[order], None if uniform else weights[order], lower=ends[0], upper=ends[1])
         self.solution_ = solve(data, self.solver)
-        self.X_thresholds_, first = np.unique(x[order], return_index=True)
-        self.y_thresholds_ = sign * np.asarray(self.solution_.value, np.float64)[first]
-        self.n_features_in_ = 1
-        return self
+        first = np.flatnonzero(np.diff(same, prepend=0))
+        fitted = (sign * np.asarray(self.solution_.value, np.float64)[first]).astype(x.dtype)
+        self.X_min_, self.X_max_ = thresholds[0], thresholds[-1]
+        if trim_duplicates and fitted.size > 2:
+            rising = fitted[1:] != fitted[:-1]
+            kept = np.concatenate([[True], rising[1:] | rising[:-1], [True]])
+            thresholds, fitted = thresholds[kept], fitted[kept]
+        return thresholds, fitted
 
-    def predict(self, X: ArrayLike) -> Floats:
-        """Return the fitted function at X (n,) or (n, 1), as float64 (n,)."""
-        check_is_fitted(self)
-        x = _single_column(validate_data(self, X, dtype=np.float64, ensure_2d=False, reset=False))
-        outside = np.nan if self.out_of_bounds == "nan" else None
-        return np.interp(x, self.X_thresholds_, self.y_thresholds_, left=outside, right=outside)
-
-    @staticmethod
-    def _bound(value: float | None, otherwise: float) -> float:
-        return otherwise if value is None else float(value)
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.one_d_array = True
-        tags.input_tags.two_d_array = False
-        return tags
-
-
-def _single_column(X: NDArray[Any]) -> Floats:
-    """Return X (n,) or (n, 1) as (n,); ValueError for more columns."""
-    if X.ndim == 2 and X.shape[1] != 1:
-        raise ValueError(f"isotonic regression takes one feature, X has {X.shape[1]} features")
-    return X.ravel()
+    def __getstate__(self) -> dict[str, Any]:
+        # Of classes outside scikit-learn its own method empties the estimator's dictionary, not a copy.
+        return {name: value for name, value in self.__dict__.items() if name != "f_"}

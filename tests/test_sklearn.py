@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -34,7 +36,7 @@ def test_squares_equal_those_of_scikit_learn(seed: int, increasing: bool) -> Non
     asked = np.linspace(-2, 22, 49)
     bounds = {"y_min": 1.0, "y_max": 4.0}
     peer = Peer(increasing=increasing, out_of_bounds="clip", **bounds).fit(x, y, weights)
-    ours = IsotonicRegression(increasing=increasing, **bounds).fit(x, y, weights)
+    ours = IsotonicRegression(increasing=increasing, out_of_bounds="clip", **bounds).fit(x, y, weights)
     np.testing.assert_allclose(ours.predict(asked), peer.predict(asked), atol=1e-9)
 
 
@@ -54,14 +56,48 @@ def test_absolute_values_are_least_among_functions_of_x(seed: int, increasing: b
     assert np.abs(fitted - y).sum() == pytest.approx(cost.min())
 
 
-def test_outside_of_the_training_data_values_are_clipped_or_nan() -> None:
+DTYPES = (np.float32, np.float64, np.int8, np.uint8, np.int64, np.uint64, np.bool_)
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_it_takes_the_place_of_the_peer(seed: int) -> None:
+    """Random data of every type, ties, weights and parameters: predictions and attributes are the peer's."""
+    rng = np.random.default_rng(seed)
+    size = int(rng.integers(1, 40))
+    x, y = (rng.integers(0, 30, size).astype(DTYPES[rng.integers(len(DTYPES))]) for _ in range(2))
+    lower, upper = sorted(rng.integers(0, 30, 2).tolist())
+    parameters = {
+        "y_min": (None, lower)[rng.integers(2)],
+        "y_max": (None, upper)[rng.integers(2)],
+        "increasing": bool(rng.integers(2)),
+        "out_of_bounds": str(rng.choice(["nan", "clip"])),
+    }
+    weights = (None, rng.integers(0, 3, size) + (np.arange(size) == 0))[rng.integers(2)]
+    x = x.reshape(-1, 1) if rng.integers(2) else x
+    peer, ours = (kind(**parameters).fit(x, y, weights) for kind in (Peer, IsotonicRegression))
+    at = np.linspace(-1, 31, 65)
+    for method in ("predict", "transform"):
+        theirs, own = (getattr(model, method)(at) for model in (peer, ours))
+        np.testing.assert_allclose(own, theirs, atol=1e-5 if own.dtype == np.float32 else 1e-12)
+        assert own.dtype == theirs.dtype
+    assert (ours.X_min_, ours.X_max_, ours.increasing_) == (peer.X_min_, peer.X_max_, peer.increasing_)
+    assert ours.X_thresholds_.size <= peer.X_thresholds_.size + 2
+    again = pickle.loads(pickle.dumps(ours))
+    np.testing.assert_array_equal(again.predict(at), ours.predict(at))
+
+
+def test_outside_of_the_training_data_values_are_nan_clipped_or_refused() -> None:
     x, y = [1.0, 2.0], [1.0, 2.0]
-    assert IsotonicRegression().fit(x, y).predict([0.0, 3.0]).tolist() == [1.0, 2.0]
-    assert np.isnan(IsotonicRegression(out_of_bounds="nan").fit(x, y).predict([0.0, 3.0])).all()
+    assert np.isnan(IsotonicRegression().fit(x, y).predict([0.0, 3.0])).all()
+    assert IsotonicRegression(out_of_bounds="clip").fit(x, y).predict([0.0, 3.0]).tolist() == [1.0, 2.0]
+    with pytest.raises(ValueError, match="below the interpolation range"):
+        IsotonicRegression(out_of_bounds="raise").fit(x, y).predict([0.0, 3.0])
 
 
 def test_wrong_parameters_are_named() -> None:
-    with pytest.raises(ValueError, match="p must be 1 or 2"):
+    with pytest.raises(ValueError, match="'p' parameter"):
         IsotonicRegression(p=3).fit([1.0, 2.0], [1.0, 2.0])  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="one feature, X has 2"):
+    with pytest.raises(ValueError, match="y_min = 2 exceeds y_max = 1"):
+        IsotonicRegression(y_min=2, y_max=1).fit([1.0, 2.0], [1.0, 2.0])
+    with pytest.raises(ValueError, match="2d array with 1 feature"):
         IsotonicRegression().fit([[1.0, 2.0], [2.0, 1.0]], [1.0, 2.0])
