@@ -7,6 +7,8 @@ from typing import TextIO
 
 from coco_experiments.outcome import Table
 
+_MOST_ROWS = 150  # of a table that is printed
+
 
 class ConsoleReporter:
     """Print tables and notes to standard output; show progress on a terminal's standard error, nowhere else."""
@@ -43,10 +45,10 @@ class ConsoleReporter:
             shown.add_row(*row)
         # Headings fold well, rows do not.
         widths = [max(len(row[column]) for row in texts) for column in range(len(numeric))] if texts else []
-        if sum(widths) + 3 * len(widths) <= self._console.width:
+        if sum(widths) + 3 * len(widths) <= self._console.width and len(texts) <= _MOST_ROWS:
             self._console.print(shown)
         else:
-            self.note(f"{table.title}: {len(texts):,} rows, too wide for this screen; on the page and in the CSV file")
+            self.note(f"{table.title}: {len(texts):,} rows, too large for a screen; on the page and in the CSV file")
         for note in table.notes:
             self.note(note)
 

@@ -27,8 +27,8 @@ class Run(Protocol):
 class Experiment:
     """One row of the experiment table; describes an experiment without importing it.
 
-    ``name`` is "folder/module" ("kuo2018/table3"), whose function ``run`` is a ``Run``. Where ``declared`` names a
-    module of the folder, the experiment is a value there, called as its name in capital letters, with a method ``run``.
+    ``name`` is "folder/module" ("kuo2018/table3"). In that module, or the one that ``declared`` names, the experiment
+    is a value called as its name in capital letters (``TABLE3``), with a method ``run``, or else a function ``run``.
     ``shows`` is what its figure shows, in a sentence, for the gallery; "" where it draws none. One that is
     ``heavy``, in time or disk, runs only by a name that means no other.
     One that takes ``states`` makes a country of so many.
@@ -56,7 +56,7 @@ class Experiment:
         """Import the experiment's module and return what runs it."""
         folder, _, name = self.name.partition("/")
         module: Any = importlib.import_module(f"{__package__}.{folder}.{self.declared or name}")
-        return cast("Run", getattr(module, name.upper()).run if self.declared else module.run)
+        return cast("Run", getattr(module, name.upper(), module).run)
 
     def run(
         self,

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 Cell = str | int | float | bool | None
 Verdict = Literal["reproduced", "refuted", "not comparable"]
@@ -23,7 +23,15 @@ class Table:
     rows: tuple[tuple[Cell, ...], ...]
     notes: tuple[str, ...] = ()
 
-    def records(self) -> list[dict[str, Cell]]:
+    @classmethod
+    def of(cls, title: str, records: Iterable[Mapping[str, Cell]], notes: Iterable[str] = ()) -> Table:
+        """Return a table of records: its columns are their keys, in the order in which they first occur."""
+        listed = list(records)
+        columns = tuple(dict.fromkeys(name for record in listed for name in record))
+        rows = tuple(tuple(record.get(name) for name in columns) for record in listed)
+        return cls(title, columns, rows, tuple(notes))
+
+    def records(self) -> list[dict[str, Any]]:
         """Return one dictionary a row, keyed by column."""
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
 
@@ -74,11 +82,9 @@ class Statement:
 
 def statements_table(statements: Sequence[Statement]) -> Table:
     """Return statements as a table."""
-    rows = tuple(
-        (statement.where, statement.published, statement.measured, statement.verdict, statement.why)
-        for statement in statements
-    )
-    return Table("What the paper says", ("where", "published", "measured", "verdict", "why"), rows)
+    names = ("where", "published", "measured", "verdict", "why")
+    records = ({name: getattr(statement, name) for name in names} for statement in statements)
+    return Table.of("What the paper says", records)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,10 +162,12 @@ def publish(
 ) -> Outcome:
     """Show tables, write each under the experiment's name and its own ending, and return what the experiment leaves.
 
-    ``files`` are the figures and whatever else was written.
+    ``files`` are the figures and whatever else was written; statements are written as a table of their own.
     """
-    written = []
+    written, said = [], tuple(statements)
     for ending, table in tables.items():
         reporter.table(table)
         written.append(write_csv(out / f"{name}{ending}.csv", table))
-    return Outcome(tuple(tables.values()), (*written, *files), tuple(failures), tuple(statements))
+    if said:
+        written.append(write_csv(out / f"{name}_statements.csv", statements_table(said)))
+    return Outcome(tuple(tables.values()), (*written, *files), tuple(failures), said)

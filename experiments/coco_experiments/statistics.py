@@ -26,6 +26,10 @@ class Mean:
         spread = float(np.std(values, ddof=1)) / math.sqrt(runs) if runs > 1 else None
         return cls(float(np.mean(values)), spread, runs)
 
+    def cells(self, name: str = "measured") -> dict[str, float | None]:
+        """Return the mean under a name and its standard error, as cells of a table."""
+        return {name: self.value, "standard error": self.standard_error}
+
     @property
     def signed(self) -> str | None:
         """Return a mean difference and its standard error in words, None for a single run."""

@@ -13,37 +13,28 @@ posterior). The posterior takes a tenth of its usual draws, as many for every en
 the draws' medians where it can; it is left out where there are many noisy answers. ``joint`` estimates single cells
 alone. Entries of the same queries read the same noise.
 
-Seeds are fixed beforehand; data that take little time come first. Results are stored as they are found and the tables
-are written after every seed. A run ends after ``MINUTES`` of processor time, and the next run goes on where it was.
+Seeds are fixed beforehand; data that take little time come first. Results are stored as they are found: a run ends
+after ``MINUTES`` of processor time, and the next run goes on where it was.
 Every row says how many seeds, and how many entries of the grid, it comes from.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from itertools import product
 from pathlib import Path
-from time import process_time
 
 import numpy as np
 
 from coco_experiments.beyond.queries import EPSILON, GROWTH, NEIGHBOURS, QueryPlan, search_of
-from coco_experiments.beyond.study import (
-    Result,
-    Way,
-    error_table,
-    finish,
-    seconds_table,
-    stored_results_of,
-    study,
-    usual_ways,
-)
+from coco_experiments.beyond.study import Result, Way, seconds_table, study, usual_ways
+from coco_experiments.groups import Case
 from coco_experiments.kuo2018.cases import (
-    Case,
+    TAXI_MAX_SIZE,
     hawaii_case,
     hawaiian_case,
     housing_case,
@@ -52,8 +43,7 @@ from coco_experiments.kuo2018.cases import (
     west_coast,
     white_case,
 )
-from coco_experiments.kuo2018.joint import TAXI_MAX_SIZE
-from coco_experiments.outcome import Cell, Outcome, Reporter, Table, write_csv
+from coco_experiments.outcome import Cell, Table
 from coco_opt.array_types import Floats
 from coco_opt.groups.buckets import Buckets
 from coco_opt.groups.estimating.method import Consistency
@@ -67,14 +57,13 @@ from coco_opt.privacy import Epsilon, Measurement, SeededNoise
 from coco_opt.privacy.combined_measurements import together
 from coco_opt.privacy.planner import Shares, allocation, leaf_allocation, root_and_leaf_allocation
 
-NAME = "beyond/auto"
 SEEDS = (2018, 2019, 2020, 2021, 2022)
 EPSILONS = (Fraction(1), Fraction(1, 2), Fraction(1, 10), Fraction(2))
 MINUTES = 240.0
-"""The processor time of one call of ``run``."""
+"""The processor time of one run."""
 LOOK = Fraction(1, 50)
 AIMS = ("balanced", "leaves", "root")
-AUTO, NO_LOOK, BY_HAND = "auto", "auto without a look", "by hand"
+CHOSEN, NO_LOOK, BY_HAND = "auto", "auto without a look", "by hand"
 _LOOK_SEED = 1_000_000
 _GROWTHS = (0.0, 0.05, 0.2, 0.5, 1.0)  # of the grid, one for all levels; and one that rises from root to leaves
 _RATIOS, _LEAF_SHARES, _ROOT_AND_LEAF_SHARES = (0.5, 1.0, 2.0), (0.5, 0.7, 0.85, 0.95), (0.7, 0.85, 0.95)
@@ -148,7 +137,7 @@ def by_hand(case: Case) -> QueryPlan:
 def automatic_ways(epsilon: Fraction, aims: Sequence[str]) -> list[Way]:
     """Return the automatic choice for each aim, with a look and without one."""
     setting = f"{float(epsilon):g}"
-    named = [(AUTO, LOOK), (NO_LOOK, Fraction(0))]
+    named = [(CHOSEN, LOOK), (NO_LOOK, Fraction(0))]
     return [
         Way(
             _named(name, aim),
@@ -249,33 +238,40 @@ def aim_of(result: Result, aim: str) -> float:
 
 def hindsight_table(results: Sequence[Result]) -> Table:
     """Return the aim's error of the automatic choice over that of the grid's best entry, and a mean and worst row."""
-    rows: list[tuple[Cell, ...]] = []
-    ratios: dict[tuple[str, str], list[float]] = {}
+    rows: list[dict[str, Cell]] = []
     for result in results:
         plan = result.way.queries
         if not isinstance(plan, Automatic):
             continue
-        grid = [other for other in _beside(result, results) if other.way.name.startswith("grid: ")]
+        grid = [other for other in _others(result, results) if other.way.name.startswith("grid: ")]
         best = min(grid, key=lambda other: aim_of(other, plan.aim))
-        ratio = aim_of(result, plan.aim) / aim_of(best, plan.aim)
-        look = "1/50" if plan.look else "none"
-        ratios.setdefault((look, plan.aim), []).append(ratio)
-        name = best.way.name.removeprefix("grid: ")
-        key = result.case.name, result.way.setting, plan.aim, look
-        seeds, entries = len(result.findings), f"{len(grid)} of {len(entries_of(result.case))}"
-        rows.append((*key, aim_of(result, plan.aim), aim_of(best, plan.aim), ratio, seeds, entries, name))
-    for (look, aim), values in ratios.items():
+        ours, least = aim_of(result, plan.aim), aim_of(best, plan.aim)
+        rows.append(
+            {
+                "data": result.case.name,
+                "total epsilon": result.way.setting,
+                "aim": plan.aim,
+                "look": "1/50" if plan.look else "none",
+                "auto": ours,
+                "best of the grid": least,
+                "auto / best": ours / least,
+                "seeds": len(result.findings),
+                "entries estimated": f"{len(grid)} of {len(entries_of(result.case))}",
+                "best in hindsight": best.way.name.removeprefix("grid: "),
+            }
+        )
+    empty = {"auto": None, "best of the grid": None, "seeds": None, "entries estimated": "", "best in hindsight": ""}
+    for look, aim in dict.fromkeys((row["look"], row["aim"]) for row in rows):
+        values = [float(row["auto / best"] or 0) for row in rows if (row["look"], row["aim"]) == (look, aim)]
         for words, value in (("mean", float(np.mean(values))), ("worst", max(values))):
-            rows.append((f"{words} of all", "all", aim, look, None, None, value, None, "", ""))
-    measured = "auto", "best of the grid", "auto / best", "seeds", "entries estimated"
-    columns = "data", "total epsilon", "aim", "look", *measured, "best in hindsight"
-    title = "The aim's error of the automatic choice over the best of a grid, known in hindsight only"
-    return Table(title, columns, tuple(rows), ())
+            key = {"data": f"{words} of all", "total epsilon": "all", "aim": aim, "look": look}
+            rows.append({**key, "auto / best": value, **empty})
+    return Table.of("The aim's error of the automatic choice over the best of a grid, known in hindsight only", rows)
 
 
 def ranges_table(results: Sequence[Result]) -> Table:
     """Return how many levels of the posterior's results lie in the range that ``plan`` would state before the look."""
-    inside: dict[tuple[str, str, int], list[int]] = {}
+    inside: dict[tuple[Cell, ...], list[int]] = {}
     for result in results:
         if result.way.consistency != "posterior" or isinstance(result.way.queries, Automatic):
             continue
@@ -283,12 +279,11 @@ def ranges_table(results: Sequence[Result]) -> Table:
         for level, mean in enumerate(result.means):
             place = 0 if mean.value < low[level] else 2 if mean.value > high[level] else 1
             inside.setdefault((result.case.name, result.way.setting, level), [0, 0, 0])[place] += 1
-    rows: list[tuple[Cell, ...]] = [(*key, *counts, counts[1] / sum(counts)) for key, counts in inside.items()]
-    below, within, above = (sum(counts[place] for counts in inside.values()) for place in range(3))
     if inside:
-        rows.append(("all", "all", "all", below, within, above, within / (below + within + above)))
+        inside["all", "all", "all"] = [sum(counts) for counts in zip(*inside.values(), strict=True)]
     columns = "data", "total epsilon", "level", "below the range", "inside", "above", "share inside"
-    return Table("Errors of the posterior and the ranges that are predicted for them", columns, tuple(rows), ())
+    rows = (dict(zip(columns, (*key, *counts, counts[1] / sum(counts)), strict=True)) for key, counts in inside.items())
+    return Table.of("Errors of the posterior and the ranges that are predicted for them", rows)
 
 
 @cache
@@ -301,7 +296,7 @@ def _stated_range(case: Case, queries: QueryPlan, epsilon: Fraction) -> tuple[Fl
     return range_of(np.array([Predictor(search.regions, each, 0.1).errors(buckets, variances) for each in family]))
 
 
-def _beside(result: Result, results: Sequence[Result]) -> list[Result]:
+def _others(result: Result, results: Sequence[Result]) -> list[Result]:
     """Return the other results of the same data at the same epsilon."""
     return [
         other
@@ -312,17 +307,23 @@ def _beside(result: Result, results: Sequence[Result]) -> list[Result]:
 
 def aims_table(results: Sequence[Result]) -> Table:
     """Return the balanced automatic choice over each way that is neither automatic nor of the grid."""
-    rows: list[tuple[Cell, ...]] = []
-    for auto in (result for result in results if result.way.name == AUTO):
-        for other in _beside(auto, results):
+    rows: list[dict[str, Cell]] = []
+    for auto in (result for result in results if result.way.name == CHOSEN):
+        for other in _others(auto, results):
             if isinstance(other.way.queries, Automatic) or other.way.name.startswith("grid: "):
                 continue
             ratio = np.array([mean.value for mean in auto.means]) / [mean.value for mean in other.means]
-            above = " ".join(str(level) for level in np.flatnonzero(ratio > 1.0)) or "none"
-            aim = float(np.exp(np.log(ratio).mean()))
-            rows.append((auto.case.name, auto.way.setting, other.way.name, aim, float(ratio.max()), above))
-    columns = "data", "total epsilon", "compared with", "aim: auto / it", "worst level", "levels where auto errs more"
-    return Table("The automatic choice over others: geometric mean of the levels' errors", columns, tuple(rows), ())
+            rows.append(
+                {
+                    "data": auto.case.name,
+                    "total epsilon": auto.way.setting,
+                    "compared with": other.way.name,
+                    "aim: auto / it": float(np.exp(np.log(ratio).mean())),
+                    "worst level": float(ratio.max()),
+                    "levels where auto errs more": " ".join(map(str, np.flatnonzero(ratio > 1.0))) or "none",
+                }
+            )
+    return Table.of("The automatic choice over others: geometric mean of the levels' errors", rows)
 
 
 def cases_of(data: Path | None) -> list[Case]:
@@ -332,33 +333,15 @@ def cases_of(data: Path | None) -> list[Case]:
     return [*blocks, coast[0], taxi_case(data, TAXI_MAX_SIZE), *coast[1:]]
 
 
-def batches(cases: Sequence[Case]) -> Iterator[tuple[Case, Fraction, int]]:
-    """Yield a case, an epsilon and a number of seeds: one seed of every case and epsilon, then ever more seeds."""
-    for seeds, epsilon, case in product(range(1, len(SEEDS) + 1), EPSILONS, cases):
-        yield case, epsilon, seeds
+def settings(data: Path | None, small: bool) -> list[tuple[Case, list[Way]]]:
+    """Return every case at every epsilon; small: one of simulated data."""
+    grid = [(EPSILONS[0], small_cases(30)[2])] if small else list(product(EPSILONS, cases_of(data)))
+    return [(case, ways_of(case, epsilon, small=small)) for epsilon, case in grid]
 
 
-def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Measure, print and write ``beyond/auto`` as CSV; small: one seed on simulated data and a small grid."""
-    plan = [(small_cases(30)[2], EPSILONS[0], 1)] if small else batches(cases_of(data))
-    found: dict[tuple[Case, Fraction], list[Result]] = {}
-    stored, end = stored_results_of(out), process_time() + 60.0 * MINUTES
-    for case, epsilon, seeds in plan:
-        if process_time() > end:
-            reporter.note(f"stopped after {MINUTES:g} minutes of processor time: the same command goes on")
-            break
-        ways = ways_of(case, epsilon, small=small)
-        found[case, epsilon] = study(NAME, case, ways, SEEDS[:seeds], reporter, stored)
-        _write(out, tables_of([result for results in found.values() for result in results]))
-    results = [result for each in found.values() for result in each]
-    return finish(NAME, out, tables_of(results), results, (), reporter)
-
-
-def tables_of(results: Sequence[Result]) -> dict[str, Table]:
-    """Return the tables by their endings."""
-    notes = (f"By hand: growths {GROWTH} with shares .1, .1, .2, .6; of Taxi single sizes with .2, .3, .5.",)
+def tables_of(results: Sequence[Result]) -> Mapping[str, Table]:
+    """Return the tables beside the errors, by their endings."""
     return {
-        "": error_table("Automatic choice", results, BY_HAND, "total epsilon", notes),
         "_hindsight": hindsight_table(results),
         "_aims": aims_table(results),
         "_ranges": ranges_table(results),
@@ -366,6 +349,15 @@ def tables_of(results: Sequence[Result]) -> dict[str, Table]:
     }
 
 
-def _write(out: Path, tables: Mapping[str, Table]) -> None:
-    for ending, table in tables.items():
-        write_csv(out / f"{NAME}{ending}.csv", table)
+AUTO = study(
+    "beyond/auto",
+    "Automatic choice",
+    settings,
+    BY_HAND,
+    "total epsilon",
+    (f"By hand: growths {GROWTH} with shares .1, .1, .2, .6; of Taxi single sizes with .2, .3, .5.",),
+    SEEDS,
+    tables_of,
+    lambda path, results: (),
+    MINUTES,
+)

@@ -13,16 +13,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import product
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
-from coco_experiments.hay2010.data import generated, universal
-from coco_experiments.outcome import Cell, Outcome, Reporter, Table, publish
+from coco_experiments.hay2010.data import Counts, generated, universal
+from coco_experiments.outcome import Cell, Table
+from coco_experiments.study import Report, Runs, Study
 from coco_experiments.topdown.data import Tables, generated_blocks, hawaii, large_tables, small_tables
-from coco_experiments.topdown.study import Estimates, mean_absolute
-from coco_opt.array_types import Floats
+from coco_experiments.topdown.study import mean_absolute
 from coco_opt.choices import SolverChoices
 from coco_opt.privacy import Epsilon, SeededNoise
 from coco_opt.privacy.planner import Shares, allocation, leaf_allocation, uniform_shares
@@ -35,9 +35,9 @@ from coco_opt.topdown.measuring.automatic import chosen_allocation, chosen_strat
 from coco_opt.topdown.measuring.measure import measure_tables
 from coco_opt.topdown.queries import parse_queries
 
-NAME = "beyond/auto_tables"
 SEEDS = (2018, 2019, 2020)
-AUTO = "auto"
+CHOSEN = "auto"
+NOTE = "Seeded noise: NOT PRIVATE."
 SMALL_WORKLOAD, SMALL_SHARES = ("detail", "hispanic", "total"), ("3/5", "1/5", "1/5")
 LARGE_WORKLOAD = "detail", "hispanic * race", "race * voting_age", "residence", "total"
 LARGE_SHARES = "2/5", "1/5", "1/5", "1/10", "1/10"
@@ -52,8 +52,44 @@ class TablesCase:
     workload: tuple[str, ...]
     shares: tuple[str, ...]
     epsilon: Fraction
-    seeds: tuple[int, ...]
     few: bool = False
+
+    def measure(self, seed: int) -> dict[str, list[float]]:
+        """Return every plan's mean absolute errors of released answers, by level and query."""
+        workload, found = parse_queries(self.workload, self.tables.schema), {}
+        for name, plan in plans_of(self).items():
+            measurement = measure_tables(self.tables.counts, plan, source=SeededNoise(seed))
+            result = estimate_tables(measurement, TopdownMethod("full"), SolverChoices(), threads=1)
+            found[name] = mean_absolute(self.tables, result.answers, workload).ravel().tolist()
+        return found
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class RangesCase:
+    """A list of counts, and epsilon."""
+
+    counts: Counts
+    epsilon: Fraction
+
+    @property
+    def fan_outs(self) -> dict[str, int | None]:
+        """Return every fan-out by name."""
+        below = {f"{each}": each for each in FAN_OUTS if each < self.counts.values.size}
+        return {"cells": None, **below}
+
+    def measure(self, seed: int) -> dict[str, list[float]]:
+        """Return every fan-out's mean absolute error of ranges of 2^i cells, by i."""
+        values, found = self.counts.values, {}
+        running = np.concatenate([[0], np.cumsum(values)])
+        for name, fan_out in self.fan_outs.items():
+            noisy = measure_ranges(values, fan_out=fan_out, cost=Epsilon(self.epsilon), source=SeededNoise(seed))
+            histogram, errors = UniversalHistogram.fit(noisy), []
+            for power in range(values.size.bit_length()):
+                begin, end = evenly(values.size, 1 << power)
+                away = histogram.ranges(begin, end).estimate - (running[end] - running[begin])
+                errors.append(float(np.abs(away).mean()))
+            found[name] = errors
+        return found
 
 
 def plans_of(case: TablesCase) -> dict[str, TablePlan]:
@@ -65,7 +101,7 @@ def plans_of(case: TablesCase) -> dict[str, TablePlan]:
     even, by_hand = Strategy.uniform(workload), Strategy(workload, tuple(map(Fraction, case.shares)))
     uniform = uniform_shares(levels)
     plans: list[tuple[str, Strategy, Shares]] = [
-        (AUTO, chosen, chosen_allocation(widths, cost, (1.0 / levels,) * levels)),
+        (CHOSEN, chosen, chosen_allocation(widths, cost, (1.0 / levels,) * levels)),
         ("workload and levels evenly", even, uniform),
         ("shares by hand, levels evenly", by_hand, uniform),
         ("shares by hand, half on the blocks", by_hand, leaf_allocation(0.5, levels)),
@@ -79,80 +115,66 @@ def plans_of(case: TablesCase) -> dict[str, TablePlan]:
     return {name: TablePlan.product(strategy, cost, levels, level_shares=shares) for name, strategy, shares in plans}
 
 
-def aim_of(case: TablesCase, plan: TablePlan, seed: int) -> Floats:
-    """Return the mean absolute errors of one seed's released answers, float64[levels, workload]."""
-    measurement = measure_tables(case.tables.counts, plan, source=SeededNoise(seed))
-    result = estimate_tables(measurement, TopdownMethod("full"), SolverChoices(), threads=1)
-    workload = parse_queries(case.workload, case.tables.schema)
-    return mean_absolute(case.tables, Estimates(result.answers, 0.0, result), workload)
+AnyCase = TablesCase | RangesCase
+Found = dict[str, list[float]]
+"""One seed's mean absolute errors, by plan or fan-out."""
 
 
-def tables_table(cases: Sequence[TablesCase], reporter: Reporter) -> Table:
+def tables_rows(case: TablesCase, found: Sequence[Found]) -> list[dict[str, Cell]]:
     """Return the aim's error of every plan, and that of the automatic one over it."""
-    rows: list[tuple[Cell, ...]] = []
-    for case in cases:
-        aims: dict[str, float] = {}
-        for done, (name, plan) in enumerate(plans_of(case).items(), 1):
-            errors = np.mean([aim_of(case, plan, seed) for seed in case.seeds], axis=0)
-            aims[name] = float(np.exp(np.log(np.maximum(errors, 1e-9)).mean()))
-            reporter.progress(f"{NAME} {case.name}", done, 4 if case.few else 7)
-        rows += [(case.name, float(case.epsilon), name, aim, aims[AUTO] / aim) for name, aim in aims.items()]
-    columns = "data", "epsilon", "plan", "aim's error", "auto / it"
-    notes = ("Seeded noise: NOT PRIVATE.", "Cells of the second data set are made.")
-    return Table("Tables: geometric mean over levels and queries of mean absolute errors", columns, tuple(rows), notes)
+    errors = {name: np.mean([of_seed[name] for of_seed in found], axis=0) for name in found[0]}
+    aims = {name: float(np.exp(np.log(np.maximum(error, 1e-9)).mean())) for name, error in errors.items()}
+    key = {"data": case.name, "epsilon": float(case.epsilon)}
+    return [{**key, "plan": name, "aim's error": aim, "auto / it": aims[CHOSEN] / aim} for name, aim in aims.items()]
 
 
-def ranges_table(small: bool, data: Path | None, reporter: Reporter) -> Table:
-    """Return the errors of every fan-out on lists of counts, the chosen one marked."""
-    rows: list[tuple[Cell, ...]] = []
-    epsilons = [Fraction(1)] if small else [Fraction(1), Fraction(1, 10)]
-    for counts in [generated(256)] if small else universal(data):
-        for epsilon in epsilons:
-            cells, cost = counts.values.size, Epsilon(epsilon)
-            chosen = choose_fan_out(cells, cost)
-            errors = {
-                fan_out: np.mean(
-                    [_range_error(counts.values, fan_out, cost, seed) for seed in SEEDS[: 1 if small else 3]]
-                )
-                for fan_out in (None, *(each for each in FAN_OUTS if each < cells))
-            }
-            for fan_out, error in errors.items():
-                name = "cells" if fan_out is None else f"{fan_out}"
-                ratio = float(errors[chosen] / error)
-                rows.append(
-                    (counts.label, float(epsilon), name, float(error), ratio, "chosen" if fan_out == chosen else "")
-                )
-            reporter.progress(f"{NAME} ranges", 1, 1)
-    columns = "data", "epsilon", "fan-out", "mean absolute error", "chosen / it", "auto"
-    title = "Ranges of 2^i cells at 64 places each: mean absolute error by fan-out"
-    return Table(title, columns, tuple(rows), ("Seeded noise: NOT PRIVATE.",))
-
-
-def _range_error(values: NDArray[np.int64], fan_out: int | None, cost: Epsilon, seed: int) -> float:
-    counts = measure_ranges(values, fan_out=fan_out, cost=cost, source=SeededNoise(seed))
-    histogram = UniversalHistogram.fit(counts)
-    running = np.concatenate([[0], np.cumsum(values)])
-    errors = []
-    for power in range(values.size.bit_length()):
-        begin, end = evenly(values.size, 1 << power)
-        errors.append(np.abs(histogram.ranges(begin, end).estimate - (running[end] - running[begin])).mean())
-    return float(np.mean(errors))
-
-
-def cases_of(small: bool, data: Path | None) -> list[TablesCase]:
-    """Return the data sets of tables."""
-    if small:
-        tables = small_tables(generated_blocks(np.random.default_rng(7), 2, 2, 1, 3))
-        return [TablesCase("simulated blocks", tables, SMALL_WORKLOAD, SMALL_SHARES, Fraction(1), SEEDS[:1], few=True)]
-    blocks = hawaii(data)
-    large = large_tables(blocks)
+def ranges_rows(case: RangesCase, found: Sequence[Found]) -> list[dict[str, Cell]]:
+    """Return the errors of every fan-out, the chosen one marked."""
+    errors = {name: float(np.mean([np.mean(of_seed[name]) for of_seed in found])) for name in found[0]}
+    best = choose_fan_out(case.counts.values.size, Epsilon(case.epsilon))
+    key = {"data": case.counts.label, "epsilon": float(case.epsilon)}
+    (chosen,) = (name for name, fan_out in case.fan_outs.items() if fan_out == best)
     return [
-        TablesCase("Hawaii, 7 cells", small_tables(blocks), SMALL_WORKLOAD, SMALL_SHARES, Fraction(1), SEEDS),
-        TablesCase("Hawaii, 2,016 cells", large, LARGE_WORKLOAD, LARGE_SHARES, Fraction(4), SEEDS[:1], few=True),
+        {
+            **key,
+            "fan-out": name,
+            "mean absolute error": error,
+            "chosen / it": errors[chosen] / error,
+            "auto": "chosen" if name == chosen else "",
+        }
+        for name, error in errors.items()
     ]
 
 
-def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Measure, print and write ``beyond/auto_tables`` as CSV; small: simulated data and one seed."""
-    tables = {"_ranges": ranges_table(small, data, reporter), "": tables_table(cases_of(small, data), reporter)}
-    return publish(NAME, tables, out, reporter)
+def plan(data: Path | None, small: bool) -> list[tuple[AnyCase, Sequence[int]]]:
+    """Return lists of counts at their epsilons, and the data sets of tables."""
+    lists = product([generated(256)] if small else universal(data), (Fraction(1), Fraction(1, 10))[: 1 if small else 2])
+    ranges = [(RangesCase(*case), SEEDS[: 1 if small else 3]) for case in lists]
+    if small:
+        blocks = small_tables(generated_blocks(np.random.default_rng(7), 2, 2, 1, 3))
+        few = TablesCase("simulated blocks", blocks, SMALL_WORKLOAD, SMALL_SHARES, Fraction(1), few=True)
+        return [*ranges, (few, SEEDS[:1])]
+    blocks = hawaii(data)
+    first = TablesCase("Hawaii, 7 cells", small_tables(blocks), SMALL_WORKLOAD, SMALL_SHARES, Fraction(1))
+    large = large_tables(blocks)
+    second = TablesCase("Hawaii, 2,016 cells", large, LARGE_WORKLOAD, LARGE_SHARES, Fraction(4), few=True)
+    return [*ranges, (first, SEEDS), (second, SEEDS[:1])]
+
+
+def report(results: Sequence[Runs[AnyCase, Found]], path: Path) -> Report:
+    """Return the tables of ranges and of tables."""
+    ranges = [
+        row for runs in results if isinstance(runs.case, RangesCase) for row in ranges_rows(runs.case, runs.found)
+    ]
+    tables = [
+        row for runs in results if isinstance(runs.case, TablesCase) for row in tables_rows(runs.case, runs.found)
+    ]
+    titles = (
+        "Ranges of 2^i cells at 64 places each: mean absolute error by fan-out",
+        "Tables: geometric mean over levels and queries of mean absolute errors",
+    )
+    made = (NOTE, "Cells of the second data set are made.")
+    return Report({"_ranges": Table.of(titles[0], ranges, (NOTE,)), "": Table.of(titles[1], tables, made)})
+
+
+AUTO_TABLES = Study("beyond/auto_tables", plan, lambda case, seed: case.measure(seed), report)

@@ -6,149 +6,115 @@ Total epsilon 1, independent noise, even split, growth of buckets fixed beforeha
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coco_experiments.beyond.queries import GROWTH, QueryPlan, cells, grown
-from coco_experiments.beyond.stored_results import StoredResults
-from coco_experiments.kuo2018.cases import Case, hawaii_case, small_cases, taxi_case
-from coco_experiments.kuo2018.joint import TAXI_MAX_SIZE
-from coco_experiments.kuo2018.sweep import SEEDED
-from coco_experiments.outcome import Cell, Outcome, Reporter, Table, write_csv
+from coco_experiments.groups import SEEDED, Case
+from coco_experiments.kuo2018.cases import TAXI_MAX_SIZE, hawaii_case, small_cases, taxi_case
+from coco_experiments.outcome import Cell, Table
 from coco_experiments.statistics import Mean
+from coco_experiments.study import Report, Runs, Study, seeded
+from coco_opt.array_types import Floats, Ints
 from coco_opt.choices import SolverChoices
 from coco_opt.groups.estimating.posterior.consistent import PosteriorEstimate, posterior_estimate
 
-NAME = "beyond/coverage"
 SEEDS = tuple(range(2018, 2038))
-COVERAGE = 0.9
+SHARE = 0.9
 CLASSES = ((0, 10), (10, 100), (100, None))  # of sizes, by which coverage is told apart
-COLUMNS = (
-    "data",
-    "method",
-    "level",
-    "sizes",
-    "counts",
-    "% uncertain",
-    "% inside",
-    "standard error",
-    "% inside, ties split",
-    "its standard error",
-    "mean width",
-    "runs",
-)
-
-Levels = dict[str, list[list["Coverage"]]]  # by kind of counts, level and class
+Found = dict[str, Any]
+"""By kind of counts, a list of levels of classes of what ``_coverage`` returns; and whether the chains converged."""
 
 
-@dataclass(frozen=True, slots=True)
-class Coverage:
-    """Of one kind of counts, level, class of sizes and seed: the share uncertain, and of those inside.
+@dataclass(frozen=True, eq=False, slots=True)
+class Setting:
+    """A case and what is measured of it."""
 
-    ``inside`` counts interval ends in whole, ``split`` in part (mid-p); ``width`` is the mean.
-    """
-
-    uncertain: float
-    inside: float
-    split: float
-    width: float
+    case: Case
+    queries: QueryPlan
 
 
-def coverage_of(case: Case, estimate: PosteriorEstimate) -> dict[str, list[list[Coverage]]]:
+def coverage_of(case: Case, estimate: PosteriorEstimate) -> dict[str, list[list[list[float]]]]:
     """Return the coverage of both kinds of counts, by level and class of sizes, over the intervals of any width."""
-    drawn, intervals = estimate.posterior, estimate.intervals(COVERAGE)
+    drawn, intervals = estimate.posterior, estimate.intervals(SHARE)
     assert drawn.sizes is not None
     sizes = np.array([histogram.to_dense(case.max_size) for histogram in case.truth])
-    running = np.cumsum(sizes, axis=1)
-    middle = Fraction(str(COVERAGE))
+    running, middle = np.cumsum(sizes, axis=1)[:, :-1], Fraction(str(SHARE))  # the last cell of Hc is public
+    at_most = intervals.at_most_lower[:, :-1], intervals.at_most_upper[:, :-1]
     kinds = {
-        # The last cell of Hc is public, and certain.
-        "of at most a size": (
-            running[:, :-1],
-            intervals.at_most_lower[:, :-1],
-            intervals.at_most_upper[:, :-1],
-            drawn.cumulative.inside(running[:, :-1], middle),
-        ),
-        "of a size": (
-            sizes,
-            intervals.groups_lower,
-            intervals.groups_upper,
-            drawn.sizes.inside(sizes, middle),
-        ),
+        "of at most a size": (running, *at_most, drawn.cumulative.inside(running, middle)),
+        "of a size": (sizes, intervals.groups_lower, intervals.groups_upper, drawn.sizes.inside(sizes, middle)),
     }
     levels = [case.hierarchy.level == level for level in range(case.levels)]
     return {
-        name: [
-            [
-                _coverage(true[regions, a:b], low[regions, a:b], high[regions, a:b], split[regions, a:b])
-                for a, b in CLASSES
-            ]
-            for regions in levels
-        ]
-        for name, (true, low, high, split) in kinds.items()
+        name: [[_coverage(*(part[regions, low:end] for part in parts)) for low, end in CLASSES] for regions in levels]
+        for name, parts in kinds.items()
     }
 
 
-def _coverage(
-    true: NDArray[np.int64], low: NDArray[np.int64], high: NDArray[np.int64], split: NDArray[np.float64]
-) -> Coverage:
+def _coverage(true: Ints, low: Ints, high: Ints, split: Floats) -> list[float]:
+    """Return the share uncertain, of those inside, inside where ties are split (mid-p), and the mean width."""
     wide = low < high
     if not wide.any():
-        return Coverage(0.0, float("nan"), float("nan"), 0.0)
-    inside = (low <= true) & (true <= high)
-    return Coverage(
-        float(wide.mean()), float(inside[wide].mean()), float(split[wide].mean()), float((high - low)[wide].mean())
-    )
+        return [0.0, float("nan"), float("nan"), 0.0]
+    inside: NDArray[np.bool_] = (low <= true) & (true <= high)
+    shares = wide, inside[wide], split[wide], (high - low)[wide]
+    return [float(share.mean()) for share in shares]
 
 
-def measured(case: Case, queries: QueryPlan, seed: int, reporter: Reporter) -> Levels:
+def measure(setting: Setting, seed: int) -> Found:
     """Return the coverage under one seed."""
-    estimate = posterior_estimate(queries.measured(case, seed), SolverChoices(), sizes=True)
-    if not estimate.convergence.converged:
-        reporter.note(f"{case.name}, {queries.name}, seed {seed}: the chains did not converge")
-    return coverage_of(case, estimate)
+    estimate = posterior_estimate(setting.queries.measured(setting.case, seed), SolverChoices(), sizes=True)
+    return {**coverage_of(setting.case, estimate), "converged": estimate.convergence.converged}
 
 
-def as_lists(coverage: Levels) -> dict[str, list[list[list[float]]]]:
-    """Return what ``from_lists`` reads: numbers and lists of them."""
-    return {kind: [[list(astuple(cell)) for cell in level] for level in levels] for kind, levels in coverage.items()}
-
-
-def from_lists(coverage: dict[str, list[list[list[float]]]]) -> Levels:
-    """Return the coverage that ``as_lists`` wrote."""
-    return {kind: [[Coverage(*cell) for cell in level] for level in levels] for kind, levels in coverage.items()}
-
-
-def interval_rows(case: Case, queries: QueryPlan, coverages: Sequence[Levels]) -> list[tuple[Cell, ...]]:
-    """Return one row a kind of counts, level and class of sizes."""
-    rows: list[tuple[Cell, ...]] = []
-    for counts in coverages[0]:
-        for level, (number, (low, end)) in product(range(case.levels), enumerate(CLASSES)):
-            every = [levels[counts][level][number] for levels in coverages]
-            every = [each for each in every if each.uncertain > 0.0]
-            if not every:
-                continue
-            inside, split = (Mean.of([100 * getattr(each, name) for each in every]) for name in ("inside", "split"))
-            uncertain = 100 * float(np.mean([each.uncertain for each in every]))
-            width = float(np.mean([each.width for each in every]))
-            key = case.name, queries.name, level, f"{low}-{end - 1}" if end else f"{low}-", counts
-            shown = inside.value, inside.standard_error, split.value, split.standard_error, width, inside.runs
-            rows.append((*key, uncertain, *shown))
+def rows_of(runs: Runs[Setting, Found], counts: str) -> list[dict[str, Cell]]:
+    """Return one row a level and class of sizes, of those with an uncertain count."""
+    rows: list[dict[str, Cell]] = []
+    for level, (number, (low, end)) in product(range(runs.case.case.levels), enumerate(CLASSES)):
+        every = np.array([found[counts][level][number] for found in runs.found])
+        every = every[every[:, 0] > 0.0]
+        if not every.size:
+            continue
+        inside, split = (Mean.of((100 * every[:, column]).tolist()) for column in (1, 2))
+        rows.append(
+            {
+                "data": runs.case.case.name,
+                "method": runs.case.queries.name,
+                "level": level,
+                "sizes": f"{low}-{end - 1}" if end else f"{low}-",
+                "counts": counts,
+                "% uncertain": 100 * float(every[:, 0].mean()),
+                **inside.cells("% inside"),
+                "% inside, ties split": split.value,
+                "its standard error": split.standard_error,
+                "mean width": float(every[:, 3].mean()),
+                "runs": inside.runs,
+            }
+        )
     return rows
 
 
-def table_of(settings: Sequence[tuple[Case, QueryPlan]], coverages: Sequence[Sequence[Levels]]) -> Table:
-    """Return the table of what was found so far, a list of seeds' levels a case."""
-    rows = [
-        row
-        for (case, queries), levels in zip(settings, coverages, strict=True)
-        for row in interval_rows(case, queries, levels)
-    ]
+def plan(data: Path | None, small: bool) -> list[tuple[Setting, Sequence[int]]]:
+    """Return Taxi by cells and Hawaii's blocks by buckets; small: one seed on simulated data."""
+    if small:
+        dense, _, blocks = small_cases(60)
+        settings = [(dense, cells(dense)), (blocks, grown(blocks, GROWTH[-3:])[0])]
+    else:
+        taxi, hawaii = taxi_case(data, TAXI_MAX_SIZE), hawaii_case(data)
+        settings = [(taxi, cells(taxi)), (hawaii, grown(hawaii, GROWTH)[0])]
+    return seeded((Setting(*setting) for setting in settings), SEEDS[: 1 if small else None])
+
+
+def report(results: Sequence[Runs[Setting, Found]], path: Path) -> Report:
+    """Return one row a case, kind of counts, level and class of sizes."""
+    rows = [row for runs in results for kind in ("of at most a size", "of a size") for row in rows_of(runs, kind)]
     notes = (
         SEEDED,
         f"Seeds from {SEEDS[0]} on, fixed beforehand; even split, total epsilon 1.",
@@ -156,29 +122,19 @@ def table_of(settings: Sequence[tuple[Case, QueryPlan]], coverages: Sequence[Seq
         "Counts are integers and intervals hold at least their share, so narrow ones hold more: with ties split, a",
         "count at an interval's end is inside in part (mid-p), and 90 % is what a right posterior gives.",
     )
-    title = f"Intervals of {100 * COVERAGE:g} %: how often they hold the true count"
-    return Table(title, COLUMNS, tuple(rows), notes)
+    slow = (
+        f"{key(runs.case, seed)}: the chains did not converge"
+        for runs in results
+        for seed, found in zip(runs.seeds, runs.found, strict=False)
+        if not found["converged"]
+    )
+    title = f"Intervals of {100 * SHARE:g} %: how often they hold the true count"
+    return Report({"": Table.of(title, rows, notes)}, notes=slow)
 
 
-def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Measure, print and write ``beyond/coverage`` as CSV, anew after every seed; small: one seed on simulated data."""
-    if small:
-        dense, _, blocks = small_cases(60)
-        settings = [(dense, cells(dense)), (blocks, grown(blocks, GROWTH[-3:])[0])]
-    else:
-        taxi, hawaii = taxi_case(data, TAXI_MAX_SIZE), hawaii_case(data)
-        settings = [(taxi, cells(taxi)), (hawaii, grown(hawaii, GROWTH)[0])]
-    seeds = SEEDS[:1] if small else SEEDS
-    stored = StoredResults(out / f"{NAME}_seeds.json")
-    coverages: list[list[Levels]] = [[] for _ in settings]
-    for done, seed in enumerate(seeds, 1):
-        for (case, queries), levels in zip(settings, coverages, strict=True):
-            key = f"{case.name}, {queries.name}, {seed}"
-            if key not in stored:
-                stored[key] = as_lists(measured(case, queries, seed, reporter))
-            levels.append(from_lists(stored[key]))
-        table = table_of(settings, coverages)
-        file = write_csv(out / f"{NAME}.csv", table)
-        reporter.progress(NAME, done, len(seeds))
-    reporter.table(table)
-    return Outcome((table,), (file,))
+def key(setting: Setting, seed: int) -> str:
+    """Return what a finding is stored by."""
+    return f"{setting.case.name}, {setting.queries.name}, {seed}"
+
+
+COVERAGE = Study("beyond/coverage", plan, measure, report, key=key)

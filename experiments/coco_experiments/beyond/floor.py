@@ -8,32 +8,32 @@ average. The posterior and joint estimation read the same noise without knowing 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 from scipy import special
 
-from coco_experiments.kuo2018.sweep import SEEDED
-from coco_experiments.outcome import Cell, Outcome, Reporter, Table, publish
+from coco_experiments.groups import SEEDED, Case
+from coco_experiments.outcome import Cell, Table
+from coco_experiments.study import Report, Runs, Study, seeded
 from coco_opt.array_types import Floats, Ints
 from coco_opt.choices import SolverChoices
-from coco_opt.groups import GroupsMeasurements, measure_hierarchy
+from coco_opt.groups import GroupsMeasurements
 from coco_opt.groups.estimating.estimate import estimate_groups
 from coco_opt.groups.estimating.method import Consistency, GroupsMethod
-from coco_opt.histograms import CountOfCounts, Hierarchy, emd
-from coco_opt.privacy import Epsilon, SeededNoise
+from coco_opt.histograms import Hierarchy
+from coco_opt.privacy import Epsilon
 
-NAME = "beyond/floor"
 SEEDS = tuple(range(2018, 2038))
 SMALL_SEEDS = SEEDS[:2]
 EPSILONS = (Fraction(1, 10), Fraction(1, 2), Fraction(1))
 GROUPS = (60, 200, 2_000)
 MAX_SIZE = 40
 METHODS: tuple[Consistency, ...] = ("joint", "posterior")
-COLUMNS = ("sizes", "groups", "epsilon", "floor", "joint", "posterior", "joint / floor", "posterior / floor", "runs")
 
 
 def distributions() -> Mapping[str, Floats]:
@@ -65,25 +65,21 @@ def transitions(distribution: Floats, groups: int) -> list[Floats]:
 
 
 def exact_medians(noisy: Ints, matrices: list[Floats], epsilon: float) -> Ints:
-    """Return the posterior medians of all cumulative counts, int64[seeds, K], of noisy ones; O(seeds K G^2)."""
+    """Return the posterior medians of all cumulative counts, int64[K], of noisy ones; O(K G^2)."""
     groups = matrices[0].shape[0] - 1
-    distance = np.abs(noisy[:, :, None] - np.arange(groups + 1))
-    likelihood = np.exp(-epsilon * (distance - distance.min(axis=2, keepdims=True)))
-    forward = np.zeros((len(matrices), noisy.shape[0], groups + 1))
-    state = np.zeros((noisy.shape[0], groups + 1))
-    state[:, 0] = 1.0
+    distance = np.abs(noisy[:, None] - np.arange(groups + 1))
+    likelihood = np.exp(-epsilon * (distance - distance.min(axis=1, keepdims=True)))
+    forward, state = np.zeros((len(matrices), groups + 1)), np.eye(1, groups + 1)[0]
     for k, matrix in enumerate(matrices):
-        state = state @ matrix * likelihood[:, k]
-        state /= state.sum(axis=1, keepdims=True)
+        state = state @ matrix * likelihood[k]
+        state /= state.sum()
         forward[k] = state
-    medians = np.empty(noisy.shape, np.int64)
-    backward = np.ones_like(state)
+    medians, backward = np.empty(noisy.shape, np.int64), np.ones_like(state)
     for k in range(len(matrices) - 1, -1, -1):
         marginal = forward[k] * backward
-        marginal /= marginal.sum(axis=1, keepdims=True)
-        medians[:, k] = (marginal.cumsum(axis=1) >= 0.5).argmax(axis=1)
-        backward = (backward * likelihood[:, k]) @ matrices[k].T
-        backward /= backward.max(axis=1, keepdims=True)
+        medians[k] = (marginal.cumsum() >= 0.5 * marginal.sum()).argmax()
+        backward = (backward * likelihood[k]) @ matrices[k].T
+        backward /= backward.max()
     return medians
 
 
@@ -95,53 +91,54 @@ class FloorCase:
     groups: int
     epsilon: Fraction
 
-
-def errors_of(case: FloorCase, seeds: tuple[int, ...]) -> Floats:
-    """Return the errors float64[seeds, 3] of the exact posterior, of joint estimation and of the posterior."""
-    distribution = distributions()[case.distribution]
-    noisy, truth, errors = [], [], np.zeros((len(seeds), 3))
-    for n, seed in enumerate(seeds):
-        sizes = np.random.default_rng(seed).choice(MAX_SIZE + 1, case.groups, p=distribution)
-        histogram = CountOfCounts.from_ranks(np.sort(sizes))
-        measurement = measure_hierarchy(
-            [histogram],
-            Hierarchy.from_paths([("nation",)]),
-            [case.groups],
-            queries=["cumulative"],
-            costs=[Epsilon(case.epsilon)],
-            max_size=MAX_SIZE,
-            neighbours="add_remove",
-            source=SeededNoise(seed),
-        )
-        noisy.append(GroupsMeasurements(measurement)[0].values)
-        truth.append(np.cumsum(np.bincount(sizes, minlength=MAX_SIZE + 1))[:-1])
-        for place, method in enumerate(METHODS, 1):
-            estimate = estimate_groups(measurement, GroupsMethod("l1", consistency=method), SolverChoices())
-            errors[n, place] = emd(estimate.histograms[0], histogram)
-    medians = exact_medians(np.array(noisy), transitions(distribution, case.groups), float(case.epsilon))
-    errors[:, 0] = np.abs(medians - np.array(truth)).sum(axis=1)
-    return errors
+    def drawn(self, hierarchy: Hierarchy, seed: int) -> Case:
+        """Return the sizes of so many groups in every leaf, drawn from the distribution."""
+        shape = len(hierarchy.leaves), self.groups
+        sizes = np.random.default_rng(seed).choice(MAX_SIZE + 1, shape, p=distributions()[self.distribution])
+        return Case.of_leaves(self.distribution, hierarchy, sizes, MAX_SIZE)
 
 
-def cases(*, small: bool) -> list[FloorCase]:
+def measure(case: FloorCase, seed: int) -> list[float]:
+    """Return the errors of the exact posterior, of joint estimation and of the posterior under one seed."""
+    data = case.drawn(Hierarchy.from_paths([("nation",)]), seed)
+    measurement, (truth,) = data.measured(seed, [Epsilon(case.epsilon)]), data.truth
+    noisy, matrices = (
+        GroupsMeasurements(measurement)[0].values,
+        transitions(distributions()[case.distribution], case.groups),
+    )
+    medians = exact_medians(noisy, matrices, float(case.epsilon))
+    estimates = (
+        estimate_groups(measurement, GroupsMethod("l1", consistency=method), SolverChoices()) for method in METHODS
+    )
+    floor = float(np.abs(medians - truth.cumulative(MAX_SIZE)[:-1]).sum())
+    return [floor, *(data.errors(estimate.histograms)[0] for estimate in estimates)]
+
+
+def cases(names: Sequence[str], *, small: bool) -> list[FloorCase]:
     """Return all cases; small: the fewest groups at the largest epsilon."""
     epsilons, groups = (EPSILONS[-1:], GROUPS[:1]) if small else (EPSILONS, GROUPS)
-    return [FloorCase(name, number, epsilon) for epsilon in epsilons for number in groups for name in distributions()]
+    return [FloorCase(name, number, epsilon) for epsilon, number, name in product(epsilons, groups, names)]
 
 
-def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Measure, print and write ``beyond/floor`` as CSV; small: two seeds of few cases. ``data`` are not read."""
-    rows: list[tuple[Cell, ...]] = []
-    seeds, chosen = SMALL_SEEDS if small else SEEDS, cases(small=small)
-    for done, case in enumerate(chosen, 1):
-        errors = errors_of(case, seeds)
-        floor, *others = errors.mean(axis=0).tolist()
-        quotients = [error / floor if floor else None for error in others]
-        rows.append((case.distribution, case.groups, str(case.epsilon), floor, *others, *quotients, len(seeds)))
-        reporter.progress(NAME, done, len(chosen))
+def plan(data: Path | None, small: bool) -> list[tuple[FloorCase, Sequence[int]]]:
+    """Return all cases; no data are read."""
+    return seeded(cases(list(distributions()), small=small), SMALL_SEEDS if small else SEEDS)
+
+
+def report(results: Sequence[Runs[FloorCase, list[float]]], path: Path) -> Report:
+    """Return a row a case: mean errors, and those of both methods over the floor."""
+    rows: list[dict[str, Cell]] = []
+    for runs in results:
+        floor, *others = np.mean(runs.found, axis=0).tolist()
+        errors = dict(zip(METHODS, others, strict=True))
+        over = {f"{name} / floor": error / floor if floor else None for name, error in errors.items()}
+        key = {"sizes": runs.case.distribution, "groups": runs.case.groups, "epsilon": f"{runs.case.epsilon}"}
+        rows.append({**key, "floor": floor, **errors, **over, "runs": len(runs.found)})
     notes = (
         SEEDED,
         f"One region, sizes 0 to {MAX_SIZE}, a noisy cumulative count of each. The floor knows the distribution.",
     )
-    table = Table("Distance to the truth (entities) against the best possible", COLUMNS, tuple(rows), notes)
-    return publish(NAME, {"": table}, out, reporter)
+    return Report({"": Table.of("Distance to the truth (entities) against the best possible", rows, notes)})
+
+
+FLOOR = Study("beyond/floor", plan, measure, report)

@@ -8,14 +8,11 @@ from fractions import Fraction
 
 import numpy as np
 
-from coco_experiments.kuo2018.cases import Case
-from coco_experiments.kuo2018.draws import split_evenly
-from coco_opt.groups import measure_hierarchy
-from coco_opt.groups.buckets import Buckets
+from coco_experiments.groups import Case, split_evenly
 from coco_opt.groups.measuring.automatic import QuerySearch, assumed_distributions
 from coco_opt.groups.measuring.predicted import Regions
 from coco_opt.groups.queries import sensitivity
-from coco_opt.privacy import Epsilon, Measurement, Neighbours, SeededNoise
+from coco_opt.privacy import Epsilon, Measurement, Neighbours
 from coco_opt.privacy.planner import NoisePlan
 
 EPSILON = Fraction(1)
@@ -55,18 +52,7 @@ class QueryPlan:
 
     def measured(self, case: Case, seed: int, epsilon: Fraction = EPSILON) -> Measurement:
         """Return the noisy measurements under a seed, for a total epsilon; NOT PRIVATE."""
-        buckets = [Buckets.by_growth(case.max_size, growth) if growth else None for growth in self.growth]
-        return measure_hierarchy(
-            case.truth,
-            case.hierarchy,
-            case.counts.group_counts,
-            queries=["cumulative"] * case.levels,
-            costs=[Epsilon(epsilon * share) for share in self.split],
-            max_size=case.max_size,
-            neighbours=NEIGHBOURS,
-            source=SeededNoise(seed),
-            buckets=buckets,
-        )
+        return case.measured(seed, [Epsilon(epsilon * share) for share in self.split], growth=self.growth)
 
 
 def cells(case: Case) -> QueryPlan:

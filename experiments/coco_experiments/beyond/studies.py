@@ -13,8 +13,6 @@ from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 
-import numpy as np
-
 from coco_experiments.beyond.queries import (
     BUCKETS,
     CELLS,
@@ -31,17 +29,18 @@ from coco_experiments.beyond.study import (
     JOINT,
     MATCHING,
     Result,
-    Study,
     Way,
     hawaii_to_tracts,
     measured_cases,
     reference_of,
     seconds_table,
+    study,
     usual_ways,
 )
 from coco_experiments.curves import AxisStyle, Curve, CurvePanel, draw
+from coco_experiments.groups import Case
 from coco_experiments.kuo2018.cases import (
-    Case,
+    TAXI_MAX_SIZE,
     hawaii_case,
     hawaiian_case,
     housing_case,
@@ -50,15 +49,12 @@ from coco_experiments.kuo2018.cases import (
     west_coast,
     white_case,
 )
-from coco_experiments.kuo2018.joint import TAXI_MAX_SIZE
-from coco_experiments.kuo2018.sweep import means_of
 from coco_experiments.outcome import Cell, Table
 
 Settings = list[tuple[Case, list[Way]]]
 
 EPSILONS = (Fraction(1, 10), Fraction(1, 2), Fraction(1), Fraction(2))
 SEEDS = (2018, 2019, 2020, 2021, 2022)
-PLANNED_COLUMNS = ("data", "level", "growth", "cells", "planner's", "times cells", "against cells, paired")
 # Dense groups: wide buckets would lose, these are as narrow as the planner tries.
 TAXI_GROWTH = (0.0, 0.02, 0.02)
 # Of four levels, root first, in parts; of three levels the last three.
@@ -96,30 +92,18 @@ def budget_ways(case: Case, queries: QueryPlan, epsilons: Sequence[Fraction]) ->
 def budget_curves(results: Sequence[Result]) -> list[list[CurvePanel]]:
     """Return a row a case, a panel a level: each way's error over that of Algorithm 1, by total epsilon."""
     reference = reference_of(results, MATCHING)
+
+    def curve(own: Sequence[Result], name: str, level: int) -> Curve:
+        line = [result for result in own if result.way.name == name]
+        ratios = [result.means[level].value / reference(result).means[level].value for result in line]
+        return Curve(name, [float(result.way.epsilon) for result in line], ratios)
+
     rows = []
     for case in dict.fromkeys(result.case for result in results):
         own = [result for result in results if result.case is case]
         names = dict.fromkeys(result.way.name for result in own)
-        rows.append(
-            [
-                CurvePanel(
-                    f"{case.name}, level {level}",
-                    tuple(
-                        Curve(
-                            name,
-                            [float(result.way.epsilon) for result in own if result.way.name == name],
-                            [
-                                result.means[level].value / reference(result).means[level].value
-                                for result in own
-                                if result.way.name == name
-                            ],
-                        )
-                        for name in names
-                    ),
-                )
-                for level in range(case.levels)
-            ]
-        )
+        panels = {level: tuple(curve(own, name, level) for name in names) for level in range(case.levels)}
+        rows.append([CurvePanel(f"{case.name}, level {level}", curves) for level, curves in panels.items()])
     return rows
 
 
@@ -183,23 +167,20 @@ def posterior_ways(case: Case, all_queries: Sequence[QueryPlan]) -> list[Way]:
 
 def planned_table(results: Sequence[Result]) -> Table:
     """Return one row a case and level: the growth that the planner chooses, and its error next to that of cells."""
-    rows: list[tuple[Cell, ...]] = []
-    for planned_result in (result for result in results if result.way.name == PLANNED):
-        (of_cells,) = (
-            candidate for candidate in results if candidate.case is planned_result.case and candidate.way.name == CELLS
-        )
-        differences = means_of([tuple(row) for row in np.array(planned_result.errors) - np.array(of_cells.errors)])
-        for level, growth in enumerate(planned_result.way.queries.growth):
-            mean, mean_cells = planned_result.means[level].value, of_cells.means[level].value
-            quotient = mean / mean_cells if mean_cells else None
-            rows.append(
-                (planned_result.case.name, level, growth, mean_cells, mean, quotient, differences[level].signed)
-            )
+    rows: list[dict[str, Cell]] = []
+    for result in (result for result in results if result.way.name == PLANNED):
+        (of_cells,) = (other for other in results if other.case is result.case and other.way.name == CELLS)
+        levels = zip(result.way.queries.growth, of_cells.means, result.means, result.less(of_cells), strict=True)
+        for level, (growth, single, mean, difference) in enumerate(levels):
+            key = {"data": result.case.name, "level": level, "growth": growth, "cells": single.value}
+            quotient = mean.value / single.value if single.value else None
+            compared = {"times cells": quotient, "against cells, paired": difference.signed}
+            rows.append({**key, "planner's": mean.value, **compared})
     notes = (
         "What is chosen without a look from public numbers alone: regions, groups and K.",
         "Where single cells are chosen, a data set is missing here.",
     )
-    return Table("The planner's buckets and single cells, the posterior of both", PLANNED_COLUMNS, tuple(rows), notes)
+    return Table.of("The planner's buckets and single cells, the posterior of both", rows, notes)
 
 
 def with_planned(case: Case, all_queries: Sequence[QueryPlan]) -> list[QueryPlan]:
@@ -235,13 +216,13 @@ def west_coast_settings(data: Path | None, small: bool) -> Settings:
     return settings
 
 
-ABLATION = Study(
+ABLATION = study(
     "beyond/ablation",
     "Queries and prior",
     ablation_settings,
     notes=(f"Buckets of max(1, c x size) sizes, c = {GROWTH[:3]} on Hawaii and {TAXI_GROWTH} on Taxi, root first.",),
 )
-BUDGETS = Study(
+BUDGETS = study(
     "beyond/budgets",
     "By epsilon",
     budget_settings,
@@ -253,7 +234,7 @@ BUDGETS = Study(
         path, budget_curves(results), AxisStyle("total epsilon", "error / error of Algorithm 1")
     ),
 )
-FRONTIER = Study(
+FRONTIER = study(
     "beyond/frontier",
     "By split, total epsilon 1",
     frontier_settings,
@@ -266,7 +247,7 @@ FRONTIER = Study(
         AxisStyle("error at the leaves", "error at the root"),
     ),
 )
-POSTERIOR = Study(
+POSTERIOR = study(
     "beyond/posterior",
     "The posterior, total epsilon 1",
     posterior_settings,
@@ -280,7 +261,7 @@ POSTERIOR = Study(
     tables=lambda results: {"_planned": planned_table(results), "_seconds": seconds_table(results)},
     figure=lambda path, results: (),
 )
-WEST_COAST = Study(
+WEST_COAST = study(
     "beyond/west_coast",
     "West Coast, total epsilon 1",
     west_coast_settings,

@@ -1,6 +1,7 @@
 """Cases by ways from a budget to a table, on paired seeds: what the experiments beyond the papers share.
 
-Ways that ask the same queries at the same epsilon read the same noise, seed by seed.
+Ways that ask the same queries at the same epsilon read the same noise, seed by seed. Findings are stored by what was
+measured and how, so that studies share them.
 """
 
 from __future__ import annotations
@@ -8,23 +9,22 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from time import process_time
+from typing import Any
 
 import numpy as np
 
 from coco_experiments.beyond.queries import EPSILON, GROWTH, QueryPlan, cells, leaves_only
-from coco_experiments.beyond.stored_results import StoredResults
-from coco_experiments.kuo2018.cases import Case, hawaii_case, small_cases, taxi_case, top
-from coco_experiments.kuo2018.draws import Levels, errors_by_level
-from coco_experiments.kuo2018.joint import TAXI_MAX_SIZE
-from coco_experiments.kuo2018.sweep import BARS, SEEDED, level_figure, means_of
-from coco_experiments.outcome import Cell, Outcome, Reporter, Table, publish
+from coco_experiments.groups import BARS, SEEDED, Case, Levels, level_figure, means_of
+from coco_experiments.kuo2018.cases import TAXI_MAX_SIZE, hawaii_case, small_cases, taxi_case, top
+from coco_experiments.outcome import Cell, Table
 from coco_experiments.statistics import Mean
+from coco_experiments.study import Report, Runs, Study
 from coco_opt.choices import SolverChoices
-from coco_opt.groups.estimating.estimate import GroupsResult, estimate_groups
+from coco_opt.groups.estimating.estimate import estimate_groups
 from coco_opt.groups.estimating.method import Consistency, GroupsMethod
 from coco_opt.groups.estimating.nearest import integer_histograms
 from coco_opt.groups.estimating.posterior.consistent import draws_sparse, integer_estimate, seed_of
@@ -40,6 +40,8 @@ BRIEF = SamplerOptions(
 """A tenth of the sampler's usual work."""
 
 MATCHING, JOINT, BOTTOM_UP = "matching, cells", "joint, cells", "bottom-up"
+Finding = dict[str, Any]
+"""One seed's table: errors by level, processor seconds, regions that are not their children's sum, convergence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,20 +59,66 @@ class Way:
     setting: str = ""
     quick: bool = False
 
+    @property
+    def brief(self) -> bool:
+        """Return whether the posterior takes few draws."""
+        return self.quick and self.consistency == "posterior"
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One seed's table: errors by level, processor seconds, the regions that are not their children's sum."""
 
-    errors: list[float]
-    seconds: float
-    broken: list[str]
-    converged: bool
+@dataclass(frozen=True, eq=False, slots=True)
+class Result:
+    """One way on one case: what was found under every seed."""
 
-    @classmethod
-    def of(cls, case: Case, histograms: Sequence[CountOfCounts], seconds: float, *, converged: bool = True) -> Finding:
-        """Return what a released table of a case is worth."""
-        return cls(list(errors_by_level(case, histograms)), seconds, _broken(case, histograms), converged)
+    case: Case
+    way: Way
+    findings: Sequence[Finding] = ()
+
+    @property
+    def errors(self) -> list[Levels]:
+        """Return the errors by level of every seed."""
+        return [tuple(finding["errors"]) for finding in self.findings]
+
+    @property
+    def means(self) -> tuple[Mean, ...]:
+        """Return the mean error of each level."""
+        return means_of(self.errors)
+
+    @property
+    def words(self) -> str:
+        """Return case, way and setting."""
+        return f"{self.case.name}, {self.way.name} {self.way.setting}".strip()
+
+    def less(self, other: Result) -> tuple[Mean, ...]:
+        """Return the mean of the differences from another's errors on the same seeds, level by level."""
+        pairs = zip(self.errors, other.errors, strict=False)  # of a run that was stopped one may have a seed more
+        return means_of([tuple(a - b for a, b in zip(own, theirs, strict=True)) for own, theirs in pairs])
+
+
+def key(result: Result, seed: int) -> str:
+    """Return what one seed's finding is stored by: the data, what is measured and how it is estimated."""
+    case, way, truth = result.case, result.way, hashlib.sha256()
+    for histogram in case.truth:
+        truth.update(histogram.sizes.tobytes())
+        truth.update(histogram.counts.tobytes())
+    data = f"{case.name} {truth.hexdigest()[:16]}, K {case.max_size}"
+    queries = way.queries.resolved_key(case, seed, way.epsilon)
+    return f"{data}, {queries}, epsilon {way.epsilon}, {way.consistency}{', brief' * way.brief}, seed {seed}"
+
+
+def measure(result: Result, seed: int) -> Finding:
+    """Return what a way makes of one seed's noise."""
+    case, way, converged = result.case, result.way, True
+    noisy, start = way.queries.measured(case, seed, way.epsilon), process_time()
+    if way.brief:
+        histograms = _brief(noisy)
+    else:
+        method = GroupsMethod("l1", consistency=way.consistency)
+        estimate = estimate_groups(noisy, method, SolverChoices(), threads=os.cpu_count() or 1)
+        histograms = estimate.histograms
+        converged = estimate.convergence is None or estimate.convergence.converged
+    broken = [] if way.brief else _broken(case, histograms)
+    seconds = process_time() - start
+    return {"errors": case.errors(histograms), "seconds": seconds, "broken": broken, "converged": converged}
 
 
 def _broken(case: Case, histograms: Sequence[CountOfCounts]) -> list[str]:
@@ -84,112 +132,6 @@ def _broken(case: Case, histograms: Sequence[CountOfCounts]) -> list[str]:
     ]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Result:
-    """One way on one case: what was found under every seed."""
-
-    case: Case
-    way: Way
-    findings: list[Finding] = field(default_factory=list)
-
-    @property
-    def errors(self) -> list[Levels]:
-        """Return the errors by level of every seed."""
-        return [tuple(finding.errors) for finding in self.findings]
-
-    @property
-    def means(self) -> tuple[Mean, ...]:
-        """Return the mean error of each level."""
-        return means_of(self.errors)
-
-    @property
-    def seconds(self) -> float:
-        """Return the mean processor seconds of a seed."""
-        return float(np.mean([finding.seconds for finding in self.findings]))
-
-    @property
-    def failures(self) -> list[str]:
-        """Return a line for every region of every seed that is not its children's sum."""
-        name = f"{self.case.name}, {self.way.name}"
-        return [f"{name}: {path} is not its children's sum" for finding in self.findings for path in finding.broken]
-
-
-def hawaii_to_tracts(folder: Path | None) -> Case:
-    """Return Hawaii's state, counties and tracts by native Hawaiians a block: what several settings can afford."""
-    return replace(top(hawaii_case(folder), 3), name="Hawaii to tracts")
-
-
-def measured_cases(
-    data: Path | None, taxi: tuple[float, ...] = (0.0,) * 3, *, small: bool
-) -> list[tuple[Case, tuple[float, ...]]]:
-    """Return a study's cases and how buckets grow in them, root first, Taxi's as stated; small: simulated data."""
-    if small:
-        return [(small_cases(30)[2], GROWTH[-3:])]
-    return [(hawaii_to_tracts(data), GROWTH[:3]), (taxi_case(data, TAXI_MAX_SIZE), taxi)]
-
-
-def usual_ways(case: Case, epsilon: Fraction = EPSILON, setting: str = "") -> list[Way]:
-    """Return what other methods make of single cells: Algorithm 1, joint estimation, and bottom-up."""
-    return [
-        Way(MATCHING, "matching", cells(case), epsilon, setting),
-        Way(JOINT, "joint", cells(case), epsilon, setting),
-        Way(BOTTOM_UP, "bottom_up", leaves_only(case), epsilon, setting),
-    ]
-
-
-def study(
-    name: str, case: Case, ways: Sequence[Way], seeds: Sequence[int], reporter: Reporter, stored: StoredResults
-) -> list[Result]:
-    """Return what every way makes of one case under each seed; what is kept already is not found again."""
-    results, data = [Result(case, way) for way in ways], _named(case)
-    for done, seed in enumerate(seeds, 1):
-        noisy: dict[tuple[str, Fraction], Measurement] = {}
-        for result in results:
-            way = result.way
-            queries = way.queries.resolved_key(case, seed, way.epsilon)
-            key = f"{data}, {queries}, {_way_name(way)}, seed {seed}"
-            if key not in stored:
-                setting = queries, way.epsilon
-                if setting not in noisy:
-                    noisy[setting] = way.queries.measured(case, seed, way.epsilon)
-                stored[key] = asdict(_finding(case, noisy[setting], way))
-            finding = Finding(**stored[key])
-            result.findings.append(finding)
-            if not finding.converged:
-                reporter.note(f"{case.name}, {way.name} {way.setting}, seed {seed}: the chains did not converge")
-        reporter.progress(f"{name} {case.name}", done, len(seeds))
-    return results
-
-
-def stored_results_of(out: Path) -> StoredResults:
-    """Return what the studies that write to a folder found so far: several ask for the same."""
-    return StoredResults(out / "beyond_found.json")
-
-
-def _named(case: Case) -> str:
-    """Return a name of a case's data."""
-    truth = hashlib.sha256()
-    for histogram in case.truth:
-        truth.update(histogram.sizes.tobytes())
-        truth.update(histogram.counts.tobytes())
-    return f"{case.name} {truth.hexdigest()[:16]}, K {case.max_size}"
-
-
-def _way_name(way: Way) -> str:
-    """Return a name of how a way estimates."""
-    quick = ", brief" if way.quick and way.consistency == "posterior" else ""
-    return f"epsilon {way.epsilon}, {way.consistency}{quick}"
-
-
-def _finding(case: Case, noisy: Measurement, way: Way) -> Finding:
-    if way.quick and way.consistency == "posterior":
-        start = process_time()
-        return Finding(list(errors_by_level(case, _brief(noisy))), process_time() - start, [], converged=True)
-    result, seconds = estimated(noisy, way.consistency)
-    converged = result.convergence is None or result.convergence.converged
-    return Finding.of(case, result.histograms, seconds, converged=converged)
-
-
 def _brief(noisy: Measurement) -> Sequence[CountOfCounts]:
     """Return the posterior's histograms of few draws: of its medians, or consistent ones where draws are sparse."""
     survey = survey_of(GroupsMeasurements(noisy))
@@ -201,14 +143,27 @@ def _brief(noisy: Measurement) -> Sequence[CountOfCounts]:
     return integer_histograms(np.minimum(rising, survey.groups[:, None]), survey.groups)
 
 
-def estimated(
-    noisy: Measurement, consistency: Consistency, also: Sequence[Measurement] = ()
-) -> tuple[GroupsResult, float]:
-    """Return a method's tables, and the seconds of processor time that they took."""
-    start = process_time()
-    method = GroupsMethod("l1", consistency=consistency)
-    result = estimate_groups(noisy, method, SolverChoices(), threads=os.cpu_count() or 1, also=also)
-    return result, process_time() - start
+def measured_cases(
+    data: Path | None, taxi: tuple[float, ...] = (0.0,) * 3, *, small: bool
+) -> list[tuple[Case, tuple[float, ...]]]:
+    """Return a study's cases and how buckets grow in them, root first, Taxi's as stated; small: simulated data."""
+    if small:
+        return [(small_cases(30)[2], GROWTH[-3:])]
+    return [(hawaii_to_tracts(data), GROWTH[:3]), (taxi_case(data, TAXI_MAX_SIZE), taxi)]
+
+
+def hawaii_to_tracts(folder: Path | None) -> Case:
+    """Return Hawaii's state, counties and tracts by native Hawaiians a block: what several settings can afford."""
+    return replace(top(hawaii_case(folder), 3), name="Hawaii to tracts")
+
+
+def usual_ways(case: Case, epsilon: Fraction = EPSILON, setting: str = "") -> list[Way]:
+    """Return what other methods make of single cells: Algorithm 1, joint estimation, and bottom-up."""
+    return [
+        Way(MATCHING, "matching", cells(case), epsilon, setting),
+        Way(JOINT, "joint", cells(case), epsilon, setting),
+        Way(BOTTOM_UP, "bottom_up", leaves_only(case), epsilon, setting),
+    ]
 
 
 def reference_of(results: Sequence[Result], name: str) -> Callable[[Result], Result]:
@@ -225,44 +180,36 @@ def error_table(
     title: str, results: Sequence[Result], reference: str, setting: str = "", notes: Sequence[str] = ()
 ) -> Table:
     """Return one row a case, setting, way and level, with the quotient and the paired difference to a reference."""
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[dict[str, Cell]] = []
     reference_result = reference_of(results, reference)
     for result in results:
-        theirs = np.array(reference_result(result).errors)
-        differences = means_of([tuple(row) for row in np.array(result.errors) - theirs])
-        moves = (result.way.setting,) if setting else ()
-        for level, (mean, difference) in enumerate(zip(result.means, differences, strict=True)):
-            quotient = mean.value / float(theirs[:, level].mean()) if theirs[:, level].any() else None
-            key = result.case.name, result.case.max_size, *moves, result.way.name, level
-            rows.append((*key, mean.value, mean.standard_error, mean.runs, quotient, difference.signed))
-    moving = (setting,) if setting else ()
-    measured = ("measured", "standard error", "runs", f"times {reference}", f"against {reference}, paired")
-    columns = "data", "K", *moving, "method", "level", *measured
-    return Table(f"{title}: mean distance (entities) a region", columns, tuple(rows), (SEEDED, BARS, *notes))
+        other = reference_result(result)
+        of_level = zip(result.means, other.means, result.less(other), strict=True)
+        for level, (mean, theirs, difference) in enumerate(of_level):
+            rows.append(
+                {
+                    "data": result.case.name,
+                    "K": result.case.max_size,
+                    **({setting: result.way.setting} if setting else {}),
+                    "method": result.way.name,
+                    "level": level,
+                    **mean.cells(),
+                    "runs": mean.runs,
+                    f"times {reference}": mean.value / theirs.value if theirs.value else None,
+                    f"against {reference}, paired": difference.signed,
+                }
+            )
+    return Table.of(f"{title}: mean distance (entities) a region", rows, (SEEDED, BARS, *notes))
 
 
 def seconds_table(results: Sequence[Result], setting: str = "") -> Table:
     """Return the mean seconds of processor time a run, noise left out."""
-    moving = (setting,) if setting else ()
-    rows = [
-        (result.case.name, *((result.way.setting,) if setting else ()), result.way.name, result.seconds)
-        for result in results
-    ]
-    note = "Of all threads together; the first run of all compiles."
-    return Table("Processor seconds a run", ("data", *moving, "method", "seconds"), tuple(rows), (note,))
-
-
-def finish(
-    name: str,
-    out: Path,
-    tables: Mapping[str, Table],
-    results: Sequence[Result],
-    figures: Sequence[Path],
-    reporter: Reporter,
-) -> Outcome:
-    """Show and write tables, each under the experiment's name and its own ending; every table must add up."""
-    failures = [line for result in results for line in result.failures]
-    return publish(name, tables, out, reporter, files=figures, failures=failures)
+    rows: list[dict[str, Cell]] = []
+    for result in results:
+        moves = {setting: result.way.setting} if setting else {}
+        seconds = float(np.mean([finding["seconds"] for finding in result.findings]))
+        rows.append({"data": result.case.name, **moves, "method": result.way.name, "seconds": seconds})
+    return Table.of("Processor seconds a run", rows, ("Of all threads together; the first run of all compiles.",))
 
 
 def bars(path: Path, results: Sequence[Result]) -> list[Path]:
@@ -273,31 +220,42 @@ def bars(path: Path, results: Sequence[Result]) -> list[Path]:
     return level_figure(path, means)
 
 
-@dataclass(frozen=True, slots=True)
-class Study:
-    """A declared experiment: cases with their ways, seeds, the table of errors against a reference, and a figure.
+Settings = Callable[[Path | None, bool], Sequence[tuple[Case, Sequence[Way]]]]
+
+
+def study(
+    name: str,
+    title: str,
+    settings: Settings,
+    reference: str = MATCHING,
+    setting: str = "",
+    notes: Sequence[str] = (),
+    seeds: Sequence[int] = (2018,),
+    tables: Callable[[Sequence[Result]], Mapping[str, Table]] = lambda _: {},
+    figure: Callable[[Path, Sequence[Result]], Sequence[Path]] = bars,
+    minutes: float = float("inf"),
+) -> Study[Result, Finding]:
+    """Return the study of cases with their ways: a table of errors against a reference, further ones, and a figure.
 
     ``settings`` are of the real data or, small, of simulated ones, which get the first seed and few draws. ``setting``
-    names what moves between ways of one name. ``tables`` are further ones by the ending of their file.
+    names what moves between ways of one name. ``tables`` are further ones by the ending of their file. Every table
+    must add up.
     """
 
-    name: str
-    title: str
-    settings: Callable[[Path | None, bool], Sequence[tuple[Case, Sequence[Way]]]]
-    reference: str = MATCHING
-    setting: str = ""
-    notes: tuple[str, ...] = ()
-    seeds: tuple[int, ...] = (2018,)
-    tables: Callable[[Sequence[Result]], Mapping[str, Table]] = lambda _: {}
-    figure: Callable[[Path, Sequence[Result]], Sequence[Path]] = bars
+    def plan(data: Path | None, small: bool) -> list[tuple[Result, Sequence[int]]]:
+        return [
+            (Result(case, replace(way, quick=True) if small else way), seeds[: 1 if small else None])
+            for case, ways in settings(data, small)
+            for way in ways
+        ]
 
-    def run(self, *, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-        """Measure, print and write the tables as CSV and the figure as PNG and PDF; results are stored in ``out``."""
-        results: list[Result] = []
-        stored = stored_results_of(out)
-        for case, ways in self.settings(data, small):
-            shown = [replace(way, quick=True) for way in ways] if small else ways
-            results += study(self.name, case, shown, self.seeds[:1] if small else self.seeds, reporter, stored)
-        errors = error_table(self.title, results, self.reference, self.setting, self.notes)
-        tables = {"": errors, **self.tables(results)}
-        return finish(self.name, out, tables, results, self.figure(out / self.name, results), reporter)
+    def report(runs: Sequence[Runs[Result, Finding]], path: Path) -> Report:
+        results = [replace(of_way.case, findings=of_way.found) for of_way in runs]
+        errors = error_table(title, results, reference, setting, notes)
+        slow = (f"{r.words}: the chains did not converge" for r in results for f in r.findings if not f["converged"])
+        broken = (
+            f"{r.words}: {name} is not its children's sum" for r in results for f in r.findings for name in f["broken"]
+        )
+        return Report({"": errors, **tables(results)}, figure(path, results), broken, notes=slow)
+
+    return Study(name, plan, measure, report, key=key, store="beyond/found", minutes=minutes)

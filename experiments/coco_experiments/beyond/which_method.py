@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 
 from coco_experiments.beyond.queries import planned
-from coco_experiments.beyond.study import MATCHING, Result, Study, Way, reference_of, usual_ways
+from coco_experiments.beyond.study import MATCHING, Result, Way, reference_of, study, usual_ways
 from coco_experiments.curves import AxisStyle, Curve, CurvePanel, draw
-from coco_experiments.kuo2018.cases import Case
+from coco_experiments.groups import Case
 from coco_experiments.outcome import Cell, Table
 from coco_experiments.simulated import counts_of_runs, group_sizes
 from coco_opt.histograms import Hierarchy
@@ -26,7 +26,6 @@ FAN_OUT, MAX_SIZE = 4, 200
 LEVELS = (2, 4)
 GROUPS = (10, 100, 1_000)  # a leaf
 EPSILONS = (Fraction(1, 10), Fraction(1))
-COLUMNS = ("levels", "groups a leaf", "total epsilon", "least error at the root", "at the leaves", "over all levels")
 
 
 def generated(levels: int, groups: int, max_size: int = MAX_SIZE) -> Case:
@@ -69,12 +68,15 @@ def _errors(result: Result) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
 def map_table(results: Sequence[Result]) -> Table:
     """Return which method errs least, a row a hierarchy and epsilon."""
     score = scores(results)
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[dict[str, Cell]] = []
     for case, setting in dict.fromkeys((result.case, result.way.setting) for result in results):
         own = [result for result in results if (result.case, result.way.setting) == (case, setting)]
-        best = [min(own, key=lambda result, level=level: result.means[level].value).way.name for level in (0, -1)]  # type: ignore[misc]
-        rows.append((*place_of(case), setting, *best, min(own, key=score.__getitem__).way.name))
-    return Table("Which method errs least", COLUMNS, tuple(rows), (f"Seeds: {len(results[0].errors)}.",))
+        levels, groups = place_of(case)
+        row: dict[str, Cell] = {"levels": levels, "groups a leaf": groups, "total epsilon": setting}
+        for name, level in {"least error at the root": 0, "at the leaves": -1}.items():
+            row[name] = min(own, key=lambda result, level=level: result.means[level].value).way.name  # type: ignore[misc]
+        rows.append({**row, "over all levels": min(own, key=score.__getitem__).way.name})
+    return Table.of("Which method errs least", rows, (f"Seeds: {len(results[0].errors)}.",))
 
 
 def curves(results: Sequence[Result]) -> list[list[CurvePanel]]:
@@ -104,7 +106,7 @@ def settings(data: Path | None, small: bool) -> list[tuple[Case, list[Way]]]:
     return [(case, [way for epsilon in EPSILONS[small:] for way in ways_of(case, epsilon)]) for case in cases]
 
 
-WHICH_METHOD = Study(
+WHICH_METHOD = study(
     "beyond/which_method",
     "Which method where",
     settings,

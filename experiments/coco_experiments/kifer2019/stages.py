@@ -44,7 +44,7 @@ QUERIES = ("race", "hispanic * race", "detail")
 SHARES = (Fraction(1, 2), Fraction(1, 4), Fraction(1, 4))
 EPSILON = Fraction(1)
 ATTRIBUTES = (("race",), ("hispanic", "race"), ("hispanic", "race", "voting_age", "residence"))
-STAGES: dict[int, tuple[tuple[int, ...], ...]] = {1: ((0, 1, 2),), 2: ((0,), (1, 2)), 3: ((0,), (1,), (2,))}
+ASKED: dict[int, tuple[tuple[int, ...], ...]] = {1: ((0, 1, 2),), 2: ((0,), (1, 2)), 3: ((0,), (1,), (2,))}
 """The queries that each stage asks, by the number of stages; the last of them says which attributes it has."""
 CONSTRAINTS = ("none", "county totals exact")
 COUNTY = 1
@@ -77,7 +77,7 @@ def run_stages(counts: TableCounts, stages: int, seed: int, exact: bool) -> Run:
     tree, differing = counts.hierarchy, 0
     published: TablesRelease | None = None
     seconds: list[float] = []
-    for number, queries in enumerate(STAGES[stages]):
+    for number, queries in enumerate(ASKED[stages]):
         private = part_of(counts, queries[-1])
         share = sum(SHARES[i] for i in queries)
         parsed = parse_queries([QUERIES[i] for i in queries], private.schema)
@@ -173,14 +173,14 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
     blocks = generated_blocks(np.random.default_rng(7)) if small else hawaii(data)
     counts = people(blocks, structural_zeros=False)
     seeds = SEEDS[:1] if small else SEEDS
-    shape = len(CONSTRAINTS), len(STAGES), len(seeds), counts.hierarchy.levels, len(QUERIES)
+    shape = len(CONSTRAINTS), len(ASKED), len(seeds), counts.hierarchy.levels, len(QUERIES)
     absolute, bias = np.zeros(shape), np.zeros(shape)
     seconds: dict[tuple[int, int], list[tuple[float, ...]]] = {}
     failures: list[str] = []
-    done, total = 0, len(CONSTRAINTS) * len(seeds) * len(STAGES) + 1
+    done, total = 0, len(CONSTRAINTS) * len(seeds) * len(ASKED) + 1
     for i, constraint in enumerate(CONSTRAINTS):
         for place, seed in enumerate(seeds):
-            for row, stages in enumerate(STAGES):
+            for row, stages in enumerate(ASKED):
                 outcome = run_stages(counts, stages, seed, exact=i > 0)
                 absolute[i, row, place], bias[i, row, place] = errors_of(counts, outcome.result)
                 seconds.setdefault((i, stages), []).append(outcome.seconds)
@@ -206,7 +206,7 @@ def worse(absolute: Floats) -> list[str]:
     """Return where stages have more than ``MOST`` times the error of one [constraints, stages, levels, queries]."""
     ratios = np.exp(np.log(absolute[:, 1:] / absolute[:, :1]).mean(axis=2))
     return [
-        f"{list(STAGES)[1 + row]} stages, {CONSTRAINTS[i]}: {QUERIES[query]} has {ratios[i, row, query]:.2f} times "
+        f"{list(ASKED)[1 + row]} stages, {CONSTRAINTS[i]}: {QUERIES[query]} has {ratios[i, row, query]:.2f} times "
         "the error of one stage"
         for i, row, query in np.argwhere(ratios > MOST).tolist()
     ]

@@ -7,12 +7,13 @@ them (``kuo2018/white_blocks.csv``, ``kuo2018/housing.csv``: level columns root 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from coco_experiments.data import HAWAII_MAX_SIZE, hawaii_blocks, hawaiian, own_copy, taxi
+from coco_experiments.groups import Case
 from coco_experiments.kuo2018.blocks import HAWAIIAN, WHITE, Margin, simulated_data, spread_over_counties
 from coco_experiments.kuo2018.housing import census_households, generated_households, housing
 from coco_experiments.simulated import counts_of_runs, generated_counts
@@ -21,37 +22,13 @@ from coco_opt.histograms import CountOfCounts, Hierarchy
 
 SEED = 2018
 MAX_SIZE = 100_000  # the paper's public bound
+TAXI_MAX_SIZE = 5_000  # Taxi's sizes are below
 # For 3,000 counties; the simulated data have no larger size, so that only empty cells are left out.
 HOUSING_MAX_SIZE, WHITE_MAX_SIZE, HAWAIIAN_MAX_SIZE = 10_000, 5_000, 1_000
 CAPPED = "K = 10,000 / 5,000 / 1,000 for housing / White / Hawaiian over counties, to keep 3,161 regions affordable."
 WEST_COAST = ("California", "Oregon", "Washington")
 WHITE_FILE = "kuo2018/white_blocks.csv"
 HOUSING_FILE = "kuo2018/housing.csv"
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Case:
-    """A data set with the public bound K on its sizes; ``truth`` has every region's histogram, clamped to K."""
-
-    name: str
-    counts: PrivateCounts
-    max_size: int
-    truth: tuple[CountOfCounts, ...]
-
-    @classmethod
-    def of(cls, name: str, counts: PrivateCounts, max_size: int) -> Case:
-        """Return a case, computing the regions' histograms."""
-        return cls(name, counts, max_size, tuple(histogram.clamp(max_size) for histogram in counts.histograms()))
-
-    @property
-    def hierarchy(self) -> Hierarchy:
-        """The public hierarchy of regions."""
-        return self.counts.hierarchy
-
-    @property
-    def levels(self) -> int:
-        """Number of levels."""
-        return self.counts.hierarchy.levels
 
 
 def taxi_case(folder: Path | None, max_size: int = MAX_SIZE) -> Case:

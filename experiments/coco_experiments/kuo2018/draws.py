@@ -14,16 +14,15 @@ from typing import ClassVar
 
 import numpy as np
 
+from coco_experiments.groups import Case, Levels
 from coco_experiments.kuo2018.baselines import omniscient
-from coco_experiments.kuo2018.cases import Case
 from coco_experiments.kuo2018.rank_shortcut import estimate_ranks
 from coco_opt.choices import SolverChoices
-from coco_opt.groups import Query, RegionMeasurement, exact_answers, measure_hierarchy, sensitivity
+from coco_opt.groups import Query, RegionMeasurement, exact_answers, sensitivity
 from coco_opt.groups.estimating.estimates import SizeEstimate
 from coco_opt.groups.estimating.estimators import FitOptions, estimate
 from coco_opt.groups.noisy_measurements import Loss
 from coco_opt.histograms import CountOfCounts
-from coco_opt.histograms import errors_by_level as mean_distances
 from coco_opt.privacy import Epsilon, Measurement, NoiseSource, SeededNoise
 from coco_opt.privacy.noise import NoiseStream
 
@@ -31,7 +30,6 @@ EMPTY = SizeEstimate.from_histogram(CountOfCounts.empty(), 0.0)
 _LOSSES: dict[Query, Loss] = {"cumulative": "l1", "ranks": "l2", "sizes": "l2"}
 
 LABEL = "NOT PRIVATE, not even in parallel composition: the differences of regions are exact"
-Levels = tuple[float, ...]
 
 
 def answer_of(
@@ -42,11 +40,6 @@ def answer_of(
     stream = distribution.opened(source, measurement=query, region=region)
     values = stream.add_to(exact_answers(truth, query, max_size))
     return RegionMeasurement(query, region, truth.groups, max_size, distribution, values)
-
-
-def split_evenly(epsilon: Fraction, levels: int) -> tuple[Fraction, ...]:
-    """Return equal parts, one a level (Kuo et al. 2018, Algorithm 1: epsilon / (L + 1))."""
-    return (epsilon / levels,) * levels
 
 
 class SharedNoise:
@@ -123,31 +116,11 @@ class Draws:
 
         Answers about sizes and cumulative ones are those that ``level`` reads; ranks are not (it takes a shortcut).
         """
-        queries: list[Query] = [query] * self.case.levels if isinstance(query, str) else list(query)
-        return measure_hierarchy(
-            self.case.truth,
-            self.case.hierarchy,
-            self.case.counts.group_counts,
-            queries=queries,
-            costs=[Epsilon(epsilon) for epsilon in epsilons],
-            max_size=self.case.max_size,
-            neighbours="add_remove",
-            source=self._source(),
-        )
+        return self.case.measured(self._source(), [Epsilon(epsilon) for epsilon in epsilons], query)
 
     def _source(self) -> NoiseSource:
         # A new source each time: one seed's noise may be read twice here, for nothing is released.
         return SharedNoise(self.seed) if self.shared else SeededNoise(self.seed)
-
-
-def errors_by_level(case: Case, histograms: Sequence[CountOfCounts]) -> Levels:
-    """Return the mean earth mover's distance (entities) a region, level by level."""
-    return tuple(mean_distances(case.hierarchy, histograms, case.truth).tolist())
-
-
-def mean_by_level(case: Case, values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> Levels:
-    """Return the mean over the regions of each level of one value a region."""
-    return tuple(float(values[case.hierarchy.level == level].mean()) for level in range(case.levels))
 
 
 def omniscient_line(case: Case, epsilons: Sequence[Fraction]) -> Levels:

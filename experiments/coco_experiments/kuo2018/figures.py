@@ -25,8 +25,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
+from coco_experiments.groups import SEEDED, Case
 from coco_experiments.kuo2018.cases import (
-    Case,
+    TAXI_MAX_SIZE,
     hawaii_case,
     hawaiian_case,
     housing_case,
@@ -37,13 +38,13 @@ from coco_experiments.kuo2018.cases import (
     white_case,
 )
 from coco_experiments.kuo2018.methods import Method, alone, combinations, convexly, jointly, leaves_only, matched
-from coco_experiments.kuo2018.sweep import SEEDED, SEEDS, Point, Sweep, best_table
+from coco_experiments.kuo2018.sweep import SEEDS, Point, best_rows, best_table, sweep
 from coco_experiments.outcome import Cell, Statement, Table
 
 PER_LEVEL = (Fraction(1, 10), Fraction(1, 4), Fraction(1, 2), Fraction(1))
 EPSILONS = (Fraction(1, 10), Fraction(1, 2), Fraction(1), Fraction(2))
-TAXI_MAX_SIZE = 5_000
 FIGURE6_MAX_SIZE = 10_000
+_AT_TOP = "average / weighted, level 0"
 _COMPARABLE, _MUCH = 3.0, 2.0  # factors between errors that stand for words of the paper
 _FOUR_LEVELS = ("Hc Hc Hc Hc", "Hc Hc Hc Hg", "Hc Hc Hg Hg", "Hc Hg Hg Hg", "Hg Hg Hg Hg", "Hg Hg Hc Hc")
 _MERGED = [
@@ -81,29 +82,28 @@ def three_levels(folder: Path | None, small: bool) -> list[tuple[Case, Sequence[
 def gains(points: Sequence[Point]) -> Table:
     """Return how many times smaller the weighted merge's error is, by combination, budget and level."""
     by_name = {(point.case, point.epsilon, point.method): point for point in points}
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[dict[str, Cell]] = []
     for (case, epsilon, method), weighted in by_name.items():
         plain = by_name.get((case, epsilon, f"{method}, average half up"))
         if plain is not None:
-            ratios = [p.value / w.value for p, w in zip(plain.means, weighted.means, strict=True)]
-            rows.append((case, float(epsilon) / len(ratios), method, *ratios, ratios[0] > 1.0))
-    columns = ("data", "epsilon a level", "combination", "average / weighted, level 0", "level 1", "weighted wins at 0")
+            top, second = (p.value / w.value for p, w in zip(plain.means, weighted.means, strict=True))
+            setting = {"data": case, "epsilon a level": float(epsilon) / 2, "combination": method}
+            rows.append({**setting, _AT_TOP: top, "level 1": second, "weighted wins at 0": top > 1.0})
     notes = ("The paper: weighting wins at level 0 always, by a large factor, and modestly at level 1.", SEEDED)
-    return Table("Figure 4: what weighting by variance gains", columns, tuple(rows), notes)
+    return Table.of("Figure 4: what weighting by variance gains", rows, notes)
 
 
 def merging_claims(points: Sequence[Point]) -> list[Statement]:
     """Return what section 6.2.2 says of weighting by variance, with the rows where the plain average wins."""
     rows = gains(points).records()
     says = {
-        0: "weighting by variance lowers the error at the top for every budget and combination",
-        1: "and modestly, in every case, at the second level",
+        _AT_TOP: "weighting by variance lowers the error at the top for every budget and combination",
+        "level 1": "and modestly, in every case, at the second level",
     }
-    columns = ("average / weighted, level 0", "level 1")
     claims = []
-    for level, words in says.items():
-        ratios = [float(str(row[columns[level]])) for row in rows]
-        lost = {f"{row['combination']} on {row['data']}" for row, ratio in zip(rows, ratios, strict=True) if ratio <= 1}
+    for column, words in says.items():
+        ratios = [row[column] for row in rows]
+        lost = {f"{row['combination']} on {row['data']}" for row in rows if row[column] <= 1}
         measured = f"lower in {sum(ratio > 1 for ratio in ratios)} of {len(rows)}, {_range(ratios)} times"
         where = f"the plain average wins with {', '.join(sorted(lost))}" if lost else ""
         claims.append(Statement("section 6.2.2, Figure 4", words, measured, not lost, where))
@@ -114,14 +114,9 @@ def _range(values: Sequence[float]) -> str:
     return f"{min(values):.3g} to {max(values):.3g}"
 
 
-def _best_rows(points: Sequence[Point]) -> list[dict[str, Cell]]:
-    """Return the best consistent method of each case, epsilon and level, with its error."""
-    return best_table("", points).records()
-
-
 def combination_claims(points: Sequence[Point]) -> list[Statement]:
     """Return what section 6.2.3 says of two levels: how near to omniscient, and that no combination dominates."""
-    rows = _best_rows(points)
+    rows = best_rows(points)
     ratios = [float(str(row["times omniscient"])) for row in rows]
     chosen = sorted({str(row["best method"]) for row in rows})
     white = {str(row["best method"]) for row in rows if str(row["data"]).startswith("White")}
@@ -164,9 +159,7 @@ def consistency_claims(points: Sequence[Point]) -> list[Statement]:
     ]
     typical = math.exp(sum(map(math.log, ratios)) / len(ratios))
     return [
-        _no_method_dominates(
-            "section 6.2.4, Figure 6", sorted({str(row["best method"]) for row in _best_rows(points)})
-        ),
+        _no_method_dominates("section 6.2.4, Figure 6", sorted({str(row["best method"]) for row in best_rows(points)})),
         Statement(
             "section 6.2.4, Figure 6",
             "methods on Hc tend to be much better than those on Hg over all (taken as: half the error typically)",
@@ -220,10 +213,10 @@ def seconds_table(points: Sequence[Point]) -> Table:
     """Return the mean seconds of a run by case and method, over all epsilons."""
     spent: dict[tuple[str, str], list[float]] = {}
     for point in points:
-        spent.setdefault((point.case, point.method), []).append(point.seconds / max(1, point.means[0].runs))
-    rows: list[tuple[Cell, ...]] = [(*key, sum(values) / len(values)) for key, values in spent.items()]
+        spent.setdefault((point.case, point.method), []).append(point.seconds)
     note = "A method that is the first to need noise or a level's estimates pays for them; the others reuse them."
-    return Table("Seconds a run", ("data", "method", "seconds"), tuple(rows), (note,))
+    rows = ({"data": case, "method": name, "seconds": sum(s) / len(s)} for (case, name), s in spent.items())
+    return Table.of("Seconds a run", rows, (note,))
 
 
 def _is_drawn(method: str) -> bool:
@@ -231,7 +224,7 @@ def _is_drawn(method: str) -> bool:
     return "naive" not in method and "convex" not in method and not ("Hc" in method and "Hg" in method)
 
 
-FIGURE4 = Sweep(
+FIGURE4 = sweep(
     "kuo2018/figure4",
     "Figure 4: weighted against plain merging, two levels, {runs} runs",
     two_levels(_MERGED),
@@ -239,7 +232,7 @@ FIGURE4 = Sweep(
     lambda points: [gains(points)],
     claims=merging_claims,
 )
-FIGURE5 = Sweep(
+FIGURE5 = sweep(
     "kuo2018/figure5",
     "Figure 5: two levels, matching weighted by variance, {runs} runs",
     two_levels(_COMBINED),
@@ -247,7 +240,7 @@ FIGURE5 = Sweep(
     lambda points: [best_table("Figure 5: the best combination", points)],
     claims=combination_claims,
 )
-FIGURE6 = Sweep(
+FIGURE6 = sweep(
     "kuo2018/figure6",
     "Figure 6: three levels without and with consistency, {runs} runs",
     three_levels,
@@ -256,7 +249,7 @@ FIGURE6 = Sweep(
     (f"K = {FIGURE6_MAX_SIZE:,} instead of the paper's 100,000, which adds empty cells and little error.",),
     claims=consistency_claims,
 )
-DATASETS = Sweep(
+DATASETS = sweep(
     "kuo2018/datasets",
     "Every method, data set, level and epsilon: mean earth mover's distance a region",
     every_case,

@@ -7,27 +7,29 @@ figures of a prototype (one to five other seeds), the aims what the project set 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from coco_experiments.kuo2018.cases import MAX_SIZE, Case, hawaii_case, small_cases, taxi_case
-from coco_experiments.kuo2018.draws import Draws, Levels, errors_by_level, mean_by_level, split_evenly
-from coco_experiments.kuo2018.methods import Method, alone, leaves_only, matched
-from coco_experiments.kuo2018.sweep import BARS, SEEDED, level_figure, means_of
-from coco_experiments.outcome import Cell, Outcome, Reporter, Table, publish
-from coco_experiments.statistics import Mean
+from coco_experiments.groups import BARS, SEEDED, Case, Levels, level_figure, means_of
+from coco_experiments.kuo2018.cases import MAX_SIZE, TAXI_MAX_SIZE, hawaii_case, small_cases, taxi_case
+from coco_experiments.kuo2018.draws import Draws
+from coco_experiments.kuo2018.methods import alone, leaves_only, matched
+from coco_experiments.outcome import Cell, Table
+from coco_experiments.study import Report, Runs, Study
 from coco_opt.groups.estimating.joint import JointEstimate, joint
 from coco_opt.groups.noisy_measurements import Loss
 
-NAME = "kuo2018/joint"
-EPSILON = Fraction(1)
 SEEDS = (2018, 2019, 2020, 2021, 2022)
 SMALL_SEEDS = SEEDS[:1]
-TAXI_MAX_SIZE = 5_000
-AIMS: dict[str, Levels] = {"Taxi": (6_900.0, 4_300.0, 2_400.0), "Hawaii": (620.0, 290.0, 63.0, 44.0)}
+LOSSES: tuple[Loss, ...] = ("l1", "l2")
+ROUNDED = "joint p = 1, rounded"
+AIMS: dict[str, dict[str, Levels]] = {
+    "Taxi": {ROUNDED: (6_900.0, 4_300.0, 2_400.0)},
+    "Hawaii": {ROUNDED: (620.0, 290.0, 63.0, 44.0)},
+}
 REFERENCES: dict[str, dict[str, Levels]] = {
     "Taxi": {
         "no consistency": (9_030.0, 5_469.0, 2_437.0),
@@ -46,36 +48,12 @@ REFERENCES: dict[str, dict[str, Levels]] = {
         "bottom-up": (2_211.0, 493.0, 21.5, 10.4),
     },
 }
-COLUMNS = (
-    "data",
-    "K",
-    "method",
-    "level",
-    "measured",
-    "standard error",
-    "runs",
-    "prototype",
-    "aim",
-    "reached",
-    "% integer before rounding",
-)
-ROUNDED = "joint p = 1, rounded"
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
-    """A method's mean errors by level on one case, and the share of fitted cells that were integers (joint only)."""
-
-    case: str
-    max_size: int
-    method: str
-    means: tuple[Mean, ...]
-    integer_share: float | None = None
-
-    def levels_of(self, values: dict[str, dict[str, Levels]]) -> Levels | None:
-        """Return what the prototype gave for this method, at the K it was given for."""
-        of_case = values.get(self.case.split(" ")[0], {}) if self.max_size < MAX_SIZE else {}
-        return next((levels for name, levels in of_case.items() if self.method.startswith(name)), None)
+def levels_of(values: dict[str, dict[str, Levels]], case: Case, method: str) -> Levels | tuple[None, ...]:
+    """Return what is stated of a method on a case, at the K it is stated for, None a level where nothing is."""
+    of_case = values.get(case.name.split(" ")[0], {}) if case.max_size < MAX_SIZE else {}
+    return next((levels for name, levels in of_case.items() if method.startswith(name)), (None,) * case.levels)
 
 
 def before_rounding(case: Case, estimate: JointEstimate) -> Levels:
@@ -84,7 +62,7 @@ def before_rounding(case: Case, estimate: JointEstimate) -> Levels:
         float(np.abs(row - truth.cumulative(case.max_size)[:-1]).sum())
         for row, truth in zip(estimate.fitted, case.truth, strict=True)
     ]
-    return mean_by_level(case, np.array(errors))
+    return case.by_level(np.array(errors))
 
 
 def integer_share(estimate: JointEstimate) -> float:
@@ -92,61 +70,53 @@ def integer_share(estimate: JointEstimate) -> float:
     return float(100 * np.mean(np.abs(estimate.fitted - np.rint(estimate.fitted)) < 1e-6))
 
 
-def paper_methods(levels: int) -> list[Method]:
-    """Return the methods joint estimation is compared with."""
-    return [alone(("Hc",) * levels), matched(("Hc",) * levels), leaves_only("Hc")]
+def measure(case: Case, seed: int) -> dict[str, dict[str, Any]]:
+    """Return every method's errors by level; all read the same noise but bottom-up. Of fits also their integers."""
+    draws, epsilon = Draws(case, seed), Fraction(1)
+    found: dict[str, dict[str, Any]] = {
+        method.name: {"errors": case.errors(method.run(draws, epsilon))}
+        for method in (alone(("Hc",) * case.levels), matched(("Hc",) * case.levels), leaves_only("Hc"))
+    }
+    noisy = case.measured(seed)
+    for loss in LOSSES:
+        estimate, name = joint(noisy, draws.solvers, loss=loss), f"joint p = {loss[1]}"
+        before = {"errors": before_rounding(case, estimate), "integers": integer_share(estimate)}
+        found |= {f"{name}, before rounding": before, f"{name}, rounded": {"errors": case.errors(estimate.histograms)}}
+    return found
 
 
-def results_of(case: Case, losses: Sequence[Loss], seeds: Sequence[int], reporter: Reporter) -> list[Result]:
-    """Return the results on one case; all methods read the same noise, seed by seed, but bottom-up."""
-    errors: dict[str, list[Levels]] = {}
-    integer_shares: dict[str, list[float]] = {}
-    for done, seed in enumerate(seeds, 1):
-        draws = Draws(case, seed)
-        for method in paper_methods(case.levels):
-            errors.setdefault(method.name, []).append(errors_by_level(case, method.run(draws, EPSILON)))
-        noisy = draws.measurement("cumulative", split_evenly(EPSILON, case.levels))
-        for loss in losses:
-            estimate = joint(noisy, draws.solvers, loss=loss)
-            name = f"joint p = {loss[1]}"
-            errors.setdefault(f"{name}, before rounding", []).append(before_rounding(case, estimate))
-            errors.setdefault(f"{name}, rounded", []).append(errors_by_level(case, estimate.histograms))
-            integer_shares.setdefault(f"{name}, before rounding", []).append(integer_share(estimate))
-        reporter.progress(f"{NAME} {case.name}", done, len(seeds))
-    return [
-        Result(
-            case.name,
-            case.max_size,
-            name,
-            means_of(runs),
-            float(np.mean(integer_shares[name])) if name in integer_shares else None,
-        )
-        for name, runs in errors.items()
-    ]
+def plan(data: Path | None, small: bool) -> list[tuple[Case, Sequence[int]]]:
+    """Return Taxi, at the paper's K once, and Hawaii's blocks."""
+    if small:
+        return [(small_cases(150)[0], SMALL_SEEDS)]
+    return [(taxi_case(data, TAXI_MAX_SIZE), SEEDS), (hawaii_case(data), SEEDS), (taxi_case(data), SEEDS[:1])]
 
 
-def table_of(results: Sequence[Result]) -> Table:
+def report(results: Sequence[Runs[Case, dict[str, dict[str, Any]]]], path: Path) -> Report:
     """Return one row a case, method and level, with the prototype's figure and the aim."""
-    rows: list[tuple[Cell, ...]] = []
-    for result in results:
-        reference = result.levels_of(REFERENCES)
-        aim = result.levels_of({case: {ROUNDED: levels} for case, levels in AIMS.items()})
-        for level, mean in enumerate(result.means):
-            rows.append(
-                (
-                    result.case,
-                    result.max_size,
-                    result.method,
-                    level,
-                    mean.value,
-                    mean.standard_error,
-                    mean.runs,
-                    None if reference is None else reference[level],
-                    None if aim is None else aim[level],
-                    None if aim is None else mean.value <= aim[level],
-                    result.integer_share,
+    rows, drawn = list[dict[str, Cell]](), {}
+    for runs in results:
+        case = runs.case
+        means = {name: means_of(found[name]["errors"] for found in runs.found) for name in runs.found[0]}
+        drawn[f"{case.name}, K = {case.max_size:,}"] = means
+        for name, levels in means.items():
+            integers = [found[name]["integers"] for found in runs.found if "integers" in found[name]]
+            stated = (levels_of(values, case, name) for values in (REFERENCES, AIMS))
+            for level, (mean, reference, aim) in enumerate(zip(levels, *stated, strict=True)):
+                rows.append(
+                    {
+                        "data": case.name,
+                        "K": case.max_size,
+                        "method": name,
+                        "level": level,
+                        **mean.cells(),
+                        "runs": mean.runs,
+                        "prototype": reference,
+                        "aim": aim,
+                        "reached": None if aim is None else mean.value <= aim,
+                        "% integer before rounding": float(np.mean(integers)) if integers else None,
+                    }
                 )
-            )
     notes = (
         SEEDED,
         BARS,
@@ -154,19 +124,8 @@ def table_of(results: Sequence[Result]) -> Table:
         f"K = {MAX_SIZE:,} is run once: 3.1 million cells.",
         "Prototype: one to five other seeds; its rounding was earliest deadline first, not the nearest in L1 as here.",
     )
-    return Table("Joint estimation: mean distance (entities) a region, total epsilon 1", COLUMNS, tuple(rows), notes)
+    title = "Joint estimation: mean distance (entities) a region, total epsilon 1"
+    return Report({"": Table.of(title, rows, notes)}, level_figure(path, drawn))
 
 
-def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Measure, print and write ``kuo2018/joint`` as CSV, PNG and PDF; small: one seed on simulated data."""
-    both: tuple[Loss, ...] = ("l1", "l2")
-    if small:
-        results = results_of(small_cases(150)[0], both, SMALL_SEEDS, reporter)
-    else:
-        results = results_of(taxi_case(data, TAXI_MAX_SIZE), both, SEEDS, reporter)
-        results += results_of(hawaii_case(data), both, SEEDS, reporter)
-        results += results_of(taxi_case(data), both, SEEDS[:1], reporter)
-    means: dict[str, dict[str, tuple[Mean, ...]]] = {}
-    for result in results:
-        means.setdefault(f"{result.case}, K = {result.max_size:,}", {})[result.method] = result.means
-    return publish(NAME, {"": table_of(results)}, out, reporter, files=level_figure(out / NAME, means))
+JOINT = Study("kuo2018/joint", plan, measure, report)

@@ -9,27 +9,34 @@ not make the two guarantees equal.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import product
 from pathlib import Path
 
 from coco_experiments.curves import AxisStyle, Curve, CurvePanel, draw
 from coco_experiments.data import hawaiian
-from coco_experiments.kuo2018.cases import MAX_SIZE, Case, hawaii_case, small_cases, taxi_case, top, west_coast
-from coco_experiments.kuo2018.cases import white_case as white
+from coco_experiments.groups import BARS, SEEDED, Case, evenly
+from coco_experiments.kuo2018.cases import (
+    MAX_SIZE,
+    TAXI_MAX_SIZE,
+    hawaii_case,
+    small_cases,
+    taxi_case,
+    top,
+    west_coast,
+    white_case,
+)
 from coco_experiments.kuo2018.l1_l2_duels import (
     ALONE,
     BOTTOM_UP,
     CONVEX,
     JOINT,
-    LOSSES,
     STEPS,
-    Fit,
     Side,
     duel,
     gaussian_of,
-    measured,
 )
 from coco_experiments.kuo2018.l1_l2_tables import (
     P1,
@@ -41,17 +48,15 @@ from coco_experiments.kuo2018.l1_l2_tables import (
     seconds_table,
     verdict_table,
 )
-from coco_experiments.kuo2018.sweep import BARS, SEEDED, SEEDS
-from coco_experiments.outcome import Outcome, Reporter, write_csv
+from coco_experiments.kuo2018.sweep import SEEDS
 from coco_experiments.statistics import Reference
+from coco_experiments.study import Report, Runs, Study
 from coco_opt.groups import Query
 from coco_opt.groups.noisy_measurements import Loss
 from coco_opt.privacy import Cost, Epsilon
 
-NAME = "kuo2018/l1_l2"
 EPSILONS = (Fraction(1, 10), Fraction(1, 2), Fraction(1), Fraction(2))
 SMALL_EPSILONS = (Fraction(1, 10), Fraction(1))
-TAXI_MAX_SIZE = 5_000
 GEOMETRIC, GAUSSIAN = "geometric", "discrete Gaussian"
 # One region of 11 million blocks, nearly all empty: 40 other runs, epsilon 1, K = 100,000 (see ``kuo2018/table3``).
 REFERENCES: dict[str, dict[Loss, Reference]] = {
@@ -98,88 +103,79 @@ class Plan:
         return [ALONE] if levels == 1 else [step for step in STEPS if enabled.get(step, True)]
 
 
-def plans(folder: Path | None, *, small: bool) -> list[tuple[Case, Plan]]:
+@dataclass(frozen=True, eq=False, slots=True)
+class Setting:
+    """A case with its plan in an arena, at one total epsilon."""
+
+    case: Case
+    runs: Plan
+    arena: Arena
+    epsilon: Fraction
+
+
+def cases(folder: Path | None, *, small: bool) -> list[tuple[Case, Plan]]:
     """Return the cases and how often each is run; sizes decide what is affordable."""
     if small:
         dense, housing, _ = small_cases(120)
-        return [(dense, Plan(8, 8, 8, 3, 2)), (_named(top(housing, 2), housing.name), Plan(8, 8, 8))]
+        return [(dense, Plan(8, 8, 8, 3, 2)), (top(housing, 2), Plan(8, 8, 8))]
     hawaii = hawaii_case(folder)
     return [
         (taxi_case(folder, TAXI_MAX_SIZE), Plan(10, 5, 10, 3, 3)),
-        (_named(top(hawaii, 2), "Hawaii blocks, state and county"), Plan(10, 10, 10, 10, 10, 10)),
-        (_named(top(hawaii, 3), "Hawaii blocks, down to tract"), Plan(5, 5, 5, 2)),
+        (replace(top(hawaii, 2), name="Hawaii blocks, state and county"), Plan(10, 10, 10, 10, 10, 10)),
+        (replace(top(hawaii, 3), name="Hawaii blocks, down to tract"), Plan(5, 5, 5, 2)),
         (Case.of("Hawaiian", hawaiian(folder), MAX_SIZE), Plan(10, 0, 10)),
-        (west_coast(white(folder)), Plan(5, 0, 5)),
+        (west_coast(white_case(folder)), Plan(5, 0, 5)),
     ]
 
 
-def _named(case: Case, name: str) -> Case:
-    return Case(name, case.counts, case.max_size, case.truth)
+def plan(data: Path | None, small: bool) -> list[tuple[Setting, Sequence[int]]]:
+    """Return all cases in every arena at every epsilon."""
+    _warm_up()
+    settings = product(cases(data, small=small), ARENAS, SMALL_EPSILONS if small else EPSILONS)
+    return [(Setting(case, runs, arena, epsilon), runs.seeds(arena)) for (case, runs), arena, epsilon in settings]
 
 
-def duels_of(case: Case, plan: Plan, arena: Arena, epsilon: Fraction, reporter: Reporter | None = None) -> list[Duel]:
-    """Return one duel a step and level: every seed's noise is drawn once and read by both losses."""
-    runs: dict[str, list[dict[Loss, Side]]] = {}
-    seeds = plan.seeds(arena)
-    for run, seed in enumerate(seeds):
-        noisy = measured(case, arena.query, arena.cost, epsilon, seed)
-        for step, sides in duel(case, noisy, plan.steps(arena, case.levels, run)).items():
-            runs.setdefault(step, []).append(sides)
-        if reporter is not None:
-            label = f"{case.name}, {arena.estimator}, {arena.noise}, epsilon {float(epsilon):g}"
-            reporter.progress(label, run + 1, len(seeds))
-    last = case.levels - 1  # bottom-up leaves the leaves as they are
+def _warm_up() -> None:
+    """Compile every kernel before a clock runs."""
+    for arena in ARENAS:
+        measure(Setting(small_cases(20)[0], Plan(1, 1, 1, 1, 1), arena, Fraction(1)), SEEDS[0])
+
+
+def measure(setting: Setting, seed: int) -> dict[str, dict[Loss, Side]]:
+    """Return both losses after each step on one seed's noise; epsilon is split evenly over the levels."""
+    case, arena = setting.case, setting.arena
+    noisy = case.measured(seed, evenly(setting.epsilon, case.levels, arena.cost), arena.query)
+    return duel(case, noisy, setting.runs.steps(arena, case.levels, SEEDS.index(seed)))
+
+
+def duels_of(runs: Runs[Setting, dict[str, dict[Loss, Side]]]) -> list[Duel]:
+    """Return one duel a step and level."""
+    setting, case, last = runs.case, runs.case.case, runs.case.case.levels - 1
+    key = case.name, setting.arena.estimator, setting.arena.noise, setting.epsilon
     return [
-        _duel(case, arena, epsilon, step, level, step_runs)
-        for step, step_runs in runs.items()
-        for level in range(last if step == BOTTOM_UP else case.levels)
+        Duel(*key, step, level, [found[step] for found in runs.found if step in found])
+        for step in runs.found[0]
+        for level in range(last if step == BOTTOM_UP else case.levels)  # it leaves the leaves as they are
     ]
 
 
-def _duel(case: Case, arena: Arena, epsilon: Fraction, step: str, level: int, runs: Sequence[dict[Loss, Side]]) -> Duel:
-    sides = [tuple(by_loss[loss] for by_loss in runs) for loss in LOSSES]
-    absolute, squared = (tuple(side.errors[level] for side in own) for own in sides)
-    before = [tuple(side.fractional[level] for side in own if side.fractional is not None) for own in sides]
-    fits = [_fitted(side.fits[level] for side in own) for own in sides]
-    return Duel(
-        case.name,
-        arena.estimator,
-        arena.noise,
-        epsilon,
-        step,
-        level,
-        (absolute, squared),
-        (before[0], before[1]) if before[0] else None,
-        (fits[0], fits[1]) if fits[0] else None,
-    )
-
-
-def _fitted(fits: Iterable[Fit | None]) -> tuple[Fit, ...]:
-    return tuple(fit for fit in fits if fit is not None)
-
-
-def failures_in(duels: Sequence[Duel]) -> tuple[str, ...]:
+def failures_in(duels: Sequence[Duel]) -> list[str]:
     """Return one line for every mean too far from its reference and every fit of p = 1 alone that is not integer."""
     lines = []
     for item in duels:
-        if item.step == ALONE and item.fits is not None and min(fit.integer_share for fit in item.fits[0]) < 100.0:
+        if item.step == ALONE and min((fit.integer_share for fit in item.fits("l1")), default=100.0) < 100.0:
             lines.append(f"{item.case}, {item.estimator}, level {item.level}: a fit with p = 1 is not integer")
         references = REFERENCES.get(item.case, {}) if item.epsilon == 1 and item.noise == GEOMETRIC else {}
         for loss, reference in references.items():
-            apart = reference.standard_errors_from(item.means[LOSSES.index(loss)])
+            apart = reference.standard_errors_from(item.means[loss])
             if apart > REFERENCE_BAND:
                 lines.append(f"{item.case}, {loss}: {apart:.3g} combined standard errors from the reference")
-    return tuple(lines)
+    return lines
 
 
-def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Measure, print and write ``kuo2018/l1_l2`` as CSV, PNG and PDF; small: simulated data."""
-    _warm_up()
-    duels: list[Duel] = []
-    for case, plan in plans(data, small=small):
-        for arena in ARENAS:
-            for epsilon in SMALL_EPSILONS if small else EPSILONS:
-                duels += duels_of(case, plan, arena, epsilon, reporter)
+def report(results: Sequence[Runs[Setting, dict[str, dict[Loss, Side]]]], path: Path) -> Report:
+    """Return every error, objective and time, who wins, the fits, the seconds and the curves."""
+    duels = [item for runs in results for item in duels_of(runs)]
     notes = (
         SEEDED,
         BARS,
@@ -187,23 +183,13 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
         "Objectives are each loss's own; joint estimation's and the convex program's fits stand at level 0.",
         "Discrete Gaussian noise has rho = epsilon^2 / 4 a level: the same nominal variance, not the same guarantee.",
     )
-    full = full_table(duels, notes)
-    shown = {"verdicts": verdict_table(duels), "fits": fit_table(duels), "seconds": seconds_table(duels)}
-    files = [write_csv(out / f"{NAME}.csv", full)]
-    for name, table in shown.items():
-        files.append(write_csv(out / f"{NAME}_{name}.csv", table))
-        reporter.table(table)
-    reporter.note(f"Every error, objective and time ({len(full.rows)} rows) is in {NAME}.csv.")
-    for note in notes:
-        reporter.note(note)
-    return Outcome((full, *shown.values()), (*files, *curves(out / NAME, duels)), failures_in(duels))
-
-
-def _warm_up() -> None:
-    """Compile every kernel before a clock runs."""
-    case = small_cases(20)[0]
-    for arena in ARENAS:
-        duels_of(case, Plan(1, 1, 1, 1, 1), arena, Fraction(1))
+    tables = {
+        "": full_table(duels, notes),
+        "_verdicts": verdict_table(duels),
+        "_fits": fit_table(duels),
+        "_seconds": seconds_table(duels),
+    }
+    return Report(tables, curves(path, duels), failures_in(duels))
 
 
 def curves(path: Path, duels: Sequence[Duel]) -> list[Path]:
@@ -220,7 +206,7 @@ def _panel(case: str, level: int, duels: Sequence[Duel]) -> CurvePanel:
     drawn = []
     for name in dict.fromkeys(_label(item) for item in at_level):
         own = [item for item in at_level if _label(item) == name]
-        bars = [(item.difference.standard_error or 0.0) / item.means[0].value for item in own]
+        bars = [(item.difference.standard_error or 0.0) / item.means["l1"].value for item in own]
         x = tuple(float(item.epsilon) for item in own)
         drawn.append(Curve(name, x, tuple(item.ratio or 0.0 for item in own), tuple(bars)))
     ends = tuple(sorted({float(item.epsilon) for item in at_level}))
@@ -230,3 +216,6 @@ def _panel(case: str, level: int, duels: Sequence[Duel]) -> CurvePanel:
 
 def _label(item: Duel) -> str:
     return f"{item.estimator} {item.step}" + (", Gaussian" if item.noise == GAUSSIAN else "")
+
+
+L1_L2 = Study("kuo2018/l1_l2", plan, measure, report)

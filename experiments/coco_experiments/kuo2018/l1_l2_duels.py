@@ -6,7 +6,7 @@ fit (objective, integer values, runs, seconds) is that of the fit the histograms
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeVar
@@ -14,12 +14,11 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_experiments.kuo2018.cases import Case
-from coco_experiments.kuo2018.draws import Levels, errors_by_level, split_evenly
+from coco_experiments.groups import Case, Levels
 from coco_experiments.kuo2018.joint import before_rounding
 from coco_opt.array_types import Floats
 from coco_opt.choices import SolverChoices
-from coco_opt.groups import GroupsMeasurements, Query, exact_answers, measure_hierarchy
+from coco_opt.groups import GroupsMeasurements, exact_answers
 from coco_opt.groups.estimating.consistency import bottom_up, matching, separate
 from coco_opt.groups.estimating.convex import convex
 from coco_opt.groups.estimating.estimates import SizeEstimate
@@ -29,7 +28,7 @@ from coco_opt.groups.estimating.method import GroupsMethod
 from coco_opt.groups.noisy_measurements import Loss
 from coco_opt.groups.queries import MeasuredQuery
 from coco_opt.histograms import CountOfCounts
-from coco_opt.privacy import Cost, Measurement, Rho, SeededNoise
+from coco_opt.privacy import Measurement, Rho
 from coco_opt.problem import Problem
 from coco_opt.solution import Solution
 from coco_opt.solving import solve
@@ -89,24 +88,6 @@ def gaussian_of(epsilon: Fraction) -> Rho:
     return Rho(epsilon * epsilon / 4)
 
 
-def measured(case: Case, query: Query, cost: Callable[[Fraction], Cost], epsilon: Fraction, seed: int) -> Measurement:
-    """Return all regions' noisy measurements, read by both losses; NOT PRIVATE.
-
-    ``epsilon`` is split evenly over the levels; ``cost`` (``Epsilon`` or ``gaussian_of``) makes of a level's part what
-    its noise is bought with.
-    """
-    return measure_hierarchy(
-        case.truth,
-        case.hierarchy,
-        case.counts.group_counts,
-        queries=[query] * case.levels,
-        costs=[cost(share) for share in split_evenly(epsilon, case.levels)],
-        max_size=case.max_size,
-        neighbours="add_remove",
-        source=SeededNoise(seed),
-    )
-
-
 def duel(case: Case, measurement: Measurement, steps: Sequence[str]) -> dict[str, dict[Loss, Side]]:
     """Return, for each of the steps, both losses on the same answers."""
     by_step: dict[str, dict[Loss, Side]] = {step: {} for step in steps}
@@ -121,16 +102,16 @@ def _after(case: Case, measurement: Measurement, loss: Loss, step: str, estimate
     """Return what a consistency step makes of the regions' estimates, or of their answers."""
     unfitted: tuple[Fit | None, ...] = (None,) * case.levels
     if step == BOTTOM_UP:
-        return Side(errors_by_level(case, bottom_up(case.hierarchy, estimates)), None, unfitted)
+        return Side(case.errors(bottom_up(case.hierarchy, estimates)), None, unfitted)
     if step == MATCHING:
-        return Side(errors_by_level(case, matching(case.hierarchy, estimates, SolverChoices())), None, unfitted)
+        return Side(case.errors(matching(case.hierarchy, estimates, SolverChoices())), None, unfitted)
     stored, fractional = StoredFits(), None
     if step == JOINT:
         estimate = joint(measurement, stored, loss=loss)
         histograms, fractional = estimate.histograms, before_rounding(case, estimate)
     else:
         histograms = convex(measurement, GroupsMethod(loss, consistency="convex"), stored)
-    return Side(errors_by_level(case, histograms), fractional, (_program_fit(stored), *unfitted[1:]))
+    return Side(case.errors(histograms), fractional, (_program_fit(stored), *unfitted[1:]))
 
 
 def _alone(case: Case, measurement: Measurement, loss: Loss) -> tuple[list[SizeEstimate], Side]:
@@ -146,7 +127,7 @@ def _alone(case: Case, measurement: Measurement, loss: Loss) -> tuple[list[SizeE
     levels = [table[list(case.hierarchy.level_range(level))] for level in range(case.levels)]
     fractional = tuple(float(level[:, -1].mean()) for level in levels)
     fits = tuple(_level_fit(level) for level in levels)
-    return estimates, Side(errors_by_level(case, separate(estimates)), fractional, fits)
+    return estimates, Side(case.errors(separate(estimates)), fractional, fits)
 
 
 def _figures(stored: StoredFits, truth: CountOfCounts, query: MeasuredQuery, max_size: int) -> Floats:

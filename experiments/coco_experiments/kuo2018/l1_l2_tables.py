@@ -3,56 +3,36 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from statistics import median
+from statistics import fmean as mean
+from statistics import geometric_mean, median
 
-from coco_experiments.kuo2018.l1_l2_duels import Fit
+from coco_experiments.kuo2018.l1_l2_duels import LOSSES, Fit, Side
 from coco_experiments.outcome import Cell, Table
 from coco_experiments.statistics import Mean
+from coco_opt.groups.noisy_measurements import Loss
 
 P1, P2, UNDECIDED = "p = 1", "p = 2", "undecided"
+NAMES: dict[Loss, str] = {"l1": P1, "l2": P2}
 CONFIDENCE = 0.95
-_KEY = ("data", "estimator", "noise")
-_PAIRS = (
-    "error before rounding",
-    "% integer",
-    "% near integer",
-    "different values",
-    "objective",
-    "kernel seconds",
-    "certified seconds",
-)
-COLUMNS = (
-    *_KEY,
-    "total epsilon",
-    "step",
-    "level",
-    "runs",
-    P1,
-    f"standard error {P1}",
-    P2,
-    f"standard error {P2}",
-    "p = 2 / p = 1",
-    "margin",
-    "winner",
-    *(f"{what}, {loss}" for what in _PAIRS for loss in (P1, P2)),
-)
 PAIRED = (
     "Margin: mean of (error of p = 2 - error of p = 1) over the runs, in its standard errors; positive: p = 1 wins. "
     f"A winner is named beyond the two-sided {CONFIDENCE:.0%} point of Student's t: about one tie in twenty gets one."
 )
+_READ: dict[str, Callable[[Fit], float]] = {
+    "% integer": lambda fit: fit.integer_share,
+    "% near integer": lambda fit: fit.nearly,
+    "different values": lambda fit: fit.runs,
+    "objective": lambda fit: fit.objective,
+}
+_SECONDS: dict[str, Callable[[Fit], float]] = {"kernel": lambda fit: fit.kernel, "certified": lambda fit: fit.certified}
 
-Key = tuple[str, ...]
 
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class Duel:
-    """The errors of p = 1 and of p = 2, run by run on the same noise, at one level after one step.
-
-    ``errors`` mean entities a region; ``fractional`` the same before rounding, and ``fits``, where the step has them.
-    """
+    """Both losses, run by run on the same noise, at one level after one step; errors are mean entities a region."""
 
     case: str
     estimator: str
@@ -60,30 +40,42 @@ class Duel:
     epsilon: Fraction
     step: str
     level: int
-    errors: tuple[tuple[float, ...], tuple[float, ...]]
-    fractional: tuple[tuple[float, ...], tuple[float, ...]] | None = None
-    fits: tuple[tuple[Fit, ...], tuple[Fit, ...]] | None = None
+    sides: Sequence[dict[Loss, Side]]
 
     @property
-    def key(self) -> Key:
-        """Data, estimator and noise."""
-        return self.case, self.estimator, self.noise
+    def setting(self) -> dict[str, Cell]:
+        """Data, estimator and noise, as cells."""
+        return {"data": self.case, "estimator": self.estimator, "noise": self.noise}
+
+    def errors(self, loss: Loss) -> list[float]:
+        """Return the errors of a loss, run by run."""
+        return [sides[loss].errors[self.level] for sides in self.sides]
+
+    def fractional(self, loss: Loss) -> list[float]:
+        """Return the errors before rounding, where the step has them."""
+        before = [sides[loss].fractional for sides in self.sides]
+        return [levels[self.level] for levels in before if levels is not None]
+
+    def fits(self, loss: Loss) -> list[Fit]:
+        """Return the fits, where the step has them; a program's stand at level 0."""
+        return [fit for sides in self.sides if (fit := sides[loss].fits[self.level]) is not None]
 
     @property
-    def means(self) -> tuple[Mean, Mean]:
-        """The mean error of p = 1 and of p = 2."""
-        return Mean.of(self.errors[0]), Mean.of(self.errors[1])
+    def means(self) -> dict[Loss, Mean]:
+        """The mean error of each loss."""
+        return {loss: Mean.of(self.errors(loss)) for loss in LOSSES}
 
     @property
     def ratio(self) -> float | None:
         """The error of p = 2 over that of p = 1; None where p = 1 makes none."""
-        absolute, squared = self.means
-        return squared.value / absolute.value if absolute.value else None
+        means = self.means
+        return means["l2"].value / means["l1"].value if means["l1"].value else None
 
     @property
     def difference(self) -> Mean:
         """The mean of the differences, p = 2 less p = 1, run by run."""
-        return Mean.of([squared - absolute for absolute, squared in zip(*self.errors, strict=True)])
+        pairs = zip(self.errors("l1"), self.errors("l2"), strict=True)
+        return Mean.of([squared - absolute for absolute, squared in pairs])
 
     @property
     def margin(self) -> float | None:
@@ -99,7 +91,7 @@ class Duel:
     def winner(self) -> str:
         """The loss with the smaller error where the margin is beyond random variation, else undecided."""
         margin = self.margin
-        if margin is None or abs(margin) <= critical_margin(len(self.errors[0])):
+        if margin is None or abs(margin) <= critical_margin(len(self.sides)):
             return UNDECIDED
         return P1 if margin > 0 else P2
 
@@ -114,114 +106,98 @@ def critical_margin(runs: int) -> float:
 def full_table(duels: Sequence[Duel], notes: Sequence[str]) -> Table:
     """Return one row a data set, estimator, noise, epsilon, step and level."""
     title = "p = 1 against p = 2 on the same noise: mean earth mover's distance (entities) a region"
-    return Table(title, COLUMNS, tuple(_row(duel) for duel in duels), tuple(notes))
+    return Table.of(title, map(_row, duels), notes)
 
 
-def _row(duel: Duel) -> tuple[Cell, ...]:
-    absolute, squared = duel.means
-    measured = (len(duel.errors[0]), absolute.value, absolute.standard_error, squared.value, squared.standard_error)
-    verdict = (duel.ratio, duel.margin, duel.winner)
-    return (*duel.key, float(duel.epsilon), duel.step, duel.level, *measured, *verdict, *_fit_cells(duel))
+def _row(duel: Duel) -> dict[str, Cell]:
+    row: dict[str, Cell] = {**duel.setting, "total epsilon": float(duel.epsilon), "step": duel.step}
+    row |= {"level": duel.level, "runs": len(duel.sides)}
+    for loss, error in duel.means.items():
+        row |= {NAMES[loss]: error.value, f"standard error {NAMES[loss]}": error.standard_error}
+    row |= {"p = 2 / p = 1": duel.ratio, "margin": duel.margin, "winner": duel.winner}
+    before = {loss: duel.fractional(loss) for loss in LOSSES}
+    row |= _pair("error before rounding", {loss: Mean.of(own).value if own else None for loss, own in before.items()})
+    fits = {loss: duel.fits(loss) for loss in LOSSES}
+    for name, read in _READ.items():
+        row |= _pair(name, {loss: mean(map(read, own)) if own else None for loss, own in fits.items()})
+    for name, read in _SECONDS.items():
+        row |= _pair(f"{name} seconds", {loss: median(map(read, own)) if own else None for loss, own in fits.items()})
+    return row
 
 
-def _fit_cells(duel: Duel) -> tuple[Cell, ...]:
-    before: tuple[Cell, ...] = (None, None)
-    if duel.fractional is not None:
-        before = tuple(Mean.of(values).value for values in duel.fractional)
-    if duel.fits is None:
-        return (*before, *(None,) * (2 * len(_PAIRS) - 2))
-    means = [sum(read(fit) for fit in side) / len(side) for read in _MEANS for side in duel.fits]
-    return (*before, *means, *(median(read(fit) for fit in side) for read in _SECONDS for side in duel.fits))
-
-
-_MEANS: tuple[Callable[[Fit], float], ...] = (
-    lambda fit: fit.integer_share,
-    lambda fit: fit.nearly,
-    lambda fit: fit.runs,
-    lambda fit: fit.objective,
-)
-_SECONDS: tuple[Callable[[Fit], float], ...] = (lambda fit: fit.kernel, lambda fit: fit.certified)
+def _pair(name: str, values: Mapping[Loss, float | None]) -> dict[str, Cell]:
+    return {f"{name}, {NAMES[loss]}": value for loss, value in values.items()}
 
 
 def verdict_table(duels: Sequence[Duel]) -> Table:
     """Return how often each loss wins over levels and epsilons, and the range of p = 2 / p = 1."""
-    rows: list[tuple[Cell, ...]] = []
-    for key, group in _groups(duels, lambda duel: (*duel.key, duel.step)).items():
+    rows: list[dict[str, Cell]] = []
+    for group in _groups(duels, lambda duel: (*duel.setting.values(), duel.step)):
         winners = [duel.winner for duel in group]
         ratios = [duel.ratio for duel in group if duel.ratio]
-        runs = min(len(duel.errors[0]) for duel in group)
-        counts = [winners.count(name) for name in (P1, P2, UNDECIDED)]
-        spread = (min(ratios), _geometric_mean(ratios), max(ratios)) if ratios else (None,) * 3
-        rows.append((*key, runs, *counts, *spread))
-    columns = (*_KEY, "step", "runs", P1, P2, UNDECIDED, "least p = 2 / p = 1", "geometric mean", "greatest")
+        spread = (min(ratios), geometric_mean(ratios), max(ratios)) if ratios else (None,) * 3
+        rows.append(
+            {
+                **group[0].setting,
+                "step": group[0].step,
+                "runs": min(len(duel.sides) for duel in group),
+                **{name: winners.count(name) for name in (P1, P2, UNDECIDED)},
+                **dict(zip(("least p = 2 / p = 1", "geometric mean", "greatest"), spread, strict=True)),
+            }
+        )
     notes = (
         PAIRED,
         "Counted over levels and epsilons, which share seeds. Few runs decide little: see the column runs.",
     )
-    return Table("Who wins: levels and epsilons won by each loss", columns, tuple(rows), notes)
+    return Table.of("Who wins: levels and epsilons won by each loss", rows, notes)
 
 
 def fit_table(duels: Sequence[Duel]) -> Table:
     """Return integer values, different values and what rounding costs, by epsilon; means over levels."""
-    rows: list[tuple[Cell, ...]] = []
-    groups = _groups(duels, lambda duel: (*duel.key, duel.step, f"{float(duel.epsilon):g}"))
-    for key, group in groups.items():
-        fitted = [duel.fits for duel in group if duel.fits is not None]
-        rounded = [duel for duel in group if duel.fractional is not None]
-        if fitted:
-            cells = [
-                sum(read(fit) for fits in fitted for fit in fits[side]) / sum(len(fits[side]) for fits in fitted)
-                for read in _MEANS[:3]
-                for side in (0, 1)
-            ]
-            rows.append((*key, *cells, *(_rounding_cost(rounded, side) for side in (0, 1))))
-    names = ("% integer", "% near integer", "different values", "rounding %")
-    columns = (*_KEY, "step", "total epsilon", *(f"{name}, {loss}" for name in names for loss in (P1, P2)))
+    rows: list[dict[str, Cell]] = []
+    for group in _groups(duels, lambda duel: (*duel.setting.values(), duel.step, duel.epsilon)):
+        fits = {loss: [fit for duel in group for fit in duel.fits(loss)] for loss in LOSSES}
+        if fits["l1"]:
+            row = {**group[0].setting, "step": group[0].step, "total epsilon": f"{float(group[0].epsilon):g}"}
+            for name in list(_READ)[:3]:
+                row |= _pair(name, {loss: mean(map(_READ[name], own)) for loss, own in fits.items()})
+            rows.append({**row, **_pair("rounding %", {loss: _rounding_cost(group, loss) for loss in LOSSES})})
     notes = (
         "Before rounding: % within 1e-6 and within 1e-2 of integers, different values a region. Rounding %: error "
         "after rounding over error before, less 1; joint estimation's rounding also makes the regions add up.",
     )
-    return Table("What the fits look like before rounding", columns, tuple(rows), notes)
+    return Table.of("What the fits look like before rounding", rows, notes)
 
 
-def _rounding_cost(duels: Sequence[Duel], side: int) -> float | None:
-    before = sum(sum(duel.fractional[side]) for duel in duels if duel.fractional is not None)
-    after = sum(sum(duel.errors[side]) for duel in duels)
+def _rounding_cost(duels: Sequence[Duel], loss: Loss) -> float | None:
+    before = sum(sum(duel.fractional(loss)) for duel in duels)
+    after = sum(sum(duel.errors(loss)) for duel in duels if duel.fractional(loss))
     return 100.0 * (after / before - 1.0) if before else None
 
 
 def seconds_table(duels: Sequence[Duel]) -> Table:
     """Return the seconds of all regions' fits: medians over runs and epsilons, levels added up."""
-    rows: list[tuple[Cell, ...]] = []
-    for key, group in _groups(duels, lambda duel: (*duel.key, duel.step)).items():
-        if any(duel.fits is not None for duel in group):
-            spent = [_median_seconds(group, side, read) for read in _SECONDS for side in (0, 1)]
-            rows.append((*key, *spent, spent[1] / spent[0], spent[3] / spent[2]))
-    kinds = ("kernel", "certified")
-    columns = (
-        *_KEY,
-        "step",
-        *(f"{kind}, {loss}" for kind in kinds for loss in (P1, P2)),
-        *(f"{kind}, p = 2 / p = 1" for kind in kinds),
-    )
+    rows: list[dict[str, Cell]] = []
+    for group in _groups(duels, lambda duel: (*duel.setting.values(), duel.step)):
+        if any(duel.fits("l1") for duel in group):
+            spent = {(name, loss): _median_seconds(group, loss, name) for name in _SECONDS for loss in LOSSES}
+            row: dict[str, Cell] = {**group[0].setting, "step": group[0].step}
+            row |= {f"{name}, {NAMES[loss]}": seconds for (name, loss), seconds in spent.items()}
+            rows.append({**row, **{f"{n}, p = 2 / p = 1": spent[n, "l2"] / spent[n, "l1"] for n in _SECONDS}})
     note = "Kernel: the solver alone; certified: with the gap from multipliers. One thread, one fit after the other."
-    return Table("Seconds for all regions of a data set", columns, tuple(rows), (note,))
+    return Table.of("Seconds for all regions of a data set", rows, (note,))
 
 
-def _median_seconds(group: Sequence[Duel], side: int, read: Callable[[Fit], float]) -> float:
+def _median_seconds(group: Sequence[Duel], loss: Loss, name: str) -> float:
     totals: dict[tuple[Fraction, int], float] = {}
     for duel in group:
-        for run, fit in enumerate(() if duel.fits is None else duel.fits[side]):
-            totals[duel.epsilon, run] = totals.get((duel.epsilon, run), 0.0) + read(fit)
+        for run, fit in enumerate(duel.fits(loss)):
+            totals[duel.epsilon, run] = totals.get((duel.epsilon, run), 0.0) + _SECONDS[name](fit)
     return median(totals.values())
 
 
-def _geometric_mean(values: Sequence[float]) -> float:
-    return math.exp(sum(math.log(value) for value in values) / len(values))
-
-
-def _groups(duels: Sequence[Duel], key: Callable[[Duel], Key]) -> dict[Key, list[Duel]]:
-    groups: dict[Key, list[Duel]] = {}
+def _groups(duels: Sequence[Duel], key: Callable[[Duel], tuple[object, ...]]) -> list[list[Duel]]:
+    groups: dict[tuple[object, ...], list[Duel]] = {}
     for duel in duels:
         groups.setdefault(key(duel), []).append(duel)
-    return groups
+    return list(groups.values())

@@ -14,28 +14,20 @@ from pathlib import Path
 
 import numpy as np
 
+from coco_experiments.groups import BARS, SEEDED, Case, Levels, level_figure, means_of, split_evenly
 from coco_experiments.kuo2018.baselines import MeanConsistency, mean_consistency
-from coco_experiments.kuo2018.cases import Case, hawaii_case, small_cases, taxi_case
-from coco_experiments.kuo2018.draws import Draws, Levels, errors_by_level, mean_by_level, split_evenly
+from coco_experiments.kuo2018.cases import TAXI_MAX_SIZE, hawaii_case, small_cases, taxi_case
+from coco_experiments.kuo2018.draws import Draws
 from coco_experiments.kuo2018.methods import matched
-from coco_experiments.kuo2018.sweep import BARS, SEEDED, SEEDS, SMALL_SEEDS, level_figure, means_of
-from coco_experiments.outcome import Cell, Outcome, Reporter, Table, publish
-from coco_experiments.statistics import Mean
+from coco_experiments.kuo2018.sweep import SEEDS, SMALL_SEEDS
+from coco_experiments.outcome import Cell, Table
+from coco_experiments.study import Report, Runs, Study, seeded
 
-NAME = "kuo2018/mean_consistency"
 EPSILON = Fraction(1)
 NOISY, ESTIMATED = "mean-consistency of noisy H", "mean-consistency of integer, nonnegative estimates"
-COLUMNS = (
-    "data",
-    "method",
-    "level",
-    "distance",
-    "standard error",
-    "% negative cells",
-    "% fractional cells",
-    "least cell (groups)",
-    "regions without their number of groups",
-)
+FAULTS = ("% negative cells", "% fractional cells", "least cell (groups)", "regions without their number of groups")
+Found = dict[str, tuple[Levels, tuple[float, ...]]]
+"""One seed's distances by level and faults, by method."""
 
 
 def tables_of(draws: Draws) -> dict[str, MeanConsistency]:
@@ -59,7 +51,7 @@ def distances(case: Case, consistent: MeanConsistency) -> Levels:
         float(np.abs(np.cumsum(row) - truth.cumulative(case.max_size)).sum())
         for row, truth in zip(consistent.table, case.truth, strict=True)
     ]
-    return mean_by_level(case, np.array(errors))
+    return case.by_level(np.array(errors))
 
 
 def wrong_totals(case: Case, consistent: MeanConsistency) -> int:
@@ -68,53 +60,49 @@ def wrong_totals(case: Case, consistent: MeanConsistency) -> int:
     return int(np.count_nonzero(np.abs(consistent.table.sum(axis=1) - groups) > 1e-6 * np.maximum(groups, 1)))
 
 
-def rows_of(case: Case, seeds: Sequence[int]) -> tuple[list[tuple[Cell, ...]], dict[str, tuple[Mean, ...]]]:
-    """Return one row a method and level, and the mean errors; shares, the least cell and totals are of the table."""
-    algorithm = matched(("Hc",) * case.levels)
-    errors: dict[str, list[Levels]] = {NOISY: [], ESTIMATED: [], algorithm.name: []}
-    faults: dict[str, list[tuple[float, float, float, float]]] = {name: [] for name in errors}
-    for seed in seeds:
-        draws = Draws(case, seed)
-        for name, consistent in tables_of(draws).items():
-            errors[name].append(distances(case, consistent))
-            least = float(consistent.table.min())
-            faults[name].append(
-                (100 * consistent.negative, 100 * consistent.fractional, least, wrong_totals(case, consistent))
-            )
-        errors[algorithm.name].append(errors_by_level(case, algorithm.run(draws, EPSILON)))
-        faults[algorithm.name].append((0.0, 0.0, 0.0, 0.0))
-    means = {name: means_of(runs) for name, runs in errors.items()}
-    rows: list[tuple[Cell, ...]] = [
-        (case.name, name, level, mean.value, mean.standard_error, *np.mean(faults[name], axis=0).tolist())
-        for name, levels in means.items()
-        for level, mean in enumerate(levels)
-    ]
-    return rows, means
+def measure(case: Case, seed: int) -> Found:
+    """Return the distances of both inputs' tables and of Algorithm 1, and what is wrong with the tables."""
+    draws, algorithm, found = Draws(case, seed), matched(("Hc",) * case.levels), {}
+    for name, consistent in tables_of(draws).items():
+        shares = 100 * consistent.negative, 100 * consistent.fractional
+        faults = (*shares, float(consistent.table.min()), wrong_totals(case, consistent))
+        found[name] = distances(case, consistent), faults
+    found[algorithm.name] = case.errors(algorithm.run(draws, EPSILON)), (0.0,) * len(FAULTS)
+    return found
 
 
-def failures_in(table: Table) -> tuple[str, ...]:
-    """Return one line for every case where mean-consistency did not fail as the paper says."""
-    return tuple(
-        f"{row['data']}: {row['method']} has no negative or no fractional cell"
-        for row in table.records()
-        if row["method"] in (NOISY, ESTIMATED) and not (row[COLUMNS[5]] and row[COLUMNS[6]])
-    )
+def plan(data: Path | None, small: bool) -> list[tuple[Case, Sequence[int]]]:
+    """Return Taxi and Hawaii's blocks, or simulated data."""
+    if small:
+        return seeded(small_cases(200)[:2], SMALL_SEEDS)
+    return seeded([taxi_case(data, TAXI_MAX_SIZE), hawaii_case(data)], SEEDS)
 
 
-def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Measure, print and write ``kuo2018/mean_consistency`` as CSV, PNG and PDF; small: two seeds on simulated data."""
-    cases = small_cases(200)[:2] if small else [taxi_case(data, 5_000), hawaii_case(data)]
-    seeds = SMALL_SEEDS if small else SEEDS
-    rows: list[tuple[Cell, ...]] = []
-    drawn = {}
-    for done, case in enumerate(cases, 1):
-        more, drawn[case.name] = rows_of(case, seeds)
-        rows += more
-        reporter.progress(NAME, done, len(cases))
+def report(results: Sequence[Runs[Case, Found]], path: Path) -> Report:
+    """Return one row a case, method and level; it fails where mean-consistency did not fail as the paper says."""
+    rows: list[dict[str, Cell]] = []
+    drawn = {
+        runs.case.name: {name: means_of(found[name][0] for found in runs.found) for name in runs.found[0]}
+        for runs in results
+    }
+    for runs in results:
+        for name, means in drawn[runs.case.name].items():
+            faults = np.mean([found[name][1] for found in runs.found], axis=0).tolist()
+            shown = dict(zip(FAULTS, faults, strict=True))
+            key = {"data": runs.case.name, "method": name}
+            rows += [{**key, "level": level, **mean.cells("distance"), **shown} for level, mean in enumerate(means)]
     notes = (
         SEEDED,
         BARS,
         "Total epsilon 1, split evenly. Algorithm 1's cells are nonnegative integers by construction.",
     )
-    table = Table(f"Mean-consistency, {len(seeds)} runs", COLUMNS, tuple(rows), notes)
-    return publish(NAME, {"": table}, out, reporter, files=level_figure(out / NAME, drawn), failures=failures_in(table))
+    failures = (
+        f"{row['data']}: {row['method']} has no negative or no fractional cell"
+        for row in rows
+        if row["method"] in (NOISY, ESTIMATED) and not (row[FAULTS[0]] and row[FAULTS[1]])
+    )
+    table = Table.of(f"Mean-consistency, {len(results[0].seeds)} runs", rows, notes)
+    return Report({"": table}, level_figure(path, drawn), failures)
+
+
+MEAN_CONSISTENCY = Study("kuo2018/mean_consistency", plan, measure, report)

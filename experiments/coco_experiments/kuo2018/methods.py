@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
 
-from coco_experiments.kuo2018.draws import Draws, split_evenly
+from coco_experiments.groups import split_evenly
+from coco_experiments.kuo2018.draws import Draws
 from coco_opt.groups import Query
 from coco_opt.groups.estimating.consistency import bottom_up, matching, separate
 from coco_opt.groups.estimating.convex import convex

@@ -9,15 +9,15 @@ for the choice, would be a multiple of the total stated here.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 
-from coco_experiments.kuo2018.cases import SEED, Case, hawaii_case, small_cases, taxi_case, top
-from coco_experiments.kuo2018.draws import Draws, Levels, errors_by_level, split_evenly
+from coco_experiments.groups import BARS, SEEDED, Case, Levels, means_of, split_evenly
+from coco_experiments.kuo2018.cases import SEED, TAXI_MAX_SIZE, hawaii_case, small_cases, taxi_case, top
+from coco_experiments.kuo2018.draws import Draws
 from coco_experiments.kuo2018.housing import LARGEST_OUTLIER, census_households, housing
-from coco_experiments.kuo2018.methods import Method, matched, queries_of
+from coco_experiments.kuo2018.methods import matched, queries_of
 from coco_experiments.kuo2018.private_selection import (
     Candidate,
     PrivateGroups,
@@ -25,42 +25,22 @@ from coco_experiments.kuo2018.private_selection import (
     noisy_min_selection,
     random_stopping_selection,
 )
-from coco_experiments.kuo2018.sweep import BARS, SEEDED, SEEDS, SMALL_SEEDS, means_of
-from coco_experiments.outcome import Cell, Outcome, Reporter, Table, write_csv
+from coco_experiments.kuo2018.sweep import SEEDS, SMALL_SEEDS
+from coco_experiments.outcome import Cell, Table
 from coco_experiments.plots import Panel, comparison
 from coco_experiments.statistics import Mean
+from coco_experiments.study import Report, Runs, Study, seeded
 from coco_opt.groups import GroupsMethod
 from coco_opt.groups.noisy_measurements import Loss
 from coco_opt.privacy import SeededNoise
 
-NAME = "kuo2018/selection"
 TOTAL = Fraction(1)
 CHOOSING = Fraction(1, 10)  # of the total, for the choice alone
 RUNS_SCALE = Fraction(10)  # about ten runs under random stopping
 NOISY_MIN, RANDOM_STOPPING = "selected: noisy minimum", "selected: random stopping"
-COLUMNS = (
-    "data",
-    "method",
-    "total epsilon",
-    "epsilon a candidate",
-    "chosen",
-    "measured, all regions",
-    "standard error",
-    "runs",
-    "times the best method",
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """A row: errors by level, the choices made, and the budget of one candidate's run."""
-
-    case: str
-    method: str
-    candidate_epsilon: Fraction
-    chosen: str
-    means: tuple[Mean, ...]
-    total: Mean
+RULES = (NOISY_MIN, RANDOM_STOPPING)
+Found = dict[str, tuple[Levels, str]]
+"""One seed's errors by level, by method or rule, and what a rule chose."""
 
 
 def choices_of(levels: int) -> list[tuple[str, ...]]:
@@ -95,67 +75,71 @@ def select(case: Case, rule: str, seed: int) -> Selection:
     return random_stopping_selection(data, options, epsilon=CHOOSING / 3, scale=RUNS_SCALE)
 
 
-def _all_regions(case: Case, levels: Levels) -> float:
-    return sum(error * len(case.hierarchy.level_range(level)) for level, error in enumerate(levels))
-
-
-def _result(case: Case, method: str, epsilon: Fraction, chosen: str, runs: Sequence[Levels]) -> Result:
-    total = Mean.of([_all_regions(case, levels) for levels in runs])
-    return Result(case.name, method, epsilon, chosen, means_of(runs), total)
-
-
-def fixed_method(case: Case, method: Method, seeds: Sequence[int]) -> Result:
-    """Return a method's error with the whole budget, had it been known to be the right one."""
-    runs = [errors_by_level(case, method.run(Draws(case, seed), TOTAL)) for seed in seeds]
-    return _result(case, method.name, TOTAL, "-", runs)
-
-
-def selected(case: Case, rule: str, seeds: Sequence[int], advance: Callable[[], None]) -> Result:
-    """Return the error of what a rule chose, and how often it chose what."""
-    runs, names = [], Counter[str]()
-    for seed in seeds:
+def measure(case: Case, seed: int) -> Found:
+    """Return the errors of every method with the whole budget, had it been known, and of what each rule chose."""
+    methods = [matched(choice) for choice in choices_of(case.levels)]
+    found = {method.name: (case.errors(method.run(Draws(case, seed), TOTAL)), "-") for method in methods}
+    for rule in RULES:
         selection = select(case, rule, seed)
         if selection.epsilon != TOTAL:
             raise AssertionError(f"{rule} costs {selection.epsilon}, not {TOTAL}")
-        runs.append(errors_by_level(case, selection.histograms))
-        names[selection.candidate.name] += 1
-        advance()
-    chosen = ", ".join(f"{name} ({count})" for name, count in names.most_common())
-    return _result(case, rule, candidate_epsilon(rule, len(choices_of(case.levels))), chosen, runs)
+        found[rule] = case.errors(selection.histograms), selection.candidate.name
+    return found
 
 
-def results_of(case: Case, seeds: Sequence[int], reporter: Reporter) -> list[Result]:
-    """Return one result a method known beforehand, then one a rule."""
-    results = [fixed_method(case, matched(choice), seeds) for choice in choices_of(case.levels)]
-    done = 0
-
-    def advance() -> None:
-        nonlocal done
-        done += 1
-        reporter.progress(f"{NAME} {case.name}", done, 2 * len(seeds))
-
-    return results + [selected(case, rule, seeds, advance) for rule in (NOISY_MIN, RANDOM_STOPPING)]
+def totals_of(runs: Runs[Case, Found]) -> dict[str, Mean]:
+    """Return the mean error of each method and rule, summed over all regions."""
+    tree = runs.case.hierarchy
+    regions = [len(tree.level_range(level)) for level in range(tree.levels)]
+    return {
+        name: Mean.of([sum(e * n for e, n in zip(found[name][0], regions, strict=True)) for found in runs.found])
+        for name in runs.found[0]
+    }
 
 
-def table_of(results: Sequence[Result]) -> Table:
-    """Return the table; the last column is the price: error over that of the best method with the whole budget."""
-    rows: list[tuple[Cell, ...]] = []
-    for result in results:
-        best = min(r.total.value for r in results if r.case == result.case and r.chosen == "-")
-        total = result.total
+def rows_of(runs: Runs[Case, Found], totals: Mapping[str, Mean]) -> list[dict[str, Cell]]:
+    """Return a row a method and rule; the last cell is the price: error over the best method's, whole budget."""
+    best = min(mean.value for name, mean in totals.items() if name not in RULES)
+    rows = []
+    for name, mean in totals.items():
+        names = Counter(found[name][1] for found in runs.found)
+        chosen = ", ".join(f"{choice} ({count})" for choice, count in names.most_common())
+        spent = candidate_epsilon(name, len(choices_of(runs.case.levels))) if name in RULES else TOTAL
         rows.append(
-            (
-                result.case,
-                result.method,
-                float(TOTAL),
-                float(result.candidate_epsilon),
-                result.chosen,
-                total.value,
-                total.standard_error,
-                total.runs,
-                total.value / best,
-            )
+            {
+                "data": runs.case.name,
+                "method": name,
+                "total epsilon": float(TOTAL),
+                "epsilon a candidate": float(spent),
+                "chosen": chosen if name in RULES else "-",
+                **mean.cells("measured, all regions"),
+                "runs": mean.runs,
+                "times the best method": mean.value / best,
+            }
         )
+    return rows
+
+
+def plan(data: Path | None, small: bool) -> list[tuple[Case, Sequence[int]]]:
+    """Return data where Hg wins (housing at 1/100), where Hc does (Taxi), and where levels differ (Hawaii)."""
+    if small:
+        return seeded((top(case, 2) for case in small_cases(200)[:2]), SMALL_SEEDS)
+    sparse = Case.of("Synthetic, 1/100", housing(census_households(data), SEED, scale=0.01), LARGEST_OUTLIER)
+    return seeded([top(sparse, 2), taxi_case(data, TAXI_MAX_SIZE), hawaii_case(data)], SEEDS)
+
+
+def report(results: Sequence[Runs[Case, Found]], path: Path) -> Report:
+    """Return what is chosen and its price, and the same errors level by level."""
+    rows, by_level, panels = list[dict[str, Cell]](), list[dict[str, Cell]](), {}
+    for runs in results:
+        totals, key = totals_of(runs), {"data": runs.case.name}
+        rows += rows_of(runs, totals)
+        for name in totals:
+            means = means_of(found[name][0] for found in runs.found)
+            by_level += [{**key, "method": name, "level": level, **mean.cells()} for level, mean in enumerate(means)]
+        series = {"measured": tuple(mean.value for mean in totals.values())}
+        errors = {"measured": tuple(mean.standard_error for mean in totals.values())}
+        panels[runs.case.name] = Panel(tuple(totals), series, errors)
     notes = (
         SEEDED,
         BARS,
@@ -163,42 +147,11 @@ def table_of(results: Sequence[Result]) -> Table:
         "the rest for the candidates (4 runs paid, or 3 under random stopping, of about ten made).",
         "The paper's account (every candidate at full epsilon, a little for choosing) would cost 4.1 in all here.",
     )
-    return Table(
-        "Selection: what is chosen and its price (entities, summed over all regions)", COLUMNS, tuple(rows), notes
-    )
+    tables = {
+        "": Table.of("Selection: what is chosen and its price (entities, summed over all regions)", rows, notes),
+        "_levels": Table.of("Selection: mean earth mover's distance a region by level", by_level, (SEEDED, BARS)),
+    }
+    return Report(tables, comparison(path, panels, "distance summed over all regions (entities)", log=True))
 
 
-def levels_table(results: Sequence[Result]) -> Table:
-    """Return the same errors level by level."""
-    rows: list[tuple[Cell, ...]] = [
-        (result.case, result.method, level, mean.value, mean.standard_error)
-        for result in results
-        for level, mean in enumerate(result.means)
-    ]
-    columns = ("data", "method", "level", "measured", "standard error")
-    return Table("Selection: mean earth mover's distance a region by level", columns, tuple(rows), (SEEDED, BARS))
-
-
-def cases(folder: Path | None, *, small: bool) -> list[Case]:
-    """Return data where Hg wins (housing at 1/100), where Hc does (Taxi), and where levels differ (Hawaii)."""
-    if small:
-        return [top(case, 2) for case in small_cases(200)[:2]]
-    sparse = Case.of("Synthetic, 1/100", housing(census_households(folder), SEED, scale=0.01), LARGEST_OUTLIER)
-    return [top(sparse, 2), taxi_case(folder, 5_000), hawaii_case(folder)]
-
-
-def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Measure, print and write ``kuo2018/selection`` as CSV, PNG and PDF; small: two seeds on simulated data."""
-    seeds = SMALL_SEEDS if small else SEEDS
-    results = [result for case in cases(data, small=small) for result in results_of(case, seeds, reporter)]
-    table, by_level = table_of(results), levels_table(results)
-    reporter.table(table)
-    files = [write_csv(out / f"{NAME}.csv", table), write_csv(out / f"{NAME}_levels.csv", by_level)]
-    panels = {}
-    for case in dict.fromkeys(result.case for result in results):
-        own = [result for result in results if result.case == case]
-        series = {"measured": tuple(result.total.value for result in own)}
-        errors = {"measured": tuple(result.total.standard_error for result in own)}
-        panels[case] = Panel(tuple(result.method for result in own), series, errors)
-    drawn = comparison(out / NAME, panels, "distance summed over all regions (entities)", log=True)
-    return Outcome((table, by_level), (*files, *drawn))
+SELECTION = Study("kuo2018/selection", plan, measure, report)

@@ -1,42 +1,39 @@
-"""Every method on every case, level and epsilon, several seeds: the rows, the table and the curves of an experiment."""
+"""Methods on cases at several total epsilons: the points, the tables and the curves of figures 4 to 6."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
 from coco_experiments.curves import AxisStyle, Curve, CurvePanel, draw
-from coco_experiments.kuo2018.cases import Case
-from coco_experiments.kuo2018.draws import Draws, Levels, errors_by_level, omniscient_line, split_evenly
+from coco_experiments.groups import BARS, SEEDED, Case, Levels, means_of, split_evenly
+from coco_experiments.kuo2018.draws import Draws, omniscient_line
 from coco_experiments.kuo2018.methods import Method
-from coco_experiments.outcome import Cell, Outcome, Reporter, Statement, Table, write_csv
-from coco_experiments.plots import Panel, comparison
+from coco_experiments.outcome import Cell, Statement, Table
 from coco_experiments.statistics import Mean
+from coco_experiments.study import Report, Runs, Study
 
 SEEDS = tuple(range(2018, 2028))  # ten, as in the paper
 SMALL_SEEDS = SEEDS[:2]
-BARS = "Bars and standard errors: sample standard deviation over the runs / sqrt(runs), one of it, as in the paper."
-SEEDED = "Noise is seeded (NOT PRIVATE) and independent between regions."
-COLUMNS = (
-    "data",
-    "total epsilon",
-    "epsilon a level",
-    "level",
-    "method",
-    "measured",
-    "standard error",
-    "runs",
-    "omniscient",
-    "best",
-)
+Found = dict[str, tuple[Levels, float]]
+"""One seed's errors by level and seconds, by method."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Setting:
+    """A case, the methods that run on it, and the total epsilon."""
+
+    case: Case
+    methods: Sequence[Method]
+    epsilon: Fraction
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One method on one case at one total epsilon: a mean a level, and the omniscient line next to it."""
+    """One method on one case at one total epsilon: a mean a level, the omniscient line next to it, seconds a run."""
 
     case: str
     epsilon: Fraction
@@ -47,50 +44,37 @@ class Point:
     seconds: float
 
 
-def sweep(
-    case: Case, methods: Sequence[Method], epsilons: Sequence[Fraction], seeds: Sequence[int], reporter: Reporter
-) -> list[Point]:
-    """Return one point a method and total epsilon; methods of one seed share its noise where they can.
+def measure(setting: Setting, seed: int) -> Found:
+    """Return what the methods make of one seed's noise, which they share where they can.
 
-    ``seconds`` of a point is the time of its runs, noise included where it was the first to ask for it.
+    A method's seconds include the noise where it was the first to ask for it.
     """
-    points: list[Point] = []
-    for number, epsilon in enumerate(epsilons):
-        errors: dict[str, list[Levels]] = {method.name: [] for method in methods}
-        seconds = dict.fromkeys(errors, 0.0)
-        for done, seed in enumerate(seeds):
-            draws = Draws(case, seed)
-            for method in methods:
-                if method.most_runs is None or done < method.most_runs:
-                    begin = time.perf_counter()
-                    errors[method.name].append(errors_by_level(case, method.run(draws, epsilon)))
-                    seconds[method.name] += time.perf_counter() - begin
-            reporter.progress(case.name, number * len(seeds) + done + 1, len(seeds) * len(epsilons))
+    draws, found = Draws(setting.case, seed), {}
+    for method in setting.methods:
+        if method.most_runs is None or SEEDS.index(seed) < method.most_runs:
+            begin = time.perf_counter()
+            errors = setting.case.errors(method.run(draws, setting.epsilon))
+            found[method.name] = errors, time.perf_counter() - begin
+    return found
+
+
+def points_of(results: Sequence[Runs[Setting, Found]]) -> list[Point]:
+    """Return one point a case, total epsilon and method."""
+    points = []
+    for runs in results:
+        case, epsilon = runs.case.case, runs.case.epsilon
         line = omniscient_line(case, split_evenly(epsilon, case.levels))
-        points += [
-            Point(
-                case.name,
-                epsilon,
-                entry.name,
-                entry.consistent,
-                means_of(errors[entry.name]),
-                line,
-                seconds[entry.name],
-            )
-            for entry in methods
-        ]
+        for method in runs.case.methods:
+            found = [by_method[method.name] for by_method in runs.found if method.name in by_method]
+            errors, seconds = zip(*found, strict=True)
+            pace = sum(seconds) / len(seconds)
+            points.append(Point(case.name, epsilon, method.name, method.consistent, means_of(errors), line, pace))
     return points
-
-
-def means_of(runs: Sequence[Levels]) -> tuple[Mean, ...]:
-    """Return one mean a level."""
-    return tuple(Mean.of(values) for values in zip(*runs, strict=True))
 
 
 def table_of(title: str, points: Sequence[Point], notes: Sequence[str] = ()) -> Table:
     """Return one row a case, epsilon, level and method; the best consistent one of each level is marked."""
-    rows = [row for group in _groups(points) for row in _rows(group)]
-    return Table(title, COLUMNS, tuple(rows), (SEEDED, BARS, *notes))
+    return Table.of(title, (row for group in _groups(points) for row in _rows(group)), (SEEDED, BARS, *notes))
 
 
 def _groups(points: Sequence[Point]) -> list[list[Point]]:
@@ -100,44 +84,40 @@ def _groups(points: Sequence[Point]) -> list[list[Point]]:
     return list(groups.values())
 
 
-def _rows(group: Sequence[Point]) -> list[tuple[Cell, ...]]:
-    levels = len(group[0].line)
-    consistent = [point for point in group if point.consistent]
-    least = [min(point.means[level].value for point in consistent) for level in range(levels)]
+def _rows(group: Sequence[Point]) -> list[dict[str, Cell]]:
+    levels = range(len(group[0].line))
+    least = [min(point.means[level].value for point in group if point.consistent) for level in levels]
     return [
-        (
-            point.case,
-            float(point.epsilon),
-            float(point.epsilon) / levels,
-            level,
-            point.method,
-            point.means[level].value,
-            point.means[level].standard_error,
-            point.means[level].runs,
-            point.line[level],
-            point.consistent and point.means[level].value == least[level],
-        )
-        for level in range(levels)
+        {
+            "data": point.case,
+            "total epsilon": float(point.epsilon),
+            "epsilon a level": float(point.epsilon) / len(levels),
+            "level": level,
+            "method": point.method,
+            **point.means[level].cells(),
+            "runs": point.means[level].runs,
+            "omniscient": point.line[level],
+            "best": point.consistent and point.means[level].value == least[level],
+        }
+        for level in levels
         for point in group
     ]
 
 
-def best_table(title: str, points: Sequence[Point], notes: Sequence[str] = ()) -> Table:
-    """Return one row a case, epsilon and level: the best method, its error, and the omniscient line."""
-    rows = [
-        (*row[:4], row[4], mean.value, mean.standard_error, line, mean.value / line if line else None)
-        for group in _groups(points)
-        for row, mean, line in zip(_rows(group), *_means_and_lines(group), strict=True)
-        if row[9]
-    ]
-    columns = (*COLUMNS[:4], "best method", "measured", "standard error", "omniscient", "times omniscient")
-    return Table(title, columns, tuple(rows), tuple(notes))
+def best_rows(points: Sequence[Point]) -> list[dict[str, Cell]]:
+    """Return one row a case, epsilon and level: the best consistent method, its error, and the omniscient line."""
+    rows = []
+    for row in (row for group in _groups(points) for row in _rows(group) if row["best"]):
+        error, line = float(row["measured"] or 0.0), float(row["omniscient"] or 0.0)
+        shown = {("best method" if name == "method" else name): cell for name, cell in row.items()}
+        del shown["runs"], shown["best"]
+        rows.append({**shown, "times omniscient": error / line if line else None})
+    return rows
 
 
-def _means_and_lines(group: Sequence[Point]) -> tuple[list[Mean], list[float]]:
-    """Return each row's mean and omniscient error, in the order of ``_rows``."""
-    cells = [(point.means[level], point.line[level]) for level in range(len(group[0].line)) for point in group]
-    return [mean for mean, _ in cells], [line for _, line in cells]
+def best_table(title: str, points: Sequence[Point]) -> Table:
+    """Return the best consistent method of each case, epsilon and level."""
+    return Table.of(title, best_rows(points))
 
 
 def curves(path: Path, points: Sequence[Point]) -> list[Path]:
@@ -153,65 +133,43 @@ def _panel(case: str, level: int, points: Sequence[Point]) -> CurvePanel:
     drawn = []
     for method in dict.fromkeys(point.method for point in points):
         own = [point for point in points if point.method == method]
-        drawn.append(
-            Curve(
-                method,
-                tuple(float(point.epsilon) / len(point.line) for point in own),
-                tuple(point.means[level].value for point in own),
-                tuple(point.means[level].standard_error or 0.0 for point in own),
-            )
-        )
+        x, means = [float(point.epsilon) / len(point.line) for point in own], [point.means[level] for point in own]
+        drawn.append(Curve(method, x, [mean.value for mean in means], [mean.standard_error or 0.0 for mean in means]))
     line = {float(point.epsilon) / len(point.line): point.line[level] for point in points}
     drawn.append(Curve("omniscient", tuple(line), tuple(line.values()), theory=True))
     return CurvePanel(f"{case}, level {level}", tuple(drawn))
 
 
-def level_figure(path: Path, means: Mapping[str, Mapping[str, Sequence[Mean]]]) -> list[Path]:
-    """Draw mean errors by level, a panel a case, a mark a method, with standard errors; return the files."""
-    panels = {
-        case: Panel(
-            tuple(f"level {level}" for level in range(max(map(len, methods.values())))),
-            {name: tuple(mean.value for mean in levels) for name, levels in methods.items()},
-            {name: tuple(mean.standard_error for mean in levels) for name, levels in methods.items()},
-        )
-        for case, methods in means.items()
-    }
-    return comparison(path, panels, "mean distance (entities) a region", log=True)
+def sweep(
+    name: str,
+    title: str,
+    cases: Callable[[Path | None, bool], Sequence[tuple[Case, Sequence[Method], int]]],
+    epsilons: Callable[[bool], Sequence[Fraction]],
+    summaries: Callable[[Sequence[Point]], Sequence[Table]],
+    notes: Sequence[str] = (),
+    drawn: Callable[[str], bool] = lambda _: True,
+    claims: Callable[[Sequence[Point]], Sequence[Statement]] = lambda _: (),
+) -> Study[Setting, Found]:
+    """Return the study of methods on cases, each with its number of runs, at several total epsilons.
 
-
-@dataclass(frozen=True, slots=True)
-class Sweep:
-    """A declared experiment: cases with their methods and number of runs, total epsilons, and what is made of them.
-
-    ``cases`` and ``epsilons`` are those of the real data or, small, of simulated ones; ``summaries`` are tables of all
-    points, ``drawn`` says which methods the curves show, and ``claims`` hold them against the paper's sentences.
-    ``{runs}`` in the title is the number of seeds.
+    ``summaries`` are tables of all points, ``drawn`` says which methods the curves show, and ``claims`` hold them
+    against the paper's sentences. ``{runs}`` in the title is the number of seeds.
     """
 
-    name: str
-    title: str
-    cases: Callable[[Path | None, bool], Sequence[tuple[Case, Sequence[Method], int]]]
-    epsilons: Callable[[bool], Sequence[Fraction]]
-    summaries: Callable[[Sequence[Point]], Sequence[Table]]
-    notes: tuple[str, ...] = ()
-    drawn: Callable[[str], bool] = lambda _: True
-    claims: Callable[[Sequence[Point]], Sequence[Statement]] = lambda _: ()
+    def plan(data: Path | None, small: bool) -> list[tuple[Setting, Sequence[int]]]:
+        return [
+            (Setting(case, methods, epsilon), (SMALL_SEEDS if small else SEEDS)[:runs])
+            for case, methods, runs in cases(data, small)
+            for epsilon in epsilons(small)
+        ]
 
-    def run(self, *, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-        """Measure, print and write every table, the full one under the experiment's own name, and the curves."""
-        points: list[Point] = []
-        seeds = SMALL_SEEDS if small else SEEDS
-        for case, methods, runs in self.cases(data, small):
-            points += sweep(case, methods, self.epsilons(small), seeds[:runs], reporter)
-        full = table_of(self.title.format(runs=len(seeds)), points, self.notes)
-        summaries = self.summaries(points)
-        files = [write_csv(out / f"{self.name}.csv", full)]
-        for number, table in enumerate(summaries, 1):
-            files.append(write_csv(out / f"{self.name}_summary{number if number > 1 else ''}.csv", table))
-            reporter.table(table)
-        reporter.note(f"Every method's error ({len(full.rows)} rows, bars included) is in {self.name}.csv.")
-        for note in full.notes:
-            reporter.note(note)
-        shown = [point for point in points if self.drawn(point.method)]
-        files += curves(out / self.name, shown)
-        return Outcome((full, *summaries), tuple(files), statements=tuple(self.claims(points)))
+    def report(results: Sequence[Runs[Setting, Found]], path: Path) -> Report:
+        points = points_of(results)
+        most = max(len(runs.seeds) for runs in results)
+        tables = {"": table_of(title.format(runs=most), points, notes)}
+        for number, table in enumerate(summaries(points), 1):
+            tables[f"_summary{number if number > 1 else ''}"] = table
+        figures = curves(path, [point for point in points if drawn(point.method)])
+        return Report(tables, figures, statements=claims(points))
+
+    return Study(name, plan, measure, report)

@@ -10,7 +10,7 @@ are made here (see ``housing`` and ``blocks``): published numbers next to them b
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -18,14 +18,16 @@ from pathlib import Path
 import numpy as np
 
 from coco_experiments.data import hawaiian, taxi
+from coco_experiments.groups import Case
 from coco_experiments.kuo2018.baselines import clipped_naive, cumulative_distance
-from coco_experiments.kuo2018.cases import Case, housing_case, not_comparable, white_case
+from coco_experiments.kuo2018.cases import housing_case, not_comparable, white_case
 from coco_experiments.kuo2018.draws import answer_of
 from coco_experiments.kuo2018.rank_shortcut import estimate_ranks
-from coco_experiments.outcome import Cell, Outcome, Reporter, Statement, Table, publish
+from coco_experiments.outcome import Cell, Statement, Table
 from coco_experiments.plots import Panel, comparison
 from coco_experiments.simulated import group_sizes
 from coco_experiments.statistics import Mean, Reference
+from coco_experiments.study import Report, Runs, Study, seeded
 from coco_opt.choices import SolverChoices
 from coco_opt.groups import QUERIES, Query, RegionMeasurement
 from coco_opt.groups.estimating.estimates import SizeEstimate
@@ -33,7 +35,6 @@ from coco_opt.groups.estimating.estimators import FitOptions, estimate
 from coco_opt.histograms import CountOfCounts, emd
 from coco_opt.privacy import SeededNoise
 
-NAME = "kuo2018/table3"
 SEEDS = tuple(range(2018, 2038))
 SMALL_SEEDS = SEEDS[:3]
 MAX_SIZE = 100_000
@@ -45,17 +46,6 @@ SHORTCUT_ABOVE = 20_000_000  # groups; above it rank noise is drawn by the exact
 PUBLISHED_RUNS = 10
 UNKNOWN_K = "the bound on sizes behind the published number is not stated: see kuo2018/naive"
 CLIPPED = "naive, clipped at 0 without the sum"
-COLUMNS = (
-    "data",
-    "estimator",
-    "measured",
-    "standard error",
-    "reference",
-    "reference runs",
-    "published",
-    "standard errors apart",
-    "within three",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,21 +127,19 @@ def small_data_set() -> DataSet:
     return DataSet("simulated data", CountOfCounts.from_ranks(sizes), SMALL_MAX_SIZE)
 
 
-def errors_of_seed(data: DataSet, seed: int, solvers: SolverChoices | None = None) -> dict[str, int]:
+def measure(data: DataSet, seed: int) -> dict[str, float]:
     """Return the earth mover's distance (entities) of every estimator under one seed's noise.
 
     The clipped naive estimate has another number of groups than the truth; its distance is the sum of
     |Hc - Hc'| over all cells, the last one included.
     """
-    chosen = solvers or SolverChoices()
-    shortcut = data.truth.groups > SHORTCUT_ABOVE
+    shortcut, solvers = data.truth.groups > SHORTCUT_ABOVE, SolverChoices()
     noise = {query: measured(data, query, seed) for query in QUERIES if not (shortcut and query == "ranks")}
-    errors = {
-        variant.name: emd(data.truth, _estimated(data, variant, noise.get(variant.query), seed, chosen).histogram)
-        for variant in VARIANTS
+    estimates = {
+        variant.name: _estimated(data, variant, noise.get(variant.query), seed, solvers) for variant in VARIANTS
     }
-    errors[CLIPPED] = clipped_error(data, noise["sizes"])
-    return errors
+    errors = {name: float(emd(data.truth, estimate.histogram)) for name, estimate in estimates.items()}
+    return {**errors, CLIPPED: float(clipped_error(data, noise["sizes"]))}
 
 
 def _estimated(
@@ -175,23 +163,20 @@ def measured(data: DataSet, query: Query, seed: int) -> RegionMeasurement:
     return answer_of(data.truth, query, region=data.name, max_size=data.max_size, epsilon=EPSILON, source=source)
 
 
-def measure_errors(data: DataSet, seeds: tuple[int, ...], reporter: Reporter) -> dict[str, Mean]:
-    """Return every estimator's mean error over the seeds."""
-    runs: list[dict[str, int]] = []
-    for done, seed in enumerate(seeds, 1):
-        runs.append(errors_of_seed(data, seed))
-        reporter.progress(f"{NAME} {data.name}", done, len(seeds))
-    return {name: Mean.of([float(run[name]) for run in runs]) for name in runs[0]}
+def plan(data: Path | None, small: bool) -> list[tuple[DataSet, Sequence[int]]]:
+    """Return the four data sets, or simulated data."""
+    return seeded([small_data_set()], SMALL_SEEDS) if small else seeded(data_sets(data), SEEDS)
 
 
-def table_of(results: list[tuple[DataSet, dict[str, Mean]]]) -> Table:
-    """Return the table: one row a data set and estimator."""
-    rows = [_row(data, name, mean) for data, means in results for name, mean in means.items()]
-    seeds = max((mean.runs for _, means in results for mean in means.values()), default=0)
-    return Table(
-        f"Poster Table 3: mean earth mover's distance (entities), one region, epsilon 1, {seeds} seeds",
-        COLUMNS,
-        tuple(rows),
+def report(results: Sequence[Runs[DataSet, dict[str, float]]], path: Path) -> Report:
+    """Return one row a data set and estimator; it fails further than three standard errors from a reference."""
+    means = {
+        runs.case: {name: Mean.of([found[name] for found in runs.found]) for name in runs.found[0]} for runs in results
+    }
+    rows = [_row(data, name, mean) for data, by_name in means.items() for name, mean in by_name.items()]
+    table = Table.of(
+        f"Poster Table 3: mean earth mover's distance (entities), one region, epsilon 1, {len(results[0].seeds)} seeds",
+        rows,
         (
             "Noise is seeded: NOT PRIVATE. Published: 10 runs each. Reference: this project's own earlier means.",
             "Both naive rows are compared with the one published number, which neither reproduces at this K.",
@@ -199,73 +184,54 @@ def table_of(results: list[tuple[DataSet, dict[str, Mean]]]) -> Table:
             "sizes first) matters; its reference is a rough figure.",
         ),
     )
-
-
-def _row(data: DataSet, name: str, mean: Mean) -> tuple[Cell, ...]:
-    reference = data.references.get(name)
-    apart = None if reference is None else reference.standard_errors_from(mean)
-    return (
-        data.name,
-        name,
-        mean.value,
-        mean.standard_error,
-        data.rough.get(name) if reference is None else reference.value,
-        None if reference is None else reference.runs,
-        data.published.get(name),
-        apart,
-        None if apart is None else apart <= BAND,
-    )
-
-
-def failures_in(table: Table) -> tuple[str, ...]:
-    """Return one line for every estimator further than three combined standard errors from its reference."""
-    return tuple(
+    failures = (
         f"{row['data']}, {row['estimator']}: {row['standard errors apart']:.2f} combined standard errors from "
         "the reference"
-        for row in table.records()
+        for row in rows
         if row["within three"] is False
     )
+    statements = (
+        _statement(data, name, by_name[name], value)
+        for data, by_name in means.items()
+        for name, value in data.published.items()
+    )
+    panels = {data.name: _panel(data, by_name) for data, by_name in means.items()}
+    figures = comparison(path, panels, "mean earth mover's distance (entities)", log=True)
+    return Report({"": table}, figures, failures, statements)
 
 
-def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Measure, print and write ``kuo2018/table3`` as CSV, PNG and PDF; small: three seeds on simulated data."""
-    sets = [small_data_set()] if small else data_sets(data)
-    seeds = SMALL_SEEDS if small else SEEDS
-    results = [(data_set, measure_errors(data_set, seeds, reporter)) for data_set in sets]
-    table = table_of(results)
-    files, failures, claims = _plots(out, results), failures_in(table), statements(results)
-    return publish(NAME, {"": table}, out, reporter, files=files, failures=failures, statements=claims)
+def _row(data: DataSet, name: str, mean: Mean) -> dict[str, Cell]:
+    reference = data.references.get(name)
+    apart = None if reference is None else reference.standard_errors_from(mean)
+    return {
+        "data": data.name,
+        "estimator": name,
+        **mean.cells(),
+        "reference": data.rough.get(name) if reference is None else reference.value,
+        "reference runs": None if reference is None else reference.runs,
+        "published": data.published.get(name),
+        "standard errors apart": apart,
+        "within three": None if apart is None else apart <= BAND,
+    }
 
 
-def statements(results: list[tuple[DataSet, dict[str, Mean]]]) -> tuple[Statement, ...]:
-    """Return the poster's means next to ours; within three standard errors of ours at its ten runs they agree."""
-    claims = []
-    for data, means in results:
-        for name, value in data.published.items():
-            mean = means[name]
-            near = abs(mean.value - value) <= BAND * (mean.standard_error or 0.0) * math.sqrt(
-                1.0 + mean.runs / PUBLISHED_RUNS
-            )
-            why = UNKNOWN_K if name.startswith("naive") else not_comparable(data.name)
-            measured = f"{mean.value:,.0f} (standard error {mean.standard_error:,.0f})"
-            claims.append(
-                Statement(f"Table 3, {data.name}, {name}", f"{value:,.0f}", measured, None if why else near, why)
-            )
-    return tuple(claims)
+def _statement(data: DataSet, name: str, mean: Mean, published: float) -> Statement:
+    """Return the poster's mean next to ours; within three standard errors of ours at its ten runs they agree."""
+    spread = (mean.standard_error or 0.0) * math.sqrt(1.0 + mean.runs / PUBLISHED_RUNS)
+    near = abs(mean.value - published) <= BAND * spread
+    why = UNKNOWN_K if name.startswith("naive") else not_comparable(data.name)
+    measured = f"{mean.value:,.0f} (standard error {mean.standard_error:,.0f})"
+    return Statement(f"Table 3, {data.name}, {name}", f"{published:,.0f}", measured, None if why else near, why)
 
 
-def _plots(out: Path, results: list[tuple[DataSet, dict[str, Mean]]]) -> list[Path]:
-    panels = {}
-    for data, means in results:
-        names = tuple(means)
-        series = {
-            "measured": tuple(means[name].value for name in names),
-            "reference": tuple(_reference_value(data, name) for name in names),
-            "published": tuple(data.published.get(name) for name in names),
-        }
-        panels[data.name] = Panel(names, series, {"measured": tuple(m.standard_error for m in means.values())})
-    return comparison(out / NAME, panels, "mean earth mover's distance (entities)", log=True)
+def _panel(data: DataSet, means: Mapping[str, Mean]) -> Panel:
+    references = {name: reference.value for name, reference in data.references.items()}
+    series = {
+        "measured": tuple(mean.value for mean in means.values()),
+        "reference": tuple(references.get(name, data.rough.get(name)) for name in means),
+        "published": tuple(data.published.get(name) for name in means),
+    }
+    return Panel(tuple(means), series, {"measured": tuple(mean.standard_error for mean in means.values())})
 
 
-def _reference_value(data: DataSet, name: str) -> float | None:
-    return data.references[name].value if name in data.references else data.rough.get(name)
+TABLE3 = Study("kuo2018/table3", plan, measure, report)

@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
+from coco_experiments.groups import BARS, Case, Levels, means_of
 from coco_experiments.kuo2018.cases import (
     CAPPED,
-    Case,
     hawaiian_case,
     housing_case,
     not_comparable,
@@ -30,14 +30,13 @@ from coco_experiments.kuo2018.cases import (
     taxi_case,
     white_case,
 )
-from coco_experiments.kuo2018.draws import LABEL, Draws, errors_by_level
+from coco_experiments.kuo2018.draws import LABEL, Draws
 from coco_experiments.kuo2018.methods import Method, leaves_only, matched
-from coco_experiments.kuo2018.sweep import BARS, means_of
-from coco_experiments.outcome import Cell, Outcome, Reporter, Statement, Table, publish
+from coco_experiments.outcome import Cell, Statement, Table
 from coco_experiments.plots import Panel, comparison
 from coco_experiments.statistics import Mean
+from coco_experiments.study import Report, Runs, Study
 
-NAME = "kuo2018/table4"
 SEEDS = tuple(range(2018, 2038))
 COUNTY_SEEDS = SEEDS[:3]  # 3,161 regions a run
 SMALL_SEEDS = SEEDS[:2]
@@ -48,8 +47,7 @@ INDEPENDENT, ONE_SEED = "independent", "one seed (NOT PRIVATE)"
 _HC = ("Hc",) * 3
 BOTTOM_UP, TOP_DOWN = leaves_only("Hc"), matched(_HC)
 PLAIN = (matched(_HC, "average"), matched(_HC, "average", "half_even"))
-LEVELS = tuple[float, float, float]
-REFERENCES: dict[tuple[str, str], LEVELS] = {
+REFERENCES: dict[tuple[str, str], Levels] = {
     (INDEPENDENT, BOTTOM_UP.name): (8_053.0, 4_459.0, 768.0),
     (INDEPENDENT, TOP_DOWN.name): (10_147.0, 6_060.0, 2_387.0),
     (INDEPENDENT, PLAIN[0].name): (13_258.0, 7_303.0, 2_406.0),
@@ -57,7 +55,7 @@ REFERENCES: dict[tuple[str, str], LEVELS] = {
     (ONE_SEED, BOTTOM_UP.name): (20_497.0, 10_284.0, 763.0),
     (ONE_SEED, TOP_DOWN.name): (10_711.0, 5_548.0, 1_651.0),
 }
-PUBLISHED: dict[str, dict[str, LEVELS]] = {
+PUBLISHED: dict[str, dict[str, Levels]] = {
     "Taxi": {BOTTOM_UP.name: (20_731.0, 10_405.5, 772.8), TOP_DOWN.name: (10_547.0, 5_431.5, 1_601.8)},
     "Synthetic": {BOTTOM_UP.name: (78_459.0, 1_512.2, 24.9), TOP_DOWN.name: (32_480.0, 1_000.3, 80.1)},
     "White": {BOTTOM_UP.name: (448_909.0, 8_722.0, 152.3), TOP_DOWN.name: (17_000.0, 1_511.8, 363.8)},
@@ -65,19 +63,6 @@ PUBLISHED: dict[str, dict[str, LEVELS]] = {
 }
 STATED_BAND = 0.06  # relative to the published value, of ten runs
 ONE_SEED_CAUSE = "the published errors fit one seed of noise for all regions, so that the leaves' errors add up"
-COLUMNS = (
-    "data",
-    "noise",
-    "method",
-    "level",
-    "measured",
-    "standard error",
-    "runs",
-    "reference",
-    "difference %",
-    "within 6 %",
-    "published",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,32 +75,33 @@ class Result:
     means: tuple[Mean, ...]
 
     @property
-    def reference(self) -> LEVELS | None:
+    def reference(self) -> Levels | None:
         """The project's own earlier means, for Taxi."""
         return REFERENCES.get((self.noise, self.method)) if self.case == "Taxi" else None
 
     @property
-    def published(self) -> LEVELS | None:
+    def published(self) -> Levels | None:
         """The poster's values, which fit one seed for all regions."""
         return PUBLISHED.get(self.case.split(" ")[0], {}).get(self.method)
 
 
-def measure_case(
-    case: Case, noise: str, methods: Sequence[Method], seeds: Sequence[int], reporter: Reporter
-) -> list[Result]:
-    """Return the methods' mean errors on one case in one reading; the methods share each seed's noise."""
-    runs: dict[str, list[tuple[float, ...]]] = {method.name: [] for method in methods}
-    for done, seed in enumerate(seeds, 1):
-        draws = Draws(case, seed, shared=noise == ONE_SEED)
-        for method in methods:
-            runs[method.name].append(errors_by_level(case, method.run(draws, EPSILON)))
-        reporter.progress(f"{NAME} {case.name}, {noise}", done, len(seeds))
-    return [Result(case.name, noise, name, means_of(errors)) for name, errors in runs.items()]
+@dataclass(frozen=True, eq=False, slots=True)
+class Setting:
+    """A case in one reading of the noise, and the methods that share each seed's."""
+
+    case: Case
+    noise: str
+    methods: tuple[Method, ...]
+
+
+def measure(setting: Setting, seed: int) -> dict[str, Levels]:
+    """Return the methods' errors by level."""
+    draws = Draws(setting.case, seed, shared=setting.noise == ONE_SEED)
+    return {method.name: setting.case.errors(method.run(draws, EPSILON)) for method in setting.methods}
 
 
 def table_of(results: Sequence[Result]) -> Table:
     """Return the table, one row a case, reading, method and level."""
-    rows = [_row(result, level) for result in results for level in range(len(result.means))]
     notes = (
         f"Noise is seeded: NOT PRIVATE. The reading with one seed is {LABEL}; it reproduces what was published.",
         "Published values fit one seed for all regions: with independent noise they are of another mechanism.",
@@ -123,69 +109,75 @@ def table_of(results: Sequence[Result]) -> Table:
         BARS,
     )
     title = "Poster Table 4 in both readings: mean earth mover's distance (entities) a region, total epsilon 1"
-    return Table(title, COLUMNS, tuple(rows), notes)
+    rows = (_row(result, level) for result in results for level in range(len(result.means)))
+    return Table.of(title, rows, notes)
 
 
-def _row(result: Result, level: int) -> tuple[Cell, ...]:
+def _row(result: Result, level: int) -> dict[str, Cell]:
     mean = result.means[level]
     reference = None if result.reference is None else result.reference[level]
     apart = None if reference is None else mean.value / reference - 1.0
-    return (
-        result.case,
-        result.noise,
-        result.method,
-        level,
-        mean.value,
-        mean.standard_error,
-        mean.runs,
-        reference,
-        None if apart is None else 100.0 * apart,
-        None if apart is None else abs(apart) <= BAND,
-        None if result.published is None else result.published[level],
-    )
+    return {
+        "data": result.case,
+        "noise": result.noise,
+        "method": result.method,
+        "level": level,
+        **mean.cells(),
+        "runs": mean.runs,
+        "reference": reference,
+        "difference %": None if apart is None else 100.0 * apart,
+        "within 6 %": None if apart is None else abs(apart) <= BAND,
+        "published": None if result.published is None else result.published[level],
+    }
 
 
 def changes(results: Sequence[Result]) -> Table:
     """Return, a case and level, which method wins in either reading and in the published table."""
     by_key = {(result.case, result.noise, result.method): result for result in results}
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[dict[str, Cell]] = []
     for case in dict.fromkeys(result.case for result in results):
         pairs = {n: [by_key[case, n, m.name] for m in (BOTTOM_UP, TOP_DOWN)] for n in (INDEPENDENT, ONE_SEED)}
         for level in range(len(pairs[INDEPENDENT][0].means)):
-            ratios = [pairs[n][0].means[level].value / pairs[n][1].means[level].value for n in pairs]
+            ratios = {n: pairs[n][0].means[level].value / pairs[n][1].means[level].value for n in pairs}
             published = [seeded.published[level] for seeded in pairs[ONE_SEED] if seeded.published is not None]
             published_ratio = published[0] / published[1] if published else None
-            rows.append((case, level, *ratios, published_ratio, (ratios[0] < 1.0) != (ratios[1] < 1.0)))
-    columns = ("data", "level", "independent", "one seed (NOT PRIVATE)", "published", "winner changes")
+            changed = len({ratio < 1.0 for ratio in ratios.values()}) > 1
+            key = {"data": case, "level": level}
+            rows.append({**key, **ratios, "published": published_ratio, "winner changes": changed})
     notes = ("Below 1 bottom-up wins. One seed makes the leaves' errors add up instead of cancelling.",)
-    return Table("Error of bottom-up / error of top-down Hc", columns, tuple(rows), notes)
+    return Table.of("Error of bottom-up / error of top-down Hc", rows, notes)
 
 
-def failures_in(table: Table) -> tuple[str, ...]:
-    """Return one line for every method and level further than 6 % from its reference."""
-    return tuple(
+def plan(data: Path | None, small: bool) -> list[tuple[Setting, Sequence[int]]]:
+    """Return the cases in both readings; plain averages on the first alone."""
+    if small:
+        cases = [(small_cases()[0], SMALL_SEEDS)]
+    else:
+        census = [case(data) for case in (housing_case, white_case, hawaiian_case)]
+        cases = [(taxi_case(data), SEEDS), *((case, COUNTY_SEEDS) for case in census)]
+    settings = []
+    for number, (case, seeds) in enumerate(cases):
+        plain = () if number else PLAIN
+        settings.append((Setting(case, INDEPENDENT, (BOTTOM_UP, TOP_DOWN, *plain)), seeds))
+        settings.append((Setting(case, ONE_SEED, (BOTTOM_UP, TOP_DOWN)), seeds))
+    return settings
+
+
+def report(results: Sequence[Runs[Setting, dict[str, Levels]]], path: Path) -> Report:
+    """Return both tables; it fails where a mean is further than 6 % from its reference."""
+    means = [
+        Result(runs.case.case.name, runs.case.noise, name, means_of(found[name] for found in runs.found))
+        for runs in results
+        for name in runs.found[0]
+    ]
+    table = table_of(means)
+    failures = (
         f"{row['data']}, {row['noise']}, {row['method']}, level {row['level']}: {row['difference %']:+.1f} % "
         "from the reference"
         for row in table.records()
         if row["within 6 %"] is False
     )
-
-
-def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Measure, print and write ``kuo2018/table4`` as CSV, PNG and PDF; small: two seeds on simulated data."""
-    if small:
-        plans = [(small_cases()[0], SMALL_SEEDS)]
-    else:
-        census = [case(data) for case in (housing_case, white_case, hawaiian_case)]
-        plans = [(taxi_case(data), SEEDS), *((case, COUNTY_SEEDS) for case in census)]
-    results: list[Result] = []
-    for number, (case, seeds) in enumerate(plans):
-        plain = PLAIN if number == 0 else ()
-        results += measure_case(case, INDEPENDENT, (BOTTOM_UP, TOP_DOWN, *plain), seeds, reporter)
-        results += measure_case(case, ONE_SEED, (BOTTOM_UP, TOP_DOWN), seeds, reporter)
-    table = table_of(results)
-    tables, failures, claims = {"": table, "_changes": changes(results)}, failures_in(table), statements(results)
-    return publish(NAME, tables, out, reporter, files=_plots(out, results), failures=failures, statements=claims)
+    return Report({"": table, "_changes": changes(means)}, figure(path, means), failures, statements(means))
 
 
 def statements(results: Sequence[Result]) -> tuple[Statement, ...]:
@@ -222,7 +214,8 @@ def _levels(values: Sequence[float]) -> str:
     return " / ".join(f"{value:,.0f}" for value in values)
 
 
-def _plots(out: Path, results: Sequence[Result]) -> list[Path]:
+def figure(path: Path, results: Sequence[Result]) -> list[Path]:
+    """Draw both readings next to the published errors, a panel a case; return the files."""
     panels = {}
     for case in dict.fromkeys(result.case for result in results):
         own = [result for result in results if result.case == case]
@@ -236,4 +229,7 @@ def _plots(out: Path, results: Sequence[Result]) -> list[Path]:
         if own[0].published is not None:
             series["published"] = tuple(value for entry in own[:2] for value in entry.published or ())
         panels[case] = Panel(labels, series, errors)
-    return comparison(out / NAME, panels, "mean earth mover's distance (entities) a region", log=True)
+    return comparison(path, panels, "mean earth mover's distance (entities) a region", log=True)
+
+
+TABLE4 = Study("kuo2018/table4", plan, measure, report)

@@ -8,18 +8,20 @@ so it costs no budget.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
+from itertools import product
 from pathlib import Path
 from typing import Literal, get_args
 
 import numpy as np
 
-from coco_experiments.kuo2018.cases import Case, hawaii_case, small_cases, taxi_case
-from coco_experiments.kuo2018.draws import Draws, Levels, errors_by_level, split_evenly
+from coco_experiments.groups import BARS, SEEDED, Case, Levels, evenly, level_figure, means_of
+from coco_experiments.kuo2018.cases import TAXI_MAX_SIZE, hawaii_case, small_cases, taxi_case
 from coco_experiments.kuo2018.methods import queries_of
-from coco_experiments.kuo2018.sweep import BARS, SEEDED, SEEDS, SMALL_SEEDS, level_figure, means_of
-from coco_experiments.outcome import Cell, Outcome, Reporter, Table, publish
-from coco_experiments.statistics import Mean
+from coco_experiments.kuo2018.sweep import SEEDS, SMALL_SEEDS
+from coco_experiments.outcome import Cell, Table
+from coco_experiments.study import Report, Runs, Study
 from coco_opt.choices import SolverChoices
 from coco_opt.groups import GroupsMeasurements, GroupsMethod
 from coco_opt.groups.estimating.bootstrap import REPLICATES, bootstrap_variances, squared_errors, with_errors
@@ -30,16 +32,13 @@ from coco_opt.groups.noisy_measurements import Loss
 from coco_opt.histograms import CountOfCounts
 from coco_opt.privacy import Measurement
 
-NAME = "kuo2018/variances"
 EPSILON = Fraction(1)
 TAXI_RUNS, HAWAII_RUNS = 5, 2  # every region is fitted again once a replicate
 SMALL_REPLICATES = 5
-COLUMNS = ("data", "combination", "variances", "level", "measured", "standard error", "runs", "times the paper's")
 
-Means = dict[str, tuple[Mean, ...]]
 Histograms = tuple[CountOfCounts, ...]
 Variances = Literal["paper", "bootstrap", "oracle", "average"]
-VARIANCES: tuple[Variances, ...] = get_args(Variances)
+KINDS: tuple[Variances, ...] = get_args(Variances)
 
 
 def compare_variances(
@@ -75,59 +74,61 @@ def compare_variances(
     }
 
 
-def choices_of(levels: int) -> list[tuple[str, ...]]:
-    """Return the combinations compared: one estimator on all levels, and both."""
-    return [("Hc",) * levels, ("Hg",) * levels, ("Hc",) * (levels - 1) + ("Hg",)]
+@dataclass(frozen=True, eq=False, slots=True)
+class Setting:
+    """A case, an estimator a level, and the bootstrap's replicates a region."""
+
+    case: Case
+    choice: tuple[str, ...]
+    replicates: int
+
+    @property
+    def combination(self) -> str:
+        """Return the estimators in words."""
+        return " x ".join(self.choice)
 
 
-def compare(case: Case, choice: Sequence[str], seeds: Sequence[int], replicates: int) -> Means:
-    """Return the mean errors by level of Algorithm 1 with each kind of variances."""
+def measure(setting: Setting, seed: int) -> dict[Variances, Levels]:
+    """Return the errors by level of Algorithm 1 with each kind of variances."""
+    case, choice = setting.case, setting.choice
     losses: dict[str, Loss] = {"Hc": "l1", "Hg": "l2"}
     method = GroupsMethod(tuple(losses[name] for name in choice), consistency="matching")
-    runs: dict[str, list[Levels]] = {name: [] for name in VARIANCES}
-    for seed in seeds:
-        noisy = Draws(case, seed).measurement(queries_of(choice), split_evenly(EPSILON, case.levels))
-        rng = np.random.default_rng(seed)
-        for name, values in compare_variances(noisy, case.truth, method, rng=rng, replicates=replicates).items():
-            runs[name].append(errors_by_level(case, values))
-    return {name: means_of(values) for name, values in runs.items()}
+    noisy = case.measured(seed, evenly(EPSILON, case.levels), queries_of(choice))
+    rng = np.random.default_rng(seed)
+    found = compare_variances(noisy, case.truth, method, rng=rng, replicates=setting.replicates)
+    return {name: case.errors(histograms) for name, histograms in found.items()}
 
 
-def rows_of(case: Case, choice: Sequence[str], means: Means) -> list[tuple[Cell, ...]]:
-    """Return one row a kind of variances and level."""
-    combination = " x ".join(choice)
+def plan(data: Path | None, small: bool) -> list[tuple[Setting, Sequence[int]]]:
+    """Return the cases by one estimator on all levels, and both."""
+    if small:
+        cases = [(small_cases(150)[0], SMALL_SEEDS)]
+    else:
+        cases = [(taxi_case(data, TAXI_MAX_SIZE), SEEDS[:TAXI_RUNS]), (hawaii_case(data), SEEDS[:HAWAII_RUNS])]
+    replicates = SMALL_REPLICATES if small else REPLICATES
     return [
-        (
-            case.name,
-            combination,
-            name,
-            level,
-            mean.value,
-            mean.standard_error,
-            mean.runs,
-            mean.value / means["paper"][level].value if means["paper"][level].value else None,
-        )
-        for name, levels in means.items()
-        for level, mean in enumerate(levels)
+        (Setting(case, choice, replicates), seeds)
+        for case, seeds in cases
+        for choice in (("Hc",) * case.levels, ("Hg",) * case.levels, ("Hc",) * (case.levels - 1) + ("Hg",))
     ]
 
 
-def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Measure, print and write ``kuo2018/variances`` as CSV, PNG and PDF; small: two seeds on simulated data."""
-    if small:
-        plans = [(small_cases(150)[0], SMALL_SEEDS)]
-    else:
-        plans = [(taxi_case(data, 5_000), SEEDS[:TAXI_RUNS]), (hawaii_case(data), SEEDS[:HAWAII_RUNS])]
-    replicates = SMALL_REPLICATES if small else REPLICATES
-    rows: list[tuple[Cell, ...]] = []
-    drawn: dict[str, Means] = {}
-    for case, seeds in plans:
-        choices = choices_of(case.levels)
-        for done, choice in enumerate(choices, 1):
-            means = compare(case, choice, seeds, replicates)
-            rows += rows_of(case, choice, means)
-            drawn[f"{case.name}, {' x '.join(choice)}"] = means
-            reporter.progress(f"{NAME} {case.name}", done, len(choices))
+def report(results: Sequence[Runs[Setting, dict[Variances, Levels]]], path: Path) -> Report:
+    """Return one row a case, combination, kind of variances and level."""
+    rows, drawn = list[dict[str, Cell]](), {}
+    for runs in results:
+        setting = runs.case
+        means = {name: means_of(found[name] for found in runs.found) for name in KINDS}
+        drawn[f"{setting.case.name}, {setting.combination}"] = means
+        for name, (level, mean) in product(KINDS, enumerate(means["paper"])):
+            key = {"data": setting.case.name, "combination": setting.combination, "variances": name, "level": level}
+            error, paper = means[name][level], mean.value
+            times = error.value / paper if paper else None
+            rows.append({**key, **error.cells(), "runs": error.runs, "times the paper's": times})
+    replicates = results[0].case.replicates
     notes = (SEEDED, BARS, f"Total epsilon 1, split evenly; {replicates} bootstrap replicates a region.")
-    table = Table("Algorithm 1 with four kinds of variances: mean distance a region", COLUMNS, tuple(rows), notes)
-    return publish(NAME, {"": table}, out, reporter, files=level_figure(out / NAME, drawn))
+    table = Table.of("Algorithm 1 with four kinds of variances: mean distance a region", rows, notes)
+    return Report({"": table}, level_figure(path, drawn))
+
+
+VARIANCES = Study("kuo2018/variances", plan, measure, report)

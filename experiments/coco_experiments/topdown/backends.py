@@ -7,15 +7,16 @@ where its row of the solver table says that the split is too large for it, and t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 
-from coco_experiments.outcome import Cell, Outcome, Reporter, Table, publish
-from coco_experiments.topdown import hawaii
-from coco_experiments.topdown.data import Tables, generated_blocks, large_tables, small_tables
-from coco_experiments.topdown.data import hawaii as read_hawaii
+from coco_experiments.outcome import Cell, Table
+from coco_experiments.study import Report, Runs, Study, seeded
+from coco_experiments.topdown.data import Tables, generated_blocks, hawaii, large_tables, small_tables
+from coco_experiments.topdown.hawaii import SETTING
 from coco_experiments.topdown.study import Setting
 from coco_opt.choices import SolverChoices
 from coco_opt.errors import SolverError
@@ -26,7 +27,6 @@ from coco_opt.topdown.estimating.method import TopdownMethod
 from coco_opt.topdown.estimating.splitting.step import split_step
 from coco_opt.topdown.noisy_measurements import TableMeasurements
 
-NAME = "topdown/backends"
 LARGE = Setting(
     ("detail", "hispanic * race", "race * voting_age", "residence", "total"),
     ("2/5", "1/5", "1/5", "1/10", "1/10"),
@@ -35,52 +35,26 @@ LARGE = Setting(
 SEED = 1
 AGREE = 1e-5  # relative difference of objectives of backends that reached their tolerance
 GENERIC_LIMIT = 20_000  # unknowns beyond which only structured backends are tried
-COLUMNS = (
-    "cells",
-    "level",
-    "children",
-    "unknowns",
-    "backend",
-    "status",
-    "objective",
-    "relative gap",
-    "seconds",
-    "building %",
-)
 
 
-def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Solve every split with every installed backend; fails where two that claim success disagree."""
-    blocks = generated_blocks(np.random.default_rng(7), 2, 2, 2, 4) if small else read_hawaii(data)
-    used = [backend for backend in backends() if backend.claims(TopdownSplit) and backend.installed]
-    _warm(used)
-    rows: list[tuple[Cell, ...]] = []
-    failures: list[str] = []
-    done = 0
-    for setting, tables in ((hawaii.SETTING, small_tables(blocks)), (LARGE, large_tables(blocks))):
-        for level, problem in splits(tables, setting):
-            solved = [(solver, *_solved(problem, solver)) for solver in used]
-            rows += [_row(tables, level, problem, *solver) for solver in solved]
-            reached = [cells[1] for _, *cells in solved if cells[0] == "OPTIMAL" and isinstance(cells[1], float)]
-            if not reached:
-                failures.append(f"no backend solves the split of level {level} with {tables.schema.size} cells")
-            elif max(reached) - min(reached) > AGREE * max(1.0, min(reached)):
-                failures.append(f"backends disagree on level {level} with {tables.schema.size} cells")
-            done += 1
-            reporter.progress(NAME, done, 2 * (tables.hierarchy.levels - 1))
-    table = Table("all backends on the same splits", COLUMNS, tuple(rows), ("Noise is seeded: NOT PRIVATE.",))
-    return publish(NAME, {"": table}, out, reporter, failures=failures)
+@dataclass(frozen=True, eq=False, slots=True)
+class Split:
+    """The split of a level's most populous region."""
+
+    cells: int
+    level: int
+    problem: TopdownSplit
 
 
-def _warm(used: Sequence[Backend]) -> None:
-    """Solve a tiny split with every backend, so that imports and compilation lie outside the measured times."""
-    tiny = small_tables(generated_blocks(np.random.default_rng(1), 1, 1, 1, 2))
-    for _, problem in splits(tiny, hawaii.SETTING):
-        for backend in used:
-            _solved(problem, backend)
+def plan(data: Path | None, small: bool) -> list[tuple[Split, Sequence[int]]]:
+    """Return the splits of Hawaii's or of simulated blocks, after a tiny one of all backends, which compiles."""
+    blocks = generated_blocks(np.random.default_rng(7), 2, 2, 2, 4) if small else hawaii(data)
+    for split in splits(small_tables(generated_blocks(np.random.default_rng(1), 1, 1, 1, 2)), SETTING):
+        measure(split, SEED)
+    return seeded([*splits(small_tables(blocks), SETTING), *splits(large_tables(blocks), LARGE)])
 
 
-def splits(tables: Tables, setting: Setting) -> Iterator[tuple[int, TopdownSplit]]:
+def splits(tables: Tables, setting: Setting) -> Iterator[Split]:
     """Yield, for each level that has children, the split of its most populous region; the true tables are parents."""
     hierarchy = tables.hierarchy
     step = split_step(TableMeasurements.of(setting.measure(tables, SEED)), TopdownMethod(), SolverChoices())
@@ -89,27 +63,54 @@ def splits(tables: Tables, setting: Setting) -> Iterator[tuple[int, TopdownSplit
         truth = tables.counts.level_tables(level)
         largest = int(truth.sum(axis=1).argmax())
         children = hierarchy.children(hierarchy.level_range(level)[largest])
-        yield level, TopdownSplit(step.terms(children, everything), truth[largest].astype(np.float64))
+        problem = TopdownSplit(step.terms(children, everything), truth[largest].astype(np.float64))
+        yield Split(tables.schema.size, level, problem)
 
 
-def _solved(problem: TopdownSplit, backend: Backend) -> tuple[Cell, Cell, Cell, Cell, Cell]:
+def measure(split: Split, seed: int) -> list[dict[str, Cell]]:
+    """Return a row for every installed backend."""
+    used = [backend for backend in backends() if backend.claims(TopdownSplit) and backend.installed]
+    return [_solved(split, backend) for backend in used]
+
+
+def _solved(split: Split, backend: Backend) -> dict[str, Cell]:
     """Return status, objective, relative gap, seconds and share of model building."""
+    problem = split.problem
+    row: dict[str, Cell] = {"cells": split.cells, "level": split.level, "children": problem.shape[0]}
+    row |= {"unknowns": problem.variables, "backend": backend.name}
     limit = min(backend.limit(problem.kind), 10**9 if problem.kind in backend.kinds else GENERIC_LIMIT)
     if problem.variables > limit:
-        return f"left out: more than {limit:,} unknowns", None, None, None, None
+        return {**row, "status": f"left out: more than {limit:,} unknowns"}
     try:
         solution = solve(problem, backend.name, check=False)
     except SolverError as error:
-        return str(error)[:60], None, None, None, None
+        return {**row, "status": str(error)[:60]}
     seconds = solution.seconds + solution.build_seconds
-    return (
-        solution.status.name,
-        solution.objective,
-        solution.relative_gap,
-        seconds,
-        100.0 * solution.build_seconds / max(seconds, 1e-9),
+    return {
+        **row,
+        "status": solution.status.name,
+        "objective": solution.objective,
+        "relative gap": solution.relative_gap,
+        "seconds": seconds,
+        "building %": 100.0 * solution.build_seconds / max(seconds, 1e-9),
+    }
+
+
+def report(results: Sequence[Runs[Split, list[dict[str, Cell]]]], path: Path) -> Report:
+    """Return all rows; it fails where no backend solves a split, or two that claim success disagree."""
+    failures = []
+    for runs in results:
+        reached = [row["objective"] for row in runs.found[0] if row["status"] == "OPTIMAL"]
+        objectives = [objective for objective in reached if isinstance(objective, float)]
+        where = f"level {runs.case.level} with {runs.case.cells} cells"
+        if not objectives:
+            failures.append(f"no backend solves the split of {where}")
+        elif max(objectives) - min(objectives) > AGREE * max(1.0, min(objectives)):
+            failures.append(f"backends disagree on {where}")
+    rows = (row for runs in results for row in runs.found[0])
+    return Report(
+        {"": Table.of("all backends on the same splits", rows, ("Noise is seeded: NOT PRIVATE.",))}, failures=failures
     )
 
 
-def _row(tables: Tables, level: int, problem: TopdownSplit, backend: Backend, *cells: Cell) -> tuple[Cell, ...]:
-    return (tables.schema.size, level, problem.shape[0], problem.variables, backend.name, *cells)
+BACKENDS = Study("topdown/backends", plan, measure, report)

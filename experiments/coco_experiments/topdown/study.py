@@ -17,13 +17,14 @@ from coco_opt.choices import SolverChoices
 from coco_opt.operators import Operator
 from coco_opt.privacy import Epsilon, Measurement, SeededNoise
 from coco_opt.topdown.budget_plan import Strategy, TablePlan
-from coco_opt.topdown.estimating.estimate import TablesResult, estimate_tables, linear_estimates
+from coco_opt.topdown.estimating.estimate import estimate_tables, linear_estimates
 from coco_opt.topdown.estimating.method import TopdownMethod
 from coco_opt.topdown.measuring.measure import measure_tables
 from coco_opt.topdown.queries import Query, parse_queries
 
 Answers = Callable[[Operator, int], NDArray[np.float64] | NDArray[np.int64]]
 
+EDGES = (0, 1, 3, 10, 30, 10**6)  # of classes of true sizes
 FULL, CLASSIC, BOTTOM_UP = "full", "classic", "bottom-up, all budget on the leaves"
 LINEAR, EQUAL = "linear (fractional, negative)", "classic, all weights 1"
 VARIANTS: dict[str, TopdownMethod] = {
@@ -57,45 +58,52 @@ class Setting:
         return measure_tables(tables.counts, self.plan(tables, leaves_only), source=SeededNoise(seed))
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Estimates:
-    """What one method made of one seed's measurements: its answers to any query at any level, and seconds."""
+def make(tables: Tables, setting: Setting, name: str, seed: int, threads: int = 1) -> tuple[Answers, float, list[str]]:
+    """Run one method by name on one seed; all but bottom-up share the seed's noise.
 
-    answers: Answers
-    seconds: float
-    result: TablesResult | None = None
-
-
-def make(tables: Tables, setting: Setting, name: str, seed: int, threads: int = 1) -> Estimates:
-    """Run one method by name on one seed; all but bottom-up share the seed's noise."""
+    Return its answers to any query at any level, the seconds, and a line for each kind of certificate.
+    """
     measurement = setting.measure(tables, seed, leaves_only=name == BOTTOM_UP)
     start = perf_counter()
     if name == LINEAR:
-        stage = linear_estimates(measurement)
-        return Estimates(stage.answers, perf_counter() - start)
+        return linear_estimates(measurement).answers, perf_counter() - start, []
     result = estimate_tables(measurement, VARIANTS[name], SolverChoices(), threads=threads)
-    return Estimates(result.answers, perf_counter() - start, result)
+    seconds = perf_counter() - start
+    lines = [
+        f"{name}: {row.solves:,} x {row.problem} by {row.solver}, worst relative gap {row.relative_gap:.2g}, "
+        f"{row.seconds:.2f} s in the solver"
+        for row in result.certificates
+    ]
+    return result.answers, seconds, lines
 
 
-def errors_of(tables: Tables, estimates: Estimates, query: Query, level: int) -> Floats:
+def errors_of(tables: Tables, answers: Answers, query: Query, level: int) -> Floats:
     """Return estimate minus truth float64[regions of level, answers], in people."""
     exact = tables.counts.answers_to(query.operator, tables.hierarchy.level_range(level))
-    return np.asarray(estimates.answers(query.operator, level) - exact, dtype=np.float64)
+    return np.asarray(answers(query.operator, level) - exact, dtype=np.float64)
 
 
-def mean_absolute(tables: Tables, estimates: Estimates, queries: Sequence[Query]) -> Floats:
+def mean_absolute(tables: Tables, answers: Answers, queries: Sequence[Query]) -> Floats:
     """Return the mean absolute error of an answer, float64[levels, queries]."""
     levels = range(tables.hierarchy.levels)
     return np.array(
-        [[np.abs(errors_of(tables, estimates, query, level)).mean() for query in queries] for level in levels]
+        [[np.abs(errors_of(tables, answers, query, level)).mean() for query in queries] for level in levels]
     )
 
 
-def bias_by_size(tables: Tables, estimates: Estimates, query: Query, edges: Sequence[int]) -> list[tuple[int, float]]:
+def sizes_of(edges: Sequence[int]) -> list[str]:
+    """Return classes of sizes edges[k] .. edges[k + 1] - 1 in words; the last has no upper end."""
+    names = [f"{low}" if high == low + 1 else f"{low} to {high - 1}" for low, high in pairwise(edges)]
+    return [*names[:-1], f"{edges[-2]} and more"]
+
+
+def bias_by_size(
+    tables: Tables, answers: Answers, query: Query, edges: Sequence[int] = EDGES
+) -> list[tuple[int, float]]:
     """Return for leaf answers of true size edges[k] .. edges[k + 1] - 1 their number and mean error."""
     level = tables.hierarchy.levels - 1
     exact = tables.counts.answers_to(query.operator, tables.hierarchy.level_range(level))
-    error = errors_of(tables, estimates, query, level)
+    error = errors_of(tables, answers, query, level)
     rows = []
     for low, high in pairwise(edges):
         inside = (exact >= low) & (exact < high)
