@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from typing import Any
 
 import numpy as np
 import pytest
@@ -34,7 +35,7 @@ def test_squares_equal_those_of_scikit_learn(seed: int, increasing: bool) -> Non
     x, y = rng.integers(0, 20, 60), rng.normal(size=60) + 0.1 * np.arange(60)
     weights = rng.integers(0, 4, 60).astype(float)
     asked = np.linspace(-2, 22, 49)
-    bounds = {"y_min": 1.0, "y_max": 4.0}
+    bounds: dict[str, Any] = {"y_min": 1.0, "y_max": 4.0}
     peer = Peer(increasing=increasing, out_of_bounds="clip", **bounds).fit(x, y, weights)
     ours = IsotonicRegression(increasing=increasing, out_of_bounds="clip", **bounds).fit(x, y, weights)
     np.testing.assert_allclose(ours.predict(asked), peer.predict(asked), atol=1e-9)
@@ -66,7 +67,7 @@ def test_it_takes_the_place_of_the_peer(seed: int) -> None:
     size = int(rng.integers(1, 40))
     x, y = (rng.integers(0, 30, size).astype(DTYPES[rng.integers(len(DTYPES))]) for _ in range(2))
     lower, upper = sorted(rng.integers(0, 30, 2).tolist())
-    parameters = {
+    parameters: dict[str, Any] = {
         "y_min": (None, lower)[rng.integers(2)],
         "y_max": (None, upper)[rng.integers(2)],
         "increasing": bool(rng.integers(2)),
