@@ -20,7 +20,7 @@ import pytest
 
 import coco_opt
 from coco_opt.cli.config_keys import config_keys
-from coco_opt.cli.explanations import EXPLANATIONS
+from coco_opt.cli.errors import EXPLANATIONS
 from tests.evidence import ROWS, defined, markdown, promises
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -18,44 +18,47 @@ if TYPE_CHECKING:
     from coco_opt.audit.bounds import Event as Event
     from coco_opt.audit.bounds import LowerBound as LowerBound
     from coco_opt.audit.bounds import lower_bound as lower_bound
+    from coco_opt.audit.bounds import measured_scores as measured_scores
     from coco_opt.audit.counting import MECHANISMS as MECHANISMS
+    from coco_opt.audit.counting import DirectEstimate as DirectEstimate
     from coco_opt.audit.counting import UniformTree as UniformTree
     from coco_opt.audit.counting import children_of as children_of
+    from coco_opt.audit.counting import direct_estimate as direct_estimate
     from coco_opt.audit.counting import mechanism as mechanism
     from coco_opt.audit.counting import population as population
-    from coco_opt.audit.direct import DirectEstimate as DirectEstimate
-    from coco_opt.audit.direct import direct_estimate as direct_estimate
-    from coco_opt.audit.exact import lost as lost
+    from coco_opt.audit.counting import rake as rake
     from coco_opt.audit.privacy_loss import CAVEAT as CAVEAT
     from coco_opt.audit.privacy_loss import PrivacyLoss as PrivacyLoss
+    from coco_opt.audit.privacy_loss import ResidualCounts as ResidualCounts
     from coco_opt.audit.privacy_loss import empirical_privacy_loss as empirical_privacy_loss
-    from coco_opt.audit.raking import rake as rake
-    from coco_opt.audit.recording import Differing as Differing
-    from coco_opt.audit.recording import witness as witness
     from coco_opt.audit.released import bulk_scores as bulk_scores
     from coco_opt.audit.released import released_runs as released_runs
-    from coco_opt.audit.residuals import ResidualCounts as ResidualCounts
     from coco_opt.audit.rows import Audit as Audit
     from coco_opt.audit.rows import AuditRow as AuditRow
     from coco_opt.audit.rows import audit_release as audit_release
-    from coco_opt.audit.scores import measured_scores as measured_scores
+    from coco_opt.audit.subject import Differing as Differing
     from coco_opt.audit.subject import Pair as Pair
     from coco_opt.audit.subject import Sources as Sources
     from coco_opt.audit.subject import Subject as Subject
+    from coco_opt.audit.subject import lost as lost
+    from coco_opt.audit.subject import witness as witness
 
 _NAMES = {
-    "bounds": ("CONFIDENCE", "Event", "LowerBound", "lower_bound"),
-    "counting": ("MECHANISMS", "UniformTree", "children_of", "mechanism", "population"),
-    "direct": ("DirectEstimate", "direct_estimate"),
-    "exact": ("lost",),
-    "privacy_loss": ("CAVEAT", "PrivacyLoss", "empirical_privacy_loss"),
-    "raking": ("rake",),
-    "recording": ("Differing", "witness"),
+    "bounds": ("CONFIDENCE", "Event", "LowerBound", "lower_bound", "measured_scores"),
+    "counting": (
+        "MECHANISMS",
+        "DirectEstimate",
+        "UniformTree",
+        "children_of",
+        "direct_estimate",
+        "mechanism",
+        "population",
+        "rake",
+    ),
+    "privacy_loss": ("CAVEAT", "PrivacyLoss", "ResidualCounts", "empirical_privacy_loss"),
     "released": ("bulk_scores", "released_runs"),
-    "residuals": ("ResidualCounts",),
     "rows": ("Audit", "AuditRow", "audit_release"),
-    "scores": ("measured_scores",),
-    "subject": ("Pair", "Sources", "Subject"),
+    "subject": ("Differing", "Pair", "Sources", "Subject", "lost", "witness"),
 }
 __getattr__ = lazy_names("coco_opt.audit", _NAMES)
 

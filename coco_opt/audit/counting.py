@@ -1,9 +1,7 @@
-"""Flaxman's idealised mechanisms: counts of N people in C^J cells (Flaxman 2019, sections 2.1 and 2.2).
+"""Mechanisms that count persons, raking, and the direct estimate from their runs (Flaxman 2019, sections 2.2 and 2.3).
 
-GDPC adds geometric noise to every cell; RDPC adds it at each of J + 1 levels at epsilon / (J + 1) and rakes; ADPC
-averages P runs at epsilon / P. Each is epsilon-DP where a person is added or removed; moving one changes two cells,
-and then the loss is up to 2 epsilon. ADPC's tails have a slope that tends to epsilon, so "half the budget" holds
-mid-range only.
+Raking scales children so that they sum to their parent, top-down. It needs no optimisation and no rounding; its results
+may be negative or fractional.
 """
 
 from __future__ import annotations
@@ -12,12 +10,13 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
+from itertools import pairwise
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from coco_opt.array_types import Floats, Ints
-from coco_opt.audit.raking import rake
 from coco_opt.errors import ProblemError
 
 SamplerName = Literal["ratio", "exact"]
@@ -139,3 +138,74 @@ def _raked_levels(
 def budget_loss(epsilon: float, sampler: SamplerName) -> float:
     """Return the true loss of one geometric count: epsilon, or -log(1 - epsilon) for the paper's sampler."""
     return epsilon if sampler == "exact" else -math.log1p(-epsilon)
+
+
+def rake(noisy: NDArray[Any], parent: Ints, level_start: Ints) -> Floats:
+    """Return consistent values of every region, float64 like ``noisy``: [regions] or [regions, cells].
+
+    ``parent`` and ``level_start`` are those of a ``Hierarchy`` (breadth first, -1 at the root). The root keeps its
+    noisy value; a child gets its noisy value times the parent's raked value, over the sum of the noisy values of all
+    the parent's children. Where that sum is zero, the children share the parent's value equally. Raises ProblemError
+    where shapes do not fit. O(regions x cells).
+    """
+    raked = np.array(noisy, dtype=np.float64)
+    if len(raked) != len(parent) or int(level_start[-1]) != len(parent):
+        raise ProblemError("raking needs one value a region of the hierarchy")
+    for start, stop in pairwise(level_start[1:].tolist()):
+        above = parent[start:stop]
+        sums, siblings = np.zeros_like(raked[:start]), np.bincount(above, minlength=start)[above]
+        np.add.at(sums, above, raked[start:stop])
+        total = sums[above]
+        equal = raked[above] / siblings.reshape((-1,) + (1,) * (raked.ndim - 1))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            scaled = raked[start:stop] * (raked[above] / total)
+        raked[start:stop] = np.where(total == 0, equal, scaled)
+    return raked
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class DirectEstimate:
+    """Log-ratios log P[D] / P[D'] at integer errors ``k``, int64[m]: of "error = k" and of "error >= k", float64[m].
+
+    NaN where an event never happened on one side. The ratios are noisy: where few runs are in an event they say next
+    to nothing, and their maximum is biased upwards.
+    """
+
+    k: Ints
+    equal: Floats
+    at_least: Floats
+
+    @property
+    def maximum(self) -> tuple[float, float]:
+        """Largest |log-ratio| of either kind, NaN where there is none."""
+        return _largest(self.equal), _largest(self.at_least)
+
+
+def direct_estimate(first: NDArray[Any], second: NDArray[Any]) -> DirectEstimate:
+    """Return the estimate from the errors of one cell, one a run, on D and on D', both relative to D's exact count.
+
+    Errors that are not integers are rounded down to unit bins. Raises ProblemError without runs. O(runs log runs).
+    """
+    if len(first) == 0 or len(second) == 0:
+        raise ProblemError("a direct estimate needs runs on both databases")
+    first_errors, second_errors = (np.floor(np.asarray(errors)).astype(np.int64) for errors in (first, second))
+    low = min(int(first_errors.min()), int(second_errors.min()))
+    points = max(int(first_errors.max()), int(second_errors.max())) - low + 1
+    counts = [np.bincount(errors - low, minlength=points) for errors in (first_errors, second_errors)]
+    above = [np.cumsum(count[::-1])[::-1] for count in counts]
+    return DirectEstimate(
+        np.arange(low, low + points, dtype=np.int64),
+        _log_ratio(counts[0] / first_errors.size, counts[1] / second_errors.size),
+        _log_ratio(above[0] / first_errors.size, above[1] / second_errors.size),
+    )
+
+
+def _log_ratio(first: Floats, second: Floats) -> Floats:
+    both = (first > 0) & (second > 0)
+    ratio = np.full(first.size, np.nan)
+    ratio[both] = np.log(first[both] / second[both])
+    return ratio
+
+
+def _largest(ratios: Floats) -> float:
+    return float(np.nanmax(np.abs(ratios))) if np.isfinite(ratios).any() else float("nan")

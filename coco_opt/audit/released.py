@@ -9,8 +9,8 @@ import numpy as np
 
 from coco_opt.activity import Progress
 from coco_opt.array_types import Floats, Ints
-from coco_opt.audit.residuals import ResidualCounts
-from coco_opt.audit.scores import Places, Sides, release_scores, score_places
+from coco_opt.audit.bounds import Places, Sides, release_scores, score_places
+from coco_opt.audit.privacy_loss import ResidualCounts
 from coco_opt.audit.subject import Pair, PrivateT, ResultT, Sources, Statistics, Subject
 from coco_opt.privacy import Answers, Exact, Measurement, MeasurementPlan, NoiseSource
 from coco_opt.privacy.queries import offsets_of

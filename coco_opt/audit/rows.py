@@ -16,14 +16,10 @@ from typing import Any
 import numpy as np
 
 from coco_opt.activity import Progress
-from coco_opt.audit.bounds import CONFIDENCE, LowerBound, lower_bound
-from coco_opt.audit.exact import lost
-from coco_opt.audit.privacy_loss import CAVEAT, PrivacyLoss, empirical_privacy_loss
-from coco_opt.audit.recording import Differing, witness
+from coco_opt.audit.bounds import CONFIDENCE, LowerBound, Sides, lower_bound, measured_scores
+from coco_opt.audit.privacy_loss import CAVEAT, PrivacyLoss, ResidualCounts, empirical_privacy_loss
 from coco_opt.audit.released import released_runs
-from coco_opt.audit.residuals import ResidualCounts
-from coco_opt.audit.scores import Sides, measured_scores
-from coco_opt.audit.subject import Pair, PrivateT, ResultT, Sources, Subject, stated_epsilon
+from coco_opt.audit.subject import Differing, Pair, PrivateT, ResultT, Sources, Subject, lost, stated_epsilon, witness
 from coco_opt.privacy import Cost, NoiseSource
 from coco_opt.privacy.composition import DELTAS, Composition
 

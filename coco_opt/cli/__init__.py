@@ -1,4 +1,4 @@
-"""The command line ``coco-opt``: one verb a module; errors become one clear line and an exit code.
+"""The command line ``coco-opt``: a few verbs a module; errors become one clear line and an exit code.
 
 Exit codes: 0 done; 1 a check failed; 2 bad usage, configuration, input or output; 3 budget refused; 4 a solver did not
 reach its tolerance; 130 interrupted. With ``--json`` an error is an object on standard output too.
@@ -24,28 +24,21 @@ from typer.core import TyperCommand, TyperGroup
 from coco_opt.activity import take_interrupt_message
 from coco_opt.cli import (
     audit,
-    check,
     cite,
     compare,
     demo,
     diff,
     errors,
-    estimate,
     experiments,
     export,
-    import_,
     init,
     keys,
     ledger,
-    measure,
     plan,
     release,
-    sign,
-    solvers,
     verify,
 )
-from coco_opt.cli.console import SafeStream, keep_stdout, open_descriptors, safe_streams, write, write_json
-from coco_opt.cli.heartbeat import Heartbeat
+from coco_opt.cli.console import Heartbeat, SafeStream, keep_stdout, open_descriptors, safe_streams, write, write_json
 from coco_opt.cli.options import Version
 from coco_opt.errors import CocoOptError, InputError, MissingPackageError, with_advice
 
@@ -62,7 +55,7 @@ _Row = tuple[Callable[..., int], str, str]
 EVERYDAY: tuple[_Row, ...] = (
     (demo.demo, "Try it: release simulated data, and show the errors.", "demo"),
     (init.init, "Write a first config for the tables in this folder.", "init persons.csv homes.csv areas.csv"),
-    (check.check, "Read and check all input; spend nothing.", "check coco-opt.toml"),
+    (plan.check, "Read and check all input; spend nothing.", "check coco-opt.toml"),
     (plan.plan, "Predict cost, error, time and memory; public data only.", "plan coco-opt.toml"),
     (release.release, "Measure once and estimate: the main job.", "release coco-opt.toml"),
     (
@@ -81,15 +74,15 @@ EVERYDAY: tuple[_Row, ...] = (
     (errors.errors, "Explain the code of an error.", "errors input-changed"),
 )
 METHODS: tuple[_Row, ...] = (
-    (measure.measure, "Check, pay, draw noise, seal: the step that costs.", "measure coco-opt.toml --publish noisy"),
-    (estimate.estimate, "Make a release of a measurement, for free.", "estimate noisy coco-opt.toml --out releases/b"),
+    (release.measure, "Check, pay, draw noise, seal: the step that costs.", "measure coco-opt.toml --publish noisy"),
+    (release.estimate, "Make a release of a measurement, for free.", "estimate noisy coco-opt.toml --out releases/b"),
     (
-        import_.import_,
+        export.import_,
         "Import noisy measurements that others published.",
         "import coco-opt.toml US.parquet --out theirs",
     ),
-    (sign.sign, "Sign a release or a measurement.", "sign noisy --key office.key"),
-    (solvers.solvers, "Show which solver solves which problem.", "solvers"),
+    (verify.sign, "Sign a release or a measurement.", "sign noisy --key office.key"),
+    (compare.solvers, "Show which solver solves which problem.", "solvers"),
     (compare.compare, "Compare all solvers on your problems; spend nothing.", "compare coco-opt.toml"),
 )
 RESEARCH: tuple[_Row, ...] = (

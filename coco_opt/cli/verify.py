@@ -1,4 +1,4 @@
-"""``coco-opt verify``: check that a release folder holds what its manifest promises."""
+"""``coco-opt verify`` and ``sign``: check what is published, and vouch for it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coco_opt.cli.console import write_json, write_table
+from coco_opt.cli.console import quoted, write_json, write_table, write_values
 from coco_opt.cli.options import Json, Version
 from coco_opt.errors import InputError, Place, VerificationError
 
@@ -59,3 +59,26 @@ def write_checks(checks: Sequence[Check]) -> None:
     """Print checks as a table."""
     rows = [(check.name, "holds" if check.passed else "FAILS", check.detail) for check in checks]
     write_table("Checks", ("property", "result", "seen"), rows, numeric=3)
+
+
+def sign(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A release, or a published measurement.")],
+    key: Annotated[Path, typer.Option("--key", metavar="KEY", help="The signer's private Ed25519 key (PEM).")],
+    json: Json = False,
+    version: Version = False,
+) -> int:
+    """Check a folder, and sign its index, which holds the digest of every file; exit 1 where a check fails."""
+    from coco_opt.releases import signing
+    from coco_opt.releases.verify import verify_folder
+
+    failed = [check for check in verify_folder(folder) if not check.passed]
+    if failed:
+        names = ", ".join(check.name for check in failed)
+        raise VerificationError(f"{folder}: nothing was signed, for checks failed: {names}")
+    signature = signing.sign(folder, key)
+    if json:
+        write_json({"signature": str(signature)})
+        return 0
+    check = f"coco-opt verify {quoted(folder)} --signed-by PUBLIC"
+    write_values([("Signature", signature), ("Check it with", check)])
+    return 0

@@ -4,7 +4,7 @@ What is run so is estimation, which reads a measurement and nothing else, and th
 (``coco_opt.releases.divided``), whose workers do nothing else and find what is private in files of the private folder.
 """
 
-from coco_opt.execution.executor import Count, Executor, Shared, Threads, even_tasks
+from coco_opt.execution.executor import Count, Executor, Shared, Threads, batch_size, batches, even_tasks
 from coco_opt.execution.table import EXECUTORS, ExecutorRow, executor_row, executor_rows, open_executor
 
 __all__ = [
@@ -14,6 +14,8 @@ __all__ = [
     "ExecutorRow",
     "Shared",
     "Threads",
+    "batch_size",
+    "batches",
     "even_tasks",
     "executor_row",
     "executor_rows",

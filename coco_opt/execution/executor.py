@@ -9,6 +9,9 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
+import numpy as np
+
+from coco_opt.array_types import Ints
 from coco_opt.errors import WorkerError
 
 ItemT = TypeVar("ItemT")
@@ -18,6 +21,9 @@ ValueT_co = TypeVar("ValueT_co", covariant=True)
 
 _TASKS = 64  # at most,
 _A_WORKER = 8  # but so many each, where there are many workers
+_NUMBERS = 1 << 21  # answers or cells of a batch, at most, but for a single region of more
+_LEAST_NUMBERS = 1 << 14  # below which a batch is mostly glue
+_BATCHES = 4  # batches, so that none waits long for the last
 
 Done = Callable[[int, ResultT], Sequence[ItemT] | None]
 """Called with the place and result of each item, once, in the order they finish, by the thread that maps.
@@ -78,6 +84,21 @@ def even_tasks(items: int, workers: int) -> list[range]:
     """Return the places of consecutive items cut into tasks of about equally many, some for each worker."""
     tasks = min(items, max(_TASKS, _A_WORKER * workers))
     return [range(items * k // tasks, items * (k + 1) // tasks) for k in range(tasks)]
+
+
+def batch_size(numbers: int, workers: int) -> int:
+    """Return how many of some numbers a batch holds; several workers get some batches each."""
+    return _NUMBERS if workers == 1 else max(_LEAST_NUMBERS, min(_NUMBERS, numbers // (_BATCHES * workers)))
+
+
+def batches(numbers: Ints, size: int) -> Iterator[range]:
+    """Yield consecutive places whose ``numbers`` int64[places] are at most ``size`` together, or one place of more."""
+    work, start = np.cumsum(numbers), 0
+    while start < work.size:
+        most = size + (work[start - 1] if start else 0)
+        stop = max(start + 1, int(np.searchsorted(work, most, side="right")))
+        yield range(start, stop)
+        start = stop
 
 
 class Threads:

@@ -1,14 +1,27 @@
-"""The checks of single columns and keys, each one query over a loaded table and one typed error."""
+"""The checks of single columns and keys, each one query over a loaded table and one typed error.
+
+How often the ids of a column of Parquet files or a frame occur, by their hashes.
+
+The checks of a table of groups that lie in regions, such as households: group_id, region_id.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from coco_opt.errors import HierarchyError, InputError
+from coco_opt.files import column_checks
+from coco_opt.files.batches import Batches
+from coco_opt.files.csv_text import Rows
 from coco_opt.files.faults import Faults
-from coco_opt.files.rows import Rows
-from coco_opt.files.source import Loaded
+from coco_opt.files.foreign_errors import quietly
+from coco_opt.files.inputs import Input
+from coco_opt.files.source import Loaded, isolated, names_of, streamed
 from coco_opt.histograms.plain_names import HIDDEN
 
 MAX_DIGITS = 18
@@ -271,3 +284,104 @@ def repeated_rows(table: Loaded, keys: str, expression: str = "0", times: int = 
                    ({expression}) {compare} first_value({expression}) OVER same AS asked
             FROM {{t}} SEMI JOIN often USING ({keys}) WINDOW same AS (PARTITION BY {keys} ORDER BY rowid)
         ) WHERE nth > {times} AND asked""")
+
+
+UInt64Array = NDArray[np.uint64]
+MEMORY = 13 * 10**8
+"""The bytes that hashes may take: a process then stays below 2 GB."""
+
+_AT_ONCE = 1 << 17  # rows
+
+
+class _OddTextError(Exception):
+    """A text that is missing or may not be plain: checks of loaded tables say what is wrong with it, if anything is."""
+
+
+def occur_at_most(opened: Batches, times: int = 1) -> bool:
+    """Return whether the ids of the only column are integers or plain texts, none of which occurs more often.
+
+    False also where more often a hash occurs, for different ids, where an id is missing or may not be plain, and where
+    there are too many rows: then nothing is known. O(rows log rows); memory is 8 bytes a row.
+    """
+    if 8 * opened.rows() > MEMORY:
+        return False
+    try:
+        hashes = quietly(opened.source, partial(_hashes, opened))
+    except _OddTextError:
+        return False
+    hashes.sort()  # in place, so that there is no second copy
+    # Of more equal hashes than ``times``, the first and one so many places behind it are equal.
+    return bool((hashes[times:] != hashes[:-times]).all())
+
+
+def _hashes(opened: Batches) -> UInt64Array:
+    """Return the hash of each id. Raises _OddTextError."""
+    schema, arrays = opened.stream()
+    hashes = np.empty(opened.rows(), np.uint64)
+    with isolated(()) as con:
+        sound = _sound(arrays, texts=not opened.is_integer(0))
+        streamed(con, "ids", schema, sound, lambda: _fill(hashes, con.sql("SELECT hash(c0) FROM ids")))
+    return hashes
+
+
+def _fill(hashes: UInt64Array, query: Any) -> None:
+    begin = 0
+    for batch in query.to_arrow_reader(_AT_ONCE):
+        some = batch.column(0).to_numpy()
+        hashes[begin : begin + some.size] = some
+        begin += some.size
+
+
+def _sound(arrays: Iterable[tuple[Any, ...]], *, texts: bool) -> Iterator[tuple[Any, ...]]:
+    for (array,) in arrays:
+        if array.null_count or (texts and not surely_plain(array)):
+            raise _OddTextError
+        yield (array,)
+
+
+UNKNOWN_REGION = ("unknown-region", "this region is not in the hierarchy")
+UNKNOWN_GROUP = ("unknown-group", "this group is not in the groups table")
+REGION = "region_id"
+
+
+def check_groups(table: Loaded, where: str) -> None:
+    """Raise InputError unless each row names another group and a region of the relation ``leaves``.
+
+    ``where`` says in words where regions are listed. Codes: empty-file, null-id, space-in-id, control-in-id,
+    unknown-region, group-in-two-leaves, duplicate-group.
+    """
+    faults = column_checks.check_members(table)
+    with faults:
+        column_checks.check_listed(table, 1, "leaves.region", *UNKNOWN_REGION, where)
+    if column_checks.repeats(table, "c0"):
+        with faults:
+            if rows := column_checks.repeated_rows(table, "c0", "c1", changed=True):
+                message = (
+                    "this group lies in another leaf in an earlier row. If its id is unique only within a region, join "
+                    "region and id to one id in both files, such as 06001-17"
+                )
+                raise InputError("group-in-two-leaves", message, table.place(rows, 0))
+        with faults:
+            if rows := column_checks.repeated_rows(table, "c0", "c1"):
+                raise InputError("duplicate-group", "this group occurs in an earlier row", table.place(rows, 0))
+    faults.check()
+
+
+def states_regions(members: Input, groups: Input) -> bool:
+    """Return whether a table of members of groups states their regions: a column that the groups call alike."""
+    names, listed = names_of(members), names_of(groups)
+    own, shared = members.called(names).get(REGION, REGION), groups.called(listed).get(REGION, REGION)
+    return own in names and own == shared
+
+
+def check_regions(table: Loaded, column: int, differs: str, source: str, groups: Input) -> None:
+    """Raise InputError (region-differs) for the rows that state another region than that of their group.
+
+    An empty entry states none. ``differs`` is the condition on ``source``, the table joined to its groups.
+    """
+    if rows := table.rows_where(f"{{t}}.c{column} <> '' AND {differs}", source):
+        message = (
+            f"this region is not that of the row's group in {groups.name}, which counts: correct one of them. A column "
+            "that means another region needs another name"
+        )
+        raise InputError("region-differs", message, table.place(rows, column))

@@ -1,4 +1,7 @@
-"""Read CSV files as text: their header, their rows into DuckDB, and which rows of a file are wrong."""
+"""Read CSV files as text: their header, their rows into DuckDB, and which rows of a file are wrong.
+
+Some rows of a loaded table, with the same error.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +9,19 @@ import csv
 import os
 import re
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from coco_opt.errors import InputError, Place
 from coco_opt.files.foreign_errors import MISQUOTED, NOT_UTF8, UNEVEN, quietly
 from coco_opt.files.inputs import SUFFIXES, Input
-from coco_opt.files.rows import SHOWN_ROWS
 
 if TYPE_CHECKING:
     import duckdb
+
 
 T = TypeVar("T")
 
@@ -202,3 +206,28 @@ def literal(path: Path) -> str:
 def quoted(text: str) -> str:
     """Return a text as SQL writes it."""
     return "'" + text.replace("'", "''") + "'"
+
+
+SHOWN_ROWS = 10
+"""The rows of a file with one error that a message lists."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Some rows of one file: the first of them by rowid, at most ``SHOWN_ROWS``, and how many there are.
+
+    ``part`` is the file's place among the files of the table, and ``further`` are the rows of its next files.
+    """
+
+    first: tuple[int, ...]
+    count: int
+    part: int = 0
+    further: tuple[Rows, ...] = ()
+
+    def __bool__(self) -> bool:
+        return self.count > 0
+
+    def __iter__(self) -> Iterator[Rows]:
+        """Yield the rows of each file."""
+        yield self
+        yield from self.further

@@ -25,8 +25,7 @@ from coco_opt.array_types import Ints
 from coco_opt.errors import InputError, Place
 from coco_opt.files.arrow_texts import arrow_texts_at, distinct
 from coco_opt.files.foreign_errors import quietly
-from coco_opt.files.in_threads import cores, in_threads
-from coco_opt.files.read_ahead import ahead
+from coco_opt.files.in_threads import ahead, cores, in_threads
 from coco_opt.privacy.private_files import remove_leftovers, sync_folder, temporary_name
 
 MANIFEST = "manifest.json"

@@ -1,4 +1,4 @@
-"""Work on the pieces of a table in threads, and take the results in the order of the pieces."""
+"""Work in threads: on several pieces of a table at a time, or on the next item while the last is used."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from queue import Queue
+from threading import Event, Thread
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -38,3 +40,43 @@ def in_threads(function: Callable[[T], R], pieces: Iterable[T], threads: int | N
             yield waiting.popleft().result()
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+_END = object()
+
+
+def ahead(items: Iterable[T]) -> Iterator[T]:
+    """Yield the same items, made one after the other in a thread of their own, one item ahead of the caller.
+
+    What making them raises is raised here. Nothing more is made once the caller stops.
+    """
+    ready: Queue[tuple[object, BaseException | None]] = Queue(maxsize=1)
+    stopped = Event()
+
+    def make() -> None:
+        failure: BaseException | None = None
+        try:
+            for item in items:
+                ready.put((item, None))
+                if stopped.is_set():
+                    return
+        except BaseException as error:
+            failure = error
+        ready.put((_END, failure))
+
+    maker = Thread(target=make, daemon=True)
+    maker.start()
+    try:
+        while True:
+            item, failure = ready.get()
+            if failure is not None:
+                raise failure
+            if item is _END:
+                return
+            yield item  # type: ignore[misc]
+    finally:
+        stopped.set()
+        while maker.is_alive():
+            while not ready.empty():
+                ready.get_nowait()
+            maker.join(timeout=0.01)

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from coco_opt._version import versions
 from coco_opt.array_types import Ints
 from coco_opt.errors import CocoOptError, InputError, Place
 from coco_opt.execution.temporary_storage import stored_array
@@ -45,7 +46,6 @@ from coco_opt.files.in_threads import in_threads
 from coco_opt.files.packed_file import PACKED, is_packed, packed_answers, packed_table, write_parts
 from coco_opt.files.regions import REGIONS, region_table, stored_regions
 from coco_opt.files.release_checks import coded
-from coco_opt.files.versions import versions
 from coco_opt.privacy.cost import Sensitivity, cost_of, cost_together
 from coco_opt.privacy.measurement import (
     FOREIGN,

@@ -23,8 +23,7 @@ from coco_opt.errors import CocoOptError, InputError, Place, WorkerError
 from coco_opt.execution import Count
 from coco_opt.files.folder import FileTable, read_columns, write_new
 from coco_opt.files.foreign_errors import quietly
-from coco_opt.files.in_threads import in_threads
-from coco_opt.files.read_ahead import ahead
+from coco_opt.files.in_threads import ahead, in_threads
 from coco_opt.privacy.blocks import Block, BlockNoise, Division
 from coco_opt.privacy.measurement import Drawing, Measurement, MeasurementPlan
 from coco_opt.privacy.packed_answers import Packed, PackedAnswers

@@ -17,8 +17,9 @@ from coco_opt.array_types import Ints
 from coco_opt.errors import HierarchyError, InputError, Place
 from coco_opt.execution.temporary_storage import stored_array, stored_by_parts
 from coco_opt.files import column_checks
-from coco_opt.files.arrow_texts import arrow_texts_at, as_arrow, distinct, from_arrow, paths_at
+from coco_opt.files.arrow_texts import OrderedNames, arrow_texts_at, as_arrow, distinct, from_arrow, paths_at
 from coco_opt.files.batches import Batches, batches_of
+from coco_opt.files.column_checks import occur_at_most
 from coco_opt.files.columns import hierarchy_columns
 from coco_opt.files.faults import Faults
 from coco_opt.files.folder import ROWS_PER_GROUP, Again, Coded, FileTable, read_columns, read_parts
@@ -26,9 +27,7 @@ from coco_opt.files.foreign_errors import quietly
 from coco_opt.files.in_threads import in_threads
 from coco_opt.files.inputs import Input, InputLike
 from coco_opt.files.release_checks import Check, Regions, all_differ, coded, int64_column, positions, tree_check
-from coco_opt.files.repeated_ids import occur_at_most
 from coco_opt.files.source import Loaded, isolated, load
-from coco_opt.files.text_index import OrderedNames
 from coco_opt.histograms import Hierarchy
 from coco_opt.histograms.hierarchy import named_tree
 from coco_opt.histograms.hierarchy_build import unescaped

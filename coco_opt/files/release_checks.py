@@ -1,23 +1,26 @@
-"""What checks of any release folder share: their result, columns of raw files as arrays, and the tree of regions."""
+"""What checks of any release folder share: their result, raw columns as arrays, the tree of regions, rows of counts."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from coco_opt.array_types import Ints
+from coco_opt.array_types import Flags, Ints
 from coco_opt.errors import InputError, Place
-from coco_opt.files.arrow_texts import as_arrow
-from coco_opt.files.text_index import OrderedNames
+from coco_opt.execution.temporary_storage import forget_pages
+from coco_opt.files.arrow_texts import OrderedNames, as_arrow
 from coco_opt.histograms.hierarchy_build import is_one_name
 from coco_opt.histograms.texts import Texts
 
 _LARGEST_SUM = 4e18
-_AT_ONCE = 1 << 17  # regions, or rows, that are looked at together
+_AT_ONCE = 1 << 17  # regions that are looked at together
+_ROWS = 1 << 20  # rows of counts that are looked at together
+_BLOCK = 1 << 10  # regions whose rows, and those of their children, are in memory at a time
+Codes = npt.NDArray[np.integer[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +30,33 @@ class Check:
     name: str
     passed: bool
     detail: str
+
+
+class BrokenError(ValueError):
+    """A file of a release does not keep a promise: the message says which row or region, and how."""
+
+
+def checked(name: str, look: Callable[[], str]) -> Check:
+    """Return the check of what ``look`` looks at: it returns in words what was seen, or raises BrokenError."""
+    try:
+        return Check(name, passed=True, detail=look())
+    except BrokenError as error:
+        return Check(name, passed=False, detail=str(error))
+
+
+def refuse(wrong: Flags, what: str, file: str = "", before: int = 0) -> None:
+    """Raise BrokenError, naming the first row of a file that is wrong; ``before`` rows of the file came before."""
+    if wrong.any():
+        raise BrokenError(f"{f'{file}, ' if file else ''}row {before + first_of(wrong) + 1}: {what}")
+
+
+def refuse_repeated(keys: Ints, what: str, file: str = "") -> None:
+    """Raise BrokenError for a row whose key an earlier row has; rising keys, as in written files, need no sorting."""
+    if not (keys[1:] > keys[:-1]).all():
+        order = np.argsort(keys, kind="stable")
+        again = np.zeros(keys.size, np.bool_)
+        again[order[1:]] = keys[order[1:]] == keys[order[:-1]]
+        refuse(again, what, file)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -58,6 +88,12 @@ class Regions:
         """Return the row of every path in a column of texts: -1 for null, -2 for no region."""
         codes, texts = coded(column)
         return self._listed.places(texts)[codes]
+
+    def refuse_misnamed(self, rows: Any, region: Ints, file: str = "", before: int = 0) -> None:
+        """Raise BrokenError for the first row of an unknown region, or with another level or text than its region's."""
+        refuse(region < 0, "no such region", file, before)
+        if wrong := self.misnamed(rows, region):
+            refuse(np.arange(len(region)) == wrong[0], f"not the region's {wrong[1]}", file, before)
 
     def misnamed(self, rows: Any, region: Ints) -> tuple[int, str] | None:
         """Return the first row whose level, or a text of its region, is not the region's, and which; None for none.
@@ -183,3 +219,96 @@ def is_safe(*values: npt.NDArray[Any]) -> bool:
 def first_of(mask: np.ndarray[Any, np.dtype[np.bool_]]) -> int:
     """Return the first place that holds."""
     return int(np.flatnonzero(mask)[0])
+
+
+@dataclass(frozen=True, eq=False)
+class CountRows:
+    """The rows of a table of counts: ``region`` is a row of the regions' file, ``key`` a size or a cell.
+
+    Keys are from 0 to ``keys`` - 1. Arrays of many rows lie in files without a name.
+    """
+
+    regions: Regions
+    region: Codes
+    key: Codes
+    counts: Ints
+    keys: int
+
+    def pieces(self) -> Iterator[slice]:
+        """Yield the rows, some at a time; what was read of those before has left the memory."""
+        for start in range(0, self.counts.size, _ROWS):
+            yield slice(start, min(start + _ROWS, self.counts.size))
+            forget_pages()
+
+    def numbers(self, rows: slice | Ints) -> Ints:
+        """Return a number for the region and the key of each of some rows."""
+        return self.region[rows] * np.int64(self.keys) + self.key[rows]
+
+    def refuse(self, is_wrong: Callable[[slice], Flags], what: str) -> None:
+        """Raise BrokenError, naming the first row that is wrong."""
+        for rows in self.pieces():
+            refuse(is_wrong(rows), what, before=rows.start)
+
+    def refuse_repeated(self, what: str) -> None:
+        """Raise BrokenError for a row whose region and key an earlier row has."""
+        last = -1
+        for rows in self.pieces():
+            numbers = np.append(last, self.numbers(rows))
+            last = int(numbers[-1])
+            if not (numbers[1:] > numbers[:-1]).all():
+                refuse_repeated(self.numbers(slice(None)), what)
+
+    @property
+    def add_up_safely(self) -> bool:
+        """Return whether no sum of counts can wrap around."""
+        return is_safe(*(self.counts[rows] for rows in self.pieces()))
+
+    def refuse_other_sums(self, words: Callable[[int], str], block: int = _BLOCK) -> None:
+        """Raise BrokenError unless each inner region has at every key the sum of its children's counts.
+
+        ``words`` says what a key is. The rows of ``block`` regions and of their children are in memory at a time.
+        """
+        if not self.add_up_safely:
+            raise BrokenError("the counts do not add up within 64 bits")
+        wrong, first = 0, ""
+        for region, key, counts in self._families(block):
+            numbers, where = np.unique(region * np.int64(self.keys) + key, return_inverse=True)
+            rest = np.zeros(numbers.size, np.int64)
+            np.add.at(rest, where, counts)
+            if rest.any():
+                at, of_key = divmod(int(numbers[first_of(rest != 0)]), self.keys)
+                first = first or f"{self.regions.names[at]!r}, {words(of_key)}"
+                wrong += int(np.count_nonzero(rest))
+        if wrong:
+            raise BrokenError(f"{wrong} cells differ from the sum of the region's children; the first is {first}")
+
+    def _families(self, block: int) -> Iterator[tuple[Codes, Codes, Ints]]:
+        """Yield rows of regions with children, and negated rows of those children: parent region, key, count.
+
+        Each item holds some parents with all rows that count there. Children lie together, as a tree is checked before.
+        """
+        parent, level = self.regions.parent, self.regions.level
+        order = None if rising(self.region) else np.argsort(self.region, kind="stable")
+        sorted_regions = self.region if order is None else self.region[order]
+
+        def rows_of(low: int, high: int) -> Ints:
+            # Bounds of another type would have all regions converted at every call.
+            first, last = np.searchsorted(sorted_regions, np.array([low, high], sorted_regions.dtype))
+            return np.arange(first, last) if order is None else order[first:last]
+
+        for start in range(0, int(np.searchsorted(level, level.max())), block):
+            above, below = rows_of(start, start + block), rows_of(*np.searchsorted(parent, [start, start + block]))
+            above = above[level[self.region[above]] < level.max()]
+            yield (
+                np.concatenate([self.region[above], parent[self.region[below]]]),
+                np.concatenate([self.key[above], self.key[below]]),
+                np.concatenate([self.counts[above], -self.counts[below]]),
+            )
+            if start % (_AT_ONCE >> 1) == 0:
+                forget_pages()
+
+
+def rising(values: Codes) -> bool:
+    """Return whether no value is less than the value before it, without an array as large as they are."""
+    steps = range(0, values.size, _ROWS)
+    return all((np.diff(values[step : step + _ROWS + 1]) >= 0).all() for step in steps)

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from coco_opt._version import versions
 from coco_opt.choices import Certificate
 from coco_opt.config.model import Config
 from coco_opt.files.geometry import Outlines
-from coco_opt.files.versions import versions
 from coco_opt.privacy.composition import Composition
 from coco_opt.privacy.measurement import AS_STATED, Measurement, query_dict, record_dict
 from coco_opt.privacy.queries import LevelQuery

@@ -14,9 +14,9 @@ from coco_opt.topdown.estimating.linear.information import FullInformation
 from coco_opt.topdown.estimating.method import Pass, TopdownMethod
 from coco_opt.topdown.facilities import Facilities, FacilityType
 from coco_opt.topdown.invariants import Invariant, Invariants
+from coco_opt.topdown.measuring.automatic import OBJECTIVES, Objective, optimised_strategy
 from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.measuring.measure import measure_tables
-from coco_opt.topdown.measuring.optimised import OBJECTIVES, Objective, optimised_strategy
 from coco_opt.topdown.measuring.predicted import predicted_variance
 from coco_opt.topdown.noisy_measurements import TableMeasurements
 from coco_opt.topdown.queries import Query, marginal_query, parse_queries, parse_query

@@ -181,7 +181,11 @@ class Schema:
 
     def label(self, cell: int) -> str:
         """Return an allowed cell in words, ``hispanic = no, race = white``."""
-        codes = np.unravel_index(int(self.allowed[cell]), self.shape)
+        return self.product_label(int(self.allowed[cell]))
+
+    def product_label(self, cell: int) -> str:
+        """Return a cell of the product in words, allowed or not."""
+        codes = np.unravel_index(cell, self.shape)
         pairs = zip(self.attributes.items(), codes, strict=True)
         return ", ".join(f"{name} = {values[int(code)]}" for (name, values), code in pairs)
 

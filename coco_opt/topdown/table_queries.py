@@ -14,11 +14,10 @@ from coco_opt.histograms.hierarchy import Hierarchy
 from coco_opt.privacy.measurement import Measurement, MeasurementPlan
 from coco_opt.privacy.noise_distributions import DiscreteGaussian
 from coco_opt.privacy.queries import LevelQuery
-from coco_opt.topdown.budget_plan import TablePlan
+from coco_opt.topdown.budget_plan import VARIANCES, RegionVariances, TablePlan, classes_name
 from coco_opt.topdown.constraint import LinearConstraint, RegionBounds
 from coco_opt.topdown.invariants import Invariant, Invariants, Stated
 from coco_opt.topdown.queries import Query, parse_query
-from coco_opt.topdown.region_variances import VARIANCES, RegionVariances, classes_name
 from coco_opt.topdown.schema import Schema, plain_schema, schema_of
 
 KIND = "tables"

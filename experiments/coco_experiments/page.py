@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from coco_experiments.outcome import Outcome, readable
-from coco_opt.files.versions import machine, versions
+from coco_opt._version import machine, versions
 from coco_opt.report.chart import Axis, line_chart, tick
 from coco_opt.report.html import document, table
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from coco_opt.errors import ProblemError
 from coco_opt.groups.kind import GROUPS
-from coco_opt.groups.kind.neighbours import neighbouring, resized
+from coco_opt.groups.kind.simulated_data import neighbouring, resized
 from coco_opt.groups.measuring.measure import exact_parts, measurement_plan_of
 from coco_opt.groups.measuring.private import PrivateCounts
 from coco_opt.groups.queries import QUERIES, Query

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from scipy.stats import gaussian_kde
 
 from coco_opt.audit import ResidualCounts, empirical_privacy_loss
-from coco_opt.audit.density import unit_grid_density
-from coco_opt.audit.privacy_loss import residual_range
+from coco_opt.audit.privacy_loss import residual_range, unit_grid_density
 from coco_opt.errors import ProblemError
 
 whole = st.lists(st.integers(-50, 50), min_size=2, max_size=60)

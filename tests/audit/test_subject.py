@@ -23,10 +23,9 @@ from coco_opt.audit import (
     released_runs,
     witness,
 )
-from coco_opt.audit.recording import recorded
+from coco_opt.audit.bounds import release_scores, scalar_draws, score_places, scores
 from coco_opt.audit.rows import DIRECT, TOGETHER
-from coco_opt.audit.scores import release_scores, scalar_draws, score_places, scores
-from coco_opt.audit.subject import sealed
+from coco_opt.audit.subject import recorded, sealed
 from coco_opt.errors import ProblemError, VerificationError
 from coco_opt.privacy import (
     NEIGHBOURS,
@@ -277,7 +276,7 @@ def test_a_row_without_a_bound_violates_nothing() -> None:
 
 
 def test_scalar_draws_are_the_stream_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    import coco_opt.audit.scores as module
+    import coco_opt.audit.bounds as module
 
     whole = scalar_draws(SeededNoise(3), Geometric(Fraction(2)), 10, 5_000, region="r")
     monkeypatch.setattr(module, "_CHUNK", 777)

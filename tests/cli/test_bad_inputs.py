@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from coco_opt.cli.explanations import EXPLANATIONS
+from coco_opt.cli.errors import EXPLANATIONS
 from tests.cli.bad_inputs import CLASSES, BadInput, draws
 from tests.cli.helpers import CANARY, ENTITIES, Runner, paid, write_groups
 

@@ -10,8 +10,7 @@ from pathlib import Path
 import coco_solvers
 
 import coco_opt
-from coco_opt.cli.errors import EXIT_CODES
-from coco_opt.cli.explanations import EXPLANATIONS
+from coco_opt.cli.errors import EXIT_CODES, EXPLANATIONS
 from tests.cli.helpers import Runner
 
 CODED = {"InputError": 0, "HierarchyError": 0, "FolderExistsError": 0, "RowError": 0, "Failure": 1}

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from coco_opt.activity import NOTHING_PAID, Step, described, doing, set_interrupt_advice, steps, time_left
-from coco_opt.cli.console import SafeStream, TerminalReporter
-from coco_opt.cli.heartbeat import Heartbeat
+from coco_opt.cli.console import Heartbeat, SafeStream, TerminalReporter
 from coco_opt.kernels.compile import compiled
 from coco_opt.releases import release
 from coco_opt.releases.notebook import NotebookReporter, in_notebook

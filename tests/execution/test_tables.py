@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import coco_opt.topdown.estimating.batches as batching
+import coco_opt.execution.executor as batching
 import coco_opt.topdown.estimating.linear.query_trees as linear
 import coco_opt.topdown.estimating.splitting.level as levels
 from coco_opt.execution import Executor, Threads, open_executor

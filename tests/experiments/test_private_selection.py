@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from coco_opt import CountOfCounts, GroupsMethod, Hierarchy, SeededNoise, SolverChoices
 from coco_opt.errors import InputError, ProblemError
-from coco_opt.groups.estimating.consistency import sum_of_leaves
+from coco_opt.groups.estimating.subtrees import sum_of_leaves
 from coco_opt.privacy import NoiseSource, NoiseStream, RunKey, SecureNoise
 
 Sizes = tuple[tuple[int, ...], ...]  # the groups of each leaf

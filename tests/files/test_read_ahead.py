@@ -7,7 +7,7 @@ from threading import active_count
 
 import pytest
 
-from coco_opt.files.read_ahead import ahead
+from coco_opt.files.in_threads import ahead
 
 
 def test_the_same_items_come_in_order() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coco_opt.files.text_index import OrderedNames
+from coco_opt.files.arrow_texts import OrderedNames
 
 TEXTS = st.lists(st.text(st.sampled_from("ab 1é"), max_size=45), unique=True, min_size=1, max_size=30)
 

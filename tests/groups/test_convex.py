@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from coco_opt import CountOfCounts, GroupsMethod, Hierarchy, SolverChoices, emd
 from coco_opt.errors import ProblemError
-from coco_opt.groups.estimating.consistency import sum_of_leaves
 from coco_opt.groups.estimating.convex import convex, reconciled
+from coco_opt.groups.estimating.subtrees import sum_of_leaves
 from coco_opt.groups.measuring.sizes import read_sizes
 from coco_opt.groups.noisy_measurements import Loss
 from tests.groups.helpers import MAX_SIZE, assert_consistent, measured, three_levels

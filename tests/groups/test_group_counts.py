@@ -17,8 +17,8 @@ from coco_opt.array_types import Ints
 from coco_opt.errors import InputError, ProblemError
 from coco_opt.groups import GroupsMeasurements
 from coco_opt.groups.buckets import Buckets
-from coco_opt.groups.estimating.consistency import sum_of_leaves
 from coco_opt.groups.estimating.group_counts import FromAbove, estimate_group_counts, noisy_counts, with_group_counts
+from coco_opt.groups.estimating.subtrees import sum_of_leaves
 from coco_opt.groups.measuring.group_counts import MAX_GROUPS
 from coco_opt.groups.measuring.measure import exact_parts, measure_hierarchy
 from coco_opt.groups.noisy_measurements import KIND, MAX_SIZE

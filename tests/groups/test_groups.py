@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from coco_opt import CountOfCounts, GroupsMethod, Hierarchy, SeededNoise, SolverChoices, emd, estimate_groups
 from coco_opt.errors import ProblemError
 from coco_opt.groups import QUERIES, RegionMeasurement
-from coco_opt.groups.estimating.consistency import match_and_merge, matching
 from coco_opt.groups.estimating.estimates import SizeEstimate
 from coco_opt.groups.estimating.estimators import FitOptions, estimate
+from coco_opt.groups.estimating.subtrees import match_and_merge, matching
 from coco_opt.privacy import Epsilon
 from tests.groups.helpers import answer, assert_consistent, measured, three_levels
 

@@ -18,10 +18,10 @@ from coco_opt.estimators import estimator_rows
 from coco_opt.groups import QUERIES, GroupsMeasurements
 from coco_opt.groups.estimating.estimate import estimate_groups
 from coco_opt.groups.estimating.method import GroupsMethod
-from coco_opt.groups.kind import GROUPS, plots
+from coco_opt.groups.kind import GROUPS, page
 from coco_opt.groups.kind.demo import demo_truth, write_demo
 from coco_opt.groups.kind.files import read_groups_release
-from coco_opt.groups.kind.neighbours import neighbouring
+from coco_opt.groups.kind.simulated_data import neighbouring
 from coco_opt.groups.measuring.private import PrivateCounts
 from coco_opt.histograms import CountOfCounts, Hierarchy
 from coco_opt.kinds import kind_row
@@ -294,10 +294,10 @@ def test_truth_is_shown_only_where_it_is_given() -> None:
 def test_residuals_vanish_where_the_release_is_what_was_measured(query: str) -> None:
     exact, noisy = answer(TRUTH[0], query, NoNoise(), max_size=8), GroupsMeasurements(shown(query).measurement)[0]
     every = np.arange(exact.values.size)
-    assert not plots.residuals(exact, TRUTH[0], every).any()
-    assert plots.residuals(noisy, TRUTH[0], every).any()
+    assert not page.residuals(exact, TRUTH[0], every).any()
+    assert page.residuals(noisy, TRUTH[0], every).any()
     expected = noisy.values - exact.values
-    assert plots.residuals(noisy, TRUTH[0], every[::2]).tolist() == expected[::2].tolist()
+    assert page.residuals(noisy, TRUTH[0], every[::2]).tolist() == expected[::2].tolist()
 
 
 def test_joint_releases_say_their_gap_by_level(tmp_path: Path) -> None:

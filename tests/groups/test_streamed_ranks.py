@@ -13,7 +13,7 @@ import coco_opt.privacy.queries
 from coco_opt.choices import SolverChoices
 from coco_opt.groups import GroupsMeasurements, RegionMeasurement, measure_hierarchy
 from coco_opt.groups.estimating.estimators import FitOptions, estimate
-from coco_opt.groups.kind import plots
+from coco_opt.groups.kind import page
 from coco_opt.groups.queries import exact_answers, rank_pieces
 from coco_opt.histograms import CountOfCounts, Hierarchy
 from coco_opt.privacy import Epsilon, SeededNoise
@@ -58,7 +58,7 @@ def test_streamed_ranks_have_the_same_bits(request: pytest.FixtureRequest) -> No
     cells = np.array([0, 6, 7, 8, 300, TOWN.groups - 1])
     assert not in_memory.large
     fits = {loss: estimate(in_memory, FitOptions(loss=loss), SolverChoices()) for loss in ("l1", "l2")}  # type: ignore[arg-type]
-    histogram, apart = in_memory.histogram(), plots.residuals(in_memory, TOWN, cells)
+    histogram, apart = in_memory.histogram(), page.residuals(in_memory, TOWN, cells)
     request.getfixturevalue("in_pieces")
     streamed = measured()
     assert streamed.large
@@ -70,4 +70,4 @@ def test_streamed_ranks_have_the_same_bits(request: pytest.FixtureRequest) -> No
         for name in ("sizes", "counts", "variances"):
             assert getattr(result, name).tolist() == getattr(expected, name).tolist()
     assert all(np.array_equal(one, other) for one, other in zip(streamed.histogram(), histogram, strict=True))
-    assert plots.residuals(streamed, TOWN, cells).tolist() == apart.tolist()
+    assert page.residuals(streamed, TOWN, cells).tolist() == apart.tolist()

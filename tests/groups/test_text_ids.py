@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from coco_opt.errors import InputError
-from coco_opt.files import repeated_ids
+from coco_opt.files import column_checks
 from coco_opt.groups.measuring import entities as reader
 from coco_opt.groups.measuring import text_ids
 from coco_opt.groups.measuring.entities import read_tables
@@ -111,7 +111,7 @@ def test_little_memory_is_no_harm(most: int, write: Write, everything: None, mon
     hierarchy, (listed, entities) = write("h.csv", HIERARCHY), tables(1, 5)
     whole = read_tables(pa.table(entities), pa.table(listed), hierarchy)
     monkeypatch.setattr(text_ids, "MEMORY", most)
-    monkeypatch.setattr(repeated_ids, "MEMORY", most)
+    monkeypatch.setattr(column_checks, "MEMORY", most)
     assert same(whole, read_tables(pa.table(entities), pa.table(listed), hierarchy))
 
 

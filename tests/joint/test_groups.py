@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from coco_opt import CountOfCounts, Hierarchy, SolverChoices, emd
 from coco_opt.errors import ProblemError, SolverError
 from coco_opt.groups import Buckets, GroupsMeasurements, Query
-from coco_opt.groups.estimating.consistency import sum_of_leaves
 from coco_opt.groups.estimating.joint import joint, round_tables
+from coco_opt.groups.estimating.subtrees import sum_of_leaves
 from coco_opt.groups.noisy_measurements import Loss
 from coco_opt.privacy import Measurement
 from coco_opt.problems import JointL2, Tree

@@ -26,7 +26,7 @@ import numpy as np
 
 from coco_opt.array_types import Ints
 from coco_opt.cli import main
-from coco_opt.cli.heartbeat import Heartbeat
+from coco_opt.cli.console import Heartbeat
 from coco_opt.privacy import ledger, run_folder, secure
 from coco_opt.privacy.bookkeeping import write_record
 from coco_opt.privacy.noise_distributions import DiscreteGaussian, Geometric, NoiseDistribution

@@ -160,7 +160,7 @@ MUTANTS = (
     Mutant(
         "facts that are said to be in the data are not looked up",
         "a false fact is promised",
-        "coco_opt/topdown/measuring/feasibility_check.py",
+        "coco_opt/topdown/measuring/measure.py",
         "        if not meets(counts, alone):\n",
         "        if not alone:\n",
         (
@@ -210,17 +210,17 @@ MUTANTS = (
     Mutant(
         "children need not sum to their parent",
         "verify passes a release of tables that do not add up",
-        "coco_opt/groups/kind/verify.py",
-        "    if rest.any():\n",
-        "    if rest.size == 0:\n",
+        "coco_opt/files/release_checks.py",
+        "            if rest.any():\n",
+        "            if rest.size == 0:\n",
         (f"{_FILES}test_every_planted_fault_is_found",),
     ),
     Mutant(
         "negative counts pass verify",
         "a release of impossible counts is called whole",
         "coco_opt/groups/kind/verify.py",
-        "negative = (content.groups < 0) | (content.sizes < 0)",
-        "negative = content.sizes < 0",
+        "negative = (histograms.counts < 0) | (histograms.size < 0)",
+        "negative = histograms.size < 0",
         (f"{_FILES}test_every_planted_fault_is_found",),
     ),
     Mutant(

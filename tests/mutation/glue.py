@@ -284,7 +284,7 @@ MUTANTS = (
     Mutant(
         "repeated persons of a table that is not held",
         "a person who occurs twice is protected half as well",
-        "coco_opt/files/repeated_ids.py",
+        "coco_opt/files/column_checks.py",
         "return bool((hashes[times:] != hashes[:-times]).all())",
         "return True",
         ("tests/files/test_parts.py::test_persons_are_compared_without_holding_their_ids",),

@@ -15,14 +15,13 @@ from coco_opt.histograms import Hierarchy
 from coco_opt.kernels import posterior_table_shares, posterior_table_summaries
 from coco_opt.kernels.posterior_table_state import SIZES
 from coco_opt.privacy import Epsilon, Measurement, Rho, SeededNoise
-from coco_opt.topdown.budget_plan import Strategy, TablePlan
+from coco_opt.topdown.budget_plan import RegionVariances, Strategy, TablePlan
 from coco_opt.topdown.constraint import RegionBounds
 from coco_opt.topdown.estimating.posterior.drawn_tables import Counting, DrawnTables, central
 from coco_opt.topdown.estimating.posterior.sampler import SamplerOptions, sample_tables
 from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.measuring.measure import measure_tables
 from coco_opt.topdown.queries import parse_queries, parse_query
-from coco_opt.topdown.region_variances import RegionVariances
 from coco_opt.topdown.schema import Schema
 from tests.posterior.tiny_tables import (
     all_leaves,

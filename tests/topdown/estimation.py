@@ -14,7 +14,7 @@ from coco_opt.array_types import Floats, Ints
 from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Operator
 from coco_opt.privacy import Epsilon, Measurement, Rho, SeededNoise
-from coco_opt.topdown.budget_plan import Strategy, TablePlan
+from coco_opt.topdown.budget_plan import RegionVariances, Strategy, TablePlan
 from coco_opt.topdown.constraint import LinearConstraint, RegionBounds
 from coco_opt.topdown.estimating.estimate import TablesResult
 from coco_opt.topdown.invariants import Invariant
@@ -22,7 +22,6 @@ from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.measuring.measure import measure_tables
 from coco_opt.topdown.noisy_measurements import TableMeasurements
 from coco_opt.topdown.queries import parse_query
-from coco_opt.topdown.region_variances import RegionVariances
 from coco_opt.topdown.schema import Schema
 from coco_opt.topdown.table_queries import TableQueries
 

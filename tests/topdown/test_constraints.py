@@ -18,9 +18,9 @@ from coco_opt.topdown import LinearConstraint, Schema, estimate_tables
 from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.constraint import parse_constraint
 from coco_opt.topdown.facilities import Facilities, FacilityType, zeros_of
-from coco_opt.topdown.feasibility.proof import Proof
+from coco_opt.topdown.feasibility.conflict import Proof
 from coco_opt.topdown.kind.files import read_tables_release
-from coco_opt.topdown.measuring import feasibility_check
+from coco_opt.topdown.measuring import measure as measuring
 from tests.topdown.estimation import check_tables, measured
 from tests.topdown.persons import SEEDED, TOPDOWN, failing, write
 
@@ -341,7 +341,7 @@ class Heard(Silent):
 
 
 def test_what_is_undecided_is_said_before_anything_is_paid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feasibility_check, "prove", lambda *_, **__: Proof("undecided", "not settled within 60 s"))
+    monkeypatch.setattr(measuring, "prove", lambda *_, **__: Proof("undecided", "not settled within 60 s"))
     config, reporter = write(tmp_path, topdown=CONFIG), Heard()
     check(config, reporter=reporter)
     assert [line for line in reporter.lines if "UNDECIDED" in line and "not settled within 60 s" in line]

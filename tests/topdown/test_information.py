@@ -12,7 +12,6 @@ from coco_opt.errors import ProblemError
 from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Grouping, Kronecker, Operator, identity, total
 from coco_opt.privacy import Epsilon, SeededNoise
-from coco_opt.topdown.atoms import Atoms
 from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.budget_plan import TablePlan
 from coco_opt.topdown.constraint import RegionBounds
@@ -25,7 +24,7 @@ from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.measuring.measure import measure_tables
 from coco_opt.topdown.noisy_measurements import TableMeasurements
 from coco_opt.topdown.queries import parse_queries, parse_query
-from coco_opt.topdown.rows import Constraints
+from coco_opt.topdown.rows import Atoms, Constraints
 from coco_opt.topdown.schema import Schema
 from tests.topdown.estimation import dense_estimates, dense_system, noisy, random_hierarchy, sums_of_leaves
 

@@ -15,6 +15,7 @@ from coco_solvers.structured.split import SplitNewton
 
 from coco_opt.array_types import Floats
 from coco_opt.choices import SolverChoices
+from coco_opt.execution import executor as batching
 from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Grouping, Operator
 from coco_opt.privacy import Epsilon, SeededNoise
@@ -26,7 +27,6 @@ from coco_opt.solving import solve
 from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.budget_plan import Strategy, TablePlan
 from coco_opt.topdown.constraint import RegionBounds
-from coco_opt.topdown.estimating import batches as batching
 from coco_opt.topdown.estimating.estimate import TablesResult, estimate_tables
 from coco_opt.topdown.estimating.method import TopdownMethod
 from coco_opt.topdown.estimating.sparse_tables import SparseTables

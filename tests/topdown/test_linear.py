@@ -12,7 +12,7 @@ import pytest
 
 from coco_opt.errors import ProblemError
 from coco_opt.operators import Grouping, Operator, identity, total
-from coco_opt.topdown.estimating.linear.normal_equations import NormalEquations
+from coco_opt.topdown.estimating.linear.linear_estimates import NormalEquations
 from coco_opt.topdown.estimating.linear.query_trees import linear_stage
 from coco_opt.topdown.schema import Schema
 from tests.topdown.estimation import (

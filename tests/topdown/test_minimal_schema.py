@@ -30,13 +30,12 @@ from coco_opt.topdown import (
     estimate_tables,
     parse_query,
 )
-from coco_opt.topdown.estimating.implied import minimal_schema
-from coco_opt.topdown.estimating.implied.choice import implied_choice, predicted_seconds
+from coco_opt.topdown.estimating.implied import implied_choice, minimal_schema, predicted_seconds
 from coco_opt.topdown.estimating.implied.cuts import CutOracle, Cutting
 from coco_opt.topdown.estimating.implied.minimal_schema import RegionVariables
 from coco_opt.topdown.estimating.splitting.step import split_step
+from coco_opt.topdown.feasibility.conflict import Proof
 from coco_opt.topdown.feasibility.programs import tightened
-from coco_opt.topdown.feasibility.proof import Proof
 from coco_opt.topdown.feasibility.system import ConstraintSystem, infinite
 from coco_opt.topdown.invariants import Invariants
 from coco_opt.topdown.kind.checkpoints import LevelFiles

@@ -21,10 +21,9 @@ from coco_opt.topdown import (
     parse_query,
 )
 from coco_opt.topdown.bounds import UNBOUNDED
-from coco_opt.topdown.feasibility.conflict import nested_conflict, smallest_conflict
-from coco_opt.topdown.feasibility.proof import prove
+from coco_opt.topdown.feasibility.conflict import nested_conflict, prove, smallest_conflict
 from coco_opt.topdown.feasibility.system import ConstraintSystem
-from coco_opt.topdown.measuring.feasibility_check import proved
+from coco_opt.topdown.measuring.measure import proved
 from tests.topdown.estimation import measured
 
 SCHEMA = Schema({"a": ["x", "y", "z"]})

@@ -38,7 +38,7 @@ from coco_opt.topdown import (
 )
 from coco_opt.topdown.estimating.estimate import TablesResult
 from coco_opt.topdown.kind.rehearsal import simulated_releases
-from coco_opt.topdown.measuring.feasibility_check import proved
+from coco_opt.topdown.measuring.measure import proved
 from coco_opt.topdown.noisy_measurements import TableMeasurements
 
 pytestmark = pytest.mark.slow

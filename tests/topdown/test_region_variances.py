@@ -16,7 +16,7 @@ from coco_opt.files.measurement import read_measurement, write_measurement
 from coco_opt.histograms import Hierarchy
 from coco_opt.privacy import Measurement, Rho, SeededNoise
 from coco_opt.releases.estimate import config_of
-from coco_opt.topdown.budget_plan import TablePlan
+from coco_opt.topdown.budget_plan import RegionVariances, TablePlan
 from coco_opt.topdown.constraint import RegionBounds
 from coco_opt.topdown.estimating.estimate import linear_estimates
 from coco_opt.topdown.estimating.linear import information
@@ -28,7 +28,6 @@ from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.measuring.measure import measure_tables
 from coco_opt.topdown.noisy_measurements import TableMeasurements
 from coco_opt.topdown.queries import parse_query
-from coco_opt.topdown.region_variances import RegionVariances
 from coco_opt.topdown.schema import Schema
 from coco_opt.topdown.table_queries import TableQueries
 from tests.topdown.estimation import dense_estimates, dense_system, random_hierarchy, sums_of_leaves, with_variances

@@ -14,8 +14,7 @@ from coco_opt.array_types import Floats
 from coco_opt.errors import ProblemError
 from coco_opt.privacy import Cost, DiscreteGaussian, Epsilon, Geometric, Neighbours, Rho
 from coco_opt.topdown.budget_plan import Strategy, TablePlan
-from coco_opt.topdown.measuring.automatic import ranked_strategies
-from coco_opt.topdown.measuring.optimised import (
+from coco_opt.topdown.measuring.automatic import (
     OBJECTIVES,
     Objective,
     ShareProblem,
@@ -23,6 +22,7 @@ from coco_opt.topdown.measuring.optimised import (
     best_shares,
     candidate_queries,
     optimised_strategy,
+    ranked_strategies,
 )
 from coco_opt.topdown.measuring.predicted import DenseModel, MarginalModel, predicted_variance, variance_model
 from coco_opt.topdown.queries import Query, parse_queries, parse_query

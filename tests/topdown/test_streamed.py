@@ -21,7 +21,7 @@ from coco_opt.errors import InputError
 from coco_opt.files import batches
 from coco_opt.files.folder import Coded, FileTable, arrow_table, parquet
 from coco_opt.files.regions import read_regions
-from coco_opt.files.release_checks import Regions
+from coco_opt.files.release_checks import Regions, checked
 from coco_opt.histograms import Hierarchy
 from coco_opt.privacy import Measurement
 from coco_opt.topdown.estimating.estimate import estimate_tables
@@ -243,25 +243,18 @@ def test_sums_are_checked_family_by_family_as_all_at_once(seed: int, block: int,
     region, cell = np.nonzero(tables)
     persons = tables[region, cell]
     order = rng.permutation(region.size) if shuffled else np.arange(region.size)
-    content = RawTables(
-        Path(),
-        {},
-        SCHEMA,
-        Regions(list(tree.paths), tree.parent, tree.level, {}),
-        region[order].astype(np.int32),
-        cell[order].astype(np.int32),
-        persons[order],
-        "",
-        block,
-    )
+    regions = Regions(list(tree.paths), tree.parent, tree.level, {})
+    columns = region[order].astype(np.int32), cell[order].astype(np.int32), persons[order]
+    content = RawTables(regions, *columns, SCHEMA.cells, Path(), {}, SCHEMA, block=block)
     sums = np.zeros_like(tables)
     np.add.at(sums, tree.parent[1:], tables[1:])
     wrong = (sums != tables)[: tree.leaves.start]
-    check = verify._children_sum(content)
+    check = checked("sums", lambda: verify._children_sum(content))
     assert check.passed == (not wrong.any())
     if wrong.any():
-        first = tree.paths[int(np.flatnonzero(wrong.any(axis=1))[0])]
-        assert check.detail == f"{np.count_nonzero(wrong)} cells differ; the first lies in {first!r}"
+        place, cell = np.argwhere(wrong)[0].tolist()
+        assert check.detail.startswith(f"{np.count_nonzero(wrong)} cells differ")
+        assert check.detail.endswith(f"{tree.paths[place]!r}, {SCHEMA.label(cell)}")
 
 
 @pytest.mark.parametrize("rows", [4, 10**6])
@@ -276,10 +269,11 @@ def test_an_answer_is_estimated_once_in_whatever_order(
     table_rows = arrow_table(table)
     tree = measurement.hierarchy
     none, regions = np.zeros(0, np.int64), Regions(list(tree.paths), tree.parent, tree.level, {})
-    content = RawTables(tmp_path, {}, SCHEMA, regions, none.astype(np.int32), none.astype(np.int32), none, "", 9)
+    columns = none.astype(np.int32), none.astype(np.int32), none
+    content = RawTables(regions, *columns, SCHEMA.cells, tmp_path, {}, SCHEMA, block=9)
     path, order = tmp_path / files.ESTIMATES, np.arange(table_rows.num_rows)
     pq.write_table(table_rows.take(pa.array(order[::-1] if turned else order)), path, row_group_size=rows)
-    assert verify._estimates(content).passed
+    assert checked("estimates", lambda: verify._estimates(content)).passed
     again = np.append(3, order) if turned else np.append(order, 3)
     pq.write_table(table_rows.take(pa.array(again)), path, row_group_size=rows)
-    assert "occurs twice" in verify._estimates(content).detail
+    assert "occurs twice" in checked("estimates", lambda: verify._estimates(content)).detail

@@ -1,5 +1,8 @@
 """Estimating regions individually, and making them agree, as parallel tasks: one task for each subtree below a level.
 
+``matching`` is Algorithm 1, top-down matching and merging; ``bottom_up`` sums the leaves; ``none`` leaves every region
+as it was estimated.
+
 Down to the level that has enough regions for many tasks, each region is fitted, and matched with its parent (Kuo et
 al. 2018, Algorithm 1). Nothing above a region depends on what lies below it, except the sums at the end. Below that
 level each subtree is one task: fit its regions, match them from its root down, and add up its leaves. The choice of the
@@ -18,12 +21,13 @@ from coco_opt.activity import Progress
 from coco_opt.choices import Certificate, SolverChoices
 from coco_opt.execution import Count, Executor, Shared, even_tasks
 from coco_opt.groups.estimating.bootstrap import bootstrap_variances, public_redraws
-from coco_opt.groups.estimating.consistency import match_and_merge
 from coco_opt.groups.estimating.estimates import SizeEstimate
 from coco_opt.groups.estimating.estimators import estimate
 from coco_opt.groups.estimating.method import GroupsMethod
 from coco_opt.groups.noisy_measurements import GroupsMeasurements
 from coco_opt.histograms import CountOfCounts, Hierarchy
+from coco_opt.kernels.merging import Merge, Rounding, merge_runs
+from coco_opt.problems import GroupMatching
 
 Certificates = tuple[Certificate, ...]
 
@@ -73,7 +77,9 @@ class Subtrees:
             leaves = list(self.tops.value[regions.start - first : regions.stop - first])
             for above, below in pairwise(levels):
                 fits = _fits(answers, self.method, own, below)
-                leaves = matched(answers.hierarchy, above, leaves, fits, own, self.method)
+                leaves = matched(
+                    answers.hierarchy, above, leaves, fits, own, merge=self.method.merge, rounding=self.method.rounding
+                )
         return summed(answers.hierarchy, levels, [leaf.histogram for leaf in leaves]), own.certificates
 
 
@@ -100,15 +106,9 @@ def estimate_subtrees(
             solvers.merge(certificates)
         subtrees = hierarchy.level_range(cut)
         if matching:
-            tops = estimates[:1]
-            for level in range(cut):
-                below = hierarchy.level_range(level + 1)
-                tops = matched(
-                    hierarchy, hierarchy.level_range(level), tops, estimates[below.start : below.stop], solvers, method
-                )
+            tops = matched_down(hierarchy, estimates, solvers, last=cut, merge=method.merge, rounding=method.rounding)
             if subtrees == hierarchy.leaves:
-                levels = [hierarchy.level_range(level) for level in range(hierarchy.levels)]
-                return _concatenated(summed(hierarchy, levels, [top.histogram for top in tops]))
+                return sum_of_leaves(hierarchy, [top.histogram for top in tops])
             with executor.share(tops) as shared_tops:
                 parts = _subtree_histograms(
                     Subtrees(shared, method, solvers, shared_tops), hierarchy, cut, executor, count
@@ -144,7 +144,9 @@ def matched(
     merged: Sequence[SizeEstimate],
     fits: Sequence[SizeEstimate],
     solvers: SolverChoices,
-    method: GroupsMethod,
+    *,
+    merge: Merge = "weighted",
+    rounding: Rounding = "half_up",
 ) -> list[SizeEstimate]:
     """Return the estimates of the children of consecutive regions, merged with those of their parents."""
     first = int(hierarchy.first_child[parents.start])
@@ -152,8 +154,65 @@ def matched(
     for parent, estimated in zip(parents, merged, strict=True):
         children = hierarchy.children(parent)
         own = fits[children.start - first : children.stop - first]
-        estimates += match_and_merge(estimated, own, solvers, merge=method.merge, rounding=method.rounding)
+        estimates += match_and_merge(estimated, own, solvers, merge=merge, rounding=rounding)
     return estimates
+
+
+def matched_down(
+    hierarchy: Hierarchy,
+    estimates: Sequence[SizeEstimate],
+    solvers: SolverChoices,
+    *,
+    last: int | None = None,
+    merge: Merge = "weighted",
+    rounding: Rounding = "half_up",
+) -> list[SizeEstimate]:
+    """Return the estimates of the regions of the ``last`` level (default: the leaves), merged with all above them.
+
+    The root's own estimate is used (Algorithm 1). O(runs log runs) a region.
+    """
+    merged = list(estimates[:1])
+    for level in range(hierarchy.levels - 1 if last is None else last):
+        parents, below = hierarchy.level_range(level), hierarchy.level_range(level + 1)
+        fits = estimates[below.start : below.stop]
+        merged = matched(hierarchy, parents, merged, fits, solvers, merge=merge, rounding=rounding)
+    return merged
+
+
+def matching(
+    hierarchy: Hierarchy,
+    estimates: Sequence[SizeEstimate],
+    solvers: SolverChoices,
+    *,
+    merge: Merge = "weighted",
+    rounding: Rounding = "half_up",
+) -> list[CountOfCounts]:
+    """Return every region's histogram by Algorithm 1; those published are the leaves' sums (back-substitution)."""
+    leaves = matched_down(hierarchy, estimates, solvers, merge=merge, rounding=rounding)
+    return sum_of_leaves(hierarchy, [leaf.histogram for leaf in leaves])
+
+
+def match_and_merge(
+    parent: SizeEstimate,
+    children: Sequence[SizeEstimate],
+    solvers: SolverChoices,
+    *,
+    merge: Merge = "weighted",
+    rounding: Rounding = "half_up",
+) -> list[SizeEstimate]:
+    """Return the children's estimates with every group's size merged with its match's at the parent."""
+    # Imported here: it brings the compiled kernels with it.
+    from coco_opt.kernels.matching import Matches
+
+    offsets = np.cumsum([0, *(child.sizes.size for child in children)], dtype=np.int64)
+    sizes, counts, variances = (
+        np.concatenate([getattr(child, field) for child in children]) for field in ("sizes", "counts", "variances")
+    )
+    flow = solvers.solve(GroupMatching(parent.sizes, parent.counts, sizes, counts, offsets))
+    matches = Matches(flow.parent_run, flow.child_run, flow.count)
+    merged = merge_runs(matches, parent.sizes, parent.variances, sizes, variances, offsets, merge, rounding)
+    pieces = zip(merged.offsets[:-1], merged.offsets[1:], strict=True)
+    return [SizeEstimate(merged.sizes[a:b], merged.counts[a:b], merged.variances[a:b]) for a, b in pieces]
 
 
 def summed(hierarchy: Hierarchy, levels: Sequence[range], lowest: Sequence[CountOfCounts]) -> list[list[CountOfCounts]]:
@@ -164,6 +223,12 @@ def summed(hierarchy: Hierarchy, levels: Sequence[range], lowest: Sequence[Count
         parts = (histograms[0][family.start - below.start : family.stop - below.start] for family in children)
         histograms.insert(0, [CountOfCounts.total(part) for part in parts])
     return histograms
+
+
+def sum_of_leaves(hierarchy: Hierarchy, leaves: Sequence[CountOfCounts]) -> list[CountOfCounts]:
+    """Return the histogram of every region from those of the leaves, in the hierarchy's order."""
+    levels = [hierarchy.level_range(level) for level in range(hierarchy.levels)]
+    return _concatenated(summed(hierarchy, levels, leaves))
 
 
 def _fits(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coco_opt.array_types import Ints
+from coco_opt.config.model import Config
 from coco_opt.errors import InputError, Place
 from coco_opt.estimators import estimator_row
 from coco_opt.files.differences import FrameKind, as_frame, stored_frame
@@ -28,12 +29,14 @@ from coco_opt.groups.kind.intervals import COLUMNS as INTERVAL_COLUMNS
 from coco_opt.groups.kind.intervals import (
     INTERVALS,
     PROMISE,
+    SUMMARY_FILE,
+    SUMMARY_PROMISE,
     WORDS,
     ReleasedIntervals,
     interval_table,
     read_intervals,
+    summary_table,
 )
-from coco_opt.groups.kind.summaries import SUMMARY_FILE, SUMMARY_PROMISE, summary_table
 from coco_opt.groups.kind.unbiased import PROMISE as UNBIASED_PROMISE
 from coco_opt.groups.kind.unbiased import UNBIASED, ReleasedUnbiased, unbiased_table
 from coco_opt.groups.kind.unbiased import WORDS as UNBIASED_WORDS
@@ -49,7 +52,7 @@ from coco_opt.groups.noisy_measurements import (
 from coco_opt.groups.queries import GROUPS
 from coco_opt.histograms import CountOfCounts, Hierarchy
 from coco_opt.histograms.arrays import as_int64
-from coco_opt.privacy import MeasurementPlan
+from coco_opt.privacy import Measurement, MeasurementPlan
 from coco_opt.releases.kind import Released
 
 if TYPE_CHECKING:
@@ -69,8 +72,9 @@ PRIVATE_COUNTS = (
 _TYPES = {"level": "int32", "size": "int64", "groups": "int64"}
 
 
-def released(measurement_plan: MeasurementPlan, method: GroupsMethod, result: GroupsResult) -> Released:
+def released(measurement: Measurement, method: GroupsMethod, result: GroupsResult, config: Config) -> Released:
     """Return the histograms as a table, what they keep to, and the manifest's account of the method."""
+    measurement_plan = measurement.measurement_plan
     adds_up = "sums" in estimator_row("groups", method.consistency).keeps
     promises = TABLE_PROMISES if adds_up else TABLE_PROMISES[:-1]
     files = {HISTOGRAMS: histogram_table(measurement_plan, result.histograms)}

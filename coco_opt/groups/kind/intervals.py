@@ -1,9 +1,13 @@
-"""intervals.parquet: intervals of the counts of groups of each size, and of at most each size; written and checked."""
+"""intervals.parquet: intervals of the counts of groups of each size, and of at most each size; written and checked.
+
+summaries.parquet: every region's mean size, quantiles and the like with their intervals; written and checked.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +17,16 @@ from coco_opt.array_types import Flags, Ints
 from coco_opt.errors import InputError, Place
 from coco_opt.files.folder import FileTable, read_columns
 from coco_opt.files.regions import region_columns
-from coco_opt.files.release_checks import Check, first_of, int64_column, is_safe, positions
-from coco_opt.groups.estimating.intervals import Intervals
+from coco_opt.files.release_checks import (
+    BrokenError,
+    first_of,
+    int64_column,
+    is_safe,
+    positions,
+    refuse,
+    refuse_repeated,
+)
+from coco_opt.groups.estimating.intervals import QUANTILES, Intervals, SummaryIntervals
 from coco_opt.groups.noisy_measurements import buckets_of, max_size_of, size_queries
 from coco_opt.histograms import CountOfCounts, Hierarchy
 from coco_opt.privacy import MeasurementPlan
@@ -107,7 +119,7 @@ class ReleasedIntervals:
 
 
 def read_intervals(folder: Path, hierarchy: Hierarchy, coverage: float, max_size: int) -> ReleasedIntervals:
-    """Read intervals.parquet of a release; ``interval_check`` judges its content.
+    """Read intervals.parquet of a release; ``verify`` judges its content.
 
     Raises InputError: file-not-found, unreadable-file, missing-column, not-an-integer, unknown-region, bad-size.
     """
@@ -128,57 +140,42 @@ def read_intervals(folder: Path, hierarchy: Hierarchy, coverage: float, max_size
     return ReleasedIntervals(coverage, region[order], {name: column[order] for name, column in columns.items()})
 
 
-def interval_check(folder: Folder, histogram: tuple[Ints, Ints, Ints], totals: Ints, max_size: int) -> Check:
+def check_intervals(folder: Folder, histogram: tuple[Ints, Ints, Ints], totals: Ints, max_size: int) -> str:
     """Check that intervals are ordered, in bounds, of existing keys, and hold the released counts; O(rows log rows).
 
     ``histogram`` are the regions, sizes and groups of the rows of histograms.parquet, ``totals`` the regions' groups.
+    Raises BrokenError.
     """
     stated = folder.manifest.get("intervals")
     coverage = stated.get("coverage") if isinstance(stated, dict) else None
     if not isinstance(coverage, float) or not 0.0 < coverage < 1.0:
-        return Check(PROMISE, passed=False, detail="the manifest states no coverage between 0 and 1")
+        raise BrokenError("the manifest states no coverage between 0 and 1")
     rows = read_columns(folder.path / INTERVALS, COLUMNS)
-    wrong = _wrong_types(rows)
-    if wrong:
-        return Check(PROMISE, passed=False, detail=wrong)
+    if wrong := _wrong_types(rows):
+        raise BrokenError(wrong)
     region = folder.regions.at(rows.column("region"))
-    columns = {name: int64_column(rows, name) for name in ("level", *COUNTS)}
+    columns = {name: int64_column(rows, name) for name in COUNTS}
     size = columns["size"]
-    outside = (region < 0) | (size < 0) | (size > max_size)
-    if outside.any():
-        return Check(PROMISE, passed=False, detail=f"row {first_of(outside) + 1}: no such region or size")
-    misnamed = folder.regions.misnamed(rows, region)
-    if misnamed:
-        return Check(PROMISE, passed=False, detail=f"row {misnamed[0] + 1}: not the region's {misnamed[1]}")
+    refuse((region < 0) | (size < 0) | (size > max_size), "no such region or size")
+    folder.regions.refuse_misnamed(rows, region)
     key = region * (max_size + 1) + size
-    order = np.argsort(key, kind="stable")
-    twice = np.diff(key[order]) == 0
-    if twice.any():
-        row = int(order[1:][twice].min()) + 1
-        return Check(PROMISE, passed=False, detail=f"row {row}: this region and size occur twice")
-    wrong = _wrong_marks(folder, region, rows.column(CONVERGED).to_numpy())
-    if wrong:
-        return Check(PROMISE, passed=False, detail=wrong)
+    refuse_repeated(key, "this region and size occur twice")
+    _check_marks(folder, region, rows.column(CONVERGED).to_numpy())
     if not is_safe(histogram[2]):
-        return Check(PROMISE, passed=False, detail="the counts do not add up within 64 bits")
-    return _released_check(columns, key, region, histogram, totals, max_size)
+        raise BrokenError("the counts do not add up within 64 bits")
+    return _check_released(columns, key, region, histogram, totals, max_size)
 
 
-def _wrong_marks(folder: Folder, region: Ints, converged: Flags) -> str:
-    """Return what is wrong with the marks of regions that have not converged, "" if they are the manifest's."""
+def _check_marks(folder: Folder, region: Ints, converged: Flags) -> None:
+    """Raise BrokenError unless the marks of regions that have not converged are the manifest's."""
     account = folder.manifest.get("convergence")
     paths = account.get("not_converged") if isinstance(account, dict) else None
     if not isinstance(account, dict) or not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
-        return "the manifest does not list the regions that have not converged"
+        raise BrokenError("the manifest does not list the regions that have not converged")
     listed = np.flatnonzero(np.isin(list(folder.regions.names), paths))
     if not account.get("regions_not_converged") == len(paths) == listed.size:
-        return "the manifest's list of regions that have not converged is not one of so many regions"
-    wrong = converged == np.isin(region, listed)
-    if not wrong.any():
-        return ""
-    row = first_of(wrong)
-    stated = "lists" if converged[row] else "does not list"
-    return f"row {row + 1}: {CONVERGED!r} is not what the manifest says, which {stated} the region as not converged"
+        raise BrokenError("the manifest's list of regions that have not converged is not one of so many regions")
+    refuse(converged == np.isin(region, listed), f"{CONVERGED!r} is not what the manifest says of the region")
 
 
 def _wrong_types(rows: Any) -> str:
@@ -195,14 +192,14 @@ def _wrong_types(rows: Any) -> str:
     return ""
 
 
-def _released_check(
+def _check_released(
     columns: dict[str, Ints],
     key: Ints,
     region: Ints,
     histogram: tuple[Ints, Ints, Ints],
     totals: Ints,
     max_size: int,
-) -> Check:
+) -> str:
     """Compare every row with the released counts, and every released count with the rows."""
     released_region, released_size, released = histogram
     released_key = released_region * (max_size + 1) + released_size
@@ -212,7 +209,7 @@ def _released_check(
     at_most -= running[np.searchsorted(keys, region * (max_size + 1))]
     groups = running[np.searchsorted(keys, key, side="right")] - running[np.searchsorted(keys, key)]
     if not np.isin(keys, key).all():
-        return Check(PROMISE, passed=False, detail="a size that has groups has no interval")
+        raise BrokenError("a size that has groups has no interval")
     faults = {
         "at_most is not the released count": columns["at_most"] != at_most,
         "groups outside its interval": (groups < columns["groups_lower"]) | (groups > columns["groups_upper"]),
@@ -222,6 +219,69 @@ def _released_check(
         | (columns["at_most_upper"] > totals[region]),
     }
     for what, where in faults.items():
-        if where.any():
-            return Check(PROMISE, passed=False, detail=f"row {first_of(where) + 1}: {what}")
-    return Check(PROMISE, passed=True, detail=f"{key.size:,} intervals are in order and hold what is released")
+        refuse(where, what)
+    return f"{key.size:,} intervals are in order and hold what is released"
+
+
+SUMMARY_FILE = "summaries.parquet"
+SUMMARY_PROMISE = "summaries"
+NUMBERS = ("value", "lower", "upper")
+SUMMARY_COLUMNS = ("level", "level_name", "region", "region_id", "summary", *NUMBERS)
+
+_SUMMARY_TYPES = {"level": "int32", **dict.fromkeys(NUMBERS, "float64")}
+
+
+def summary_table(measurement_plan: MeasurementPlan, summaries: SummaryIntervals) -> FileTable:
+    """Return a row for each region that has groups and each summary, in the hierarchy's order."""
+    some = ~np.isnan(summaries.value[:, 0])
+    columns = {
+        **region_columns(measurement_plan, np.repeat(np.flatnonzero(some), len(summaries.names))),
+        "summary": np.tile(np.array(summaries.names, dtype=object), int(some.sum())),
+        **{name: getattr(summaries, name)[some].ravel() for name in NUMBERS},
+    }
+    return FileTable.of(columns, _SUMMARY_TYPES)
+
+
+def check_summaries(folder: Folder, histogram: tuple[Ints, Ints, Ints], totals: Ints) -> str:
+    """Check that every region has each summary once, computed from the released counts and within its interval.
+
+    ``histogram`` are the regions, sizes and groups of the rows of histograms.parquet, ``totals`` the regions' groups.
+    O(rows log rows). Raises BrokenError.
+    """
+    rows = read_columns(folder.path / SUMMARY_FILE, SUMMARY_COLUMNS)
+    names, region = rows.column("summary").to_pylist(), folder.regions.at(rows.column("region"))
+    try:
+        value, lower, upper = (rows.column(name).to_numpy().astype(np.float64) for name in NUMBERS)
+    except (TypeError, ValueError):
+        raise BrokenError(f"{SUMMARY_FILE} does not hold numbers") from None
+    released = _released_summaries(*histogram, totals)
+    keys = list(zip(region.tolist(), names, strict=True))
+    if len(keys) != len(released) or set(keys) != set(released):
+        raise BrokenError("not every region that has groups has each summary once")
+    expected = np.array([released[key] for key in keys])
+    folder.regions.refuse_misnamed(rows, region)
+    refuse(~np.isclose(value, expected, rtol=1e-12, atol=0.0), "not the summary of what is released")
+    inside = (lower >= 0.0) & (lower <= value) & (value <= upper) & np.isfinite(upper)
+    refuse(~inside, "not within its interval")
+    return f"{len(keys):,} summaries are those released, in their intervals"
+
+
+def _released_summaries(region: Ints, size: Ints, groups: Ints, totals: Ints) -> dict[tuple[int, str], float]:
+    """Return the summaries of all regions that have groups, by region and name."""
+    order = np.lexsort((size, region))
+    cuts = np.searchsorted(region[order], np.arange(totals.size + 1)).tolist()
+    summaries: dict[tuple[int, str], float] = {}
+    for place, (begin, end) in enumerate(pairwise(cuts)):
+        if begin == end:
+            continue
+        sizes, counts = size[order[begin:end]], groups[order[begin:end]]
+        running = np.cumsum(counts)
+        total = int(running[-1])
+        summaries[place, "mean_size"] = int(sizes @ counts) / total
+        summaries[place, "share_of_size_1"] = int(counts[sizes == 1].sum()) / total
+        summaries[place, "largest_size"] = float(sizes[-1])
+        for part in QUANTILES:
+            # At least part x total groups, in integers.
+            least = -(-part.numerator * total // part.denominator)
+            summaries[place, f"size_quantile_{float(part):g}"] = float(sizes[np.searchsorted(running, least)])
+    return summaries

@@ -1,4 +1,7 @@
-"""The sections of a report on groups: how they were estimated, their errors, and their histograms."""
+"""The sections of a report on groups: how they were estimated, their errors, and their histograms.
+
+The figures of a release of groups: histograms and the noisy measurements they were estimated from.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +11,26 @@ from html import escape
 
 import numpy as np
 
-from coco_opt.array_types import Flags
+from coco_opt.array_types import Flags, Ints
 from coco_opt.estimators import estimator_row
+from coco_opt.groups.estimating.estimate import GroupsResult
 from coco_opt.groups.estimating.group_counts import with_group_counts
 from coco_opt.groups.estimating.method import GroupsMethod
-from coco_opt.groups.kind import plots
 from coco_opt.groups.kind.intervals import measured_sizes
-from coco_opt.groups.noisy_measurements import GroupsMeasurements, count_queries, has_private_counts, split_of
-from coco_opt.releases.kind import Shown
+from coco_opt.groups.noisy_measurements import (
+    GroupsMeasurements,
+    RegionMeasurement,
+    count_queries,
+    has_private_counts,
+    split_of,
+)
+from coco_opt.groups.queries import exact_answers
+from coco_opt.histograms import CountOfCounts, errors_by_level
+from coco_opt.privacy import Measurement
+from coco_opt.releases.kind import Shown, Truth
 from coco_opt.report.explorer import Explored, explorer_section
 from coco_opt.report.html import GAP_NOTE, counted, guarantee_note, reading_section, shown_levels, table, unit_note
-from coco_opt.report.plots import error_figure
+from coco_opt.report.plots import Band, Dots, Steps, error_figure, linear, panel, panels, signed, thin
 
 _NOTES = (
     (
@@ -44,8 +56,16 @@ _ERROR_NOTE = (
 _MOST_NAMED = 50  # regions that have not converged
 
 
-def sections_of(shown: Shown, errors: Mapping[str, Sequence[float]]) -> list[str]:
+def errors_of(measurement: Measurement, truth: Truth, result: GroupsResult) -> dict[str, list[float]]:
+    """Return the mean earth mover's distance (entities) of a region at each level, by method."""
+    exact, tree = truth.private.histograms(), measurement.hierarchy
+    results = {"this release": result, **truth.others}
+    return {name: errors_by_level(tree, estimate.histograms, exact).tolist() for name, estimate in results.items()}
+
+
+def sections_of(shown: Shown) -> list[str]:
     """Return the sections as HTML; ``errors`` by method are empty where the truth is not known."""
+    errors = {} if shown.truth is None else errors_of(shown.measurement, shown.truth, shown.result)
     measurements = GroupsMeasurements(with_group_counts(shown.measurement, counts=shown.result.group_counts))
     return [
         _summary(measurements),
@@ -265,9 +285,77 @@ def _regions(shown: Shown, measurements: GroupsMeasurements) -> str:
         )
         path, groups = measurements.hierarchy.paths[region], int(measurements.group_counts[region])
         exact = None if truth is None else truth[region]
-        picture = plots.region_figure(path, measurements.get(region), shown.result.histograms[region], exact)
+        picture = region_figure(path, measurements.get(region), shown.result.histograms[region], exact)
         figures.append(f"<h3>{escape(name)}: {escape(path)} ({groups:,} groups)</h3>\n{picture}")
     return (
         "<h2>Released against noisy histograms</h2>\n<p>The region with the most groups of each level.</p>\n"
         + "\n".join(figures)
     )
+
+
+_AXES = {
+    "sizes": "group size (groups of that size)",
+    "cumulative": "group size (groups up to that size)",
+    "buckets": "first size of the bucket (its sum)",
+    "ranks": "rank of the group (its size)",
+    "split": "group size up to the split, then rank of the group",
+}
+
+
+def region_figure(
+    name: str, measurement: RegionMeasurement | None, estimate: CountOfCounts, truth: CountOfCounts | None
+) -> str:
+    """Return a region's estimated and noisy histograms, and next to them noisy minus released, as pictures of a page.
+
+    ``measurement`` is None where the region's level was not measured: then the estimate is drawn alone.
+    """
+    drawn = [_histogram(name, measurement, estimate, truth)]
+    if measurement is not None:
+        drawn.append(_residual(name, measurement, estimate))
+    return panels(drawn)
+
+
+def residuals(measurement: RegionMeasurement, estimate: CountOfCounts, cells: Ints) -> Ints:
+    """Return the noisy value of some measured cells, in increasing order, minus the released value."""
+    if measurement.query != "ranks":
+        exact = exact_answers(estimate, measurement.query, measurement.max_size, measurement.scheme)
+        return (measurement.values - exact)[cells]
+    sizes, stops = estimate.clamp(measurement.max_size).rank_runs()
+    noisy = [
+        piece[cells[slice(*np.searchsorted(cells, [start, start + piece.size]))] - start]
+        for start, piece in measurement.pieces()
+    ]
+    return np.concatenate([np.empty(0, np.int64), *noisy]) - sizes[np.searchsorted(stops, cells, side="right")]
+
+
+def _histogram(
+    name: str, measurement: RegionMeasurement | None, estimate: CountOfCounts, truth: CountOfCounts | None
+) -> str:
+    layers = []
+    if measurement is not None:
+        sizes, noisy = measurement.histogram()
+        shown = thin(sizes.size)
+        layers.append(Dots("noisy", sizes[shown], noisy[shown], "noisy"))
+    if truth is not None:
+        layers.append(Dots("true", truth.sizes, truth.counts, "true (simulated data)"))
+    layers.append(Dots("released", estimate.sizes, estimate.counts, "released"))
+    x = signed("group size (people)", *(layer.x for layer in layers))
+    y = signed("groups", *(layer.y for layer in layers))
+    return panel("Groups of each size", x, y, layers, f"Released and noisy groups by size in {name}")
+
+
+def _residual(name: str, measurement: RegionMeasurement, estimate: CountOfCounts) -> str:
+    cells = thin(measurement.stored.size)
+    difference = residuals(measurement, estimate, cells)
+    positions = (
+        cells + (measurement.query == "ranks") if measurement.buckets is None else measurement.buckets.begin[cells]
+    )
+    deviation = measurement.distribution.variance**0.5
+    x = signed(_AXES[measurement.query], positions)
+    y = linear("noisy minus released", difference, [-deviation, deviation])
+    layers = (
+        Band([x.low, x.high], [-deviation], [deviation], "one standard deviation"),
+        Dots("noisy", positions, difference),
+        Steps("released", [x.low, x.high], [0.0]),
+    )
+    return panel("Noisy minus released", x, y, layers, f"Noisy minus released answers in {name}")

@@ -33,7 +33,7 @@ from coco_opt.groups.measuring.entities import PublicGroups, read_group_counts, 
 from coco_opt.groups.measuring.measure import look_of, measurement_plan_of
 from coco_opt.groups.measuring.private import PrivateCounts
 from coco_opt.groups.measuring.sizes import read_public_sizes, read_sizes, read_sizes_regions
-from coco_opt.groups.noisy_measurements import has_private_counts
+from coco_opt.groups.noisy_measurements import has_private_counts, max_size_of
 from coco_opt.groups.queries import GROUPS, Query
 from coco_opt.privacy import Measurement
 from coco_opt.releases.kind import Plan
@@ -198,3 +198,16 @@ def read_counts(plan: Plan) -> PrivateCounts:
         message = "its regions or numbers of groups differ from those of the plan: it changed meanwhile"
         raise InputError("group-count-mismatch", message, Place(data.table_of(table).name))
     return counts
+
+
+def size_remarks(plan: Plan, private: PrivateCounts) -> tuple[str, ...]:
+    """Return how many groups are larger than the public bound, and what becomes of them: PRIVATE."""
+    bound = max_size_of(plan.measurement_plan)
+    groups, entities = private.above(bound)
+    if not groups:
+        return ()
+    return (
+        f"Groups larger than max_size = {bound:,}: {groups:,}. Each counts as a group of {bound:,}, which leaves "
+        f"out {entities:,} of their entities. These two counts are private: do not choose max_size by them, "
+        "because it is published",
+    )

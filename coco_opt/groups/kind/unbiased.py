@@ -13,7 +13,7 @@ from coco_opt.array_types import Flags, Floats, Ints
 from coco_opt.files.folder import Again, FileTable, read_parts
 from coco_opt.files.measurement import query_from_dict
 from coco_opt.files.regions import region_columns
-from coco_opt.files.release_checks import Check, first_of, int64_column
+from coco_opt.files.release_checks import BrokenError, int64_column, refuse
 from coco_opt.groups.estimating.unbiased import (
     UnbiasedCounts,
     UnbiasedEstimates,
@@ -95,22 +95,21 @@ def _figures(rows: Any, name: str) -> Floats:
     return np.asarray(rows.column(name).to_numpy(), np.float64)
 
 
-def unbiased_check(folder: Folder, totals: Ints, max_size: int) -> Check:
+def check_unbiased(folder: Folder, totals: Ints, max_size: int) -> str:
     """Check that every measured region has rows of all sizes, that they agree, and have the stated noise's variance.
 
-    ``totals`` are the regions' groups. Only a part of the rows is in memory at a time.
+    ``totals`` are the regions' groups. Only a part of the rows is in memory at a time. Raises BrokenError.
     """
     try:
-        problem = _problem(folder, totals, max_size)
+        _check_rows(folder, totals, max_size)
+    except BrokenError:
+        raise
     except (LookupError, TypeError, ValueError):
-        problem = f"{UNBIASED} or the queries of the manifest are not as they must be"
-    return Check(
-        PROMISE, not problem, problem or "the rows hold all sizes, agree, and have the variance of their noise"
-    )
+        raise BrokenError(f"{UNBIASED} or the queries of the manifest are not as they must be") from None
+    return "the rows hold all sizes, agree, and have the variance of their noise"
 
 
-def _problem(folder: Folder, totals: Ints, max_size: int) -> str:
-    """Return what is wrong, "" for nothing."""
+def _check_rows(folder: Folder, totals: Ints, max_size: int) -> None:
     queries_by_level = _queries_by_level(folder.manifest)
     single = "measurements" not in folder.manifest
     measured = np.flatnonzero(np.isin(folder.regions.level, list(queries_by_level)))
@@ -118,7 +117,7 @@ def _problem(folder: Folder, totals: Ints, max_size: int) -> str:
     for part in read_parts(folder.path / UNBIASED, COLUMNS):
         for name in SIZES + FIGURES[:4]:
             if part.column(name).null_count:
-                return f"column {name!r} has empty entries"
+                raise BrokenError(f"column {name!r} has empty entries")
         region, first = folder.regions.at(part.column("region")), int64_column(part, "size")
         ends = int64_column(part, "last_size")
         before = np.insert(ends[:-1], 0, last) if ends.size else ends
@@ -127,22 +126,17 @@ def _problem(folder: Folder, totals: Ints, max_size: int) -> str:
         fault = (first != np.where(begins, 0, before + 1)) | (ends < first) | (ends > max_size)
         fault |= number >= measured.size
         fault |= region != measured[np.minimum(number, measured.size - 1)]
-        if fault.any():
-            return f"row {row + first_of(fault) + 1}: not the next sizes of the next measured region"
-        misnamed = folder.regions.misnamed(part, region)
-        if misnamed:
-            return f"row {row + misnamed[0] + 1}: not the region's {misnamed[1]}"
+        refuse(fault, "not the next sizes of the next measured region", before=row)
+        folder.regions.refuse_misnamed(part, region, before=row)
         figures = {name: _figures(part, name) for name in FIGURES}
         wrong = _wrong(figures, first, ends, max_size)
         if single:
             rows = _Rows(region, folder.regions.level[region], totals[region], first, ends, max_size)
             wrong = wrong | _other_noise(figures, rows, queries_by_level, folder.manifest)
-        if wrong.any():
-            return f"row {row + first_of(wrong) + 1}: not what measurements with the stated noise give"
+        refuse(wrong, "not what measurements with the stated noise give", before=row)
         done, last, row = int(number[-1]) if ends.size else done, int(ends[-1]) if ends.size else last, row + ends.size
     if done + 1 != measured.size or last != max_size:
-        return "not every measured region has its rows"
-    return ""
+        raise BrokenError("not every measured region has its rows")
 
 
 def _queries_by_level(manifest: Mapping[str, Any]) -> dict[int, dict[str, LevelQuery]]:

@@ -16,9 +16,16 @@ from coco_opt.array_types import Ints
 from coco_opt.errors import InputError
 from coco_opt.files import column_checks
 from coco_opt.files.batches import batches_of
+from coco_opt.files.column_checks import (
+    REGION,
+    UNKNOWN_GROUP,
+    UNKNOWN_REGION,
+    check_groups,
+    check_regions,
+    states_regions,
+)
 from coco_opt.files.columns import ENTITIES, GROUPS, hierarchy_columns
 from coco_opt.files.foreign_errors import quietly
-from coco_opt.files.group_rows import REGION, UNKNOWN_GROUP, UNKNOWN_REGION, check_groups, check_regions, states_regions
 from coco_opt.files.inputs import Input, InputLike
 from coco_opt.files.regions import PublicRegions, read_tree, register_leaves
 from coco_opt.files.scratch import spilling

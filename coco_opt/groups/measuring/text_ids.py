@@ -16,6 +16,7 @@ from threading import Lock
 import numpy as np
 
 from coco_opt.files.batches import Batches, batches_of, strings
+from coco_opt.files.column_checks import MEMORY, occur_at_most
 from coco_opt.files.columns import ENTITIES, GROUPS
 from coco_opt.files.foreign_errors import quietly
 from coco_opt.files.in_threads import in_threads
@@ -27,7 +28,6 @@ from coco_opt.files.packed_texts import (
     UInt64Array,
     packed_texts,
 )
-from coco_opt.files.repeated_ids import MEMORY, occur_at_most
 from coco_opt.groups.measuring.integer_ids import Int32Array, Runs, leaf_places, runs_of
 
 _LEAST = 1 << 20  # rows: fewer are read as texts before these kernels are compiled

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -20,7 +20,6 @@ from coco_opt.config import Config, Section
 from coco_opt.config.model import digest_of
 from coco_opt.config.sections import DataSection
 from coco_opt.files.differences import Compared
-from coco_opt.files.release_checks import Check
 from coco_opt.privacy import Cost, Exact, Measurement, MeasurementPlan
 from coco_opt.privacy import Neighbours as NeighboursName
 from coco_opt.privacy.promise import Promise
@@ -29,15 +28,19 @@ from coco_opt.ranges.estimating.universal import Estimator, UniversalHistogram, 
 from coco_opt.ranges.fan_out import choose_fan_out
 from coco_opt.ranges.interval_counts import RANGES as NAME
 from coco_opt.ranges.interval_counts import IntervalCounts, domain_of
-from coco_opt.ranges.kind.files import RANGES_FILE, range_table, read_ranges_release
+from coco_opt.ranges.kind.files import (
+    PROMISES,
+    RANGES_FILE,
+    promises_of,
+    range_table,
+    read_ranges_release,
+    verify_ranges,
+)
 from coco_opt.ranges.kind.forecast import fan_out_name, forecast_of, shares_name
-from coco_opt.ranges.kind.instances import instances
-from coco_opt.ranges.kind.intervals import PROMISE_OF, drawn_files
-from coco_opt.ranges.kind.posterior import posterior_account, posterior_notes
-from coco_opt.ranges.kind.section import CHOSEN, RangesData, RangesSection
-from coco_opt.ranges.kind.simulated_data import generated_cells
-from coco_opt.ranges.kind.template import draft_of, file_key_of, query_keys
-from coco_opt.ranges.kind.verify import PROMISES, promises_of, verify_ranges
+from coco_opt.ranges.kind.instances import generated_cells, instances
+from coco_opt.ranges.kind.intervals import PROMISE_OF, drawn_files, posterior_account, posterior_notes
+from coco_opt.ranges.kind.page import sections
+from coco_opt.ranges.kind.section import CHOSEN, RangesData, RangesSection, draft_of, file_key_of, query_keys
 from coco_opt.ranges.measuring.measure import exact_intervals, plan_ranges
 from coco_opt.ranges.measuring.neighbours import cell_pair
 from coco_opt.ranges.measuring.values import CellCounts, read_values
@@ -45,16 +48,12 @@ from coco_opt.ranges.strategy import optimised_tree
 from coco_opt.ranges.workload import Workload
 from coco_opt.releases.instances import Instance
 from coco_opt.releases.kind import (
-    ColumnNotes,
-    Draft,
-    Folder,
     Forecast,
     ForecastOptions,
     Neighbours,
     Plan,
     Released,
     ReleaseKind,
-    Shown,
     SimulatedData,
     Truth,
     Work,
@@ -106,25 +105,18 @@ class RangesKind:
         Compared("ranges", "estimate", ("tree_level", "start", "stop"), error="standard_error", absent_is_zero=False),
     )
 
-    def file_key(self, columns: Sequence[str]) -> str | None:
-        """Return the key of [data] that a file with these columns would fill."""
-        return file_key_of(columns)
-
-    def draft(self, files: Mapping[str, Sequence[str]], notes: ColumnNotes | None = None) -> Draft:
-        """Return a first configuration for files of these columns."""
-        return draft_of(files, notes)
-
-    def section_of(self, measurement_plan: MeasurementPlan) -> Mapping[str, Any]:
-        """Return the keys of [ranges] that plan what a measurement answers."""
-        return query_keys(measurement_plan)
+    file_key = staticmethod(file_key_of)
+    draft = staticmethod(draft_of)
+    section_of = staticmethod(query_keys)
+    open = staticmethod(read_ranges_release)
+    verify = staticmethod(verify_ranges)
+    page = staticmethod(sections)
 
     def plan(self, config: Config) -> Plan:
         """Resolve the fan-out and plan the measurement; a stated split must give the only level everything."""
         return _planned(config)
 
-    def outline(self, config: Config) -> Plan:
-        """Return the whole plan."""
-        return self.plan(config)
+    outline = plan
 
     def promise(self, measurement_plan: MeasurementPlan) -> Promise:
         """Return whom noise protects; nothing is published without it."""
@@ -187,20 +179,6 @@ class RangesKind:
             {NAME: parameters, **posterior_account(histogram, method.coverage, method.draws)},
             tuple(posterior_notes(histogram)),
         )
-
-    def open(self, folder: Path) -> UniversalHistogram:
-        """Return the histogram of a release folder."""
-        return read_ranges_release(folder)
-
-    def verify(self, folder: Folder) -> Iterator[Check]:
-        """Check the intervals, the promises and every standard error."""
-        return verify_ranges(folder)
-
-    def page(self, shown: Shown) -> Sequence[str]:
-        """Return the histogram with its standard errors, a few ranges, and quartiles."""
-        from coco_opt.ranges.kind.page import sections
-
-        return sections(shown)
 
     def errors(self, measurement: Measurement, truth: Truth, result: RangesResult) -> Mapping[str, list[float]]:
         """Return the mean error of a cell (entities)."""

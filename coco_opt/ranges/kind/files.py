@@ -3,26 +3,35 @@
 Columns: ``tree_level`` (0 is the whole domain, the last level are the cells), ``start`` and ``stop`` (the interval's
 values are start to stop - 1), ``estimate`` (entities; a fraction unless the estimator rounds) and
 ``standard_error`` of the unbiased estimate. An only child counts the same values as its parent.
+
+Check the intervals of a release folder from its raw columns: the tree, the promises, and every standard error.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from coco_opt.errors import InputError, Place
+from coco_opt.array_types import Flags, Floats
+from coco_opt.errors import CocoOptError, InputError, Place
+from coco_opt.estimators import estimator_row, estimator_rows
 from coco_opt.files.folder import MANIFEST, FileTable, read_columns
+from coco_opt.files.release_checks import Check, first_of, int64_column
 from coco_opt.files.unchanged import unchanged_manifest
+from coco_opt.privacy.cost import cost_of
 from coco_opt.privacy.noise_distributions import distribution_of
 from coco_opt.ranges.domain import DomainTree
 from coco_opt.ranges.estimating.universal import Estimator, UniversalHistogram
 from coco_opt.ranges.interval_counts import RANGES, domain_of
-from coco_opt.ranges.kind.intervals import read_spans
+from coco_opt.ranges.kind.intervals import PROMISE_OF, interval_checks, read_spans
 from coco_opt.ranges.kind.section import MAX_CELLS
-from coco_opt.ranges.precision import Noise
+from coco_opt.ranges.measuring.measure import plan_ranges
+from coco_opt.ranges.precision import Noise, Precision
+from coco_opt.releases.kind import Folder
 
 RANGES_FILE = "ranges.parquet"
 TYPES = {
@@ -96,3 +105,142 @@ def stated(manifest: Mapping[str, Any]) -> tuple[DomainTree, Noise, Estimator]:
     except (LookupError, TypeError, ValueError):
         pass
     raise InputError("bad-manifest", "does not state the domain and the noise of a release of ranges", Place(MANIFEST))
+
+
+_OF_ESTIMATES = ("finite", "nonnegative", "whole_numbers", "children_sum_to_parents", "standard_errors")
+_OF_OTHERS = ("finite", "standard_errors")  # that are not installed here
+PROMISES = (*_OF_ESTIMATES, *PROMISE_OF.values())
+
+_TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Content:
+    """What the manifest states and the columns of figures, float64[nodes] each."""
+
+    domain: DomainTree
+    distribution: Noise
+    estimator: Estimator
+    estimate: Floats
+    errors: Floats
+
+
+def promises_of(estimator: Estimator, fan_out: int | Sequence[int] | None) -> tuple[str, ...]:
+    """Return what a release by an estimator promises."""
+    keeps = estimator_row(RANGES, estimator).keeps
+    promised = {
+        "finite": True,
+        "nonnegative": "nonnegative" in keeps,
+        "whole_numbers": "integers" in keeps,
+        "children_sum_to_parents": "sums" in keeps or fan_out is None,
+        "standard_errors": True,
+    }
+    return tuple(name for name in _OF_ESTIMATES if promised[name])
+
+
+def verify_ranges(folder: Folder) -> Iterator[Check]:
+    """Yield the checks of ranges.parquet against its manifest; O(intervals)."""
+    domain, distribution, estimator = stated(folder.manifest)
+    yield _measurement(folder.manifest, domain, folder.regions.names[0])
+    table = read_columns(folder.path / RANGES_FILE, tuple(TYPES))
+    yield (typed := _integers(table))
+    yield (rows := _rows(table, domain) if typed.passed else Check("rows", passed=False, detail="not checked"))
+    known = any(row.name == estimator for row in estimator_rows(RANGES))
+    due = promises_of(estimator, domain.fan_out) if known else _OF_OTHERS
+    missing = [name for name in due if name not in folder.manifest["promises"]]
+    detail = f"does not promise {', '.join(missing)}" if missing else f"what {estimator!r} estimates keep is promised"
+    yield Check("promises", not missing, detail)
+    if not rows.passed:
+        return
+    columns = (np.asarray(table.column(name).to_numpy(), np.float64) for name in ("estimate", "standard_error"))
+    content = _Content(domain, distribution, estimator, *columns)
+    yield from (_CHECKS[name](content) for name in _OF_ESTIMATES if name in folder.manifest["promises"])
+    yield from interval_checks(folder, domain, content.estimate)
+
+
+def _measurement(manifest: Mapping[str, Any], domain: DomainTree, region: str) -> Check:
+    """Check that the domain and the noise match the measurement that the manifest names."""
+    digest = ""
+    try:
+        budget = manifest["budget"]
+        cost, outside = cost_of(budget), manifest[RANGES]["outside"]
+        measurement_plan = plan_ranges(domain, cost, neighbours=budget["neighbours"], outside=outside, label=region)
+        matches = all(
+            query.cost == cost_of(written["cost"]) and query.distribution.as_dict().items() <= written.items()
+            for query, written in zip(measurement_plan.queries, budget["questions"], strict=True)
+        )
+        digest = measurement_plan.digest if matches else ""
+    except (LookupError, TypeError, ValueError, CocoOptError):
+        pass
+    passed = digest != "" and digest == manifest.get("measurement")
+    words = "are those" if passed else "are not those"
+    return Check("measurement", passed, f"domain, tree, cost and noise {words} of the measurement")
+
+
+def _integers(table: Any) -> Check:
+    import pyarrow.types as kinds
+
+    for name, kind in TYPES.items():
+        column = table.column(name)
+        typed = kinds.is_float64(column.type) if kind == "double" else kinds.is_signed_integer(column.type)
+        if not typed or column.null_count:
+            what = "numbers" if kind == "double" else "integers"
+            return Check("integers", passed=False, detail=f"{RANGES_FILE}, column {name!r} does not hold {what} only")
+    return Check("integers", passed=True, detail="levels, starts and stops are integers")
+
+
+def _rows(table: Any, domain: DomainTree) -> Check:
+    if table.num_rows != domain.tree.nodes:
+        detail = f"{table.num_rows:,} rows, but the tree has {domain.tree.nodes:,} intervals"
+        return Check("rows", passed=False, detail=detail)
+    for name, values in interval_columns(domain).items():
+        wrong = int64_column(table, name) != values
+        if wrong.any():
+            return Check("rows", passed=False, detail=f"row {first_of(wrong) + 1}: not the tree's {name}")
+    return Check("rows", passed=True, detail=f"one row for each of the tree's {domain.tree.nodes:,} intervals")
+
+
+def _finite(content: _Content) -> Check:
+    bad = ~(np.isfinite(content.estimate) & np.isfinite(content.errors))
+    return _every("finite", bad, "is no finite number", "every figure is a finite number")
+
+
+def _nonnegative(content: _Content) -> Check:
+    return _every("nonnegative", ~(content.estimate >= 0), "is negative", "no estimate is negative")
+
+
+def _integral(content: _Content) -> Check:
+    bad = content.estimate != np.rint(content.estimate)
+    return _every("whole_numbers", bad, "is no integer", "every estimate is an integer")
+
+
+def _sums(content: _Content) -> Check:
+    tree = content.domain.tree
+    total = np.zeros(tree.nodes)
+    np.add.at(total, tree.parent[1:], content.estimate[1:])
+    size = np.zeros(tree.nodes)
+    np.add.at(size, tree.parent[1:], np.abs(content.estimate[1:]))
+    near = np.abs(content.estimate - total) <= _TOLERANCE * np.maximum(1.0, size)
+    name = "children_sum_to_parents"
+    return _every(name, ~(near | tree.is_leaf), "is not the sum of its parts", "every interval is the sum of its parts")
+
+
+def _standard_errors(content: _Content) -> Check:
+    fitted = content.estimator != "noisy"
+    expected = np.sqrt(Precision(content.domain, content.distribution, fitted=fitted).intervals())
+    bad = ~(np.abs(content.errors - expected) <= _TOLERANCE * expected)
+    detail = "all are those of the stated noise and tree"
+    return _every("standard_errors", bad, "has another standard error than its noise gives", detail)
+
+
+def _every(name: str, bad: Flags, fault: str, detail: str) -> Check:
+    return Check(name, not bad.any(), f"row {first_of(bad) + 1} {fault}" if bad.any() else detail)
+
+
+_CHECKS: dict[str, Callable[[_Content], Check]] = {
+    "finite": _finite,
+    "nonnegative": _nonnegative,
+    "whole_numbers": _integral,
+    "children_sum_to_parents": _sums,
+    "standard_errors": _standard_errors,
+}

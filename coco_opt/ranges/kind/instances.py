@@ -1,4 +1,7 @@
-"""The problem that an estimation of ranges poses, cut to any size, and a wrong answer to it."""
+"""The problem that an estimation of ranges poses, cut to any size, and a wrong answer to it.
+
+Simulated counts over a public domain, to compare solvers and to audit without reading the private values.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from coco_opt.array_types import Floats
+from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import UnknownSolverError
 from coco_opt.problem import Problem
 from coco_opt.problems import TreeLeastSquares
@@ -49,3 +52,17 @@ class ShiftedLeaf:
         value = np.array(solve(problem).value, dtype=np.float64)
         value[-1] += self.shift
         return Answer(problem.tree.sums(value), Status.OPTIMAL, seconds=perf_counter() - start)
+
+
+_SEED = 2010
+_ENTITIES = 40  # a cell, on average
+
+
+def generated_cells(cells: int) -> Ints:
+    """Return counts int64 (cells,): two humps over a thin ground with gaps; the same for each number of cells."""
+    rng = np.random.default_rng([_SEED, cells])
+    position = (np.arange(cells) + 0.5) / cells
+    humps = np.exp(-(((position - 0.3) / 0.08) ** 2)) + 0.5 * np.exp(-(((position - 0.7) / 0.15) ** 2))
+    weights = humps + 0.02 * (rng.random(cells) < 0.5)
+    counts: Ints = rng.poisson(_ENTITIES * cells * weights / weights.sum()).astype(np.int64)
+    return counts

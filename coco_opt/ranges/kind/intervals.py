@@ -3,10 +3,13 @@
 ``intervals.parquet`` has a row for every interval of the tree and every range of the workload that can be listed:
 ``start`` and ``stop`` (its values are start to stop - 1), ``lower`` and ``upper``, both included. ``draws.parquet`` has
 the cells that are not empty, draw by draw: ``draw``, ``start``, ``stop``, ``count``.
+
+What a release says of its posterior: the account of the chains in the manifest, and notes for the user.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +21,7 @@ from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import InputError, Place, ProblemError
 from coco_opt.files.folder import FileTable, read_columns
 from coco_opt.files.release_checks import Check, first_of, int64_column
+from coco_opt.groups.estimating.posterior.convergence import Criterion
 from coco_opt.ranges.domain import DomainTree
 from coco_opt.ranges.estimating.posterior.release import RangeDraws
 from coco_opt.ranges.estimating.posterior.sampler import LEAST_DRAWS
@@ -186,3 +190,42 @@ def _read_draws(folder: Path, domain: DomainTree, manifest: Mapping[str, Any]) -
         else:
             drawn[draw, cell] = count
     return drawn, wrong
+
+
+WORDS = (
+    "central intervals of each range alone under the posterior of all cells' counts, whose prior is learned from the "
+    "same noisy counts; each holds its released count"
+)
+
+
+def posterior_account(histogram: UniversalHistogram, coverage: float, draws: int) -> dict[str, Any]:
+    """Return the manifest's account of the chains and of the released counts, empty for other estimators."""
+    posterior = histogram.posterior
+    if posterior is None:
+        return {}
+    sampled, criterion = posterior.sampled, Criterion()
+    account = {
+        "converged": sampled.converged,
+        "criterion": {"r_hat_at_most": criterion.r_hat, "effective_size_at_least": criterion.effective},
+        "draws": int(sampled.cells.shape[0]),
+        "draws_published": draws,
+        "rounds": sampled.rounds,
+        "worst_r_hat": sampled.r_hat if math.isfinite(sampled.r_hat) else None,
+        "least_effective_size": sampled.effective,
+        "mean_squared_distance_to_posterior_mean": posterior.excess,
+    }
+    intervals = {"intervals": {"coverage": coverage, "words": WORDS}} if coverage else {}
+    return {"posterior": account, **intervals}
+
+
+def posterior_notes(histogram: UniversalHistogram) -> Iterator[str]:
+    """Yield a note where the chains have not converged."""
+    if histogram.posterior is not None and not histogram.posterior.sampled.converged:
+        sampled = histogram.posterior.sampled
+        doubtful = "differ in the number of empty cells alone" if sampled.counts_agree else "differ in counts"
+        yield (
+            f"the chains of the posterior have not converged after {sampled.rounds:,} rounds (R-hat "
+            f"{sampled.r_hat:.2f}, effective sample size {sampled.effective:.0f}): they {doubtful}, and intervals of "
+            f"{'such cells' if sampled.counts_agree else 'all ranges'} are less certain. The standard errors of "
+            'estimator = "consistent" need no chains'
+        )

@@ -22,10 +22,9 @@ from coco_opt.activity import Progress
 from coco_opt.array_types import Ints
 from coco_opt.choices import Certificate
 from coco_opt.errors import ProblemError, SolverError, WorkerError
-from coco_opt.execution import Count, Executor, Shared, Threads, even_tasks
+from coco_opt.execution import Count, Executor, Shared, Threads, batch_size, batches, even_tasks
 from coco_opt.execution.temporary_storage import forget_pages
 from coco_opt.histograms import Hierarchy
-from coco_opt.topdown.estimating.batches import at_and_below, batch_size, batches
 from coco_opt.topdown.estimating.implied.cuts import Cut
 from coco_opt.topdown.estimating.sparse_tables import SparseTables
 from coco_opt.topdown.estimating.splitting.failsafe import NO_TABLES_FIT, Relaxation, relaxed_split, unsplit
@@ -302,7 +301,7 @@ class Levels:
         self._left = [len(self._hierarchy.level_range(level)) for level in range(len(self._level_results))]
         answers = sum(query.operator.answers for query in self._step.measured.queries)
         width = max(answers, self._step.measured.schema.size)
-        self._numbers = at_and_below(self._hierarchy, np.full(self._hierarchy.levels, width))
+        self._numbers = self._hierarchy.at_and_below(np.full(self._hierarchy.levels, width))
         self._sizes = [self._size(level, workers) for level in range(len(self._level_results))]
 
     def _size(self, level: int, workers: int) -> int:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
-from coco_opt.config.model import Config
 from coco_opt.config.sections import DataSection, Section
 from coco_opt.files.differences import Compared
 from coco_opt.privacy import Exact, Measurement, MeasurementPlan
 from coco_opt.privacy.blocks import Block
 from coco_opt.privacy.promise import Promise
-from coco_opt.releases.instances import Instance
 from coco_opt.releases.kind import Neighbours, Plan, ReleaseKind, SimulatedData, Work
 from coco_opt.topdown.estimating.estimate import TablesResult, estimate_tables
 from coco_opt.topdown.estimating.splitting.step import LEAST_PARENTS
@@ -32,8 +29,7 @@ from coco_opt.topdown.kind.section import TablesData, TopdownSection
 from coco_opt.topdown.kind.simulated_data import (
     cells_by_level,
     neighbouring,
-    read_simulated_data,
-    simulated_data_of,
+    simulated_or_public,
 )
 from coco_opt.topdown.kind.template import draft_of, file_key_of
 from coco_opt.topdown.kind.verify import ALWAYS, PROMISES, checks_of
@@ -97,6 +93,8 @@ class TablesKind:
     errors = staticmethod(errors_of)
     rehearsal = staticmethod(small_instance)
     forecast = staticmethod(forecast_tables)
+    simulated_data = staticmethod(simulated_or_public)
+    instances = staticmethod(instances_of)
     statistics = staticmethod(cells_by_level)
 
     def promise(self, measurement_plan: MeasurementPlan) -> Promise:
@@ -146,14 +144,6 @@ class TablesKind:
             resume_from=None if files is None else files.last(),
             note=work.note,
         )
-
-    def simulated_data(self, plan: Plan, public: Path | None = None, branches: int | None = None) -> SimulatedData:
-        """Return simulated persons in the public regions and cells, or the user's public records."""
-        return simulated_data_of(plan, branches) if public is None else read_simulated_data(plan, public)
-
-    def instances(self, measurement: Measurement, config: Config) -> Sequence[Instance]:
-        """Return the split and the rounding of the region with the most children."""
-        return instances_of(measurement)
 
     def neighbours(self, simulated_data: SimulatedData) -> Neighbours:
         """Return two tables that differ by one person, placed where the answers change most."""

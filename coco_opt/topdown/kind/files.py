@@ -25,7 +25,7 @@ from coco_opt.privacy.measurement import MeasurementPlan
 from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.constraint import LinearConstraint, RegionBounds
 from coco_opt.topdown.estimating.linear.best_linear import LinearEstimates
-from coco_opt.topdown.estimating.linear.normal_equations import DENSE_CELLS
+from coco_opt.topdown.estimating.linear.linear_estimates import DENSE_CELLS
 from coco_opt.topdown.estimating.posterior.result import NO_INTERVALS
 from coco_opt.topdown.estimating.sparse_tables import SparseTables
 from coco_opt.topdown.queries import Query

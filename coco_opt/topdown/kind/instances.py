@@ -11,6 +11,7 @@ import numpy as np
 
 from coco_opt.array_types import Floats, Ints
 from coco_opt.choices import SolverChoices
+from coco_opt.config.model import Config
 from coco_opt.errors import ProblemError
 from coco_opt.histograms import Hierarchy
 from coco_opt.privacy.measurement import Measurement
@@ -44,7 +45,7 @@ class EvenSplit:
         return Answer(even, Status.OPTIMAL, seconds=perf_counter() - start)
 
 
-def instances_of(measurement: Measurement) -> Sequence[Instance]:
+def instances_of(measurement: Measurement, config: Config | None = None) -> Sequence[Instance]:
     """Return the split of the region with the most children, and the rounding of its result.
 
     The region's table is its linear estimate rounded to integers. Raises ProblemError where no region has two children.

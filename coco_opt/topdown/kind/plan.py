@@ -25,15 +25,15 @@ from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.budget_plan import Strategy, TablePlan
 from coco_opt.topdown.constraint import LinearConstraint, RegionBounds
 from coco_opt.topdown.facilities import Facilities, FacilityType, zeros_of
-from coco_opt.topdown.feasibility.proof import Proof
+from coco_opt.topdown.feasibility.conflict import Proof
 from coco_opt.topdown.feasibility.system import ConstraintSystem
 from coco_opt.topdown.invariants import Invariant, Stated
 from coco_opt.topdown.kind.automatic import choice_digest, choice_tables, chosen_keys, resolved
 from coco_opt.topdown.kind.earlier_releases import Earlier, account_line, check_account, earlier_of
 from coco_opt.topdown.kind.files import RESERVED
+from coco_opt.topdown.measuring.automatic import optimised_strategy
 from coco_opt.topdown.measuring.counts import TableCounts
-from coco_opt.topdown.measuring.feasibility_check import Contradiction, check_exact, contradictions, proved
-from coco_opt.topdown.measuring.optimised import optimised_strategy
+from coco_opt.topdown.measuring.measure import Contradiction, check_exact, contradictions, proved
 from coco_opt.topdown.measuring.public_files import read_bounds, read_facilities
 from coco_opt.topdown.measuring.records import Located, read_records
 from coco_opt.topdown.names import find

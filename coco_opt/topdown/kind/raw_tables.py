@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_opt.array_types import Flags, Ints
+from coco_opt.array_types import Ints
 from coco_opt.execution.temporary_storage import forget_pages, stored_empty
 from coco_opt.files.differences import REGION
 from coco_opt.files.folder import number_of_rows, read_parts
-from coco_opt.files.release_checks import Regions, first_of, int64_column, positions
+from coco_opt.files.release_checks import BrokenError, CountRows, int64_column, positions, rising
 from coco_opt.releases.kind import Folder
 from coco_opt.topdown.kind.agreement import Tables
 from coco_opt.topdown.kind.files import PERSONS, TABLES
@@ -23,31 +23,21 @@ from coco_opt.topdown.queries import Query
 from coco_opt.topdown.schema import Schema
 
 Int32Array = NDArray[np.int32]
-_AT_ONCE = 1 << 20  # rows that are looked at together
-
-
-class BrokenError(ValueError):
-    """A file of a release does not keep a promise: the message says which row or region, and how."""
 
 
 @dataclass(frozen=True, eq=False)
-class RawTables:
-    """The raw columns as arrays: ``region`` is a row of the regions' file, ``cell`` one of the product, both int32.
+class RawTables(CountRows):
+    """The raw columns as arrays: ``counts`` are persons, ``key`` is a cell of the product, int32 as regions are.
 
     ``misplaced`` names a row whose level or name is not its region's, "" for none. The product has at most 2^27 cells,
-    and files of more than 2^31 regions are not written. Dense answers of ``block`` regions are in memory at a time;
-    the columns of many rows lie in files without a name.
+    and files of more than 2^31 regions are not written. Dense answers of ``block`` regions are in memory at a time.
     """
 
     folder: Path
     manifest: Mapping[str, Any]
     schema: Schema
-    regions: Regions
-    region: Int32Array
-    cell: Int32Array
-    persons: Ints
-    misplaced: str
-    block: int
+    misplaced: str = ""
+    block: int = 1 << 10
 
     @classmethod
     def read(cls, folder: Folder, schema: Schema, block: int) -> RawTables:
@@ -66,33 +56,24 @@ class RawTables:
             region_of[some], cell[some], persons[some] = region, cells_of(schema, part), int64_column(part, PERSONS)
             rows += part.num_rows
         forget_pages()
-        return cls(folder.path, folder.manifest, schema, regions, region_of, cell, persons, misplaced, block)
-
-    def pieces(self) -> Iterator[slice]:
-        """Yield the rows, some at a time; what was read of those before has left the memory."""
-        for start in range(0, self.persons.size, _AT_ONCE):
-            yield slice(start, min(start + _AT_ONCE, self.persons.size))
-            forget_pages()
-
-    def keys(self, rows: slice | Ints) -> Ints:
-        """Return one number for the region and the cell of each of some rows."""
-        return self.region[rows] * np.int64(self.schema.cells) + self.cell[rows]
+        columns = regions, region_of, cell, persons, schema.cells
+        return cls(*columns, folder.path, folder.manifest, schema, misplaced, block)
 
     def allowed(self, rows: slice | Ints) -> Ints:
         """Return the place of some rows among the cells that can occur, negative for a structural zero."""
-        return np.asarray(self.schema.position[self.cell[rows]], np.int64)
+        return np.asarray(self.schema.position[self.key[rows]], np.int64)
 
     @property
     def allowed_rows(self) -> Tables:
         """Return regions, allowed cells and persons of rows whose cells can occur; other rows break another promise."""
         allowed = self.allowed(slice(None))
         used = allowed >= 0
-        return self.region[used].astype(np.int64), allowed[used], self.persons[used]
+        return self.region[used].astype(np.int64), allowed[used], self.counts[used]
 
     def weighted(self, weights: Ints, rows: slice) -> Ints:
         """Return the persons of some rows times the weight of their cell; ``weights`` int64[allowed cells]."""
         allowed = self.allowed(rows)
-        return np.where(allowed >= 0, weights[np.maximum(allowed, 0)], 0) * self.persons[rows]
+        return np.where(allowed >= 0, weights[np.maximum(allowed, 0)], 0) * self.counts[rows]
 
     def answers(self, query: Query, regions: Ints, answers: Ints) -> Ints:
         """Return the answer of a query for each pair of regions and answers, all int64[rows], from the raw rows."""
@@ -103,7 +84,7 @@ class RawTables:
         region, allowed = self.region[near], self.allowed(near)
         row = np.minimum(np.searchsorted(distinct, region), distinct.size - 1)
         used = np.flatnonzero((distinct[row] == region) & (allowed >= 0)) if distinct.size else row
-        entries = self.persons[near][used], (row[used], allowed[used])
+        entries = self.counts[near][used], (row[used], allowed[used])
         table = csr_array(entries, shape=(distinct.size, self.schema.size))
         values = np.zeros(regions.size, np.int64)
         matrix = query.operator.to_sparse().astype(np.int64).tocsr()
@@ -115,21 +96,15 @@ class RawTables:
 
     def _rows_of(self, regions: Ints) -> slice:
         """Return rows that hold all of some regions, which rise: few of them where rows lie in the regions' order."""
-        if not regions.size or not self.rising:
+        if not regions.size or not self.are_rising:
             return slice(0, self.region.size)
         first, last = np.searchsorted(self.region, np.array([regions[0], regions[-1] + 1], self.region.dtype))
         return slice(int(first), int(last))
 
     @cached_property
-    def rising(self) -> bool:
+    def are_rising(self) -> bool:
         """Return whether rows lie in the regions' order."""
         return rising(self.region)
-
-
-def rising(values: NDArray[Any]) -> bool:
-    """Return whether no value is less than the value before it, without an array as large as they are."""
-    steps = range(0, values.size, _AT_ONCE)
-    return all((np.diff(values[step : step + _AT_ONCE + 1]) >= 0).all() for step in steps)
 
 
 def _check_integers(tables: Any) -> None:
@@ -148,25 +123,3 @@ def cells_of(schema: Schema, table: Any) -> Ints:
         code = positions(table.column(name), values)
         cell = np.where((code < 0) | (cell < 0), -1, cell * len(values) + code)
     return cell
-
-
-def refuse(wrong: Flags, file: str, what: str, before: int = 0) -> None:
-    """Raise BrokenError, naming the first row of a file that is wrong; ``before`` rows of the file came before."""
-    if wrong.any():
-        raise BrokenError(f"{file}, row {before + first_of(wrong) + 1}: {what}")
-
-
-def differ_by_rows(tables: RawTables) -> bool:
-    """Return whether each region and cell occurs once; rising keys, as in written files, are compared as they come."""
-    last = -1
-    for rows in tables.pieces():
-        keys = np.append(last, tables.keys(rows))
-        last = keys[-1]
-        if not (keys[1:] > keys[:-1]).all():
-            return all_differ(tables.keys(slice(None)))
-    return True
-
-
-def all_differ(keys: Ints) -> bool:
-    """Return whether no key occurs twice; rising keys, as in written files, need no sorting."""
-    return bool((keys[1:] > keys[:-1]).all()) or np.unique(keys).size == keys.size

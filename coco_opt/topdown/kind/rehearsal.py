@@ -20,8 +20,8 @@ from coco_opt.releases.kind import Plan, SimulatedData
 from coco_opt.releases.reporter import no_progress
 from coco_opt.topdown.constraint import LinearConstraint, RegionBounds
 from coco_opt.topdown.estimating.estimate import TablesResult, estimate_tables
-from coco_opt.topdown.estimating.implied.choice import ImpliedChoice, implied_choice
-from coco_opt.topdown.estimating.linear.normal_equations import DENSE_CELLS
+from coco_opt.topdown.estimating.implied import ImpliedChoice, implied_choice
+from coco_opt.topdown.estimating.linear.linear_estimates import DENSE_CELLS
 from coco_opt.topdown.estimating.method import TopdownMethod
 from coco_opt.topdown.feasibility.system import ConstraintSystem
 from coco_opt.topdown.invariants import Stated

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import InputError, Place, ProblemError
-from coco_opt.files.group_rows import REGION
+from coco_opt.files.column_checks import REGION
 from coco_opt.files.inputs import Input
 from coco_opt.files.source import names_of
 from coco_opt.histograms import Hierarchy
@@ -71,6 +71,11 @@ def simulated_data_of(plan: Plan, branches: int | Sequence[int] | None = None) -
         generated_tables(tree, all_queries.schema),
         f"simulated persons, {SIMULATED_PERSONS} a leaf{_omission_note(all_queries)}",
     )
+
+
+def simulated_or_public(plan: Plan, public: Path | None = None, branches: int | None = None) -> SimulatedData:
+    """Return simulated persons in the public regions and cells, or the user's public records."""
+    return simulated_data_of(plan, branches) if public is None else read_simulated_data(plan, public)
 
 
 def read_simulated_data(plan: Plan, path: Path) -> SimulatedData:

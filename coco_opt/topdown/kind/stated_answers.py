@@ -14,7 +14,16 @@ from coco_opt.array_types import Flags, Ints
 from coco_opt.execution.temporary_storage import forget_pages, stored_empty
 from coco_opt.files.arrow_texts import as_arrow
 from coco_opt.files.folder import read_columns, read_parts
-from coco_opt.files.release_checks import coded, first_of, int64_column, is_safe, places
+from coco_opt.files.release_checks import (
+    BrokenError,
+    coded,
+    first_of,
+    int64_column,
+    is_safe,
+    places,
+    refuse,
+    refuse_repeated,
+)
 from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.constraint import row_of
 from coco_opt.topdown.kind.files import (
@@ -27,7 +36,7 @@ from coco_opt.topdown.kind.files import (
 )
 from coco_opt.topdown.kind.intervals import COLUMNS as INTERVAL_COLUMNS
 from coco_opt.topdown.kind.intervals import INTERVALS
-from coco_opt.topdown.kind.raw_tables import BrokenError, RawTables, all_differ, refuse
+from coco_opt.topdown.kind.raw_tables import RawTables
 from coco_opt.topdown.queries import Query, parse_query
 
 
@@ -78,7 +87,7 @@ def check_constraints(tables: RawTables) -> int:
     if stated.column("fact").null_count:
         raise BrokenError(f"{CONSTRAINTS}: a row names no constraint")
     region, constraint = tables.regions.at(stated.column("region")), int64_column(stated, "fact")
-    refuse(region < 0, CONSTRAINTS, "no such region")
+    tables.regions.refuse_misnamed(stated, region, CONSTRAINTS)
     constraints = tables.manifest["facts"]
     if np.unique(constraint).tolist() != [number for number, entry in enumerate(constraints) if "terms" in entry]:
         raise BrokenError(f"{CONSTRAINTS}: the constraints are not those of the manifest")
@@ -87,16 +96,13 @@ def check_constraints(tables: RawTables) -> int:
     is_empty = (lower <= -UNBOUNDED) & (upper >= UNBOUNDED)
     if is_empty.any() or (levels[constraint] != tables.regions.level[region]).any():
         raise BrokenError(f"{CONSTRAINTS}: a row states nothing, or of a region of another level")
-    misnamed = tables.regions.misnamed(stated, region)
-    if misnamed:
-        raise BrokenError(f"{CONSTRAINTS}, row {misnamed[0] + 1}: not the region's {misnamed[1]}")
     codes, texts = coded(stated.column("constraint"))
     code_of = {text: code for code, text in enumerate(texts.to_pylist())}
     expected = np.array([code_of.get(entry.get("constraint"), -1) for entry in constraints], np.int64)
-    refuse(codes != expected[constraint], CONSTRAINTS, "another constraint than its number says")
+    refuse(codes != expected[constraint], "another constraint than its number says", CONSTRAINTS)
     for text, weights, regions, (low, high) in _linear_constraints(tables):
         most = float(np.abs(weights).max(initial=0))
-        if not is_safe(*(most * tables.persons[rows] for rows in tables.pieces())):
+        if not is_safe(*(most * tables.counts[rows] for rows in tables.pieces())):
             raise BrokenError(f"{text!r} does not add up within 64 bits")
         sums = np.zeros(len(tables.regions.names), np.int64)
         for rows in tables.pieces():
@@ -116,15 +122,15 @@ def check_estimates(tables: RawTables) -> int:
         region, queries = _query_rows(tables, stated, ESTIMATES, before)
         value, error = (np.asarray(stated.column(name).to_numpy(), np.float64) for name in ESTIMATE_COLUMNS[-2:])
         is_number = np.isfinite(value) & np.isfinite(error) & (error >= 0)
-        refuse(~is_number, ESTIMATES, "an estimate or its standard error is no number", before)
+        refuse(~is_number, "an estimate or its standard error is no number", ESTIMATES, before)
         for each in queries:
             keys = np.append(last.get(each.query.text, -1), each.keys(region))
             last[each.query.text] = int(keys[-1])
             if not (keys[1:] > keys[:-1]).all():
                 unsorted.add(each.query.text)
         before += stated.num_rows
-    if unsorted and not _each_once(tables, unsorted):
-        raise BrokenError(f"{ESTIMATES}: an answer of a region occurs twice")
+    if unsorted:
+        _check_each_once(tables, unsorted)
     return before
 
 
@@ -136,7 +142,7 @@ def check_intervals(tables: RawTables) -> int:
     intervals = read_columns(tables.folder / INTERVALS, INTERVAL_COLUMNS)
     region, queries = _query_rows(tables, intervals, INTERVALS)
     lower, upper = int64_column(intervals, "lower"), int64_column(intervals, "upper")
-    refuse((lower < 0) | (lower > upper), INTERVALS, "the ends are not in order")
+    refuse((lower < 0) | (lower > upper), "the ends are not in order", INTERVALS)
     by_text = {each.query.text: each for each in queries}
     if set(by_text) - set(stated["queries"]):
         raise BrokenError(f"{INTERVALS} has other queries than the manifest states")
@@ -146,13 +152,11 @@ def check_intervals(tables: RawTables) -> int:
     for text in stated["queries"]:
         no_rows = np.zeros(0, np.int64)
         query, rows, answers = by_text.get(text, (parse_query(text, tables.schema), no_rows, no_rows))
-        if not all_differ(region[rows] * query.answers + answers):
-            raise BrokenError(f"{INTERVALS}: an answer of {text!r} occurs twice")
+        refuse_repeated(region[rows] * query.answers + answers, f"an answer of {text!r} occurs twice", INTERVALS)
         released = tables.answers(query, region[rows], answers)
-        outside = (released < lower[rows]) | (released > upper[rows])
-        if outside.any():
-            row = int(rows[first_of(outside)]) + 1
-            raise BrokenError(f"{INTERVALS}, row {row}: does not hold the released answer")
+        outside = np.zeros(region.size, np.bool_)
+        outside[rows] = (released < lower[rows]) | (released > upper[rows])
+        refuse(outside, "does not hold the released answer", INTERVALS)
         columns = query.operator.absolute_columns.astype(np.int64)
         if int(released.sum()) != sum(int(tables.weighted(columns, rows).sum()) for rows in tables.pieces()):
             raise BrokenError(f"{INTERVALS} leaves out an answer of {text!r} that is not 0")
@@ -165,13 +169,10 @@ def _query_rows(tables: RawTables, stated: Any, file: str, before: int = 0) -> t
     ``before`` is the number of the file's rows before these. Raises BrokenError for a row of no known answer.
     """
     region = tables.regions.at(stated.column("region"))
-    refuse(region < 0, file, "no such region", before)
-    misnamed = tables.regions.misnamed(stated, region)
-    if misnamed:
-        raise BrokenError(f"{file}, row {before + misnamed[0] + 1}: not the region's {misnamed[1]}")
+    tables.regions.refuse_misnamed(stated, region, file, before)
     codes, texts = coded(stated.column("query"))
     answer_codes, answer_texts = coded(stated.column("answer"))
-    refuse(codes == len(texts), file, "names no query", before)
+    refuse(codes == len(texts), "names no query", file, before)
     queries = []
     for code, text in enumerate(texts.to_pylist()):
         rows, query = np.flatnonzero(codes == code), parse_query(text, tables.schema)
@@ -218,15 +219,18 @@ def _linear_constraints(
         yield entry["constraint"], row_of(terms, tables.schema), region[rows], (lower[rows], upper[rows])
 
 
-def _each_once(tables: RawTables, texts: set[str]) -> bool:
-    """Return whether no answer of a region occurs twice among the estimates of some queries."""
+def _check_each_once(tables: RawTables, texts: set[str]) -> None:
+    """Raise BrokenError where an answer of a region occurs twice among the estimates of some queries."""
     keys: dict[str, list[Ints]] = {text: [] for text in texts}
     for stated in read_parts(tables.folder / ESTIMATES, ESTIMATE_COLUMNS, coded=True):
         region, queries = _query_rows(tables, stated, ESTIMATES)
         for each in queries:
             if each.query.text in keys:
                 keys[each.query.text].append(each.keys(region))
-    return all(all_differ(np.concatenate(parts)) for parts in keys.values())
+    for text, parts in keys.items():
+        refuse_repeated(
+            np.concatenate(parts), f"of the rows of {text!r}: an answer of a region occurs twice", ESTIMATES
+        )
 
 
 def _sides(stated: Any) -> tuple[Ints, Ints]:

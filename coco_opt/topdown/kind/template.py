@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from coco_opt.errors import InputError
-from coco_opt.files.column_roles import is_age, unfit_reason
+from coco_opt.files.proposals import is_age, unfit_reason
 from coco_opt.releases.kind import ColumnNotes, Draft
 from coco_opt.topdown.names import Bins
 

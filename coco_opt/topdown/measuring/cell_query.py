@@ -19,8 +19,7 @@ import numpy as np
 from coco_opt.array_types import Ints
 from coco_opt.errors import InputError, Place
 from coco_opt.execution.temporary_storage import remembered
-from coco_opt.files.column_checks import MAX_DIGITS, MAX_TOTAL
-from coco_opt.files.group_rows import REGION, check_groups
+from coco_opt.files.column_checks import MAX_DIGITS, MAX_TOTAL, REGION, check_groups
 from coco_opt.files.inputs import Input
 from coco_opt.files.regions import PublicRegions, register_leaves
 from coco_opt.files.source import Loaded

@@ -22,9 +22,9 @@ from coco_opt.array_types import Floats
 from coco_opt.errors import ProblemError
 from coco_opt.privacy.budget import Neighbours
 from coco_opt.privacy.cost import Cost, Epsilon
-from coco_opt.topdown.atoms import Atoms
 from coco_opt.topdown.budget_plan import Strategy, TablePlan
 from coco_opt.topdown.queries import Query, marginal_query
+from coco_opt.topdown.rows import Atoms
 from coco_opt.topdown.schema import Schema
 
 Sets = tuple[frozenset[int], ...]

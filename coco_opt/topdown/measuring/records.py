@@ -18,13 +18,19 @@ from coco_opt.array_types import Ints
 from coco_opt.errors import InputError, Place
 from coco_opt.files import column_checks
 from coco_opt.files.batches import Batches, batches_of
+from coco_opt.files.column_checks import (
+    REGION,
+    UNKNOWN_GROUP,
+    UNKNOWN_REGION,
+    check_regions,
+    occur_at_most,
+    states_regions,
+)
 from coco_opt.files.columns import GROUPS, Columns
 from coco_opt.files.faults import Faults
 from coco_opt.files.foreign_errors import quietly
-from coco_opt.files.group_rows import REGION, UNKNOWN_GROUP, UNKNOWN_REGION, check_regions, states_regions
 from coco_opt.files.inputs import Input, InputLike
 from coco_opt.files.regions import PublicRegions
-from coco_opt.files.repeated_ids import occur_at_most
 from coco_opt.files.scratch import spilling
 from coco_opt.files.source import Loaded, isolated, load, names_of, streamed
 from coco_opt.topdown.measuring.cell_query import COUNT, CellQuery, Relation

@@ -37,7 +37,7 @@ from coco_opt.topdown import (
     parse_query,
 )
 from coco_opt.topdown.estimating.estimate import TablesResult
-from coco_opt.topdown.feasibility.proof import Proof, prove
+from coco_opt.topdown.feasibility.conflict import Proof, prove
 from coco_opt.topdown.feasibility.system import ConstraintSystem
 
 NAME = "bench/constraints"

@@ -15,8 +15,8 @@ from coco_experiments.bench.timing import take_turns
 from coco_experiments.outcome import Outcome, Reporter
 from coco_experiments.simulated import generated_counts
 from coco_opt.choices import SolverChoices
-from coco_opt.groups.estimating.consistency import match_and_merge, matching
 from coco_opt.groups.estimating.estimates import SizeEstimate
+from coco_opt.groups.estimating.subtrees import match_and_merge, matching
 from coco_opt.histograms import CountOfCounts, Hierarchy
 
 NAME = "bench/matching"

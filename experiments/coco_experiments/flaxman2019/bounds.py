@@ -19,13 +19,10 @@ from coco_experiments.flaxman2019 import histograms
 from coco_experiments.flaxman2019.subjects import audited_groups, groups_pair, words_of
 from coco_experiments.outcome import Outcome, Reporter, Table, publish
 from coco_experiments.plots import Panel, comparison
-from coco_opt.audit.bounds import LowerBound, lower_bound
-from coco_opt.audit.counting import MECHANISMS, MechanismName, UniformTree, mechanism, noise
-from coco_opt.audit.raking import rake
-from coco_opt.audit.recording import witness
+from coco_opt.audit.bounds import LowerBound, lower_bound, measured_scores, scalar_draws
+from coco_opt.audit.counting import MECHANISMS, MechanismName, UniformTree, mechanism, noise, rake
 from coco_opt.audit.released import bulk_scores
-from coco_opt.audit.scores import measured_scores, scalar_draws
-from coco_opt.audit.subject import Sources
+from coco_opt.audit.subject import Sources, witness
 from coco_opt.groups import GroupsMethod, Query
 from coco_opt.groups.estimating.method import Consistency
 from coco_opt.groups.noisy_measurements import Loss

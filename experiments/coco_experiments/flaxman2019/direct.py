@@ -16,8 +16,7 @@ from coco_experiments.looks import looks
 from coco_experiments.outcome import Outcome, Reporter, Table, publish
 from coco_opt.array_types import Floats
 from coco_opt.audit.bounds import LowerBound, lower_bound
-from coco_opt.audit.counting import MECHANISMS, MechanismName, mechanism, population
-from coco_opt.audit.direct import DirectEstimate, direct_estimate
+from coco_opt.audit.counting import MECHANISMS, DirectEstimate, MechanismName, direct_estimate, mechanism, population
 from coco_opt.report.style import PAGE, fitted_legend, saved, styled
 
 if TYPE_CHECKING:

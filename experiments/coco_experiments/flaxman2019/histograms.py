@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 from coco_experiments.flaxman2019.subjects import SortedEstimator, audited_ranges, audited_sorted, words_of
 from coco_experiments.hay2010.data import Counts, generated, unattributed, universal
 from coco_experiments.outcome import Reporter
-from coco_opt.audit.recording import witness
+from coco_opt.audit.bounds import Sides, measured_scores
 from coco_opt.audit.released import bulk_scores
 from coco_opt.audit.rows import Audit, audit_release
-from coco_opt.audit.scores import Sides, measured_scores
-from coco_opt.audit.subject import Sources, Subject
+from coco_opt.audit.subject import Sources, Subject, witness
 from coco_opt.privacy import NEIGHBOURS, Epsilon, Neighbours, Sensitivity
 from coco_opt.ranges import DomainTree
 from coco_opt.ranges.estimating.universal import Estimator

@@ -9,12 +9,11 @@ from typing import Literal
 import numpy as np
 
 from coco_opt.array_types import Floats, Ints
-from coco_opt.audit.recording import Recorder
-from coco_opt.audit.subject import Statistics, Subject
+from coco_opt.audit.subject import Recorder, Statistics, Subject
 from coco_opt.choices import SolverChoices
 from coco_opt.groups import GroupsMethod, GroupsResult, Query, estimate_groups
 from coco_opt.groups.kind import GROUPS
-from coco_opt.groups.kind.neighbours import neighbouring
+from coco_opt.groups.kind.simulated_data import neighbouring
 from coco_opt.groups.measuring.measure import exact_parts, measurement_plan_of
 from coco_opt.groups.measuring.private import PrivateCounts
 from coco_opt.histograms import CountOfCounts, Hierarchy

@@ -16,8 +16,14 @@ from coco_experiments.flaxman2019.setting import EPSILONS, MOVED, NOT_PRIVATE, P
 from coco_experiments.outcome import Outcome, Reporter, Table, publish
 from coco_experiments.statistics import Mean
 from coco_opt.audit.counting import MechanismName, SamplerName, budget_loss
-from coco_opt.audit.privacy_loss import BANDWIDTH, CAVEAT, PERCENTILE, empirical_privacy_loss, residual_range
-from coco_opt.audit.residuals import ResidualCounts
+from coco_opt.audit.privacy_loss import (
+    BANDWIDTH,
+    CAVEAT,
+    PERCENTILE,
+    ResidualCounts,
+    empirical_privacy_loss,
+    residual_range,
+)
 
 NAME = "flaxman2019/sweep"
 SEEDS = tuple(range(5))

@@ -22,7 +22,7 @@ from coco_opt.array_types import Ints
 from coco_opt.histograms import Hierarchy
 from coco_opt.topdown import UNBOUNDED, LinearConstraint, RegionBounds, Schema, parse_query
 from coco_opt.topdown.estimating.implied.cuts import CutOracle
-from coco_opt.topdown.feasibility.proof import prove
+from coco_opt.topdown.feasibility.conflict import prove
 from coco_opt.topdown.feasibility.system import ConstraintSystem
 
 NAME = "kifer2019/implied"

@@ -19,12 +19,12 @@ from coco_experiments.kuo2018.joint import before_rounding
 from coco_opt.array_types import Floats
 from coco_opt.choices import SolverChoices
 from coco_opt.groups import GroupsMeasurements, exact_answers
-from coco_opt.groups.estimating.consistency import bottom_up, matching, separate
 from coco_opt.groups.estimating.convex import convex
 from coco_opt.groups.estimating.estimates import SizeEstimate
 from coco_opt.groups.estimating.estimators import SAME_BLOCK, FitOptions, estimate
 from coco_opt.groups.estimating.joint import joint
 from coco_opt.groups.estimating.method import GroupsMethod
+from coco_opt.groups.estimating.subtrees import matching, sum_of_leaves
 from coco_opt.groups.noisy_measurements import Loss
 from coco_opt.groups.queries import MeasuredQuery
 from coco_opt.histograms import CountOfCounts
@@ -102,7 +102,8 @@ def _after(case: Case, measurement: Measurement, loss: Loss, step: str, estimate
     """Return what a consistency step makes of the regions' estimates, or of their answers."""
     unfitted: tuple[Fit | None, ...] = (None,) * case.levels
     if step == BOTTOM_UP:
-        return Side(case.errors(bottom_up(case.hierarchy, estimates)), None, unfitted)
+        sums = sum_of_leaves(case.hierarchy, [estimates[leaf].histogram for leaf in case.hierarchy.leaves])
+        return Side(case.errors(sums), None, unfitted)
     if step == MATCHING:
         return Side(case.errors(matching(case.hierarchy, estimates, SolverChoices())), None, unfitted)
     stored, fractional = StoredFits(), None
@@ -127,7 +128,7 @@ def _alone(case: Case, measurement: Measurement, loss: Loss) -> tuple[list[SizeE
     levels = [table[list(case.hierarchy.level_range(level))] for level in range(case.levels)]
     fractional = tuple(float(level[:, -1].mean()) for level in levels)
     fits = tuple(_level_fit(level) for level in levels)
-    return estimates, Side(case.errors(separate(estimates)), fractional, fits)
+    return estimates, Side(case.errors([each.histogram for each in estimates]), fractional, fits)
 
 
 def _figures(stored: StoredFits, truth: CountOfCounts, query: MeasuredQuery, max_size: int) -> Floats:

@@ -10,10 +10,10 @@ from itertools import product
 from coco_experiments.groups import split_evenly
 from coco_experiments.kuo2018.draws import Draws
 from coco_opt.groups import Query
-from coco_opt.groups.estimating.consistency import bottom_up, matching, separate
 from coco_opt.groups.estimating.convex import convex
 from coco_opt.groups.estimating.joint import joint
 from coco_opt.groups.estimating.method import GroupsMethod
+from coco_opt.groups.estimating.subtrees import matching, sum_of_leaves
 from coco_opt.groups.noisy_measurements import Loss
 from coco_opt.histograms import CountOfCounts
 from coco_opt.kernels.merging import Merge, Rounding
@@ -55,7 +55,7 @@ def alone(choice: Sequence[str]) -> Method:
     """Return every region's own estimate, total epsilon split evenly: not consistent."""
 
     def run(draws: Draws, epsilon: Fraction) -> Histograms:
-        return separate(draws.estimates(queries_of(choice), split_evenly(epsilon, len(choice))))
+        return [each.histogram for each in draws.estimates(queries_of(choice), split_evenly(epsilon, len(choice)))]
 
     return Method(f"no consistency {' x '.join(choice)}", run, consistent=False)
 
@@ -66,7 +66,8 @@ def leaves_only(estimator: str) -> Method:
     def run(draws: Draws, epsilon: Fraction) -> Histograms:
         levels = draws.case.levels
         budgets = [Fraction(0)] * (levels - 1) + [epsilon]
-        return bottom_up(draws.case.hierarchy, draws.estimates(queries_of((estimator,) * levels), budgets))
+        tree, estimates = draws.case.hierarchy, draws.estimates(queries_of((estimator,) * levels), budgets)
+        return sum_of_leaves(tree, [estimates[leaf].histogram for leaf in tree.leaves])
 
     return Method(f"bottom-up {estimator}", run)
 

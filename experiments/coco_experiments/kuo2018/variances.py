@@ -25,9 +25,9 @@ from coco_experiments.study import Report, Runs, Study
 from coco_opt.choices import SolverChoices
 from coco_opt.groups import GroupsMeasurements, GroupsMethod
 from coco_opt.groups.estimating.bootstrap import REPLICATES, bootstrap_variances, squared_errors, with_errors
-from coco_opt.groups.estimating.consistency import matching
 from coco_opt.groups.estimating.estimates import SizeEstimate
 from coco_opt.groups.estimating.estimators import estimate
+from coco_opt.groups.estimating.subtrees import matching
 from coco_opt.groups.noisy_measurements import Loss
 from coco_opt.histograms import CountOfCounts
 from coco_opt.privacy import Measurement

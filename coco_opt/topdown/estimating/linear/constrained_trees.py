@@ -21,8 +21,7 @@ import numpy as np
 
 from coco_opt.array_types import Flags, Floats, Ints
 from coco_opt.operators import Operator, blocks_of_rows
-from coco_opt.topdown.estimating.linear.linear_estimates import LinearEstimates
-from coco_opt.topdown.estimating.linear.normal_equations import ExactRows, NormalEquations, groups
+from coco_opt.topdown.estimating.linear.linear_estimates import ExactRows, LinearEstimates, NormalEquations, groups
 from coco_opt.topdown.estimating.linear.query_trees import LinearStage, linear_stage
 
 if TYPE_CHECKING:

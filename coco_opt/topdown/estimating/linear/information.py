@@ -23,10 +23,9 @@ import numpy as np
 from coco_opt.array_types import Flags, Floats, Ints
 from coco_opt.errors import ProblemError
 from coco_opt.operators import Operator
-from coco_opt.topdown.atoms import Atoms
-from coco_opt.topdown.estimating.linear.linear_estimates import LinearEstimates, checked_variance
-from coco_opt.topdown.estimating.linear.normal_equations import ExactRows, groups
+from coco_opt.topdown.estimating.linear.linear_estimates import ExactRows, LinearEstimates, checked_variance, groups
 from coco_opt.topdown.estimating.linear.shapes import Shape, Shapes, span
+from coco_opt.topdown.rows import Atoms
 
 if TYPE_CHECKING:
     from coco_opt.topdown.noisy_measurements import TableMeasurements

@@ -29,12 +29,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.array_types import Flags, Floats, Ints
+from coco_opt.execution import batch_size, batches
 from coco_opt.execution.temporary_storage import forget_pages, stored_array, stored_empty
 from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Operator, blocks_of_rows
-from coco_opt.topdown.estimating.batches import at_and_below, batch_size, batches
-from coco_opt.topdown.estimating.linear.linear_estimates import LinearEstimates, checked_variance
-from coco_opt.topdown.estimating.linear.normal_equations import NormalEquations
+from coco_opt.topdown.estimating.linear.linear_estimates import LinearEstimates, NormalEquations, checked_variance
 from coco_opt.topdown.pooled_measurements import RegionMeasurements
 
 if TYPE_CHECKING:
@@ -262,7 +261,7 @@ class UpwardPass:
         answers_per_level = np.isfinite(self.own) @ np.array(
             [query.operator.answers for query in self.measured.queries]
         )
-        numbers = at_and_below(hierarchy, answers_per_level)
+        numbers = hierarchy.at_and_below(answers_per_level)
         size = max(_LEAST_READ, batch_size(int(numbers[0][0]), workers))
         small = [level for level, region_numbers in enumerate(numbers) if region_numbers.max() <= size]
         cut = min(small[0] if small else hierarchy.levels, max(0, hierarchy.levels - 2))

@@ -17,7 +17,7 @@ from coco_opt.operators import Operator, stack, total
 from coco_opt.problem import MAX_INTEGER
 from coco_opt.problems.table_rounding import TableRounding
 from coco_opt.problems.topdown_split import LinearRows, SplitTerm, TopdownSplit
-from coco_opt.topdown.estimating.implied.choice import implied_choice
+from coco_opt.topdown.estimating.implied import implied_choice
 from coco_opt.topdown.estimating.implied.cuts import ROUNDS, CutOracle, Cutting
 from coco_opt.topdown.estimating.implied.minimal_schema import CoreTables, NotSettledError, core_tables
 from coco_opt.topdown.estimating.linear.query_trees import LinearStage, linear_stage, rows_of
@@ -30,7 +30,7 @@ from coco_opt.topdown.estimating.rounding import (
     nested_passes,
     round_in_passes,
 )
-from coco_opt.topdown.estimating.splitting.open_cells import leaves_cells_open, shared_in_proportion
+from coco_opt.topdown.estimating.splitting.bounded_classes import leaves_cells_open, shared_in_proportion
 from coco_opt.topdown.noisy_measurements import TableMeasurements
 from coco_opt.topdown.rows import Constraints
 

@@ -17,6 +17,7 @@ from coco_opt.files.regions import PublicRegions
 from coco_opt.histograms.texts import Texts
 from coco_opt.problem import MAX_INTEGER
 from coco_opt.topdown.bounds import UNBOUNDED
+from coco_opt.topdown.budget_plan import RegionVariances
 from coco_opt.topdown.constraint import RegionBounds
 from coco_opt.topdown.kind.noisy_measurement_files.columns import (
     COLUMNS,
@@ -34,7 +35,6 @@ from coco_opt.topdown.kind.noisy_measurement_files.columns import (
 )
 from coco_opt.topdown.kind.noisy_measurement_files.queries import ALL, PublishedQueries, PublishedQuery
 from coco_opt.topdown.queries import Query
-from coco_opt.topdown.region_variances import RegionVariances
 from coco_opt.topdown.schema import Schema
 
 _SIGNS = {"=": (True, True), "==": (True, True), "eq": (True, True), "<=": (False, True), "le": (False, True)}
