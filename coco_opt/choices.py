@@ -176,7 +176,7 @@ class SolverChoices:
         """
         solver = self.solver(type(problem))
         try:
-            return self._counted(solve(problem, solver))
+            return self._counted(_certified(problem, solver))
         except SolverError as error:
             first_error, reason = error, _reason(error)
             fallback = fallback or error.__cause__ is not None  # a package that broke left no answer to use
@@ -188,7 +188,7 @@ class SolverChoices:
             raise first_error
         for alternative in self._alternatives(problem, solver):
             try:
-                solution = solve(problem, alternative)
+                solution = _certified(problem, alternative)
             except Exception:
                 continue
             failure = Fallback(solver.name, reason, alternative.name)
@@ -206,7 +206,7 @@ class SolverChoices:
             passed_over = Exception if self._fallback else SolverError
             for solver in self._suited(type(problem), tuple(suited)):
                 with suppress(passed_over):
-                    return self._counted(solve(problem, solver)).value
+                    return self._counted(_certified(problem, solver)).value
         return self.solve(problem)
 
     def _is_automatic(self, problem: type[Problem[Any, Any]]) -> bool:
@@ -226,7 +226,12 @@ class SolverChoices:
         """Yield the installed built-in solvers that can express a problem of this size, exact solvers first."""
         kind = type(problem)
         for row in built_in():
-            fits = row.claims(kind) and row.installed and problem.variables <= row.limit(kind.kind)
+            fits = (
+                row.claims(kind)
+                and row.answers(problem)
+                and row.installed
+                and problem.variables <= row.limit(kind.kind)
+            )
             if fits and row.name != tried.name:
                 yield _within(row.make(), self._limits.get(kind.kind, _ALTERNATIVE_SECONDS))
 
@@ -295,6 +300,14 @@ class SolverChoices:
         """Return the worst figures so far, one row a kind of problem, sorted by kind."""
         with self._lock:
             return tuple(self._certificates[kind] for kind in sorted(self._certificates))
+
+
+def _certified(problem: Problem[ValueT, Any], solver: Solver) -> Solution[ValueT]:
+    """Return a solution that is certified; SolverError also where only a search of the solver's claims it."""
+    solution = solve(problem, solver)
+    if not solution.ok:
+        raise SolverError(f"{solver.name} on {problem.kind}: {solution.status.advice}", solution)
+    return solution
 
 
 def _within(solver: Any, seconds: float) -> Any:

@@ -139,9 +139,14 @@ class Problem(ABC, Generic[ValueT, DualT]):
         """Return admissible multipliers near approximate multipliers: those for which ``gap`` is a bound."""
         return multipliers
 
+    @property
+    def own_forms(self) -> tuple[type[LinearProgram], ...]:
+        """Return those of ``forms`` that this very problem can be written as."""
+        return self.forms
+
     @abstractmethod
     def formulate(self, form: type[LinearProgram]) -> Formulation[ValueT, DualT]:
-        """Write the problem as one of its ``forms``."""
+        """Write the problem as one of its ``own_forms``."""
 
     def certified_gap(self, x: ValueT, multipliers: DualT | None = None) -> float:
         """Return the smaller gap of the multipliers rebuilt from x and of a solver's own, admissible or not."""
@@ -163,7 +168,7 @@ class Problem(ABC, Generic[ValueT, DualT]):
         return Appraisal(x, raw, violation, self.objective(x), self.certified_gap(x, multipliers))
 
     def _no_form(self, form: type[LinearProgram]) -> UnknownSolverError:
-        forms = ", ".join(f.form for f in self.forms)
+        forms = ", ".join(f.form for f in self.own_forms)
         return UnknownSolverError(f"{self.kind} cannot be written as {form.form}; it can as: {forms}")
 
 

@@ -59,6 +59,10 @@ class Backend:
         """Return whether this backend can express a type of problem."""
         return problem.kind in self.kinds or any(form.form in self.forms for form in problem.forms)
 
+    def answers(self, problem: Problem[Any, Any]) -> bool:
+        """Return whether this backend can express this very problem, of a type that it claims."""
+        return problem.kind in self.kinds or any(form.form in self.forms for form in problem.own_forms)
+
     def limit(self, kind: str) -> int:
         """Return the largest number of unknowns worth trying on a problem of this kind."""
         return self.size_limits.get(kind, self.size_limit)

@@ -15,6 +15,10 @@ class Status(Enum):
     """How a solve ended; ``advice`` says what to do next."""
 
     OPTIMAL = "Nothing to do: the point is feasible and its certified gap is within tolerance."
+    OPTIMAL_BY_SEARCH = (
+        "The solver searched the integer points and claims this one optimal, which the certificate does not prove: its "
+        "gap is a bound. Take the claim, or use another solver."
+    )
     GAP_TOO_LARGE = (
         "The point is feasible but its certified gap exceeds the tolerance: tighten the solver's own tolerances, "
         "raise its iteration limit, or use another solver."
@@ -39,7 +43,8 @@ class Status(Enum):
 class Answer(Generic[ValueT, DualT]):
     """A solver's claim: a point, perhaps multipliers, and how it stopped. Nobody believes it yet.
 
-    ``status`` is OPTIMAL where the solver says it succeeded. ``seconds`` counts the solver's own work and
+    ``status`` is OPTIMAL where the solver says it succeeded, OPTIMAL_BY_SEARCH where it searched integer points, whose
+    optimum duality may not prove. ``seconds`` counts the solver's own work and
     ``build_seconds`` the writing of the program, both wall time.
     """
 
@@ -90,7 +95,8 @@ class Solution(Generic[ValueT]):
 
     Notes
     -----
-    All figures are computed by the problem in the same way for every solver. No solver's own claim is used.
+    All figures are computed by the problem in the same way for every solver. No solver's own claim is used; a status of
+    OPTIMAL_BY_SEARCH repeats one.
     """
 
     value: ValueT

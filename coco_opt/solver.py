@@ -17,7 +17,7 @@ import numpy as np
 
 from coco_opt.array_types import Floats
 from coco_opt.errors import UnknownSolverError
-from coco_opt.forms import FORMS, FormName, Formulation, LinearProgram, ProgramDual
+from coco_opt.forms import FORMS, FormName, Formulation, LinearProgram, MixedIntegerProgram, ProgramDual
 from coco_opt.problem import Problem
 from coco_opt.solution import Answer, Status
 
@@ -77,10 +77,10 @@ class ProgramSolver(ABC):
     def form_for(self, problem: Problem[Any, Any]) -> type[LinearProgram]:
         """Return the first of the problem's forms that this solver accepts, or ``form`` where that is set."""
         offered = self.accepts if self.form is None else (FORMS[self.form],)
-        for form in problem.forms:
+        for form in problem.own_forms:
             if form in offered:
                 return form
-        problem_forms = ", ".join(form.form for form in problem.forms)
+        problem_forms = ", ".join(form.form for form in problem.own_forms)
         solver_forms = ", ".join(form.form for form in offered)
         raise UnknownSolverError(
             f"solver {self.name!r} cannot express {problem.kind}: it takes {solver_forms}, "
@@ -125,7 +125,8 @@ def _translated(answer: ProgramAnswer, formulation: Formulation[ValueT, Any]) ->
     if answer.dual is not None and formulation.multipliers is not None:
         multipliers = formulation.multipliers(answer.dual)
     value = None if answer.z is None else formulation.recover(answer.z)
-    return Answer(value, answer.status, multipliers, answer.iterations)
+    searched = answer.status is Status.OPTIMAL and isinstance(formulation.program, MixedIntegerProgram)
+    return Answer(value, Status.OPTIMAL_BY_SEARCH if searched else answer.status, multipliers, answer.iterations)
 
 
 def relative_gap(problem: Problem[ValueT, Any], answer: Answer[ValueT, Any]) -> float:

@@ -44,7 +44,8 @@ def solve(
     tolerance : float, optional
         The relative gap that counts as optimal, see ``Solution``; the solver's own if it is left out.
     check : bool, default True
-        Raise an error if the answer is not optimal. Otherwise read ``Solution.status``.
+        Raise an error if the answer is not optimal. Otherwise read ``Solution.status``. No error is raised for a
+        feasible point that a search of integer points ended with (OPTIMAL_BY_SEARCH): duality cannot prove them all.
 
     Returns
     -------
@@ -79,7 +80,7 @@ def solve(
     with doing(f"solving {problem.kind} by {chosen.name}") if problem.variables >= _LARGE else nullcontext():
         answer = timed(chosen, problem)
     solution = judge(problem, answer, chosen.name, allowed)
-    if check and not solution.ok:
+    if check and not (solution.ok or solution.status is Status.OPTIMAL_BY_SEARCH):
         raise SolverError(
             f"{chosen.name} on {problem.kind} ({problem.variables} unknowns): {solution.status.name}, "
             f"relative gap {solution.relative_gap:.2g} against {solution.tolerance:.2g}, "
@@ -130,7 +131,7 @@ def _unreadable(problem: Problem[Any, Any], solution: Solution[Any]) -> str:
 
 def _others(problem: Problem[Any, Any], tried: str) -> str:
     """Name the installed solvers that can be tried on a problem next, cheapest first."""
-    rows = [row for row in candidates(type(problem)) if row.installed and row.name != tried]
+    rows = [row for row in candidates(type(problem)) if row.answers(problem) and row.installed and row.name != tried]
     names = [row.name for row in rows if problem.variables <= row.limit(problem.kind)][:_NAMED]
     return f"Others for {problem.kind}: {', '.join(names)}." if names else "No other is meant for a problem so large."
 
@@ -218,10 +219,10 @@ def judge(problem: Problem[ValueT, Any], answer: Answer[ValueT, Any], name: str,
     proved = appraisal.gap < math.inf
     if feasible and proved and (appraisal.gap <= allowed or appraisal.gap <= allowed + problem.resolution):
         status = Status.OPTIMAL
-    elif answer.status is not Status.OPTIMAL:
-        status = answer.status
+    elif not feasible and answer.status in (Status.OPTIMAL, Status.OPTIMAL_BY_SEARCH):
+        status = Status.INFEASIBLE_POINT
     else:
-        status = Status.GAP_TOO_LARGE if feasible else Status.INFEASIBLE_POINT
+        status = Status.GAP_TOO_LARGE if answer.status is Status.OPTIMAL else answer.status
     return Solution(
         value=appraisal.value,
         objective=appraisal.objective,

@@ -17,14 +17,14 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 from coco_opt.choices import SolverChoices
-from coco_opt.errors import CocoOptError, ProblemError
+from coco_opt.errors import CocoOptError, ProblemError, SolverError
 from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Grouping, Operator, stack, total
 from coco_opt.privacy import Epsilon, SeededNoise
 from coco_opt.problems import TableRounding
 from coco_opt.problems.table_rounding import UNBOUNDED, IntegerRows, RoundingDual
 from coco_opt.problems.table_rounding.prices import relaxed_prices
-from coco_opt.solution import Status
+from coco_opt.solution import Answer, Status
 from coco_opt.solving import solve
 from coco_opt.topdown.budget_plan import Strategy, TablePlan
 from coco_opt.topdown.estimating.estimate import estimate_tables, linear_estimates
@@ -344,3 +344,42 @@ def test_identical_children_get_totals_as_exact_as_linear_estimates() -> None:
     standard_error = errors.std(axis=0, ddof=1) / np.sqrt(len(errors))
     assert (np.abs(errors.mean(axis=0)) <= 3.0 * standard_error).all()
     assert errors.std() <= 1.3 * np.array(linear).std()
+
+
+@pytest.mark.parametrize("seed", [24, 161, 174, 331, 417, 420])
+@pytest.mark.parametrize("solver", ["auto", "highs", "scipy-milp"])
+def test_an_optimum_that_duality_cannot_prove_is_returned_as_the_searches_claim(seed: int, solver: str) -> None:
+    rng, cells = np.random.default_rng(seed), 6
+    truth = rng.integers(0, 4, cells)
+    x = np.maximum(0.0, truth + rng.normal(0.0, 1.0, cells))[None]
+    rows = stack([Grouping(rng.integers(0, 2, cells), 2) for _ in range(3)])
+    exact = rows.apply(truth[None].astype(float)).astype(np.int64)
+    problem = TableRounding(x, None, IntegerRows(rows, exact, exact), slack=4)
+    solution = solve(problem, solver)
+    assert solution.status is Status.OPTIMAL_BY_SEARCH
+    assert not solution.ok
+    tables = np.array(list(product(range(8), repeat=cells)))
+    best = tables[(rows.apply(tables.astype(float)) == exact).all(axis=1)]
+    assert solution.objective == pytest.approx(min(problem.objective(table[None]) for table in best))
+    counted = SolverChoices()
+    with pytest.raises(SolverError, match="certificate does not prove"):
+        counted.solve(problem)
+
+
+def test_advice_names_solvers_of_this_very_problem_alone() -> None:
+    with pytest.raises(SolverError) as refused:
+        solve(TableRounding.examples()["crossing"], NoPoint())
+    others = str(refused.value).partition("Others")[2]
+    assert "scipy-milp" in others
+    assert "osqp" not in others
+    assert "clarabel" not in others
+
+
+class NoPoint:
+    """A solver that finds nothing."""
+
+    name, tolerance = "no-point", 0.0
+
+    def solve(self, _: object) -> Answer[np.ndarray, None]:
+        """Return no point."""
+        return Answer(None, Status.TIME_LIMIT)

@@ -240,8 +240,14 @@ class TableRounding(RoundingData, Problem[NDArray[Any], RoundingDual]):
             return best
         return min(best, self.gap(x, self.admissible(self.multipliers(x))))
 
+    @property
+    def own_forms(self) -> tuple[type[LinearProgram], ...]:
+        """Return a linear program too where rows are nested and no queries are rounded along."""
+        linear = self.nested is not None and not self.queries
+        return self.forms if linear else (MixedIntegerProgram,)
+
     def formulate(self, form: type[LinearProgram]) -> Formulation[NDArray[Any], RoundingDual]:
         """Write the choice of every cell as a mixed-integer program, for cells in nested rows as a linear program."""
-        if form not in self.forms or (form is LinearProgram and (self.nested is None or self.queries)):
+        if form not in self.own_forms:
             raise self._no_form(form)
         return program(self, form)
