@@ -291,6 +291,8 @@ SHOWS = {
 """What a figure shows, in a sentence, of those that draw one."""
 
 DECLARED = {
+    "bench/ingestion_large": "ingestion",
+    "bench/tables_large": "tables",
     "kuo2018/figure4": "figures",
     "kuo2018/figure5": "figures",
     "kuo2018/figure6": "figures",

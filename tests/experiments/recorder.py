@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from types import ModuleType
-
-from coco_experiments.outcome import Outcome, Table
+from coco_experiments.outcome import Table
 
 
 class Recorder:
@@ -24,10 +21,3 @@ class Recorder:
 
     def note(self, text: str) -> None:
         self.notes.append(text)
-
-
-def small_run(experiment: ModuleType, out: Path) -> Outcome:
-    """Run an experiment's small form and return its outcome, in which every check must hold."""
-    outcome: Outcome = experiment.run(small=True, out=out, reporter=Recorder())
-    assert outcome.ok, outcome.failures
-    return outcome

@@ -30,7 +30,7 @@ from coco_opt.ranges.domain import DomainTree
 
 
 def test_runs_of_equal_counts() -> None:
-    runs = theory.Runs.of(np.array([0, 0, 0, 1, 4, 4]))
+    runs = theory.EqualRuns.of(np.array([0, 0, 0, 1, 4, 4]))
     assert runs.lengths.tolist() == [3, 1, 2]
     assert runs.distinct == 3
     assert runs.log_cubed == pytest.approx(math.log(3) ** 3 + math.log(2) ** 3)
@@ -42,7 +42,7 @@ def test_one_run_has_exactly_the_harmonic_error() -> None:
     ranks = np.full(30, 1_000)
     rng = np.random.default_rng(1)
     errors = [squared_error(estimates(ranks, Fraction(1), rng)[FIT], ranks) for _ in range(400)]
-    exact = theory.Runs.of(ranks).harmonic(1.0)
+    exact = theory.EqualRuns.of(ranks).harmonic(1.0)
     assert abs(np.mean(errors) - exact) < 4 * np.std(errors) / math.sqrt(400)
 
 

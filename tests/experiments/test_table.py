@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from coco_experiments.bench import scaling
-from coco_experiments.bench.rows import finish
+from coco_experiments.bench.rows import Bench
 from coco_experiments.console import ConsoleReporter
 from coco_experiments.experiment import Experiment
 from coco_experiments.outcome import (
@@ -155,9 +155,10 @@ def test_a_paper_has_one_page_of_all_its_runs(tmp_path: Path, monkeypatch: pytes
 def test_the_page_of_the_bench_draws_sizes_and_keeps_runs(tmp_path: Path) -> None:
     row = next(row for row in EXPERIMENTS if row.name == "bench/scaling")
     name, (backend, *_) = "isotonic, absolute values", candidates(IsotonicL1)
-    rows, wrong = scaling.rows_of(name, backend, (20, 40), 1.0)
-    assert ([one.n for one in rows], wrong) == ([20, 40], [])
-    outcome = finish(row.name, "Seconds by size", rows, (), (), tmp_path, Recorder())
+    bench = Bench(row.name, Recorder())
+    scaling.grow(bench, name, backend, (20, 40), 1.0)
+    assert ([one.n for one in bench.rows], bench.notes) == ([20, 40], [])
+    outcome = bench.finish("Seconds by size", tmp_path)
     for _ in range(7):
         page = write_page(tmp_path, row, outcome, small=True).read_text()
     assert page.count('class="chart"') == 1

@@ -8,13 +8,14 @@ import os
 import resource
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any
+from time import perf_counter, process_time
+from typing import Any, TypeVar
 
-from coco_experiments.bench.rows import clocked
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,13 @@ class Apart:
     cpu: float
     peak: float
     value: Any
+
+
+def clocked(call: Callable[[], T]) -> tuple[float, float, T]:
+    """Return wall seconds, CPU seconds of this process and the value of one call."""
+    start, used = perf_counter(), process_time()
+    value = call()
+    return perf_counter() - start, process_time() - used, value
 
 
 def apart(target: str, *arguments: Any, environment: Mapping[str, str] | None = None) -> Apart:

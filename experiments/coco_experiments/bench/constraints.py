@@ -7,20 +7,16 @@ integer table exists, and that none does where one block or one tract contradict
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from fractions import Fraction
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from coco_experiments.bench.apart import peak_megabytes
-from coco_experiments.bench.rows import Row, clocked, finish
+from coco_experiments.bench.rows import Bench, Benchmark
 from coco_experiments.data import find_data_file
 from coco_experiments.kifer2019.facilities import blocks
 from coco_experiments.kifer2019.redistricting import people
-from coco_experiments.outcome import Outcome, Reporter
 from coco_experiments.topdown.data import generated_blocks, hawaii
 from coco_opt.choices import SolverChoices
 from coco_opt.privacy import Epsilon, Measurement, SeededNoise
@@ -37,10 +33,9 @@ from coco_opt.topdown import (
     parse_query,
 )
 from coco_opt.topdown.estimating.estimate import TablesResult
-from coco_opt.topdown.feasibility.conflict import Proof, prove
+from coco_opt.topdown.feasibility.conflict import prove
 from coco_opt.topdown.feasibility.system import ConstraintSystem
 
-NAME = "bench/constraints"
 HAWAII = "census2010_blocks/hi_2010_block.csv.gz"
 QUERIES = {"detail": "1/2", "hispanic * race": "1/6", "voting_age": "1/6", "residence": "1/6"}
 RELEASE, ESTIMATE, PROOF = "measure, fit, split and round", "fit, split and round", "prove or refuse"
@@ -110,45 +105,35 @@ def cases(counts: TableCounts) -> list[tuple[str, list[RegionBounds], bool]]:
     ]
 
 
-def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
+def measure(bench: Bench) -> str:
     """Time releases and proofs; fails for a wrong verdict, a table relaxed or not proved nearest."""
-    real = not small and find_data_file(HAWAII, data) is not None
-    blocks_here = hawaii(data) if real else generated_blocks(np.random.default_rng(7), 2, 2, 2, 6)
+    real = not bench.small and find_data_file(HAWAII, bench.data) is not None
+    blocks_here = hawaii(bench.data) if real else generated_blocks(np.random.default_rng(7), 2, 2, 2, 6)
     counts = people(blocks_here, structural_zeros=False)
-    place = "Hawaii" if real else "made"
+    place, leaves = "Hawaii" if real else "made", len(counts.hierarchy.leaves)
     estimated(measured(people(generated_blocks(np.random.default_rng(7), 1, 2, 1, 4))))  # compiles
-    rows: list[Row] = []
-    notes, wrong = [], []
-    leaves = len(counts.hierarchy.leaves)
-
-    def row(name: str, what: str, n: int, limit: float, call: Callable[[], Any]) -> Any:
-        seconds, used, value = clocked(call)
-        rows.append(Row(name, what, n, seconds, limit=limit))
-        notes.append(f"{name}, {what}: {used:.1f} CPU seconds")
-        reporter.progress(NAME, len(rows), 9)
-        return value
-
-    tables = {}
-    name = f"{place}, {leaves:,} blocks x {counts.schema.size} cells, totals and facilities"
-    tables[name] = row(name, RELEASE, leaves, HAWAII_LIMIT, lambda: estimated(measured(counts)))
-    peak = peak_megabytes()
-    notes.append(f"largest memory until here: {peak:,.0f} MB (at most {MEMORY_LIMIT:,.0f})")
-    types, number = (4, 40) if small else (28, 1_000)
+    name, limit = f"{place}, {leaves:,} blocks x {counts.schema.size} cells, totals and facilities", HAWAII_LIMIT
+    tables = {name: bench.once(name, RELEASE, leaves, lambda: estimated(measured(counts)), limit=limit)[0]}
+    bench.notes.append(f"largest memory until here: {peak_megabytes():,.0f} MB (at most {MEMORY_LIMIT:,.0f})")
+    types, number = (4, 40) if bench.small else (28, 1_000)
     measurement, _ = blocks(types, number, 1)
     for implied in ("auto", "cuts"):
-        name = f"{types} types x {number:,} blocks, {implied}"
-        tables[name] = row(name, ESTIMATE, number, TYPES_LIMIT, partial(estimated, measurement, implied))
-    for name, constraints, holds in cases(counts):
+        name, call = f"{types} types x {number:,} blocks, {implied}", partial(estimated, measurement, implied)
+        tables[name] = bench.once(name, ESTIMATE, number, call, limit=TYPES_LIMIT)[0]
+    for name, constraints, holds in bench.over(cases(counts)):
         system = ConstraintSystem.of(counts.hierarchy, counts.schema, constraints)
-        proof: Proof = row(f"{place}: {name}", PROOF, leaves, PROOF_LIMIT, partial(prove, system, witness=True))
+        call = partial(prove, system, witness=True)
+        proof, _ = bench.once(f"{place}: {name}", PROOF, leaves, call, limit=PROOF_LIMIT)
         if proof.verdict != ("holds" if holds else "conflict"):
-            wrong.append(f"{name}: {proof.verdict}")
+            bench.wrong.append(f"{name}: {proof.verdict}")
         elif not proof.smallest:
-            wrong.append(f"{name}: the conflict named is not proved to be smallest")
+            bench.wrong.append(f"{name}: the conflict named is not proved to be smallest")
     for name, result in tables.items():
         if result.relaxed or result.uncertified_gap.steps:
-            wrong.append(
-                f"{name}: {len(result.relaxed)} regions relaxed, {result.uncertified_gap.steps} steps not proved"
-            )
-    notes.append("two threads; one run each after one of a small instance that compiles")
-    return finish(NAME, "Constraints that always hold: releases and proofs", rows, notes, wrong, out, reporter)
+            relaxed, steps = len(result.relaxed), result.uncertified_gap.steps
+            bench.wrong.append(f"{name}: {relaxed} regions relaxed, {steps} steps not proved")
+    return "Constraints that always hold: releases and proofs"
+
+
+NOTES = ("two threads; one run each after one of a small instance that compiles",)
+CONSTRAINTS = Benchmark("bench/constraints", measure, NOTES)

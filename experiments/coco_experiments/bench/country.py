@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from coco_experiments.bench.apart import apart
-from coco_experiments.bench.rows import Row, finish
+from coco_experiments.bench.rows import Bench
 from coco_experiments.bench.stages import watched
 from coco_experiments.kifer2019.redistricting import LEVEL_SHARES, QUERIES, RHO, SHARES
 from coco_experiments.outcome import Outcome, Reporter
@@ -129,18 +129,14 @@ def disk(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
-def rows_of(country: Country) -> list[Row]:
-    """Return a row for each stage, those of the longer calls by step."""
-    rows, blocks = [], country.record["blocks"]
+def add_rows(bench: Bench, country: Country) -> None:
+    """Add a row for each stage, those of the longer calls by step."""
+    blocks = country.record["blocks"]
     for stage in country.stages:
         name = f"{country.states} states, {stage.name}"
-        rows += [
-            Row(name, step, blocks, seconds, cpu=cpu, peak=peak or None)
-            for step, seconds, cpu, peak in stage.steps
-            if stage.name in ("measure", "estimate")
-        ]
-        rows.append(Row(name, "in all", blocks, stage.seconds, cpu=stage.cpu, peak=stage.peak))
-    return rows
+        for step, seconds, cpu, peak in stage.steps if stage.name in ("measure", "estimate") else ():
+            bench.row(name, step, blocks, seconds, cpu=cpu, peak=peak or None)
+        bench.row(name, "in all", blocks, stage.seconds, cpu=stage.cpu, peak=stage.peak)
 
 
 def slopes(countries: list[Country]) -> Iterator[str]:
@@ -170,21 +166,21 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None,
     count, part = states or (2 if small else STATES), SMALL_PART if small else 1.0
     place = out / NAME / ("small" if small else "states")
     country = Country(place / f"{count}", count, part)
-    wrong: list[str] = []
-    notes = ["Simulated data, seeded noise: NOT PRIVATE. One element is one block of 2,016 cells."]
+    bench = Bench(NAME, reporter)
+    bench.notes.append("Simulated data, seeded noise: NOT PRIVATE. One element is one block of 2,016 cells.")
     try:
         for done, _ in enumerate(country.run(), 1):
             reporter.progress(NAME, done, 5)
-        wrong += faults(country)
+        bench.wrong += faults(country)
     except RuntimeError as error:
-        wrong.append(str(error))
+        bench.wrong.append(str(error))
     record = country.record
     if "blocks" in record:
         left = sum(stage.disk for stage in country.stages)
-        notes.append(
+        bench.notes.append(
             f"{record['blocks']:,} blocks, {record['persons']:,} persons; {left / 1e9:.2f} GB in {country.folder}"
         )
+        add_rows(bench, country)
     sizes = sorted(int(path.name) for path in place.iterdir() if (path / RECORD).exists())
-    notes += slopes([Country(place / f"{size}", size, part) for size in sizes])
-    rows = rows_of(country) if "blocks" in record else []
-    return finish(NAME, "A simulated country, stage by stage: one run", rows, notes, wrong, out, reporter)
+    bench.notes += slopes([Country(place / f"{size}", size, part) for size in sizes])
+    return bench.finish("A simulated country, stage by stage: one run", out)

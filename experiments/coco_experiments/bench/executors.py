@@ -20,11 +20,10 @@ from typing import Any
 
 import numpy as np
 
-from coco_experiments.bench.rows import Row, finish
+from coco_experiments.bench.rows import Bench, Benchmark
 from coco_experiments.bench.timing import take_turns
 from coco_experiments.bench.topdown import HAWAII, LARGE_SETTING, SETTING
 from coco_experiments.data import find_data_file
-from coco_experiments.outcome import Outcome, Reporter
 from coco_experiments.simulated import generated_counts
 from coco_experiments.topdown.data import generated_blocks, hawaii, large_tables, small_tables
 from coco_opt.execution import Executor, Threads, executor_row, open_executor
@@ -37,10 +36,8 @@ from coco_opt.privacy.measurement import Drawing
 from coco_opt.privacy.queries import noisy_parts
 from coco_opt.topdown.estimating.estimate import estimate_tables
 
-NAME = "bench/executors"
 WORKERS = 2
 TARGETS: Mapping[str, float | None] = {"threads": None, "processes": 1.6, "dask": 1.4}
-REPEATS, SMALL_REPEATS = 3, 1
 SERIAL = "one thread"
 
 
@@ -90,14 +87,14 @@ def of_tables(measurement: Measurement, executor: Executor) -> list[np.ndarray[A
     return [array for table in result.tables for array in (table.offsets, table.cells, table.counts)]
 
 
-def cases(folder: Path, data: Path | None, *, small: bool) -> tuple[list[Case], list[str]]:
-    """Return the measurements, sealed below a folder, and notes on what was made."""
-    notes: list[str] = []
+def cases(bench: Bench, folder: Path) -> list[Case]:
+    """Return the measurements, sealed below a folder; what was made is noted."""
+    small, data = bench.small, bench.data
     if small or find_data_file(HAWAII, data) is None:
         size = (2, 2, 2, 5) if small else (5, 70, 3, 24)
         blocks, name = generated_blocks(np.random.default_rng(3), *size), "simulated blocks"
         if not small:
-            notes.append(f"{HAWAII} is not here: simulated blocks of its number instead.")
+            bench.notes.append(f"{HAWAII} is not here: simulated blocks of its number instead.")
     else:
         blocks, name = hawaii(data), "Hawaii"
     listed = [
@@ -108,7 +105,7 @@ def cases(folder: Path, data: Path | None, *, small: bool) -> tuple[list[Case], 
     for cells, make, setting in ((7, small_tables, SETTING), (2_016, large_tables, LARGE_SETTING)):
         write_measurement(folder / f"tables-{cells}", setting.measure(make(blocks), 1), private=True)
         listed.append(Case(f"{name}, {cells:,} cells", read_measurement(folder / f"tables-{cells}")[0], of_tables))
-    return listed, notes
+    return listed
 
 
 def digest(arrays: Iterable[np.ndarray[Any, Any]]) -> str:
@@ -119,24 +116,19 @@ def digest(arrays: Iterable[np.ndarray[Any, Any]]) -> str:
     return code.hexdigest()
 
 
-def rows_of(case: Case, executors: Mapping[str, Executor], repeats: int) -> tuple[list[Row], list[str]]:
-    """Return one row an executor, next to one thread, and a line for each answer that is another."""
+def compare(bench: Bench, case: Case, executors: Mapping[str, Executor]) -> None:
+    """Add one row an executor, next to one thread, and what is wrong: an answer that is another."""
     calls = {name: partial(case.estimate, case.measurement, executor) for name, executor in executors.items()}
-    timings = take_turns(calls, repeats)
+    timings = take_turns(calls, bench.repeats)
     serial, regions = timings[SERIAL], case.measurement.hierarchy.regions
-    rows = [Row(case.name, SERIAL, regions, serial.median)]
-    rows += [
-        Row(case.name, f"{name}, {WORKERS}", regions, timings[name].median, SERIAL, timings[name].ratio(serial), target)
-        for name, target in TARGETS.items()
-        if name in timings
-    ]
+    bench.row(case.name, SERIAL, regions, serial.median)
+    for name, target in TARGETS.items():
+        if name in timings:
+            timing, compared = timings[name], {"peer": SERIAL, "target": target}
+            bench.row(case.name, f"{name}, {WORKERS}", regions, timing.median, ratio=timing.ratio(serial), **compared)
     expected = digest(serial.value)
-    wrong = [
-        f"{case.name}: {name} gives another answer"
-        for name, timing in timings.items()
-        if digest(timing.value) != expected
-    ]
-    return rows, wrong
+    others = (name for name, timing in timings.items() if digest(timing.value) != expected)
+    bench.wrong += [f"{case.name}: {name} gives another answer" for name in others]
 
 
 def started(name: str) -> float:
@@ -147,26 +139,23 @@ def started(name: str) -> float:
         return perf_counter() - begun
 
 
-def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
+def measure(bench: Bench) -> str:
     """Time every installed executor on made counties and on Hawaii's tables, or on tiny ones."""
     names = [name for name in TARGETS if executor_row(name).installed]
-    rows: list[Row] = []
-    wrong: list[str] = []
     with TemporaryDirectory() as temporary, ExitStack() as stack:
-        listed, notes = cases(Path(temporary), data, small=small)
         executors: dict[str, Executor] = {SERIAL: Threads(1)}
         for name in names:
             executors[name] = stack.enter_context(open_executor(name, WORKERS))
-        for done, case in enumerate(listed, 1):
-            more, faulty = rows_of(case, executors, SMALL_REPEATS if small else REPEATS)
-            rows, wrong = rows + more, wrong + faulty
-            reporter.progress(NAME, done, len(listed))
-    if not small:
-        rows += [Row("start", f"{name}, {WORKERS}", 0, started(name)) for name in names]
+        for case in bench.over(cases(bench, Path(temporary))):
+            compare(bench, case, executors)
+    if not bench.small:
+        for name in names:
+            bench.row("start", f"{name}, {WORKERS}", 0, started(name))
     load = os.getloadavg()[0]
-    notes += [
-        f"{os.cpu_count()} cores; load of the last minute {load:.1f}"
-        + (": THE MACHINE IS BUSY, the ratios say little" if load > WORKERS + 1 else ""),
-        "Workers are warm; noise is seeded: NOT PRIVATE. One element is one region.",
-    ]
-    return finish(NAME, "Estimation by executor: median of the runs", rows, notes, wrong, out, reporter)
+    busy = ": THE MACHINE IS BUSY, the ratios say little" if load > WORKERS + 1 else ""
+    bench.notes.append(f"{os.cpu_count()} cores; load of the last minute {load:.1f}{busy}")
+    return "Estimation by executor: median of the runs"
+
+
+NOTES = ("Workers are warm; noise is seeded: NOT PRIVATE. One element is one region.",)
+EXECUTORS = Benchmark("bench/executors", measure, NOTES, (3, 1))

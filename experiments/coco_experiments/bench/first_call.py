@@ -7,10 +7,8 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 
 from coco_experiments.bench.apart import apart
-from coco_experiments.bench.rows import Row, finish
-from coco_experiments.outcome import Outcome, Reporter
+from coco_experiments.bench.rows import Bench, Benchmark
 
-NAME = "bench/first_call"
 EMPTY, THERE = "demo, empty cache of kernels", "demo, kernels on disk"
 LIMIT = 12.0
 
@@ -22,24 +20,22 @@ def demo(folder: str) -> int:
     return main(["demo", "--out", folder, "--json"])
 
 
-def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
+def measure(bench: Bench) -> str:
     """Time the demo twice in processes of their own, with a cache folder that is empty at first (small: the same)."""
-    rows, wrong = [], []
     with TemporaryDirectory() as temporary:
         cache = Path(temporary, "cache")
-        for done, (what, limit) in enumerate({EMPTY: LIMIT, THERE: None}.items(), 1):
+        for what, limit in bench.over({EMPTY: LIMIT, THERE: None}.items()):
             start = perf_counter()
-            call = apart(
-                "coco_experiments.bench.first_call:demo",
-                str(Path(temporary, f"demo{done}")),
-                environment={"NUMBA_CACHE_DIR": str(cache)},
-            )
+            folder, environment = str(Path(temporary, what.replace(" ", "_"))), {"NUMBA_CACHE_DIR": str(cache)}
+            call = apart("coco_experiments.bench.first_call:demo", folder, environment=environment)
             seconds = perf_counter() - start
-            rows.append(Row("the demo", what, 0, seconds, limit=limit, cpu=call.cpu, peak=call.peak))
+            bench.row("the demo", what, 0, seconds, limit=limit, cpu=call.cpu, peak=call.peak)
             if call.value != 0:
-                wrong.append(f"{what}: exit code {call.value}")
-            reporter.progress(NAME, done, 2)
+                bench.wrong.append(f"{what}: exit code {call.value}")
         if not any(cache.rglob("*.nbc")):
-            wrong.append("no kernel was compiled into the cache folder")
-    notes = ["Seconds from the start of Python to its end; the cores' seconds are those of the demo and its helpers."]
-    return finish(NAME, "The first call: one run each", rows, notes, wrong, out, reporter)
+            bench.wrong.append("no kernel was compiled into the cache folder")
+    return "The first call: one run each"
+
+
+NOTES = ("Seconds from the start of Python to its end; the cores' seconds are those of the demo and its helpers.",)
+FIRST_CALL = Benchmark("bench/first_call", measure, NOTES)

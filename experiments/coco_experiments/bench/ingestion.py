@@ -1,7 +1,8 @@
 """Three Parquet tables read with all checks, each reading in a process of its own, against DuckDB's group-by.
 
 DuckDB makes the same checks of ids and has no bound on its memory. It neither compares texts in one Unicode form nor
-looks for spaces and hidden characters in them.
+looks for spaces and hidden characters in them. ``ingestion_large`` reads 100 million entities in 40 million groups, in
+one file and in a folder of 64: fifteen minutes and 15 GB of disk.
 """
 
 from __future__ import annotations
@@ -15,13 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from coco_experiments.bench.apart import Apart, apart, typical
-from coco_experiments.bench.rows import Row, finish
-from coco_experiments.bench.timing import Timing
-from coco_experiments.outcome import Outcome, Reporter
+from coco_experiments.bench.rows import Bench, Benchmark
 from coco_opt.groups.measuring.entities import read_tables
 
-NAME = "bench/ingestion"
 LEAVES, SMALL_LEAVES = 3_109, 30
 READ, DUCKDB = "three tables, all checks", "DuckDB, the same group-by and checks"
 TARGET, MEMORY = 1 / 1.5, 2000.0  # times DuckDB's speed; MB
@@ -32,11 +29,10 @@ Rows = list[list[int]]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """How many entities, whether their ids are texts, how often they are read, and in how many files they lie."""
+    """How many entities, whether their ids are texts, and in how many files they lie."""
 
     entities: int
     texts: bool
-    repeats: int
     parts: int = 1
 
     @property
@@ -46,8 +42,9 @@ class Case:
         return f"simulated data, {'ids as text' if self.texts else 'integer ids'}{files}"
 
 
-CASES = (Case(20_000_000, texts=False, repeats=3), Case(20_000_000, texts=True, repeats=1))
-SMALL = (Case(20_000, texts=False, repeats=1), Case(20_000, texts=True, repeats=1))
+CASES = tuple(Case(20_000_000, texts) for texts in (False, True))
+LARGE = tuple(Case(100_000_000, texts, parts) for texts in (False, True) for parts in (1, 64))
+SMALL = tuple(Case(20_000, texts) for texts in (False, True))
 
 
 def write_tables(
@@ -135,47 +132,29 @@ def by_duckdb(folder: str) -> Rows:
     return [list(row) for row in con.execute(query).fetchall()]
 
 
-def rows_of(case: Case, leaves: int) -> tuple[list[Row], list[str]]:
-    """Return the rows of a case, taking turns, and a line where the two do not count the same."""
-    module = "coco_experiments.bench.ingestion"
-    runs: dict[str, list[Apart]] = {READ: [], DUCKDB: []}
-    with TemporaryDirectory() as folder:
-        rng = np.random.default_rng(15)
-        write_tables(Path(folder), case.entities, leaves, rng, texts=case.texts, parts=case.parts)
-        for _ in range(case.repeats):
-            runs[READ].append(apart(f"{module}:by_coco_opt", folder))
-            runs[DUCKDB].append(apart(f"{module}:by_duckdb", folder))
-    clocks = {what: Timing(tuple(reading.seconds for reading in done), None) for what, done in runs.items()}
-    ours, theirs = typical(runs[READ]), typical(runs[DUCKDB])
-    ratio = clocks[READ].ratio(clocks[DUCKDB])
-    target = None if case.texts else TARGET
-    rows = [
-        Row(case.name, READ, case.entities, ours.seconds, DUCKDB, ratio, target, None, ours.cpu, ours.peak, MEMORY),
-        Row(case.name, DUCKDB, case.entities, theirs.seconds, cpu=theirs.cpu, peak=theirs.peak),
-    ]
-    return rows, [] if ours.value == theirs.value else [f"{case.name}: the counts are not DuckDB's"]
-
-
-def measured(name: str, cases: tuple[Case, ...], leaves: int, out: Path, reporter: Reporter) -> Outcome:
-    """Return the outcome of several cases under one name."""
-    rows: list[Row] = []
-    wrong: list[str] = []
+def read(bench: Bench, cases: tuple[Case, ...]) -> str:
+    """Time the reading of simulated tables of these cases, integer ids and texts (small: 20,000 entities)."""
+    cases, leaves = (SMALL, SMALL_LEAVES) if bench.small else (cases, LEAVES)
+    calls = {READ: "by_coco_opt", DUCKDB: "by_duckdb"}
     with TemporaryDirectory() as folder:  # compiles
         write_tables(Path(folder), SMALL[0].entities, SMALL_LEAVES, np.random.default_rng(1))
         by_coco_opt(folder)
-    for done, case in enumerate(cases, 1):
-        more, faults = rows_of(case, leaves)
-        rows, wrong = rows + more, wrong + faults
-        reporter.progress(name, done, len(cases))
-    notes = [
-        "Simulated data: entities in random groups. DuckDB works in two threads, without a bound on its memory; of "
-        "texts it checks neither spaces nor hidden characters, and brings them into no common form.",
-        "Each reading runs in a process of its own: peak MB are Python's and its packages' too.",
-    ]
-    title = f"Reading {cases[0].entities:,} entities in {2 * cases[0].entities // 5:,} groups"
-    return finish(name, title, rows, notes, wrong, out, reporter)
+    for case in bench.over(cases):
+        with TemporaryDirectory() as folder:
+            rng = np.random.default_rng(15)
+            write_tables(Path(folder), case.entities, leaves, rng, texts=case.texts, parts=case.parts)
+            targets = {what: (f"coco_experiments.bench.ingestion:{name}", [folder]) for what, name in calls.items()}
+            aims = {"target": None if case.texts else TARGET, "peak_limit": MEMORY}
+            ours, theirs = bench.in_turns(case.name, case.entities, targets, **aims)
+        if ours != theirs:
+            bench.wrong.append(f"{case.name}: the counts are not DuckDB's")
+    return f"Reading {cases[0].entities:,} entities in {2 * cases[0].entities // 5:,} groups"
 
 
-def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Time the reading of simulated tables of 20 million entities, integer ids and texts (small: 20,000)."""
-    return measured(NAME, SMALL if small else CASES, SMALL_LEAVES if small else LEAVES, out, reporter)
+NOTES = (
+    "Simulated data: entities in random groups. DuckDB works in two threads, without a bound on its memory; of "
+    "texts it checks neither spaces nor hidden characters, and brings them into no common form.",
+    "Each reading runs in a process of its own: peak MB are Python's and its packages' too.",
+)
+INGESTION = Benchmark("bench/ingestion", partial(read, cases=CASES), NOTES, (3, 1))
+INGESTION_LARGE = Benchmark("bench/ingestion_large", partial(read, cases=LARGE), NOTES)

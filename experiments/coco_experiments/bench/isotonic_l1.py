@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from coco_experiments.bench.heap_isotonic_l1 import heap_fit
 from coco_experiments.bench.instances import INSTANCES, noisy_cumulative_counts
-from coco_experiments.bench.rows import PAIRED, Bench, worst
+from coco_experiments.bench.rows import PAIRED, Bench, Benchmark
 from coco_experiments.bench.timing import Timing, take_turns
-from coco_experiments.outcome import Outcome, Reporter
 from coco_opt import solving
 from coco_opt.array_types import Ints
 from coco_opt.kernels import isotonic_l1
 from coco_opt.problems import IsotonicL1
 from coco_opt.solution import Solution
 
-NAME = "bench/isotonic_l1"
 SIZE, LP_SIZE = 1_000_000, 100_000
 SMALL_SIZE, SMALL_LP_SIZE = 20_000, 500
 REPEATS = 15
@@ -67,18 +64,18 @@ def against_lp(bench: Bench, size: int) -> None:
         bench.wrong.append(f"{name}: the objective of {LP} is not the kernel's")
 
 
-def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
+def measure(bench: Bench) -> str:
     """Time p = 1 on the five instances, n = 10^6, and the linear program at 10^5 (small: 20,000 and 500)."""
-    size, repeats = (SMALL_SIZE, 2) if small else (SIZE, REPEATS)
-    bench = Bench(NAME, reporter, len(INSTANCES), repeats)
-    for instance, make in INSTANCES.items():
+    size = SMALL_SIZE if bench.small else SIZE
+    for instance, make in bench.over(INSTANCES.items()):
         y = make(size)
-        timings = take_turns(candidates(y), repeats)
+        timings = take_turns(candidates(y), bench.repeats)
         target = HEAP_TARGETS.get(instance, HEAP_TARGET)
         bench.against(instance, y.size, {KERNEL: target, SOLVE: target}, timings)
         bench.wrong += disagreements(instance, y, timings)
-        bench.done()
-    bench.notes = [worst(bench.rows, what) for what in (KERNEL, SOLVE)]
-    against_lp(bench, SMALL_LP_SIZE if small else LP_SIZE)
-    title = f"Isotonic regression p = 1, integers, n = {size:,}: median of {repeats} runs"
-    return bench.finish(title, out, PAIRED)
+    bench.notes += bench.worst(KERNEL, SOLVE)
+    against_lp(bench, SMALL_LP_SIZE if bench.small else LP_SIZE)
+    return f"Isotonic regression p = 1, integers, n = {size:,}: median of {bench.repeats} runs"
+
+
+ISOTONIC_L1 = Benchmark("bench/isotonic_l1", measure, (PAIRED,), (REPEATS, 2))

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from coco_experiments.bench.instances import INSTANCES
-from coco_experiments.bench.rows import PAIRED, Bench, worst
+from coco_experiments.bench.rows import PAIRED, Bench, Benchmark
 from coco_experiments.bench.timing import Timing, take_turns
-from coco_experiments.outcome import Outcome, Reporter
 from coco_opt import solving
 from coco_opt.array_types import Ints
 from coco_opt.kernels import isotonic_l2
 from coco_opt.problems import IsotonicL2
 
-NAME = "bench/isotonic_l2"
 SIZE = 10_000_000
 SMALL_SIZE = 20_000
 REPEATS = 5
@@ -65,19 +62,20 @@ def disagreements(instance: str, y: Ints, timings: dict[str, Timing]) -> list[st
     ]
 
 
-def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Time p = 2 on the five instances, n = 10^7 (small: 20,000); write CSV and JSON."""
-    size, repeats = (SMALL_SIZE, 2) if small else (SIZE, REPEATS)
-    bench = Bench(NAME, reporter, len(INSTANCES), repeats)
-    for instance, make in INSTANCES.items():
+def measure(bench: Bench) -> str:
+    """Time p = 2 on the five instances, n = 10^7 (small: 20,000)."""
+    size = SMALL_SIZE if bench.small else SIZE
+    for instance, make in bench.over(INSTANCES.items()):
         y = make(size)
-        timings = take_turns(candidates(y), repeats)
+        timings = take_turns(candidates(y), bench.repeats)
         targets = {BLOCKS: BLOCKS_TARGET.get(instance), FIT: FIT_TARGET, SOLVE: FIT_TARGET}
         bench.against(instance, y.size, targets, timings)
         bench.wrong += disagreements(instance, y, timings)
-        bench.done()
-    bench.notes = [worst(bench.rows, what) for what in (FIT, BLOCKS, SOLVE)]
+    bench.notes += bench.worst(FIT, BLOCKS, SOLVE)
     if find_spec("sklearn") is None:
         bench.notes.append("scikit-learn is not installed (pip install 'coco-opt[bench]'): SciPy is the only peer")
-    title = f"Isotonic regression p = 2, n = {size:,}: median of {repeats} runs"
-    return bench.finish(title, out, "many integers are pooled in halves by two threads; the peers have one", PAIRED)
+    return f"Isotonic regression p = 2, n = {size:,}: median of {bench.repeats} runs"
+
+
+NOTES = ("many integers are pooled in halves by two threads; the peers have one", PAIRED)
+ISOTONIC_L2 = Benchmark("bench/isotonic_l2", measure, NOTES, (REPEATS, 2))

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from fractions import Fraction
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,23 +11,19 @@ from coco_solvers.generic.highs import HiGHS
 from coco_solvers.generic.piqp import PIQP
 from coco_solvers.structured.joint import AlternatingDirections
 
-from coco_experiments.bench.rows import Bench
+from coco_experiments.bench.rows import Bench, Benchmark
 from coco_experiments.bench.timing import take_turns
 from coco_experiments.data import hawaii_blocks, taxi
-from coco_experiments.outcome import Outcome, Reporter
+from coco_experiments.groups import Case
 from coco_experiments.simulated import generated_counts
 from coco_opt.errors import ConfigError
-from coco_opt.groups import GroupsMeasurements, measure_hierarchy
-from coco_opt.groups.measuring.private import PrivateCounts
-from coco_opt.privacy import Epsilon, SeededNoise
+from coco_opt.groups import GroupsMeasurements
 from coco_opt.problems import JointL1, JointL2, Tree
 from coco_opt.problems.joint import JointFit
 from coco_opt.solution import Solution
 from coco_opt.solving import solve
 
-NAME = "bench/joint"
 SEED = 2018
-REPEATS, SMALL_REPEATS = 3, 1
 TOLERANCE = 1e-4  # relative gap of what is timed
 CLOSE = 1e-5  # relative difference of the packages' objectives
 
@@ -38,62 +31,44 @@ KINDS: dict[str, type[JointFit]] = {"joint p = 1": JointL1, "joint p = 2": Joint
 ROUNDS = {name: f"{name}, 50 rounds" for name in KINDS}
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
-    """One table to fit: its name, private counts, max_size and the limits in seconds for p = 1 and p = 2."""
-
-    name: str
-    counts: PrivateCounts
-    max_size: int
-    limits: tuple[float | None, float | None]
+LIMITS: dict[str, tuple[float | None, float | None]] = {"Taxi": (4.0, 1.0), "Hawaii's blocks": (20.0, None)}
+"""Seconds for p = 1 and p = 2, of the real tables or simulated ones of their shape."""
 
 
-def cases(*, small: bool, data: Path | None) -> tuple[list[Case], list[str]]:
-    """Return the real tables where they are present, else simulated ones of their shape, and a note on that."""
+def cases(bench: Bench) -> list[Case]:
+    """Return the real tables where they are present, else simulated ones of their shape, which is noted."""
     rng = np.random.default_rng(SEED)
-    if small:
-        return [Case("made, 7 regions", generated_counts(2, 2, 200, 60, rng), 60, (None, None))], []
-    notes = []
-    try:
-        first = Case("Taxi", taxi(data), 5_000, (4.0, 1.0))
-    except ConfigError:
-        first = Case("made like Taxi", generated_counts(2, 14, 13_000, 5_000, rng), 5_000, (4.0, 1.0))
-        notes.append("Taxi is absent: a made table of 31 regions and as many groups instead")
-    try:
-        second = Case("Hawaii's blocks", hawaii_blocks(folder=data), 900, (20.0, None))
-    except ConfigError:
-        second = Case("made like Hawaii", generated_counts(35, 34, 21, 900, rng), 900, (20.0, None))
-        notes.append("Hawaii's blocks are absent: a made table of 1,226 regions and as many groups instead")
-    return [first, second], notes
+    if bench.small:
+        return [Case.of("made, 7 regions", generated_counts(2, 2, 200, 60, rng), 60)]
+    listed = []
+    for name, read, max_size, shape in (
+        ("Taxi", partial(taxi, bench.data), 5_000, (2, 14, 13_000)),
+        ("Hawaii's blocks", partial(hawaii_blocks, folder=bench.data), 900, (35, 34, 21)),
+    ):
+        try:
+            listed.append(Case.of(name, read(), max_size))
+        except ConfigError:
+            listed.append(Case.of(f"made like {name}", generated_counts(*shape, max_size, rng), max_size))
+            bench.notes.append(f"{name} is absent: a made table of as many regions and groups instead")
+    return listed
 
 
-def problem_of(counts: PrivateCounts, max_size: int, kind: type[JointFit], seed: int = SEED) -> JointFit:
+def problem_of(case: Case, kind: type[JointFit]) -> JointFit:
     """Return the fit of cumulative counts with total epsilon 1, the same part at each level."""
-    hierarchy, truth = counts.hierarchy, [histogram.clamp(max_size) for histogram in counts.histograms()]
-    levels = hierarchy.levels
-    measured = measure_hierarchy(
-        truth,
-        hierarchy,
-        np.array([histogram.groups for histogram in truth]),
-        queries=["cumulative"] * levels,
-        costs=[Epsilon(Fraction(1, levels))] * levels,
-        max_size=max_size,
-        neighbours="add_remove",
-        source=SeededNoise(seed),
-    )
-    answers = GroupsMeasurements(measured)
-    table = np.concatenate([answers.table(level) for level in range(levels)])
+    answers = GroupsMeasurements(case.measured(SEED))
+    table = np.concatenate([answers.table(level) for level in range(case.levels)])
     weights = answers.weights("l1" if kind is JointL1 else "l2")
-    return kind(Tree(hierarchy.parent), table, answers.group_counts, weights)
+    return kind(Tree(case.hierarchy.parent), table, answers.group_counts, weights)
 
 
 def against_limits(bench: Bench, case: Case) -> None:
     """Time both losses on a table, note the certified gaps, and say which answers are not certified."""
-    problems = {name: problem_of(case.counts, case.max_size, kind) for name, kind in KINDS.items()}
+    limits = LIMITS.get(case.name.removeprefix("made like "), (None, None))
+    problems = {name: problem_of(case, kind) for name, kind in KINDS.items()}
     solver = AlternatingDirections(tolerance=TOLERANCE)
     calls = {name: partial(solve, problem, solver, check=False) for name, problem in problems.items()}
     timings = take_turns(calls, bench.repeats)
-    for (name, problem), limit in zip(problems.items(), case.limits, strict=True):
+    for (name, problem), limit in zip(problems.items(), limits, strict=True):
         solution: Solution[Any] = timings[name].value
         rounds = f"{solution.iterations} rounds, relative gap {solution.relative_gap:.1g}"
         bench.row(case.name, name, problem.variables, timings[name].median, limit=limit)
@@ -107,9 +82,9 @@ def against_packages(bench: Bench, max_size: int) -> None:
 
     The packages' time is that of their own call; writing the program is not counted against them.
     """
-    counts = generated_counts(2, 3, 300, max_size, np.random.default_rng(SEED))
+    case = Case.of("small", generated_counts(2, 3, 300, max_size, np.random.default_rng(SEED)), max_size)
     for (name, kind), package in zip(KINDS.items(), (HiGHS(), PIQP()), strict=True):
-        problem = problem_of(counts, max_size, kind)
+        problem = problem_of(case, kind)
         peer = f"{package.name}, its own seconds"
         calls: dict[str, Callable[[], Solution[Any]]] = {
             name: partial(solve, problem, AlternatingDirections(tolerance=1e-6), check=False),
@@ -128,7 +103,8 @@ def doubling(bench: Bench, sizes: tuple[int, ...]) -> None:
     """Time 50 rounds by max_size."""
     for name, kind in KINDS.items():
         rng = np.random.default_rng(SEED)
-        problems = [problem_of(generated_counts(2, 14, 2_000, size, rng), size, kind) for size in sizes]
+        cases = [Case.of("doubling", generated_counts(2, 14, 2_000, size, rng), size) for size in sizes]
+        problems = [problem_of(case, kind) for case in cases]
         calls: dict[str, tuple[int, Callable[[], Any]]] = {
             f"doubling, {problem.variables:,} cells": (
                 problem.variables,
@@ -139,17 +115,15 @@ def doubling(bench: Bench, sizes: tuple[int, ...]) -> None:
         bench.doubling(ROUNDS[name], calls, f"{problems[0].variables:,} to {problems[-1].variables:,} cells")
 
 
-def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
+def measure(bench: Bench) -> str:
     """Time joint estimation on Taxi and Hawaii's blocks, small cases and doubling cells (small: made, 7 regions)."""
-    tables, notes = cases(small=small, data=data)
-    bench = Bench(NAME, reporter, len(tables) + 2, SMALL_REPEATS if small else REPEATS)
-    bench.notes += notes
-    for case in tables:
-        against_limits(bench, case)
-        bench.done()
-    against_packages(bench, 30 if small else 120)
-    bench.done()
-    doubling(bench, (50, 100) if small else (1_250, 2_500, 5_000, 10_000, 20_000))
-    bench.done()
-    note = "n: cells of all regions; fits are certified, which is in their time; threads: all cores"
-    return bench.finish(f"Joint estimation: median of {bench.repeats} runs", out, note)
+    jobs = [partial(against_limits, bench, case) for case in cases(bench)]
+    jobs.append(partial(against_packages, bench, 30 if bench.small else 120))
+    jobs.append(partial(doubling, bench, (50, 100) if bench.small else (1_250, 2_500, 5_000, 10_000, 20_000)))
+    for job in bench.over(jobs):
+        job()
+    return f"Joint estimation: median of {bench.repeats} runs"
+
+
+NOTES = ("n: cells of all regions; fits are certified, which is in their time; threads: all cores",)
+JOINT = Benchmark("bench/joint", measure, NOTES, (3, 1))

@@ -10,15 +10,14 @@ from pathlib import Path
 
 import numpy as np
 
-from coco_experiments.bench.apart import apart
-from coco_experiments.bench.nation import counts_of, measured
-from coco_experiments.bench.rows import Row, clocked, finish
-from coco_experiments.outcome import Outcome, Reporter
+from coco_experiments.bench.apart import Apart, apart, clocked
+from coco_experiments.bench.nation import SEED, counts_of
+from coco_experiments.bench.rows import Bench, Benchmark
+from coco_experiments.groups import Case
 from coco_opt.choices import SolverChoices
 from coco_opt.errors import SolverError
 from coco_opt.groups.estimating.joint import joint
 
-NAME = "bench/joint_nation"
 MAX_SIZE, SMALL_MAX_SIZE = 10_000, 60
 SECONDS_LIMIT, MEMORY_LIMIT = 180.0, 4000.0  # MB; of single sizes
 GROWTHS = {"single sizes": 0.0, "buckets of growth .05": 0.05}
@@ -31,7 +30,7 @@ def fitted(size: str, data: str | None, max_size: int, growth: float) -> dict[st
     ``failed`` says why there is no estimate.
     """
     _, counts = counts_of(small=size == "small", data=None if data is None else Path(data))
-    noisy = measured(counts, max_size, (growth,) * counts.hierarchy.levels)
+    noisy = Case.of("nation", counts, max_size).measured(SEED, growth=(growth,) * counts.hierarchy.levels)
     del counts
     solvers = SolverChoices()
     try:
@@ -49,37 +48,27 @@ def fitted(size: str, data: str | None, max_size: int, growth: float) -> dict[st
     }
 
 
-def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
+def measure(bench: Bench) -> str:
     """Time joint estimation of a nation on single sizes and on buckets (small: 12 counties, K = 60)."""
-    name, counts = counts_of(small=small, data=data)
-    max_size, regions = SMALL_MAX_SIZE if small else MAX_SIZE, counts.hierarchy.regions
-    rows, notes, wrong = [], [], []
-    target = "coco_experiments.bench.joint_nation:fitted"
-    for done, (what, growth) in enumerate(GROWTHS.items(), 1):
-        folder = None if data is None else str(data)
+    name, counts = counts_of(small=bench.small, data=bench.data)
+    max_size, regions = SMALL_MAX_SIZE if bench.small else MAX_SIZE, counts.hierarchy.regions
+    target, folder = "coco_experiments.bench.joint_nation:fitted", bench.data and str(bench.data)
+    for what, growth in bench.over(GROWTHS.items()):
         apart(target, "small", None, SMALL_MAX_SIZE, growth)  # compiles
-        result = apart(target, "small" if small else "whole", folder, max_size, growth)
+        result = apart(target, "small" if bench.small else "whole", folder, max_size, growth)
         report = result.value
         if "failed" in report:
-            wrong.append(f"{what}: {report['failed']}")
+            bench.wrong.append(f"{what}: {report['failed']}")
             continue
-        rows.append(
-            Row(
-                name,
-                what,
-                regions * max_size,
-                report["seconds"],
-                limit=None if growth else SECONDS_LIMIT,
-                cpu=report["cpu"],
-                peak=result.peak,
-                peak_limit=None if growth else MEMORY_LIMIT,
-            )
-        )
-        notes.append(
+        limits = {} if growth else {"limit": SECONDS_LIMIT, "peak_limit": MEMORY_LIMIT}
+        run = Apart(report["seconds"], report["cpu"], result.peak, report)
+        bench.apart(name, what, regions * max_size, run, **limits)
+        bench.notes.append(
             f"{what}: {report['solver']}, {report['solver_seconds']:,.1f} s of it in the fit; "
             f"relative gap {report['gap']:.2g}, of the loosest level {report['level_gap']:.2g}"
         )
-        reporter.progress(NAME, done, len(GROWTHS))
-    notes.append("one element is one size of one region; fit, certificate and integer tables are in the seconds")
-    title = f"Joint estimation of a nation of {regions:,} regions, K = {max_size:,}: one run each"
-    return finish(NAME, title, rows, notes, wrong, out, reporter)
+    return f"Joint estimation of a nation of {regions:,} regions, K = {max_size:,}: one run each"
+
+
+NOTES = ("one element is one size of one region; fit, certificate and integer tables are in the seconds",)
+JOINT_NATION = Benchmark("bench/joint_nation", measure, NOTES)

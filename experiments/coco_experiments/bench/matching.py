@@ -5,23 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from coco_experiments.bench.rows import Bench
+from coco_experiments.bench.rows import Bench, Benchmark
 from coco_experiments.bench.timing import take_turns
-from coco_experiments.outcome import Outcome, Reporter
 from coco_experiments.simulated import generated_counts
 from coco_opt.choices import SolverChoices
 from coco_opt.groups.estimating.estimates import SizeEstimate
 from coco_opt.groups.estimating.subtrees import match_and_merge, matching
 from coco_opt.histograms import CountOfCounts, Hierarchy
 
-NAME = "bench/matching"
 SEED = 2018
-REPEATS, SMALL_REPEATS = 5, 2
 LIMIT = 2.0
 
 ALGORITHM, FAMILY = "matching and merging, certified", "one family, certified"
@@ -104,13 +100,13 @@ def doubling(bench: Bench, runs: tuple[int, ...]) -> None:
     bench.doubling(FAMILY, calls, f"{runs[0]:,} to {runs[-1]:,} runs")
 
 
-def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Time Algorithm 1 on 3,025 regions and on families of up to 400,000 runs (small: 16 regions)."""
-    sizes, repeats = (SMALL, SMALL_REPEATS) if small else (FULL, REPEATS)
-    bench = Bench(NAME, reporter, 2, repeats)
-    many_regions(bench, sizes)
-    bench.done()
-    doubling(bench, sizes.runs)
-    bench.done()
-    note = "n: runs of all regions; every matching is certified optimal, which is in its time"
-    return bench.finish(f"Matching and merging: median of {repeats} runs", out, note)
+def measure(bench: Bench) -> str:
+    """Time 3,025 regions and families of doubling runs (small: some dozens of regions)."""
+    sizes = SMALL if bench.small else FULL
+    for part in bench.over((partial(many_regions, bench, sizes), partial(doubling, bench, sizes.runs))):
+        part()
+    return f"Matching and merging: median of {bench.repeats} runs"
+
+
+NOTES = ("n: runs of all regions; every matching is certified optimal, which is in its time",)
+MATCHING = Benchmark("bench/matching", measure, NOTES, (5, 2))

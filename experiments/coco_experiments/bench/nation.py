@@ -5,9 +5,7 @@ Cumulative counts in both losses, fitted, matched, certified and written with ev
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
-from fractions import Fraction
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -15,22 +13,19 @@ import numpy as np
 
 from coco_experiments.bench.apart import apart
 from coco_experiments.bench.release import write_sizes
-from coco_experiments.bench.rows import Row, finish
+from coco_experiments.bench.rows import Bench, Benchmark
 from coco_experiments.data import find_data_file
+from coco_experiments.groups import Case
 from coco_experiments.kuo2018.housing import COUNTIES, census_households, generated_households, housing
-from coco_experiments.outcome import Outcome, Reporter
 from coco_opt.choices import SolverChoices
 from coco_opt.config import parse_config
-from coco_opt.groups import Buckets, measure_hierarchy
 from coco_opt.groups.estimating.estimate import estimate_groups
 from coco_opt.groups.estimating.method import GroupsMethod
 from coco_opt.groups.measuring.private import PrivateCounts
 from coco_opt.groups.noisy_measurements import Loss
-from coco_opt.privacy import Epsilon, Measurement, SeededNoise
 from coco_opt.privacy.queries import DENSE
 from coco_opt.releases import release, render_report, verify_release
 
-NAME = "bench/nation"
 MAX_SIZE, SMALL_MAX_SIZE, COMPARED_SIZE = 100_000, 200, 2_000
 SEED = 2018
 LOSSES: tuple[Loss, ...] = ("l1", "l2")
@@ -62,39 +57,21 @@ def released(folder: str, loss: str, max_size: int) -> dict[str, float]:
     return {"sealed": sealed / 1e6, "written": written / 1e6}
 
 
-def measured(counts: PrivateCounts, max_size: int, growths: Sequence[float] = (0.0, 0.0, 0.0)) -> Measurement:
-    """Return the noisy answers of an even split, total epsilon 1; buckets grow as stated, root first (0: cells)."""
-    levels = counts.hierarchy.levels
-    return measure_hierarchy(
-        [histogram.clamp(max_size) for histogram in counts.histograms()],
-        counts.hierarchy,
-        counts.group_counts,
-        queries=["cumulative"] * levels,
-        costs=[Epsilon(Fraction(1, levels))] * levels,
-        max_size=max_size,
-        neighbours="add_remove",
-        source=SeededNoise(SEED),
-        buckets=[Buckets.by_growth(max_size, growth) if growth else None for growth in growths],
-    )
-
-
 def same_bits(counts: PrivateCounts, loss: Loss, max_size: int) -> bool:
     """Return whether packed answers and the same ones as arrays in memory are estimated alike, in every region."""
-    packed = measured(counts, max_size)
+    packed = Case.of("nation", counts, max_size).measured(SEED)
     plain = replace(packed, answers=tuple(replace(part, stored=part.values.copy()) for part in packed.answers))
     method = GroupsMethod((loss,) * counts.hierarchy.levels, consistency="matching")
     left, right = (estimate_groups(measurement, method, SolverChoices()) for measurement in (packed, plain))
     return all(a.equals(b) for a, b in zip(left.histograms, right.histograms, strict=True))
 
 
-def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
+def measure(bench: Bench) -> str:
     """Time private releases of both losses (small: 12 counties, K = 200); wrong is a failed check or another bit."""
-    name, counts = counts_of(small=small, data=data)
-    max_size, compared = (SMALL_MAX_SIZE, SMALL_MAX_SIZE) if small else (MAX_SIZE, COMPARED_SIZE)
-    regions = counts.hierarchy.regions
-    rows, notes, wrong = [], [], []
-    target = "coco_experiments.bench.nation:released"
-    for done, loss in enumerate(LOSSES, 1):
+    name, counts = counts_of(small=bench.small, data=bench.data)
+    max_size, compared = (SMALL_MAX_SIZE, SMALL_MAX_SIZE) if bench.small else (MAX_SIZE, COMPARED_SIZE)
+    regions, target = counts.hierarchy.regions, "coco_experiments.bench.nation:released"
+    for loss in bench.over(LOSSES):
         with TemporaryDirectory() as tiny:  # compiles
             write_sizes(Path(tiny, "sizes.csv"), counts_of(small=True, data=None)[1])
             apart(target, tiny, loss, SMALL_MAX_SIZE)
@@ -102,30 +79,20 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
             write_sizes(Path(folder, "sizes.csv"), counts)
             result = apart(target, folder, loss, max_size)
             checks = verify_release(Path(folder, f"release {loss}"))
-        wrong += [f"loss {loss}: {check.name}: {check.detail}" for check in checks if not check.passed]
-        rows.append(
-            Row(
-                name,
-                f"{WHAT} {loss}",
-                regions * max_size,
-                result.seconds,
-                limit=SECONDS_LIMIT,
-                cpu=result.cpu,
-                peak=result.peak,
-                peak_limit=MEMORY_LIMIT,
-            )
-        )
-        seal = result.value["sealed"]
-        notes.append(
-            f"loss {loss}: the sealed answers take {seal:,.1f} MB (at most {SEALED_LIMIT:g}: "
-            f"{'yes' if seal <= SEALED_LIMIT else 'no'}), the release {result.value['written']:,.1f} MB"
+        bench.wrong += [f"loss {loss}: {check.name}: {check.detail}" for check in checks if not check.passed]
+        limits = {"limit": SECONDS_LIMIT, "peak_limit": MEMORY_LIMIT}
+        value = bench.apart(name, f"{WHAT} {loss}", regions * max_size, result, **limits)
+        seal, within = value["sealed"], "yes" if value["sealed"] <= SEALED_LIMIT else "no"
+        bench.notes.append(
+            f"loss {loss}: the sealed answers take {seal:,.1f} MB (at most {SEALED_LIMIT:g}: {within}), the release "
+            f"{value['written']:,.1f} MB"
         )
         if not same_bits(counts, loss, compared):
-            wrong.append(f"loss {loss}: packed answers are estimated otherwise than arrays")
-        reporter.progress(NAME, done, len(LOSSES))
+            bench.wrong.append(f"loss {loss}: packed answers are estimated otherwise than arrays")
     if regions * compared > DENSE:
-        notes.append(f"equal noise, K = {compared:,}: packed answers and arrays are estimated to the same bits")
-    notes.append("one element is one noisy cell; reading, paying, sealing and the page are in the times")
-    return finish(
-        NAME, f"A nation of {regions:,} regions, K = {max_size:,}: one run each", rows, notes, wrong, out, reporter
-    )
+        bench.notes.append(f"equal noise, K = {compared:,}: packed answers and arrays are estimated to the same bits")
+    return f"A nation of {regions:,} regions, K = {max_size:,}: one run each"
+
+
+NOTES = ("one element is one noisy cell; reading, paying, sealing and the page are in the times",)
+NATION = Benchmark("bench/nation", measure, NOTES)

@@ -8,16 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from coco_experiments.bench.rows import Row, finish
+from coco_experiments.bench.rows import Bench, Benchmark
 from coco_experiments.bench.timing import take_turns
-from coco_experiments.outcome import Outcome, Reporter
 from coco_opt import Measurement, configure, read_noisy_measurements
 from coco_opt.config import Config
 
-NAME = "bench/noisy_measurements"
 COUNTIES, BLOCKS = 400, 320
 SMALL_COUNTIES, SMALL_BLOCKS = 5, 12
-REPEATS = 3
 READ, PYARROW = "read and checked", "pyarrow, the columns alone"
 LIMIT = 10.0
 ATTRIBUTES = {
@@ -102,21 +99,22 @@ def summed(measurement: Measurement) -> int:
     return sum(int(part.values.sum()) for part in measurement.answers)
 
 
-def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
+def measure(bench: Bench) -> str:
     """Time the reading of a million rows of a tree of 128,401 regions (small: 66)."""
-    counties, blocks, repeats = (SMALL_COUNTIES, SMALL_BLOCKS, 1) if small else (COUNTIES, BLOCKS, REPEATS)
+    counties, blocks = (SMALL_COUNTIES, SMALL_BLOCKS) if bench.small else (COUNTIES, BLOCKS)
     with TemporaryDirectory() as temporary:
         files, hierarchy, count = write_files(Path(temporary), counties, blocks, np.random.default_rng(20))
         config = config_of(hierarchy)
-        timings = take_turns(
-            {READ: lambda: read_noisy_measurements(files, config), PYARROW: lambda: by_pyarrow(files)}, repeats
-        )
+        calls = {READ: lambda: read_noisy_measurements(files, config), PYARROW: lambda: by_pyarrow(files)}
+        timings = take_turns(calls, bench.repeats)
     ours, theirs = timings[READ], timings[PYARROW]
-    rows = [
-        Row("simulated data", READ, count, ours.median, PYARROW, ours.ratio(theirs), limit=LIMIT),
-        Row("simulated data", PYARROW, count, theirs.median),
-    ]
-    failures = [] if summed(ours.value) == theirs.value else ["the answers are not those of the files"]
-    notes = ["Reading the hierarchy, its geocodes and all checks are in the time; pyarrow decodes four columns alone."]
-    title = f"Reading {count:,} rows of noisy measurements: median of {repeats} runs"
-    return finish(NAME, title, rows, notes, failures, out, reporter)
+    compared = {"peer": PYARROW, "ratio": ours.ratio(theirs), "limit": LIMIT}
+    bench.row("simulated data", READ, count, ours.median, **compared)
+    bench.row("simulated data", PYARROW, count, theirs.median)
+    if summed(ours.value) != theirs.value:
+        bench.wrong.append("the answers are not those of the files")
+    return f"Reading {count:,} rows of noisy measurements: median of {bench.repeats} runs"
+
+
+NOTES = ("Reading the hierarchy, its geocodes and all checks are in the time; pyarrow decodes four columns alone.",)
+NOISY_MEASUREMENTS = Benchmark("bench/noisy_measurements", measure, NOTES, (3, 1))

@@ -7,28 +7,26 @@ from __future__ import annotations
 
 from collections import Counter
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from coco_experiments.bench.apart import apart
-from coco_experiments.bench.rows import Row, finish
+from coco_experiments.bench.rows import Bench, Benchmark
 from coco_experiments.bench.timing import take_turns
+from coco_experiments.groups import Case
 from coco_experiments.kuo2018.rank_shortcut import estimate_ranks
-from coco_experiments.outcome import Outcome, Reporter
 from coco_opt.choices import SolverChoices
-from coco_opt.groups import GroupsMeasurements, RegionMeasurement, measure_hierarchy
+from coco_opt.groups import GroupsMeasurements, RegionMeasurement
 from coco_opt.groups.estimating.estimators import FitOptions, estimate
+from coco_opt.groups.measuring.private import PrivateCounts
 from coco_opt.groups.queries import rank_pieces, sensitivity
 from coco_opt.histograms import CountOfCounts, Hierarchy
 from coco_opt.kernels.isotonic_l2 import BlockStream
 from coco_opt.privacy import Epsilon, NoiseSource, SecureNoise, SeededNoise
 
-NAME = "bench/rank"
 GROUPS, SMALL_GROUPS = 240_908_081, 30_000  # Kuo et al.'s partially synthetic data, which has 2,352 distinct sizes
 LARGEST, DISTINCT = 10_000, 2_352
-REPEATS = 9
 DRAWS, SMALL_DRAWS = 20_000, 2_000
 STREAMED, SEALED, SHORTCUT = "noise and fit, streamed", "measured in memory, estimated", "the exact shortcut"
 STREAMED_LIMIT, STREAMED_MEMORY, SHORTCUT_LIMIT = 4.0, 200.0, 0.2
@@ -67,17 +65,8 @@ def sealed(groups: int) -> int:
 
 def answered(truth: CountOfCounts, source: NoiseSource) -> RegionMeasurement:
     """Return the noisy ranks of one region."""
-    measurement = measure_hierarchy(
-        [truth],
-        Hierarchy.from_paths([("all",)]),
-        [truth.groups],
-        queries=["ranks"],
-        costs=[Epsilon(EPSILON)],
-        max_size=LARGEST,
-        neighbours="add_remove",
-        source=source,
-    )
-    return GroupsMeasurements(measurement)[0]
+    counts = PrivateCounts.of_leaves(Hierarchy.from_paths([("all",)]), [truth])
+    return GroupsMeasurements(Case.of("all", counts, LARGEST).measured(source, [Epsilon(EPSILON)], "ranks"))[0]
 
 
 def estimated(truth: CountOfCounts, source: NoiseSource) -> np.ndarray:
@@ -113,34 +102,33 @@ def _key(histogram: CountOfCounts) -> tuple[int, ...]:
     return (*histogram.sizes.tolist(), *histogram.counts.tolist())
 
 
-def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
+def measure(bench: Bench) -> str:
     """Time 240.9 million simulated groups (small: 30,000); wrong is a shortcut with other outcomes."""
-    groups, draws = (SMALL_GROUPS, SMALL_DRAWS) if small else (GROUPS, DRAWS)
-    module = "coco_experiments.bench.rank"
-    rows: list[Row] = []
+    groups, draws = (SMALL_GROUPS, SMALL_DRAWS) if bench.small else (GROUPS, DRAWS)
     limits: dict[str, tuple[str, dict[str, Any]]] = {
         STREAMED: ("streamed", {"limit": STREAMED_LIMIT, "peak_limit": STREAMED_MEMORY}),
         SEALED: ("sealed", {}),
     }
-    for done, (what, (function, limit)) in enumerate(limits.items(), 1):
-        apart(f"{module}:{function}", SMALL_GROUPS)  # compiles
-        result = apart(f"{module}:{function}", groups)
-        rows.append(Row("simulated nation", what, groups, result.seconds, cpu=result.cpu, peak=result.peak, **limit))
-        reporter.progress(NAME, done, 4)
+    for what, (function, limit) in bench.over(limits.items()):
+        target = f"coco_experiments.bench.rank:{function}"
+        apart(target, SMALL_GROUPS)  # compiles
+        bench.apart("simulated nation", what, groups, apart(target, groups), **limit)
     truth, rng = nation(groups), np.random.default_rng(1)
-    timing = take_turns({SHORTCUT: lambda: shortcut(truth, rng)}, REPEATS)[SHORTCUT]
-    rows.append(Row("simulated nation", SHORTCUT, groups, timing.median, limit=SHORTCUT_LIMIT))
-    reporter.progress(NAME, 3, 4)
+    timing = take_turns({SHORTCUT: lambda: shortcut(truth, rng)}, bench.repeats)[SHORTCUT]
+    bench.row("simulated nation", SHORTCUT, groups, timing.median, limit=SHORTCUT_LIMIT)
     statistic, degrees = chi_square(draws)
-    reporter.progress(NAME, 4, 4)
-    wrong = []
     if statistic > degrees + _SPREADS * (2 * degrees) ** 0.5:
-        wrong.append(f"the shortcut's outcomes are not those of noise and fit: chi-square {statistic:.0f} of {degrees}")
-    notes = [
+        words = f"chi-square {statistic:.0f} of {degrees}"
+        bench.wrong.append(f"the shortcut's outcomes are not those of noise and fit: {words}")
+    bench.notes.append(
         f"chi-square of the shortcut against noise and fit, {draws:,} outcomes of {TINY.groups} groups each: "
-        f"{statistic:.1f} over {degrees} degrees of freedom ({statistic / degrees:.3f} a degree)",
-        "noise is drawn under a key of the operating system; what runs in its own process says the cores' seconds and "
-        "its largest memory, Python and its packages included; certificates are in the times of estimates",
-    ]
-    title = f"Ranks of {groups:,} groups, loss l2: one run, the shortcut's median of {REPEATS}"
-    return finish(NAME, title, rows, notes, wrong, out, reporter)
+        f"{statistic:.1f} over {degrees} degrees of freedom ({statistic / degrees:.3f} a degree)"
+    )
+    return f"Ranks of {groups:,} groups, loss l2: one run, the shortcut's median of {bench.repeats}"
+
+
+NOTES = (
+    "noise is drawn under a key of the operating system; what runs in its own process says the cores' seconds and "
+    "its largest memory, Python and its packages included; certificates are in the times of estimates",
+)
+RANK = Benchmark("bench/rank", measure, NOTES, (9, 9))

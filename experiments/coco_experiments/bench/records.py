@@ -8,16 +8,12 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from coco_experiments.bench.apart import apart, typical
-from coco_experiments.bench.rows import Row, finish
-from coco_experiments.bench.timing import Timing
-from coco_experiments.outcome import Outcome, Reporter
+from coco_experiments.bench.rows import Bench, Benchmark
 from coco_opt.files.regions import read_regions
 from coco_opt.topdown.measuring.records import read_records
 from coco_opt.topdown.names import Bins
 from coco_opt.topdown.schema import Schema
 
-NAME = "bench/records"
 READ, DUCKDB = "records, all checks", "DuckDB, the same group-by"
 SEXES, RACES, AGES = ("female", "male"), tuple("abcdefg"), ("0..4", "5..17", "18..64", "65..")
 _ROWS = 1 << 20
@@ -25,12 +21,11 @@ _ROWS = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """How many records in how many regions, in whose order or in none, and how often they are read."""
+    """How many records in how many regions, in whose order or in none."""
 
     records: int
     regions: int
     sorted: bool
-    repeats: int
 
     @property
     def name(self) -> str:
@@ -39,8 +34,8 @@ class Case:
         return f"simulated records of {self.regions:,} regions, {order}"
 
 
-CASES = tuple(Case(10_000_000, 100_000, ordered, 3) for ordered in (True, False))
-SMALL = tuple(Case(20_000, 100, ordered, 1) for ordered in (True, False))
+CASES = tuple(Case(10_000_000, 100_000, ordered) for ordered in (True, False))
+SMALL = tuple(Case(20_000, 100, ordered) for ordered in (True, False))
 
 
 def write_records(folder: Path, case: Case, rng: np.random.Generator) -> None:
@@ -84,30 +79,18 @@ def by_duckdb(folder: str) -> list[int]:
     return [int(value) for value in con.execute(f"SELECT sum(n), count(*) FROM ({cells})").fetchall()[0]]
 
 
-def rows_of(case: Case) -> tuple[list[Row], list[str]]:
-    """Return the rows of a case, taking turns, and a line where the two do not count the same."""
-    with TemporaryDirectory() as folder:
-        write_records(Path(folder), case, np.random.default_rng(15))
-        pairs = [[apart(f"{__name__}:{name}", folder) for name in _READERS] for _ in range(case.repeats)]
-    ours, theirs = (typical(list(runs)) for runs in zip(*pairs, strict=True))
-    clocks = [Timing(tuple(run.seconds for run in runs), None) for runs in zip(*pairs, strict=True)]
-    ratio = clocks[0].ratio(clocks[1])
-    rows = [
-        Row(case.name, READ, case.records, ours.seconds, DUCKDB, ratio, cpu=ours.cpu, peak=ours.peak),
-        Row(case.name, DUCKDB, case.records, theirs.seconds, cpu=theirs.cpu, peak=theirs.peak),
-    ]
-    return rows, [] if ours.value == theirs.value else [f"{case.name}: the counts are not DuckDB's"]
-
-
-_READERS = ("by_coco_opt", "by_duckdb")
-
-
-def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
+def measure(bench: Bench) -> str:
     """Time the reading of ten million simulated records in 100,000 regions of 56 cells (small: 20,000 in 100)."""
-    cases, rows, wrong = SMALL if small else CASES, list[Row](), list[str]()
-    for done, case in enumerate(cases, 1):
-        more, faults = rows_of(case)
-        rows, wrong = rows + more, wrong + faults
-        reporter.progress(NAME, done, len(cases))
-    notes = ["Each reading runs in a process of its own: peak MB are Python's and its packages' too."]
-    return finish(NAME, f"Reading {cases[0].records:,} records", rows, notes, wrong, out, reporter)
+    cases, calls = SMALL if bench.small else CASES, {READ: "by_coco_opt", DUCKDB: "by_duckdb"}
+    for case in bench.over(cases):
+        with TemporaryDirectory() as folder:
+            write_records(Path(folder), case, np.random.default_rng(15))
+            targets = {what: (f"{__name__}:{name}", [folder]) for what, name in calls.items()}
+            ours, theirs = bench.in_turns(case.name, case.records, targets)
+        if ours != theirs:
+            bench.wrong.append(f"{case.name}: the counts are not DuckDB's")
+    return f"Reading {cases[0].records:,} records"
+
+
+NOTES = ("Each reading runs in a process of its own: peak MB are Python's and its packages' too.",)
+RECORDS = Benchmark("bench/records", measure, NOTES, (3, 1))

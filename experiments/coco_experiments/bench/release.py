@@ -14,9 +14,8 @@ from time import perf_counter
 
 import numpy as np
 
-from coco_experiments.bench.rows import Row, finish
+from coco_experiments.bench.rows import Bench, Benchmark
 from coco_experiments.data import find_data_file
-from coco_experiments.outcome import Outcome, Reporter
 from coco_experiments.simulated import generated_counts
 from coco_opt.config import parse_config
 from coco_opt.groups.kind import GROUPS
@@ -24,9 +23,8 @@ from coco_opt.groups.measuring.private import PrivateCounts
 from coco_opt.releases import release as run_release
 from coco_opt.releases import render_report, verify_release
 
-NAME = "bench/release"
 MAX_SIZE, SMALL_MAX_SIZE = 100_000, 2_000
-REPEATS, IMPORTS = 5, 7
+IMPORTS = 7
 SECONDS_LIMIT, IMPORT_LIMIT = 1.5, 0.15
 TAXI = "kuo2018/taxi_neighbourhoods.csv"
 WHOLE, REPORT, IMPORT = "whole release", "HTML report", "import coco_opt after numpy"
@@ -94,28 +92,20 @@ def write_sizes(path: Path, counts: PrivateCounts) -> Path:
     return path
 
 
-def release_rows(
-    sizes: Path, name: str, max_size: int, repeats: int, reporter: Reporter
-) -> tuple[list[Row], list[str]]:
-    """Return the median seconds of every stage and of the whole after a first run that compiles, and failed checks."""
-    runs: list[Release] = []
+def release_rows(bench: Bench, sizes: Path, name: str, max_size: int) -> None:
+    """Add the median seconds of every stage and of the whole after a first run that compiles, and failed checks."""
     with TemporaryDirectory() as temporary:
-        for seed in range(repeats + 1):
-            runs.append(release(sizes, max_size, seed, Path(temporary)))
-            reporter.progress(NAME, seed, repeats)
-    wrong = [failure for run in runs for failure in run.failed]
+        runs = [release(sizes, max_size, seed, Path(temporary)) for seed in bench.over(range(bench.repeats + 1))]
+    bench.wrong += [failure for run in runs for failure in run.failed]
     timed, cells = runs[1:], runs[0].cells
-    rows = [
-        Row(name, stage.replace("_", " "), cells, median(run.stages[stage] for run in timed))
-        for stage in timed[0].stages
-    ]
-    rows.append(Row(name, WHOLE, cells, median(run.total for run in timed), limit=SECONDS_LIMIT))
-    rows.append(Row(name, REPORT, cells, median(run.report for run in timed)))
-    return rows, wrong
+    for stage in timed[0].stages:
+        bench.row(name, stage.replace("_", " "), cells, median(run.stages[stage] for run in timed))
+    bench.row(name, WHOLE, cells, median(run.total for run in timed), limit=SECONDS_LIMIT)
+    bench.row(name, REPORT, cells, median(run.report for run in timed))
 
 
-def import_rows(repeats: int) -> tuple[list[Row], list[str]]:
-    """Return what ``import coco_opt`` adds to numpy's import, in fresh interpreters, and what it wrongly loads."""
+def import_rows(bench: Bench, repeats: int) -> None:
+    """Add what ``import coco_opt`` adds to numpy's import, in fresh interpreters, and what it wrongly loads."""
     seconds: list[float] = []
     loaded: set[str] = set()
     for _ in range(repeats):
@@ -123,25 +113,27 @@ def import_rows(repeats: int) -> tuple[list[Row], list[str]]:
         first, *heavy = done.stdout.split()
         seconds.append(float(first))
         loaded.update(heavy)
-    row = Row("import", IMPORT, 0, median(seconds), limit=IMPORT_LIMIT)
-    return [row], [f"import coco_opt loads {name}" for name in sorted(loaded)]
+    bench.row("import", IMPORT, 0, median(seconds), limit=IMPORT_LIMIT)
+    bench.wrong += [f"import coco_opt loads {name}" for name in sorted(loaded)]
 
 
-def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
+def measure(bench: Bench) -> str:
     """Time the release and the import; without Taxi's file, and when small, on simulated data of the same shape."""
-    max_size, repeats = (SMALL_MAX_SIZE, 2) if small else (MAX_SIZE, REPEATS)
-    notes = ["Seconds after start-up and compilation; noise is seeded: NOT PRIVATE. One element is one noisy cell."]
-    path = None if small else find_data_file(TAXI, data)
+    max_size = SMALL_MAX_SIZE if bench.small else MAX_SIZE
+    path = None if bench.small else find_data_file(TAXI, bench.data)
     with TemporaryDirectory() as temporary:
         if path is None:
-            groups, largest = (500, 400) if small else (12_888, 5_000)
+            groups, largest = (500, 400) if bench.small else (12_888, 5_000)
             counts = generated_counts(2, 14, groups, largest, np.random.default_rng(28))
             sizes, name = write_sizes(Path(temporary, "sizes.csv"), counts), "simulated data"
-            if not small:
-                notes.append(f"{TAXI} is not here: simulated data of its shape instead.")
+            if not bench.small:
+                bench.notes.append(f"{TAXI} is not here: simulated data of its shape instead.")
         else:
             sizes, name = path, "Taxi"
-        rows, wrong = release_rows(sizes, name, max_size, repeats, reporter)
-    added, loaded = import_rows(2 if small else IMPORTS)
-    title = f"Release of three levels, K = {max_size:,}, cumulative L1, matching: median of {repeats} runs"
-    return finish(NAME, title, rows + added, notes, wrong + loaded, out, reporter)
+        release_rows(bench, sizes, name, max_size)
+    import_rows(bench, 2 if bench.small else IMPORTS)
+    return f"Release of three levels, K = {max_size:,}, cumulative L1, matching: median of {bench.repeats} runs"
+
+
+NOTES = ("Seconds after start-up and compilation; noise is seeded: NOT PRIVATE. One element is one noisy cell.",)
+RELEASE = Benchmark("bench/release", measure, NOTES, (5, 2))

@@ -1,32 +1,19 @@
-"""The rows of the performance table and the lines that sum them up."""
+"""A bench: what it collects while it runs (rows of the performance table, wrong answers, notes), and how it is told."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from time import perf_counter, process_time
 from typing import Any, TypeVar
 
+from coco_experiments.bench.apart import Apart, apart, clocked, typical
 from coco_experiments.bench.timing import Timing, take_turns
 from coco_experiments.outcome import Cell, Outcome, Reporter, Table, write_csv, write_json
 
 T = TypeVar("T")
-
-COLUMNS = (
-    "instance",
-    "what",
-    "n",
-    "seconds",
-    "ns an element",
-    "cores' seconds",
-    "peak MB",
-    "against",
-    "times faster",
-    "target",
-    "met",
-)
+PAIRED = "times faster: median over pairs of runs taken in turns; only wrong answers fail this run"
 _APART = ("cores' seconds", "peak MB")
 
 
@@ -51,81 +38,91 @@ class Row:
     peak_limit: float | None = None
 
     @property
+    def _aims(self) -> list[tuple[str, bool]]:
+        """Return every target in words, and whether it is reached."""
+        bounds = (
+            (self.target, self.ratio, ">= {:.3g} times", -1.0),
+            (self.limit, self.seconds, "<= {:g} s", 1.0),
+            (self.peak_limit, self.peak, "<= {:,g} MB", 1.0),
+        )
+        return [
+            (words.format(bound), sign * measured <= sign * bound)
+            for bound, measured, words, sign in bounds
+            if bound is not None and measured is not None
+        ]
+
+    @property
     def met(self) -> bool | None:
         """Return whether every target is reached, None where there is none."""
-        reached = [
-            measured >= 0.0
-            for measured in (
-                None if self.target is None or self.ratio is None else self.ratio - self.target,
-                None if self.limit is None else self.limit - self.seconds,
-                None if self.peak_limit is None or self.peak is None else self.peak_limit - self.peak,
-            )
-            if measured is not None
-        ]
-        return all(reached) if reached else None
+        return all(reached for _, reached in self._aims) if self._aims else None
 
-    def cells(self) -> tuple[Cell, ...]:
+    def cells(self) -> dict[str, Cell]:
         """Return the row of the table."""
-        targets = [
-            text
-            for bound, text in (
-                (self.target, f">= {self.target or 0:.3g} times"),
-                (self.limit, f"<= {self.limit or 0:g} s"),
-                (self.peak_limit, f"<= {self.peak_limit or 0:,g} MB"),
-            )
-            if bound is not None
-        ]
-        each = 1e9 * self.seconds / self.n if self.n else None
-        return (
-            self.instance,
-            self.what,
-            self.n,
-            self.seconds,
-            each,
-            self.cpu,
-            self.peak,
-            self.peer,
-            self.ratio,
-            ", ".join(targets) or None,
-            self.met,
-        )
-
-
-def clocked(call: Callable[[], T]) -> tuple[float, float, T]:
-    """Return wall seconds, CPU seconds of this process and the value of one call."""
-    start, used = perf_counter(), process_time()
-    value = call()
-    return perf_counter() - start, process_time() - used, value
-
-
-def worst(rows: Sequence[Row], what: str) -> str:
-    """Return one line that names the instance on which ``what`` does worst against its peer."""
-    compared = [row for row in rows if row.what == what and row.ratio is not None]
-    if not compared:
-        return f"{what}: nothing to compare with"
-    row = min(compared, key=lambda candidate: candidate.ratio or 0.0)
-    target = "" if row.target is None else f" (target {row.target:g})"
-    return f"worst instance of {what}: {row.instance}, {row.ratio:.2f} times as fast as {row.peer}{target}"
+        return {
+            "instance": self.instance,
+            "what": self.what,
+            "n": self.n,
+            "seconds": self.seconds,
+            "ns an element": 1e9 * self.seconds / self.n if self.n else None,
+            "cores' seconds": self.cpu,
+            "peak MB": self.peak,
+            "against": self.peer,
+            "times faster": self.ratio,
+            "target": ", ".join(words for words, _ in self._aims) or None,
+            "met": self.met,
+        }
 
 
 class Bench:
-    """Collect what the parts of a bench measure: rows, wrong answers, and notes below the table."""
+    """A run of a bench, and what its parts measured.
 
-    def __init__(self, name: str, reporter: Reporter, parts: int, repeats: int) -> None:
-        self.name, self.reporter, self.repeats = name, reporter, repeats
+    ``small`` takes seconds on simulated data; otherwise real data are read from ``data`` where they are present.
+    """
+
+    def __init__(
+        self, name: str, reporter: Reporter, *, repeats: int = 1, small: bool = True, data: Path | None = None
+    ) -> None:
+        self.name, self.reporter, self.repeats, self.small, self.data = name, reporter, repeats, small, data
         self.rows: list[Row] = []
         self.wrong: list[str] = []
         self.notes: list[str] = []
-        self._done, self._parts = 0, parts
 
-    def done(self) -> None:
-        """Show that one more part is finished."""
-        self._done += 1
-        self.reporter.progress(self.name, self._done, self._parts)
+    def over(self, parts: Iterable[T]) -> Iterator[T]:
+        """Yield the parts of the bench, and show how many are finished."""
+        listed = list(parts)
+        for done, part in enumerate(listed, 1):
+            yield part
+            self.reporter.progress(self.name, done, len(listed))
 
     def row(self, instance: str, what: str, n: int, seconds: float, **more: Any) -> None:
         """Add a row; ``more`` are the other fields of ``Row``."""
         self.rows.append(Row(instance, what, n, seconds, **more))
+
+    def once(self, instance: str, what: str, n: int, call: Callable[[], T], **more: Any) -> tuple[T, float]:
+        """Add a row of one call; return its value and its CPU seconds."""
+        seconds, used, value = clocked(call)
+        self.row(instance, what, n, seconds, **more)
+        return value, used
+
+    def apart(self, instance: str, what: str, n: int, runs: Apart | Sequence[Apart], **more: Any) -> Any:
+        """Add a row of runs in processes of their own; return what the last returned."""
+        run = runs if isinstance(runs, Apart) else typical(list(runs))
+        self.row(instance, what, n, run.seconds, cpu=run.cpu, peak=run.peak, **more)
+        return run.value
+
+    def in_turns(self, instance: str, n: int, calls: Mapping[str, tuple[str, Sequence[Any]]], **more: Any) -> list[Any]:
+        """Add a row for each of two calls by name, of a target and its arguments, each time in a process of its own.
+
+        The first is compared with the second; ``more`` is of the first. Return what both returned.
+        """
+        turns = [[apart(target, *arguments) for target, arguments in calls.values()] for _ in range(self.repeats)]
+        ours, theirs = zip(*turns, strict=True)
+        ratio = Timing.of(ours).ratio(Timing.of(theirs))
+        what, peer = calls
+        return [
+            self.apart(instance, what, n, ours, peer=peer, ratio=ratio, **more),
+            self.apart(instance, peer, n, theirs),
+        ]
 
     def against(self, instance: str, n: int, ours: Mapping[str, float | None], timings: Mapping[str, Timing]) -> None:
         """Add a row for each of ``ours``, with its target, against the fastest of the other timings; then the others.
@@ -150,29 +147,47 @@ class Bench:
         self.notes.append(f"{what}, {sizes}: each doubling takes {growth} times as long")
         return timings
 
-    def finish(self, title: str, out: Path, *notes: str) -> Outcome:
-        """Show the table with all notes and write it; only wrong answers fail, never a missed time."""
-        return finish(self.name, title, self.rows, [*self.notes, *notes], self.wrong, out, self.reporter)
+    def worst(self, *names: str) -> list[str]:
+        """Return a line for each of ``names`` that says on which instance it does worst against its peer."""
+        lines = []
+        for what in names:
+            compared = [row for row in self.rows if row.what == what and row.ratio is not None]
+            if not compared:
+                lines.append(f"{what}: nothing to compare with")
+                continue
+            row = min(compared, key=lambda candidate: candidate.ratio or 0.0)
+            target = "" if row.target is None else f" (target {row.target:g})"
+            pace = f"{row.ratio:.2f} times as fast as {row.peer}{target}"
+            lines.append(f"worst instance of {what}: {row.instance}, {pace}")
+        return lines
+
+    def finish(self, title: str, out: Path) -> Outcome:
+        """Show the table and write it as CSV and JSON; only wrong answers fail, never a missed time."""
+        rows = [row.cells() for row in self.rows]
+        # Most rows are not measured apart: two empty columns would make their tables too wide for a screen.
+        empty = [name for name in _APART if all(row[name] is None for row in rows)]
+        shown = [{name: cell for name, cell in row.items() if name not in empty} for row in rows]
+        table = Table.of(title, shown, self.notes)
+        self.reporter.table(table)
+        files = (write_csv(out / f"{self.name}.csv", table), write_json(out / f"{self.name}.json", [table]))
+        return Outcome((table,), files, tuple(self.wrong))
 
 
-PAIRED = "times faster: median over pairs of runs taken in turns; only wrong answers fail this run"
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """A declared bench: ``measure`` fills a ``Bench`` and returns the title of its table; notes follow its own.
 
+    ``repeats`` are those of a whole and of a small run.
+    """
 
-def finish(
-    name: str,
-    title: str,
-    rows: Sequence[Row],
-    notes: Sequence[str],
-    failures: Sequence[str],
-    out: Path,
-    reporter: Reporter,
-) -> Outcome:
-    """Print the table and write it as CSV and JSON; only wrong answers fail, never a missed time."""
-    cells = [row.cells() for row in rows]
-    # Most rows are not measured apart: two empty columns would make their tables too wide for a screen.
-    shown = [i for i, name in enumerate(COLUMNS) if name not in _APART or any(line[i] is not None for line in cells)]
-    columns = tuple(COLUMNS[i] for i in shown)
-    table = Table(title, columns, tuple(tuple(line[i] for i in shown) for line in cells), tuple(notes))
-    reporter.table(table)
-    files = (write_csv(out / f"{name}.csv", table), write_json(out / f"{name}.json", [table]))
-    return Outcome((table,), files, tuple(failures))
+    name: str
+    measure: Callable[[Bench], str]
+    notes: tuple[str, ...] = ()
+    repeats: tuple[int, int] = (1, 1)
+
+    def run(self, *, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
+        """Measure, and write the table as CSV and JSON below ``out``."""
+        bench = Bench(self.name, reporter, repeats=self.repeats[small], small=small, data=data)
+        title = self.measure(bench)
+        bench.notes += self.notes
+        return bench.finish(title, out)

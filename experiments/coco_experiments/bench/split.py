@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,16 +12,13 @@ from coco_solvers.generic.clarabel import Clarabel
 from coco_solvers.generic.piqp import PIQP
 from coco_solvers.structured.split import SplitNewton
 
-from coco_experiments.bench.rows import PAIRED, Bench, worst
+from coco_experiments.bench.rows import PAIRED, Bench, Benchmark
 from coco_experiments.bench.timing import take_turns
-from coco_experiments.outcome import Outcome, Reporter
 from coco_opt import solving
 from coco_opt.operators import Grouping, Operator, total
 from coco_opt.problems.topdown_split import LinearRows, SplitTerm, TopdownSplit
 from coco_opt.solution import Solution
 
-NAME = "bench/split"
-REPEATS, SMALL_REPEATS = 3, 1
 SEED = 2020
 TOLERANCE = 1e-6
 
@@ -150,21 +146,23 @@ def tiny(bench: Bench, count: int) -> None:
             bench.wrong.append(f"{name}: {failed} of {count} splits are not certified")
 
 
-def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
+def measure(bench: Bench) -> str:
     """Time splits of 20 children x 781 and 1,873 cells and a thousand tiny ones (small: some sixty cells)."""
-    sizes, repeats = (SMALL, SMALL_REPEATS) if small else (FULL, REPEATS)
-    bench = Bench(NAME, reporter, 2 * len(sizes.splits) + 1, repeats)
-    tiny(bench, sizes.tiny)
-    bench.done()
+    sizes = SMALL if bench.small else FULL
+    jobs = [partial(tiny, bench, sizes.tiny)]
     for k, size in enumerate(sizes.splits):
         for totals in (False, True):
-            against_peers(bench, *size, totals=totals, clarabel=k < sizes.clarabel and not totals)
-            bench.done()
-    return bench.finish(
-        f"Top-down splits: median of {repeats} runs",
-        out,
-        worst(bench.rows, SOLVE),
-        "peers solve the lifted program (residuals of all answers to more than one cell as variables)",
-        "ours is timed from the bare problem to the certified answer, peers by their own seconds alone",
-        PAIRED,
-    )
+            clarabel = k < sizes.clarabel and not totals
+            jobs.append(partial(against_peers, bench, *size, totals=totals, clarabel=clarabel))
+    for job in bench.over(jobs):
+        job()
+    bench.notes += bench.worst(SOLVE)
+    return f"Top-down splits: median of {bench.repeats} runs"
+
+
+NOTES = (
+    "peers solve the lifted program (residuals of all answers to more than one cell as variables)",
+    "ours is timed from the bare problem to the certified answer, peers by their own seconds alone",
+    PAIRED,
+)
+SPLIT = Benchmark("bench/split", measure, NOTES, (3, 1))

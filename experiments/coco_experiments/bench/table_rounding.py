@@ -5,23 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from coco_solvers.generic.highs import HiGHS
 from coco_solvers.structured.table_rounding import ShortestPaths
 
-from coco_experiments.bench.rows import PAIRED, Bench, worst
+from coco_experiments.bench.rows import PAIRED, Bench, Benchmark
 from coco_experiments.bench.timing import take_turns
-from coco_experiments.outcome import Outcome, Reporter
 from coco_opt import solving
 from coco_opt.operators import Grouping, stack, total
 from coco_opt.problems.table_rounding import IntegerRows, TableRounding
 from coco_opt.solution import Solution
 
-NAME = "bench/table_rounding"
-REPEATS, SMALL_REPEATS = 3, 1
 SEED = 2020
 TOLERANCE = 1e-9
 
@@ -127,23 +123,16 @@ def tiny(bench: Bench, count: int) -> None:
         bench.wrong.append(f"{failed} of {count} tiny tables are not certified")
 
 
-def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
+def measure(bench: Bench) -> str:
     """Time tables of 20 children x 781 cells against HiGHS, larger ones and a thousand tiny ones (small: tiny)."""
-    sizes, repeats = (SMALL, SMALL_REPEATS) if small else (FULL, REPEATS)
-    bench = Bench(NAME, reporter, 1 + len(sizes.alone) + 2 * len(sizes.tables), repeats)
-    tiny(bench, sizes.tiny)
-    bench.done()
-    for size in sizes.alone:
-        alone(bench, *size)
-        bench.done()
-    for size in sizes.tables:
-        for nested in (False, True):
-            against_highs(bench, *size, nested=nested)
-            bench.done()
-    return bench.finish(
-        f"Rounding of tables: median of {repeats} runs",
-        out,
-        worst(bench.rows, SOLVE),
-        "ours is timed from the bare problem to the certified answer, HiGHS by its own seconds alone",
-        PAIRED,
-    )
+    sizes = SMALL if bench.small else FULL
+    jobs = [partial(tiny, bench, sizes.tiny), *(partial(alone, bench, *size) for size in sizes.alone)]
+    jobs += [partial(against_highs, bench, *size, nested=nested) for size in sizes.tables for nested in (False, True)]
+    for job in bench.over(jobs):
+        job()
+    bench.notes += bench.worst(SOLVE)
+    return f"Rounding of tables: median of {bench.repeats} runs"
+
+
+NOTES = ("ours is timed from the bare problem to the certified answer, HiGHS by its own seconds alone", PAIRED)
+TABLE_ROUNDING = Benchmark("bench/table_rounding", measure, NOTES, (3, 1))

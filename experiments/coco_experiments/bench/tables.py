@@ -2,24 +2,25 @@
 
 Each call is a process of its own, watched from outside, by stage. What matters is what more blocks cost: memory is to
 stay, and seconds to grow no faster than blocks. The state is MADE (``coco_experiments.topdown.census``): sizes, sums
-and sparsity are like a census's, errors would say nothing.
+and sparsity are like a census's, errors would say nothing. ``tables_large`` does the
+same at 60,000 and 300,000 blocks, in minutes and 3 GB.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
-from coco_experiments.bench.rows import Row, finish
+from coco_experiments.bench.rows import Bench, Benchmark
 from coco_experiments.bench.stages import Watched, watched
 from coco_experiments.kifer2019 import redistricting
-from coco_experiments.outcome import Outcome, Reporter
 from coco_experiments.topdown.census import CONFIG, GeneratedCensus, config_text
 
-NAME = "bench/tables"
-SIZES, SMALL = (5_000, 20_000), (60, 180)
+SIZES, LARGE, SMALL = (5_000, 20_000), (60_000, 300_000), (60, 180)
 SEED = 1
 CALLS = (("check", CONFIG), ("release", CONFIG, "--out", "release"), ("verify", "release"))
 
@@ -63,71 +64,55 @@ def state(blocks: int) -> State:
         return State(blocks, persons, {call[0]: watched(call, folder) for call in CALLS})
 
 
-def rows_of(state: State) -> list[Row]:
-    """Return a row a call, and one a stage of the release."""
-    rows = []
-    for verb, call in state.calls.items():
-        if verb == "release":
-            rows += [
-                Row(
-                    state.name,
-                    f"release: {stage.name}",
-                    state.blocks,
-                    stage.seconds,
-                    cpu=stage.cpu,
-                    peak=stage.peak or None,
-                )
-                for stage in call.stages
-            ]
-        rows.append(Row(state.name, verb, state.blocks, call.seconds, cpu=call.cpu, peak=call.peak))
-    return rows
+def call_row(bench: Bench, state: State, verb: str, **compared: Any) -> None:
+    """Add the row of a call."""
+    call = state.calls[verb]
+    bench.row(state.name, verb, state.blocks, call.seconds, cpu=call.cpu, peak=call.peak, **compared)
 
 
-def compared(smaller: State, larger: State) -> tuple[list[Row], list[str]]:
-    """Return rows that hold a larger state's seconds a block against a smaller one's, and bytes a block more."""
-    rows, notes = [], []
+def stage_rows(bench: Bench, state: State) -> None:
+    """Add a row for each stage of the release."""
+    for stage in state.calls["release"].stages:
+        took = {"cpu": stage.cpu, "peak": stage.peak or None}
+        bench.row(state.name, f"release: {stage.name}", state.blocks, stage.seconds, **took)
+
+
+def compare(bench: Bench, smaller: State, larger: State) -> None:
+    """Add rows that hold a larger state's seconds a block against a smaller one's, and note bytes a block more."""
     for verb, call in larger.calls.items():
         before = smaller.calls[verb]
         ratio = (before.cpu / smaller.blocks) / (call.cpu / larger.blocks)
-        peer = f"{smaller.blocks:,} blocks, by block"
-        rows.append(Row(larger.name, verb, larger.blocks, call.seconds, peer, ratio, 1.0, cpu=call.cpu, peak=call.peak))
+        call_row(bench, larger, verb, peer=f"{smaller.blocks:,} blocks, by block", ratio=ratio, target=1.0)
         more, anonymous = (
             (after - least) * 1e6 / (larger.blocks - smaller.blocks)
             for after, least in ((call.peak, before.peak), (call.anonymous, before.anonymous))
         )
-        notes.append(
+        bench.notes.append(
             f"{verb}: {more:,.0f} bytes of memory for each block more, {anonymous:,.0f} of them in no file; "
             f"{call.anonymous:,.0f} MB in no file at {larger.blocks:,} blocks"
         )
-    return rows, notes
 
 
-def measured(name: str, sizes: tuple[int, int], out: Path, reporter: Reporter) -> Outcome:
-    """Make both states and print what they take; a first, tiny one compiles."""
-    wrong: list[str] = []
-    rows: list[Row] = []
-    notes = [
-        "Simulated data, seeded noise: NOT PRIVATE. Processor seconds are those of all threads; ratios are of them.",
-        "One element is one block; each has 210 cells and 307 noisy answers, as levels above have.",
-    ]
+def measure(bench: Bench, sizes: tuple[int, int]) -> str:
+    """Check, release and verify made states of two sizes (small: of some dozens of blocks); a tiny one compiles."""
+    sizes = SMALL if bench.small else sizes
     try:
-        state(min(sizes[0], SMALL[0]))
-        states = []
-        for done, blocks in enumerate(sizes, 1):
-            states.append(state(blocks))
-            reporter.progress(name, done, len(sizes))
-        notes += [f"{built.name}: {built.persons:,} persons" for built in states]
-        ratios, more = compared(*states)
-        rows = [*rows_of(states[0]), *(row for row in rows_of(states[1]) if row.what not in CALL_NAMES), *ratios]
-        notes += more
+        state(SMALL[0])
+        states = [state(blocks) for blocks in bench.over(sizes)]
+        bench.notes += [f"{built.name}: {built.persons:,} persons" for built in states]
+        stage_rows(bench, states[0])
+        for verb in states[0].calls:
+            call_row(bench, states[0], verb)
+        stage_rows(bench, states[1])
+        compare(bench, *states)
     except RuntimeError as error:
-        wrong.append(str(error))
-    return finish(name, "Tables end to end, through the command line: one run each", rows, notes, wrong, out, reporter)
+        bench.wrong.append(str(error))
+    return "Tables end to end, through the command line: one run each"
 
 
-CALL_NAMES = {call[0] for call in CALLS}
-
-
-def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Check, release and verify made states of 5,000 and 20,000 blocks (small: of some dozens)."""
-    return measured(NAME, SMALL if small else SIZES, out, reporter)
+NOTES = (
+    "Simulated data, seeded noise: NOT PRIVATE. Processor seconds are those of all threads; ratios are of them.",
+    "One element is one block; each has 210 cells and 307 noisy answers, as levels above have.",
+)
+TABLES = Benchmark("bench/tables", partial(measure, sizes=SIZES), NOTES)
+TABLES_LARGE = Benchmark("bench/tables_large", partial(measure, sizes=LARGE), NOTES)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from statistics import median
 from time import perf_counter
@@ -21,6 +21,11 @@ class Timing:
     value: Any
     own: tuple[float, ...] = ()
 
+    @classmethod
+    def of(cls, runs: Iterable[Any]) -> Timing:
+        """Return the timing of runs that say their seconds."""
+        return cls(tuple(run.seconds for run in runs), None)
+
     @property
     def alone(self) -> Timing:
         """Return the same runs by the seconds that their answers state."""
@@ -30,11 +35,6 @@ class Timing:
     def median(self) -> float:
         """Return the median of the repetitions."""
         return median(self.seconds)
-
-    @property
-    def best(self) -> float:
-        """Return the fastest repetition."""
-        return min(self.seconds)
 
     def ratio(self, other: Timing) -> float:
         """Return how many times longer ``other`` takes: the median of the ratios pair by pair."""

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from coco_experiments.bench.apart import peak_megabytes
-from coco_experiments.bench.rows import Bench
+from coco_experiments.bench.rows import Bench, Benchmark
 from coco_experiments.bench.timing import take_turns
 from coco_experiments.data import find_data_file
-from coco_experiments.outcome import Outcome, Reporter
 from coco_experiments.topdown.data import Tables, generated_blocks, hawaii, large_tables, small_tables
 from coco_experiments.topdown.study import Setting
 from coco_opt.topdown.estimating.estimate import TablesResult, estimate_tables
 
-NAME = "bench/topdown"
 HAWAII = "census2010_blocks/hi_2010_block.csv.gz"
 SETTING = Setting(("detail", "hispanic", "total"), ("1/2", "1/4", "1/4"))
 LARGE_SETTING = Setting(
@@ -29,16 +25,8 @@ WHOLE = "measure, fit, split and round"
 THREADS = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Sizes:
-    """Counties of the growing instances, each of 4 tracts, 2 block groups a tract and 28 blocks a group."""
-
-    counties: tuple[int, ...]
-    repeats: int
-
-
-FULL = Sizes((5, 10, 20, 40), 3)
-SMALL = Sizes((1, 2), 1)
+COUNTIES, SMALL_COUNTIES = (5, 10, 20, 40), (1, 2)
+"""Of the growing instances, each of 4 tracts, 2 block groups a tract and 28 blocks a group."""
 
 
 def release_in_memory(tables: Tables, setting: Setting) -> Callable[[], TablesResult]:
@@ -81,20 +69,17 @@ def real(bench: Bench, name: str, tables: Tables, setting: Setting, limit: float
     bench.wrong += faults(name, tables, timing.value)
 
 
-def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
+def measure(bench: Bench) -> str:
     """Time simulated blocks of growing number, and Hawaii with 7 and with 2,016 cells where its file is present."""
-    sizes = SMALL if small else FULL
-    bench = Bench(NAME, reporter, 3, sizes.repeats)
-    growth(bench, sizes.counties)
-    bench.done()
-    if not small and find_data_file(HAWAII, data) is not None:
-        blocks = hawaii(data)
+    growth(bench, SMALL_COUNTIES if bench.small else COUNTIES)
+    if not bench.small and find_data_file(HAWAII, bench.data) is not None:
+        blocks = hawaii(bench.data)
         real(bench, "Hawaii, 7 cells", small_tables(blocks), SETTING, SMALL_LIMIT, 3)
-        bench.done()
         real(bench, "Hawaii, 2,016 cells (made)", large_tables(blocks), LARGE_SETTING, LARGE_LIMIT, 1)
-        bench.done()
-    elif not small:
+    elif not bench.small:
         bench.notes.append(f"{HAWAII} is not here: simulated blocks only.")
-    memory = f"largest memory of this process so far: {peak_megabytes():,.0f} MB"
-    title = f"Tables of five levels: median of {sizes.repeats} runs after one that compiles"
-    return bench.finish(title, out, memory, "one element is one region; two threads")
+    bench.notes.append(f"largest memory of this process so far: {peak_megabytes():,.0f} MB")
+    return f"Tables of five levels: median of {bench.repeats} runs after one that compiles"
+
+
+TOPDOWN = Benchmark("bench/topdown", measure, ("one element is one region; two threads",), (3, 1))

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from coco_solvers.generic.clarabel import Clarabel
 from coco_solvers.structured.tree import TreePasses
 
-from coco_experiments.bench.rows import PAIRED, Bench, worst
+from coco_experiments.bench.rows import PAIRED, Bench, Benchmark
 from coco_experiments.bench.timing import take_turns
-from coco_experiments.outcome import Outcome, Reporter
 from coco_opt import solving
 from coco_opt.kernels import tree_bounded_l2, tree_passes
 from coco_opt.problems.tree import Tree, TreeLeastSquares
 from coco_opt.solution import Solution
 
-NAME = "bench/tree"
-REPEATS, SMALL_REPEATS = 9, 2
 SEED = 2010
 TOLERANCE = 1e-9
 
@@ -169,23 +166,22 @@ def doubling(bench: Bench, heights: tuple[int, ...]) -> None:
         bench.doubling(what, calls, leaves)
 
 
-def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
+def measure(bench: Bench) -> str:
     """Time trees of 65,536, 16,384 and 10^6 leaves and how time grows (small: some hundred leaves)."""
-    sizes, repeats = (SMALL, SMALL_REPEATS) if small else (FULL, REPEATS)
-    bench = Bench(NAME, reporter, len(sizes.free) + len(sizes.million) + 2, repeats)
-    for part, trees in ((against_opendp, sizes.free), (million, sizes.million), (against_clarabel, (sizes.clarabel,))):
-        for tree in trees:
-            part(bench, *tree)
-            bench.done()
-    doubling(bench, sizes.doubling)
-    bench.done()
+    sizes = SMALL if bench.small else FULL
+    parts = ((against_opendp, sizes.free), (million, sizes.million), (against_clarabel, (sizes.clarabel,)))
+    jobs = [partial(part, bench, *tree) for part, trees in parts for tree in trees]
+    for job in bench.over([*jobs, partial(doubling, bench, sizes.doubling)]):
+        job()
     if find_spec("opendp") is None:
         bench.notes.append("OpenDP is not installed (pip install 'coco-opt[opendp]'): the passes have no peer here")
-    bench.notes += [worst(bench.rows, FIT), worst(bench.rows, SOLVE)]
-    return bench.finish(
-        f"Least squares on trees: median of {repeats} runs",
-        out,
-        "OpenDP reads and returns lists of Python numbers, whose conversion is in its time",
-        f"{CLARABEL_LIMIT:g} s is a tenth of what hierarchicalforecast's Clarabel path once took; it is not run here",
-        PAIRED,
-    )
+    bench.notes += bench.worst(FIT, SOLVE)
+    return f"Least squares on trees: median of {bench.repeats} runs"
+
+
+NOTES = (
+    "OpenDP reads and returns lists of Python numbers, whose conversion is in its time",
+    f"{CLARABEL_LIMIT:g} s is a tenth of what hierarchicalforecast's Clarabel path once took; it is not run here",
+    PAIRED,
+)
+TREE = Benchmark("bench/tree", measure, NOTES, (9, 2))

@@ -7,16 +7,17 @@ it. Whether S-bar is better by an order of magnitude is reported against S~ and 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 
 from coco_experiments.curves import AxisStyle, Curve, CurvePanel, draw
 from coco_experiments.hay2010.data import SNAP, Counts, generated, unattributed
-from coco_experiments.hay2010.theory import Runs, noisy_ranks_deviation, noisy_ranks_error
+from coco_experiments.hay2010.theory import EqualRuns, noisy_ranks_deviation, noisy_ranks_error
 from coco_experiments.hay2010.unattributed import (
     ESTIMATORS,
     FIT,
@@ -27,45 +28,16 @@ from coco_experiments.hay2010.unattributed import (
     estimates,
     squared_error,
 )
-from coco_experiments.outcome import Cell, Outcome, Reporter, Statement, Table, publish, statements_table, write_csv
+from coco_experiments.outcome import Cell, Statement, Table
 from coco_experiments.statistics import Mean
+from coco_experiments.study import Report, Runs, Study
 
-NAME = "hay2010/figure5"
 EPSILONS = (Fraction(1), Fraction(1, 10), Fraction(1, 100))
 SAMPLES, SMALL_SAMPLES = 50, 10
 SEED = 5
 ORDER = 10.0  # an order of magnitude
 COMPARABLE = 3.0  # times
 BAND = 4.0  # standard errors
-
-COLUMNS = (
-    "data",
-    "epsilon",
-    RAW,
-    SORTED,
-    FIT,
-    "standard error",
-    GEOMETRIC,
-    GEOMETRIC_L1,
-    f"{RAW} / {FIT}",
-    f"{SORTED} / {FIT}",
-    f"ten times below {RAW}",
-    f"ten times below {SORTED}",
-)
-THEORY_COLUMNS = (
-    "data",
-    "epsilon",
-    "n",
-    "distinct",
-    "longest run",
-    "sum log^3 n_r",
-    RAW,
-    "exact 2n/eps^2",
-    FIT,
-    "bound sum 2H(n_r)/eps^2",
-    "share of bound",
-    "Theorem 2",
-)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -74,8 +46,12 @@ class Measured:
 
     data: Counts
     epsilon: Fraction
-    runs: Runs
-    errors: Mapping[str, Mean]
+    errors: Mapping[str, Mean] = field(default_factory=dict)
+
+    @property
+    def runs(self) -> EqualRuns:
+        """Return the runs of equal counts."""
+        return EqualRuns.of(self.data.ranks)
 
     def times(self, worse: str) -> float:
         """Return how many times S-bar's error goes into another's."""
@@ -97,75 +73,47 @@ class Measured:
         return f"{self.data.label}, epsilon {float(self.epsilon):g}"
 
 
-def measure(data: Counts, epsilon: Fraction, samples: int) -> Measured:
-    """Return mean errors over seeded samples; every estimator reads the same noise of its kind."""
-    ranks = data.ranks
-    errors: dict[str, list[float]] = {name: [] for name in ESTIMATORS}
-    for sample in range(samples):
-        rng = np.random.default_rng([SEED, sample, epsilon.denominator, ranks.size])
-        for name, estimate in estimates(ranks, epsilon, rng).items():
-            errors[name].append(squared_error(estimate, ranks))
-    return Measured(data, epsilon, Runs.of(ranks), {name: Mean.of(values) for name, values in errors.items()})
+def measure(result: Measured, sample: int) -> dict[str, float]:
+    """Return the errors of one seeded sample; every estimator reads the same noise of its kind."""
+    ranks = result.data.ranks
+    rng = np.random.default_rng([SEED, sample, result.epsilon.denominator, ranks.size])
+    found = estimates(ranks, result.epsilon, rng)
+    return {name: squared_error(estimate, ranks) for name, estimate in found.items()}
 
 
-def table_of(results: list[Measured], samples: int) -> Table:
-    """Return the errors: one row a data set and epsilon."""
-    return Table(
-        f"Figure 5: mean squared error of unattributed histograms, {samples} samples",
-        COLUMNS,
-        tuple(_row(result) for result in results),
-        ("Noise is seeded: NOT PRIVATE. Simulated data share the original's published totals, nothing else.",),
-    )
-
-
-def _row(result: Measured) -> tuple[Cell, ...]:
+def _row(result: Measured) -> dict[str, Cell]:
     value = {name: mean.value for name, mean in result.errors.items()}
-    return (
-        result.data.label,
-        float(result.epsilon),
-        value[RAW],
-        value[SORTED],
-        value[FIT],
-        result.errors[FIT].standard_error,
-        value[GEOMETRIC],
-        value[GEOMETRIC_L1],
-        result.times(RAW),
-        result.times(SORTED),
-        result.times(RAW) >= ORDER,
-        result.times(SORTED) >= ORDER,
-    )
+    return {
+        "data": result.data.label,
+        "epsilon": float(result.epsilon),
+        RAW: value[RAW],
+        SORTED: value[SORTED],
+        **result.errors[FIT].cells(FIT),
+        GEOMETRIC: value[GEOMETRIC],
+        GEOMETRIC_L1: value[GEOMETRIC_L1],
+        f"{RAW} / {FIT}": result.times(RAW),
+        f"{SORTED} / {FIT}": result.times(SORTED),
+        f"ten times below {RAW}": result.times(RAW) >= ORDER,
+        f"ten times below {SORTED}": result.times(SORTED) >= ORDER,
+    }
 
 
-def theory_table(results: list[Measured]) -> Table:
-    """Return Theorem 2's quantities next to the measured errors."""
-    return Table(
-        "Theorem 2: runs of equal counts and what they say about the error",
-        THEORY_COLUMNS,
-        tuple(_theory_row(result) for result in results),
-        (
-            f"Bound: the error of {FIT} is at most the sum over runs of 2 H(n_r) / eps^2, H harmonic numbers: it has",
-            "no unknown constants and log n_r in place of log^3 n_r. Theorem 2's own shape, sum (log^3 n_r + 1) /",
-            "eps^2, is shown with both of its unknown constants set to 1. Logarithms are natural.",
-        ),
-    )
-
-
-def _theory_row(result: Measured) -> tuple[Cell, ...]:
+def _theory_row(result: Measured) -> dict[str, Cell]:
     runs, epsilon = result.runs, float(result.epsilon)
-    return (
-        result.data.label,
-        epsilon,
-        result.n,
-        runs.distinct,
-        int(runs.lengths.max()),
-        runs.log_cubed,
-        result.errors[RAW].value,
-        noisy_ranks_error(result.n, epsilon),
-        result.errors[FIT].value,
-        result.bound,
-        result.errors[FIT].value / result.bound,
-        runs.theorem2(epsilon),
-    )
+    return {
+        "data": result.data.label,
+        "epsilon": epsilon,
+        "n": result.n,
+        "distinct": runs.distinct,
+        "longest run": int(runs.lengths.max()),
+        "sum log^3 n_r": runs.log_cubed,
+        RAW: result.errors[RAW].value,
+        "exact 2n/eps^2": noisy_ranks_error(result.n, epsilon),
+        FIT: result.errors[FIT].value,
+        "bound sum 2H(n_r)/eps^2": result.bound,
+        "share of bound": result.errors[FIT].value / result.bound,
+        "Theorem 2": runs.theorem2(epsilon),
+    }
 
 
 def failures_in(results: list[Measured]) -> tuple[str, ...]:
@@ -233,13 +181,13 @@ def _relative(results: list[Measured]) -> Statement:
     )
 
 
-def _plot(out: Path, results: list[Measured]) -> list[Path]:
+def _plot(path: Path, results: list[Measured]) -> list[Path]:
     panels: dict[str, list[Measured]] = {}
     for result in results:
         panels.setdefault(result.data.label, []).append(result)
     drawn = [CurvePanel(label, _curves(group)) for label, group in panels.items()]
     style = AxisStyle("epsilon", "mean squared error")
-    return draw(out / NAME, [drawn[start : start + 3] for start in range(0, len(drawn), 3)], style)
+    return draw(path, [drawn[start : start + 3] for start in range(0, len(drawn), 3)], style)
 
 
 def _curves(results: list[Measured]) -> tuple[Curve, ...]:
@@ -253,18 +201,31 @@ def _curves(results: list[Measured]) -> tuple[Curve, ...]:
     )
 
 
-def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Measure figure 5 and write CSV, PNG and PDF; small: ten samples of simulated data."""
-    sets = [generated(1_024)] if small else unattributed(data)
-    samples = SMALL_SAMPLES if small else SAMPLES
-    results = []
-    for done, (counts, epsilon) in enumerate([(data_set, e) for data_set in sets for e in EPSILONS], 1):
-        results.append(measure(counts, epsilon, samples))
-        reporter.progress(NAME, done, len(sets) * len(EPSILONS))
+def plan(data: Path | None, small: bool) -> list[tuple[Measured, Sequence[int]]]:
+    """Return all data at every epsilon, with their samples."""
+    sets, samples = ([generated(1_024)], SMALL_SAMPLES) if small else (unattributed(data), SAMPLES)
+    return [(Measured(*setting), range(samples)) for setting in product(sets, EPSILONS)]
+
+
+def report(found: Sequence[Runs[Measured, dict[str, float]]], path: Path) -> Report:
+    """Return the errors, Theorem 2's quantities next to them, the statements and the figure."""
+    results = [
+        replace(runs.case, errors={name: Mean.of([errors[name] for errors in runs.found]) for name in ESTIMATORS})
+        for runs in found
+    ]
+    notes = ("Noise is seeded: NOT PRIVATE. Simulated data share the original's published totals, nothing else.",)
+    theory_notes = (
+        f"Bound: the error of {FIT} is at most the sum over runs of 2 H(n_r) / eps^2, H harmonic numbers: it has",
+        "no unknown constants and log n_r in place of log^3 n_r. Theorem 2's own shape, sum (log^3 n_r + 1) /",
+        "eps^2, is shown with both of its unknown constants set to 1. Logarithms are natural.",
+    )
+    title = f"Figure 5: mean squared error of unattributed histograms, {len(found[0].seeds)} samples"
+    theory_title = "Theorem 2: runs of equal counts and what they say about the error"
     tables = {
-        "": table_of(results, samples),
-        "_theorem2": theory_table(results),
+        "": Table.of(title, map(_row, results), notes),
+        "_theorem2": Table.of(theory_title, map(_theory_row, results), theory_notes),
     }
-    claims = statements(results)
-    files = [write_csv(out / f"{NAME}_statements.csv", statements_table(claims)), *_plot(out, results)]
-    return publish(NAME, tables, out, reporter, files=files, failures=failures_in(results), statements=claims)
+    return Report(tables, _plot(path, results), failures_in(results), statements(results))
+
+
+FIGURE5 = Study("hay2010/figure5", plan, measure, report)

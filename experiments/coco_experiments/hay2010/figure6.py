@@ -6,13 +6,14 @@ with the square of the range, while the text calls L~'s growth linear: each stra
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
 from coco_experiments.curves import AxisStyle, Curve, CurvePanel, draw
+from coco_experiments.groups import means_of
 from coco_experiments.hay2010.data import Counts, generated, universal
 from coco_experiments.hay2010.range_statements import statements
 from coco_experiments.hay2010.strategies import (
@@ -32,12 +33,12 @@ from coco_experiments.hay2010.strategies import (
     node_numbers,
 )
 from coco_experiments.hay2010.theory import range_bound, unit_range_error
-from coco_experiments.outcome import Cell, Outcome, Reporter, Table, statements_table, write_csv
+from coco_experiments.outcome import Cell, Table
 from coco_experiments.statistics import Mean
+from coco_experiments.study import Report, Runs, Study
 from coco_opt.array_types import Floats, Ints
 from coco_opt.ranges.domain import DomainTree
 
-NAME = "hay2010/figure6"
 EPSILONS = (1.0, 0.1, 0.01)
 SAMPLES, SMALL_SAMPLES = 50, 4
 RANGES, SMALL_RANGES = 1_000, 50
@@ -45,7 +46,6 @@ SEED = 6
 DOUBT = 1e-7  # the share of sound comparisons that may fail
 
 EXACT = {RAW_UNIT: "exact L~", RAW_NODES: "exact H~", RAW_FIT: "exact H-bar"}
-COLUMNS = ("data", "epsilon", "size", *STRATEGIES, *EXACT.values(), "Theorem 4 (iii)")
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -71,11 +71,15 @@ class Theory:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Measured:
-    """Mean squared errors of one data set at one epsilon: by strategy, one Mean a range size."""
+    """Mean squared errors of one data set at one epsilon: by strategy, one Mean a range size.
+
+    ``ranges`` are as many of every size a sample.
+    """
 
     data: Counts
     epsilon: float
     theory: Theory
+    ranges: int
     errors: Mapping[str, tuple[Mean, ...]] = field(default_factory=dict)
 
     def curve(self, strategy: str) -> Floats:
@@ -96,52 +100,34 @@ class Measured:
         return np.array([mean.standard_error or 0.0 for mean in means]) * quantiles
 
 
-def measure(data: Counts, epsilon: float, theory: Theory, samples: int, ranges: int) -> Measured:
-    """Return mean squared errors over seeded samples, each with fresh random ranges of every size."""
-    domain = DomainTree(data.values.size)
-    truth = domain.counts(data.values)
-    errors: dict[str, list[list[float]]] = {name: [] for name in STRATEGIES}
-    for number in range(samples):
-        rng = np.random.default_rng([SEED, number, round(1 / epsilon), domain.cells])
-        sample = Sample.draw(domain, truth, epsilon, rng)
-        queries = [Ranges.random(domain.cells, int(size), ranges, rng) for size in theory.sizes]
-        exact = [fewest_nodes(domain, truth, query) for query in queries]
-        for name in STRATEGIES:
-            pairs = zip(queries, exact, strict=True)
-            errors[name].append([float(((sample.answer(name, query) - true) ** 2).mean()) for query, true in pairs])
-    means = {name: tuple(Mean.of(column) for column in zip(*runs, strict=True)) for name, runs in errors.items()}
-    return Measured(data, epsilon, theory, means)
+def measure(result: Measured, number: int) -> dict[str, list[float]]:
+    """Return each strategy's mean squared errors by size in one seeded sample, with fresh random ranges."""
+    domain = DomainTree(result.data.values.size)
+    truth = domain.counts(result.data.values)
+    rng = np.random.default_rng([SEED, number, round(1 / result.epsilon), domain.cells])
+    sample = Sample.draw(domain, truth, result.epsilon, rng)
+    queries = [Ranges.random(domain.cells, int(size), result.ranges, rng) for size in result.theory.sizes]
+    exact = [fewest_nodes(domain, truth, query) for query in queries]
+    return {
+        name: [
+            float(((sample.answer(name, query) - true) ** 2).mean()) for query, true in zip(queries, exact, strict=True)
+        ]
+        for name in STRATEGIES
+    }
 
 
-def table_of(results: list[Measured], samples: int, ranges: int) -> Table:
-    """Return one row a data set, epsilon and range size."""
-    rows = [row for result in results for row in _rows(result)]
-    return Table(
-        f"Figure 6: mean squared error of range queries, {samples} samples, {ranges:,} ranges a size",
-        COLUMNS,
-        tuple(rows),
-        (
-            "Noise is seeded: NOT PRIVATE. Without 'unrounded' counts are rounded to nonnegative integers, but for the",
-            "exact nonnegative fit. Exact: mean over all places, no sampling. Theorem 4 (iii): 4 height^3 / epsilon^2.",
-            "Bounds bias every nonnegative strategy: over long ranges of nearly empty cells it adds up.",
-        ),
-    )
-
-
-def _rows(result: Measured) -> list[tuple[Cell, ...]]:
-    measured = [result.curve(name) for name in STRATEGIES]
-    exact = [result.exact(name) for name in EXACT]
-    bound = range_bound(result.theory.height, result.epsilon)
+def _rows(result: Measured) -> list[dict[str, Cell]]:
+    measured = {name: result.curve(name).tolist() for name in STRATEGIES}
+    exact = {label: result.exact(name).tolist() for name, label in EXACT.items()}
     return [
-        (
-            result.data.label,
-            result.epsilon,
-            int(size),
-            *(float(curve[i]) for curve in measured),
-            *(float(curve[i]) for curve in exact),
-            bound,
-        )
-        for i, size in enumerate(result.theory.sizes)
+        {
+            "data": result.data.label,
+            "epsilon": result.epsilon,
+            "size": int(size),
+            **{name: curve[place] for name, curve in (measured | exact).items()},
+            "Theorem 4 (iii)": range_bound(result.theory.height, result.epsilon),
+        }
+        for place, size in enumerate(result.theory.sizes)
     ]
 
 
@@ -162,13 +148,13 @@ def failures_in(results: list[Measured]) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _plot(out: Path, results: list[Measured]) -> list[Path]:
+def _plot(path: Path, results: list[Measured]) -> list[Path]:
     style = AxisStyle("range size", "mean squared error")
     grid: dict[str, list[CurvePanel]] = {}
     for result in results:
         panel = CurvePanel(f"{result.data.label}, epsilon {result.epsilon:g}", _curves(result))
         grid.setdefault(result.data.label, []).append(panel)
-    return draw(out / NAME, list(grid.values()), style)
+    return draw(path, list(grid.values()), style)
 
 
 def _curves(result: Measured) -> tuple[Curve, ...]:
@@ -182,18 +168,33 @@ def _curves(result: Measured) -> tuple[Curve, ...]:
     )
 
 
-def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Measure figure 6 and write CSV, PNG and PDF; small: four samples of simulated data."""
+def plan(data: Path | None, small: bool) -> list[tuple[Measured, Sequence[int]]]:
+    """Return the data sets at every epsilon, with their samples."""
     sets = [generated(512)] if small else universal(data)
     samples, ranges = (SMALL_SAMPLES, SMALL_RANGES) if small else (SAMPLES, RANGES)
-    results = []
-    for counts in sets:
-        theory = Theory.of(DomainTree(counts.values.size))
-        for epsilon in EPSILONS:
-            results.append(measure(counts, epsilon, theory, samples, ranges))
-            reporter.progress(NAME, len(results), len(sets) * len(EPSILONS))
-    table = table_of(results, samples, ranges)
-    claims = statements(results)
-    reporter.note(f"The errors of {len(STRATEGIES)} strategies at every size are in {NAME}.csv.")
-    files = [write_csv(out / f"{NAME}.csv", table), write_csv(out / f"{NAME}_statements.csv", statements_table(claims))]
-    return Outcome((table,), (*files, *_plot(out, results)), failures_in(results), tuple(claims))
+    theories = [Theory.of(DomainTree(counts.values.size)) for counts in sets]
+    return [
+        (Measured(counts, epsilon, theory, ranges), range(samples))
+        for counts, theory in zip(sets, theories, strict=True)
+        for epsilon in EPSILONS
+    ]
+
+
+def report(found: Sequence[Runs[Measured, dict[str, list[float]]]], path: Path) -> Report:
+    """Return one row a data set, epsilon and range size, section 5.2's statements and the figure."""
+    results = [
+        replace(runs.case, errors={name: means_of(sample[name] for sample in runs.found) for name in STRATEGIES})
+        for runs in found
+    ]
+    notes = (
+        "Noise is seeded: NOT PRIVATE. Without 'unrounded' counts are rounded to nonnegative integers, but for the",
+        "exact nonnegative fit. Exact: mean over all places, no sampling. Theorem 4 (iii): 4 height^3 / epsilon^2.",
+        "Bounds bias every nonnegative strategy: over long ranges of nearly empty cells it adds up.",
+    )
+    samples, ranges = len(found[0].seeds), results[0].ranges
+    title = f"Figure 6: mean squared error of range queries, {samples} samples, {ranges:,} ranges a size"
+    table = Table.of(title, (row for result in results for row in _rows(result)), notes)
+    return Report({"": table}, _plot(path, results), failures_in(results), statements(results))
+
+
+FIGURE6 = Study("hay2010/figure6", plan, measure, report)

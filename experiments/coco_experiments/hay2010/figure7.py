@@ -6,6 +6,7 @@ lies in, and by whether it is an end of the run or in its middle half.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 
@@ -14,32 +15,27 @@ import numpy as np
 from coco_experiments.curves import AxisStyle, Curve, CurvePanel, draw
 from coco_experiments.hay2010.data import NET_TRACE_SOURCE, Counts, generated, original_or_simulated
 from coco_experiments.hay2010.unattributed import FIT, fit, noisy_ranks
-from coco_experiments.outcome import Outcome, Reporter, Statement, Table, publish, statements_table, write_csv
-from coco_opt.array_types import Floats, Ints
+from coco_experiments.outcome import Cell, Statement, Table
+from coco_experiments.study import Report, Runs, Study
+from coco_opt.array_types import Floats
 
-NAME = "hay2010/figure7"
 EPSILON = Fraction(1)
 SAMPLES, SMALL_SAMPLES = 200, 20
 SEED = 7
 CLASSES = ((1, 1), (2, 9), (10, 99), (100, 2**62))
 DRAWN = 6_000  # positions from the largest count on
 
-COLUMNS = ("run length", "runs", "positions", "at the ends", "all positions", "middle half", "S~")
 
-
-def position_errors(ranks: Ints, samples: int, reporter: Reporter) -> Floats:
-    """Return S-bar's mean squared error at every rank (n,)."""
-    total = np.zeros(ranks.size)
-    for sample in range(samples):
-        total += (fit(noisy_ranks(ranks, EPSILON, np.random.default_rng([SEED, sample]))) - ranks) ** 2
-        reporter.progress(NAME, sample + 1, samples)
-    return total / samples
+def measure(data: Counts, sample: int) -> Floats:
+    """Return S-bar's squared error at every rank (n,)."""
+    errors: Floats = (fit(noisy_ranks(data.ranks, EPSILON, np.random.default_rng([SEED, sample]))) - data.ranks) ** 2
+    return errors
 
 
 def table_of(data: Counts, errors: Floats, samples: int) -> Table:
     """Return one row a class of run lengths."""
     _, start, length = np.unique(data.ranks, return_index=True, return_counts=True)
-    rows = []
+    rows: list[dict[str, Cell]] = []
     for least, most in CLASSES:
         chosen = (length >= least) & (length <= most)
         runs = [errors[at : at + size] for at, size in zip(start[chosen], length[chosen], strict=True)]
@@ -49,22 +45,26 @@ def table_of(data: Counts, errors: Floats, samples: int) -> Table:
         ends = np.concatenate([run[[0, -1]] for run in runs])
         middle = np.concatenate([run[run.size // 4 : run.size - run.size // 4] for run in runs])
         every = np.concatenate(runs)
-        exact = 2.0 / float(EPSILON) ** 2
-        rows.append((name, len(runs), every.size, float(ends.mean()), float(every.mean()), float(middle.mean()), exact))
-    return Table(
-        f"Figure 7: mean squared error a position of {FIT} on {data.label}, epsilon 1, {samples} samples",
-        COLUMNS,
-        tuple(rows),
-        ("Noise is seeded: NOT PRIVATE.",),
-    )
+        rows.append(
+            {
+                "run length": name,
+                "runs": len(runs),
+                "positions": every.size,
+                "at the ends": float(ends.mean()),
+                "all positions": float(every.mean()),
+                "middle half": float(middle.mean()),
+                "S~": 2.0 / float(EPSILON) ** 2,
+            }
+        )
+    title = f"Figure 7: mean squared error a position of {FIT} on {data.label}, epsilon 1, {samples} samples"
+    return Table.of(title, rows, ("Noise is seeded: NOT PRIVATE.",))
 
 
 def statements(table: Table) -> list[Statement]:
     """Return Appendix C's statements next to the classes' errors."""
-    rows = [[float(cell) for cell in row[3:7] if cell is not None] for row in table.rows]
-    means = [every for _, every, _, _ in rows]
-    middle, exact = rows[-1][2], rows[-1][3]
-    longest = str(table.rows[-1][0])
+    rows = table.records()
+    means, last = [row["all positions"] for row in rows], rows[-1]
+    middle, exact, longest = last["middle half"], last["S~"], last["run length"]
     return [
         Statement(
             "Appendix C",
@@ -75,8 +75,8 @@ def statements(table: Table) -> list[Statement]:
         Statement(
             "Appendix C",
             "some error remains where the count changes",
-            f"runs of {longest}: {rows[-1][0]:.3g} at the ends, {middle:.3g} in the middle half",
-            rows[-1][0] > middle,
+            f"runs of {longest}: {last['at the ends']:.3g} at the ends, {middle:.3g} in the middle half",
+            last["at the ends"] > middle,
         ),
         Statement(
             "Appendix C",
@@ -87,7 +87,7 @@ def statements(table: Table) -> list[Statement]:
     ]
 
 
-def _plot(out: Path, data: Counts, errors: Floats) -> list[Path]:
+def _plot(path: Path, data: Counts, errors: Floats) -> list[Path]:
     drawn = min(DRAWN, errors.size)
     x = list(range(1, drawn + 1))
     truth = data.ranks[::-1][:drawn].astype(float)
@@ -98,15 +98,22 @@ def _plot(out: Path, data: Counts, errors: Floats) -> list[Path]:
         Curve("error of S~", x, [np.sqrt(2.0) / float(EPSILON)] * drawn, theory=True),
     )
     style = AxisStyle("rank, largest count first", "count, or root mean squared error", "log", "symlog", marks=False)
-    return draw(out / NAME, [[CurvePanel(f"{data.label}, epsilon 1", curves)]], style)
+    return draw(path, [[CurvePanel(f"{data.label}, epsilon 1", curves)]], style)
 
 
-def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Measure figure 7 and write CSV, PNG and PDF; small: twenty samples of simulated data."""
-    counts = generated(1_024) if small else original_or_simulated(NET_TRACE_SOURCE, data)
-    samples = SMALL_SAMPLES if small else SAMPLES
-    errors = position_errors(counts.ranks, samples, reporter)
-    table = table_of(counts, errors, samples)
-    claims = statements(table)
-    files = [write_csv(out / f"{NAME}_statements.csv", statements_table(claims)), *_plot(out, counts, errors)]
-    return publish(NAME, {"": table}, out, reporter, files=files, statements=claims)
+def plan(data: Path | None, small: bool) -> list[tuple[Counts, Sequence[int]]]:
+    """Return NetTrace, or simulated data, with its samples."""
+    if small:
+        return [(generated(1_024), range(SMALL_SAMPLES))]
+    return [(original_or_simulated(NET_TRACE_SOURCE, data), range(SAMPLES))]
+
+
+def report(results: Sequence[Runs[Counts, Floats]], path: Path) -> Report:
+    """Return the table, Appendix C's statements and the figure."""
+    (runs,) = results
+    errors: Floats = sum(runs.found, np.zeros(runs.case.values.size)) / len(runs.seeds)
+    table = table_of(runs.case, errors, len(runs.seeds))
+    return Report({"": table}, _plot(path, runs.case, errors), statements=statements(table))
+
+
+FIGURE7 = Study("hay2010/figure7", plan, measure, report)

@@ -15,13 +15,13 @@ from coco_opt.array_types import Floats, Ints
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Runs:
+class EqualRuns:
     """The runs of equal true values that Theorem 2 speaks of: ``lengths`` int64 (distinct,), sum n."""
 
     lengths: Ints
 
     @classmethod
-    def of(cls, ranks: Ints) -> Runs:
+    def of(cls, ranks: Ints) -> EqualRuns:
         """Return the runs of sorted counts (n,)."""
         return cls(np.unique(ranks, return_counts=True)[1].astype(np.int64))
 

@@ -7,6 +7,7 @@ Errors do not depend on the counts, so zeros are measured, and scale with 1 / ep
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,12 +15,12 @@ import numpy as np
 from coco_experiments.curves import AxisStyle, Curve, CurvePanel, draw
 from coco_experiments.hay2010.strategies import RAW_FIT, RAW_NODES, RAW_UNIT
 from coco_experiments.hay2010.theory import useful_error
-from coco_experiments.outcome import Outcome, Reporter, Table, publish
+from coco_experiments.outcome import Cell, Table
+from coco_experiments.study import Report, Runs, Study
 from coco_opt.array_types import Floats
 from coco_opt.kernels import tree_passes
 from coco_opt.ranges.domain import DomainTree
 
-NAME = "hay2010/usefulness"
 HEIGHTS, SMALL_HEIGHTS = tuple(range(5, 18)), (5, 7)
 SAMPLES, SMALL_SAMPLES = 200, 20
 DELTA = 0.05
@@ -27,14 +28,6 @@ RELATIVE = 0.05  # the share of all records that a range may err by
 SEED = 44
 
 MEASURED = (RAW_NODES, RAW_FIT, RAW_UNIT)
-COLUMNS = (
-    "cells",
-    "bound",
-    *(f"{name}, 95 % quantile" for name in MEASURED),
-    "H~ within bound",
-    f"records for {RELATIVE:.0%}, bound",
-    f"records for {RELATIVE:.0%}, H-bar measured",
-)
 
 
 def largest_sum(domain: DomainTree, error: Floats) -> float:
@@ -59,8 +52,9 @@ def largest_sum(domain: DomainTree, error: Floats) -> float:
     return best
 
 
-def largest_errors(domain: DomainTree, rng: np.random.Generator) -> dict[str, float]:
+def largest_errors(height: int, seed: int) -> dict[str, float]:
     """Return the largest absolute error over all ranges of each strategy in one draw at epsilon 1."""
+    domain, rng = DomainTree(2 ** (height - 1)), np.random.default_rng([SEED, height, seed])
     noise = rng.laplace(0.0, domain.sensitivity().l1, domain.tree.nodes)
     smooth = tree_passes.fit(domain.tree.first_child, noise, np.ones(domain.tree.nodes))
     return {
@@ -75,49 +69,47 @@ def _span(cells: Floats) -> float:
     return float(running.max() - running.min())
 
 
-def table_of(heights: tuple[int, ...], samples: int, reporter: Reporter) -> Table:
-    """Return one row a domain size: the bound, the measured quantiles, and the records they ask for."""
-    rows = []
-    for done, height in enumerate(heights, 1):
-        domain = DomainTree(2 ** (height - 1))
-        draws = [largest_errors(domain, np.random.default_rng([SEED, height, number])) for number in range(samples)]
-        bound = useful_error(height, 1.0, DELTA)
-        quantiles = [float(np.quantile([draw[name] for draw in draws], 1 - DELTA)) for name in MEASURED]
-        within = float(np.mean([draw[RAW_NODES] <= bound for draw in draws]))
-        records = (bound / RELATIVE, quantiles[1] / RELATIVE)
-        rows.append((domain.cells, bound, *quantiles, within, *records))
-        reporter.progress(NAME, done, len(heights))
-    return Table(
-        f"Appendix E: largest absolute error over every range, epsilon 1, delta {DELTA:g}, {samples} samples",
-        COLUMNS,
-        tuple(rows),
-        (
-            "Noise is seeded: NOT PRIVATE. Bound: Chan, Shi and Song's constants for sums of Laplace noises, and a",
-            "union over all ranges; records: the N at which a range errs by at most that share of N (scales with",
-            "1 / epsilon).",
-        ),
+def plan(data: Path | None, small: bool) -> list[tuple[int, Sequence[int]]]:
+    """Return the heights of trees, with their samples; no data are needed."""
+    heights, samples = (SMALL_HEIGHTS, SMALL_SAMPLES) if small else (HEIGHTS, SAMPLES)
+    return [(height, range(samples)) for height in heights]
+
+
+def report(results: Sequence[Runs[int, dict[str, float]]], path: Path) -> Report:
+    """Return one row a domain size; it fails where H~ kept the bound less often than the bound promises."""
+    rows: list[dict[str, Cell]] = []
+    failures, quantiles, bounds = [], {name: list[float]() for name in MEASURED}, []
+    for runs in results:
+        bound, cells = useful_error(runs.case, 1.0, DELTA), 2 ** (runs.case - 1)
+        for name, values in quantiles.items():
+            values.append(float(np.quantile([draw[name] for draw in runs.found], 1 - DELTA)))
+        within = float(np.mean([draw[RAW_NODES] <= bound for draw in runs.found]))
+        if within < 1 - DELTA:
+            failures.append(f"{cells} cells: the bound holds in a share of {within} only")
+        bounds.append(bound)
+        rows.append(
+            {
+                "cells": cells,
+                "bound": bound,
+                **{f"{name}, 95 % quantile": values[-1] for name, values in quantiles.items()},
+                "H~ within bound": within,
+                f"records for {RELATIVE:.0%}, bound": bound / RELATIVE,
+                f"records for {RELATIVE:.0%}, H-bar measured": quantiles[RAW_FIT][-1] / RELATIVE,
+            }
+        )
+    samples = len(results[0].seeds)
+    notes = (
+        "Noise is seeded: NOT PRIVATE. Bound: Chan, Shi and Song's constants for sums of Laplace noises, and a",
+        "union over all ranges; records: the N at which a range errs by at most that share of N (scales with",
+        "1 / epsilon).",
     )
+    title = f"Appendix E: largest absolute error over every range, epsilon 1, delta {DELTA:g}, {samples} samples"
+    x = [2.0 ** (runs.case - 1) for runs in results]
+    measured = [Curve(name, x, values) for name, values in quantiles.items()]
+    bound_curve = Curve("bound of Appendix E", x, bounds, theory=True)
+    panel = CurvePanel("95 % quantile of the largest error over all ranges", (*measured, bound_curve))
+    figures = draw(path, [[panel]], AxisStyle("cells", "entities"))
+    return Report({"": Table.of(title, rows, notes)}, figures, failures)
 
 
-def failures_in(table: Table) -> tuple[str, ...]:
-    """Return one line for every domain on which H~ kept the bound less often than the bound promises."""
-    return tuple(
-        f"{row['cells']} cells: the bound holds in a share of {row['H~ within bound']} only"
-        for row in table.records()
-        if isinstance(row["H~ within bound"], float) and row["H~ within bound"] < 1 - DELTA
-    )
-
-
-def _plot(out: Path, table: Table) -> list[Path]:
-    columns = list(zip(*table.rows, strict=True))
-    x = [float(value) for value in columns[0]]
-    measured = [Curve(name, x, [float(v) for v in columns[2 + i]]) for i, name in enumerate(MEASURED)]
-    bound = Curve("bound of Appendix E", x, [float(value) for value in columns[1]], theory=True)
-    panel = CurvePanel("95 % quantile of the largest error over all ranges", (*measured, bound))
-    return draw(out / NAME, [[panel]], AxisStyle("cells", "entities"))
-
-
-def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Measure the largest errors and write CSV, PNG and PDF; needs no data. Small: two small domains."""
-    table = table_of(SMALL_HEIGHTS, SMALL_SAMPLES, reporter) if small else table_of(HEIGHTS, SAMPLES, reporter)
-    return publish(NAME, {"": table}, out, reporter, files=_plot(out, table), failures=failures_in(table))
+USEFULNESS = Study("hay2010/usefulness", plan, largest_errors, report)

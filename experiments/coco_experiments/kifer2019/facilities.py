@@ -6,13 +6,15 @@ closed under sums, are not what 2^types combinations imply; cuts and the minimal
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 from time import perf_counter
 
 import numpy as np
 
-from coco_experiments.outcome import Cell, Outcome, Reporter, Table, publish
+from coco_experiments.outcome import Cell, Table
+from coco_experiments.study import Report, Runs, Study, seeded
 from coco_opt.choices import SolverChoices
 from coco_opt.errors import ProblemError, SolverError
 from coco_opt.histograms import Hierarchy
@@ -31,12 +33,10 @@ from coco_opt.topdown import (
     parse_query,
 )
 
-NAME = "kifer2019/facilities"
 SIZES = ((3, 10), (7, 100), (14, 100), (14, 300), (28, 300), (28, 1000))
 METHODS = ("bounds", "cuts", "minimal_schema")
 MOST_BLOCKS = {"bounds": 300, "cuts": 300, "minimal_schema": 10**9}
 FAN_OUT = 10
-COLUMNS = ("types", "blocks", "method", "parents", "failsafes", "persons moved", "cuts", "error by type", "seconds")
 
 
 def blocks(types: int, count: int, seed: int, *, ages: int = 1, exact: bool = False) -> tuple[Measurement, np.ndarray]:
@@ -74,11 +74,13 @@ def blocks(types: int, count: int, seed: int, *, ages: int = 1, exact: bool = Fa
     return measurement, tree.aggregate(people.astype(np.int64))
 
 
-def row_of(types: int, count: int, method: str) -> tuple[tuple[Cell, ...], str]:
+def measure(case: tuple[int, int, str], seed: int) -> tuple[dict[str, Cell], str]:
     """Return the row of one size and method, and what went wrong, "" for nothing."""
-    measurement, truth = blocks(types, count, 1)
+    types, count, method = case
+    measurement, truth = blocks(types, count, seed)
     tree, start = measurement.hierarchy, perf_counter()
     parents = tree.regions - len(tree.leaves)
+    row: dict[str, Cell] = {"types": types, "blocks": count, "method": method, "parents": parents}
     try:
         result = estimate_tables(
             measurement,
@@ -86,31 +88,30 @@ def row_of(types: int, count: int, method: str) -> tuple[tuple[Cell, ...], str]:
             SolverChoices(fallback=True),
         )
     except (ProblemError, SolverError) as error:
-        row: tuple[Cell, ...] = (types, count, method, parents, None, None, None, None, perf_counter() - start)
-        return row, f"{types} types, {count} blocks, {method}: {error}"
+        return {**row, "seconds": perf_counter() - start}, f"{types} types, {count} blocks, {method}: {error}"
     seconds = perf_counter() - start
     off = [
         np.abs(result.level(level) - truth[tree.level_range(level).start : tree.level_range(level).stop]).mean()
         for level in range(tree.levels)
     ]
-    moved = sum(relaxation.moved for relaxation in result.relaxed)
-    figures = (len(result.relaxed), moved, result.implied.cuts, float(np.mean(off)), seconds)
     wrong = "" if method == "bounds" or len(result.relaxed) <= 0.01 * parents else f"{types} types: failsafes"
-    return (types, count, method, parents, *figures), wrong
+    row |= {"failsafes": len(result.relaxed), "persons moved": sum(change.moved for change in result.relaxed)}
+    return {**row, "cuts": result.implied.cuts, "error by type": float(np.mean(off)), "seconds": seconds}, wrong
 
 
-def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Release blocks by each method; fails where cuts or the minimal schema relax over 1 % of parents."""
+def plan(data: Path | None, small: bool) -> list[tuple[tuple[int, int, str], Sequence[int]]]:
+    """Return every size by each method that can be afforded."""
+    measure((*SIZES[0], "minimal_schema"), 1)  # compiles
     sizes = SIZES[:1] if small else SIZES
-    cases = [(*size, method) for size in sizes for method in METHODS if size[1] <= MOST_BLOCKS[method]]
-    blocks(*SIZES[0], 0)
-    row_of(*SIZES[0], "minimal_schema")  # compiles
-    rows, failures = [], []
-    for number, (types, count, method) in enumerate(cases, 1):
-        row, wrong = row_of(types, count, method)
-        rows.append(row)
-        failures += [wrong] if wrong else []
-        reporter.progress(NAME, number, len(cases))
+    return seeded(((*size, method) for size in sizes for method in METHODS if size[1] <= MOST_BLOCKS[method]), (1,))
+
+
+def report(results: Sequence[Runs[tuple[int, int, str], tuple[dict[str, Cell], str]]], path: Path) -> Report:
+    """Return all rows; it fails where cuts or the minimal schema relax over 1 % of parents."""
     notes = ("error by type: mean absolute error of a region's type, in persons, mean over the four levels.",)
-    table = Table("facilities by type and block", COLUMNS, tuple(rows), notes)
-    return publish(NAME, {"": table}, out, reporter, failures=failures)
+    found = [runs.found[0] for runs in results]
+    table = Table.of("facilities by type and block", (row for row, _ in found), notes)
+    return Report({"": table}, failures=[wrong for _, wrong in found if wrong])
+
+
+FACILITIES = Study("kifer2019/facilities", plan, measure, report)

@@ -6,12 +6,16 @@ noise does not know it. It is declared as structural: nothing is taken from the 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 
-from coco_experiments.outcome import Cell, Outcome, Reporter, Table, publish
+from coco_experiments.outcome import Cell, Table
+from coco_experiments.study import Report, Runs, Study, seeded
 from coco_opt.histograms import Hierarchy
 from coco_opt.privacy import Epsilon, SeededNoise
 from coco_opt.topdown import (
@@ -25,13 +29,11 @@ from coco_opt.topdown import (
     parse_query,
 )
 
-NAME = "kifer2019/households"
 RULE = "householders >= spouses + partners"
 COUNTS = {"householders": "relation = householder", "spouses": "relation = spouse", "partners": "relation = partner"}
 SCHEMA = Schema({"relation": ["householder", "spouse", "partner", "child", "other"], "age": ["minor", "adult"]})
 QUERIES = ("total", "relation", "detail")
 BLOCKS, EPSILONS, SEEDS = 300, (1, 4), (1, 2, 3)
-COLUMNS = ("epsilon", "seed", "declared", "blocks", "broken", "regions above broken", "failsafes", "error by relation")
 
 
 def people(rng: np.random.Generator, blocks: int) -> np.ndarray:
@@ -45,29 +47,58 @@ def people(rng: np.random.Generator, blocks: int) -> np.ndarray:
     return table.reshape(blocks, -1)
 
 
-def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Release with and without the rule; fails where a declared rule is broken anywhere."""
-    blocks, seeds = (40, SEEDS[:1]) if small else (BLOCKS, SEEDS)
-    tree = Hierarchy.from_paths([("county", f"tract {b // 20}", f"block {b}") for b in range(blocks)])
-    leaves = people(np.random.default_rng(2020), blocks)
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """How many blocks are released with which epsilon, with the rule declared or not."""
+
+    blocks: int
+    epsilon: int
+    declared: bool
+
+
+def measure(setting: Setting, seed: int) -> tuple[list[int], int, float]:
+    """Return the regions that break the rule by level, the failsafes, and the error of a block's answer."""
+    tree = Hierarchy.from_paths([("county", f"tract {b // 20}", f"block {b}") for b in range(setting.blocks)])
+    leaves = people(np.random.default_rng(2020), setting.blocks)
     counts, queries = TableCounts.from_counts(tree, SCHEMA, leaves), [parse_query(text, SCHEMA) for text in QUERIES]
     rule = LinearConstraint.of(RULE, tree, SCHEMA, counts=COUNTS)
-    weights, by_relation, last = rule.row(SCHEMA), queries[1].operator, tree.levels - 1
-    rows: list[tuple[Cell, ...]] = []
+    plan = TablePlan.product(Strategy.uniform(queries), Epsilon(Fraction(setting.epsilon)), tree.levels)
+    constraints = [rule] if setting.declared else []
+    result = estimate_tables(measure_tables(counts, plan, source=SeededNoise(seed), linear=constraints))
+    broken = [int((result.level(level) @ rule.row(SCHEMA) < 0).sum()) for level in range(tree.levels)]
+    error = np.abs(queries[1].operator.apply(result.level(tree.levels - 1) - leaves)).mean()
+    return broken, len(result.relaxed), float(error)
+
+
+def plan(data: Path | None, small: bool) -> list[tuple[Setting, Sequence[int]]]:
+    """Return both epsilons without and with the rule."""
+    blocks, seeds = (40, SEEDS[:1]) if small else (BLOCKS, SEEDS)
+    return seeded((Setting(blocks, *setting) for setting in product(EPSILONS, (False, True))), seeds)
+
+
+def report(results: Sequence[Runs[Setting, tuple[list[int], int, float]]], path: Path) -> Report:
+    """Return a row a setting and seed; it fails where a declared rule is broken anywhere."""
+    rows: list[dict[str, Cell]] = []
     failures = []
-    for epsilon in EPSILONS:
-        plan = TablePlan.product(Strategy.uniform(queries), Epsilon(Fraction(epsilon)), tree.levels)
-        for seed in seeds:
-            for declared in (False, True):
-                constraints = [rule] if declared else []
-                result = estimate_tables(measure_tables(counts, plan, source=SeededNoise(seed), linear=constraints))
-                broken = [int((result.level(level) @ weights < 0).sum()) for level in range(tree.levels)]
-                error = np.abs(by_relation.apply(result.level(last) - leaves)).mean()
-                figures = (blocks, broken[last], sum(broken[:last]), len(result.relaxed), float(error))
-                rows.append((epsilon, seed, declared, *figures))
-                if declared and any(broken):
-                    failures.append(f"epsilon {epsilon}, seed {seed}: {sum(broken)} regions break {RULE!r}")
-            reporter.progress(NAME, len(rows), 2 * len(EPSILONS) * len(seeds))
+    for runs in results:
+        for seed, (broken, relaxed, error) in zip(runs.seeds, runs.found, strict=True):
+            rows.append(
+                {
+                    "epsilon": runs.case.epsilon,
+                    "seed": seed,
+                    "declared": runs.case.declared,
+                    "blocks": runs.case.blocks,
+                    "broken": broken[-1],
+                    "regions above broken": sum(broken[:-1]),
+                    "failsafes": relaxed,
+                    "error by relation": error,
+                }
+            )
+            if runs.case.declared and any(broken):
+                words = f"{sum(broken)} regions break {RULE!r}"
+                failures.append(f"epsilon {runs.case.epsilon}, seed {seed}: {words}")
     notes = ("error by relation: mean absolute error of a block's answer. Noise is seeded: NOT PRIVATE.",)
-    table = Table(f"{RULE} in every block", COLUMNS, tuple(rows), notes)
-    return publish(NAME, {"": table}, out, reporter, failures=failures)
+    return Report({"": Table.of(f"{RULE} in every block", rows, notes)}, failures=failures)
+
+
+HOUSEHOLDS = Study("kifer2019/households", plan, measure, report)

@@ -10,14 +10,15 @@ must be refused. The proof before payment claims integers everywhere.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import product
 from pathlib import Path
 
 import numpy as np
 
 from coco_experiments.kifer2019.elimination import Inequality, eliminated
-from coco_experiments.outcome import Cell, Outcome, Reporter, Table, publish
+from coco_experiments.outcome import Cell, Table
+from coco_experiments.study import Report, Runs, Study
 from coco_opt.array_types import Ints
 from coco_opt.histograms import Hierarchy
 from coco_opt.topdown import UNBOUNDED, LinearConstraint, RegionBounds, Schema, parse_query
@@ -25,23 +26,11 @@ from coco_opt.topdown.estimating.implied.cuts import CutOracle
 from coco_opt.topdown.feasibility.conflict import prove
 from coco_opt.topdown.feasibility.system import ConstraintSystem
 
-NAME = "kifer2019/implied"
 INSTANCES, SMALL = 500, 8
 TREE = Hierarchy.from_paths([("town", "R1"), ("town", "R2")])
 MOST, TRIED = 3, 12
 NESTED, CROSSING, RULES = "types within known totals", "two marginals that cross", "rules with coefficients"
 CLASSES = (NESTED, CROSSING, RULES)
-COLUMNS = (
-    "class",
-    "method",
-    "claims",
-    "instances",
-    "towns",
-    "accepted",
-    "of them without integer leaves",
-    "wrongly refused",
-    "wrongly accepted",
-)
 Setting = tuple[Schema, list[RegionBounds], list[LinearConstraint]]
 Accepts = Callable[[Ints], bool]
 
@@ -150,42 +139,62 @@ def towns(rng: np.random.Generator, integer_towns: set[tuple[int, ...]]) -> Ints
     return tried
 
 
-def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Try all instances; fails for a town wrongly refused, or wrongly accepted where that is claimed."""
-    instances = SMALL if small else INSTANCES
-    tallies: dict[tuple[str, str], Counter[str]] = {}
-    for seed in range(instances):
-        name = CLASSES[seed % len(CLASSES)]
-        rng = np.random.default_rng([seed, 13])
-        instance = drawn(name, rng)
-        integer_towns = enumerated(*instance)
-        accepts = methods(name, instance)
-        tried = towns(rng, integer_towns)
-        fractional = [accepts["elimination"](town) for town in tried]
-        for method, accepted in accepts.items():
-            row = tallies.setdefault((name, method), Counter())
-            row["instances"] += 1
-            claims_integer = name == NESTED or method == "proof before payment"
-            for town, fraction in zip(tried, fractional, strict=True):
-                said, exists = accepted(town), tuple(town.tolist()) in integer_towns
-                # A cut bounds from above: with the town's own total it is all there is.
-                if name == NESTED and method.startswith(("max-flow", "projection")):
-                    said = said and int(town.sum()) == sum(next(iter(integer_towns)))
-                row["towns"] += 1
-                row["accepted"] += said
-                row["of them without integer leaves"] += said and not exists
-                row["wrongly refused"] += exists and not said
-                row["wrongly accepted"] += said and not (exists if claims_integer else fraction)
-        reporter.progress(NAME, seed + 1, instances)
-    rows: list[tuple[Cell, ...]] = []
-    failures = []
-    for (name, method), row in sorted(tallies.items(), key=lambda item: CLASSES.index(item[0][0])):
-        claims = "integers" if name == NESTED or method == "proof before payment" else "fractions"
-        rows.append((name, method, claims, *(row[column] for column in COLUMNS[3:])))
-        if row["wrongly refused"] or row["wrongly accepted"]:
-            failures.append(
-                f"{name}, {method}: {row['wrongly refused']} wrongly refused, {row['wrongly accepted']} accepted"
+def claims_integers(name: str, method: str) -> bool:
+    """Return whether a method claims integer leaves for what it accepts, not fractional ones alone."""
+    return name == NESTED or method == "proof before payment"
+
+
+def measure(name: str, seed: int) -> dict[str, dict[str, int]]:
+    """Return by method how many towns of one instance it accepts, and how many of them it should not."""
+    rng = np.random.default_rng([seed, 13])
+    instance, tallies = drawn(name, rng), {}
+    integer_towns, accepts = enumerated(*instance), methods(name, instance)
+    tried = towns(rng, integer_towns)
+    fractional = [accepts["elimination"](town) for town in tried]
+    for method, accepted in accepts.items():
+        row = Counter(dict.fromkeys(COUNTED, 0), instances=1, towns=len(tried))
+        for town, fraction in zip(tried, fractional, strict=True):
+            said, exists = accepted(town), tuple(town.tolist()) in integer_towns
+            # A cut bounds from above: with the town's own total it is all there is.
+            if name == NESTED and method.startswith(("max-flow", "projection")):
+                said = said and int(town.sum()) == sum(next(iter(integer_towns)))
+            claimed = exists if claims_integers(name, method) else fraction
+            row.update(
+                dict(
+                    zip(
+                        COUNTED[2:], (said, said and not exists, exists and not said, said and not claimed), strict=True
+                    )
+                )
             )
+        tallies[method] = dict(row)
+    return tallies
+
+
+COUNTED = ("instances", "towns", "accepted", "of them without integer leaves", "wrongly refused", "wrongly accepted")
+
+
+def plan(data: Path | None, small: bool) -> list[tuple[str, Sequence[int]]]:
+    """Return the classes in turn, an instance a seed."""
+    instances = SMALL if small else INSTANCES
+    return [(name, range(place, instances, len(CLASSES))) for place, name in enumerate(CLASSES)]
+
+
+def report(results: Sequence[Runs[str, dict[str, dict[str, int]]]], path: Path) -> Report:
+    """Return all counts; it fails for a town wrongly refused, or wrongly accepted where that is claimed."""
+    rows: list[dict[str, Cell]] = []
+    failures = []
+    for runs in results:
+        for method in runs.found[0]:
+            row = {column: sum(found[method][column] for found in runs.found) for column in COUNTED}
+            claims = "integers" if claims_integers(runs.case, method) else "fractions"
+            rows.append({"class": runs.case, "method": method, "claims": claims, **row})
+            refused, accepted = row["wrongly refused"], row["wrongly accepted"]
+            if refused or accepted:
+                failures.append(f"{runs.case}, {method}: {refused} wrongly refused, {accepted} accepted")
     notes = ("Whole towns; wrongly accepted: against enumeration, or elimination where fractions are claimed.",)
-    table = Table(f"implied constraints on {instances} random small instances", COLUMNS, tuple(rows), notes)
-    return publish(NAME, {"": table}, out, reporter, failures=failures)
+    instances = sum(len(runs.seeds) for runs in results)
+    table = Table.of(f"implied constraints on {instances} random small instances", rows, notes)
+    return Report({"": table}, failures=failures)
+
+
+IMPLIED = Study("kifer2019/implied", plan, measure, report)

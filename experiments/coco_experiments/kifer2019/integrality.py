@@ -9,33 +9,25 @@ needed ("solve is slow"). Instances are MADE: random integer tables blurred by m
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from time import perf_counter
 
 import numpy as np
 
-from coco_experiments.outcome import Cell, Outcome, Reporter, Table, publish
+from coco_experiments.outcome import Cell, Table
+from coco_experiments.study import Report, Runs, Study
 from coco_opt.operators import Grouping, Operator, stack, total
 from coco_opt.problems import TableRounding
 from coco_opt.problems.table_rounding import IntegerRows
 from coco_opt.problems.table_rounding.program import relaxation
 from coco_opt.solving import solve
 
-NAME = "kifer2019/integrality"
 SHAPES = ((3, 3, 3), (5, 4, 6), (10, 6, 8))  # children, rows and columns of a table
 SEEDS, SMALL_SEEDS = range(10), range(2)
 WHOLE = 1e-6
-COLUMNS = (
-    "children",
-    "cells",
-    "kept exact",
-    "network",
-    "fractional vertices %",
-    "largest share fractional %",
-    "integer above linear",
-    "ms linear",
-    "ms integer",
-)
+Shape = tuple[int, int, int]
+Found = dict[str, float | bool]
 
 
 def blurred(rng: np.random.Generator, children: int, rows: int, columns: int) -> tuple[np.ndarray, np.ndarray]:
@@ -75,44 +67,63 @@ def relaxed(problem: TableRounding) -> tuple[float, float, float]:
     return float(program.c @ solution.z) + program.offset, fractional, 1e3 * seconds
 
 
-def row_of(shape: tuple[int, int, int], name: str, seeds: range) -> tuple[tuple[Cell, ...], list[str]]:
-    """Return the row of one shape and kind of exact answers, and what did not hold."""
-    shares, above, linear, integer, wrong, network = [], [], [], [], [], True
-    for seed in seeds:
-        tables, x = blurred(np.random.default_rng([seed, *shape]), *shape)
-        operator = exact_rows(*shape[1:])[name]
-        values = operator.apply(tables)
-        problem = TableRounding(x, tables.sum(axis=0), IntegerRows(operator, values, values))
-        network = problem.nested is not None
-        objective, fractional, milliseconds = relaxed(problem)
-        start = perf_counter()
-        solution = solve(problem, check=False)
-        integer.append(1e3 * (perf_counter() - start))
-        shares.append(fractional)
-        linear.append(milliseconds)
-        above.append(solution.objective - objective)
-        if network and (solution.gap > 1e-9 or above[-1] > WHOLE):
-            wrong.append(f"{name}, seed {seed}: a network's relaxation is not an integer table")
-        if solution.violation > 0.0:
-            wrong.append(f"{name}, seed {seed}: the integer tables do not keep what is exact")
-    some = 100.0 * float(np.mean(np.array(shares) > 0))
-    figures = (some, 100.0 * max(shares), max(above), float(np.median(linear)), float(np.median(integer)))
-    return (shape[0], shape[1] * shape[2], name, network, *figures), wrong
+def measure(case: tuple[Shape, str], seed: int) -> Found:
+    """Return what one instance's relaxation and rounding give."""
+    shape, name = case
+    tables, x = blurred(np.random.default_rng([seed, *shape]), *shape)
+    operator = exact_rows(*shape[1:])[name]
+    values = operator.apply(tables)
+    problem = TableRounding(x, tables.sum(axis=0), IntegerRows(operator, values, values))
+    objective, fractional, milliseconds = relaxed(problem)
+    start = perf_counter()
+    solution = solve(problem, check=False)
+    return {
+        "integer": 1e3 * (perf_counter() - start),
+        "network": problem.nested is not None,
+        "fractional": fractional,
+        "linear": milliseconds,
+        "above": solution.objective - objective,
+        "gap": solution.gap,
+        "violation": solution.violation,
+    }
 
 
-def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Round instances of growing size; fails where a network's relaxation is not integer, or a row is missed."""
+def plan(data: Path | None, small: bool) -> list[tuple[tuple[Shape, str], Sequence[int]]]:
+    """Return every shape with every kind of exact answers."""
     shapes, seeds = (SHAPES[:1], SMALL_SEEDS) if small else (SHAPES, SEEDS)
-    rows, failures = [], []
-    for shape in shapes:
-        for name in exact_rows(*shape[1:]):
-            row, wrong = row_of(shape, name, range(seeds.start, seeds.stop))
-            rows.append(row)
-            failures += wrong
-            reporter.progress(NAME, len(rows), 3 * len(shapes))
+    return [((shape, name), seeds) for shape in shapes for name in exact_rows(*shape[1:])]
+
+
+def report(results: Sequence[Runs[tuple[Shape, str], Found]], path: Path) -> Report:
+    """Return a row a shape and kind; it fails where a network's relaxation is not integer, or a row is missed."""
+    rows: list[dict[str, Cell]] = []
+    failures = []
+    for runs in results:
+        (shape, name), found = runs.case, {key: [one[key] for one in runs.found] for key in runs.found[0]}
+        rows.append(
+            {
+                "children": shape[0],
+                "cells": shape[1] * shape[2],
+                "kept exact": name,
+                "network": bool(found["network"][-1]),
+                "fractional vertices %": 100.0 * float(np.mean(np.array(found["fractional"]) > 0)),
+                "largest share fractional %": 100.0 * max(found["fractional"]),
+                "integer above linear": max(found["above"]),
+                "ms linear": float(np.median(found["linear"])),
+                "ms integer": float(np.median(found["integer"])),
+            }
+        )
+        for seed, one in zip(runs.seeds, runs.found, strict=True):
+            if one["network"] and (one["gap"] > 1e-9 or one["above"] > WHOLE):
+                failures.append(f"{name}, seed {seed}: a network's relaxation is not an integer table")
+            if one["violation"] > 0.0:
+                failures.append(f"{name}, seed {seed}: the integer tables do not keep what is exact")
     notes = (
-        f"{len(seeds)} instances a row; distances in people. Vertices are those that HiGHS' simplex ends at.",
+        f"{len(results[0].seeds)} instances a row; distances in people. Vertices are where HiGHS' simplex ends.",
         "integer above linear: the largest distance that no integer table can save.",
     )
-    table = Table("linear relaxation and integer optimum of rounding", COLUMNS, tuple(rows), notes)
-    return publish(NAME, {"": table}, out, reporter, failures=failures)
+    table = Table.of("linear relaxation and integer optimum of rounding", rows, notes)
+    return Report({"": table}, failures=failures)
+
+
+INTEGRALITY = Study("kifer2019/integrality", plan, measure, report)

@@ -8,26 +8,26 @@ and Steinke 2020), which buys the same epsilon and delta with less noise.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 
-from coco_experiments.outcome import Cell, Outcome, Reporter, Statement, Table, publish
-from coco_opt.privacy import Epsilon, Rho
+from coco_experiments.outcome import Cell, Statement, Table
+from coco_experiments.study import Report, Runs, Study, seeded
+from coco_opt.privacy import Cost, Epsilon, Rho
 from coco_opt.privacy.accounting import rho_of_epsilon_delta
 from coco_opt.privacy.cost import Sensitivity
 
-NAME = "kifer2019/zcdp"
 LEVELS = 6
 PERSON = Sensitivity(2, 2)  # L1, and L2 squared
-LAPLACE = (288.0, 72.0, 32.0, 18.0, 11.5)
-PUBLISHED: dict[Fraction, tuple[float, ...]] = {
-    Fraction(1, 10**14): (785.6, 199.4, 89.9, 51.3, 33.3),
-    Fraction(1, 10**9): (509.3, 130.3, 59.2, 34.0, 22.2),
-    Fraction(1, 10**6): (343.5, 88.8, 40.7, 23.6, 15.6),
+PUBLISHED: dict[str, tuple[float, ...]] = {
+    "0": (288.0, 72.0, 32.0, 18.0, 11.5),
+    "1e-14": (785.6, 199.4, 89.9, 51.3, 33.3),
+    "1e-9": (509.3, 130.3, 59.2, 34.0, 22.2),
+    "1e-6": (343.5, 88.8, 40.7, 23.6, 15.6),
 }
-"""Variances for epsilon = 1 to 5, by delta."""
+"""Variances for epsilon = 1 to 5, by delta; of Laplace noise at delta 0."""
 HALF_A_DIGIT = 0.05 + 1e-9
-COLUMNS = ("delta", "epsilon", "noise", "published", "formula", "drawn here", "tight conversion")
 
 
 def laplace_variance(epsilon: int) -> float:
@@ -40,59 +40,53 @@ def gaussian_variance(rho: Fraction) -> float:
     return float(PERSON.l2_squared * LEVELS / (2 * rho))
 
 
-def rows() -> list[tuple[Cell, ...]]:
-    """Return a row for each delta and epsilon, the Laplace rows first."""
-    lines: list[tuple[Cell, ...]] = []
-    for epsilon, published in enumerate(LAPLACE, 1):
-        drawn = (Epsilon(Fraction(epsilon)) * Fraction(1, LEVELS)).distribution(PERSON).variance
-        lines.append(("0", epsilon, "Laplace", published, laplace_variance(epsilon), drawn, None))
-    for delta, variances in PUBLISHED.items():
-        for epsilon, published in enumerate(variances, 1):
-            rho, tight = (
-                rho_of_epsilon_delta(Fraction(epsilon), delta, conversion) for conversion in ("standard", "tight")
+def measure(delta: str, seed: int) -> list[dict[str, Cell]]:
+    """Return a row for each epsilon at one delta."""
+    rows: list[dict[str, Cell]] = []
+    for epsilon, published in enumerate(PUBLISHED[delta], 1):
+        cost: Cost = Epsilon(Fraction(epsilon))
+        formula, tight, noise = laplace_variance(epsilon), None, "Laplace"
+        if delta != "0":
+            standard, better = (
+                rho_of_epsilon_delta(Fraction(epsilon), Fraction(delta), conversion)
+                for conversion in ("standard", "tight")
             )
-            drawn = (Rho(rho) * Fraction(1, LEVELS)).distribution(PERSON).variance
-            row = (
-                _name(delta),
-                epsilon,
+            cost, formula, tight, noise = (
+                Rho(standard),
+                gaussian_variance(standard),
+                gaussian_variance(better),
                 "Gaussian",
-                published,
-                gaussian_variance(rho),
-                drawn,
-                gaussian_variance(tight),
             )
-            lines.append(row)
-    return lines
+        drawn = (cost * Fraction(1, LEVELS)).distribution(PERSON).variance
+        row: dict[str, Cell] = {"delta": delta, "epsilon": epsilon, "noise": noise, "published": published}
+        rows.append({**row, "formula": formula, "drawn here": drawn, "tight conversion": tight})
+    return rows
 
 
-def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Print published variances next to the formulas'; fails where a last digit differs."""
+def report(results: Sequence[Runs[str, list[dict[str, Cell]]]], path: Path) -> Report:
+    """Return published variances next to the formulas'; it fails where a last digit differs."""
     notes = (
         "Published: slides on zCDP. A variance here is that of one answer at one of six levels.",
         "Laplace noise has less variance; by the tight conversion Gaussian noise does at delta 1e-6 up to epsilon 2.",
     )
-    table = Table("variance of an identity query's answer, six levels", COLUMNS, tuple(rows()), notes)
-    failures = [
+    table = Table.of(
+        "variance of an identity query's answer, six levels", (row for runs in results for row in runs.found[0]), notes
+    )
+    wrong = [row for row in table.records() if abs(row["formula"] - row["published"]) > HALF_A_DIGIT]
+    failures = (
         f"delta {row['delta']}, epsilon {row['epsilon']}: {row['formula']} is not the published {row['published']}"
-        for row in table.records()
-        if abs(float(str(row["formula"])) - float(str(row["published"]))) > HALF_A_DIGIT
-    ]
-    reporter.progress(NAME, 1, 1)
-    claims = tuple(
+        for row in wrong
+    )
+    statements = (
         Statement(
             f"slides, delta {delta}, epsilon 1 to {len(values)}",
             ", ".join(f"{value:g}" for value in values),
             ", ".join(f"{row['formula']:.1f}" for row in table.records() if row["delta"] == delta),
-            not any(failure.startswith(f"delta {delta},") for failure in failures),
+            all(row["delta"] != delta for row in wrong),
         )
-        for delta, values in _published().items()
+        for delta, values in PUBLISHED.items()
     )
-    return publish(NAME, {"": table}, out, reporter, failures=failures, statements=claims)
+    return Report({"": table}, failures=failures, statements=statements)
 
 
-def _published() -> dict[str, tuple[float, ...]]:
-    return {"0": LAPLACE} | {_name(delta): variances for delta, variances in PUBLISHED.items()}
-
-
-def _name(delta: Fraction) -> str:
-    return f"1e-{len(str(delta.denominator)) - 1}"
+ZCDP = Study("kifer2019/zcdp", lambda _, small: seeded(PUBLISHED), measure, report)

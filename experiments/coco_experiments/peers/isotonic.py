@@ -5,7 +5,7 @@ With p = 1 the dual is a flow of least cost, which a network simplex solves (net
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -15,15 +15,14 @@ import numpy as np
 
 from coco_experiments.bench.instances import INSTANCES
 from coco_experiments.bench.timing import take_turns
-from coco_experiments.outcome import Outcome, Reporter
-from coco_experiments.peers.study import OURS, Result, System, finish, missing, peer_table
+from coco_experiments.peers.study import OURS, Result, System, missing, peer_table
+from coco_experiments.study import Report, Runs, Study, seeded
 from coco_opt import solving
 from coco_opt.array_types import Ints
 from coco_opt.problem import Problem
 from coco_opt.problems import IsotonicL1, IsotonicL2
 from coco_opt.registry import make_solver
 
-NAME = "peers/isotonic"
 SIZES, SMALL_SIZES = ((2, 1_000_000), (1, 20_000), (1, 1_000)), ((2, 5_000), (1, 200))
 REPEATS = 5
 CERTIFIED = System(OURS, "solve with certificate")
@@ -78,9 +77,9 @@ def calls_of(p: int, y: Ints) -> tuple[Problem[Any, Any], dict[System, Callable[
     return problem, calls
 
 
-def results_of(p: int, n: int, repeats: int) -> list[Result]:
+def measure(size: tuple[int, int, int], seed: int) -> list[Result]:
     """Return a result an instance and system; runs differ in time alone, for nothing here is random."""
-    results = []
+    (p, n, repeats), results = size, []
     for name, instance in INSTANCES.items():
         problem, calls = calls_of(p, instance(n))
         timings = take_turns({system.name: call for system, call in calls.items()}, repeats)
@@ -92,12 +91,16 @@ def results_of(p: int, n: int, repeats: int) -> list[Result]:
     return results
 
 
-def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Time p = 2 at a million and p = 1 at 20,000 and 1,000 numbers, five instances; small: some thousands."""
-    sizes, repeats = (SMALL_SIZES, 1) if small else (SIZES, REPEATS)
-    tables, worse = [], []
-    for done, (p, n) in enumerate(sizes, 1):
-        results = results_of(p, n, repeats)
+def plan(data: Path | None, small: bool) -> list[tuple[tuple[int, int, int], Sequence[int]]]:
+    """Return p = 2 at a million and p = 1 at 20,000 and 1,000 numbers, and how often; small: some thousands."""
+    return seeded((*size, 1 if small else REPEATS) for size in (SMALL_SIZES if small else SIZES))
+
+
+def report(found: Sequence[Runs[tuple[int, int, int], list[Result]]], path: Path) -> Report:
+    """Return a table a size; it fails where a peer's objective is below the certified optimum."""
+    tables, worse = {}, []
+    for number, runs in enumerate(found, 1):
+        (p, n, _), (results,) = runs.case, runs.found
         worse += [
             f"{result.instance}: {result.system.name} is below coco-opt's certified optimum"
             for result in results
@@ -108,6 +111,9 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
             "coco-opt's seconds include the certificate. General solvers include writing the program.",
             *missing(PEERS[p]),
         )
-        tables.append(peer_table(f"Isotonic regression, p = {p}, {n:,} numbers", results, notes))
-        reporter.progress(NAME, done, len(sizes))
-    return finish(NAME, tables, worse, out, reporter)
+        title = f"Isotonic regression, p = {p}, {n:,} numbers"
+        tables[f"_{number}" if number > 1 else ""] = peer_table(title, results, notes)
+    return Report(tables, failures=worse)
+
+
+ISOTONIC = Study("peers/isotonic", plan, measure, report)

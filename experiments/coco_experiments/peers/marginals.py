@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from importlib import import_module
 from itertools import combinations
 from pathlib import Path
@@ -20,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from coco_experiments.outcome import Outcome, Reporter
-from coco_experiments.peers.study import OURS, Result, System, clock, finish, missing, peer_table
+from coco_experiments.peers.study import OURS, System, Trial, missing, peer_table, results_of, trial
+from coco_experiments.study import Report, Runs, Study, seeded
 from coco_opt.array_types import Floats
 from coco_opt.choices import SolverChoices
 from coco_opt.histograms import Hierarchy
@@ -33,7 +34,6 @@ from coco_opt.topdown.noisy_measurements import TableMeasurements
 
 Answers = list[list[Floats]]  # by level and query, [regions of the level, answers]
 
-NAME = "peers/marginals"
 SEEDS, SMALL_SEEDS = (1, 2, 3, 4, 5), (1,)
 EPSILON = Fraction(1)
 LARGE = {"sex": 2, "race": 5, "education": 16, "marital": 7, "income": 2}
@@ -210,43 +210,31 @@ def systems() -> dict[System, Callable[[Case], Answers]]:
     }
 
 
-def compared(setting: Setting, seeds: Sequence[int]) -> list[Result]:
+def plan(data: Path | None, small: bool) -> list[tuple[Setting, Sequence[int]]]:
+    """Return 320 cells in eight regions, and 2,240 in one and in 42, five seeds; small: 12 cells, one seed."""
+    return seeded(SMALL_SETTINGS, SMALL_SEEDS) if small else seeded(SETTINGS, SEEDS)
+
+
+def measure(setting: Setting, seed: int) -> Trial:
     """Return the errors and seconds of all systems that are installed and finish in minutes."""
-    listed = {system: make for system, make in systems().items() if system.version is not None}
-    if math.prod(setting.sizes.values()) * setting.regions > _MOST_CONVEX:
-        listed = {system: make for system, make in listed.items() if make is not convex}
-    errors: dict[System, list[dict[str, float]]] = {system: [] for system in listed}
-    seconds: dict[System, list[float]] = {system: [] for system in listed}
-    for seed in seeds:
-        case = Case.simulated(setting, seed)
-        for system, make in listed.items():
-            if seed == seeds[0]:
-                make(case)  # compiles and imports, outside the clock
-            ran = clock(make, case)
-            errors[system].append(case.errors(ran.answer))
-            seconds[system].append(ran.seconds)
-    return [
-        Result(
-            setting.name,
-            system,
-            {measure: tuple(error[measure] for error in errors[system]) for measure in errors[system][0]},
-            tuple(seconds[system]),
-        )
-        for system in listed
-    ]
+    case, affordable = (
+        Case.simulated(setting, seed),
+        math.prod(setting.sizes.values()) * setting.regions <= _MOST_CONVEX,
+    )
+    calls = {system: partial(make, case) for system, make in systems().items() if affordable or make is not convex}
+    return trial(calls, case.errors, warm=seed == SEEDS[0])
 
 
-def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Compare on 320 cells in eight regions and on 2,240 in one and in 42, five seeds; small: 12 cells, one seed."""
-    settings, seeds = (SMALL_SETTINGS, SMALL_SEEDS) if small else (SETTINGS, SEEDS)
-    results = []
-    for done, setting in enumerate(settings, 1):
-        results += compared(setting, seeds)
-        reporter.progress(NAME, done, len(settings))
+def report(found: Sequence[Runs[Setting, Trial]], path: Path) -> Report:
+    """Return the comparison."""
+    results = [result for runs in found for result in results_of(runs.case.name, systems(), runs.found)]
     notes = (
         f"epsilon {float(EPSILON):g} in all, even over levels and all two-way marginals. Data are simulated.",
         "Only coco-opt's tables are integers that add up, as a release needs; private-PGM and CVXPY are fractional.",
         "AIM, which also chooses the marginals, is not compared: the package mbi holds no mechanisms.",
         *missing(list(systems())),
     )
-    return finish(NAME, [peer_table("Tables of persons from two-way marginals", results, notes)], [], out, reporter)
+    return Report({"": peer_table("Tables of persons from two-way marginals", results, notes)})
+
+
+MARGINALS = Study("peers/marginals", plan, measure, report)

@@ -12,15 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from itertools import combinations
+from itertools import combinations, product
 from math import prod, sqrt
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
-from coco_experiments.outcome import Cell, Outcome, Reporter, Table
-from coco_experiments.peers.study import OURS, clock, finish
+from coco_experiments.outcome import Cell, Table
+from coco_experiments.peers.study import OURS, clock
+from coco_experiments.study import Report, Runs, Study, seeded
 from coco_opt.privacy import Cost, Epsilon, Rho
 from coco_opt.topdown import Query, Schema, Strategy, optimised_strategy
 from coco_opt.topdown.measuring.predicted import variance_model
@@ -29,23 +30,13 @@ from coco_opt.topdown.queries import marginal_query
 Objective = Literal["total", "mean"]
 Sets = Sequence[tuple[int, ...]]
 
-NAME = "peers/planner"
 SHAPES: tuple[tuple[int, ...], ...] = ((2, 8, 5, 4), (2, 116, 2, 63), (100, 50, 7, 4, 2))
 SMALL_SHAPES = ((2, 3, 2),)
 WAYS = (1, 2, 3)
 COSTS: tuple[Cost, ...] = (Rho(Fraction(1)), Epsilon(Fraction(1)))
 OBJECTIVES: tuple[Objective, ...] = ("total", "mean")
 NEAR = 1.1  # with Gaussian noise the planned strategy is at most so many times the optimum
-_COLUMNS = (
-    "attributes",
-    "marginals of up to",
-    "noise",
-    "error",
-    "strategy",
-    "queries",
-    "squared error over the optimum",
-    "seconds",
-)
+OVER = "squared error over the optimum"
 _ERRORS = {"total": "summed over answers", "mean": "mean of the marginals' means"}
 
 
@@ -75,51 +66,52 @@ def squared_error(
     return float(answers @ variances if objective == "total" else variances.mean())
 
 
-def rows_of(shape: Sequence[int], way: int, cost: Cost, objective: Objective) -> list[tuple[Cell, ...]]:
+Case = tuple[tuple[int, ...], int, Cost, Objective]
+
+
+def measure(case: Case, seed: int) -> list[dict[str, Cell]]:
     """Return a row for even shares of the workload's own marginals and one for the planned strategy."""
+    shape, way, cost, objective = case
     schema = Schema({f"a{axis}": tuple(map(str, range(size))) for axis, size in enumerate(shape)})
     sets = [part for size in range(1, way + 1) for part in combinations(range(len(shape)), size)]
     workload = [marginal_query(part, schema) for part in sets]
-    planned = clock(lambda: optimised_strategy(workload, schema, cost=cost, objective=objective))
+    planned, planning = clock(lambda: optimised_strategy(workload, schema, cost=cost, objective=objective))
     least = closed_form(shape, sets, objective)
-    strategies = {"even shares": (Strategy.uniform(workload), None), "optimised": (planned.answer, planned.seconds)}
-    fixed = (" x ".join(map(str, shape)), f"{way} attributes", "Gaussian" if cost.precision_power == 1 else "Laplace")
+    strategies = {"even shares": (Strategy.uniform(workload), None), "optimised": (planned, planning)}
     return [
-        (
-            *fixed,
-            _ERRORS[objective],
-            f"{OURS}: {name}",
-            len(strategy.queries),
-            squared_error(strategy, workload, schema, objective, cost.precision_power) / least,
-            seconds,
-        )
+        {
+            "attributes": " x ".join(map(str, shape)),
+            "marginals of up to": f"{way} attributes",
+            "noise": "Gaussian" if cost.precision_power == 1 else "Laplace",
+            "error": _ERRORS[objective],
+            "strategy": f"{OURS}: {name}",
+            "queries": len(strategy.queries),
+            OVER: squared_error(strategy, workload, schema, objective, cost.precision_power) / least,
+            "seconds": seconds,
+        }
         for name, (strategy, seconds) in strategies.items()
     ]
 
 
-def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Compare on three schemas with marginals of up to three attributes; small: one of 12 cells."""
-    cases = [
-        (shape, way, cost, objective)
-        for shape in (SMALL_SHAPES if small else SHAPES)
-        for way in WAYS
-        for cost in COSTS
-        for objective in OBJECTIVES
-    ]
-    rows: list[tuple[Cell, ...]] = []
-    for done, case in enumerate(cases, 1):
-        rows += rows_of(*case)
-        reporter.progress(NAME, done, len(cases))
-    table = Table("Planned strategies for marginals against ResidualPlanner's optimum", _COLUMNS, tuple(rows), _NOTES)
-    failures = []
+def plan(data: Path | None, small: bool) -> list[tuple[Case, Sequence[int]]]:
+    """Return three schemas with marginals of up to three attributes; small: one of 12 cells."""
+    return seeded(product(SMALL_SHAPES if small else SHAPES, WAYS, COSTS, OBJECTIVES))
+
+
+def report(results: Sequence[Runs[Case, list[dict[str, Cell]]]], path: Path) -> Report:
+    """Return all rows; it fails below the optimum, or where Gaussian noise leaves a planned strategy far above it."""
+    notes = (
+        "The optimum is that of any linear strategy with Gaussian noise; Laplace noise does not reach it.",
+        "ResidualPlanner measures residuals, whose answers are no counts; coco-opt measures marginals: these are.",
+    )
+    title = "Planned strategies for marginals against ResidualPlanner's optimum"
+    table, failures = Table.of(title, (row for runs in results for row in runs.found[0]), notes), []
     for row in table.records():
-        over, gaussian = float(row[_COLUMNS[6]] or 0.0), row["noise"] == "Gaussian"
-        if over < 1 - 1e-9 or (gaussian and str(row["strategy"]).endswith("optimised") and over > NEAR):
-            failures.append(f"{row['strategy']} on {row['attributes']}, {row['marginals of up to']}: {over:.4f}")
-    return finish(NAME, [table], failures, out, reporter)
+        planned = row["noise"] == "Gaussian" and row["strategy"].endswith("optimised")
+        if row[OVER] < 1 - 1e-9 or (planned and row[OVER] > NEAR):
+            words = f"{row['strategy']} on {row['attributes']}, {row['marginals of up to']}"
+            failures.append(f"{words}: {row[OVER]:.4f}")
+    return Report({"": table}, failures=failures)
 
 
-_NOTES = (
-    "The optimum is that of any linear strategy with Gaussian noise; Laplace noise does not reach it.",
-    "ResidualPlanner measures residuals, whose answers are no counts; coco-opt measures marginals, whose answers are.",
-)
+PLANNER = Study("peers/planner", plan, measure, report)

@@ -7,18 +7,19 @@ the prefixes, without listing the ranges.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from coco_experiments.outcome import Outcome, Reporter
-from coco_experiments.peers.study import OURS, Result, System, clock, finish, missing, peer_table
+from coco_experiments.peers.study import OURS, System, Trial, missing, peer_table, results_of, trial
+from coco_experiments.study import Report, Runs, Study, seeded
 from coco_opt.array_types import Floats, Ints
 from coco_opt.privacy import Cost, Epsilon, SeededNoise
 from coco_opt.ranges import UniversalHistogram, Workload, measure_ranges, optimised_tree
@@ -27,7 +28,6 @@ from coco_opt.ranges.fan_out import choose_fan_out
 
 Noisy = Callable[[Ints, int], Floats]
 
-NAME = "peers/ranges"
 SEEDS, SMALL_SEEDS = (1, 2, 3, 4, 5), (1, 2)
 CELLS, SMALL_CELLS = (365, 1_024, 65_536), (64,)
 EPSILON = Fraction(1)
@@ -131,25 +131,32 @@ def systems() -> Mapping[System, Noisy]:
     }
 
 
-def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Compare at 365, 1,024 and 65,536 cells on two simulated data sets, five seeds; small: 64 cells and two seeds."""
-    sizes, seeds = (SMALL_CELLS, SMALL_SEEDS) if small else (CELLS, SEEDS)
-    listed = {system: noisy for system, noisy in systems().items() if system.version is not None}
-    results = []
-    cases = [(name, cells) for cells in sizes for name in DATA]
-    for done, (name, cells) in enumerate(cases, 1):
-        truth = DATA[name](cells)
-        for system, noisy in listed.items():
-            noisy(truth, 0)  # compiles and imports, outside the clock
-            runs = [clock(noisy, truth, seed) for seed in seeds]
-            found = [errors(ran.answer, truth) for ran in runs]
-            by_measure = {measure: tuple(error[measure] for error in found) for measure in (ALL, PREFIXES)}
-            results.append(Result(f"{name}, {cells:,} cells", system, by_measure, tuple(ran.seconds for ran in runs)))
-        reporter.progress(NAME, done, len(cases))
+def plan(data: Path | None, small: bool) -> list[tuple[tuple[int, str], Sequence[int]]]:
+    """Return 365, 1,024 and 65,536 cells of two simulated data sets; small: 64 cells."""
+    return seeded(product(SMALL_CELLS if small else CELLS, DATA), SMALL_SEEDS if small else SEEDS)
+
+
+def measure(case: tuple[int, str], seed: int) -> Trial:
+    """Return every system's errors on one data set."""
+    truth = DATA[case[1]](case[0])
+    calls = {system: partial(noisy, truth, seed) for system, noisy in systems().items()}
+    return trial(calls, lambda cells: errors(cells, truth), warm=seed == SEEDS[0])
+
+
+def report(found: Sequence[Runs[tuple[int, str], Trial]], path: Path) -> Report:
+    """Return the comparison."""
+    results = [
+        result
+        for runs in found
+        for result in results_of(f"{runs.case[1]}, {runs.case[0]:,} cells", systems(), runs.found)
+    ]
     notes = (
         f"epsilon {float(EPSILON):g} in all, neighbours differ by one entity. Data are simulated.",
         "coco-opt's noise is seeded, so that runs can be repeated; OpenDP draws its own.",
         "Seconds are those of measuring and estimating together.",
         *missing(list(systems())),
     )
-    return finish(NAME, [peer_table("Ordered histograms", results, notes)], [], out, reporter)
+    return Report({"": peer_table("Ordered histograms", results, notes)})
+
+
+RANGES = Study("peers/ranges", plan, measure, report)

@@ -6,7 +6,7 @@ hierarchicalforecast's MinT variants and coco-opt's trees get the same forecasts
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -15,13 +15,12 @@ from typing import Any
 import numpy as np
 from coco_solvers.generic.clarabel import Clarabel
 
-from coco_experiments.outcome import Outcome, Reporter
-from coco_experiments.peers.study import OURS, Result, System, clock, finish, missing, peer_table
+from coco_experiments.peers.study import OURS, System, Trial, missing, peer_table, results_of, trial
+from coco_experiments.study import Report, Runs, Study, seeded
 from coco_opt import solving
 from coco_opt.array_types import Floats
 from coco_opt.problems.tree import Tree, TreeLeastSquares
 
-NAME = "peers/reconciliation"
 SEEDS, SMALL_SEEDS = (1, 2, 3, 4, 5), (1, 2)
 TREES, SMALL_TREES = ((4, 4), (8, 4), (4, 6)), ((3, 3),)  # fan-out and levels
 ERROR = "mean squared error of a node, in units of its forecast's variance"
@@ -110,35 +109,6 @@ def systems() -> dict[System, Callable[[Forecasts], Callable[[], Floats]]]:
     }
 
 
-def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Compare on trees of 64 to 1,024 leaves, five seeds; small: nine leaves and two seeds."""
-    trees, seeds = (SMALL_TREES, SMALL_SEEDS) if small else (TREES, SEEDS)
-    listed = {system: make for system, make in systems().items() if system.version is not None}
-    results, wrong = [], []
-    for done, (fan_out, levels) in enumerate(trees, 1):
-        errors: dict[System, list[float]] = {system: [] for system in listed}
-        seconds: dict[System, list[float]] = {system: [] for system in listed}
-        for seed in seeds:
-            forecasts = Forecasts.simulated(fan_out, levels, seed)
-            for system, make in listed.items():
-                call = make(forecasts)
-                if seed == seeds[0]:
-                    call()  # compiles and imports, outside the clock
-                ran = clock(call)
-                errors[system].append(forecasts.error(ran.answer))
-                seconds[system].append(ran.seconds)
-                wrong += faults(forecasts, system, ran.answer)
-        name = f"{fan_out ** (levels - 1):,} leaves, {levels} levels"
-        results += [Result(name, system, {ERROR: tuple(errors[system])}, tuple(seconds[system])) for system in listed]
-        reporter.progress(NAME, done, len(trees))
-    notes = (
-        "Forecasts are simulated: unbiased, with a variance that is the number of leaves below a node.",
-        "MinT with structural weights is least squares with these variances; nonnegative fits are biased but nearer.",
-        *missing(list(systems())),
-    )
-    return finish(NAME, [peer_table("Reconciliation of forecasts", results, notes)], wrong, out, reporter)
-
-
 def faults(forecasts: Forecasts, system: System, estimate: Floats) -> list[str]:
     """Return what is wrong with coco-opt's own answer: it must add up, and be nonnegative where that was asked."""
     if not system.ours:
@@ -149,3 +119,36 @@ def faults(forecasts: Forecasts, system: System, estimate: Floats) -> list[str]:
     if "nonnegative" in system.setting and estimate.min() < 0:
         lines.append(f"{system.name}: a value of {estimate.min():.2g}")
     return lines
+
+
+def plan(data: Path | None, small: bool) -> list[tuple[tuple[int, int], Sequence[int]]]:
+    """Return trees of 64 to 1,024 leaves; small: nine leaves."""
+    return seeded(SMALL_TREES, SMALL_SEEDS) if small else seeded(TREES, SEEDS)
+
+
+def measure(tree: tuple[int, int], seed: int) -> tuple[Trial, list[str]]:
+    """Return every system's error on one draw of forecasts, and what is wrong with coco-opt's answers."""
+    forecasts, wrong = Forecasts.simulated(*tree, seed), list[str]()
+    calls = {system: make(forecasts) for system, make in systems().items() if system.version is not None}
+    for system in (system for system in calls if system.ours):
+        wrong += faults(forecasts, system, calls[system]())
+    return trial(calls, lambda answer: {ERROR: forecasts.error(answer)}, warm=seed == SEEDS[0]), wrong
+
+
+def report(found: Sequence[Runs[tuple[int, int], tuple[Trial, list[str]]]], path: Path) -> Report:
+    """Return the comparison; it fails where coco-opt's answers do not add up."""
+    results = []
+    for runs in found:
+        fan_out, levels = runs.case
+        name = f"{fan_out ** (levels - 1):,} leaves, {levels} levels"
+        results += results_of(name, systems(), [of_seed for of_seed, _ in runs.found])
+    notes = (
+        "Forecasts are simulated: unbiased, with a variance that is the number of leaves below a node.",
+        "MinT with structural weights is least squares with these variances; nonnegative fits are biased but nearer.",
+        *missing(list(systems())),
+    )
+    failures = (line for runs in found for _, wrong in runs.found for line in wrong)
+    return Report({"": peer_table("Reconciliation of forecasts", results, notes)}, failures=failures)
+
+
+RECONCILIATION = Study("peers/reconciliation", plan, measure, report)

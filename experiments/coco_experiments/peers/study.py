@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from statistics import median
 from time import perf_counter
 from typing import Any
 
-from coco_experiments.outcome import Cell, Outcome, Reporter, Table, write_csv
+from coco_experiments.outcome import Cell, Table
 from coco_experiments.statistics import Mean
 
 OURS = "coco-opt"
@@ -45,14 +44,6 @@ class System:
         return f"{self.package}: {self.setting}"
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Run:
-    """One run of a system on an instance: what it answered, and the seconds that took."""
-
-    answer: Any
-    seconds: float
-
-
 @dataclass(frozen=True, slots=True)
 class Result:
     """All runs of a system on one instance: errors by measure, a value a run, and seconds."""
@@ -63,11 +54,37 @@ class Result:
     seconds: tuple[float, ...]
 
 
-def clock(call: Callable[..., Any], *arguments: Any) -> Run:
-    """Run a system once."""
+def clock(call: Callable[..., Any], *arguments: Any) -> tuple[Any, float]:
+    """Run a system once; return its answer and the seconds."""
     start = perf_counter()
     answer = call(*arguments)
-    return Run(answer, perf_counter() - start)
+    return answer, perf_counter() - start
+
+
+Trial = dict[str, tuple[dict[str, float], float]]
+"""One seed's errors by measure and seconds, by the name of the system."""
+
+
+def trial(calls: Mapping[System, Callable[[], Any]], errors: Callable[[Any], dict[str, float]], *, warm: bool) -> Trial:
+    """Run every installed system once on one instance; ``warm`` calls it before, so that it compiles and imports."""
+    found = {}
+    for system, call in calls.items():
+        if system.version is not None:
+            if warm:
+                call()
+            answer, seconds = clock(call)
+            found[system.name] = errors(answer), seconds
+    return found
+
+
+def results_of(instance: str, systems: Iterable[System], trials: Sequence[Trial]) -> list[Result]:
+    """Return the results of all systems that ran on one instance."""
+    results = []
+    for system in (system for system in systems if system.name in trials[0]):
+        errors, seconds = zip(*(found[system.name] for found in trials), strict=True)
+        by_measure = {measure: tuple(error[measure] for error in errors) for measure in errors[0]}
+        results.append(Result(instance, system, by_measure, seconds))
+    return results
 
 
 def missing(systems: Sequence[System]) -> list[str]:
@@ -82,23 +99,18 @@ def peer_table(title: str, results: Sequence[Result], notes: Sequence[str] = ())
     Where a peer errs less than every setting of coco-opt, the first notes say so, and then where one is faster.
     """
     measures = tuple(dict.fromkeys(measure for result in results for measure in result.errors))
-    rows = []
+    rows: list[dict[str, Cell]] = []
     for result in results:
-        means = [Mean.of(result.errors[measure]) if measure in result.errors else None for measure in measures]
-        shown: list[Cell] = []
-        for mean in means:
-            shown += [None, None] if mean is None else [mean.value, mean.standard_error]
+        row: dict[str, Cell] = {"data": result.instance, "system": result.system.name, "version": result.system.version}
+        row["runs"] = len(result.seconds)
+        for measure in measures:
+            mean = Mean.of(result.errors[measure]) if measure in result.errors else None
+            error = "standard error" if len(measures) == 1 else f"its standard error: {measure}"
+            row |= {measure: mean and mean.value, error: mean and mean.standard_error}
         own = [median(other.seconds) for other in results if other.instance == result.instance and other.system.ours]
         seconds = median(result.seconds)
-        times = seconds / min(own) if own else None
-        rows.append(
-            (result.instance, result.system.name, result.system.version, len(result.seconds), *shown, seconds, times)
-        )
-    columns = ["data", "system", "version", "runs"]
-    for measure in measures:
-        columns += [measure, "standard error" if len(measures) == 1 else f"its standard error: {measure}"]
-    columns += ["seconds", "times coco-opt's"]
-    return Table(title, tuple(columns), tuple(rows), (*wins(results, measures), *faster(results), *notes))
+        rows.append({**row, "seconds": seconds, "times coco-opt's": seconds / min(own) if own else None})
+    return Table.of(title, rows, (*wins(results, measures), *faster(results), *notes))
 
 
 def wins(results: Sequence[Result], measures: Sequence[str]) -> list[str]:
@@ -139,12 +151,3 @@ def _is_level(peer: Result, own: Result) -> bool:
     """Return whether a peer errs as little as coco-opt, by all measures."""
     pairs = ((Mean.of(peer.errors[name]).value, Mean.of(values).value) for name, values in own.errors.items())
     return all(error <= own_error * _LEVEL + _ROUNDING for error, own_error in pairs)
-
-
-def finish(name: str, tables: Sequence[Table], failures: Sequence[str], out: Path, reporter: Reporter) -> Outcome:
-    """Print the tables and write them as CSV."""
-    files = []
-    for number, table in enumerate(tables):
-        reporter.table(table)
-        files.append(write_csv(out / f"{name}{f'_{number + 1}' if number else ''}.csv", table))
-    return Outcome(tuple(tables), tuple(files), tuple(failures))
