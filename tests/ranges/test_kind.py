@@ -122,11 +122,26 @@ def test_one_measurement_serves_every_estimator(folder: Path) -> None:
     measured = measure(config(folder)).measurement
     cells = {}
     for estimator in ESTIMATORS:
-        made = estimate(measured, config(folder, more=f'estimator = "{estimator}"\n'))
+        made = estimate(measured, config(folder, more=f'estimator = "{estimator}"\nfractions = true\n'))
         cells[estimator] = made.result.histogram.cells
         again = UniversalHistogram.fit(measured, estimator)
         np.testing.assert_array_equal(again.nodes, made.result.histogram.nodes)
     assert cells["noisy"].min() < 0 <= cells["nonnegative"].min()
+
+
+@pytest.mark.parametrize("estimator", ["consistent", "nonnegative"])
+def test_counts_are_integers_and_rounding_moves_no_range_by_more_than_one(folder: Path, estimator: str) -> None:
+    measured = measure(config(folder)).measurement
+    fitted = UniversalHistogram.fit(measured, estimator)
+    made = estimate(measured, config(folder, more=f'estimator = "{estimator}"\n'))
+    histogram = made.result.histogram
+    np.testing.assert_array_equal(histogram.nodes, np.rint(histogram.nodes))
+    begin, end = np.triu_indices(DAYS + 1)
+    assert np.abs(histogram.ranges(begin, end).estimate - fitted.ranges(begin, end).estimate).max() <= 1.0 + 1e-9
+    assert (histogram.cells.min() >= 0) == (estimator == "nonnegative")
+    written = made.save(folder / "made")
+    assert "whole_numbers" in json.loads((written / "manifest.json").read_text())["promises"]
+    assert all(row.passed for row in verify_release(written))
 
 
 def test_what_is_read_back_is_what_was_released(folder: Path) -> None:
@@ -205,7 +220,7 @@ def test_verification_finds_what_was_changed(folder: Path) -> None:
 
 
 def test_verification_finds_a_changed_manifest(folder: Path) -> None:
-    made = release(config(folder, more="fan_out = 4\n"))
+    made = release(config(folder, more="fan_out = 4\nfractions = true\n"))
     manifest = json.loads((made.folder / "manifest.json").read_text())
 
     def changed(*path: Any, value: Any) -> dict[str, Any]:
@@ -220,6 +235,7 @@ def test_verification_finds_a_changed_manifest(folder: Path) -> None:
     assert _failed(made.folder, changed("ranges", "fan_out", value=5))[0] == "measurement"
     assert _failed(made.folder, changed("ranges", "outside", value="clamp")) == ["measurement"]
     assert _failed(made.folder, changed("ranges", "estimator", value="zeroed")) == ["promises"]
+    assert _failed(made.folder, changed("ranges", "fractions", value=False)) == ["promises"]
     assert _failed(made.folder, changed("promises", value=["finite"])) == ["promises"]
     assert _failed(made.folder, changed("budget", "epsilon", value="1/2")) == ["measurement"]
     assert _failed(made.folder, changed(*level_query, "scale", value="1")) == ["measurement", "standard_errors"]

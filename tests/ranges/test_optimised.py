@@ -250,7 +250,7 @@ GAUSSIAN = ('epsilon = "1"', 'mechanism = "discrete_gaussian"\nrho = "1/8"\nneig
 def test_releases_verify_and_answer_any_range(folder: Path, keys: str, changes: tuple[tuple[str, str], ...]) -> None:
     # An optimised tree depends on whether counts are made nonnegative, and on nothing else of the estimator.
     for estimator in ("consistent", "nonnegative") if changes else ESTIMATORS:
-        stated = config(folder, f'{keys}estimator = "{estimator}"\n', *changes)
+        stated = config(folder, f'{keys}estimator = "{estimator}"\nfractions = true\n', *changes)
         measured = measure(stated).measurement
         made = release(stated)
         assert [row for row in verify_release(made.folder) if not row.passed] == []

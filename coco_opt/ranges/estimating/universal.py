@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
@@ -167,6 +167,15 @@ class UniversalHistogram:
     def cells(self) -> Floats:
         """Return the estimated count of every cell (cells,)."""
         return self.nodes[self.domain.first_leaf :]
+
+    def rounded(self) -> UniversalHistogram:
+        """Return integer counts of all cells, and their sums, whose running sums are this histogram's, rounded.
+
+        No range of cells moves by more than 1, and counts that are not negative stay so.
+        """
+        nodes = np.zeros(self.domain.tree.nodes)
+        nodes[self.domain.first_leaf :] = np.diff(np.rint(np.cumsum(self.cells)), prepend=0.0)
+        return replace(self, nodes=np.asarray(self.domain.tree.sums(nodes), dtype=np.float64))
 
     @property
     def total(self) -> float:

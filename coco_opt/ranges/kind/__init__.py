@@ -19,6 +19,7 @@ from coco_opt.choices import Certificate
 from coco_opt.config import Config, Section
 from coco_opt.config.model import digest_of
 from coco_opt.config.sections import DataSection
+from coco_opt.estimators import estimator_row
 from coco_opt.files.differences import Compared
 from coco_opt.privacy import Cost, Exact, Measurement, MeasurementPlan
 from coco_opt.privacy import Neighbours as NeighboursName
@@ -70,7 +71,7 @@ class RangesMethod:
     """How counts of intervals are estimated; the posterior's counts are the best for ``workload``.
 
     ``coverage`` is that of the published intervals, 0 for none, ``draws`` the number of published draws. The posterior
-    may draw for about so many ``seconds``.
+    may draw for about so many ``seconds``. Counts are rounded unless ``fractions`` are wanted.
     """
 
     estimator: Estimator
@@ -78,6 +79,7 @@ class RangesMethod:
     coverage: float = 0.0
     draws: int = 0
     seconds: float = 0.0
+    fractions: bool = False
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -148,7 +150,7 @@ class RangesKind:
             raise config.error("ranges.outside", f"the measurement's is {outside}")
         estimator = section.resolved(config.auto.time)
         if estimator != "posterior":
-            return RangesMethod(estimator, section.ranges)
+            return RangesMethod(estimator, section.ranges, fractions=section.fractions)
         coverage = 0.9 if section.intervals is None else section.intervals
         return RangesMethod(estimator, section.ranges, coverage, section.draws or 0, config.auto.time)
 
@@ -165,13 +167,16 @@ class RangesKind:
                 progress=progress,
                 seconds=method.seconds,
             )
+        if not (method.fractions or "integers" in estimator_row(NAME, method.estimator).keeps):
+            histogram = histogram.rounded()
         return RangesResult(histogram, work.solvers.certificates, method.coverage)
 
     def release(self, measurement: Measurement, method: RangesMethod, result: RangesResult, config: Config) -> Released:
         """Return one row an interval; the manifest states the domain, so that any range can be answered from it."""
         histogram = result.histogram
-        promises = promises_of(method.estimator, histogram.domain.fan_out)
-        parameters = {**measurement.measurement_plan.parameters, "estimator": method.estimator}
+        promises = promises_of(method.estimator, histogram.domain.fan_out, fractions=method.fractions)
+        stated = {"estimator": method.estimator, "fractions": method.fractions}
+        parameters = {**measurement.measurement_plan.parameters, **stated}
         drawn = drawn_files(histogram, method.workload, method.coverage, method.draws)
         return Released(
             {RANGES_FILE: range_table(histogram), **drawn},

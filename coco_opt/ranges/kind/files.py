@@ -1,7 +1,7 @@
 """The files of a release of ranges: ``ranges.parquet``, one row an interval of the tree, and the way back.
 
 Columns: ``tree_level`` (0 is the whole domain, the last level are the cells), ``start`` and ``stop`` (the interval's
-values are start to stop - 1), ``estimate`` (entities; a fraction unless the estimator rounds) and
+values are start to stop - 1), ``estimate`` (entities; an integer unless `fractions` are wanted) and
 ``standard_error`` of the unbiased estimate. An only child counts the same values as its parent.
 
 Check the intervals of a release folder from its raw columns: the tree, the promises, and every standard error.
@@ -125,13 +125,13 @@ class _Content:
     errors: Floats
 
 
-def promises_of(estimator: Estimator, fan_out: int | Sequence[int] | None) -> tuple[str, ...]:
-    """Return what a release by an estimator promises."""
+def promises_of(estimator: Estimator, fan_out: int | Sequence[int] | None, *, fractions: bool) -> tuple[str, ...]:
+    """Return what a release by an estimator promises; ``fractions`` were not rounded."""
     keeps = estimator_row(RANGES, estimator).keeps
     promised = {
         "finite": True,
         "nonnegative": "nonnegative" in keeps,
-        "whole_numbers": "integers" in keeps,
+        "whole_numbers": "integers" in keeps or not fractions,
         "children_sum_to_parents": "sums" in keeps or fan_out is None,
         "standard_errors": True,
     }
@@ -146,7 +146,8 @@ def verify_ranges(folder: Folder) -> Iterator[Check]:
     yield (typed := _integers(table))
     yield (rows := _rows(table, domain) if typed.passed else Check("rows", passed=False, detail="not checked"))
     known = any(row.name == estimator for row in estimator_rows(RANGES))
-    due = promises_of(estimator, domain.fan_out) if known else _OF_OTHERS
+    fractions = folder.manifest[RANGES].get("fractions", True)  # which releases of before may hold
+    due = promises_of(estimator, domain.fan_out, fractions=fractions) if known else _OF_OTHERS
     missing = [name for name in due if name not in folder.manifest["promises"]]
     detail = f"does not promise {', '.join(missing)}" if missing else f"what {estimator!r} estimates keep is promised"
     yield Check("promises", not missing, detail)

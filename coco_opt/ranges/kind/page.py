@@ -30,7 +30,7 @@ _SHARES = (0.05, 0.25, 0.5, 0.75, 0.95)
 _NOTES = (
     (
         "Estimate",
-        "Entities, estimated from noisy counts alone; a fraction where the estimator does not round. Any range of "
+        "Entities, estimated from noisy counts alone; fractions where the configuration wants them. Any range of "
         "cells is answered by read_ranges_release(folder) with its standard error.",
     ),
     (

@@ -117,6 +117,9 @@ class RangesSection(Section):
     estimator: Annotated[str, estimator_name("ranges", AUTO)] = "nonnegative"
     """How the answers are made consistent; "posterior" gives integers, and intervals of any range; "auto" takes it
     where it is fast enough for [auto] time, and "nonnegative" else."""
+    fractions: bool = False
+    """Whether counts may be fractions, as least squares gives them; else they are rounded, and no range moves by more
+    than 1."""
     intervals: Annotated[float | None, Field(ge=0.0, lt=1.0)] = None
     """"posterior" only: the coverage of intervals.parquet, 0 for none; unset: 0.9."""
     draws: Annotated[int | None, Field(ge=0, le=LEAST_DRAWS)] = None
