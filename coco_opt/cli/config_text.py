@@ -45,7 +45,7 @@ def text_of(
 ) -> str:
     """Return the configuration, with stated columns as they were stated; what was not found is left to fill in."""
     # It loads numpy, whose threads are limited before that, when a command begins.
-    from coco_opt.histograms.plain_names import is_plain_name
+    from coco_opt.histograms.texts import is_plain_name
 
     lines = []
     for key, note in draft.files.items():

@@ -19,7 +19,7 @@ from coco_opt.errors import UnknownSolverError
 from coco_opt.estimators import estimator_rows
 from coco_opt.execution import executor_rows
 from coco_opt.files.inputs import ArrowStream, Frame, is_frame
-from coco_opt.histograms.plain_names import is_plain_name
+from coco_opt.histograms.texts import is_plain_name
 from coco_opt.problems import PROBLEMS
 from coco_opt.registry import backend
 

@@ -22,7 +22,7 @@ from coco_opt.files.faults import Faults
 from coco_opt.files.foreign_errors import quietly
 from coco_opt.files.inputs import Input
 from coco_opt.files.source import Loaded, isolated, names_of, streamed
-from coco_opt.histograms.plain_names import HIDDEN
+from coco_opt.histograms.texts import HIDDEN
 
 MAX_DIGITS = 18
 MAX_TOTAL = 4 * 10**18

@@ -16,7 +16,7 @@ from coco_opt.files.column_checks import check_ids, plain_texts
 from coco_opt.files.columns import ENTITIES
 from coco_opt.files.inputs import Input
 from coco_opt.files.source import isolated, load
-from coco_opt.histograms.plain_names import HIDDEN, is_plain_name
+from coco_opt.histograms.texts import HIDDEN, is_plain_name
 from coco_opt.topdown.kind.plan import schema_of_config
 
 UNDRAWN = re.compile(

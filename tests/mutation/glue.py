@@ -228,7 +228,7 @@ MUTANTS = (
     Mutant(
         "characters that are ignored by default in ids",
         "one person with a variation selector is another",
-        "coco_opt/histograms/plain_names.py",
+        "coco_opt/histograms/texts.py",
         "FDD0-FDEF FE00-FE0F FEFF",
         "FDD0-FDEF FEFF",
         ("tests/files/test_hidden_characters.py::test_each_is_refused_in_ids_of_every_table",),

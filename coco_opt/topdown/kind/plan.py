@@ -18,7 +18,7 @@ from coco_opt.errors import HierarchyError, InputError, Place, ProblemError
 from coco_opt.files.inputs import InputLike
 from coco_opt.files.regions import PublicRegions, read_regions
 from coco_opt.histograms import Hierarchy
-from coco_opt.histograms.plain_names import is_plain_name
+from coco_opt.histograms.texts import is_plain_name
 from coco_opt.privacy.cost import Cost
 from coco_opt.releases.kind import Figures, Plan
 from coco_opt.topdown.bounds import UNBOUNDED

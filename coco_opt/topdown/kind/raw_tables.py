@@ -17,12 +17,13 @@ from coco_opt.files.differences import REGION
 from coco_opt.files.folder import number_of_rows, read_parts
 from coco_opt.files.release_checks import BrokenError, CountRows, int64_column, positions, rising
 from coco_opt.releases.kind import Folder
-from coco_opt.topdown.kind.agreement import Tables
 from coco_opt.topdown.kind.files import PERSONS, TABLES
 from coco_opt.topdown.queries import Query
 from coco_opt.topdown.schema import Schema
 
 Int32Array = NDArray[np.int32]
+Tables = tuple[Ints, Ints, Ints]
+"""Raw rows of tables: regions by row of the regions' file, allowed cells, persons."""
 
 
 @dataclass(frozen=True, eq=False)
