@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from coco_opt.array_types import Ints
 from coco_opt.errors import InputError, Place
 from coco_opt.files.columns import Columns
 from coco_opt.files.csv_text import check_file
@@ -20,29 +19,20 @@ from coco_opt.files.parts import all_columns, check_columns, parts_of
 
 _BATCH = 1 << 20  # rows
 _BUFFER = 1 << 20  # bytes of a file
-_NONE_YET = 2**62  # beyond all ids
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Span:
-    """A part, or some row groups of a Parquet file that is a part; None: all."""
-
-    part: Input
-    groups: range | None = None
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Batches:
     """Parquet files or a frame with the columns they must have, in batches of their own types; see ``batches_of``.
 
-    ``spans`` are what is read: the files of a folder, or a file or a frame. ``schema`` is that of the first part, with
+    ``parts`` are what is read: the files of a folder, or a file or a frame. ``schema`` is that of the first part, with
     a column of texts for each column of its sub-folders; ``integers_in`` names the columns that hold integers of at
     most 63 bits and a sign in every part. A batch has at most
     ``at_once`` rows (None: a million).
     """
 
     source: Input
-    spans: tuple[Span, ...]
+    parts: tuple[Input, ...]
     schema: Any
     columns: tuple[int, ...]
     own: Mapping[str, str]
@@ -55,7 +45,7 @@ class Batches:
 
     def rows(self) -> int:
         """Return the number of rows, as files state it."""
-        return sum(size for span in self.spans for _, size in quietly(span.part, partial(_cut, span.part, _BATCH)))
+        return sum(quietly(part, partial(_rows_of, part)) for part in self.parts)
 
     def only(self, column: int) -> Batches:
         """Return the same batches of one column."""
@@ -85,38 +75,9 @@ class Batches:
         schema = pa.schema([(f"c{k}", kind) for k, kind in enumerate(kinds)])
         return schema, (tuple(map(_of_type, arrays, kinds)) for arrays in read)
 
-    def with_coded(self, column: int) -> Iterator[tuple[Any, ...]]:
-        """Yield the Arrow arrays as they are in the files, but one column coded."""
-        return self._read([self._names[column]])
-
     def by_part(self) -> tuple[Batches, ...]:
         """Return the batches of each part."""
-        return tuple(replace(self, spans=(span,)) for span in self.spans)
-
-    def pieces(self) -> Iterator[Batches]:
-        """Yield the table in pieces of at least a million rows, but for the last: row groups of files that follow."""
-        spans, waiting, rows = list[Span](), 0, _BATCH
-        for span in self.spans:
-            for each, size in quietly(span.part, partial(_cut, span.part, rows)):
-                spans.append(each)
-                waiting += size
-                if waiting >= rows:
-                    yield replace(self, spans=tuple(spans))
-                    spans, waiting = [], 0
-        if spans:
-            yield replace(self, spans=tuple(spans))
-
-    def extremes(self, column: int) -> tuple[int, int, int] | None:
-        """Return the number of rows and the least and the largest integer of a column, as files state them.
-
-        None where a file or a frame does not. Who reads the column must check it.
-        """
-        parts = [quietly(span.part, partial(_extremes, span.part, self._names[column])) for span in self.spans]
-        stated = [part for part in parts if part is not None]
-        if len(stated) < len(parts):
-            return None
-        rows, least, largest = zip(*stated, strict=True)
-        return sum(rows), min(least), max(largest)
+        return tuple(replace(self, parts=(part,)) for part in self.parts)
 
     @property
     def integers_here(self) -> frozenset[str]:
@@ -133,15 +94,14 @@ class Batches:
         return [self.schema.names[k] for k in self.columns]
 
     def _read(self, coded: Sequence[str] = ()) -> Iterator[tuple[Any, ...]]:
-        for span in self.spans:
-            batches = self._read_span(span, coded)
-            while (batch := quietly(span.part, partial(next, batches, None))) is not None:
+        for part in self.parts:
+            batches = self._read_part(part, coded)
+            while (batch := quietly(part, partial(next, batches, None))) is not None:
                 yield batch
 
-    def _read_span(self, span: Span, coded: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    def _read_part(self, part: Input, coded: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         import pyarrow.parquet as pq
 
-        part = span.part
         if isinstance(part.where, Frame):
             for batch in part.where.table.select(list(self.columns)).to_batches(max_chunksize=self.at_once or _BATCH):
                 yield tuple(batch.columns)
@@ -151,30 +111,19 @@ class Batches:
         # By default Arrow reads a whole file ahead, and a whole column of a row group in one piece.
         options = {"page_checksum_verification": True, "pre_buffer": False, "buffer_size": _BUFFER}
         with pq.ParquetFile(part.where, read_dictionary=coded, **options) as file:
-            groups = range(file.num_row_groups) if span.groups is None else span.groups
-            for batch in file.iter_batches(at_once, row_groups=groups, columns=list(dict.fromkeys(names))):
+            for batch in file.iter_batches(at_once, columns=list(dict.fromkeys(names))):
                 # By name: for a column x, Arrow's reader also returns one called "x.y".
                 columns = {name: batch.column(batch.schema.get_field_index(name)) for name in names}
                 fixed = {name: _repeated(value, batch.num_rows) for name, value in part.partition.items()}
                 yield tuple((columns | fixed)[name] for name in self._names)
-
-    def integers(self, array: Any) -> Any:
-        """Return a column of integers as int64."""
-        import pyarrow as pa
-
-        return array.cast(pa.int64())
-
-    def numbers(self, array: Any) -> Ints:
-        """Return a column of integers without empty entries as int64."""
-        return np.asarray(self.integers(array).to_numpy(zero_copy_only=False), np.int64)
 
     def place(self, row: int | None = None, column: int | None = None) -> Place:
         """Return the place of a row, from 0, in the user's table."""
         import pyarrow.parquet as pq
 
         name = None if column is None else self.schema.names[self.columns[column]]
-        part = self.source if row is None else self.spans[0].part
-        for earlier, later in pairwise(span.part for span in self.spans):
+        part = self.source if row is None else self.parts[0]
+        for earlier, later in pairwise(self.parts):
             rows = pq.read_metadata(earlier.file).num_rows
             if row is None or row < rows:
                 break
@@ -203,8 +152,7 @@ def batches_of(source: Input, columns: Columns) -> Batches | None:
     names = [first.names[k] for k in selected]
     _check_kinds(schemas, parts, [name for name in names if name not in called.blank])
     integers = frozenset(name for name in names if all(is_int64(schema.field(name).type) for schema in schemas))
-    spans = tuple(map(Span, parts))
-    return Batches(source, spans, first, selected, {there: name for name, there in own.items()}, integers)
+    return Batches(source, tuple(parts), first, selected, {there: name for name, there in own.items()}, integers)
 
 
 def strings(array: Any) -> Any:
@@ -251,37 +199,11 @@ def _schema_of(part: Input) -> Any:
     return pa.schema([*schema, *((name, pa.string()) for name in fixed)])
 
 
-def _cut(part: Input, rows: int) -> list[tuple[Span, int]]:
-    """Return a part in spans of some rows, each with its number of rows: row groups of a file, slices of a frame."""
+def _rows_of(part: Input) -> int:
+    """Return the number of rows of a frame, or those that a Parquet file states."""
     import pyarrow.parquet as pq
 
-    if isinstance(part.where, Frame):
-        table = part.where.table
-        slices = (table.slice(begin, rows) for begin in range(0, table.num_rows, rows))
-        return [(Span(replace(part, where=Frame(part.name, each))), each.num_rows) for each in slices]
-    metadata = pq.read_metadata(part.file)
-    groups = range(metadata.num_row_groups)
-    return [(Span(part, groups[k : k + 1]), metadata.row_group(k).num_rows) for k in groups]
-
-
-def _extremes(part: Input, name: str) -> tuple[int, int, int] | None:
-    """Return the rows, the least and the largest integer of a column by a file's metadata; None where it lacks them."""
-    import pyarrow.parquet as pq
-
-    if isinstance(part.where, Frame) or name in part.partition:
-        return None
-    metadata = pq.read_metadata(part.file)
-    paths = [metadata.schema.column(k).path for k in range(metadata.num_columns)]
-    least, largest = [_NONE_YET], [-_NONE_YET]
-    for k in range(metadata.num_row_groups):
-        group = metadata.row_group(k)
-        statistics = group.column(paths.index(name)).statistics if group.num_rows else None
-        if group.num_rows and (statistics is None or not statistics.has_min_max):
-            return None
-        if statistics is not None:
-            least.append(int(statistics.min))
-            largest.append(int(statistics.max))
-    return metadata.num_rows, min(least), max(largest)
+    return int(part.where.table.num_rows if isinstance(part.where, Frame) else pq.read_metadata(part.file).num_rows)
 
 
 def _repeated(value: str | None, rows: int) -> Any:

@@ -291,6 +291,7 @@ MEMORY = 13 * 10**8
 """The bytes that hashes may take: a process then stays below 2 GB."""
 
 _AT_ONCE = 1 << 17  # rows
+_SPREAD = 8  # times as many marks as rows: as much memory as hashes take
 
 
 class _OddTextError(Exception):
@@ -303,6 +304,10 @@ def occur_at_most(opened: Batches, times: int = 1) -> bool:
     False also where more often a hash occurs, for different ids, where an id is missing or may not be plain, and where
     there are too many rows: then nothing is known. O(rows log rows); memory is 8 bytes a row.
     """
+    if times == 1 and opened.is_integer(0):
+        distinct = quietly(opened.source, partial(_integers_differ, opened))
+        if distinct is not None:
+            return distinct
     if 8 * opened.rows() > MEMORY:
         return False
     try:
@@ -312,6 +317,23 @@ def occur_at_most(opened: Batches, times: int = 1) -> bool:
     hashes.sort()  # in place, so that there is no second copy
     # Of more equal hashes than ``times``, the first and one so many places behind it are equal.
     return bool((hashes[times:] != hashes[:-times]).all())
+
+
+def _integers_differ(opened: Batches) -> bool | None:
+    """Return whether integers are all there and differ, by a mark for each; None where they are too far apart."""
+    import pyarrow.compute as pc
+
+    ends = [pc.min_max(array) for (array,) in opened if len(array)]
+    if any(array.null_count for (array,) in opened):
+        return False
+    least, most = (pick((end[name].as_py() for end in ends), default=0) for name, pick in (("min", min), ("max", max)))
+    if most - least >= min(_SPREAD * opened.rows(), MEMORY):
+        return None
+    marks, rows = np.zeros(most - least + 1, np.bool_), 0
+    for (array,) in opened:
+        marks[np.asarray(array.to_numpy(zero_copy_only=False), np.int64) - least] = True
+        rows += len(array)
+    return int(np.count_nonzero(marks)) == rows
 
 
 def _hashes(opened: Batches) -> UInt64Array:

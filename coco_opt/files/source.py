@@ -222,7 +222,7 @@ def _append_batches(con: duckdb.DuckDBPyConnection, table: str, opened: Batches)
     """Append columns of Parquet files or a frame to a table; yield them with the rowids of their first rows."""
     start = 0
     for part in opened.by_part():
-        source = part.spans[0].part
+        source = part.parts[0]
         yield LoadedPart(source, start)
         start += quietly(source, partial(_append_texts, con, table, part.texts(), len(part.columns)))
 
@@ -254,21 +254,15 @@ def unfit_columns(path: Path) -> dict[str, str]:
     return {name: f"of the type {kind}" for name, kind in types.items() if not is_id(kind)}
 
 
-def load_texts(con: duckdb.DuckDBPyConnection, table: str, arrays: Iterable[tuple[Any, ...]], columns: int) -> None:
-    """Fill a new table with text columns c0, c1, ... from batches of Arrow strings, in their order and NFC.
-
-    What stops the batches, Ctrl-C too, is raised as it is; DuckDB would wrap it.
-    """
-    _create(con, table, columns)
-    _append_texts(con, table, arrays, columns)
-
-
 def _create(con: duckdb.DuckDBPyConnection, table: str, columns: int) -> None:
     con.execute(f"CREATE TABLE {table} ({', '.join(f'c{k} VARCHAR' for k in range(columns))})")
 
 
 def _append_texts(con: duckdb.DuckDBPyConnection, table: str, arrays: Iterable[tuple[Any, ...]], columns: int) -> int:
-    """Append batches to a table as ``load_texts`` does; return the number of rows."""
+    """Append batches of Arrow strings to a table, in their order and NFC; return the number of rows.
+
+    What stops the batches, Ctrl-C too, is raised as it is; DuckDB would wrap it.
+    """
     import pyarrow as pa
 
     schema = pa.schema([(f"c{k}", pa.string()) for k in range(columns)])

@@ -15,8 +15,6 @@ import pytest
 
 from coco_opt.errors import InputError
 from coco_opt.files import batches, in_threads
-from coco_opt.files.batches import batches_of
-from coco_opt.files.columns import ENTITIES
 from coco_opt.files.inputs import Input
 from coco_opt.files.parts import parts_of
 from coco_opt.files.regions import read_regions
@@ -144,19 +142,6 @@ def test_persons_are_compared_without_holding_their_ids(
     thrice = folder_of(tmp_path / "thrice", [table[:30], table[20:], table[29:31]])
     error = refused(lambda: read_records(regions, thrice, SCHEMA, 2))
     assert at(error) == ("too-many-rows", "thrice/part-002.parquet", 1, "person_id")
-
-
-def test_a_range_of_ids_that_a_file_states_wrongly_is_no_harm(tmp_path: Path, write: Write) -> None:
-    """The metadata of a file may lie: then the reader of texts counts."""
-    public, table = read_public(groups(texts=False), write("h.csv", HIERARCHY)), persons(texts=False)
-    folder, opened = folder_of(tmp_path / "p", split(table, 3, 0)), batches_of(Input(tmp_path / "p"), ENTITIES)
-    assert opened is not None
-    assert opened.extremes(0) == (300, 0, 299)
-    whole = read_private(public, table)
-    for stated in ((300, 0, 200), (300, 5, 400), None):
-        with pytest.MonkeyPatch.context() as lying:
-            lying.setattr(batches.Batches, "extremes", lambda self, column, stated=stated: stated)
-            assert same(whole, read_private(public, folder))
 
 
 def test_what_threads_read_comes_in_order_and_so_do_errors() -> None:

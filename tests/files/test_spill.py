@@ -36,7 +36,8 @@ LITTLE = "20MB"
 
 @pytest.fixture
 def little(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give DuckDB too little memory for the tables here, whatever their size."""
+    """Give DuckDB too little memory for the tables here, which it holds, whatever their size."""
+    monkeypatch.setattr(reader, "batches_of", lambda *_: None)
     monkeypatch.setattr(scratch, "LARGE", 0)
     monkeypatch.setattr(source, "_MEMORY", LITTLE)
 
@@ -78,13 +79,13 @@ def test_texts_that_do_not_fit_are_counted_all_the_same(
 ) -> None:
     private, seen = tmp_path / "private", []
 
-    def spying(con: Any, count: Any = reader._count_sizes) -> Any:
+    def spying(con: Any, filled: str, count: Any = reader._sizes_of) -> Any:
         (folder,) = spilled(private)
         seen.append(con.execute("SELECT sum(size) FROM duckdb_temporary_files()").fetchall()[0][0])
         assert [stat.S_IMODE(path.stat().st_mode) for path in (private, folder)] == [0o700, 0o700]
-        return count(con)
+        return count(con, filled)
 
-    monkeypatch.setattr(reader, "_count_sizes", spying)
+    monkeypatch.setattr(reader, "_sizes_of", spying)
     monkeypatch.chdir(tmp_path)
     counts = read_tables(*town.paths, private)
     sizes = np.bincount(town.owner, minlength=GROUPS)
@@ -138,7 +139,8 @@ from pathlib import Path
 from coco_opt.files import source, scratch
 from coco_opt.groups.measuring import entities
 scratch.LARGE, source._MEMORY = 0, sys.argv[5]
-entities._count_sizes = lambda con: os.kill(os.getpid(), signal.SIGKILL)
+entities.batches_of = lambda *_: None
+entities._sizes_of = lambda con, filled: os.kill(os.getpid(), signal.SIGKILL)
 entities.read_tables(*map(Path, sys.argv[1:4]), Path(sys.argv[4]))
 """
 

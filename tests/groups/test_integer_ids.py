@@ -12,9 +12,7 @@ import pytest
 
 from coco_opt.errors import InputError
 from coco_opt.groups.measuring import entities as reader
-from coco_opt.groups.measuring import integer_ids
 from coco_opt.groups.measuring.entities import read_private, read_public, read_tables
-from coco_opt.groups.measuring.integer_ids import GroupTable
 from coco_opt.groups.measuring.private import PrivateCounts
 from tests.files.helpers import Write, at, refused
 
@@ -46,14 +44,13 @@ def test_whole_ids_count_as_their_texts_do(
 ) -> None:
     hierarchy = write("h.csv", HIERARCHY)
     monkeypatch.setattr("coco_opt.files.batches._BATCH", 64)
-    monkeypatch.setattr(integer_ids, "_SMALL", 4)
-    monkeypatch.setattr(integer_ids, "_CHUNK", 50)
+    monkeypatch.setattr(reader, "_AT_ONCE", 50)
     for seed in range(3):
         groups, entities = tables(seed)
         groups, entities = ({name: v.astype(kind) for name, v in one.items()} for one in (groups, entities))
         texts = read_tables(parquet("e.parquet", as_text(entities)), parquet("g.parquet", as_text(groups)), hierarchy)
         public = read_public(parquet("g.parquet", groups), hierarchy)
-        assert isinstance(public.groups, GroupTable)
+        assert public.integer_ids
         with monkeypatch.context() as only:
             only.setattr(reader, "load", None)  # the reader of texts is not asked
             assert same(texts, read_private(public, parquet("e.parquet", entities)))
@@ -64,7 +61,7 @@ def test_whole_ids_count_as_their_texts_do(
 
 
 @pytest.mark.parametrize("apart", [10**7, 2**40])
-def test_ids_far_apart_are_left_to_the_reader_of_texts(apart: int, write: Write, parquet: Write) -> None:
+def test_ids_far_apart_count_as_their_texts_do(apart: int, write: Write, parquet: Write) -> None:
     hierarchy = write("h.csv", HIERARCHY)
     groups, entities = tables(5, apart=apart)
     texts = read_tables(parquet("e.parquet", as_text(entities)), parquet("g.parquet", as_text(groups)), hierarchy)
@@ -114,7 +111,7 @@ def test_entities_are_refused_in_the_same_words(
     for change in changes:
         entities = change(entities)  # type: ignore[assignment]
     public = read_public(parquet("g.parquet", groups), write("h.csv", HIERARCHY))
-    assert isinstance(public.groups, GroupTable)
+    assert public.integer_ids
     errors: list[InputError] = []
     for columns in (entities, as_text(entities)):
         path: Path = parquet("e.parquet", columns)

@@ -1,4 +1,4 @@
-"""Texts as ids, compared by their bytes in memory: the same counts and the same refusals as the reader of all rows."""
+"""Texts as ids, counted as they are read: the same counts and the same refusals as the reader of all rows."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ import pytest
 from coco_opt.errors import InputError
 from coco_opt.files import column_checks
 from coco_opt.groups.measuring import entities as reader
-from coco_opt.groups.measuring import text_ids
 from coco_opt.groups.measuring.entities import read_tables
-from coco_opt.kernels.text_ids import add_one, find, insert, pack
 from tests.files.helpers import Write
 from tests.groups.test_integer_ids import same
 
@@ -39,8 +37,8 @@ def tables(seed: int, longest: int) -> tuple[dict[str, Any], dict[str, Any]]:
 
 @pytest.fixture
 def everything(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let small tables be read as large ones are, in several pieces."""
-    monkeypatch.setattr(text_ids, "_LEAST", 1)
+    """Let small tables be read as large ones are, in several batches."""
+    monkeypatch.setattr(reader, "_AT_ONCE", 64)
     monkeypatch.setattr("coco_opt.files.batches._BATCH", 64)
 
 
@@ -52,7 +50,7 @@ def test_texts_count_as_the_reader_of_all_rows_counts_them(
     listed, entities = tables(longest, longest)
     paths = parquet("e.parquet", entities), parquet("g.parquet", listed), hierarchy
     with monkeypatch.context() as only:
-        only.setattr(text_ids, "_LEAST", 10**9)
+        only.setattr(reader, "batches_of", lambda *_: None)
         rows = read_tables(*paths)
     loaded: list[str] = []
     load = reader.load
@@ -110,33 +108,5 @@ def test_ids_that_are_not_plain_or_long_are_counted_all_the_same(odd: str, write
 def test_little_memory_is_no_harm(most: int, write: Write, everything: None, monkeypatch: pytest.MonkeyPatch) -> None:
     hierarchy, (listed, entities) = write("h.csv", HIERARCHY), tables(1, 5)
     whole = read_tables(pa.table(entities), pa.table(listed), hierarchy)
-    monkeypatch.setattr(text_ids, "MEMORY", most)
     monkeypatch.setattr(column_checks, "MEMORY", most)
     assert same(whole, read_tables(pa.table(entities), pa.table(listed), hierarchy))
-
-
-def packed(texts: list[str], words: int) -> tuple[int, Any]:
-    _, ends, data = pa.array(texts, pa.string()).buffers()
-    out = np.zeros((len(texts), words), np.uint64)
-    return pack(np.frombuffer(ends, np.int32)[: len(texts) + 1], np.frombuffer(data, np.uint8), out), out
-
-
-def test_packed_texts_are_equal_where_texts_are() -> None:
-    rng = np.random.default_rng(5)
-    texts = ids(rng, 400, 24)
-    keys, slots = packed(texts, 3)[1], np.full(512, -1, np.int32)
-    assert len(np.unique(keys, axis=0)) == 400
-    assert insert(keys, 0, 400, slots) == -1
-    order, places = rng.permutation(400), np.empty(400, np.int64)
-    assert find(keys[order], keys, slots, places) == -1
-    assert np.array_equal(places, order)
-    assert find(packed([texts[7], "no id"], 3)[1], keys, slots, places) == 1
-    again = np.concatenate([keys[:3], keys[1:2]])
-    assert insert(again, 0, 4, np.full(8, -1, np.int32)) == 3
-    sizes = np.zeros(400, np.int32)
-    add_one(order[:7].repeat(3), sizes)
-    assert np.array_equal(np.flatnonzero(sizes), np.sort(order[:7]))
-    assert sizes.sum() == 21
-    for odd in ("", " a", "a ", "\t", "a\x7f", "é", "x" * 25):
-        assert packed(["fine", odd], 3)[0] == 1
-    assert packed(["a b", "~!"], 1)[0] == -1

@@ -2,68 +2,70 @@
 
 The public tables are read and checked before the private table is opened. Nothing is guessed: CSV is read as
 text, columns go by name, and whatever could be misread is a typed error that shows no private value.
+
+DuckDB counts Parquet files and frames as they are read. Tables with errors, and CSV files, it holds as text: there
+errors say what is wrong, and where.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from coco_opt.array_types import Ints
 from coco_opt.errors import InputError
 from coco_opt.files import column_checks
-from coco_opt.files.batches import batches_of
+from coco_opt.files.batches import Batches, batches_of
 from coco_opt.files.column_checks import (
     REGION,
     UNKNOWN_GROUP,
     UNKNOWN_REGION,
     check_groups,
     check_regions,
+    occur_at_most,
     states_regions,
 )
-from coco_opt.files.columns import ENTITIES, GROUPS, hierarchy_columns
+from coco_opt.files.columns import ENTITIES, GROUPS, Columns, hierarchy_columns
 from coco_opt.files.foreign_errors import quietly
 from coco_opt.files.inputs import Input, InputLike
 from coco_opt.files.regions import PublicRegions, read_tree, register_leaves
 from coco_opt.files.scratch import spilling
-from coco_opt.files.source import Loaded, isolated, load, load_texts
-from coco_opt.groups.measuring.integer_ids import (
-    REPEATED,
-    GroupTable,
-    Runs,
-    count_entities,
-    read_group_table,
-    regions_agree,
-)
+from coco_opt.files.source import Loaded, isolated, load, streamed
 from coco_opt.groups.measuring.private import PrivateCounts
-from coco_opt.groups.measuring.text_ids import count_texts, distinct_entities, read_text_groups
 from coco_opt.histograms import Hierarchy
 
 if TYPE_CHECKING:
     import duckdb
 
 
+T = TypeVar("T")
+REPEATED = ("duplicate-entity", "this entity occurs in an earlier row: one entity belongs to one group, once")
+Runs = tuple[Ints, Ints, Ints]
+_AT_ONCE = 1 << 17  # rows of a batch, whose columns are joined
+_ELSEWHERE = "leaves.leaf IS DISTINCT FROM group_leaf.leaf"
+
+
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class PublicGroups:
-    """The public half of the input: the regions, every region's number of groups, and each group's leaf.
+    """The public half of the input: the regions, every region's number of groups, and the table of groups.
 
-    ``group_counts`` int64[regions]. ``groups`` is the leaves by id where ids are integers. Where ids are texts, it is
-    the checked table, which may be as large as the entities' and is read again with it. It is None where groups have no
-    ids, or were only counted. A group no entity names has size 0. ``listed`` is the groups' table, where it was read.
+    ``group_counts`` int64[regions]. ``groups`` is the checked table, which may be as large as the entities' and is read
+    again with it. It is None where groups have no ids, or were only counted. A group no entity names has size 0.
     """
 
     regions: PublicRegions
     group_counts: Ints
-    groups: GroupTable | Input | None = None
-    listed: Input | None = None
+    groups: Input | None = None
 
     @property
     def integer_ids(self) -> bool:
-        """Return whether the groups' ids are integers, which are counted much faster than texts."""
-        return isinstance(self.groups, GroupTable)
+        """Return whether the groups' ids are integers, which are counted faster than texts."""
+        opened = None if self.groups is None else batches_of(self.groups, GROUPS)
+        return opened is not None and opened.is_integer(0)
 
     @property
     def hierarchy(self) -> Hierarchy:
@@ -93,17 +95,13 @@ def read_public(groups: InputLike, hierarchy: InputLike, spill: Path | None = No
         table = load(con, "hierarchy", tree_of, hierarchy_columns(tree_of.levels))
         regions = read_tree(table)
         tree = regions.hierarchy
-        integer_groups = read_group_table(listed, regions.leaf_of, len(tree.leaves))
-        if integer_groups is not None:
-            return PublicGroups(regions, tree.aggregate(integer_groups[1]), integer_groups[0], listed)
-        if (packed := read_text_groups(listed, regions.leaf_of)) is not None:
-            leaf_counts = np.bincount(packed.leaf, minlength=len(tree.leaves))
-            return PublicGroups(regions, tree.aggregate(leaf_counts), listed, listed)
         register_leaves(con, regions)
-        loaded = load(con, "groups", listed, GROUPS)
-        check_groups(loaded, _listed_in(table))
-        counts = _groups_of_leaves(loaded, 1, len(tree.leaves))
-    return PublicGroups(regions, tree.aggregate(counts), listed, listed)
+        counts = _streamed_groups(con, listed, len(tree.leaves))
+        if counts is None:
+            loaded = load(con, "groups", listed, GROUPS)
+            check_groups(loaded, _listed_in(table))
+            counts = _groups_of_leaves(loaded, 1, len(tree.leaves))
+    return PublicGroups(regions, tree.aggregate(counts), listed)
 
 
 def read_group_counts(groups: InputLike, hierarchy: InputLike) -> PublicGroups:
@@ -130,75 +128,100 @@ def read_group_counts(groups: InputLike, hierarchy: InputLike) -> PublicGroups:
 def read_private(public: PublicGroups, entities: InputLike, spill: Path | None = None) -> PrivateCounts:
     """Read entities (entity_id, group_id) and count every leaf's groups by size; O(rows).
 
-    Integer ids are counted batch by batch, texts of large tables by their bytes, and anything else by DuckDB. ``spill``
-    is a private folder: what DuckDB reads is read in little memory, and what has no room lies there meanwhile.
+    Parquet files and frames are counted as they are read; CSV files, and tables with a wrong row, are held in DuckDB.
+    ``spill`` is a private folder: a large table is read in little memory, and what has no room lies there meanwhile.
 
     A region_id that entities have all the same must be that of their group. Raises InputError: empty-file, null-id,
     space-in-id, duplicate-entity, unknown-group, region-differs and the codes of ``source.load``.
     """
     source, groups = Input.of(entities, "entities"), public.groups
-    stated = public.listed is not None and states_regions(source, public.listed)
-    in_memory = _counted_in_memory(public, source, stated=stated)
-    if in_memory is not None:
-        runs, rows = in_memory
-        return from_runs(public.hierarchy, public.group_counts, runs, rows, int((runs[1] * runs[2]).sum()))
-    read = [source, groups] if isinstance(groups, Input) else [source]
-    with spilling(spill, read) as folder, isolated(read, folder) as con:
-        columns = replace(ENTITIES, first=(*ENTITIES.first, REGION)) if stated else ENTITIES
+    assert groups is not None
+    stated = states_regions(source, groups)
+    columns = replace(ENTITIES, first=(*ENTITIES.first, REGION)) if stated else ENTITIES
+    with spilling(spill, [source, groups]) as folder, isolated([source, groups], folder) as con:
+        register_leaves(con, public.regions)
+        counted = _streamed_sizes(con, public, source, columns)
+        if counted is not None:
+            return from_runs(public.hierarchy, public.group_counts, *counted)
         table = load(con, "entities", source, columns)
         faults = column_checks.check_members(table)
         with faults:
             column_checks.check_unique(table, (0,), *REPEATED, 0)
         _relate_groups(con, public)
         if stated:
-            if isinstance(groups, GroupTable):
-                register_leaves(con, public.regions)
             with faults:
-                _check_regions(table, public)
-        runs = quietly(source, lambda: _count_sizes(con))
-        rows, counted = table.rows(), int((runs[1] * runs[2]).sum())
-        if counted < rows:
+                _check_regions(table, groups)
+        runs = quietly(source, lambda: _sizes_of(con, "SELECT c1 AS id, count(*) AS size FROM entities GROUP BY c1"))
+        rows = table.rows()
+        if _entities_in(runs) < rows:
             where = f"{table.shown[1]!r} of the groups table"
             with faults:
                 column_checks.check_listed(table, 1, "group_leaf.id", *UNKNOWN_GROUP, where)
         faults.check()
-    return from_runs(public.hierarchy, public.group_counts, runs, rows, counted)
+    return from_runs(public.hierarchy, public.group_counts, runs, rows)
 
 
-def _check_regions(table: Loaded, public: PublicGroups) -> None:
+def _check_regions(table: Loaded, groups: Input) -> None:
     """Raise InputError (region-differs) for the entities that state another region than that of their group."""
-    assert public.listed is not None
     source = "{t} JOIN group_leaf ON {t}.c1 = group_leaf.id LEFT JOIN leaves ON {t}.c2 = leaves.region"
-    check_regions(table, 2, "leaves.leaf IS DISTINCT FROM group_leaf.leaf", source, public.listed)
+    check_regions(table, 2, _ELSEWHERE, source, groups)
 
 
-def _counted_in_memory(public: PublicGroups, source: Input, *, stated: bool) -> tuple[Runs, int] | None:
-    """Return the runs and the number of rows of a table that needs no DuckDB; None for others, and for wrong tables.
+def _ids(opened: Batches, column: int, *, integers: bool = False) -> str:
+    """Return a column of a stream as it is compared: as text in NFC, or as ``integers`` where both tables are."""
+    if opened.is_integer(column):
+        return f"c{column}" if integers else f"c{column}::VARCHAR"
+    return f"nfc_normalize(c{column})"
 
-    ``stated`` says that entities name a region, which must be that of their group.
+
+def _from_stream(con: duckdb.DuckDBPyConnection, opened: Batches, action: Callable[[], T]) -> T:
+    """Return what ``action`` asks of the relation ``stream``, a table that is not held."""
+    columns, arrays = replace(opened, at_once=_AT_ONCE).stream((REGION,))
+    return quietly(opened.source, lambda: streamed(con, "stream", columns, arrays, action))
+
+
+def _streamed_groups(con: duckdb.DuckDBPyConnection, groups: Input, leaves: int) -> Ints | None:
+    """Return the number of groups of each leaf of a table that is not held; None where a row is wrong, or may be."""
+    opened = batches_of(groups, GROUPS)
+    if opened is None or not occur_at_most(opened.only(0)):
+        return None
+    region = opened.only(1)
+    query = f"SELECT leaf, count(*) FROM stream LEFT JOIN leaves ON {_ids(region, 0)} = region GROUP BY leaf"
+    numbers = dict(_from_stream(con, region, lambda: con.execute(query).fetchall()))
+    return None if not numbers or None in numbers else _by_leaf(numbers, leaves)
+
+
+def _streamed_sizes(
+    con: duckdb.DuckDBPyConnection, public: PublicGroups, source: Input, columns: Columns
+) -> tuple[Runs, int] | None:
+    """Return the runs and the number of rows of entities that are not held; None where a row is wrong, or may be.
+
+    Groups that were changed since they were checked are refused where DuckDB holds all rows.
     """
-    groups = public.groups
-    if isinstance(groups, GroupTable):
-        counted = count_entities(groups, source)
-        return counted if not stated or regions_agree(groups, source, public.regions.leaf_of) else None
-    return None if stated else _counted_texts(public, source)
-
-
-def _counted_texts(public: PublicGroups, source: Input) -> tuple[Runs, int] | None:
-    """Return the runs and the number of rows of a large table of texts; None where DuckDB must count."""
-    tree, groups = public.hierarchy, public.groups
-    if not isinstance(groups, Input):
+    assert public.groups is not None
+    groups, opened = batches_of(public.groups, GROUPS), batches_of(source, columns)
+    if groups is None or opened is None or not occur_at_most(opened.only(0)):
         return None
-    # Entities first: their hashes and the groups are never in memory together.
-    entities = distinct_entities(source)
-    packed = None if entities is None else read_text_groups(groups, public.regions.leaf_of)
-    if entities is None or packed is None:
-        return None
-    counts = np.bincount(packed.leaf, minlength=len(tree.leaves))
-    # Groups that were changed since they were checked are refused where DuckDB reads them.
-    unchanged = np.array_equal(counts, public.group_counts[tree.leaves.start :])
-    runs = count_texts(packed, entities) if unchanged else None
-    return None if runs is None else (runs, entities.rows())
+    integers, owners = groups.is_integer(0) and opened.is_integer(1), replace(opened, columns=opened.columns[1:])
+    home = f"SELECT {_ids(groups, 0, integers=integers)} AS id, leaf FROM stream"
+    home += f" JOIN leaves ON {_ids(groups, 1)} = region"
+    _from_stream(con, groups, lambda: con.execute(f"CREATE TABLE group_leaf AS {home}"))
+    owner, count = f"SELECT {_ids(owners, 0, integers=integers)} AS id", "count(*) AS size FROM stream GROUP BY ALL"
+    wrong, rows = False, opened.rows()
+    if len(owners.columns) == 1:
+        runs = _from_stream(con, owners, lambda: _sizes_of(con, f"{owner}, {count}"))
+    else:
+        filled = f"CREATE OR REPLACE TABLE filled AS {owner}, {_ids(owners, 1)} AS stated, {count}"
+        _from_stream(con, owners, lambda: con.execute(filled))
+        homes = "filled JOIN group_leaf USING (id) LEFT JOIN leaves ON stated = region"
+        wrong = bool(con.execute(f"SELECT 1 FROM {homes} WHERE stated <> '' AND {_ELSEWHERE} LIMIT 1").fetchall())
+        runs = _sizes_of(con, "SELECT id, sum(size) AS size FROM filled GROUP BY id")
+    counts = np.bincount(runs[0], runs[2], len(public.hierarchy.leaves)).astype(np.int64)
+    unchanged = np.array_equal(counts, public.group_counts[public.hierarchy.leaves.start :])
+    if not wrong and unchanged and rows and _entities_in(runs) == rows:
+        return runs, rows
+    con.execute("DROP TABLE group_leaf")
+    return None
 
 
 def _relate_groups(con: duckdb.DuckDBPyConnection, public: PublicGroups) -> None:
@@ -206,14 +229,8 @@ def _relate_groups(con: duckdb.DuckDBPyConnection, public: PublicGroups) -> None
 
     Raises InputError unreadable-file where the table is no longer what was checked.
     """
-    groups = public.groups
-    if isinstance(groups, GroupTable):
-        load_texts(con, "groups", groups.texts(), 2)
-        con.execute("CREATE VIEW group_leaf AS SELECT c0 AS id, c1::BIGINT AS leaf FROM groups")
-        return
-    assert groups is not None
-    table, tree = load(con, "groups", groups, GROUPS), public.hierarchy
-    register_leaves(con, public.regions)
+    assert public.groups is not None
+    table, tree = load(con, "groups", public.groups, GROUPS), public.hierarchy
     counts = _groups_of_leaves(table, 1, len(tree.leaves))
     leaf_counts = public.group_counts[tree.leaves.start :]
     if (
@@ -225,9 +242,10 @@ def _relate_groups(con: duckdb.DuckDBPyConnection, public: PublicGroups) -> None
     con.execute("CREATE VIEW group_leaf AS SELECT c0 AS id, leaf FROM groups JOIN leaves ON c1 = region")
 
 
-def from_runs(tree: Hierarchy, group_counts: Ints, runs: Runs, read: int, counted: int) -> PrivateCounts:
-    """Build the private counts from (leaf, size, groups) runs sorted by leaf and size."""
+def from_runs(tree: Hierarchy, group_counts: Ints, runs: Runs, read: int, counted: int | None = None) -> PrivateCounts:
+    """Build the private counts from sorted (leaf, size, groups) runs; ``counted`` are rows, or the entities."""
     leaf, sizes, counts = runs
+    counted = _entities_in(runs) if counted is None else counted
     offsets = np.searchsorted(leaf, np.arange(len(tree.leaves) + 1)).astype(np.int64)
     return PrivateCounts(tree, group_counts, offsets, sizes, counts, read, counted)
 
@@ -246,17 +264,24 @@ def _listed_in(tree: Loaded) -> str:
 
 def _groups_of_leaves(table: Loaded, region: int, leaves: int) -> Ints:
     """Return the number of groups of each leaf, whose region's id is in a column; int64[leaves]."""
+    query = f"SELECT leaf, count(*) FROM {{t}} JOIN leaves ON c{region} = region GROUP BY leaf"
+    return _by_leaf(dict(table.fetch(query)), leaves)
+
+
+def _by_leaf(numbers: Mapping[int, int], leaves: int) -> Ints:
     counts = np.zeros(leaves, np.int64)
-    for leaf, number in table.fetch(
-        f"SELECT leaf, count(*) FROM {{t}} JOIN leaves ON c{region} = region GROUP BY leaf"
-    ):
-        counts[leaf] = number
+    counts[list(numbers)] = list(numbers.values())
     return counts
 
 
-def _count_sizes(con: duckdb.DuckDBPyConnection) -> Runs:
-    query = """
-        WITH filled AS (SELECT c1 AS id, count(*) AS size FROM entities GROUP BY c1)
-        SELECT leaf, coalesce(size, 0) AS size, count(*) AS groups
-        FROM group_leaf LEFT JOIN filled USING (id) GROUP BY ALL ORDER BY ALL"""
-    return fetch_runs(con, query)
+def _entities_in(runs: Runs) -> int:
+    return int((runs[1] * runs[2]).sum())
+
+
+def _sizes_of(con: duckdb.DuckDBPyConnection, filled: str) -> Runs:
+    """Return the runs, given the query for the (id, size) of groups that have entities."""
+    return fetch_runs(
+        con,
+        f"WITH filled_groups AS ({filled}) SELECT leaf, coalesce(size, 0) AS size, count(*) AS groups "
+        "FROM group_leaf LEFT JOIN filled_groups USING (id) GROUP BY ALL ORDER BY ALL",
+    )
