@@ -22,6 +22,7 @@ from coco_opt.problem import Problem
 from coco_opt.solution import Answer, Status
 
 ValueT = TypeVar("ValueT")
+DualT = TypeVar("DualT")
 
 _STDOUT, _STDERR = 1, 2
 _ROUNDS = 4  # programs that are solved for one answer, at most
@@ -97,29 +98,39 @@ class ProgramSolver(ABC):
         formulation = problem.formulate(self.form_for(problem))
         best, gap, again, steepest = None, np.inf, bool(formulation.free_columns.any()), _STEEPEST
         for _ in range(_ROUNDS if again else 1):
-            unit, price = formulation.units(problem.objective_scale, steepest)
-            scaled = formulation.counted_in(unit, price)
-            before = perf_counter()
-            program = scaled.program
-            with hushed:
-                result = self.solve_program(program) if program.variables else _without_variables(program)
-            seconds += perf_counter() - before
-            answer = _translated(result, scaled)
+            answer, z = self._in_units(formulation, problem.objective_scale, steepest)
+            seconds += answer.seconds
             now = relative_gap(problem, answer) if again else 0.0
             slow = now >= _FALLS * gap and gap < np.inf
             if best is None or now < gap:
                 best, gap = answer, now
-            if slow or gap <= self.tolerance or result.status in _FINAL:
+            if slow or gap <= self.tolerance or answer.status in _FINAL:
                 break
-            if result.z is not None:
-                formulation = formulation.around(unit * result.z)
+            if z is not None:
+                formulation = formulation.around(z)
             if gap == np.inf:
                 steepest *= _GENTLER
         assert best is not None
         return replace(best, seconds=seconds, build_seconds=perf_counter() - start - seconds)
 
+    def solve_formulation(self, formulation: Formulation[ValueT, DualT], least: float = 1.0) -> Answer[ValueT, DualT]:
+        """Solve a program, in units of its own, and translate the answer; an objective of ``least`` counts as none."""
+        return self._in_units(formulation, least, _STEEPEST)[0]
 
-def _translated(answer: ProgramAnswer, formulation: Formulation[ValueT, Any]) -> Answer[ValueT, Any]:
+    def _in_units(
+        self, formulation: Formulation[ValueT, DualT], least: float, steepest: float
+    ) -> tuple[Answer[ValueT, DualT], Floats | None]:
+        """Return the answer of a program in units of its own, and the program's variables."""
+        unit, price = formulation.units(least, steepest)
+        scaled, before = formulation.counted_in(unit, price), perf_counter()
+        program = scaled.program
+        with hushed:
+            result = self.solve_program(program) if program.variables else _without_variables(program)
+        answer = replace(_translated(result, scaled), seconds=perf_counter() - before)
+        return answer, None if result.z is None else unit * result.z
+
+
+def _translated(answer: ProgramAnswer, formulation: Formulation[ValueT, DualT]) -> Answer[ValueT, DualT]:
     """Return the answer of a program in the problem's own terms."""
     multipliers = None
     if answer.dual is not None and formulation.multipliers is not None:

@@ -6,7 +6,6 @@ For every parent, over tables x [occupied cells, children]::
 
 1. Keep the cells in which the parent has people, and cut the level's queries, stored by columns once, to those.
 2. Rows left with one cell are the curvature, the others the least squares of ``split_faces``, which solves the split.
-   Cells that are ``closed`` in a child stay 0 there: they begin at 0, and their curvature is too large to leave it.
 3. Clip at 0 and scale to the sums, which removes what rounding leaves.
 4. ``judge`` certifies every table by prices of its sums (``split_certificate``).
 
@@ -37,7 +36,6 @@ Level = tuple[Ints, Ints, Floats, Ints, Floats, Floats]
 _FLAT = 1e-4  # a cell whose own answers weigh less than this part of any other counts as not measured by itself
 _ROUNDING = 4.0 * np.finfo(np.float64).eps
 _FAR = 1e-2  # of the misfit at the start: below it the first descent may have stopped too early
-_CLOSED = 1e30  # curvature of a closed cell, against which no gradient matters
 
 
 @compiled
@@ -145,30 +143,17 @@ def _scale_to_sums(x: Floats, sums: Floats) -> None:
             x[c, j] = x[c, j] * (sums[c] / now) if now > 0.0 else sums[c] / x.shape[1]
 
 
-@compiled_in_place
-def _close(closed: Flags, place: int, x: Floats, free: Flags, single: Floats, base: Floats) -> None:
-    """Fix the closed cells of a table [cells, children] at 0; without any, ``closed`` is empty."""
-    if closed.size == 0:
-        return
-    for c in range(x.shape[0]):
-        for j in range(x.shape[1]):
-            if closed[place + c * x.shape[1] + j]:
-                x[c, j], free[c, j], single[c, j], base[c, j] = 0.0, False, _CLOSED, 0.0
-
-
 @compiled
 def _split(
     columns: Columns,
     level: Level,
     p: int,
-    at: int,
-    closed: Flags,
     tolerance: float,
     energy: float,
     least: float,
     limits: Ints,
 ) -> tuple[bool, int, Floats]:
-    """Return whether one parent's split converged, the steps, and its tables, which begin at ``at``."""
+    """Return whether one parent's split converged, the steps, and its tables."""
     rows = columns[3].size
     begin, end = level[3][p], level[3][p + 1]
     cells, sums = level[1][level[0][p] : level[0][p + 1]], level[2][level[0][p] : level[0][p + 1]]
@@ -191,7 +176,6 @@ def _split(
         return False, 0, x
     begun = _error(every.start, every.cell, every.value, weight, target, x)
     free, none = np.ones((n, children), np.bool_), np.zeros((0, children))
-    _close(closed, at, x, free, single, base)
     sides, own = split_faces.Sides(none, none, none), split_faces.Own(single, base)
     signs, enough = least * _largest(weight, target, sums), energy * tolerance
     wrong, _, steps = split_faces.descend(
@@ -213,7 +197,6 @@ def solve(
     columns: Columns,
     level: Level,
     places: Ints,
-    closed: Flags,
     tolerance: float,
     energy: float,
     least: float,
@@ -222,15 +205,14 @@ def solve(
 ) -> tuple[Flags, int]:
     """Fill ``tables`` with all parents' tables, parent p's from ``places[p]``; return which converged, and the steps.
 
-    ``closed`` says which numbers of ``tables`` stay 0; it is empty where none has to. ``tolerance``, ``energy``,
-    ``least`` and ``limits`` (faces, steps) are those of the method of faces; a parent whose cells are not all measured
-    by themselves is left to it.
+    ``tolerance``, ``energy``, ``least`` and ``limits`` (faces, steps) are those of the method of faces; a parent whose
+    cells are not all measured by themselves is left to it.
     """
     parents = places.size - 1
     rested, total = np.zeros(parents, np.bool_), 0
     # Parents are independent; numba has no array of arrays, so their tables lie in one.
     for p in range(parents):
-        rested[p], steps, x = _split(columns, level, p, places[p], closed, tolerance, energy, least, limits)
+        rested[p], steps, x = _split(columns, level, p, tolerance, energy, least, limits)
         total += steps
         flat = x.reshape(x.size)
         for position in range(flat.size):
@@ -280,8 +262,13 @@ def _never_pay(closed: Flags, place: int, x: Floats, reduced: Floats, single: Fl
 
 
 @compiled
-def judge(columns: Columns, level: Level, places: Ints, closed: Flags, tables: Floats) -> tuple[Floats, Floats, Floats]:
-    """Return every parent's objective, certified gap and violation: the terms of ``problems.topdown_split``."""
+def judge(
+    columns: Columns, level: Level, places: Ints, closed: Flags, charge: Floats, tables: Floats
+) -> tuple[Floats, Floats, Floats]:
+    """Return every parent's objective, certified gap and violation: the terms of ``problems.topdown_split``.
+
+    ``closed`` says which numbers must be 0, and ``charge`` is what each is paid for; both are empty without bounds.
+    """
     parents = places.size - 1
     objective, gap, violation = np.empty(parents), np.empty(parents), np.empty(parents)
     for p in range(parents):
@@ -290,6 +277,10 @@ def judge(columns: Columns, level: Level, places: Ints, closed: Flags, tables: F
         n, children = cells.size, end - begin
         x = tables[places[p] : places[p + 1]].copy().reshape((n, children))
         total, single, reduced = misfit(columns, level, p, x)
+        if charge.size > 0:
+            for c in range(n):
+                for j in range(children):
+                    reduced[c, j] -= charge[places[p] + c * children + j]
         _never_pay(closed, places[p], x, reduced, single, sums)
         price = split_certificate.parent_prices(reduced, x, single, sums)
         cap, worst, paid = np.empty((n, children)), 0.0, 0.0

@@ -1,6 +1,6 @@
-"""Many splits in one call, in the arrays kernels read: all parents of a level whose children only sums constrain.
+"""Many splits in one call, in the arrays kernels read: all parents of a level, whose children only sums constrain.
 
-Those sums are the parents' cells and, if there are any, the children's exact counts of classes of cells.
+Those sums are the parents' cells and, if there are any, bounds on the children's persons in classes of cells.
 """
 
 from __future__ import annotations
@@ -24,19 +24,6 @@ class Judged(NamedTuple):
     violation: Floats
 
 
-class Prices(NamedTuple):
-    """Prices of the parents' sums, one for each occupied cell in order, and of exact counts [children, classes]."""
-
-    cells: Floats
-    classes: Floats
-
-    @classmethod
-    def none(cls, level: SplitLevel) -> Prices:
-        """Return prices that are all 0."""
-        assert level.exact is not None
-        return cls(np.zeros(level.cells.size), np.zeros(level.exact.shape))
-
-
 @dataclass(frozen=True, eq=False)
 class SplitLevel:
     """The splits of several parents: ``rows`` are the queries' on all cells, ``query_of`` each row's query.
@@ -44,8 +31,8 @@ class SplitLevel:
     Parent p holds ``counts[starts[p]:starts[p + 1]]`` people in ``cells``, all above 0, and has the children
     ``children[p]:children[p + 1]`` of ``answers`` float64[children, rows] and ``weights`` float64[children, queries].
     Its tables lie in ``places[p]:places[p + 1]`` of a vector, [occupied cells, children]. ``classes`` int64[all cells]
-    gives each cell's class (-1: none), ``exact`` float64[children, classes] each child's count of each class.
-    ``closed`` bool[places] says which numbers of the tables must be 0, None for none of them.
+    gives each cell's class (-1: none), ``lower`` and ``upper`` float64[children, classes] bound each child's persons of
+    each class.
     """
 
     rows: SparseRows
@@ -57,8 +44,8 @@ class SplitLevel:
     answers: Floats
     weights: Floats
     classes: Ints | None = None
-    exact: Floats | None = None
-    closed: Flags | None = None
+    lower: Floats | None = None
+    upper: Floats | None = None
 
     @classmethod
     def example(cls) -> Self:
@@ -81,36 +68,55 @@ class SplitLevel:
         """Return where each parent's tables begin, and one end more."""
         return np.concatenate([[0], np.cumsum(np.diff(self.starts) * np.diff(self.children))]).astype(np.int64)
 
-    def judge(self, tables: Floats, prices: Prices | None = None) -> Judged:
-        """Judge any solver's tables of all parents by their queries, under ``prices`` where classes constrain them."""
-        from coco_opt.kernels import split_exact, split_level
+    def judge(self, tables: Floats, prices: Floats | None = None) -> Judged:
+        """Judge any solver's tables by their queries, with bounds under ``prices`` of these [children, classes].
 
-        if self.classes is not None:
-            assert self.exact is not None
-            priced = Prices.none(self) if prices is None else prices
-            arguments = self.columns, self.arrays, self.places, read_only(self.classes), self.exact
-            return Judged(*split_exact.judge(*arguments, tables, priced.cells, priced.classes))
-        return Judged(*split_level.judge(self.columns, self.arrays, self.places, self.shut, tables))
+        A positive price belongs to the lower side. Parents' prices are the best for the gradient.
+        """
+        from coco_opt.kernels import split_level
 
-    @property
-    def shut(self) -> Flags:
-        """Return what is ``closed`` for kernels: empty where nothing is."""
-        return read_only(np.zeros(0, np.bool_) if self.closed is None else self.closed)
+        if self.lower is None or self.upper is None:
+            none = read_only(np.zeros(0, np.bool_)), read_only(np.zeros(0))
+            return Judged(*split_level.judge(self.columns, self.arrays, self.places, *none, tables))
+        priced = np.zeros(self.lower.shape) if prices is None else prices
+        _, child, label = self.pairs_with_classes
+        charge = np.where(label >= 0, priced[child, label], 0.0)
+        judged = Judged(*split_level.judge(self.columns, self.arrays, self.places, self.closed, charge, tables))
+        sums = self.class_sums(tables)
+        side = np.where(priced > 0.0, self.lower, self.upper)
+        paid = np.abs(priced) * np.abs(np.where(priced == 0.0, 0.0, sums - side))
+        missed = np.maximum(self.lower - sums, sums - self.upper).max(axis=1, initial=0.0)
+        first = self.children[:-1]
+        return Judged(
+            judged.objective,
+            judged.gap + np.add.reduceat(paid.sum(axis=1), first),
+            np.maximum(judged.violation, np.maximum.reduceat(missed, first)),
+        )
+
+    def class_sums(self, tables: Floats) -> Floats:
+        """Return the persons of every class in every child, float64[children, classes]."""
+        assert self.lower is not None
+        _, child, label = self.pairs_with_classes
+        used, shape = label >= 0, self.lower.shape
+        sums = np.bincount(child[used] * shape[1] + label[used], tables[used], shape[0] * shape[1])
+        return np.asarray(sums, np.float64).reshape(shape)
+
+    @cached_property
+    def closed(self) -> Flags:
+        """Return which numbers of the tables must be 0, bool[places]: those of classes that a child must not have."""
+        assert self.upper is not None
+        _, child, label = self.pairs_with_classes
+        return (label >= 0) & (self.upper[child, label] <= 0.0)
 
     @cached_property
     def parent(self) -> Ints:
         """Return the parent of each of ``cells``."""
         return np.repeat(np.arange(self.starts.size - 1), np.diff(self.starts))
 
-    @property
-    def shut_pairs(self) -> Flags:
-        """Return which numbers of the tables must be 0, bool[places]."""
-        return np.zeros(int(self.places[-1]), np.bool_) if self.closed is None else self.closed
-
     def some(self, parents: Ints) -> SplitLevel:
-        """Return the splits of some parents, which rise; without exact counts."""
-        cells, children, places = (
-            runs_from(bounds[parents], np.diff(bounds)[parents]) for bounds in (self.starts, self.children, self.places)
+        """Return the splits of some parents, which rise."""
+        cells, children = (
+            runs_from(bounds[parents], np.diff(bounds)[parents]) for bounds in (self.starts, self.children)
         )
         starts, ends = (
             np.concatenate([[0], np.cumsum(np.diff(bounds)[parents])]).astype(np.int64)
@@ -124,7 +130,8 @@ class SplitLevel:
             children=ends,
             answers=self.answers[children],
             weights=self.weights[children],
-            closed=None if self.closed is None else self.closed[places],
+            lower=None if self.lower is None else self.lower[children],
+            upper=None if self.upper is None else self.upper[children],
         )
 
     @property
@@ -132,6 +139,12 @@ class SplitLevel:
         """Return the cell and the child of each number in the vector of tables."""
         sizes = np.diff(self.children)[self.parent]
         return np.repeat(self.cells, sizes), runs_from(self.children[self.parent], sizes)
+
+    @cached_property
+    def pairs_with_classes(self) -> tuple[Ints, Ints, Ints]:
+        """Return the cell, the child and the cell's class (-1: none) of each number in the vector of tables."""
+        cells, child = self.pairs
+        return cells, child, np.full(cells.size, -1) if self.classes is None else self.classes[cells]
 
     @property
     def table_rows(self) -> Ints:
@@ -184,9 +197,9 @@ class LevelSplitter(Protocol):
     tolerance: float
 
     def split_level(self, level: SplitLevel) -> tuple[Floats, Flags]:
-        """Return tables of all parents, closed cells 0, and which are worth judging; others are left to ``solve``."""
+        """Return tables of all parents and which are worth judging; others are left to ``solve``."""
         ...
 
-    def split_exact(self, level: SplitLevel) -> tuple[Floats, Flags, Prices]:
-        """Return the same, with prices, for a level whose children have exact counts of classes."""
+    def split_bounded(self, level: SplitLevel) -> tuple[Floats, Flags, Floats]:
+        """Return the same for a level with bounds on classes, and their prices float64[children, classes]."""
         ...

