@@ -89,13 +89,13 @@ class Regions:
         codes, texts = coded(column)
         return self._listed.places(texts)[codes]
 
-    def refuse_misnamed(self, rows: Any, region: Ints, file: str = "", before: int = 0) -> None:
+    def refuse_misnamed(self, rows: Any, region: Codes, file: str = "", before: int = 0) -> None:
         """Raise BrokenError for the first row of an unknown region, or with another level or text than its region's."""
         refuse(region < 0, "no such region", file, before)
         if wrong := self.misnamed(rows, region):
             refuse(np.arange(len(region)) == wrong[0], f"not the region's {wrong[1]}", file, before)
 
-    def misnamed(self, rows: Any, region: Ints) -> tuple[int, str] | None:
+    def misnamed(self, rows: Any, region: Codes) -> tuple[int, str] | None:
         """Return the first row whose level, or a text of its region, is not the region's, and which; None for none.
 
         ``region`` are the rows' regions, all known.
@@ -109,7 +109,7 @@ class Regions:
         return min(wrong) if wrong else None
 
 
-def _first_other(column: Any, expected: Any, own: Ints) -> int | None:
+def _first_other(column: Any, expected: Any, own: Codes) -> int | None:
     """Return the first row of texts that is not ``expected[own[row]]``, None for none; equal rows are read once."""
     import pyarrow as pa
     import pyarrow.compute as pc

@@ -59,7 +59,7 @@ class RawHistograms(CountRows):
     @property
     def released(self) -> tuple[Ints, Ints, Ints]:
         """Return the regions, sizes and groups of the rows."""
-        return self.region, self.size, self.counts
+        return np.asarray(self.region, np.int64), self.size, self.counts
 
     @property
     def size(self) -> Ints:

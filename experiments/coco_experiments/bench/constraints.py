@@ -122,8 +122,8 @@ def measure(bench: Bench) -> str:
         tables[name] = bench.once(name, ESTIMATE, number, call, limit=TYPES_LIMIT)[0]
     for name, constraints, holds in bench.over(cases(counts)):
         system = ConstraintSystem.of(counts.hierarchy, counts.schema, constraints)
-        call = partial(prove, system, witness=True)
-        proof, _ = bench.once(f"{place}: {name}", PROOF, leaves, call, limit=PROOF_LIMIT)
+        proving = partial(prove, system, witness=True)
+        proof, _ = bench.once(f"{place}: {name}", PROOF, leaves, proving, limit=PROOF_LIMIT)
         if proof.verdict != ("holds" if holds else "conflict"):
             bench.wrong.append(f"{name}: {proof.verdict}")
         elif not proof.smallest:

@@ -124,7 +124,7 @@ def tables_rows(case: TablesCase, found: Sequence[Found]) -> list[dict[str, Cell
     """Return the aim's error of every plan, and that of the automatic one over it."""
     errors = {name: np.mean([of_seed[name] for of_seed in found], axis=0) for name in found[0]}
     aims = {name: float(np.exp(np.log(np.maximum(error, 1e-9)).mean())) for name, error in errors.items()}
-    key = {"data": case.name, "epsilon": float(case.epsilon)}
+    key: dict[str, Cell] = {"data": case.name, "epsilon": float(case.epsilon)}
     return [{**key, "plan": name, "aim's error": aim, "auto / it": aims[CHOSEN] / aim} for name, aim in aims.items()]
 
 
@@ -132,7 +132,7 @@ def ranges_rows(case: RangesCase, found: Sequence[Found]) -> list[dict[str, Cell
     """Return the errors of every fan-out, the chosen one marked."""
     errors = {name: float(np.mean([np.mean(of_seed[name]) for of_seed in found])) for name in found[0]}
     best = choose_fan_out(case.counts.values.size, Epsilon(case.epsilon))
-    key = {"data": case.counts.label, "epsilon": float(case.epsilon)}
+    key: dict[str, Cell] = {"data": case.counts.label, "epsilon": float(case.epsilon)}
     (chosen,) = (name for name, fan_out in case.fan_outs.items() if fan_out == best)
     return [
         {
@@ -151,8 +151,8 @@ def plan(data: Path | None, small: bool) -> list[tuple[AnyCase, Sequence[int]]]:
     lists = product([generated(256)] if small else universal(data), (Fraction(1), Fraction(1, 10))[: 1 if small else 2])
     ranges = [(RangesCase(*case), SEEDS[: 1 if small else 3]) for case in lists]
     if small:
-        blocks = small_tables(generated_blocks(np.random.default_rng(7), 2, 2, 1, 3))
-        few = TablesCase("simulated blocks", blocks, SMALL_WORKLOAD, SMALL_SHARES, Fraction(1), few=True)
+        simulated = small_tables(generated_blocks(np.random.default_rng(7), 2, 2, 1, 3))
+        few = TablesCase("simulated blocks", simulated, SMALL_WORKLOAD, SMALL_SHARES, Fraction(1), few=True)
         return [*ranges, (few, SEEDS[:1])]
     blocks = hawaii(data)
     first = TablesCase("Hawaii, 7 cells", small_tables(blocks), SMALL_WORKLOAD, SMALL_SHARES, Fraction(1))

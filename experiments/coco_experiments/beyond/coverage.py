@@ -47,7 +47,7 @@ def coverage_of(case: Case, estimate: PosteriorEstimate) -> dict[str, list[list[
     sizes = np.array([histogram.to_dense(case.max_size) for histogram in case.truth])
     running, middle = np.cumsum(sizes, axis=1)[:, :-1], Fraction(str(SHARE))  # the last cell of Hc is public
     at_most = intervals.at_most_lower[:, :-1], intervals.at_most_upper[:, :-1]
-    kinds = {
+    kinds: dict[str, tuple[Any, ...]] = {
         "of at most a size": (running, *at_most, drawn.cumulative.inside(running, middle)),
         "of a size": (sizes, intervals.groups_lower, intervals.groups_upper, drawn.sizes.inside(sizes, middle)),
     }

@@ -132,7 +132,8 @@ def report(results: Sequence[Runs[FloorCase, list[float]]], path: Path) -> Repor
         floor, *others = np.mean(runs.found, axis=0).tolist()
         errors = dict(zip(METHODS, others, strict=True))
         over = {f"{name} / floor": error / floor if floor else None for name, error in errors.items()}
-        key = {"sizes": runs.case.distribution, "groups": runs.case.groups, "epsilon": f"{runs.case.epsilon}"}
+        case = runs.case
+        key: dict[str, Cell] = {"sizes": case.distribution, "groups": case.groups, "epsilon": f"{case.epsilon}"}
         rows.append({**key, "floor": floor, **errors, **over, "runs": len(runs.found)})
     notes = (
         SEEDED,

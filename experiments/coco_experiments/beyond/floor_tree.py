@@ -96,20 +96,24 @@ def report(results: Sequence[Runs[FloorCase, list[list[float]]]], path: Path) ->
         for level, name in enumerate(LEVELS):
             floor, own = errors[:, 0, level], errors[:, 1, level]
             ratio, spread = over(own, floor)
-            key = {"sizes": case.distribution, "groups a county": case.groups, "epsilon": f"{case.epsilon}"}
-            means = {"level": name, "floor": float(floor.mean()), "posterior": float(own.mean())}
-            rows.append({**key, **means, RATIO: ratio, "standard error": spread, "runs": floor.size})
+            key: dict[str, Cell] = {
+                "sizes": case.distribution,
+                "groups a county": case.groups,
+                "epsilon": f"{case.epsilon}",
+            }
+            errors_of: dict[str, Cell] = {"floor": float(floor.mean()), "posterior": float(own.mean())}
+            rows.append({**key, "level": name, **errors_of, RATIO: ratio, "standard error": spread, "runs": floor.size})
     means: list[dict[str, Cell]] = []
     failures = []
-    for epsilon, level in dict.fromkeys((row["epsilon"], level) for row in rows for level in LEVELS):
-        ratios = [float(row[RATIO] or 0) for row in rows if (row["epsilon"], row["level"]) == (epsilon, level)]
+    for epsilon, name in dict.fromkeys((row["epsilon"], name) for row in rows for name in LEVELS):
+        ratios = [float(row[RATIO] or 0) for row in rows if (row["epsilon"], row["level"]) == (epsilon, name)]
         mean, largest = float(np.mean(ratios)), max(ratios)
         means.append(
-            {"epsilon": epsilon, "level": level, f"{RATIO}, mean": mean, "largest": largest, "cases": len(ratios)}
+            {"epsilon": epsilon, "level": name, f"{RATIO}, mean": mean, "largest": largest, "cases": len(ratios)}
         )
         if mean > WANTED:
             words = f"the posterior errs by {mean:.2f} times the floor, wanted are {WANTED}"
-            failures.append(f"epsilon {epsilon}, {level}: {words}")
+            failures.append(f"epsilon {epsilon}, {name}: {words}")
     tree = f"A nation of {PARTS} states of {PARTS} counties; total epsilon, shared evenly by the levels."
     notes = (SEEDED, f"{tree} Sizes 0 to {MAX_SIZE}. The floor knows the distribution.")
     title = "Distance to the truth (entities) of a region against the best possible, in a tree"

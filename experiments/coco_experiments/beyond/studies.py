@@ -172,9 +172,9 @@ def planned_table(results: Sequence[Result]) -> Table:
         (of_cells,) = (other for other in results if other.case is result.case and other.way.name == CELLS)
         levels = zip(result.way.queries.growth, of_cells.means, result.means, result.less(of_cells), strict=True)
         for level, (growth, single, mean, difference) in enumerate(levels):
-            key = {"data": result.case.name, "level": level, "growth": growth, "cells": single.value}
+            key: dict[str, Cell] = {"data": result.case.name, "level": level, "growth": growth, "cells": single.value}
             quotient = mean.value / single.value if single.value else None
-            compared = {"times cells": quotient, "against cells, paired": difference.signed}
+            compared: dict[str, Cell] = {"times cells": quotient, "against cells, paired": difference.signed}
             rows.append({**key, "planner's": mean.value, **compared})
     notes = (
         "What is chosen without a look from public numbers alone: regions, groups and K.",

@@ -78,10 +78,14 @@ def report(results: Sequence[Runs[PriorCase, list[list[float]]]], path: Path) ->
         joint, posterior = errors.mean(axis=0).tolist()
         differences = means_of((errors[:, 1] - errors[:, 0]).tolist())
         for level, difference in enumerate(differences):
-            key = {"sizes": case.distribution, "groups a leaf": case.groups, "epsilon": f"{case.epsilon}"}
-            shown = {"level": level, "joint": joint[level], "posterior": posterior[level]}
+            key: dict[str, Cell] = {
+                "sizes": case.distribution,
+                "groups a leaf": case.groups,
+                "epsilon": f"{case.epsilon}",
+            }
+            shown: dict[str, Cell] = {"level": level, "joint": joint[level], "posterior": posterior[level]}
             quotient = posterior[level] / joint[level] if joint[level] else None
-            paired = {"times joint": quotient, "paired": difference.signed, "runs": difference.runs}
+            paired: dict[str, Cell] = {"times joint": quotient, "paired": difference.signed, "runs": difference.runs}
             rows.append({**key, **shown, **paired})
     notes = (
         SEEDED,

@@ -152,7 +152,7 @@ def measure(name: str, seed: int) -> dict[str, dict[str, int]]:
     tried = towns(rng, integer_towns)
     fractional = [accepts["elimination"](town) for town in tried]
     for method, accepted in accepts.items():
-        row = Counter(dict.fromkeys(COUNTED, 0), instances=1, towns=len(tried))
+        row = Counter({**dict.fromkeys(COUNTED, 0), "instances": 1, "towns": len(tried)})
         for town, fraction in zip(tried, fractional, strict=True):
             said, exists = accepted(town), tuple(town.tolist()) in integer_towns
             # A cut bounds from above: with the town's own total it is all there is.

@@ -89,7 +89,7 @@ def report(results: Sequence[Runs[Setting, list[list[float]]]], path: Path) -> R
     failures = []
     for runs in results:
         setting, mean = runs.case, np.mean(runs.found, axis=0)
-        key = {"epsilon": setting.epsilon, "noise": setting.noise, "exact": setting.exact}
+        key: dict[str, Cell] = {"epsilon": setting.epsilon, "noise": setting.noise, "exact": setting.exact}
         for level, (total, detail, largest) in enumerate(mean.tolist()):
             row: dict[str, Cell] = {**key, "level": level, "total": total, "detail": detail}
             variance = {"variance of a cell's noise": setting.plan.variance(level, 2)}

@@ -87,7 +87,7 @@ def gains(points: Sequence[Point]) -> Table:
         plain = by_name.get((case, epsilon, f"{method}, average half up"))
         if plain is not None:
             top, second = (p.value / w.value for p, w in zip(plain.means, weighted.means, strict=True))
-            setting = {"data": case, "epsilon a level": float(epsilon) / 2, "combination": method}
+            setting: dict[str, Cell] = {"data": case, "epsilon a level": float(epsilon) / 2, "combination": method}
             rows.append({**setting, _AT_TOP: top, "level 1": second, "weighted wins at 0": top > 1.0})
     notes = ("The paper: weighting wins at level 0 always, by a large factor, and modestly at level 1.", SEEDED)
     return Table.of("Figure 4: what weighting by variance gains", rows, notes)
@@ -215,7 +215,9 @@ def seconds_table(points: Sequence[Point]) -> Table:
     for point in points:
         spent.setdefault((point.case, point.method), []).append(point.seconds)
     note = "A method that is the first to need noise or a level's estimates pays for them; the others reuse them."
-    rows = ({"data": case, "method": name, "seconds": sum(s) / len(s)} for (case, name), s in spent.items())
+    rows: list[dict[str, Cell]] = [
+        {"data": case, "method": name, "seconds": sum(s) / len(s)} for (case, name), s in spent.items()
+    ]
     return Table.of("Seconds a run", rows, (note,))
 
 

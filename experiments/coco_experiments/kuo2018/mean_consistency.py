@@ -62,7 +62,7 @@ def wrong_totals(case: Case, consistent: MeanConsistency) -> int:
 
 def measure(case: Case, seed: int) -> Found:
     """Return the distances of both inputs' tables and of Algorithm 1, and what is wrong with the tables."""
-    draws, algorithm, found = Draws(case, seed), matched(("Hc",) * case.levels), {}
+    draws, algorithm, found = Draws(case, seed), matched(("Hc",) * case.levels), Found()
     for name, consistent in tables_of(draws).items():
         shares = 100 * consistent.negative, 100 * consistent.fractional
         faults = (*shares, float(consistent.table.min()), wrong_totals(case, consistent))

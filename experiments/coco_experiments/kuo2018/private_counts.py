@@ -64,9 +64,9 @@ def report(results: Sequence[Runs[Setting, tuple[Levels, Levels]]], path: Path) 
         share = setting.counts if setting.share is None else f"share {setting.share}"
         drawn.setdefault(setting.case.name, {})[f"{method}, {share}"] = errors
         for level, (error, off) in enumerate(zip(errors, groups, strict=True)):
-            key = {"data": setting.case.name, "method": method, "share for counts": setting.counts, "level": level}
+            key: dict[str, Cell] = {"data": setting.case.name, "method": method, "share for counts": setting.counts}
             times = {"times public": error.value / public[level].value, "groups off": off.value}
-            rows.append({**key, **error.cells("entities off"), "runs": error.runs, **times})
+            rows.append({**key, "level": level, **error.cells("entities off"), "runs": error.runs, **times})
     notes = (SEEDED, BARS, f"Seeds {', '.join(map(str, SEEDS))}, fixed beforehand.")
     title = "Private numbers of groups: mean distance (entities) a region, total epsilon 1"
     return Report({"": Table.of(title, rows, notes)}, level_figure(path, drawn))

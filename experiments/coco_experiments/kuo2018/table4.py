@@ -142,7 +142,7 @@ def changes(results: Sequence[Result]) -> Table:
             published = [seeded.published[level] for seeded in pairs[ONE_SEED] if seeded.published is not None]
             published_ratio = published[0] / published[1] if published else None
             changed = len({ratio < 1.0 for ratio in ratios.values()}) > 1
-            key = {"data": case, "level": level}
+            key: dict[str, Cell] = {"data": case, "level": level}
             rows.append({**key, **ratios, "published": published_ratio, "winner changes": changed})
     notes = ("Below 1 bottom-up wins. One seed makes the leaves' errors add up instead of cancelling.",)
     return Table.of("Error of bottom-up / error of top-down Hc", rows, notes)
@@ -155,7 +155,7 @@ def plan(data: Path | None, small: bool) -> list[tuple[Setting, Sequence[int]]]:
     else:
         census = [case(data) for case in (housing_case, white_case, hawaiian_case)]
         cases = [(taxi_case(data), SEEDS), *((case, COUNTY_SEEDS) for case in census)]
-    settings = []
+    settings = list[tuple[Setting, Sequence[int]]]()
     for number, (case, seeds) in enumerate(cases):
         plain = () if number else PLAIN
         settings.append((Setting(case, INDEPENDENT, (BOTTOM_UP, TOP_DOWN, *plain)), seeds))

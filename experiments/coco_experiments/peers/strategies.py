@@ -93,8 +93,8 @@ def measure(case: Case, seed: int) -> list[dict[str, Cell]]:
                 "fan-outs": "-" if domain.fan_out is None else " x ".join(map(str, domain.fan_outs)),
                 "expected squared error over the bound": over_bound(domain, workload, cost),
                 "expected root mean squared error": float(np.sqrt(expected)),
-                RATIO: mean and mean.value / expected,
-                "standard error": mean and (mean.standard_error or 0.0) / expected,
+                RATIO: None if mean is None else mean.value / expected,
+                "standard error": None if mean is None else (mean.standard_error or 0.0) / expected,
             }
         )
     return rows

@@ -106,7 +106,7 @@ def peer_table(title: str, results: Sequence[Result], notes: Sequence[str] = ())
         for measure in measures:
             mean = Mean.of(result.errors[measure]) if measure in result.errors else None
             error = "standard error" if len(measures) == 1 else f"its standard error: {measure}"
-            row |= {measure: mean and mean.value, error: mean and mean.standard_error}
+            row |= {measure: None, error: None} if mean is None else {measure: mean.value, error: mean.standard_error}
         own = [median(other.seconds) for other in results if other.instance == result.instance and other.system.ours]
         seconds = median(result.seconds)
         rows.append({**row, "seconds": seconds, "times coco-opt's": seconds / min(own) if own else None})
