@@ -44,6 +44,7 @@ AUTO: Final = "auto"
 
 Split = Literal["auto", "uniform", "leaves"]
 Aim = Literal["balanced", "leaves", "root"]
+Word = Literal["group", "groups", "entity", "entities", "value"]
 
 TableInput = Annotated[Path | Frame, PlainValidator(table_input)]
 FilePath = Annotated[Path, PlainValidator(file_path)]
@@ -329,7 +330,7 @@ class AutoSection(Section):
 
 
 class OutputConfig(Section):
-    """Where public results and private run records go, by default to folders next to the config; the report's map."""
+    """Where public results and private run records go, by default to folders next to the config; words for readers."""
 
     directory: FilePath = Field(default="releases", validate_default=True)
     """Where release folders go; relative to the config."""
@@ -338,3 +339,10 @@ class OutputConfig(Section):
     geometry: FilePath | None = None
     """A public GeoJSON file of the regions' outlines in degrees, with `region_id` in each feature's properties: the
     report then has a map."""
+    title: str | None = None
+    """The heading of the report and of exported tables; unset: the name of the data. It changes no figure."""
+    date: str | None = None
+    """When the counts were true, in words for readers: "26 March 2021"."""
+    words: dict[Word, str] = Field(default_factory=dict)
+    """What readers call a group and an entity: `{ group = "household", entity = "person" }`. Plurals that do not end
+    with "s" are `groups` and `entities`; `value` is what [ranges] counts by, such as "days"."""

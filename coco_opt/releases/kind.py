@@ -392,7 +392,7 @@ class ReleaseKind(Protocol[PrivateT, MethodT, ResultT]):
         """Check the kind's files from the raw columns, and every promise; what cannot be checked fails."""
 
     def page(self, shown: Shown) -> Sequence[str]:
-        """Return the report's sections of this kind, as HTML."""
+        """Return the report's sections of this kind, as HTML: what readers see first, then the method, folded."""
 
     def errors(self, measurement: Measurement, truth: Truth, result: ResultT) -> Mapping[str, list[float]]:
         """Return the mean error of each level, root first, by method ("this release" first); needs the truth."""

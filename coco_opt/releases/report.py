@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from html import escape
-from typing import Any
 
 from coco_opt.errors import ProblemError
+from coco_opt.releases.about import protection, title_of
 from coco_opt.releases.kind import AnyKind, Shown
-from coco_opt.report.html import document, fallbacks_section, footer, solvers_section
+from coco_opt.report.front import folded
+from coco_opt.report.html import (
+    document,
+    fallbacks_section,
+    footer,
+    guarantee_note,
+    reading_section,
+    solvers_section,
+    unit_note,
+)
 
 
 def render_report(kind: AnyKind, shown: Shown) -> str:
@@ -34,22 +42,20 @@ def render_report(kind: AnyKind, shown: Shown) -> str:
     manifest = shown.manifest
     if shown.truth is not None and manifest["private"]:
         raise ProblemError("a report of a private release must not show the truth")
-    title = _title(manifest)
-    banner = "private" if manifest["private"] else "exposed"
-    head = f'<h1>{escape(title)}</h1>\n{_subtitle(manifest)}\n<div class="banner {banner}">{escape(shown.spent)}.</div>'
-    sections = (head, *kind.page(shown), solvers_section(manifest), fallbacks_section(manifest), footer(manifest))
-    return document(title, sections)
-
-
-def _title(manifest: Mapping[str, Any]) -> str:
-    """Return the name of the data, or where the ledger has none, that of the configuration."""
-    name: str = manifest.get("config", {}).get("privacy", {}).get("dataset") or manifest["name"]
-    return "Release" if name == "release" else name
-
-
-def _subtitle(manifest: Mapping[str, Any]) -> str:
-    """Return what was released, and at which levels."""
-    kind, levels = manifest.get("kind", ""), manifest.get("levels", ())
-    what = f"Release of {kind}" if kind else "Release"
-    by = f" by {', '.join(levels)}" if len(levels) > 1 else ""
-    return f'<p class="note">{escape(what + by)}</p>'
+    title, (front, *method) = title_of(manifest), kind.page(shown)
+    alarm = "" if manifest["private"] else f'<p class="banner exposed">{escape(protection(manifest))}</p>'
+    head = f"<h1>{escape(title)}</h1>\n{alarm}"
+    notes = (unit_note(shown.measurement.cost, kind.unit), guarantee_note(shown.measurement))
+    privacy = (f"<p>{escape(shown.spent)}.</p>", reading_section(notes))
+    proofs = (solvers_section(manifest), fallbacks_section(manifest), footer(manifest))
+    return document(
+        title,
+        (
+            head,
+            front,
+            '<h2 class="more">Method, privacy and proofs</h2>',
+            folded("Method: how the figures were made", method),
+            folded("Privacy: what was spent, and whom it protects", privacy),
+            folded("Proofs: what was checked", proofs),
+        ),
+    )

@@ -16,8 +16,7 @@ _TICKS = 8  # labelled along an axis
 _LINE = 13.0  # distance between names
 
 
-Scale = Literal["log", "linear", "symlog"]
-"""How an axis places values; ``symlog`` is linear from -1 to 1 and logarithmic outside, so it holds zero."""
+Scale = Literal["log", "linear"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +42,7 @@ class Axis:
         return (self._height(min(self.high, max(self.low, value))) - low) / (high - low)
 
     def _height(self, value: float) -> float:
-        if self.scale == "linear":
-            return value
-        if self.scale == "log":
-            return math.log10(value)
-        return value if abs(value) <= 1 else math.copysign(1 + math.log10(abs(value)), value)
+        return value if self.scale == "linear" else math.log10(value)
 
     def ticks(self) -> list[float]:
         """Return the values that are labelled: each name, decades, or multiples of 1, 2 or 5; at most eight or so."""
@@ -56,8 +51,6 @@ class Axis:
             return [float(k) for k in range(0, len(self.names), step)]
         if self.scale == "linear":
             return _steps(self.low, self.high)
-        if self.scale == "symlog":
-            return _signed_decades(self.low, self.high)
         return _decades(round(math.log10(self.low)), round(math.log10(self.high)))
 
     def words(self, value: float) -> str:
@@ -68,13 +61,6 @@ class Axis:
 def _decades(first: int, last: int) -> list[float]:
     step = -(-(last - first + 1) // _TICKS)
     return [10.0**k for k in range(first, last + 1, step)]
-
-
-def _signed_decades(low: float, high: float) -> list[float]:
-    above, below = (
-        [value for value in _decades(0, int(math.log10(max(1.0, end)))) if value <= end] for end in (high, -low)
-    )
-    return [-value for value in reversed(below)] + [0.0] + above
 
 
 def _steps(low: float, high: float) -> list[float]:

@@ -2,9 +2,9 @@
 // A map of a release's regions, from the outlines embedded in the page: counts, shares and widths of intervals in colour.
 // `about` is what the explorer knows and does; the function returned draws the map of a region.
 function choropleth(home, about) {
-  const { data, paths, children, starts, label, figure, node, drawn, go } = about;
+  const { data, paths, children, starts, label, figure, node, drawn, digits, sheet, folded, go } = about;
   const { names, parent, level, levels, weight, rows, keys, values, lower, upper, labels, words, map } = data;
-  const CLASSES = 6, MOST = 5000, SHOWN = 50, TINY = 3;  // colours; regions at once; rows of the table; pixels
+  const CLASSES = 6, MOST = 5000, TINY = 3;  // colours; regions at once; pixels
   const chosen = { measure: "", key: null, values: map.attributes.map(() => -1), depth: -1 };
   const arcs = decoded(map), boxes = map.rings.map(boxOf);
 
@@ -87,10 +87,6 @@ function choropleth(home, about) {
     if (!counts && map.widths) all.push({ id: "width", name: words.width, of: region => map.widths[region] < 0 ? NaN : map.widths[region], unit: "", spread: true });
     return all;
   }
-  function digits(number) {
-    const size = Math.abs(number);
-    return Number(number).toLocaleString("en", { maximumFractionDigits: size >= 100 ? 0 : size >= 10 ? 1 : size >= 1 ? 2 : 3 });
-  }
   const shown = (number, unit) => Number.isNaN(number) ? "not defined" : digits(number) + unit;
   function breaks(numbers) {  // where classes begin: quantiles, with as few digits as tell them apart
     const sorted = numbers.filter(number => !Number.isNaN(number)).sort((a, b) => a - b), quantiles = new Set();
@@ -107,10 +103,8 @@ function choropleth(home, about) {
   // --- controls, built once ---
   const title = node("h3", ""), bar = node("div", null, { class: "choices" }), frame = node("div", null, { class: "frame" });
   const tip = node("p", "", { class: "tip", role: "status" }), legend = node("ul", null, { class: "legend", "aria-label": "Colours of the map" });
-  const note = node("p", "", { class: "note" }), table = node("details"), summary = node("summary", "The map's figures");
-  const box = node("div", null, { class: "wide", tabindex: "0", role: "group", "aria-label": "The map's figures" });
+  const note = node("p", "", { class: "note" }), box = node("div"), table = folded("The map's figures as a table", [box]);
   const up = node("button", "", { type: "button", class: "tool", onclick: () => moved(above()) });
-  table.append(summary, box);
   table.addEventListener("toggle", list);
   home.append(title, bar, frame, legend, note, up, table);
   function chooser(id, words, options, value, picked) {
@@ -131,7 +125,7 @@ function choropleth(home, about) {
         chosen.values[k], value => { chosen.values[k] = Number(value); refresh(); })));
     } else {
       const some = [...new Set(keys.slice(starts[0], starts[1]))].sort((a, b) => a - b).slice(0, 500);
-      parts.push(chooser("map-key", `Of ${words.key}`, [["", "all"], ...some.map(one => [one, figure(one)])],
+      parts.push(chooser("map-key", words.key, [["", "all"], ...some.map(one => [one, figure(one)])],
         chosen.key ?? "", value => { chosen.key = value === "" ? null : Number(value); refresh(); }));
     }
     bar.replaceChildren(...parts);
@@ -281,22 +275,12 @@ function choropleth(home, about) {
   }
 
   // --- the figures ---
-  let everything = false;
   function list() {
     if (!table.open) return;
     const order = regions.map((_, k) => k).sort((a, b) => (Number.isNaN(numbers[a]) - Number.isNaN(numbers[b])) || numbers[b] - numbers[a]);
-    const figures = node("table"), head = node("tr"), top = node("thead"), body = node("tbody");
-    figures.append(node("caption", `${measure.name}, ${names[base]} by ${levels[depth]}`, { class: "note" }));
-    head.append(node("th", levels[depth], { scope: "col" }), node("th", measure.name + (measure.unit && " (%)"), { scope: "col", class: "n" }));
-    top.append(head);
-    for (const k of everything ? order : order.slice(0, SHOWN)) {
-      const line = node("tr");
-      line.append(node("td", paths[regions[k]].slice(paths[base].length + 1)), node("td", shown(numbers[k], ""), { class: "n" }));
-      body.append(line);
-    }
-    figures.append(top, body);
-    const more = node("button", `Show all ${figure(order.length)} rows`, { type: "button", class: "tool", onclick: () => { everything = true; list(); } });
-    box.replaceChildren(figures, ...(everything || order.length <= SHOWN ? [] : [more]));
+    const rows = order.map(k => [paths[regions[k]].slice(paths[base].length + 1), numbers[k], regions[k]]);
+    const header = [levels[depth], measure.name + (measure.unit && " (%)")];
+    box.replaceChildren(sheet(`${measure.name}, ${names[base]} by ${levels[depth]}`, header, rows, 1, row => moved(row[2])));
   }
   return draw;
 }

@@ -33,8 +33,8 @@ class Explored:
 
     ``weight`` int64[regions] is a region's size (its groups, its persons). ``keys`` are integers, or positions in
     ``labels``; unless ``from_zero``, the axis begins at a region's first key. ``lower`` and ``upper`` are the ends of
-    the values' intervals, where there are any. ``words`` name the weight, the key, the value and the rows, in the
-    plural where there are many, and the ``places`` if they are not regions. With ``outlines`` there is a map.
+    the values' intervals, where there are any. ``words`` name the weight, the key and the value, in
+    the plural where there are many, and the ``places`` if they are not regions. With ``outlines`` there is a map.
     ``attributes`` have, for each of the ``labels``, the place of its value in a list of values: the map counts the keys
     of one value together. ``widths`` float64[regions] are those of the intervals of weights, where there are any.
     """
@@ -56,22 +56,20 @@ class Explored:
     widths: Floats | None = None
 
 
-def explorer_section(explored: Explored, intervals: str = "", title: str = "Every region") -> str:
-    """Return the section: a program of a few kilobytes and its compressed data; ``intervals`` explains them."""
+def explorer_section(explored: Explored, note: str = "") -> str:
+    """Return the section: a program of a few kilobytes and its compressed data; ``note`` explains them."""
     levels, rows = _fitting_levels(explored)
-    note = ""
+    notes = [escape(note)] if note else []
     if levels < explored.hierarchy.levels:
         omitted = ", ".join(explored.levels[levels:])
-        note = (
-            f"<p class='note'>Too large for a page: {escape(omitted)}. The files of the release hold these levels.</p>"
-        )
-    interval_note = f"<p class='note'>{escape(intervals)}</p>" if intervals else ""
+        notes.append(f"Too large for a page: {escape(omitted)}. The files of the release hold these levels.")
+    shown = "".join(f"<p class='note'>{line}</p>" for line in notes)
     packed = base64.b64encode(gzip.compress(_payload(explored, levels, rows), _LEVEL, mtime=0)).decode("ascii")
     programs = ("explorer.js",) if explored.outlines is None else ("choropleth.js", "explorer.js")
     program = "\n".join((files("coco_opt.report") / name).read_text(encoding="utf-8") for name in programs)
     return (
-        f"<h2>{title}</h2>\n{interval_note}{note}"
-        f'<section class="explorer" id="explorer" aria-label="{title}">'
+        f"<h2>Look closer</h2>\n{shown}"
+        '<section class="explorer" id="explorer" aria-label="Every region">'
         "<noscript>Choosing a region needs JavaScript; nothing is fetched.</noscript></section>\n"
         f'<script type="application/octet-stream" id="explorer-data">{packed}</script>\n<script>{program}</script>'
     )

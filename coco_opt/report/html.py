@@ -129,7 +129,7 @@ def guarantee_note(measurement: Measurement) -> tuple[str, str]:
         f"The noisy answers together {verb} (epsilon, delta)-differentially private, with {listed}. That is: any "
         "result computed from them is at most e^epsilon times as probable as it would be if one of those protected "
         f"were {changed}, plus delta. All these pairs hold for the same noise; the budget is spent once. What is "
-        "published exactly, as the head of this page lists it, is the same in both cases."
+        "published exactly, as listed above, is the same in both cases."
     )
     return "What the budget means", text
 
@@ -137,7 +137,7 @@ def guarantee_note(measurement: Measurement) -> tuple[str, str]:
 def reading_section(notes: Iterable[tuple[str, str]]) -> str:
     """Return the section that explains the terms of a page."""
     items = "\n".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in notes)
-    return f"<h2>How to read this page</h2>\n<dl>\n{items}\n</dl>"
+    return f"<h2>Terms</h2>\n<dl>\n{items}\n</dl>"
 
 
 def footer(manifest: Mapping[str, Any]) -> str:

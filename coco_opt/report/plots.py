@@ -10,13 +10,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_opt.array_types import Ints
 from coco_opt.report.chart import Axis, Canvas, line_chart
 
 Values = NDArray[Any] | Sequence[float]
 Colour = Literal["released", "noisy", "true", "band"]
 
-MAX_POINTS = 1_500
 _PANEL = Canvas(420, 270, 56, 12, 46, 38, 3)
 _LEGEND = 34  # where the legend's line of text stands
 _LETTER = 5.6  # of a legend, in the panel's units
@@ -108,17 +106,6 @@ def _legend(layers: Iterable[Layer]) -> str:
     return "".join(parts)
 
 
-def panels(pictures: Iterable[str]) -> str:
-    """Return pictures next to each other, or one below the other where the page is narrow."""
-    return f'<div class="panels">{"".join(pictures)}</div>'
-
-
-def signed(label: str, *values: Values, low: float = 0.0) -> Axis:
-    """Return an axis of counts, logarithmic on both sides of zero, from ``low`` or the least value to the largest."""
-    numbers = np.concatenate([np.asarray(each, np.float64) for each in values])
-    return Axis(label, min(low, float(numbers.min(initial=low))), max(1.0, float(numbers.max(initial=1.0))), "symlog")
-
-
 def linear(label: str, *values: Values) -> Axis:
     """Return a linear axis that holds zero and the values."""
     numbers = np.concatenate([np.asarray(each, np.float64) for each in values])
@@ -135,10 +122,3 @@ def error_figure(errors: Mapping[str, Sequence[float]], levels: Sequence[str], w
     y = Axis.over(what, [value for points in lines.values() for _, value in points])
     x = Axis("level", 0.0, max(1.0, len(levels) - 1.0), "linear", tuple(levels))
     return line_chart(lines, x, y, "Mean error by level and method; the table has the figures")
-
-
-def thin(count: int, limit: int = MAX_POINTS) -> Ints:
-    """Return at most ``limit`` positions out of 0..count-1: all where they fit, else log-spaced positions."""
-    if count <= limit:
-        return np.arange(count)
-    return np.unique(np.geomspace(1, count, limit).astype(np.int64) - 1)

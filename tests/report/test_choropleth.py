@@ -319,7 +319,9 @@ def test_a_browser_draws_every_county(file: Path, sizes: pd.DataFrame, tmp_path:
     page = (folder / "report.html").as_uri()
     shown = subprocess.run([browser, *options, page], capture_output=True, text=True, timeout=120, check=True).stdout
     assert len(re.findall(r'<path d="M[^"]+" class="m[0-5]">', shown)) == len(IDS)
-    assert re.search(r'aria-label="Map of 60 regions of land \(county\): mean size, from [0-9.]+ in c', shown)
+    assert re.search(
+        r'aria-label="Map of 60 regions of land \(county\): mean entities per group, from [0-9.]+ in c', shown
+    )
     assert "Map of land by county</h3>" in shown
     assert shown.count('<li><svg class="swatch"') in (5, 6)
 

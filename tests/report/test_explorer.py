@@ -22,7 +22,7 @@ from coco_opt.report import explorer
 from coco_opt.report.explorer import Explored, explorer_section
 
 NASTY = '</script><b onclick="x">&'
-WORDS = {"weight": "groups", "key": "size", "value": "groups", "rows": "sizes have any"}
+WORDS = {"weight": "groups", "key": "size", "value": "groups", "title": "groups by size"}
 
 
 def embedded(page: str) -> dict[str, Any]:
@@ -139,6 +139,6 @@ def test_a_browser_shows_the_root_and_its_parts(made: co.Estimated, tmp_path: Pa
     done = subprocess.run(
         [browser, *options, (folder / "report.html").as_uri()], capture_output=True, text=True, timeout=120, check=True
     )
-    assert re.search(r"<h3[^>]*>nation: all</h3>", done.stdout)
-    assert "Its 2 parts (part), by groups" in done.stdout
+    assert re.search(r"<h3[^>]*>all</h3>", done.stdout)
+    assert "Nation with 57 groups." in done.stdout
     assert re.search(r'aria-label="n 32 groups(, n)?"', done.stdout)

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import cache
 from itertools import pairwise
 from typing import Any, cast
 from xml.etree import ElementTree
 
+import pandas as pd
 import pytest
 
+import coco_opt as co
 from coco_opt.errors import ProblemError
+from coco_opt.histograms import Hierarchy
+from coco_opt.privacy import Measurement
 from coco_opt.releases import render_report
 from coco_opt.releases.kind import AnyKind, Shown, Truth
 from coco_opt.report import html, plots
+from coco_opt.report.front import Figure, between, front_section, where
 
 EVIL = '<script src="x">&"\''
 SOLVED = {"solver": "osqp", "solves": 1200, "worst_gap": 1e-9, "worst_relative_gap": 1e-12, "worst_violation": 0.0}
@@ -27,20 +33,31 @@ MANIFEST: dict[str, Any] = {
     "solvers": {"isotonic_l1": SOLVED, "tree_l2": {**SOLVED, "solver": "tree-passes"}},
     "versions": {"coco-opt": "1"},
     "promises": ["integers", "children_sum_to_parents"],
+    "status": "NOT PRIVATE",
 }
+
+
+@cache
+def measurement() -> Measurement:
+    """Return a measurement of five values."""
+    data = {"values": pd.DataFrame({"value": [3, 1, 4, 1, 5]})}
+    privacy = {"epsilon": "1", "noise": "seeded", "seed": 7}
+    return co.measure(co.configure(data=data, privacy=privacy, ranges={"cells": 8})).measurement
 
 
 class Paged:
     """A kind of release that has a page."""
 
+    unit = "entity"
+
     def page(self, shown: Shown) -> Sequence[str]:
-        """Return one section, and one that has nothing to say."""
-        return (f"<p>{shown.result}</p>", "")
+        """Return what is read first, a section that is folded, and one that has nothing to say."""
+        return (f"<p>{shown.result}</p>", "<p>the method</p>", "")
 
 
 def page(*, truth: Truth | None = None, **manifest: Any) -> str:
     nothing: Any = None
-    shown = Shown({**MANIFEST, **manifest}, f"NOT PRIVATE: {EVIL}", nothing, nothing, "the result", truth)
+    shown = Shown({**MANIFEST, **manifest}, f"NOT PRIVATE: {EVIL}", measurement(), nothing, "the result", truth)
     return render_report(cast(AnyKind, Paged()), shown)
 
 
@@ -49,10 +66,25 @@ def test_a_page_stands_alone_and_is_escaped() -> None:
     assert text == page()
     assert "://" not in text
     assert "<script" not in text
-    assert text.count("&lt;script src=&quot;x&quot;&gt;&amp;") == 3  # title, heading, banner
+    assert text.count("&lt;script src=&quot;x&quot;&gt;&amp;") == 3  # title, heading, what was spent
     for words in ("exposed", "<p>the result</p>", "tree l2", "1,200", "1e-12", "children sum to parents", "coco-opt 1"):
         assert words in text
-    assert 'class="banner private"' in page(private=True)
+    assert 'class="banner exposed"' not in page(private=True, status="private")
+
+
+def test_readers_come_first_and_method_privacy_and_proofs_are_folded() -> None:
+    text = page(about={"title": "Homes & people"})
+    order = [
+        "<h1>Homes &amp; people</h1>",
+        "<p>the result</p>",
+        "<details",
+        "<p>the method</p>",
+        "epsilon = 1",
+        "tree l2",
+    ]
+    places = [text.index(words) for words in order]
+    assert places == sorted(places)
+    assert text.count("<details") == text.count("</details>") == 3
 
 
 def test_a_truth_beside_a_private_release_is_refused() -> None:
@@ -91,22 +123,14 @@ def test_terms_are_explained() -> None:
     assert "trusts no solver" in text
 
 
-def test_long_axes_are_thinned() -> None:
-    assert plots.thin(10).tolist() == list(range(10))
-    kept = plots.thin(10**6, 100)
-    assert kept[0] == 0
-    assert kept[-1] == 10**6 - 1
-    assert kept.size <= 100
-
-
 def test_labels_stay_inside_the_fixed_margins() -> None:
     """Every label of a picture of very large values lies on the canvas, for letters of 7 units at most."""
-    x, y = plots.signed("size", [0, 10**6]), plots.signed("groups", [-3.0e7, 9e9])
-    drawn = plots.panel("Title", x, y, [plots.Dots("noisy", [0, 10**6], [-3.0e7, 9e9], "noisy")], "points")
+    x, y = plots.linear("size", [0, 10**6]), plots.linear("groups", [-3.0e9, 9e9])
+    drawn = plots.panel("Title", x, y, [plots.Dots("noisy", [0, 10**6], [-3.0e9, 9e9], "noisy")], "points")
     root = ElementTree.fromstring(drawn)
     width = float(root.attrib["viewBox"].split()[2])
     ends = [text for text in root.iter("text") if text.attrib.get("text-anchor") == "end"]
-    assert {"0", "1M", "-1M"} <= {text.text for text in ends}
+    assert {"0", "2G", "-2G"} <= {text.text for text in ends}
     assert all(float(text.attrib["x"]) - 7.0 * len(text.text or "") > 0 for text in ends)
     across = [
         (float(text.attrib["x"]), 3.5 * len(text.text or ""))
@@ -129,6 +153,19 @@ def test_a_page_without_solved_problems_has_no_table_of_solvers() -> None:
     assert "Solvers and certificates" not in page(solvers={})
 
 
+def test_figures_and_their_intervals_are_in_words() -> None:
+    assert (between(1200, 1300), between(5, 5), between(2.396, 2.398, 2)) == (
+        "between 1,200 and 1,300",
+        "exact",
+        "right to the last digit shown",
+    )
+    tree = Hierarchy.from_paths([("land", "a", "x"), ("land", "b", "y"), ("land", "b", "z")])
+    assert where(tree, ("nation", "state", "town"), "2021") == "in land, 2021, by state (2) and town (3)"
+    shown = front_section("homes", [Figure("7", "<b>", "exact")], "", ["So."])
+    assert "&lt;b&gt;" in shown
+    assert shown.index("7") < shown.index("How sure")
+
+
 def test_a_picture_has_no_colour_of_its_own() -> None:
     """The page's style colours it, light or dark; names of levels label the axis, and names are escaped."""
     drawn = plots.error_figure({"a <b>": [30.0, 9.0], "c": [0.0, 1e9]}, ["na<tion", "state"], "people")
@@ -141,14 +178,6 @@ def test_a_picture_has_no_colour_of_its_own() -> None:
         assert root.attrib["aria-label"]
     assert "na&lt;tion" in drawn
     assert "a &lt;b&gt;" in drawn
-
-
-def test_signed_axes_hold_zero_and_order_values() -> None:
-    axis = plots.signed("groups", [-250.0, 40.0])
-    assert axis.ticks() == [-100.0, -10.0, -1.0, 0.0, 1.0, 10.0]
-    shares = [axis.share(value) for value in (-250.0, -10.0, -1.0, -0.5, 0.0, 1.0, 40.0)]
-    assert shares == sorted(shares)
-    assert (shares[0], shares[-1]) == (0.0, 1.0)
 
 
 def test_the_title_is_the_name_of_the_data() -> None:

@@ -58,6 +58,8 @@ max_size = {MAX_SIZE}                # public bound on the size of a group
 [output]
 directory = "releases"
 private = "private"
+title = "Households of {NATION} by size (simulated)"
+words = {{ group = "household", entity = "person" }}
 """
 
 

@@ -1,7 +1,4 @@
-"""The sections of a report on groups: how they were estimated, their errors, and their histograms.
-
-The figures of a release of groups: histograms and the noisy measurements they were estimated from.
-"""
+"""The sections of a report on groups: the main figures, every region, how they were estimated, and their errors."""
 
 from __future__ import annotations
 
@@ -11,42 +8,23 @@ from html import escape
 
 import numpy as np
 
-from coco_opt.array_types import Flags, Ints
+from coco_opt.array_types import Flags
 from coco_opt.estimators import estimator_row
 from coco_opt.groups.estimating.estimate import GroupsResult
 from coco_opt.groups.estimating.group_counts import with_group_counts
 from coco_opt.groups.estimating.method import GroupsMethod
 from coco_opt.groups.kind.intervals import measured_sizes
-from coco_opt.groups.noisy_measurements import (
-    GroupsMeasurements,
-    RegionMeasurement,
-    count_queries,
-    has_private_counts,
-    split_of,
-)
-from coco_opt.groups.queries import exact_answers
-from coco_opt.histograms import CountOfCounts, errors_by_level
+from coco_opt.groups.noisy_measurements import GroupsMeasurements, count_queries, has_private_counts, split_of
+from coco_opt.histograms import errors_by_level
 from coco_opt.privacy import Measurement
+from coco_opt.releases.about import Words, date_of, protection, unit_words
 from coco_opt.releases.kind import Shown, Truth
 from coco_opt.report.explorer import Explored, explorer_section
-from coco_opt.report.html import GAP_NOTE, counted, guarantee_note, reading_section, shown_levels, table, unit_note
-from coco_opt.report.plots import Band, Dots, Steps, error_figure, linear, panel, panels, signed, thin
+from coco_opt.report.front import TRIAL, Figure, between, front_section, precision, small_figures, where
+from coco_opt.report.html import GAP_NOTE, reading_section, table
+from coco_opt.report.plots import error_figure
 
-_NOTES = (
-    (
-        "Released and noisy",
-        "Orange points are what was measured: true counts plus noise, all that was ever taken from the private table. "
-        "Blue points are the released integers, computed from the orange points alone. Sizes without groups are "
-        "left out of the tables; a long axis shows a sample of its cells.",
-    ),
-    (
-        "Noisy minus released",
-        "Where the fit is good, points scatter around zero and two thirds or more lie in the grey band, one standard "
-        "deviation of the noise. In a consistent release a region also agrees with its neighbours on the tree, "
-        "so its differences can be larger than its own noise.",
-    ),
-    GAP_NOTE,
-)
+_NOTES = (GAP_NOTE,)
 _ERROR_NOTE = (
     "Error",
     "The earth mover's distance between true and released histograms: how many people would have to be added to "
@@ -67,22 +45,58 @@ def sections_of(shown: Shown) -> list[str]:
     """Return the sections as HTML; ``errors`` by method are empty where the truth is not known."""
     errors = {} if shown.truth is None else errors_of(shown.measurement, shown.truth, shown.result)
     measurements = GroupsMeasurements(with_group_counts(shown.measurement, counts=shown.result.group_counts))
+    tree, words = measurements.hierarchy, unit_words(shown.manifest)
+    levels = shown.measurement.measurement_plan.levels
+    what = f"{words.groups} by number of {words.entities} {where(tree, levels, date_of(shown.manifest))}"
+    explorer = explorer_section(_explored(shown, measurements, words))
     return [
-        _summary(measurements),
+        front_section(what, _figures(shown, words), explorer, _sure(shown, words)) + _not_converged(shown),
         _method(measurements, shown.method),
         _level_gaps(shown),
         _posterior(shown),
-        _errors(shown.measurement.measurement_plan.levels, errors),
-        explorer_section(_explored(shown, measurements), _interval_words(shown)),
-        _regions(shown, measurements),
-        reading_section(
-            (
-                *_NOTES,
-                _worse(shown, errors),
-                *_unit_notes(shown),
-                *([_ERROR_NOTE] if errors else []),
-            )
-        ),
+        _errors(levels, errors),
+        reading_section((*_NOTES, _worse(shown, errors), *_count_notes(shown), *([_ERROR_NOTE] if errors else []))),
+    ]
+
+
+def _figures(shown: Shown, words: Words) -> list[Figure]:
+    """Return the main figures of the root: all groups, the mean size, and the two most frequent sizes."""
+    result, root = shown.result, shown.result.histograms[0]
+    exact = not has_private_counts(shown.measurement.measurement_plan)
+    figures = [Figure(f"{root.groups:,}", f"{words.groups} in all", "exact" if exact else "")]
+    if not root.groups:
+        return figures
+    spans = result.intervals
+    summaries = None if spans is None else spans.summaries
+    mean = between(summaries.lower[0, 0], summaries.upper[0, 0], 2) if summaries is not None else ""
+    figures.append(
+        Figure(f"{int(root.sizes @ root.counts) / root.groups:,.2f}", f"{words.entities} per {words.group}", mean)
+    )
+    for place in sorted(np.argsort(-root.counts, kind="stable")[:2]):
+        size, count = int(root.sizes[place]), int(root.counts[place])
+        sure = "" if spans is None else between(spans.groups_lower[0, size], spans.groups_upper[0, size])
+        unit = words.entity if size == 1 else words.entities
+        figures.append(Figure(f"{count:,}", f"{words.groups} of {size:,} {unit}", sure))
+    return figures
+
+
+def _sure(shown: Shown, words: Words) -> list[str]:
+    """Return in four sentences how sure the figures are."""
+    spans, tree = shown.result.intervals, shown.result.hierarchy
+    leaves = tree.level_range(tree.levels - 1)
+    half = None
+    if spans is not None:
+        reach = (spans.groups_upper - spans.groups_lower)[leaves.start : leaves.stop]
+        half = float(np.median(reach[reach > 0])) / 2 if (reach > 0).any() else 0.0
+    level = shown.measurement.measurement_plan.levels[-1]
+    exact = (
+        "" if has_private_counts(shown.measurement.measurement_plan) else f"; the numbers of {words.groups} are exact"
+    )
+    return [
+        protection(shown.manifest) if shown.measurement.protects else TRIAL,
+        precision(None if spans is None else spans.coverage),
+        small_figures(half, f"the {words.groups} of one size in a {level}"),
+        f"The figures of all parts add up to those of the whole{exact}.",
     ]
 
 
@@ -101,12 +115,11 @@ def _worse(shown: Shown, errors: Mapping[str, Sequence[float]]) -> tuple[str, st
     return "Where another method does better", weakness + note
 
 
-def _unit_notes(shown: Shown) -> list[tuple[str, str]]:
-    """Return whom noise protects, and what is hidden of groups where their numbers are private."""
+def _count_notes(shown: Shown) -> list[tuple[str, str]]:
+    """Return what is hidden of groups where their numbers are private."""
     measurement_plan = shown.measurement.measurement_plan
-    notes = [unit_note(shown.measurement.cost, "entity"), guarantee_note(shown.measurement)]
     if not has_private_counts(measurement_plan):
-        return notes
+        return []
     noise = ", ".join(
         f"{measurement_plan.levels[query.level]}: {query.distribution}" for query in count_queries(measurement_plan)
     )
@@ -116,15 +129,7 @@ def _unit_notes(shown: Shown) -> list[tuple[str, str]]:
         "group exists. Hiding a group of s entities costs s times what the sizes cost, and once what the numbers cost. "
         "The regions are public."
     )
-    return [*notes, ("Numbers of groups", text)]
-
-
-def _summary(measurements: GroupsMeasurements) -> str:
-    tree = measurements.hierarchy
-    return (
-        f"<p>Histograms of groups by size for {counted(tree.regions, 'region')} on {counted(tree.levels, 'level')}, "
-        f"{escape(tree.names[0])} first; {int(measurements.group_counts[0]):,} groups in all.</p>"
-    )
+    return [("Numbers of groups", text)]
 
 
 def _method(measurements: GroupsMeasurements, method: GroupsMethod) -> str:
@@ -196,7 +201,7 @@ def _posterior(shown: Shown) -> str:
             "summaries.parquet.",
         ]
     text = "".join(f"<p>{escape(paragraph)}</p>" for paragraph in paragraphs)
-    return f"<h2>Posterior</h2>\n{text}{_not_converged(shown)}"
+    return f"<h2>Posterior</h2>\n{text}"
 
 
 def _unmeasured_words(measured: Flags) -> list[str]:
@@ -233,16 +238,16 @@ def _errors(levels: Sequence[str], errors: Mapping[str, Sequence[float]]) -> str
     )
 
 
-def _explored(shown: Shown, measurements: GroupsMeasurements) -> Explored:
+def _explored(shown: Shown, measurements: GroupsMeasurements, unit: Words) -> Explored:
     """Return every region's released groups by size, and the sizes that may have some."""
     measurement_plan, result = shown.measurement.measurement_plan, shown.result
-    words = {"weight": "groups", "key": "size", "value": "groups", "rows": "sizes have any"}
+    title, key = f"{unit.groups} by number of {unit.entities}", f"{unit.entities} per {unit.group}"
+    words = {"weight": unit.groups, "key": key, "value": unit.groups, "title": title}
     sizes = [histogram.sizes for histogram in result.histograms]
     regions = np.repeat(np.arange(measurements.hierarchy.regions), [region_sizes.size for region_sizes in sizes])
     keys, values = np.concatenate(sizes), np.concatenate([histogram.counts for histogram in result.histograms])
     lower = upper = None
     if result.intervals is not None:
-        words["rows"] = "sizes have any or may"
         uncertain = result.intervals.groups_upper > 0
         uncertain[regions, keys] = True
         released = np.zeros(uncertain.shape, np.int64)
@@ -264,98 +269,3 @@ def _explored(shown: Shown, measurements: GroupsMeasurements) -> Explored:
         upper=upper,
         outlines=shown.outlines,
     )
-
-
-def _interval_words(shown: Shown) -> str:
-    intervals = shown.result.intervals
-    return (
-        ""
-        if intervals is None
-        else f"Lines are intervals of {100 * intervals.coverage:g} %, for each count on its own."
-    )
-
-
-def _regions(shown: Shown, measurements: GroupsMeasurements) -> str:
-    truth = None if shown.truth is None else shown.truth.private.histograms()
-    figures = []
-    for level in shown_levels(measurements.hierarchy.levels):
-        name = shown.measurement.measurement_plan.levels[level]
-        region = max(
-            measurements.hierarchy.level_range(level), key=lambda region: int(measurements.group_counts[region])
-        )
-        path, groups = measurements.hierarchy.paths[region], int(measurements.group_counts[region])
-        exact = None if truth is None else truth[region]
-        picture = region_figure(path, measurements.get(region), shown.result.histograms[region], exact)
-        figures.append(f"<h3>{escape(name)}: {escape(path)} ({groups:,} groups)</h3>\n{picture}")
-    return (
-        "<h2>Released against noisy histograms</h2>\n<p>The region with the most groups of each level.</p>\n"
-        + "\n".join(figures)
-    )
-
-
-_AXES = {
-    "sizes": "group size (groups of that size)",
-    "cumulative": "group size (groups up to that size)",
-    "buckets": "first size of the bucket (its sum)",
-    "ranks": "rank of the group (its size)",
-    "split": "group size up to the split, then rank of the group",
-}
-
-
-def region_figure(
-    name: str, measurement: RegionMeasurement | None, estimate: CountOfCounts, truth: CountOfCounts | None
-) -> str:
-    """Return a region's estimated and noisy histograms, and next to them noisy minus released, as pictures of a page.
-
-    ``measurement`` is None where the region's level was not measured: then the estimate is drawn alone.
-    """
-    drawn = [_histogram(name, measurement, estimate, truth)]
-    if measurement is not None:
-        drawn.append(_residual(name, measurement, estimate))
-    return panels(drawn)
-
-
-def residuals(measurement: RegionMeasurement, estimate: CountOfCounts, cells: Ints) -> Ints:
-    """Return the noisy value of some measured cells, in increasing order, minus the released value."""
-    if measurement.query != "ranks":
-        exact = exact_answers(estimate, measurement.query, measurement.max_size, measurement.scheme)
-        return (measurement.values - exact)[cells]
-    sizes, stops = estimate.clamp(measurement.max_size).rank_runs()
-    noisy = [
-        piece[cells[slice(*np.searchsorted(cells, [start, start + piece.size]))] - start]
-        for start, piece in measurement.pieces()
-    ]
-    return np.concatenate([np.empty(0, np.int64), *noisy]) - sizes[np.searchsorted(stops, cells, side="right")]
-
-
-def _histogram(
-    name: str, measurement: RegionMeasurement | None, estimate: CountOfCounts, truth: CountOfCounts | None
-) -> str:
-    layers = []
-    if measurement is not None:
-        sizes, noisy = measurement.histogram()
-        shown = thin(sizes.size)
-        layers.append(Dots("noisy", sizes[shown], noisy[shown], "noisy"))
-    if truth is not None:
-        layers.append(Dots("true", truth.sizes, truth.counts, "true (simulated data)"))
-    layers.append(Dots("released", estimate.sizes, estimate.counts, "released"))
-    x = signed("group size (people)", *(layer.x for layer in layers))
-    y = signed("groups", *(layer.y for layer in layers))
-    return panel("Groups of each size", x, y, layers, f"Released and noisy groups by size in {name}")
-
-
-def _residual(name: str, measurement: RegionMeasurement, estimate: CountOfCounts) -> str:
-    cells = thin(measurement.stored.size)
-    difference = residuals(measurement, estimate, cells)
-    positions = (
-        cells + (measurement.query == "ranks") if measurement.buckets is None else measurement.buckets.begin[cells]
-    )
-    deviation = measurement.distribution.variance**0.5
-    x = signed(_AXES[measurement.query], positions)
-    y = linear("noisy minus released", difference, [-deviation, deviation])
-    layers = (
-        Band([x.low, x.high], [-deviation], [deviation], "one standard deviation"),
-        Dots("noisy", positions, difference),
-        Steps("released", [x.low, x.high], [0.0]),
-    )
-    return panel("Noisy minus released", x, y, layers, f"Noisy minus released answers in {name}")

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Any
+from statistics import NormalDist
 
 import numpy as np
 
@@ -15,17 +15,20 @@ from coco_opt.histograms import Hierarchy
 from coco_opt.ranges.estimating.universal import UniversalHistogram
 from coco_opt.ranges.interval_counts import IntervalCounts
 from coco_opt.ranges.kind.forecast import fan_out_name, shares_name, words_of
+from coco_opt.releases.about import Words, date_of, protection, unit_words
 from coco_opt.releases.kind import Shown
 from coco_opt.report.chart import Axis
 from coco_opt.report.explorer import Explored, explorer_section
-from coco_opt.report.html import counted, guarantee_note, reading_section, table, unit_note
+from coco_opt.report.front import TRIAL, Figure, between, front_section, precision, small_figures
+from coco_opt.report.html import counted, reading_section
 from coco_opt.report.plots import Band, Dots, Layer, Steps, linear, panel
 
 _DRAWN = 300  # bars, each of as many cells as it takes
-_PARTS = 4
 _BARS = 40  # of a range; each is a range to explore in turn
 _MOST_RANGES = 40_000
-_SHARES = (0.05, 0.25, 0.5, 0.75, 0.95)
+_LIKELY = 0.9
+"""The coverage of intervals by standard errors."""
+_Z = NormalDist().inv_cdf(0.5 + _LIKELY / 2)
 
 _NOTES = (
     (
@@ -74,20 +77,57 @@ class _Answers:
         spans = self.histogram.intervals(begin, end, self.coverage)
         return answers.estimate, spans.lower.astype(np.float64), spans.upper.astype(np.float64)
 
+    def likely(self, begin: Ints, end: Ints) -> tuple[Floats, Floats]:
+        """Return the ends of intervals of ranges: the release's own, else those of ``_LIKELY`` by standard errors."""
+        middle, low, high = self(begin, end)
+        times = 1.0 if self.coverage else _Z
+        return middle - times * (middle - low), middle + times * (high - middle)
+
 
 def sections(shown: Shown) -> Sequence[str]:
     """Return the sections as HTML."""
     histogram: UniversalHistogram = shown.result.histogram
-    answers = _Answers(histogram, shown.result.coverage)
+    answers, words = _Answers(histogram, shown.result.coverage), unit_words(shown.manifest)
     notes = (*_NOTES, *((_INTERVAL,) if answers.coverage else ()))
+    edges = histogram.domain.edges
+    values = _values(edges[0], edges[-1] - 1)
+    what = ", ".join(filter(None, (f"{words.entities} by {words.value} ({values})", date_of(shown.manifest))))
+    half = float(np.median(np.subtract(*answers.likely(*_cells(histogram))[::-1]))) / 2
+    sure = (
+        protection(shown.manifest) if shown.measurement.protects else TRIAL,
+        precision(answers.coverage or _LIKELY),
+        small_figures(half, f"the {words.entities} at any one value"),
+        "Any range can be added up from the table; the sum of many parts is surer than each of them.",
+    )
     return (
+        front_section(what, _figures(answers, words), _explorer(answers, words), sure),
         _method(histogram),
         _figure(shown, answers),
-        _ranges(answers),
-        _quantiles(histogram),
-        _explorer(answers),
-        reading_section((*notes, unit_note(shown.measurement.cost, "entity"), guarantee_note(shown.measurement))),
+        reading_section(notes),
     )
+
+
+def _cells(histogram: UniversalHistogram) -> tuple[Ints, Ints]:
+    """Return the first and the last end of every cell."""
+    places = np.arange(histogram.domain.cells + 1)
+    return places[:-1], places[1:]
+
+
+def _figures(answers: _Answers, words: Words) -> list[Figure]:
+    """Return the main figures: all entities, the median and the middle half."""
+    histogram = answers.histogram
+    edges, root = histogram.domain.edges, (np.array([0]), np.array([histogram.domain.cells]))
+    low, high = answers.likely(*root)
+    first, middle, last = (int(edges[cell]) for cell in histogram.quantile((0.25, 0.5, 0.75)))
+    return [
+        Figure(f"{answers(*root)[0][0]:,.0f}", f"{words.entities} in all", between(max(0.0, low[0]), high[0])),
+        Figure(f"{middle:,}", f"{words.value}, the median", f"half of all {words.entities} are at most that"),
+        Figure(
+            f"{first:,} to {last:,}",
+            f"{words.value}, the middle half",
+            f"a quarter of all {words.entities} lie below, a quarter above",
+        ),
+    ]
 
 
 def _method(histogram: UniversalHistogram) -> str:
@@ -152,46 +192,19 @@ def _drawn(
     return panel("", x, y, layers, "Estimated histogram; the explorer below has the figures")
 
 
-def _ranges(answers: _Answers) -> str:
-    domain = answers.histogram.domain
-    cuts = np.unique(np.linspace(0, domain.cells, _PARTS + 1).astype(np.int64))
-    begin, end = np.append(0, cuts[:-1]), np.append(domain.cells, cuts[1:])
-    estimate, low, high = answers(begin, end)
-    errors = answers.histogram.ranges(begin, end).standard_error
-    rows = [
-        (
-            _values(domain.edges[i], domain.edges[j] - 1),
-            f"{estimate[row]:,.1f}",
-            f"{errors[row]:,.1f}",
-            *((f"{low[row]:,.0f} to {high[row]:,.0f}",) if answers.coverage else ()),
-        )
-        for row, (i, j) in enumerate(zip(begin, end, strict=True))
-    ]
-    header = ("values", "estimate", "standard error", *((answers.band,) if answers.coverage else ()))
-    return f"<h2>Some ranges</h2>\n{table(header, rows)}"
-
-
 def _values(low: int, high: int) -> str:
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
-def _quantiles(histogram: UniversalHistogram) -> str:
-    edges = histogram.domain.edges
-    rows: list[tuple[Any, ...]] = [
-        (f"{share:.0%}", _values(edges[cell], edges[cell + 1] - 1))
-        for share, cell in zip(_SHARES, histogram.quantile(_SHARES), strict=True)
-    ]
-    text = "The first cell up to which the share of entities is reached."
-    return f"<h2>Quantiles</h2>\n<p>{text}</p>\n{table(('share of entities', 'values of the cell'), rows)}"
-
-
-def _explorer(answers: _Answers) -> str:
+def _explorer(answers: _Answers, words: Words) -> str:
     """Return nested ranges to explore, each with its subranges, down to single cells or the most that a page holds."""
     histogram = answers.histogram
     edges, (begin, end, parent) = histogram.domain.edges, _nested(histogram.domain.cells)
-    all_estimates, low, high = answers(begin, end)
+    all_estimates, _, _ = answers(begin, end)
+    low, high = answers.likely(begin, end)
     names = [_values(*ends) for ends in zip(edges[begin].tolist(), (edges[end] - 1).tolist(), strict=True)]
     tree = Hierarchy(parent, tuple(names))
+    title = f"{words.entities} by {words.value}"
     narrowest = np.array(tree.leaves)  # their only bar is their own
     region = np.concatenate([parent[1:], narrowest])
     bars = np.concatenate([np.arange(1, tree.regions), narrowest])
@@ -204,13 +217,12 @@ def _explorer(answers: _Answers) -> str:
         region,
         edges[begin[bars]],
         estimate.round(1),
-        {"weight": "entities", "key": "values from", "value": "entities", "rows": "parts", "places": "ranges"},
+        {**dict.fromkeys(("weight", "value"), words.entities), "key": words.value, "places": "ranges", "title": title},
         lower=low[bars].round(1),
         upper=high[bars].round(1),
         from_zero=False,
     )
-    note = f"Lines are {answers.words}. Ranges are divided evenly here, not as in the release's tree."
-    return explorer_section(explored, note, "Every range")
+    return explorer_section(explored)
 
 
 def _nested(cells: int) -> tuple[Ints, Ints, Ints]:

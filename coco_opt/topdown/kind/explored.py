@@ -26,7 +26,7 @@ NOTE = (
 )
 
 
-def explored_answers(shown: Shown, linear: LinearEstimates) -> Explored:
+def explored_answers(shown: Shown, linear: LinearEstimates, unit: str) -> Explored:
     """Return every region's answers above 0 to the measured queries, by levels, as many levels as a page can hold."""
     from scipy.sparse import csr_array, vstack
 
@@ -48,7 +48,7 @@ def explored_answers(shown: Shown, linear: LinearEstimates) -> Explored:
             keys.append(answers.indices)
             values.append(answers.data)
     owner, key, value = (np.concatenate(parts).astype(np.int64) for parts in (regions, keys, values))
-    words = {"weight": "persons", "key": "measured answer", "value": "persons", "rows": "measured answers are above 0"}
+    words = {"weight": unit, "key": "measured answer", "value": unit, "title": f"{unit}, by what was measured"}
     labels = [label for query in queries.values() for label in query.labels()]
     mapped: dict[str, Any] = {}
     if shown.outlines is not None:

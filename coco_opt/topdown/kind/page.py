@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,11 @@ from coco_opt.groups.estimating.posterior.convergence import Criterion
 from coco_opt.privacy.budget import with_decimal
 from coco_opt.privacy.cost import Cost, cost_of
 from coco_opt.privacy.measurement import Measurement
+from coco_opt.releases.about import Words, date_of, protection, unit_words
 from coco_opt.releases.kind import Shown, Truth
 from coco_opt.report.explorer import MOST_ROWS, Explored, explorer_section
-from coco_opt.report.html import GAP_NOTE, counted, guarantee_note, reading_section, shown_levels, table, unit_note
+from coco_opt.report.front import TRIAL, Figure, between, front_section, precision, small_figures, where
+from coco_opt.report.html import GAP_NOTE, reading_section, shown_levels, table
 from coco_opt.topdown.constraint import SOURCE_WORDS
 from coco_opt.topdown.estimating.estimate import TablesResult
 from coco_opt.topdown.estimating.linear.best_linear import LinearEstimates, best_linear
@@ -24,9 +27,14 @@ from coco_opt.topdown.kind.explored import NOTE, explored_answers, widths_of
 from coco_opt.topdown.kind.files import CellRuns
 from coco_opt.topdown.kind.intervals import INTERVALS, settled_regions
 from coco_opt.topdown.noisy_measurements import TableMeasurements
+from coco_opt.topdown.queries import Query, parse_query
 from coco_opt.topdown.schema import Schema
 from coco_opt.topdown.table_queries import AGREES, TableQueries
 
+_COVERAGE = 0.9  # of intervals from standard errors
+_Z = NormalDist().inv_cdf(0.5 + _COVERAGE / 2)
+_MAIN_ANSWERS = 4  # of a query among the main figures
+_FEW_EXACT = 3  # constraints that a sentence lists
 _CELLS = 8  # changed cells of a relaxed region that are shown
 _IMPLIED = {
     "bounds": "What they imply for larger regions: bounds on single answers, closed under sums.",
@@ -69,40 +77,80 @@ def errors_of(measurement: Measurement, truth: Truth, result: TablesResult) -> M
 
 
 def sections_of(shown: Shown) -> list[str]:
-    """Return the report's sections: method, tables next to estimates, relaxed regions and uncertified gaps."""
+    """Return the report's sections: what readers see first, then method, tables next to estimates, and what is open."""
     table_queries = TableQueries.of(shown.measurement.measurement_plan)
     linear = best_linear(TableMeasurements.of(shown.measurement).own) if shown.for_page is None else shown.for_page
+    words, levels = unit_words(shown.manifest), shown.measurement.measurement_plan.levels
+    attributes = ", ".join(table_queries.schema.names)
+    what = f"{words.entities} by {attributes} {where(table_queries.hierarchy, levels, date_of(shown.manifest))}"
+    explorer = _open_cells(shown) + _every_region(shown, table_queries.schema, linear, words)
     return [
-        _summary(table_queries),
-        _open_cells(shown),
+        front_section(what, _main_figures(shown, linear, words), explorer, _sure(shown, linear, words)),
         _method(shown),
         _constraints(shown),
         _earlier_releases(shown, table_queries.earlier),
         _errors(shown),
         _posterior(shown),
         _answers(shown, linear),
-        _every_region(shown, table_queries.schema, linear),
         _relaxed_regions(shown),
         _uncertified_gaps(shown),
         reading_section(
             (
                 *_NOTES,
                 *([_RELAXED_NOTE] if shown.manifest["relaxed"] else []),
-                unit_note(shown.measurement.cost, "person"),
-                guarantee_note(shown.measurement),
                 _rows_note(table_queries.plan.rows),
             )
         ),
     ]
 
 
-def _summary(table_queries: TableQueries) -> str:
-    tree, schema = table_queries.hierarchy, table_queries.schema
-    attributes = " x ".join(f"{name} ({len(values)})" for name, values in schema.attributes.items())
-    return (
-        f"<p>Tables of persons by {escape(attributes)}: {schema.size:,} cells, for "
-        f"{counted(tree.regions, 'region')} on {counted(tree.levels, 'level')}, {escape(tree.names[0])} first.</p>"
-    )
+def _main_figures(shown: Shown, linear: LinearEstimates, words: Words) -> list[Figure]:
+    """Return the main figures of the root: all persons, and the answers of the first query of few answers."""
+    total = parse_query("total", shown.method.schema)
+    figures = [
+        Figure(f"{released:,}", f"{words.entities} in all", sure) for _, released, sure in _root(shown, linear, total)
+    ]
+    first = next((query for query in shown.method.workload if 1 < query.answers <= _MAIN_ANSWERS), None)
+    if first is not None:
+        figures += [
+            Figure(f"{count:,}", label.replace(" = ", ": "), sure) for label, count, sure in _root(shown, linear, first)
+        ]
+    return figures
+
+
+def _root(shown: Shown, linear: LinearEstimates, query: Query) -> list[tuple[str, int, str]]:
+    """Return for each answer of the root its label, the released count and its interval in words."""
+    tables, posterior = shown.result.tables[0], shown.result.posterior
+    released = query.operator.apply(tables.dense(0, 1)[0])
+    if posterior is not None and posterior.has_intervals:
+        lower, upper = (ends[0] for ends in posterior.interval(query, 0, slice(0, 1), tables))
+    else:
+        middle = linear.answers(query.operator, 0, slice(0, 1))[0]
+        reach = _Z * linear.standard_errors(query.operator, 0, slice(0, 1))[0]
+        lower = np.minimum(released, np.maximum(0.0, np.round(middle - reach)))
+        upper = np.maximum(released, np.round(middle + reach))
+    sure = [between(low, high) if np.isfinite(high) else "" for low, high in zip(lower, upper, strict=True)]
+    return list(zip(query.labels(), released.tolist(), sure, strict=True))
+
+
+def _sure(shown: Shown, linear: LinearEstimates, words: Words) -> list[str]:
+    """Return in four sentences how sure the figures are."""
+    posterior, levels = shown.result.posterior, shown.measurement.measurement_plan.levels
+    coverage = posterior.coverage if posterior is not None and posterior.has_intervals else _COVERAGE
+    query = next((query for query in shown.method.workload if 1 < query.answers <= MOST_ANSWERS), None)
+    query = query or parse_query("total", shown.method.schema)
+    errors = linear.standard_errors(query.operator, len(levels) - 1)
+    half = float(np.median(errors)) * _Z
+    exact = [f"{entry.get('constraint') or entry['query']} by {entry['level']}" for entry in shown.manifest["facts"]]
+    few = f"; exact are {', '.join(exact)}" if 0 < len(exact) <= _FEW_EXACT else ""
+    return [
+        protection(shown.manifest) if shown.measurement.protects else TRIAL,
+        precision(coverage),
+        small_figures(
+            half if np.isfinite(half) else None, f"numbers of {words.entities} by {query.text} in a {levels[-1]}"
+        ),
+        f"The figures of all parts add up to those of the whole{few}.",
+    ]
 
 
 def _open_cells(shown: Shown) -> str:
@@ -300,14 +348,14 @@ def _figures(estimate: float, error: float) -> tuple[str, str]:
     return (f"{estimate:,.1f}", f"{error:,.1f}") if np.isfinite(error) else ("not determined", "-")
 
 
-def _every_region(shown: Shown, schema: Schema, linear: LinearEstimates) -> str:
+def _every_region(shown: Shown, schema: Schema, linear: LinearEstimates, words: Words) -> str:
     """Return the explorer of the cells; where these are guesses, of the answers that were measured."""
     if shown.result.posterior is None and TableQueries.all_leave_cells_open(shown.measurement):
-        return explorer_section(explored_answers(shown, linear), NOTE)
-    return explorer_section(_explored(shown, schema, linear))
+        return explorer_section(explored_answers(shown, linear, words.entities), NOTE)
+    return explorer_section(_explored(shown, schema, linear, words.entities))
 
 
-def _explored(shown: Shown, schema: Schema, linear: LinearEstimates) -> Explored:
+def _explored(shown: Shown, schema: Schema, linear: LinearEstimates, unit: str) -> Explored:
     """Return every region's cells that hold persons, at most one more than a page can hold."""
     measurement_plan = shown.measurement.measurement_plan
     tree, levels, ids = measurement_plan.hierarchy, measurement_plan.levels, measurement_plan.region_ids
@@ -315,7 +363,8 @@ def _explored(shown: Shown, schema: Schema, linear: LinearEstimates) -> Explored
     codes = schema.decode(np.arange(schema.size))
     values = [[schema.attributes[name][code] for code in codes[name]] for name in schema.names]
     persons = np.bincount(runs.regions, runs.counts, tree.regions).astype(np.int64)
-    words = {"weight": "persons", "key": ", ".join(schema.names), "value": "persons", "rows": "cells hold any"}
+    key = ", ".join(schema.names)
+    words = {"weight": unit, "key": key, "value": unit, "title": f"{unit} by {key}"}
     labels = [", ".join(cell) for cell in zip(*values, strict=True)]
     mapped: dict[str, Any] = {}
     if shown.outlines is not None:

@@ -1,0 +1,82 @@
+"""What a report shows its readers first: what was counted, the main figures in words, and how sure they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+
+from coco_opt.histograms import Hierarchy
+
+TRIAL = "Every count was changed a little at random, as it would be for a real release."
+"""What a page of trial figures says in place of whom they protect."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A main figure: its value, what it is of, and in words how sure it is; "" where nothing is known of that."""
+
+    value: str
+    label: str
+    sure: str = ""
+
+
+def between(low: float, high: float, decimals: int = 0) -> str:
+    """Return an interval in words; "exact" where it is a point."""
+    if low == high:
+        return "exact"
+    low_text, high_text = f"{low:,.{decimals}f}", f"{high:,.{decimals}f}"
+    return f"between {low_text} and {high_text}" if low_text != high_text else "right to the last digit shown"
+
+
+def where(tree: Hierarchy, levels: Sequence[str], date: str, most: int = 4) -> str:
+    """Return the root by name, the date, and the levels below the root with the numbers of their regions."""
+    counts = [
+        f"{name} ({len(tree.level_range(level)):,})" for level, name in enumerate(levels[: tree.levels]) if level > 0
+    ]
+    if len(counts) > most:
+        counts = [*counts[: most - 1], f"{len(counts) - most + 1} further levels"]
+    listed = f"{', '.join(counts[:-1])} and {counts[-1]}" if len(counts) > 1 else "".join(counts)
+    return f"in {tree.names[0]}" + (f", {date}" if date else "") + (f", by {listed}" if listed else "")
+
+
+def precision(coverage: float | None) -> str:
+    """Return in a sentence what intervals of a coverage say; None where a release has none."""
+    if coverage is None:
+        return "So a figure can differ from the true one; this release has no ranges that say by how much."
+    return (
+        "So a figure can differ a little from the true one: where the page says between one number and another, the "
+        f"true number lies there in at least {100 * coverage:g} of 100 cases."
+    )
+
+
+def small_figures(half: float | None, what: str) -> str:
+    """Return in a sentence that small figures are the least sure; ``half`` is the typical reach of an interval."""
+    if half is None:
+        return (
+            f"Large figures are affected little, small ones much, such as {what}: do not build on a few more or less."
+        )
+    return (
+        f"Large figures are affected little, small ones much: {what} are typically known to within "
+        f"{max(1, round(half)):,} either way, so do not build on a difference of that size."
+    )
+
+
+def front_section(what: str, figures: Sequence[Figure], explorer: str, sure: Sequence[str]) -> str:
+    """Return the section as HTML: what was counted, the figures of all regions together, the explorer, how sure."""
+    shown = "\n".join(
+        f"<div><dt>{escape(figure.label)}</dt><dd class='value'>{escape(figure.value)}</dd>"
+        + (f"<dd class='note'>{escape(figure.sure)}</dd></div>" if figure.sure else "</div>")
+        for figure in figures
+    )
+    sentences = "".join(f"<li>{escape(sentence)}</li>" for sentence in sure if sentence)
+    return (
+        f'<p class="what">{escape(what[:1].upper() + what[1:])}.</p>\n<dl class="figures">\n{shown}\n</dl>\n'
+        f'{explorer}\n<h2>How sure are these figures?</h2>\n<ul class="sure">{sentences}</ul>'
+    )
+
+
+def folded(title: str, sections: Sequence[str]) -> str:
+    """Return sections that a reader opens; "" where all are empty."""
+    body = "\n".join(section for section in sections if section)
+    return f"<details class='folded'><summary>{escape(title)}</summary>\n{body}\n</details>" if body else ""

@@ -1,0 +1,69 @@
+"""A release says in its readers' words what it is about, and changing these words changes no figure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import coco_opt as co
+from coco_opt.errors import ConfigError
+from coco_opt.releases.about import plural
+
+PERSONS = pd.DataFrame({"pid": range(12), "household_id": [k % 5 for k in range(12)]})
+HOMES = pd.DataFrame({"household_id": range(5), "region_id": ["n", "s", "s", "n", "s"]})
+AREAS = pd.DataFrame({"region_id": ["n", "s"], "nation": "land", "part": ["north", "south"]})
+
+
+def estimated(folder: Path, **output: Any) -> co.Estimated:
+    config = co.configure(
+        folder=folder,
+        data={
+            "entities": PERSONS,
+            "groups": HOMES,
+            "hierarchy": AREAS,
+            "columns": {"entity_id": "pid", "group_id": "household_id"},
+        },
+        privacy={"epsilon": "1", "noise": "seeded", "seed": 7},
+        groups={"max_size": 9, "consistency": "joint"},
+        output=output,
+    )
+    return co.estimate(co.measure(config))
+
+
+def test_words_come_from_the_public_columns_and_never_from_private_ones(tmp_path: Path) -> None:
+    manifest = estimated(tmp_path).manifest
+    assert manifest["about"] == {
+        "words": {
+            "group": "household",
+            "groups": "households",
+            "entity": "entity",
+            "entities": "entities",
+            "value": "value",
+        }
+    }
+    assert "pid" not in str(manifest)
+
+
+def test_configured_words_change_the_page_and_no_figure(tmp_path: Path) -> None:
+    plain = estimated(tmp_path)
+    stated = estimated(tmp_path, title="Homes", date="May 2026", words={"entity": "person", "entities": "people"})
+    assert stated.to_pandas().equals(plain.to_pandas())
+    page = co.render_report(stated.kind, stated.shown)
+    assert "<h1>Homes</h1>" in page
+    assert "Households by number of people in land, May 2026, by part (2)." in page
+    assert ">households in all</dt>" in page
+
+
+def test_an_unknown_word_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="words"):
+        estimated(tmp_path, words={"house": "home"})
+
+
+@pytest.mark.parametrize(
+    ("word", "several"), [("person", "persons"), ("entity", "entities"), ("stay", "stays"), ("box", "boxes")]
+)
+def test_regular_plurals(word: str, several: str) -> None:
+    assert plural(word) == several
