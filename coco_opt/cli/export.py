@@ -36,7 +36,10 @@ def export(
     json: Json = False,
     version: Version = False,
 ) -> int:
-    """Write the tables of a release, or of a published measurement, as CSV files or as a workbook.
+    """Write the tables of a release, or of a published measurement, as CSV files or as a workbook, with explanations.
+
+    Every level of regions is a column. README.txt, or the sheet About, says what, of whom, when and how sure, column by
+    column; datapackage.json says the same to programs.
 
     CSV is UTF-8 with a byte order mark, so that spreadsheets show every letter. Texts that begin with =, +, - or @ get
     an apostrophe before them, so that no name is run as a formula. The folder itself stays as it is: it is what
@@ -76,22 +79,44 @@ def _check_published(folder: Path) -> None:
 
 
 def _write_csv(folder: Path, target: Path, delimiter: str, decimal: str, *, wide: bool, raw: bool) -> dict[str, Any]:
-    from coco_opt.files.csv import write_csv_files
+    from coco_opt.files.csv import exported_schemas, write_csv_files
+    from coco_opt.releases.datapackage import DATAPACKAGE, package
+    from coco_opt.releases.export_notes import README, about_lines, readme
 
+    manifest, schemas, notes = _account(folder), exported_schemas(folder), {}
+    if schemas:
+        dialect = {"delimiter": delimiter, "decimalChar": decimal}
+        notes[DATAPACKAGE] = package(manifest, schemas, "csv", dialect)
+        notes[README] = readme(about_lines(manifest, schemas), schemas, delimiter, decimal)
     table = _wide_table(folder) if wide else None
-    files = write_csv_files(folder, target, delimiter, table, raw=raw, decimal=decimal)
+    files = write_csv_files(folder, target, delimiter, table, raw=raw, decimal=decimal, notes=notes)
     if not files:
         raise _no_table(folder)
     return {"folder": str(target), "files": [path.name for path in files]}
 
 
 def _write_workbook(folder: Path, target: Path, wide: bool) -> dict[str, Any]:
+    from coco_opt.files.csv import exported_schemas
     from coco_opt.files.workbook import write_workbook
+    from coco_opt.releases.datapackage import DATAPACKAGE, package
+    from coco_opt.releases.export_notes import about_lines
 
-    sheets = write_workbook(folder, target, _wide_table(folder) if wide else None)
-    if not sheets:
+    manifest, schemas = _account(folder), exported_schemas(folder)
+    if not schemas:
         raise _no_table(folder)
+    sheets = write_workbook(folder, target, _wide_table(folder) if wide else None, [*about_lines(manifest, schemas)])
+    described = package(manifest, schemas, "xlsx", {"workbook": target.name})
+    target.with_suffix(f".{DATAPACKAGE}").write_bytes(described)
     return {"file": str(target), "sheets": list(sheets)}
+
+
+def _account(folder: Path) -> dict[str, Any]:
+    """Return the manifest of a release, or the account of a published measurement; {} for a folder with neither."""
+    from coco_opt.files.folder import parsed_json
+
+    path = next((path for name in ("manifest", "measurement") if (path := folder / f"{name}.json").is_file()), None)
+    account = {} if path is None else parsed_json(path.read_text(encoding="utf-8"))
+    return {"name": folder.resolve().name, **(account or {})}
 
 
 def _no_table(folder: Path) -> InputError:

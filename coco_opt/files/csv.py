@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import shutil
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from coco_opt.errors import InputError, Place
 from coco_opt.files.differences import REGION, Compared, decoded
 from coco_opt.files.folder import is_text, read_columns, read_manifest
 from coco_opt.files.foreign_errors import quietly
+from coco_opt.histograms.hierarchy_build import parted
 from coco_opt.privacy.private_files import temporary_name
 
 if TYPE_CHECKING:
@@ -33,12 +35,13 @@ def write_csv_files(
     *,
     raw: bool = False,
     decimal: str = ".",
+    notes: Mapping[str, bytes] | None = None,
 ) -> tuple[Path, ...]:
     """Write each Parquet file of a folder as a CSV file in a new folder, which appears complete or not at all.
 
-    Unless ``raw``, an apostrophe stands before texts that a spreadsheet would run as formulas. ``decimal`` begins the
-    decimals of numbers. The ``wide`` table is
-    also written with a row for each region and a column for each size or cell.
+    Unless ``raw``, an apostrophe stands before texts that a spreadsheet would run as formulas, and fractions have few
+    digits. ``decimal`` begins the decimals of numbers. The ``wide`` table is also written with a row for each region
+    and a column for each size or cell. ``notes`` are further files that explain the tables.
     Returns the files; none, and no folder, where there is no table. Raises InputError: unreadable-file, too-many-cells.
     Memory is a batch of rows, or the wide table.
     """
@@ -48,8 +51,12 @@ def write_csv_files(
     building = temporary_name(target)
     building.mkdir(parents=True)
     try:
+        levels = level_names(folder)
+        for name, content in (notes or {}).items():
+            (building / name).write_bytes(content)
         for path in tables:
-            quietly(path, lambda path=path: _write(path, building / f"{path.stem}.csv", delimiter, raw, decimal))  # type: ignore[misc]
+            out = building / f"{path.stem}.csv"
+            quietly(path, lambda path=path, out=out: _write(path, out, levels, delimiter, raw, decimal))  # type: ignore[misc]
         if wide is not None:
             with (building / f"{wide.table}-wide.csv").open("wb") as file:
                 _write_table(wide_table(folder, wide), file, delimiter, raw, decimal)
@@ -90,7 +97,65 @@ def wide_table(folder: Path, compared: Compared) -> Any:
     place = dict(zip(regions["region"], range(len(regions)), strict=True))
     counts[rows["region"].map(place).to_numpy(np.int64), column.ravel()[: len(rows)]] = rows[compared.value]
     wide = regions[list(REGION)].join(pd.DataFrame(counts, columns=names))
-    return pa.Table.from_pandas(wide, preserve_index=False)
+    return exported(pa.Table.from_pandas(wide, preserve_index=False), level_names(folder))
+
+
+def level_names(folder: Path) -> tuple[str, ...]:
+    """Return the names of the levels of a folder's regions, root first; () without regions."""
+    import pyarrow.parquet as pq
+
+    path, columns = folder / "hierarchy.parquet", ("level", "level_name")
+    if not path.is_file() or not {*columns} <= {*quietly(path, lambda: pq.read_schema(path)).names}:
+        return ()
+    rows = decoded(read_columns(path, columns))
+    return tuple(rows.drop_duplicates("level").sort_values("level")["level_name"])
+
+
+def exported_schemas(folder: Path) -> dict[str, Any]:
+    """Return the Arrow schema of each table as exports have it, by name."""
+    import pyarrow.parquet as pq
+
+    levels, paths = level_names(folder), sorted(folder.glob("*.parquet"))
+    schemas = {path.stem: quietly(path, lambda path=path: pq.read_schema(path)) for path in paths}  # type: ignore[misc]
+    return {name: exported(plain_schema(schema).empty_table(), levels).schema for name, schema in schemas.items()}
+
+
+def exported(table: Any, levels: Sequence[str], *, raw: bool = False) -> Any:
+    """Return a table of plain texts with a column for each level, and fractions of few digits unless ``raw``.
+
+    The column has the name of the region that a row lies in, and is empty above the level of its region; where a table
+    has a column of a level's name, "_name" follows it.
+    """
+    import pyarrow as pa
+    import pyarrow.types as kinds
+
+    for place, field in enumerate(table.schema):
+        if kinds.is_floating(field.type) and not raw:
+            table = table.set_column(place, field, _short(table.column(place)))
+    if "region" not in table.schema.names or len(levels) < 2:
+        return table
+    coded = table.column("region").combine_chunks().dictionary_encode()
+    names = [parted(path) for path in coded.dictionary.to_pylist()]
+    first = 1 + max(table.schema.get_field_index(name) for name in ("region", "region_id"))
+    for level, title in enumerate(levels):
+        column = pa.array([path[level] if level < len(path) else None for path in names], pa.string())
+        table = table.add_column(first + level, level_column(title, table.schema.names), column.take(coded.indices))
+    return table
+
+
+def level_column(level: str, columns: Sequence[str]) -> str:
+    """Return the name of a level's column in a table that has other ``columns``."""
+    return f"{level}_name" if level in columns else level
+
+
+def _short(column: Any) -> Any:
+    """Return fractions with four significant digits, and one decimal of what is larger."""
+    import pyarrow as pa
+
+    numbers = column.to_numpy()
+    with np.errstate(divide="ignore", invalid="ignore"):
+        power = 10.0 ** np.clip(3 - np.floor(np.log10(np.abs(numbers))), 1, 12)
+        return pa.array(np.round(numbers * power) / power, column.type, mask=column.is_null().to_numpy())
 
 
 def csv_bytes(frame: pd.DataFrame, delimiter: str = ",", *, raw: bool = False, decimal: str = ".") -> bytes:
@@ -123,7 +188,7 @@ def check_delimiter(delimiter: str, decimal: str = ".") -> None:
         raise InputError("bad-option", '--decimal "," needs another separator of fields: add --delimiter ";"')
 
 
-def _write(path: Path, out: Path, delimiter: str, raw: bool, decimal: str) -> None:
+def _write(path: Path, out: Path, levels: Sequence[str], delimiter: str, raw: bool, decimal: str) -> None:
     import pyarrow as pa
     import pyarrow.csv
     import pyarrow.parquet as pq
@@ -134,6 +199,7 @@ def _write(path: Path, out: Path, delimiter: str, raw: bool, decimal: str) -> No
         schema = plain_schema(source.schema_arrow)
 
         def shown(table: pa.Table) -> pa.Table:
+            table = exported(table, levels, raw=raw)
             return _with_decimal(table if raw else _inert(table), decimal)
 
         with pa.csv.CSVWriter(file, shown(schema.empty_table()).schema, write_options=options) as writer:

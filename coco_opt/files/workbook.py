@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from coco_opt.errors import InputError, MissingPackageError, Place
-from coco_opt.files.csv import plain_schema, wide_table
+from coco_opt.files.csv import exported, level_names, plain_schema, wide_table
 from coco_opt.files.differences import Compared
 from coco_opt.files.foreign_errors import quietly
 from coco_opt.privacy.private_files import temporary_name
@@ -19,11 +19,14 @@ _LONGEST = 32_767  # characters of a cell, in UTF-16
 _WIDTHS = {"string": 24}  # of a column, in characters; numbers take 14
 
 
-def write_workbook(folder: Path, target: Path, wide: Compared | None = None) -> tuple[str, ...]:
+def write_workbook(
+    folder: Path, target: Path, wide: Compared | None = None, about: Sequence[tuple[str, str]] = ()
+) -> tuple[str, ...]:
     """Write each Parquet file of a folder as a sheet of a workbook, which appears complete or not at all.
 
     Texts are text cells, also where they look like numbers or formulas; what is missing is an empty cell. The ``wide``
-    table also gets a sheet with a row for each region and a column for each size or cell. Returns the sheets' names;
+    table also gets a sheet with a row for each region and a column for each size or cell. ``about`` are the lines of a
+    first sheet that explains the others. Returns the sheets' names;
     none, and no file, where there is no table. Memory is a batch of rows. Raises InputError (unreadable-file,
     too-many-cells, too-many-rows, too-long-text) and MissingPackageError.
     """
@@ -39,8 +42,11 @@ def write_workbook(folder: Path, target: Path, wide: Compared | None = None) -> 
     try:
         with xlsxwriter.Workbook(str(building), {"constant_memory": True}) as book:
             formats = book.add_format({"bold": True}), book.add_format({"num_format": "0"})
+            if about:
+                _add_about(book, formats[0], about)
+            levels = level_names(folder)
             for path in tables:
-                quietly(path, lambda path=path: _add(book, formats, path.stem, *_batches(path)))  # type: ignore[misc]
+                quietly(path, lambda path=path: _add(book, formats, path.stem, *_batches(path, levels)))  # type: ignore[misc]
             if wide is not None:
                 table = wide_table(folder, wide)
                 _add(book, formats, f"{wide.table}-wide", table.schema, iter(table.to_batches()), table.num_rows)
@@ -51,13 +57,28 @@ def write_workbook(folder: Path, target: Path, wide: Compared | None = None) -> 
     return names
 
 
-def _batches(path: Path) -> tuple[Any, Iterator[Any], int]:
-    """Return the schema of a file with plain texts, its batches of rows, and their number."""
+def _add_about(book: Any, bold: Any, lines: Sequence[tuple[str, str]]) -> None:
+    sheet = book.add_worksheet("About")
+    sheet.set_column(0, 0, 26, bold)
+    sheet.set_column(1, 1, 100, book.add_format({"text_wrap": True}))
+    for row, cells in enumerate(lines):
+        for place, text in enumerate(cells):
+            sheet.write_string(row, place, text)
+
+
+def _batches(path: Path, levels: Sequence[str]) -> tuple[Any, Iterator[Any], int]:
+    """Return the schema of a file as exports have it, its batches of rows, and their number."""
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
     source = pq.ParquetFile(path, page_checksum_verification=True)
     schema = plain_schema(source.schema_arrow)
-    return schema, (batch.cast(schema) for batch in source.iter_batches()), source.metadata.num_rows
+
+    def shown(table: Any) -> Any:
+        return exported(table, levels)
+
+    tables = (shown(pa.Table.from_batches([batch]).cast(schema)) for batch in source.iter_batches())
+    return shown(schema.empty_table()).schema, tables, source.metadata.num_rows
 
 
 def _add(book: Any, formats: tuple[Any, Any], name: str, schema: Any, batches: Iterator[Any], rows: int) -> None:

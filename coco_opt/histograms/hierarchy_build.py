@@ -40,6 +40,11 @@ def unescaped(part: str) -> str:
     return _ESCAPED.sub(r"\1", part) if "\\" in part else part
 
 
+def parted(path: str) -> list[str]:
+    """Return the names that ``joined`` made a path of."""
+    return [unescaped(part[0]) for part in _ONE_NAME.finditer(path)]
+
+
 def is_one_name(part: str) -> bool:
     """Return whether a text is one name as it stands in a path, with no slash between names."""
     plain = part != "" and "/" not in part and "\\" not in part

@@ -8,13 +8,16 @@ compute them for Parquet files.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from coco_opt.files.csv import level_column
 from coco_opt.files.differences import REGION
 from coco_opt.files.folder import as_json
 from coco_opt.files.regions import REGIONS
+from coco_opt.releases.about import Words, protection, title_of, unit_words
 
 DATAPACKAGE = "datapackage.json"
 
@@ -27,23 +30,23 @@ _COLUMNS = {
     _REGION: "path of the region from the root: names joined by '/', where '/' inside a name is written '\\/'",
     "region_id": "id of the region in the source data; empty where it has none",
     "parent": "path of the region's parent; empty for the root",
-    "size": "number of members of a group",
+    "size": "number of {entities} in a {group}",
     "last_size": "largest size of the bucket that begins with 'size'",
-    "groups": "number of groups",
+    "groups": "number of {groups}",
     "groups_lower": "lower end of the interval of 'groups'",
     "groups_upper": "upper end of the interval of 'groups'",
     "groups_variance": "variance of 'groups' due to noise",
-    "at_most": "number of groups of this size or smaller",
+    "at_most": "number of {groups} of this size or smaller",
     "at_most_lower": "lower end of the interval of 'at_most'",
     "at_most_upper": "upper end of the interval of 'at_most'",
     "at_most_variance": "variance of 'at_most' due to noise",
-    "entities": "number of members that groups have beyond their first 'size', up to 'last_size' + 1",
+    "entities": "number of {entities} that {groups} have beyond their first 'size', up to 'last_size' + 1",
     "entities_variance": "variance of 'entities' due to noise",
     "converged": "whether the region's chains converged; if not, its intervals are less certain",
     "measured": "whether an answer tells the size from its neighbours; if not, its interval rests on the model's shape",
-    "summary": "name of the summary of a region's groups",
+    "summary": "name of the summary of a region's {groups}",
     "value": "value of the summary",
-    "persons": "number of persons",
+    "persons": "number of {entities}",
     "query": "name of the query",
     "answer": "which answer of the query: the values of its attributes",
     "estimate": "unbiased estimate; may be negative or fractional",
@@ -56,7 +59,7 @@ _COLUMNS = {
     "start": "first value of the interval",
     "stop": "value after the last value of the interval",
     "draw": "number of the draw from the posterior, from 0",
-    "count": "entities in the draw",
+    "count": "{entities} in the draw",
 }
 
 _KEYS = {
@@ -73,60 +76,113 @@ _KEYS = {
 """The columns that tell the rows of a table apart; ``tables`` has the region and all attributes, others have none."""
 
 
+_TITLES = {
+    "hierarchy": "The regions",
+    "histograms": "{groups} by number of {entities}",
+    "intervals": "Intervals: the true numbers lie in them with the stated probability",
+    "summaries": "Means, shares and quantiles of each region, with their intervals",
+    "unbiased": "Counts that are right on average, to add up yourself, with their variances",
+    "tables": "{entities} by their attributes",
+    "estimates": "Unbiased estimates of the answers to queries, with their standard errors",
+    "invariants": "Counts that were published exactly",
+    "ranges": "{entities} in ranges of {value}, with standard errors",
+    "draws": "Draws from the posterior",
+    "microdata": "Made-up records that give the same tables; nobody is in them",
+}
+
+_FORMS: Mapping[str, Mapping[str, Any]] = {
+    "parquet": {"mediatype": "application/vnd.apache.parquet"},
+    "csv": {"mediatype": "text/csv", "encoding": "utf-8"},
+    "xlsx": {"mediatype": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"},
+}
+
+
 def datapackage(folder: Path, manifest: Mapping[str, Any], files: Iterable[str]) -> bytes:
     """Return the description of the tables that were written into a folder, as the bytes of ``datapackage.json``.
 
     ``files`` are their names. Raises InputError where the manifest cannot be written as JSON.
     """
+    import pyarrow.parquet as pq
+
     names = sorted(name for name in files if name.endswith(".parquet"))
+    return package(manifest, {Path(name).stem: pq.read_schema(folder / name) for name in names})
+
+
+def package(
+    manifest: Mapping[str, Any],
+    schemas: Mapping[str, Any],
+    form: str = "parquet",
+    dialect: Mapping[str, Any] | None = None,
+) -> bytes:
+    """Return the description of tables by their Arrow schemas, in files of a ``form``; a workbook's ``dialect``."""
+    resources = [
+        {
+            "profile": "tabular-data-resource",
+            "name": table,
+            "title": table_title(table, manifest),
+            "path": (dialect or {}).get("workbook", f"{table}.{form}"),
+            "format": form,
+            **_FORMS[form],
+            **({"dialect": {"sheet": table}} if form == "xlsx" else {"dialect": dict(dialect)} if dialect else {}),
+            "schema": _schema(table, schema, manifest, Path(REGIONS).stem in schemas),
+        }
+        for table, schema in schemas.items()
+    ]
     return as_json(
         {
             "profile": "data-package",
             "name": _slug(str(manifest["name"])),
-            "title": str(manifest["name"]),
-            "description": f"Released with coco-opt; status: {manifest['status']}. See manifest.json for the privacy "
-            "budget, the method and what the tables promise.",
-            "resources": [_resource(folder / name, REGIONS in names) for name in names],
+            "title": title_of(manifest),
+            "description": f"{protection(manifest)} The manifest of the release has the privacy budget, the method and "
+            "what the tables promise.",
+            "resources": resources,
         }
     )
 
 
-def _resource(path: Path, with_regions: bool) -> dict[str, Any]:
-    """Return the description of one table."""
-    import pyarrow.parquet as pq
+def table_title(table: str, manifest: Mapping[str, Any]) -> str:
+    """Return the title of a table in the words of a release."""
+    title = _TITLES.get(table, table).format(**asdict(unit_words(manifest)))
+    return title[:1].upper() + title[1:]
 
-    schema, table = pq.read_schema(path), path.stem
+
+def _schema(table: str, schema: Any, manifest: Mapping[str, Any], with_regions: bool) -> dict[str, Any]:
+    """Return the description of a table's columns."""
+    levels = level_columns(manifest, schema.names)
     key = [column for column in _KEYS.get(table, ()) if column in schema.names]
     if table == "tables":
-        key = [_REGION, *_attributes(schema.names)]
-    description: dict[str, Any] = {"fields": [_field(column.name, str(column.type)) for column in schema]}
+        key = [_REGION, *(name for name in schema.names if name not in (*REGION, *levels, "persons"))]
+    fields = [
+        {
+            "name": column.name,
+            "type": _TYPES.get(str(column.type), "any"),
+            "description": meaning(column.name, levels, unit_words(manifest)),
+        }
+        for column in schema
+    ]
+    description: dict[str, Any] = {"fields": fields}
     if key:
         description["primaryKey"] = key
-    if with_regions and path.name != REGIONS and _REGION in schema.names:
+    if with_regions and table != Path(REGIONS).stem and _REGION in schema.names:
         reference = {"resource": Path(REGIONS).stem, "fields": [_REGION]}
         description["foreignKeys"] = [{"fields": [_REGION], "reference": reference}]
-    return {
-        "profile": "tabular-data-resource",
-        "name": table,
-        "path": path.name,
-        "format": "parquet",
-        "mediatype": "application/vnd.apache.parquet",
-        "schema": description,
-    }
+    return description
 
 
-def _field(name: str, kind: str) -> dict[str, str]:
-    """Return the description of a column; one without a meaning of its own is an attribute of the schema."""
-    return {
-        "name": name,
-        "type": _TYPES.get(kind, "any"),
-        "description": _COLUMNS.get(name, "attribute of the configured schema"),
-    }
+def level_columns(manifest: Mapping[str, Any], columns: Sequence[str]) -> dict[str, str]:
+    """Return the levels by their columns, in a table that has such columns."""
+    if _REGION not in columns:
+        return {}
+    kept = [name for name in columns if name in _COLUMNS]
+    named = {level_column(level, kept): level for level in manifest["levels"]}
+    return {name: level for name, level in named.items() if name in columns and name not in _COLUMNS}
 
 
-def _attributes(columns: list[str]) -> list[str]:
-    """Return the columns of a table of persons that are attributes."""
-    return [column for column in columns if column not in (*REGION, "persons")]
+def meaning(column: str, levels: Mapping[str, str], words: Words) -> str:
+    """Return what a column holds; one without a meaning of its own is an attribute of the schema."""
+    if column in levels:
+        return f"name of the {levels[column]} in which the row lies; empty for rows of larger regions"
+    return _COLUMNS.get(column, "attribute of the configured schema").format(**asdict(words))
 
 
 def _slug(name: str) -> str:

@@ -342,14 +342,18 @@ def test_tables_are_written_as_csv_that_spreadsheets_open(
     assert coco("export", folder, "--out", out, "--delimiter", delimiter).code == 0
     assert coco("verify", folder).code == 0
     tables = sorted(folder.glob("*.parquet"))
-    assert sorted(path.stem for path in out.iterdir()) == [path.stem for path in tables]
+    assert sorted(path.stem for path in out.glob("*.csv")) == [path.stem for path in tables]
+    described = {resource["path"] for resource in json.loads((out / "datapackage.json").read_text())["resources"]}
+    assert described == {path.name for path in out.glob("*.csv")}
+    about = (out / "README.txt").read_text(encoding="utf-8-sig")
     for path in tables:
         text = out / f"{path.stem}.csv"
         assert text.read_bytes().startswith(b"\xef\xbb\xbf")
         known = pd.read_parquet(path)
         with text.open(encoding="utf-8-sig", newline="") as file:
             rows = list(csv.reader(file, delimiter=delimiter))
-        assert rows[0] == list(known.columns)
+        assert [name for name in rows[0] if name in known.columns] == list(known.columns)
+        assert all(f"\n{name}: " in about for name in rows[0])
         assert len(rows) - 1 == len(known)
         if {"size", "groups"} <= set(known.columns):
             place = rows[0].index("groups")
@@ -360,6 +364,7 @@ def test_tables_are_written_as_csv_that_spreadsheets_open(
             made = coco("export", folder, "--xlsx", "--out", tmp_path / name)
             assert (made.code, "book.xlsx" in made.out) == (0, True)
             (tmp_path / "book.xlsx").unlink()
+            assert json.loads((tmp_path / "book.datapackage.json").read_text())["resources"][0]["path"] == "book.xlsx"
     assert "[folder-exists]" in coco("export", folder, "--out", out).err
     assert "[file-not-found]" in coco("export", tmp_path, "--out", tmp_path / "none").err
     assert not (tmp_path / "none").exists()

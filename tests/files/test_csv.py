@@ -65,3 +65,33 @@ def test_decimals_begin_with_a_comma_where_it_is_asked_for(tmp_path: Path) -> No
 def test_separators_that_cannot_be_told_apart_are_refused(delimiter: str, decimal: str) -> None:
     with pytest.raises(InputError, match="--de"):
         check_delimiter(delimiter, decimal)
+
+
+def test_every_level_is_a_column_by_which_regions_are_filtered(tmp_path: Path) -> None:
+    """Names with slashes stay whole, ids keep their zeros, and a level called like a column has another name."""
+    paths = ["land", "land/a\\/b", "land/a\\/b/077810", "land/c", "land/c/x"]
+    levels = {"level": [0, 1, 2, 1, 2], "level_name": ["land", "size", "town", "size", "town"]}
+    pq.write_table(pa.table({"region": paths, **levels}), tmp_path / "hierarchy.parquet")
+    ids = [None, None, "077810", None, "000001"]
+    pq.write_table(pa.table({"region": paths, "region_id": ids, "size": range(5)}), tmp_path / "histograms.parquet")
+    files = write_csv_files(tmp_path, tmp_path / "csv", notes={"README.txt": b"words"})
+    assert [file.name for file in files] == ["README.txt", "hierarchy.csv", "histograms.csv"]
+    read = pd.read_csv(tmp_path / "csv" / "histograms.csv", dtype=str, encoding="utf-8-sig")
+    assert list(read) == ["region", "region_id", "land", "size_name", "town", "size"]
+    inside = read[read["size_name"] == "a/b"]
+    assert inside["region"].tolist() == paths[1:3]
+    assert inside["region_id"].tolist()[1] == "077810"
+    assert read["town"].isna().tolist() == [True, True, False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(12345.678, "12345.7"), (2.396612, "2.397"), (0.00123456, "0.001235"), (0.0, "0"), (-7.5, "-7.5")],
+)
+def test_fractions_have_few_digits_unless_raw(value: float, text: str, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"value": [value, None]}), tmp_path / "t.parquet")
+    for raw in (False, True):
+        (file,) = write_csv_files(tmp_path, tmp_path / str(raw), raw=raw)
+        line = file.read_text(encoding="utf-8-sig").splitlines()[1]
+        assert float(line) == (value if raw else float(text))
+        assert raw or line == text

@@ -31,6 +31,8 @@ def test_describes_every_table_as_it_is(kind: str, tmp_path: Path) -> None:
     folder = release(config, tmp_path / "out").folder
     package = json.loads((folder / "datapackage.json").read_text(encoding="utf-8"))
     assert (package["name"], package["title"]) == ("ein-test-2026", "Ein Test, 2026")
+    assert "changed a little at random" in package["description"] or "NOT PRIVATE" in package["description"]
+    assert all(resource["title"] != resource["name"] for resource in package["resources"])
     tables = {resource["path"]: resource for resource in package["resources"]}
     assert set(tables) == {path.name for path in folder.glob("*.parquet")}
     for name, resource in tables.items():
