@@ -62,7 +62,7 @@ class Study(Generic[CaseT, FoundT]):
 
     def run(self, *, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
         """Measure, show and write the tables as CSV and the figures below ``out``."""
-        results = [Runs[CaseT, FoundT](case, tuple(seeds)) for case, seeds in self.plan(data, small)]
+        results: list[Runs[CaseT, FoundT]] = [Runs(case, tuple(seeds)) for case, seeds in self.plan(data, small)]
         jobs = [(seed, runs) for runs in results for seed in runs.seeds]
         if self.key is not None:
             jobs.sort(key=lambda job: job[0])
