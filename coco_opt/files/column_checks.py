@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.errors import HierarchyError, InputError
-from coco_opt.files import column_checks
 from coco_opt.files.batches import Batches
 from coco_opt.files.csv_text import Rows
 from coco_opt.files.faults import Faults
@@ -26,12 +25,6 @@ from coco_opt.histograms.texts import HIDDEN
 
 MAX_DIGITS = 18
 MAX_TOTAL = 4 * 10**18
-
-ZEROS_DIFFER = (
-    ", but one that differs only in leading zeros is: the ids of one file were written as numbers. Write both as text, "
-    "with all their zeros"
-)
-"""What to add about an unknown id that is known with other leading zeros, where the other file is not known."""
 
 _OUTER_SPACE = r"'^[\s\p{Z}]|[\s\p{Z}]$'"
 _HIDDEN = f"'{HIDDEN}'"
@@ -372,19 +365,19 @@ def check_groups(table: Loaded, where: str) -> None:
     ``where`` says in words where regions are listed. Codes: empty-file, null-id, space-in-id, control-in-id,
     unknown-region, group-in-two-leaves, duplicate-group.
     """
-    faults = column_checks.check_members(table)
+    faults = check_members(table)
     with faults:
-        column_checks.check_listed(table, 1, "leaves.region", *UNKNOWN_REGION, where)
-    if column_checks.repeats(table, "c0"):
+        check_listed(table, 1, "leaves.region", *UNKNOWN_REGION, where)
+    if repeats(table, "c0"):
         with faults:
-            if rows := column_checks.repeated_rows(table, "c0", "c1", changed=True):
+            if rows := repeated_rows(table, "c0", "c1", changed=True):
                 message = (
                     "this group lies in another leaf in an earlier row. If its id is unique only within a region, join "
                     "region and id to one id in both files, such as 06001-17"
                 )
                 raise InputError("group-in-two-leaves", message, table.place(rows, 0))
         with faults:
-            if rows := column_checks.repeated_rows(table, "c0", "c1"):
+            if rows := repeated_rows(table, "c0", "c1"):
                 raise InputError("duplicate-group", "this group occurs in an earlier row", table.place(rows, 0))
     faults.check()
 
