@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,7 @@ _LARGEST_SUM = 4e18
 _AT_ONCE = 1 << 17  # regions that are looked at together
 _ROWS = 1 << 20  # rows of counts that are looked at together
 _BLOCK = 1 << 10  # regions whose rows, and those of their children, are in memory at a time
+T = TypeVar("T")
 Codes = npt.NDArray[np.integer[Any]]
 
 
@@ -42,6 +43,25 @@ def checked(name: str, look: Callable[[], str]) -> Check:
         return Check(name, passed=True, detail=look())
     except BrokenError as error:
         return Check(name, passed=False, detail=str(error))
+
+
+def sound(read: Callable[[], T], code: str, file: str) -> T:
+    """Return what ``read`` reads of a file; InputError ``code`` where it keeps no promise."""
+    try:
+        return read()
+    except BrokenError as error:
+        raise InputError(code, str(error), Place(file)) from None
+
+
+def refuse_types(rows: Any, types: Mapping[str, str], file: str) -> None:
+    """Raise BrokenError for a column that has empty entries, or is not of its type: double, bool, or an integer."""
+    import pyarrow.types as kinds
+
+    known = {"double": (kinds.is_float64, "numbers"), "bool": (kinds.is_boolean, "true or false")}
+    for name, kind in types.items():
+        is_kind, what = known.get(kind, (kinds.is_signed_integer, "integers"))
+        if rows.column(name).null_count or not is_kind(rows.column(name).type):
+            raise BrokenError(f"{file}, column {name!r} does not hold {what} only")
 
 
 def refuse(wrong: Flags, what: str, file: str = "", before: int = 0) -> None:

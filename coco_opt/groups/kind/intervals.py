@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -25,6 +25,8 @@ from coco_opt.files.release_checks import (
     positions,
     refuse,
     refuse_repeated,
+    refuse_types,
+    sound,
 )
 from coco_opt.groups.estimating.intervals import QUANTILES, Intervals, SummaryIntervals
 from coco_opt.groups.noisy_measurements import buckets_of, max_size_of, size_queries
@@ -124,9 +126,7 @@ def read_intervals(folder: Path, hierarchy: Hierarchy, coverage: float, max_size
     Raises InputError: file-not-found, unreadable-file, missing-column, not-an-integer, unknown-region, bad-size.
     """
     rows = read_columns(folder / INTERVALS, COLUMNS)
-    wrong = _wrong_types(rows)
-    if wrong:
-        raise InputError("not-an-integer", wrong, Place(INTERVALS))
+    sound(partial(refuse_types, rows, _TYPES, INTERVALS), "not-an-integer", INTERVALS)
     region = positions(rows.column("region"), hierarchy.paths)
     columns = {name: int64_column(rows, name) for name in COUNTS}
     unknown, outside = region < 0, (columns["size"] < 0) | (columns["size"] > max_size)
@@ -151,8 +151,7 @@ def check_intervals(folder: Folder, histogram: tuple[Ints, Ints, Ints], totals: 
     if not isinstance(coverage, float) or not 0.0 < coverage < 1.0:
         raise BrokenError("the manifest states no coverage between 0 and 1")
     rows = read_columns(folder.path / INTERVALS, COLUMNS)
-    if wrong := _wrong_types(rows):
-        raise BrokenError(wrong)
+    refuse_types(rows, _TYPES, INTERVALS)
     region = folder.regions.at(rows.column("region"))
     columns = {name: int64_column(rows, name) for name in COUNTS}
     size = columns["size"]
@@ -176,20 +175,6 @@ def _check_marks(folder: Folder, region: Ints, converged: Flags) -> None:
     if not account.get("regions_not_converged") == len(paths) == listed.size:
         raise BrokenError("the manifest's list of regions that have not converged is not one of so many regions")
     refuse(converged == np.isin(region, listed), f"{CONVERGED!r} is not what the manifest says of the region")
-
-
-def _wrong_types(rows: Any) -> str:
-    import pyarrow.types as kinds
-
-    for name in ("level", *COUNTS):
-        column = rows.column(name)
-        if not kinds.is_signed_integer(column.type) or column.null_count:
-            return f"{INTERVALS}, column {name!r} does not hold integers"
-    for name in (CONVERGED, MEASURED):
-        column = rows.column(name)
-        if not kinds.is_boolean(column.type) or column.null_count:
-            return f"{INTERVALS}, column {name!r} does not hold true or false"
-    return ""
 
 
 def _check_released(

@@ -21,6 +21,7 @@ from coco_opt.files.release_checks import (
     int64_column,
     is_safe,
     refuse,
+    refuse_types,
 )
 from coco_opt.groups.kind.files import HISTOGRAM_COLUMNS, HISTOGRAMS
 from coco_opt.groups.kind.intervals import (
@@ -95,16 +96,9 @@ def checks_of(folder: Folder) -> Iterator[Check]:
 
 
 def _integers(folder: Folder, rows: Any) -> str:
-    import pyarrow.types as kinds
-
     if GROUPS not in folder.regions.numbers:
         raise BrokenError(f"{REGIONS} has no column {GROUPS!r}")
-    for name in ("level", "size", "groups"):
-        column = rows.column(name)
-        signed = kinds.is_signed_integer(column.type)
-        if not signed or column.null_count:
-            what = "has empty entries" if signed else f"has type {column.type}"
-            raise BrokenError(f"{HISTOGRAMS}, column {name!r} {what}")
+    refuse_types(rows, dict.fromkeys(("level", "size", "groups"), "int64"), HISTOGRAMS)
     return "levels, sizes and counts are integers"
 
 

@@ -11,16 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from coco_opt.array_types import Flags, Floats
+from coco_opt.array_types import Floats
 from coco_opt.errors import CocoOptError, InputError, Place
 from coco_opt.estimators import estimator_row, estimator_rows
 from coco_opt.files.folder import MANIFEST, FileTable, read_columns
-from coco_opt.files.release_checks import Check, first_of, int64_column
+from coco_opt.files.release_checks import BrokenError, Check, checked, int64_column, refuse, refuse_types
 from coco_opt.files.unchanged import unchanged_manifest
 from coco_opt.privacy.cost import cost_of
 from coco_opt.privacy.noise_distributions import distribution_of
@@ -143,8 +144,9 @@ def verify_ranges(folder: Folder) -> Iterator[Check]:
     domain, distribution, estimator = stated(folder.manifest)
     yield _measurement(folder.manifest, domain, folder.regions.names[0])
     table = read_columns(folder.path / RANGES_FILE, tuple(TYPES))
-    yield (typed := _integers(table))
-    yield (rows := _rows(table, domain) if typed.passed else Check("rows", passed=False, detail="not checked"))
+    yield (typed := checked("integers", partial(_integers, table)))
+    not_checked = Check("rows", passed=False, detail="not checked")
+    yield (rows := checked("rows", partial(_rows, table, domain)) if typed.passed else not_checked)
     known = any(row.name == estimator for row in estimator_rows(RANGES))
     fractions = folder.manifest[RANGES].get("fractions", True)  # which releases of before may hold
     due = promises_of(estimator, domain.fan_out, fractions=fractions) if known else _OF_OTHERS
@@ -155,7 +157,8 @@ def verify_ranges(folder: Folder) -> Iterator[Check]:
         return
     columns = (np.asarray(table.column(name).to_numpy(), np.float64) for name in ("estimate", "standard_error"))
     content = _Content(domain, distribution, estimator, *columns)
-    yield from (_CHECKS[name](content) for name in _OF_ESTIMATES if name in folder.manifest["promises"])
+    kept = (name for name in _OF_ESTIMATES if name in folder.manifest["promises"])
+    yield from (checked(name, partial(_CHECKS[name], content)) for name in kept)
     yield from interval_checks(folder, domain, content.estimate)
 
 
@@ -178,67 +181,53 @@ def _measurement(manifest: Mapping[str, Any], domain: DomainTree, region: str) -
     return Check("measurement", passed, f"domain, tree, cost and noise {words} of the measurement")
 
 
-def _integers(table: Any) -> Check:
-    import pyarrow.types as kinds
-
-    for name, kind in TYPES.items():
-        column = table.column(name)
-        typed = kinds.is_float64(column.type) if kind == "double" else kinds.is_signed_integer(column.type)
-        if not typed or column.null_count:
-            what = "numbers" if kind == "double" else "integers"
-            return Check("integers", passed=False, detail=f"{RANGES_FILE}, column {name!r} does not hold {what} only")
-    return Check("integers", passed=True, detail="levels, starts and stops are integers")
+def _integers(table: Any) -> str:
+    refuse_types(table, TYPES, RANGES_FILE)
+    return "levels, starts and stops are integers"
 
 
-def _rows(table: Any, domain: DomainTree) -> Check:
+def _rows(table: Any, domain: DomainTree) -> str:
     if table.num_rows != domain.tree.nodes:
-        detail = f"{table.num_rows:,} rows, but the tree has {domain.tree.nodes:,} intervals"
-        return Check("rows", passed=False, detail=detail)
+        raise BrokenError(f"{table.num_rows:,} rows, but the tree has {domain.tree.nodes:,} intervals")
     for name, values in interval_columns(domain).items():
-        wrong = int64_column(table, name) != values
-        if wrong.any():
-            return Check("rows", passed=False, detail=f"row {first_of(wrong) + 1}: not the tree's {name}")
-    return Check("rows", passed=True, detail=f"one row for each of the tree's {domain.tree.nodes:,} intervals")
+        refuse(int64_column(table, name) != values, f"not the tree's {name}")
+    return f"one row for each of the tree's {domain.tree.nodes:,} intervals"
 
 
-def _finite(content: _Content) -> Check:
-    bad = ~(np.isfinite(content.estimate) & np.isfinite(content.errors))
-    return _every("finite", bad, "is no finite number", "every figure is a finite number")
+def _finite(content: _Content) -> str:
+    refuse(~(np.isfinite(content.estimate) & np.isfinite(content.errors)), "is no finite number")
+    return "every figure is a finite number"
 
 
-def _nonnegative(content: _Content) -> Check:
-    return _every("nonnegative", ~(content.estimate >= 0), "is negative", "no estimate is negative")
+def _nonnegative(content: _Content) -> str:
+    refuse(~(content.estimate >= 0), "is negative")
+    return "no estimate is negative"
 
 
-def _integral(content: _Content) -> Check:
-    bad = content.estimate != np.rint(content.estimate)
-    return _every("whole_numbers", bad, "is no integer", "every estimate is an integer")
+def _integral(content: _Content) -> str:
+    refuse(content.estimate != np.rint(content.estimate), "is no integer")
+    return "every estimate is an integer"
 
 
-def _sums(content: _Content) -> Check:
+def _sums(content: _Content) -> str:
     tree = content.domain.tree
-    total = np.zeros(tree.nodes)
+    total, size = np.zeros((2, tree.nodes))
     np.add.at(total, tree.parent[1:], content.estimate[1:])
-    size = np.zeros(tree.nodes)
     np.add.at(size, tree.parent[1:], np.abs(content.estimate[1:]))
     near = np.abs(content.estimate - total) <= _TOLERANCE * np.maximum(1.0, size)
-    name = "children_sum_to_parents"
-    return _every(name, ~(near | tree.is_leaf), "is not the sum of its parts", "every interval is the sum of its parts")
+    refuse(~(near | tree.is_leaf), "is not the sum of its parts")
+    return "every interval is the sum of its parts"
 
 
-def _standard_errors(content: _Content) -> Check:
+def _standard_errors(content: _Content) -> str:
     fitted = content.estimator != "noisy"
     expected = np.sqrt(Precision(content.domain, content.distribution, fitted=fitted).intervals())
-    bad = ~(np.abs(content.errors - expected) <= _TOLERANCE * expected)
-    detail = "all are those of the stated noise and tree"
-    return _every("standard_errors", bad, "has another standard error than its noise gives", detail)
+    near = np.abs(content.errors - expected) <= _TOLERANCE * expected
+    refuse(~near, "has another standard error than its noise gives")
+    return "all are those of the stated noise and tree"
 
 
-def _every(name: str, bad: Flags, fault: str, detail: str) -> Check:
-    return Check(name, not bad.any(), f"row {first_of(bad) + 1} {fault}" if bad.any() else detail)
-
-
-_CHECKS: dict[str, Callable[[_Content], Check]] = {
+_CHECKS: dict[str, Callable[[_Content], str]] = {
     "finite": _finite,
     "nonnegative": _nonnegative,
     "whole_numbers": _integral,

@@ -12,15 +12,25 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from coco_opt.array_types import Floats, Ints
-from coco_opt.errors import InputError, Place, ProblemError
+from coco_opt.errors import ProblemError
 from coco_opt.files.folder import FileTable, read_columns
-from coco_opt.files.release_checks import Check, first_of, int64_column
+from coco_opt.files.release_checks import (
+    BrokenError,
+    Check,
+    checked,
+    int64_column,
+    refuse,
+    refuse_repeated,
+    refuse_types,
+    sound,
+)
 from coco_opt.groups.estimating.posterior.convergence import Criterion
 from coco_opt.ranges.domain import DomainTree
 from coco_opt.ranges.estimating.posterior.release import RangeDraws
@@ -96,100 +106,69 @@ def read_spans(folder: Path, domain: DomainTree, cells: Ints, manifest: Mapping[
     Raises InputError (bad-release); ``verify`` says more.
     """
     if (folder / DRAWS).exists():
-        draws, wrong = _read_draws(folder, domain, manifest)
-        if wrong:
-            raise InputError("bad-release", wrong, Place(DRAWS))
-        return RangeDraws(draws, cells)
+        return RangeDraws(sound(lambda: _read_draws(folder, domain, manifest), "bad-release", DRAWS), cells)
     if not (folder / INTERVALS).exists():
         return None
-    begin, end, lower, upper, wrong = _read_intervals(folder, domain)
-    coverage = _coverage(manifest)
-    if wrong or coverage is None:
-        raise InputError("bad-release", wrong or "the manifest states no coverage", Place(INTERVALS))
-    return PublishedIntervals(coverage, begin, end, lower, upper)
+    return sound(lambda: _read_intervals(folder, domain, manifest), "bad-release", INTERVALS)
 
 
 def interval_checks(folder: Folder, domain: DomainTree, nodes: Floats) -> Iterator[Check]:
     """Yield the checks of what is published of the draws, where anything is, or should be."""
-    cells = nodes[domain.first_leaf :]
-    for name, check in ((INTERVALS, _check_intervals), (DRAWS, _check_draws)):
+    for name, look in ((INTERVALS, _look_at_intervals), (DRAWS, _look_at_draws)):
         if PROMISE_OF[name] in folder.manifest["promises"] or (folder.path / name).exists():
-            wrong, detail = check(folder, domain, cells)
-            yield Check(PROMISE_OF[name], not wrong, wrong or detail)
+            yield checked(PROMISE_OF[name], partial(look, folder, domain, nodes[domain.first_leaf :]))
 
 
-def _check_intervals(folder: Folder, domain: DomainTree, cells: Floats) -> tuple[str, str]:
-    if _coverage(folder.manifest) is None:
-        return "the manifest states no coverage between 0 and 1", ""
-    begin, end, lower, upper, wrong = _read_intervals(folder.path, domain)
-    if wrong:
-        return wrong, ""
-    rows, of_tree = begin * (domain.cells + 1) + end, domain.spans()
-    if not np.isin(of_tree[0] * (domain.cells + 1) + of_tree[1], rows).all():
-        return "an interval of the tree has no row", ""
+def _look_at_intervals(folder: Folder, domain: DomainTree, cells: Floats) -> str:
+    read, of_tree = _read_intervals(folder.path, domain, folder.manifest), domain.spans()
+    if not np.isin(of_tree[0] * (domain.cells + 1) + of_tree[1], read.begin * (domain.cells + 1) + read.end).all():
+        raise BrokenError("an interval of the tree has no row")
     sums = np.concatenate([[0.0], np.cumsum(cells)])
-    released = sums[end] - sums[begin]
-    bad = (lower < 0) | (lower > released) | (released > upper)
-    if bad.any():
-        return f"row {first_of(bad) + 1} does not hold the released count, or is negative", ""
-    return "", "every interval holds its released count"
+    released = sums[read.end] - sums[read.begin]
+    outside = (read.lower < 0) | (read.lower > released) | (released > read.upper)
+    refuse(outside, "does not hold the released count, or is negative")
+    return "every interval holds its released count"
 
 
-def _check_draws(folder: Folder, domain: DomainTree, cells: Floats) -> tuple[str, str]:
-    draws, wrong = _read_draws(folder.path, domain, folder.manifest)
-    return wrong, f"{len(draws):,} draws of nonnegative integers"
+def _look_at_draws(folder: Folder, domain: DomainTree, cells: Floats) -> str:
+    return f"{len(_read_draws(folder.path, domain, folder.manifest)):,} draws of nonnegative integers"
 
 
-def _coverage(manifest: Mapping[str, Any]) -> float | None:
+def _columns(folder: Path, name: str) -> list[Ints]:
+    """Return the columns of a file. Raises BrokenError."""
+    table = read_columns(folder / name, _COLUMNS[name])
+    refuse_types(table, dict.fromkeys(_COLUMNS[name], "int64"), name)
+    return [int64_column(table, column) for column in _COLUMNS[name]]
+
+
+def _read_intervals(folder: Path, domain: DomainTree, manifest: Mapping[str, Any]) -> PublishedIntervals:
+    """Return the rows of intervals.parquet. Raises BrokenError."""
     stated = manifest.get("intervals")
     coverage = stated.get("coverage") if isinstance(stated, dict) else None
-    return coverage if isinstance(coverage, float) and 0.0 < coverage < 1.0 else None
+    if not isinstance(coverage, float) or not 0.0 < coverage < 1.0:
+        raise BrokenError("the manifest states no coverage between 0 and 1")
+    start, stop, lower, upper = _columns(folder, INTERVALS)
+    begin, end = (np.searchsorted(domain.edges, edge).astype(np.int64) for edge in (start, stop))
+    known = np.isin(start, domain.edges) & np.isin(stop, domain.edges) & (begin < end)
+    refuse(~known, "is no range of cells")
+    refuse(np.diff(begin * (domain.cells + 1) + end) <= 0, "is not above the one before", before=1)
+    return PublishedIntervals(coverage, begin, end, lower, upper)
 
 
-def _columns(folder: Path, name: str) -> tuple[list[Ints], str]:
-    """Return the columns of a file, and what is wrong with their types, "" for nothing."""
-    import pyarrow.types as kinds
-
-    table = read_columns(folder / name, _COLUMNS[name])
-    for column in _COLUMNS[name]:
-        if not kinds.is_signed_integer(table.column(column).type) or table.column(column).null_count:
-            return [np.empty(0, np.int64)] * len(_COLUMNS[name]), f"{name}, column {column!r} does not hold integers"
-    return [int64_column(table, column) for column in _COLUMNS[name]], ""
-
-
-def _read_intervals(folder: Path, domain: DomainTree) -> tuple[Ints, Ints, Ints, Ints, str]:
-    """Return begin, end, lower and upper of the rows, and what is wrong with them, "" for nothing."""
-    (start, stop, lower, upper), wrong = _columns(folder, INTERVALS)
-    begin, end = np.searchsorted(domain.edges, start), np.searchsorted(domain.edges, stop)
-    if not wrong:
-        known = np.isin(start, domain.edges) & np.isin(stop, domain.edges) & (begin < end)
-        rising = np.diff(begin * (domain.cells + 1) + end) > 0
-        if not known.all():
-            wrong = f"row {first_of(~known) + 1} is no range of cells"
-        elif not rising.all():
-            wrong = f"row {first_of(~rising) + 2} is not above the one before"
-    return begin.astype(np.int64), end.astype(np.int64), lower, upper, wrong
-
-
-def _read_draws(folder: Path, domain: DomainTree, manifest: Mapping[str, Any]) -> tuple[Ints, str]:
-    """Return the draws [draws, cells], and what is wrong with them, "" for nothing."""
-    (draw, start, stop, count), wrong = _columns(folder, DRAWS)
+def _read_draws(folder: Path, domain: DomainTree, manifest: Mapping[str, Any]) -> Ints:
+    """Return the draws [draws, cells]. Raises BrokenError."""
     account = manifest.get("posterior")
     number = account.get("draws_published") if isinstance(account, dict) else None
     if not isinstance(number, int) or not 0 < number <= LEAST_DRAWS:
-        return np.empty((0, domain.cells), np.int64), wrong or "the manifest does not say how many draws there are"
+        raise BrokenError("the manifest does not say how many draws there are")
+    draw, start, stop, count = _columns(folder, DRAWS)
     cell = np.minimum(np.searchsorted(domain.edges, start), domain.cells - 1)
+    bad = (domain.edges[cell] != start) | (domain.edges[cell + 1] != stop) | (count < 1)
+    refuse(bad | (draw < 0) | (draw >= number), "is no count of a cell in a draw")
+    refuse_repeated(draw * domain.cells + cell, "a cell occurs twice in a draw")
     drawn = np.zeros((number, domain.cells), np.int64)
-    if not wrong:
-        bad = (domain.edges[cell] != start) | (domain.edges[cell + 1] != stop) | (count < 1)
-        bad |= (draw < 0) | (draw >= number)
-        if bad.any():
-            wrong = f"row {first_of(bad) + 1} is no count of a cell in a draw"
-        elif np.unique(draw * domain.cells + cell).size < draw.size:
-            wrong = "a cell occurs twice in a draw"
-        else:
-            drawn[draw, cell] = count
-    return drawn, wrong
+    drawn[draw, cell] = count
+    return drawn
 
 
 WORDS = (

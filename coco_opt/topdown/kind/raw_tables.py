@@ -15,7 +15,7 @@ from coco_opt.array_types import Ints
 from coco_opt.execution.temporary_storage import forget_pages, stored_empty
 from coco_opt.files.differences import REGION
 from coco_opt.files.folder import number_of_rows, read_parts
-from coco_opt.files.release_checks import BrokenError, CountRows, int64_column, positions, rising
+from coco_opt.files.release_checks import CountRows, int64_column, positions, refuse_types, rising
 from coco_opt.releases.kind import Folder
 from coco_opt.topdown.kind.files import PERSONS, TABLES
 from coco_opt.topdown.queries import Query
@@ -48,7 +48,7 @@ class RawTables(CountRows):
         int32, int64 = np.dtype(np.int32), np.dtype(np.int64)
         region_of, cell, persons = stored_empty(size, int32), stored_empty(size, int32), stored_empty(size, int64)
         for part in read_parts(folder.path / TABLES, (*REGION, *schema.names, PERSONS), coded=True):
-            _check_integers(part)
+            refuse_types(part, {"level": "int32", PERSONS: "int64"}, TABLES)
             region = regions.at(part.column("region"))
             wrong = regions.misnamed(part, region) if (region >= 0).all() else None
             if wrong and not misplaced:
@@ -106,15 +106,6 @@ class RawTables(CountRows):
     def are_rising(self) -> bool:
         """Return whether rows lie in the regions' order."""
         return rising(self.region)
-
-
-def _check_integers(tables: Any) -> None:
-    import pyarrow.types as kinds
-
-    for name in ("level", PERSONS):
-        column = tables.column(name)
-        if not kinds.is_signed_integer(column.type) or column.null_count:
-            raise BrokenError(f"{TABLES}, column {name!r} does not hold integers only")
 
 
 def cells_of(schema: Schema, table: Any) -> Ints:
