@@ -26,7 +26,7 @@ from coco_opt.files.folder import ROWS_PER_GROUP, Again, Coded, FileTable, read_
 from coco_opt.files.foreign_errors import quietly
 from coco_opt.files.in_threads import in_threads
 from coco_opt.files.inputs import Input, InputLike
-from coco_opt.files.release_checks import Check, Regions, all_differ, coded, int64_column, positions, tree_check
+from coco_opt.files.release_checks import Check, Regions, all_differ, coded, int64_column, tree_check
 from coco_opt.files.source import Loaded, isolated, load
 from coco_opt.histograms import Hierarchy
 from coco_opt.histograms.hierarchy import named_tree
@@ -288,56 +288,44 @@ def stored_regions(folder: Path) -> tuple[Hierarchy, tuple[str, ...], Texts[str 
 
     Rows must be in the hierarchy's own order, as ``region_table`` writes them. Raises InputError.
     """
-    return _read_by_parts(folder) or _read_at_once(folder)
-
-
-_Stored = tuple[Hierarchy, tuple[str, ...], Texts[str | None], dict[str, Ints]]
-
-
-def _read_by_parts(folder: Path) -> _Stored | None:
-    """Return a sound file's content, read a group of rows at a time; None where anything is unusual or wrong."""
-    if any(_not_integers(part) for part in read_parts(folder / REGIONS, REGION_COLUMNS, coded=True)):
-        return None
+    for part in read_parts(folder / REGIONS, REGION_COLUMNS, coded=True):
+        if wrong := _not_integers(part):
+            raise InputError("wrong-type", "must hold integers only", Place(REGIONS, None, wrong))
     paths = _texts_of(folder, "region")
     parent, level, numbers, level_names = _columns_of(folder, paths)
-    if not len(paths) or parent.min() < -1 or not all_differ(paths, parent):
-        return None
-    names = paths.last_names(parent)
-    if names is None or not names.printable:
-        return None
-    hierarchy = named_tree(parent, names)
+    hierarchy = _tree_by_paths(paths, parent)
+    named = [number for number, name in level_names if name]
+    if len(named) < len(level_names) or named != list(range(hierarchy.levels)) or (level != hierarchy.level).any():
+        raise _other_level(folder, hierarchy)
     levels = tuple(name for _, name in level_names if name)
-    if not len(levels) == len(level_names) == hierarchy.levels or (level != hierarchy.level).any():
-        return None
     return hierarchy, levels, _texts_of(folder, "region_id"), numbers
 
 
-def _read_at_once(folder: Path) -> _Stored:
-    table = read_columns(folder / REGIONS, REGION_COLUMNS)
-    if wrong := _not_integers(table):
-        raise InputError("wrong-type", "must hold integers only", Place(REGIONS, None, wrong))
-    paths = from_arrow(table.column("region").combine_chunks())
-    parent = positions(table.column("parent"), paths)
+def _tree_by_paths(paths: Texts[str], parent: Ints) -> Hierarchy:
+    """Return the tree of regions by their paths; they are compared as bytes where no name needs to be escaped."""
+    sound = len(paths) and parent.min() >= -1 and all_differ(paths, parent)
+    names = paths.last_names(parent) if sound else None
+    if names is not None and names.printable:
+        return named_tree(parent, names)
     parts = (path if up < 0 else path[len(paths[up]) + 1 :] for path, up in zip(paths, parent, strict=True))
     hierarchy = Hierarchy(parent, Texts.of(map(unescaped, parts)))
     if Texts.of(hierarchy.paths) != paths:
         raise InputError("bad-order", "must hold regions in the order of the tree", Place(REGIONS, None, "region"))
-    levels = _stated_levels(table, hierarchy)
-    return hierarchy, levels, from_arrow(table.column("region_id").combine_chunks()), _numbers(table)
+    return hierarchy
 
 
-def _stated_levels(table: Any, tree: Hierarchy) -> tuple[str, ...]:
-    """Return the names of the levels; InputError (other-level) where a row states another level, or another name."""
-    level, names = int64_column(table, "level"), table.column("level_name").to_pylist()
-    levels = tuple(names[tree.level_range(own).start] for own in range(tree.levels))
-    for row, (own, stated, name) in enumerate(zip(tree.level.tolist(), level.tolist(), names, strict=True), start=1):
-        if stated != own:
-            message = f"is not the level of this region, {own}: restore the file"
-            raise InputError("other-level", message, Place(REGIONS, row, "level"))
-        if not name or name != levels[own]:
-            message = f"is not the one name of level {own}: restore the file"
-            raise InputError("other-level", message, Place(REGIONS, row, "level_name"))
-    return levels
+def _other_level(folder: Path, tree: Hierarchy) -> InputError:
+    """Return the error of the first row that states another level than the tree, or another name of it."""
+    table = read_columns(folder / REGIONS, ("level", "level_name"))
+    level, names = int64_column(table, "level"), np.array(table.column("level_name").to_pylist(), object)
+    expected = names[tree.level_start[tree.level]]
+    row = int(np.argmax((level != tree.level) | (names != expected) | ~names.astype(np.bool_)))
+    own = tree.level[row]
+    if level[row] != own:
+        message = f"is not the level of this region, {own}: restore the file"
+        return InputError("other-level", message, Place(REGIONS, row + 1, "level"))
+    message = f"is not the one name of level {own}: restore the file"
+    return InputError("other-level", message, Place(REGIONS, row + 1, "level_name"))
 
 
 def checked_regions(folder: Path) -> tuple[Regions | None, Check]:
@@ -393,10 +381,6 @@ def _columns_of(folder: Path, names: Texts[str]) -> tuple[Ints, Ints, dict[str, 
     numbers = {name: stored_array([none, *parts]) for name, parts in columns.items()}
     parent, level = numbers.pop("parent"), numbers.pop("level")
     return parent, level, numbers, sorted(level_names, key=lambda pair: pair[0])
-
-
-def _numbers(table: Any) -> dict[str, Ints]:
-    return {name: int64_column(table, name) for name in table.column_names if name not in REGION_COLUMNS}
 
 
 def region_columns(measurement_plan: MeasurementPlan, regions: Ints) -> dict[str, Any]:
