@@ -31,7 +31,8 @@ def about_of(config: Config, unit: str) -> dict[str, Any]:
     Words are those of [output], else the public column of groups without its "_id"; ``unit`` is an entity's word.
     """
     output, columns = config.output, getattr(config.data, "columns", {})
-    words: dict[str, str] = {"entity": unit, **output.words}
+    words: dict[str, str] = {"entity": unit}
+    words.update((str(key), word) for key, word in output.words.items())
     column = columns.get("group_id", "") if "groups" not in config.private_tables else ""
     if "group" not in words and isinstance(column, str) and re.fullmatch(r"[^\W\d_]{3,}_id", column, re.IGNORECASE):
         words["group"] = column.lower().removesuffix("id").removesuffix("_")

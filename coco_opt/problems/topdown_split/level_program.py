@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -73,10 +73,11 @@ class BoundedSplits:
         of_base = np.concatenate([block @ cells.base for block in blocks])
         weights = level.weights[:, level.query_of].ravel()[answers.places]
         diagonal = 2.0 * np.concatenate([cells.curvature, weights])
+        rows: Any = [[blocks[0], -eye_array(several)], [blocks[1], None], [blocks[2], None]]
         program = QuadraticProgram(
             P=diags_array([diagonal], offsets=[0], shape=(diagonal.size, diagonal.size), format="csc"),
             c=np.zeros(diagonal.size),
-            A=csc_array(block_array([[blocks[0], -eye_array(several)], [blocks[1], None], [blocks[2], None]])),
+            A=csc_array(block_array(rows)),
             row_lower=np.concatenate([equal, lower[binding]]) - of_base,
             row_upper=np.concatenate([equal, upper[binding]]) - of_base,
             lower=np.concatenate([-cells.base, np.full(several, -np.inf)]),
@@ -87,9 +88,9 @@ class BoundedSplits:
             x = np.maximum(cells.base + z[:pairs], 0.0)
             # What a solver leaves of the sums is mended in proportion, those of the parents' tables last.
             for _ in range(_MENDED):
-                now = np.bincount(place[inside], x[inside], lower.size)
+                now = _sums(place[inside], x[inside], lower.size)
                 x[inside] *= _ratios(np.clip(now, lower, upper), now)[place[inside]]
-                x *= _ratios(level.counts, np.bincount(cells.cell, x, level.cells.size))[cells.cell]
+                x *= _ratios(level.counts, _sums(cells.cell, x, level.cells.size))[cells.cell]
             tables = np.zeros(int(level.places[-1]))
             tables[cells.places] = x
             return tables
@@ -157,8 +158,8 @@ def _measured(level: SplitLevel) -> tuple[_Cells, _Answers]:
     met = np.bincount(answer, minlength=answers.size)
     alone = met[answer] == 1
     heavy = (weights[answer] * value)[alone]
-    curvature = np.bincount(pair[alone], heavy * value[alone], places.size)
-    moment = np.bincount(pair[alone], heavy * answers[answer[alone]], places.size)
+    curvature = _sums(pair[alone], heavy * value[alone], places.size)
+    moment = _sums(pair[alone], heavy * answers[answer[alone]], places.size)
     base = np.divide(moment, curvature, out=np.zeros(places.size), where=curvature > 0.0)
     several = np.flatnonzero((met > 1) & (weights > 0.0))
     number = np.full(answers.size, -1)
@@ -179,6 +180,11 @@ def _binding(level: SplitLevel) -> tuple[Floats, Floats, Ints]:
     lower = np.where(level.lower <= 0.0, -np.inf, level.lower).ravel()
     upper = np.where(level.upper >= persons[:, None], np.inf, level.upper).ravel()
     return lower, upper, np.flatnonzero((lower > -np.inf) | ((upper < np.inf) & (upper > 0.0)))
+
+
+def _sums(places: Ints, values: Floats, size: int) -> Floats:
+    """Return the sums of the values of each place, float64[size]."""
+    return np.bincount(places, values, size).astype(np.float64, copy=False)
 
 
 def _ratios(goal: Floats, now: Floats) -> Floats:
