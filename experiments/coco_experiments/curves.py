@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_experiments.looks import Look, looks
+from coco_experiments.plots import Look, looks
 from coco_opt.report.chart import tick
 from coco_opt.report.style import PAGE, fitted_legend, plain, saved, styled, wrapped
 

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 Cell = str | int | float | bool | None
+Record = dict[str, Any]
+"""A row of a table, its cells by column."""
 Verdict = Literal["reproduced", "refuted", "not comparable"]
 
 
@@ -24,14 +26,14 @@ class Table:
     notes: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, title: str, records: Iterable[Mapping[str, Cell]], notes: Iterable[str] = ()) -> Table:
+    def of(cls, title: str, records: Iterable[Mapping[str, Any]], notes: Iterable[str] = ()) -> Table:
         """Return a table of records: its columns are their keys, in the order in which they first occur."""
         listed = list(records)
         columns = tuple(dict.fromkeys(name for record in listed for name in record))
         rows = tuple(tuple(record.get(name) for name in columns) for record in listed)
         return cls(title, columns, rows, tuple(notes))
 
-    def records(self) -> list[dict[str, Any]]:
+    def records(self) -> list[Record]:
         """Return one dictionary a row, keyed by column."""
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
 

@@ -291,6 +291,18 @@ SHOWS = {
 """What a figure shows, in a sentence, of those that draw one."""
 
 DECLARED = {
+    "bench/isotonic_l1": "isotonic",
+    "bench/isotonic_l2": "isotonic",
+    "bench/posterior": "joint",
+    "bench/nation_posterior": "nation",
+    "bench/joint_nation": "nation",
+    "bench/first_call": "release",
+    "beyond/floor_tree": "floor",
+    "hay2010/figure3": "unattributed",
+    "hay2010/figure7": "unattributed",
+    "kifer2019/zcdp": "noise",
+    "kifer2019/integrality": "rounding",
+    "peers/strategies": "ranges",
     "bench/ingestion_large": "ingestion",
     "bench/tables_large": "tables",
     "kuo2018/figure4": "figures",

@@ -8,7 +8,6 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from coco_experiments.hay2010 import theorem4, theory, usefulness
-from coco_experiments.hay2010.all_ranges import extremes, posterior_variances
 from coco_experiments.hay2010.strategies import (
     FIT_LEAVES,
     NONNEGATIVE,
@@ -22,6 +21,7 @@ from coco_experiments.hay2010.strategies import (
     fit_variances,
     node_numbers,
 )
+from coco_experiments.hay2010.theorem4 import extremes, posterior_variances
 from coco_experiments.hay2010.unattributed import ESTIMATORS, FIT, RAW, SORTED, estimates, squared_error
 from coco_experiments.outcome import Table
 

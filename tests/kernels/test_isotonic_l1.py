@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from coco_experiments.bench.heap_isotonic_l1 import heap_fit
+from coco_experiments.bench.isotonic import heap_fit
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray

@@ -20,8 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from coco_experiments.bench.rows import Bench, Benchmark
-from coco_experiments.bench.timing import take_turns
+from coco_experiments.bench.rows import Bench, Benchmark, take_turns
 from coco_experiments.bench.topdown import HAWAII, LARGE_SETTING, SETTING
 from coco_experiments.data import find_data_file
 from coco_experiments.simulated import generated_counts

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from coco_experiments.bench.rows import Bench, Benchmark
-from coco_experiments.bench.timing import take_turns
+from coco_experiments.bench.rows import Bench, Benchmark, take_turns
 from coco_experiments.simulated import generated_counts
 from coco_opt.choices import SolverChoices
 from coco_opt.groups.estimating.estimates import SizeEstimate

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from coco_experiments.bench.rows import Bench, Benchmark
-from coco_experiments.bench.timing import take_turns
+from coco_experiments.bench.rows import Bench, Benchmark, take_turns
 from coco_opt import Measurement, configure, read_noisy_measurements
 from coco_opt.config import Config
 

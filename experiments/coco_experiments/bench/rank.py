@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 
 from coco_experiments.bench.apart import apart
-from coco_experiments.bench.rows import Bench, Benchmark
-from coco_experiments.bench.timing import take_turns
+from coco_experiments.bench.rows import Bench, Benchmark, take_turns
 from coco_experiments.groups import Case
-from coco_experiments.kuo2018.rank_shortcut import estimate_ranks
+from coco_experiments.kuo2018.draws import estimate_ranks
 from coco_opt.choices import SolverChoices
 from coco_opt.groups import GroupsMeasurements, RegionMeasurement
 from coco_opt.groups.estimating.estimators import FitOptions, estimate

@@ -1,4 +1,8 @@
-"""A whole release with its files: Taxi, three levels, K = 100,000, cumulative L1 and matching; and the import."""
+"""A whole release with its files: Taxi, three levels, K = 100,000, cumulative L1 and matching; and the import.
+
+``first_call``: the first thing a newcomer runs, the demo with an empty cache of kernels, and the same once they are
+there.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,7 @@ from time import perf_counter
 
 import numpy as np
 
+from coco_experiments.bench.apart import apart
 from coco_experiments.bench.rows import Bench, Benchmark
 from coco_experiments.data import find_data_file
 from coco_experiments.simulated import generated_counts
@@ -137,3 +142,37 @@ def measure(bench: Bench) -> str:
 
 NOTES = ("Seconds after start-up and compilation; noise is seeded: NOT PRIVATE. One element is one noisy cell.",)
 RELEASE = Benchmark("bench/release", measure, NOTES, (5, 2))
+
+
+EMPTY, THERE = "demo, empty cache of kernels", "demo, kernels on disk"
+LIMIT = 12.0
+
+
+def demo(folder: str) -> int:
+    """Run ``coco-opt demo`` into a new folder; return its exit code."""
+    from coco_opt.cli import main
+
+    return main(["demo", "--out", folder, "--json"])
+
+
+def measure_first(bench: Bench) -> str:
+    """Time the demo twice in processes of their own, with a cache folder that is empty at first (small: the same)."""
+    with TemporaryDirectory() as temporary:
+        cache = Path(temporary, "cache")
+        for what, limit in bench.over({EMPTY: LIMIT, THERE: None}.items()):
+            start = perf_counter()
+            folder, environment = str(Path(temporary, what.replace(" ", "_"))), {"NUMBA_CACHE_DIR": str(cache)}
+            call = apart("coco_experiments.bench.release:demo", folder, environment=environment)
+            seconds = perf_counter() - start
+            bench.row("the demo", what, 0, seconds, limit=limit, cpu=call.cpu, peak=call.peak)
+            if call.value != 0:
+                bench.wrong.append(f"{what}: exit code {call.value}")
+        if not any(cache.rglob("*.nbc")):
+            bench.wrong.append("no kernel was compiled into the cache folder")
+    return "The first call: one run each"
+
+
+FIRST_NOTES = (
+    "Seconds from the start of Python to its end; the cores' seconds are those of the demo and its helpers.",
+)
+FIRST_CALL = Benchmark("bench/first_call", measure_first, FIRST_NOTES)

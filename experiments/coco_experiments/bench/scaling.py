@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from coco_experiments.bench.apart import clocked
-from coco_experiments.bench.instances import noisy_cumulative_counts
+from coco_experiments.bench.isotonic import noisy_cumulative_counts
 from coco_experiments.bench.rows import Bench, Benchmark
 from coco_opt.errors import CocoOptError
 from coco_opt.problem import Problem

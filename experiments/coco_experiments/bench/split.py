@@ -12,8 +12,7 @@ from coco_solvers.generic.clarabel import Clarabel
 from coco_solvers.generic.piqp import PIQP
 from coco_solvers.structured.split import SplitNewton
 
-from coco_experiments.bench.rows import PAIRED, Bench, Benchmark
-from coco_experiments.bench.timing import take_turns
+from coco_experiments.bench.rows import PAIRED, Bench, Benchmark, take_turns
 from coco_opt import solving
 from coco_opt.operators import Grouping, Operator, total
 from coco_opt.problems.topdown_split import LinearRows, SplitTerm, TopdownSplit

@@ -11,8 +11,7 @@ import numpy as np
 from coco_solvers.generic.highs import HiGHS
 from coco_solvers.structured.table_rounding import ShortestPaths
 
-from coco_experiments.bench.rows import PAIRED, Bench, Benchmark
-from coco_experiments.bench.timing import take_turns
+from coco_experiments.bench.rows import PAIRED, Bench, Benchmark, take_turns
 from coco_opt import solving
 from coco_opt.operators import Grouping, stack, total
 from coco_opt.problems.table_rounding import IntegerRows, TableRounding

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 
 from coco_experiments.bench.apart import peak_megabytes
-from coco_experiments.bench.rows import Bench, Benchmark
-from coco_experiments.bench.timing import take_turns
+from coco_experiments.bench.rows import Bench, Benchmark, take_turns
 from coco_experiments.data import find_data_file
 from coco_experiments.topdown.data import Tables, generated_blocks, hawaii, large_tables, small_tables
-from coco_experiments.topdown.study import Setting
+from coco_experiments.topdown.hawaii import Setting
 from coco_opt.topdown.estimating.estimate import TablesResult, estimate_tables
 
 HAWAII = "census2010_blocks/hi_2010_block.csv.gz"

@@ -12,8 +12,7 @@ import numpy as np
 from coco_solvers.generic.clarabel import Clarabel
 from coco_solvers.structured.tree import TreePasses
 
-from coco_experiments.bench.rows import PAIRED, Bench, Benchmark
-from coco_experiments.bench.timing import take_turns
+from coco_experiments.bench.rows import PAIRED, Bench, Benchmark, take_turns
 from coco_opt import solving
 from coco_opt.kernels import tree_bounded_l2, tree_passes
 from coco_opt.problems.tree import Tree, TreeLeastSquares

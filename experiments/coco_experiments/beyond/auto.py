@@ -43,7 +43,7 @@ from coco_experiments.kuo2018.cases import (
     west_coast,
     white_case,
 )
-from coco_experiments.outcome import Cell, Table
+from coco_experiments.outcome import Cell, Record, Table
 from coco_opt.array_types import Floats
 from coco_opt.groups.buckets import Buckets
 from coco_opt.groups.estimating.method import Consistency
@@ -238,7 +238,7 @@ def aim_of(result: Result, aim: str) -> float:
 
 def hindsight_table(results: Sequence[Result]) -> Table:
     """Return the aim's error of the automatic choice over that of the grid's best entry, and a mean and worst row."""
-    rows: list[dict[str, Cell]] = []
+    rows: list[Record] = []
     for result in results:
         plan = result.way.queries
         if not isinstance(plan, Automatic):
@@ -307,7 +307,7 @@ def _others(result: Result, results: Sequence[Result]) -> list[Result]:
 
 def aims_table(results: Sequence[Result]) -> Table:
     """Return the balanced automatic choice over each way that is neither automatic nor of the grid."""
-    rows: list[dict[str, Cell]] = []
+    rows: list[Record] = []
     for auto in (result for result in results if result.way.name == CHOSEN):
         for other in _others(auto, results):
             if isinstance(other.way.queries, Automatic) or other.way.name.startswith("grid: "):

@@ -19,10 +19,10 @@ from pathlib import Path
 import numpy as np
 
 from coco_experiments.hay2010.data import Counts, generated, universal
-from coco_experiments.outcome import Cell, Table
+from coco_experiments.outcome import Record, Table
 from coco_experiments.study import Report, Runs, Study
 from coco_experiments.topdown.data import Tables, generated_blocks, hawaii, large_tables, small_tables
-from coco_experiments.topdown.study import mean_absolute
+from coco_experiments.topdown.hawaii import mean_absolute
 from coco_opt.choices import SolverChoices
 from coco_opt.privacy import Epsilon, SeededNoise
 from coco_opt.privacy.planner import Shares, allocation, leaf_allocation, uniform_shares
@@ -120,19 +120,19 @@ Found = dict[str, list[float]]
 """One seed's mean absolute errors, by plan or fan-out."""
 
 
-def tables_rows(case: TablesCase, found: Sequence[Found]) -> list[dict[str, Cell]]:
+def tables_rows(case: TablesCase, found: Sequence[Found]) -> list[Record]:
     """Return the aim's error of every plan, and that of the automatic one over it."""
     errors = {name: np.mean([of_seed[name] for of_seed in found], axis=0) for name in found[0]}
     aims = {name: float(np.exp(np.log(np.maximum(error, 1e-9)).mean())) for name, error in errors.items()}
-    key: dict[str, Cell] = {"data": case.name, "epsilon": float(case.epsilon)}
+    key: Record = {"data": case.name, "epsilon": float(case.epsilon)}
     return [{**key, "plan": name, "aim's error": aim, "auto / it": aims[CHOSEN] / aim} for name, aim in aims.items()]
 
 
-def ranges_rows(case: RangesCase, found: Sequence[Found]) -> list[dict[str, Cell]]:
+def ranges_rows(case: RangesCase, found: Sequence[Found]) -> list[Record]:
     """Return the errors of every fan-out, the chosen one marked."""
     errors = {name: float(np.mean([np.mean(of_seed[name]) for of_seed in found])) for name in found[0]}
     best = choose_fan_out(case.counts.values.size, Epsilon(case.epsilon))
-    key: dict[str, Cell] = {"data": case.counts.label, "epsilon": float(case.epsilon)}
+    key: Record = {"data": case.counts.label, "epsilon": float(case.epsilon)}
     (chosen,) = (name for name, fan_out in case.fan_outs.items() if fan_out == best)
     return [
         {

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from coco_experiments.beyond.queries import GROWTH, QueryPlan, cells, grown
 from coco_experiments.groups import SEEDED, Case
 from coco_experiments.kuo2018.cases import TAXI_MAX_SIZE, hawaii_case, small_cases, taxi_case
-from coco_experiments.outcome import Cell, Table
+from coco_experiments.outcome import Record, Table
 from coco_experiments.statistics import Mean
 from coco_experiments.study import Report, Runs, Study, seeded
 from coco_opt.array_types import Floats, Ints
@@ -74,9 +74,9 @@ def measure(setting: Setting, seed: int) -> Found:
     return {**coverage_of(setting.case, estimate), "converged": estimate.convergence.converged}
 
 
-def rows_of(runs: Runs[Setting, Found], counts: str) -> list[dict[str, Cell]]:
+def rows_of(runs: Runs[Setting, Found], counts: str) -> list[Record]:
     """Return one row a level and class of sizes, of those with an uncertain count."""
-    rows: list[dict[str, Cell]] = []
+    rows: list[Record] = []
     for level, (number, (low, end)) in product(range(runs.case.case.levels), enumerate(CLASSES)):
         every = np.array([found[counts][level][number] for found in runs.found])
         every = every[every[:, 0] > 0.0]

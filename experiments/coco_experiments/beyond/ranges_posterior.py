@@ -23,7 +23,7 @@ from coco_experiments.hay2010.data import (
     generated,
     original_or_simulated,
 )
-from coco_experiments.outcome import Cell, Table
+from coco_experiments.outcome import Record, Table
 from coco_experiments.statistics import Mean, inside_by_ranks
 from coco_experiments.study import Report, Runs, Study
 from coco_opt.array_types import Floats, Ints
@@ -61,7 +61,7 @@ class Setting:
         return [4**power for power in range(9) if 4**power < self.truth.size]
 
     @property
-    def cells(self) -> dict[str, Cell]:
+    def cells(self) -> Record:
         """Return data and epsilon as cells of a table."""
         return {"data": self.data, "epsilon": f"{self.epsilon}"}
 
@@ -122,7 +122,7 @@ def intervals(
 
 def error_table(results: Sequence[Runs[Setting, Found]], *, squared: bool) -> Table:
     """Return a row for each data set, epsilon and length: errors, and the posterior's over those of the others."""
-    rows: list[dict[str, Cell]] = []
+    rows: list[Record] = []
     for runs in results:
         errors = np.array([found["squared" if squared else "absolute"] for found in runs.found])
         lengths = [*(f"{length:,}" for length in runs.case.lengths), *(["all"] if squared else [])]
@@ -148,13 +148,13 @@ def error_table(results: Sequence[Runs[Setting, Found]], *, squared: bool) -> Ta
 
 def coverage_table(results: Sequence[Runs[Setting, Found]]) -> Table:
     """Return how often intervals hold the true counts, their mean widths, and seconds."""
-    rows: list[dict[str, Cell]] = []
+    rows: list[Record] = []
     for runs in results:
         every = np.array([found["intervals"] for found in runs.found])
         for place, length in enumerate(runs.case.lengths):
             share, widths = Mean.of((100.0 * every[:, place, 0]).tolist()), every[:, place, 1:].mean(axis=0).tolist()
             shown = dict(zip(("mean width", "linear width"), widths, strict=True))
-            key: dict[str, Cell] = {**runs.case.cells, "cells of a range": length}
+            key: Record = {**runs.case.cells, "cells of a range": length}
             rows.append({**key, **share.cells("% inside, ties split"), **shown, "runs": share.runs})
     seconds = [
         f"{runs.case.data} {float(np.mean([found['seconds'][0] for found in runs.found])):.3g}"

@@ -49,7 +49,7 @@ from coco_experiments.kuo2018.cases import (
     west_coast,
     white_case,
 )
-from coco_experiments.outcome import Cell, Table
+from coco_experiments.outcome import Record, Table
 
 Settings = list[tuple[Case, list[Way]]]
 
@@ -167,14 +167,14 @@ def posterior_ways(case: Case, all_queries: Sequence[QueryPlan]) -> list[Way]:
 
 def planned_table(results: Sequence[Result]) -> Table:
     """Return one row a case and level: the growth that the planner chooses, and its error next to that of cells."""
-    rows: list[dict[str, Cell]] = []
+    rows: list[Record] = []
     for result in (result for result in results if result.way.name == PLANNED):
         (of_cells,) = (other for other in results if other.case is result.case and other.way.name == CELLS)
         levels = zip(result.way.queries.growth, of_cells.means, result.means, result.less(of_cells), strict=True)
         for level, (growth, single, mean, difference) in enumerate(levels):
-            key: dict[str, Cell] = {"data": result.case.name, "level": level, "growth": growth, "cells": single.value}
+            key: Record = {"data": result.case.name, "level": level, "growth": growth, "cells": single.value}
             quotient = mean.value / single.value if single.value else None
-            compared: dict[str, Cell] = {"times cells": quotient, "against cells, paired": difference.signed}
+            compared: Record = {"times cells": quotient, "against cells, paired": difference.signed}
             rows.append({**key, "planner's": mean.value, **compared})
     notes = (
         "What is chosen without a look from public numbers alone: regions, groups and K.",

@@ -20,7 +20,7 @@ import numpy as np
 from coco_experiments.beyond.queries import EPSILON, GROWTH, QueryPlan, cells, leaves_only
 from coco_experiments.groups import BARS, SEEDED, Case, Levels, level_figure, means_of
 from coco_experiments.kuo2018.cases import TAXI_MAX_SIZE, hawaii_case, small_cases, taxi_case, top
-from coco_experiments.outcome import Cell, Table
+from coco_experiments.outcome import Record, Table
 from coco_experiments.statistics import Mean
 from coco_experiments.study import Report, Runs, Study
 from coco_opt.choices import SolverChoices
@@ -180,7 +180,7 @@ def error_table(
     title: str, results: Sequence[Result], reference: str, setting: str = "", notes: Sequence[str] = ()
 ) -> Table:
     """Return one row a case, setting, way and level, with the quotient and the paired difference to a reference."""
-    rows: list[dict[str, Cell]] = []
+    rows: list[Record] = []
     reference_result = reference_of(results, reference)
     for result in results:
         other = reference_result(result)
@@ -204,7 +204,7 @@ def error_table(
 
 def seconds_table(results: Sequence[Result], setting: str = "") -> Table:
     """Return the mean seconds of processor time a run, noise left out."""
-    rows: list[dict[str, Cell]] = []
+    rows: list[Record] = []
     for result in results:
         moves = {setting: result.way.setting} if setting else {}
         seconds = float(np.mean([finding["seconds"] for finding in result.findings]))

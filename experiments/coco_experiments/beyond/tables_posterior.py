@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from coco_experiments.outcome import Cell, Table
+from coco_experiments.outcome import Record, Table
 from coco_experiments.statistics import Mean, inside_by_ranks
 from coco_experiments.study import Report, Runs, Study, seeded
 from coco_experiments.topdown.data import Tables, generated_blocks, hawaii, small_tables
-from coco_experiments.topdown.study import EDGES, Setting, bias_by_size, mean_absolute, sizes_of
+from coco_experiments.topdown.hawaii import EDGES, Setting, bias_by_size, mean_absolute, sizes_of
 from coco_opt.array_types import Floats
 from coco_opt.choices import SolverChoices
 from coco_opt.topdown.estimating.estimate import estimate_tables
@@ -108,12 +108,12 @@ def covered(tables: Tables, posterior: TablesPosterior, query: Query, level: int
 
 def error_table(results: Sequence[Runs[Trial, Found]]) -> Table:
     """Return a row for each split, level and query: mean errors with standard errors, and paired differences."""
-    rows: list[dict[str, Cell]] = []
+    rows: list[Record] = []
     queries = results[0].case.queries
     for split in SETTINGS:
         errors = {method: of(results, split, method, "errors") for method in METHODS}
         for level, place in np.ndindex(errors[FULL].shape[1:]):
-            row: dict[str, Cell] = {"split": split, "level": level, "query": queries[place].name}
+            row: Record = {"split": split, "level": level, "query": queries[place].name}
             means = {method: Mean.of(values[:, level, place].tolist()) for method, values in errors.items()}
             for method, mean in means.items():
                 row |= {method: mean.value, f"{method}, standard error": mean.standard_error}
@@ -131,7 +131,7 @@ def of(results: Sequence[Runs[Trial, Found]], split: str, method: str, what: str
 
 def bias_table(results: Sequence[Runs[Trial, Found]]) -> Table:
     """Return the mean error of the blocks' cells by their true size."""
-    rows: list[dict[str, Cell]] = []
+    rows: list[Record] = []
     for split in SETTINGS:
         means = {method: of(results, split, method, "bias").mean(axis=0).tolist() for method in METHODS}
         for place, size in enumerate(sizes_of(EDGES)):
@@ -141,7 +141,7 @@ def bias_table(results: Sequence[Runs[Trial, Found]]) -> Table:
 
 def coverage_table(results: Sequence[Runs[Trial, Found]]) -> Table:
     """Return how often intervals hold the true answers, their widths, and seconds."""
-    rows: list[dict[str, Cell]] = []
+    rows: list[Record] = []
     queries = results[0].case.queries
     for split in SETTINGS:
         inside, width = (of(results, split, POSTERIOR, what) for what in ("inside", "width"))

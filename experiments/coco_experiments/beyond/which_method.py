@@ -18,7 +18,7 @@ from coco_experiments.beyond.queries import planned
 from coco_experiments.beyond.study import MATCHING, Result, Way, reference_of, study, usual_ways
 from coco_experiments.curves import AxisStyle, Curve, CurvePanel, draw
 from coco_experiments.groups import Case
-from coco_experiments.outcome import Cell, Table
+from coco_experiments.outcome import Record, Table
 from coco_experiments.simulated import counts_of_runs, group_sizes
 from coco_opt.histograms import Hierarchy
 
@@ -68,11 +68,11 @@ def _errors(result: Result) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
 def map_table(results: Sequence[Result]) -> Table:
     """Return which method errs least, a row a hierarchy and epsilon."""
     score = scores(results)
-    rows: list[dict[str, Cell]] = []
+    rows: list[Record] = []
     for case, setting in dict.fromkeys((result.case, result.way.setting) for result in results):
         own = [result for result in results if (result.case, result.way.setting) == (case, setting)]
         levels, groups = place_of(case)
-        row: dict[str, Cell] = {"levels": levels, "groups a leaf": groups, "total epsilon": setting}
+        row: Record = {"levels": levels, "groups a leaf": groups, "total epsilon": setting}
         for name, level in {"least error at the root": 0, "at the leaves": -1}.items():
             row[name] = min(own, key=lambda result, level=level: result.means[level].value).way.name  # type: ignore[misc]
         rows.append({**row, "over all levels": min(own, key=score.__getitem__).way.name})

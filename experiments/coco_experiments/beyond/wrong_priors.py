@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from coco_experiments.groups import SEEDED, Case, evenly, means_of
-from coco_experiments.outcome import Cell, Table
+from coco_experiments.outcome import Record, Table
 from coco_experiments.study import Report, Runs, Study, seeded
 from coco_opt.array_types import Ints
 from coco_opt.choices import SolverChoices
@@ -72,20 +72,20 @@ def plan(data: Path | None, small: bool) -> list[tuple[PriorCase, Sequence[int]]
 
 def report(results: Sequence[Runs[PriorCase, list[list[float]]]], path: Path) -> Report:
     """Return the errors of both methods by case and level, and their quotient."""
-    rows: list[dict[str, Cell]] = []
+    rows: list[Record] = []
     for runs in results:
         case, errors = runs.case, np.array(runs.found)
         joint, posterior = errors.mean(axis=0).tolist()
         differences = means_of((errors[:, 1] - errors[:, 0]).tolist())
         for level, difference in enumerate(differences):
-            key: dict[str, Cell] = {
+            key: Record = {
                 "sizes": case.distribution,
                 "groups a leaf": case.groups,
                 "epsilon": f"{case.epsilon}",
             }
-            shown: dict[str, Cell] = {"level": level, "joint": joint[level], "posterior": posterior[level]}
+            shown: Record = {"level": level, "joint": joint[level], "posterior": posterior[level]}
             quotient = posterior[level] / joint[level] if joint[level] else None
-            paired: dict[str, Cell] = {"times joint": quotient, "paired": difference.signed, "runs": difference.runs}
+            paired: Record = {"times joint": quotient, "paired": difference.signed, "runs": difference.runs}
             rows.append({**key, **shown, **paired})
     notes = (
         SEEDED,

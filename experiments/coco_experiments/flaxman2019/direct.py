@@ -6,14 +6,17 @@ consistent with the bound; a sound lower bound from more runs stands next to the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from coco_experiments.flaxman2019.setting import EPSILONS, MOVED, NOT_PRIVATE, PAPERS, SMALL, Database
-from coco_experiments.looks import looks
-from coco_experiments.outcome import Outcome, Reporter, Table, publish
+from coco_experiments.outcome import Record, Table
+from coco_experiments.plots import looks
+from coco_experiments.study import Report, Runs, Study, seeded
 from coco_opt.array_types import Floats
 from coco_opt.audit.bounds import LowerBound, lower_bound
 from coco_opt.audit.counting import MECHANISMS, DirectEstimate, MechanismName, direct_estimate, mechanism, population
@@ -22,25 +25,25 @@ from coco_opt.report.style import PAGE, fitted_legend, saved, styled
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-NAME = "flaxman2019/direct"
 SEED = 5
 RUNS = 500
 SMALL_RUNS = 60
 FROM, TO = 0, 1001
-COLUMNS = (
-    "mechanism",
-    "epsilon",
-    "runs a side",
-    "largest |log-ratio|, error = k",
-    "largest |log-ratio|, error >= k",
-    "the same where both have 50 runs",
-    "sound lower bound",
-)
 FEW = 50
 
 
-def outputs(database: Database, name: MechanismName, runs: int, seed: int) -> tuple[Floats, Floats]:
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A mechanism on a database, and the runs a side."""
+
+    database: Database
+    mechanism: MechanismName
+    runs: int
+
+
+def measure(setting: Setting, seed: int) -> tuple[Floats, Floats]:
     """Return the errors of areas 0 and 1001 against D's exact counts, float64[runs, 2], on D and on D'."""
+    database, name, runs = setting.database, setting.mechanism, setting.runs
     tree = database.tree
     rng = np.random.default_rng([2019, seed, MECHANISMS.index(name)])
     leaves = population(database.people, tree, rng)
@@ -69,28 +72,39 @@ def supported(estimate: DirectEstimate, first: Floats, second: Floats) -> float:
     return float(np.abs(ratios).max()) if ratios.size else float("nan")
 
 
-def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Measure, print and write ``flaxman2019/direct`` as CSV, PNG and PDF; needs no data."""
+def plan(data: Path | None, small: bool) -> list[tuple[Setting, Sequence[int]]]:
+    """Return every mechanism; no data are needed."""
     database, runs = (SMALL, SMALL_RUNS) if small else (PAPERS, RUNS)
-    rows, estimates = [], {}
-    for done, name in enumerate(MECHANISMS, 1):
-        first, second = outputs(database, name, runs, SEED)
-        estimates[name], bound = estimate(first, second)
-        largest = supported(estimates[name], first, second)
-        rows.append((name, EPSILONS[name], runs, *estimates[name].maximum, largest, bound.epsilon))
-        reporter.progress(NAME, done, len(MECHANISMS))
-    table = Table(
-        "Flaxman 2019, section 2.3: direct estimate, one person moved from area 0 to area 1001",
-        COLUMNS,
-        tuple(rows),
-        (
-            f"The maxima are over events that happened on both sides, and biased upwards; {runs} runs tell little.",
-            "The bound is sound at 99.9 %, its event chosen on one half of the runs.",
-            MOVED,
-            NOT_PRIVATE,
-        ),
+    return seeded((Setting(database, name, runs) for name in MECHANISMS), (SEED,))
+
+
+def report(results: Sequence[Runs[Setting, tuple[Floats, Floats]]], path: Path) -> Report:
+    """Return the largest log-ratios next to a sound bound, and their figure."""
+    rows, estimates = list[Record](), dict[MechanismName, DirectEstimate]()
+    for found in results:
+        name, sides = found.case.mechanism, found.found[0]
+        estimates[name], bound = estimate(*sides)
+        equal, at_least = estimates[name].maximum
+        rows.append(
+            {
+                "mechanism": name,
+                "epsilon": EPSILONS[name],
+                "runs a side": found.case.runs,
+                "largest |log-ratio|, error = k": equal,
+                "largest |log-ratio|, error >= k": at_least,
+                "the same where both have 50 runs": supported(estimates[name], *sides),
+                "sound lower bound": bound.epsilon,
+            }
+        )
+    notes = (
+        f"The maxima are over events that happened on both sides, and biased upwards; {results[0].case.runs} runs tell "
+        "little.",
+        "The bound is sound at 99.9 %, its event chosen on one half of the runs.",
+        MOVED,
+        NOT_PRIVATE,
     )
-    return publish(NAME, {"": table}, out, reporter, files=_draw(out / NAME, estimates))
+    title = "Flaxman 2019, section 2.3: direct estimate, one person moved from area 0 to area 1001"
+    return Report({"": Table.of(title, rows, notes)}, _draw(path, estimates))
 
 
 @styled()
@@ -118,3 +132,6 @@ def _panel(axes: Axes, name: MechanismName, estimate: DirectEstimate) -> None:
         axes.axhline(sign * EPSILONS[name], color="black", linestyle=":", label="budget" if sign > 0 else None)
     axes.set(title=f"{name}, epsilon {EPSILONS[name]:g}", xlabel="k (people)")
     axes.grid(alpha=0.3)
+
+
+DIRECT = Study("flaxman2019/direct", plan, measure, report)

@@ -26,8 +26,8 @@ from coco_experiments.flaxman2019.setting import (
     Database,
     residuals,
 )
-from coco_experiments.looks import looks
 from coco_experiments.outcome import Outcome, Reporter, Statement, Table, publish, write_csv
+from coco_experiments.plots import looks
 from coco_opt.array_types import Floats
 from coco_opt.audit.counting import MECHANISMS, MechanismName, SamplerName
 from coco_opt.audit.privacy_loss import CAVEAT, PrivacyLoss, empirical_privacy_loss

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 
 from coco_experiments.flaxman2019.setting import EPSILONS, NOT_PRIVATE, PAPERS, SMALL, TAILS, Database, residuals
-from coco_experiments.outcome import Outcome, Reporter, Table, publish
+from coco_experiments.outcome import Record, Table
 from coco_experiments.plots import Panel, comparison
 from coco_experiments.statistics import Mean, Reference
+from coco_experiments.study import Report, Runs, Study
 from coco_opt.audit.counting import MECHANISMS, MechanismName
 from coco_opt.audit.privacy_loss import CAVEAT, empirical_privacy_loss
 
-NAME = "flaxman2019/plateaus"
 SEEDS = tuple(range(15))
 SMALL_SEEDS = SEEDS[:3]
 BAND = 4.0  # standard deviations over databases
@@ -30,84 +32,55 @@ REFERENCES: dict[tuple[MechanismName, str], Reference] = {
     ("RDPC", RANGE): Reference(181.0, 3.0, 15),
     ("ADPC", RANGE): Reference(186.0, 3.0, 15),
 }
-COLUMNS = (
-    "mechanism",
-    "epsilon",
-    "figure",
-    "measured",
-    "standard error",
-    "reference",
-    "deviation of one database",
-    "deviations apart",
-    "within four",
-)
+Found = dict[tuple[MechanismName, str], float]
 
 
-def figures_of(database: Database, seed: int) -> dict[tuple[MechanismName, str], float]:
+def measure(database: Database, seed: int) -> Found:
     """Return the three figures of every mechanism on one database, with the paper's sampler."""
     figures = {}
     for name, values in residuals(database, seed, "ratio").items():
         loss = empirical_privacy_loss(values)
-        for figure, value in zip(
-            FIGURES, (loss.mean_between(20, 100), loss.deviation, loss.residual_range), strict=True
-        ):
-            figures[name, figure] = value
+        of_loss = loss.mean_between(20, 100), loss.deviation, loss.residual_range
+        figures |= {(name, figure): value for figure, value in zip(FIGURES, of_loss, strict=True)}
     return figures
 
 
-def measure(database: Database, seeds: tuple[int, ...], reporter: Reporter) -> dict[tuple[MechanismName, str], Mean]:
-    """Return the mean of every figure over databases."""
-    runs = []
-    for done, seed in enumerate(seeds, 1):
-        runs.append(figures_of(database, seed))
-        reporter.progress(NAME, done, len(seeds))
-    return {key: Mean.of([run[key] for run in runs]) for key in runs[0]}
+def plan(data: Path | None, small: bool) -> list[tuple[Database, Sequence[int]]]:
+    """Return the paper's databases, or smaller ones; no data are needed."""
+    return [(SMALL, SMALL_SEEDS) if small else (PAPERS, SEEDS)]
 
 
-def table_of(means: dict[tuple[MechanismName, str], Mean], *, compare: bool) -> Table:
-    """Return the table, one row a figure and mechanism; ``compare`` adds the references."""
-    rows = []
-    for figure in FIGURES:
-        for name in MECHANISMS:
-            mean, reference = means[name, figure], REFERENCES[name, figure] if compare else None
-            apart = None if reference is None else abs(mean.value - reference.value) / reference.deviation
-            rows.append(
-                (
-                    name,
-                    EPSILONS[name],
-                    figure,
-                    mean.value,
-                    mean.standard_error,
-                    None if reference is None else reference.value,
-                    None if reference is None else reference.deviation,
-                    apart,
-                    None if apart is None else apart <= BAND,
-                )
-            )
-    databases = means["GDPC", LOSS].runs
-    notes = (f"The loss is {CAVEAT}.", TAILS, "The maximum depends on the seed and is not compared.", NOT_PRIVATE)
-    return Table(f"Flaxman 2019: plateaus of Figure 1, {databases} databases", COLUMNS, tuple(rows), notes)
-
-
-def failures_in(table: Table) -> tuple[str, ...]:
-    """Return one line for every figure further than four deviations from its reference."""
-    return tuple(
-        f"{row['mechanism']}, {row['figure']}: {row['deviations apart']:.1f} deviations from the reference"
-        for row in table.records()
-        if row["within four"] is False
-    )
-
-
-def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Measure, print and write ``flaxman2019/plateaus`` as CSV, PNG and PDF; needs no data."""
-    means = measure(SMALL if small else PAPERS, SMALL_SEEDS if small else SEEDS, reporter)
-    table = table_of(means, compare=not small)
-    panels = {}
+def report(results: Sequence[Runs[Database, Found]], path: Path) -> Report:
+    """Return one row a figure and mechanism; it fails further than four deviations from a reference."""
+    (runs,) = results
+    means = {key: Mean.of([found[key] for found in runs.found]) for key in runs.found[0]}
+    rows, failures, panels = list[Record](), list[str](), {}
+    for figure, name in product(FIGURES, MECHANISMS):
+        mean, reference = means[name, figure], REFERENCES[name, figure] if runs.case == PAPERS else None
+        apart = None if reference is None else abs(mean.value - reference.value) / reference.deviation
+        rows.append(
+            {
+                "mechanism": name,
+                "epsilon": EPSILONS[name],
+                "figure": figure,
+                **mean.cells(),
+                "reference": reference and reference.value,
+                "deviation of one database": reference and reference.deviation,
+                "deviations apart": apart,
+                "within four": None if apart is None else apart <= BAND,
+            }
+        )
+        if apart is not None and apart > BAND:
+            failures.append(f"{name}, {figure}: {apart:.1f} deviations from the reference")
     for figure in FIGURES:
         series = {"measured": tuple(means[name, figure].value for name in MECHANISMS)}
-        if not small:
+        if runs.case == PAPERS:
             series["reference"] = tuple(REFERENCES[name, figure].value for name in MECHANISMS)
         errors = {"measured": tuple(means[name, figure].standard_error for name in MECHANISMS)}
         panels[figure] = Panel(MECHANISMS, series, errors)
-    files = comparison(out / NAME, panels, "")
-    return publish(NAME, {"": table}, out, reporter, files=files, failures=failures_in(table))
+    notes = (f"The loss is {CAVEAT}.", TAILS, "The maximum depends on the seed and is not compared.", NOT_PRIVATE)
+    table = Table.of(f"Flaxman 2019: plateaus of Figure 1, {len(runs.seeds)} databases", rows, notes)
+    return Report({"": table}, comparison(path, panels, ""), failures)
+
+
+PLATEAUS = Study("flaxman2019/plateaus", plan, measure, report)

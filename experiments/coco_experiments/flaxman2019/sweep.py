@@ -6,15 +6,16 @@ figure, where K is 184, and scales with K elsewhere (K at the default percentile
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 
 from coco_experiments.curves import AxisStyle, Curve, CurvePanel, draw
 from coco_experiments.flaxman2019.setting import EPSILONS, MOVED, NOT_PRIVATE, PAPERS, SMALL, TAILS, Database, residuals
-from coco_experiments.outcome import Outcome, Reporter, Table, publish
+from coco_experiments.outcome import Record, Table
 from coco_experiments.statistics import Mean
+from coco_experiments.study import Report, Runs, Study, seeded
 from coco_opt.audit.counting import MechanismName, SamplerName, budget_loss
 from coco_opt.audit.privacy_loss import (
     BANDWIDTH,
@@ -25,7 +26,6 @@ from coco_opt.audit.privacy_loss import (
     residual_range,
 )
 
-NAME = "flaxman2019/sweep"
 SEEDS = tuple(range(5))
 SMALL_SEEDS = SEEDS[:2]
 PLATEAU = (20 / 184, 100 / 184)  # of the range K at the default percentile
@@ -39,19 +39,6 @@ FACTORS = {
     "percentile": ("range looked at", "percentile"),
 }
 """What moves: the title of its panel and the label of its axis."""
-COLUMNS = (
-    "factor",
-    "value",
-    "mechanism",
-    "epsilon",
-    "cells",
-    "mean |EPL| on the plateau",
-    "standard error",
-    "of the budget",
-    "maximum |EPL|",
-    "maximum, of the budget",
-    "residual range K",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,47 +75,58 @@ class SettingResult:
 
     point: Point
     mechanism: MechanismName
-    epsilon: float
-    cells: int
     plateau: Mean
     maximum: Mean
     residual_range: Mean
 
+    @property
+    def epsilon(self) -> float:
+        """Return the mechanism's budget."""
+        return self.point.scale * EPSILONS[self.mechanism]
 
-def measure(point: Point, seeds: tuple[int, ...]) -> list[SettingResult]:
-    """Return the estimates of every mechanism at one setting."""
-    epsilons = {name: point.scale * epsilon for name, epsilon in EPSILONS.items()}
-    runs: dict[MechanismName, list[tuple[float, float, float]]] = {name: [] for name in epsilons}
-    for seed in seeds:
-        for name, values in residuals(point.database, seed, SAMPLER, epsilons).items():
-            loss = empirical_privacy_loss(values, bandwidth=point.bandwidth, percentile=point.percentile)
-            plateau = loss.mean_between(*(edge * residual_range(ResidualCounts.of(values)) for edge in PLATEAU))
-            runs[name].append((plateau, loss.maximum, loss.residual_range))
-    cells = point.database.tree.cells
-    return [
-        SettingResult(point, name, epsilons[name], cells, *(Mean.of(column) for column in zip(*figures, strict=True)))
-        for name, figures in runs.items()
+    @property
+    def row(self) -> Record:
+        """Return the row of the table."""
+        budget = budget_loss(self.epsilon, SAMPLER)
+        return {
+            "factor": self.point.factor,
+            "value": self.point.value,
+            "mechanism": self.mechanism,
+            "epsilon": self.epsilon,
+            "cells": self.point.database.tree.cells,
+            **self.plateau.cells("mean |EPL| on the plateau"),
+            "of the budget": self.plateau.value / budget,
+            "maximum |EPL|": self.maximum.value,
+            "maximum, of the budget": self.maximum.value / budget,
+            "residual range K": self.residual_range.value,
+        }
+
+
+Found = dict[MechanismName, tuple[float, float, float]]
+
+
+def measure(point: Point, seed: int) -> Found:
+    """Return plateau, maximum and range of every mechanism at one setting, on one database."""
+    epsilons, found = {name: point.scale * epsilon for name, epsilon in EPSILONS.items()}, Found()
+    for name, values in residuals(point.database, seed, SAMPLER, epsilons).items():
+        loss = empirical_privacy_loss(values, bandwidth=point.bandwidth, percentile=point.percentile)
+        plateau = loss.mean_between(*(edge * residual_range(ResidualCounts.of(values)) for edge in PLATEAU))
+        found[name] = plateau, loss.maximum, loss.residual_range
+    return found
+
+
+def plan(data: Path | None, small: bool) -> list[tuple[Point, Sequence[int]]]:
+    """Return every setting; no data are needed."""
+    return seeded(points(SMALL if small else PAPERS), SMALL_SEEDS if small else SEEDS)
+
+
+def report(found: Sequence[Runs[Point, Found]], path: Path) -> Report:
+    """Return the table, one row a setting and mechanism, and the figure."""
+    results = [
+        SettingResult(runs.case, name, *map(Mean.of, zip(*(figures[name] for figures in runs.found), strict=True)))
+        for runs in found
+        for name in EPSILONS
     ]
-
-
-def table_of(results: list[SettingResult], databases: int) -> Table:
-    """Return the table, one row a setting and mechanism."""
-    rows = tuple(
-        (
-            result.point.factor,
-            result.point.value,
-            result.mechanism,
-            result.epsilon,
-            result.cells,
-            result.plateau.value,
-            result.plateau.standard_error,
-            result.plateau.value / budget_loss(result.epsilon, SAMPLER),
-            result.maximum.value,
-            result.maximum.value / budget_loss(result.epsilon, SAMPLER),
-            result.residual_range.value,
-        )
-        for result in results
-    )
     notes = (
         f"The loss is {CAVEAT}; the maximum grows with the noise of the tails.",
         "Exact sampler. RDPC splits its budget over J + 1 levels; its cells' own share is 1 / (J + 1).",
@@ -139,20 +137,9 @@ def table_of(results: list[SettingResult], databases: int) -> Table:
         MOVED,
         NOT_PRIVATE,
     )
+    databases = len(found[0].seeds)
     title = f"Flaxman 2019: the less-obvious estimate, one factor at a time, {databases} databases each"
-    return Table(title, COLUMNS, rows, notes)
-
-
-def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Measure, print and write ``flaxman2019/sweep`` as CSV, PNG and PDF; needs no data."""
-    settings = list(points(SMALL if small else PAPERS))
-    seeds = SMALL_SEEDS if small else SEEDS
-    results: list[SettingResult] = []
-    for done, point in enumerate(settings, 1):
-        results += measure(point, seeds)
-        reporter.progress(NAME, done, len(settings))
-    table = table_of(results, len(seeds))
-    return publish(NAME, {"": table}, out, reporter, files=_draw(out / NAME, results))
+    return Report({"": Table.of(title, (result.row for result in results), notes)}, _draw(path, results))
 
 
 def _draw(path: Path, results: list[SettingResult]) -> list[Path]:
@@ -177,3 +164,6 @@ def _panel(factor: str, results: list[SettingResult]) -> CurvePanel:
     curves.append(Curve("budget", values, [1.0] * len(values), theory=True))
     title, xlabel = FACTORS[factor]
     return CurvePanel(title, tuple(curves), xlabel, "linear" if factor in ("J", "percentile") else "log")
+
+
+SWEEP = Study("flaxman2019/sweep", plan, measure, report)

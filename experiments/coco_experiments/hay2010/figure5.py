@@ -28,7 +28,7 @@ from coco_experiments.hay2010.unattributed import (
     estimates,
     squared_error,
 )
-from coco_experiments.outcome import Cell, Statement, Table
+from coco_experiments.outcome import Record, Statement, Table
 from coco_experiments.statistics import Mean
 from coco_experiments.study import Report, Runs, Study
 
@@ -81,7 +81,7 @@ def measure(result: Measured, sample: int) -> dict[str, float]:
     return {name: squared_error(estimate, ranks) for name, estimate in found.items()}
 
 
-def _row(result: Measured) -> dict[str, Cell]:
+def _row(result: Measured) -> Record:
     value = {name: mean.value for name, mean in result.errors.items()}
     return {
         "data": result.data.label,
@@ -98,7 +98,7 @@ def _row(result: Measured) -> dict[str, Cell]:
     }
 
 
-def _theory_row(result: Measured) -> dict[str, Cell]:
+def _theory_row(result: Measured) -> Record:
     runs, epsilon = result.runs, float(result.epsilon)
     return {
         "data": result.data.label,

@@ -33,7 +33,7 @@ from coco_experiments.hay2010.strategies import (
     node_numbers,
 )
 from coco_experiments.hay2010.theory import range_bound, unit_range_error
-from coco_experiments.outcome import Cell, Table
+from coco_experiments.outcome import Record, Table
 from coco_experiments.statistics import Mean
 from coco_experiments.study import Report, Runs, Study
 from coco_opt.array_types import Floats, Ints
@@ -116,7 +116,7 @@ def measure(result: Measured, number: int) -> dict[str, list[float]]:
     }
 
 
-def _rows(result: Measured) -> list[dict[str, Cell]]:
+def _rows(result: Measured) -> list[Record]:
     measured = {name: result.curve(name).tolist() for name in STRATEGIES}
     exact = {label: result.exact(name).tolist() for name, label in EXACT.items()}
     return [

@@ -5,13 +5,12 @@ Where errors are known exactly (unrounded answers) those are judged, and the mea
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_experiments.hay2010.data import Counts
 from coco_experiments.hay2010.strategies import (
     FIT,
     FIT_LEAVES,
@@ -25,43 +24,12 @@ from coco_experiments.hay2010.strategies import (
 from coco_experiments.outcome import Statement
 from coco_opt.array_types import Floats
 
+if TYPE_CHECKING:
+    from coco_experiments.hay2010.figure6 import Measured
+
 WHERE = "section 5.2"
 PUBLISHED_CROSSING = 2_000.0
 NEAR = 2.0  # times: "about 2000" on an axis of powers of two
-
-
-class Sizes(Protocol):
-    """The part of figure 6's theory that is read here."""
-
-    @property
-    def sizes(self) -> NDArray[np.int64]:
-        """Return the range sizes."""
-
-
-class Errors(Protocol):
-    """One data set at one epsilon, as figure 6 measures it."""
-
-    @property
-    def data(self) -> Counts:
-        """Return the counts."""
-
-    @property
-    def epsilon(self) -> float:
-        """Return the budget."""
-
-    @property
-    def theory(self) -> Sizes:
-        """Return the sizes."""
-
-    @property
-    def errors(self) -> Mapping[str, object]:
-        """Return what was measured, by strategy."""
-
-    def curve(self, strategy: str) -> Floats:
-        """Return the mean errors by size."""
-
-    def exact(self, strategy: str) -> Floats:
-        """Return the exact errors by size."""
 
 
 def crossing(sizes: NDArray[np.int64], low: Floats, high: Floats) -> float | None:
@@ -78,7 +46,7 @@ def crossing(sizes: NDArray[np.int64], low: Floats, high: Floats) -> float | Non
     return float(sizes[i - 1] * (sizes[i] / sizes[i - 1]) ** share)
 
 
-def statements(results: Sequence[Errors]) -> list[Statement]:
+def statements(results: Sequence[Measured]) -> list[Statement]:
     """Return section 5.2's statements next to what was measured."""
     return [
         _unit_lengths(results),
@@ -94,7 +62,7 @@ def statements(results: Sequence[Errors]) -> list[Statement]:
 _PAIRS = ((FIT, NODES), (FIT_LEAVES, NODES), (NONNEGATIVE, NODES), (RAW_FIT, RAW_NODES))
 
 
-def _each(results: Sequence[Errors], values: Sequence[float | None]) -> str:
+def _each(results: Sequence[Measured], values: Sequence[float | None]) -> str:
     """Return values in words, by data set and falling epsilon."""
     words: dict[str, list[str]] = {}
     for result, value in zip(results, values, strict=True):
@@ -102,7 +70,7 @@ def _each(results: Sequence[Errors], values: Sequence[float | None]) -> str:
     return "; ".join(f"{label}: {' / '.join(parts)}" for label, parts in words.items())
 
 
-def _unit_lengths(results: Sequence[Errors]) -> Statement:
+def _unit_lengths(results: Sequence[Measured]) -> Statement:
     ratios = [float(result.curve(NODES)[0] / result.curve(UNIT)[0]) for result in results]
     return Statement(
         WHERE, "for unit lengths L~ is more accurate than H~", f"H~ / L~: {_each(results, ratios)}", min(ratios) > 1
@@ -113,7 +81,7 @@ def _pair(rounded: bool) -> tuple[str, str, str]:
     return (UNIT, NODES, "rounded") if rounded else (RAW_UNIT, RAW_NODES, "unrounded")
 
 
-def _crossings(results: Sequence[Errors], rounded: bool) -> Statement:
+def _crossings(results: Sequence[Measured], rounded: bool) -> Statement:
     unit, nodes, how = _pair(rounded)
     judged = [crossing(result.theory.sizes, result.curve(unit), result.curve(nodes)) for result in results]
     text = f"{how}: {_each(results, judged)}"
@@ -124,7 +92,7 @@ def _crossings(results: Sequence[Errors], rounded: bool) -> Statement:
     return Statement(WHERE, "the error of L~ is above H~'s for ranges larger than about 2,000", text, holds)
 
 
-def _largest(results: Sequence[Errors], rounded: bool) -> Statement:
+def _largest(results: Sequence[Measured], rounded: bool) -> Statement:
     unit, nodes, how = _pair(rounded)
     judged = [float(result.curve(unit)[-1] / result.curve(nodes)[-1]) for result in results]
     text = f"{how}: {_each(results, judged)}"
@@ -139,11 +107,11 @@ def _largest(results: Sequence[Errors], rounded: bool) -> Statement:
     )
 
 
-def _last(results: Sequence[Errors]) -> str:
+def _last(results: Sequence[Measured]) -> str:
     return " and ".join(f"{size:,}" for size in sorted({int(result.theory.sizes[-1]) for result in results}))
 
 
-def _uniformly_lower(results: Sequence[Errors], fit: str, nodes: str) -> Statement:
+def _uniformly_lower(results: Sequence[Measured], fit: str, nodes: str) -> Statement:
     ratios = [float((result.curve(fit) / result.curve(nodes)).max()) for result in results]
     return Statement(
         WHERE,
@@ -153,7 +121,7 @@ def _uniformly_lower(results: Sequence[Errors], fit: str, nodes: str) -> Stateme
     )
 
 
-def _reductions(results: Sequence[Errors], fit: str, nodes: str) -> Statement:
+def _reductions(results: Sequence[Measured], fit: str, nodes: str) -> Statement:
     larger = [result.curve(fit) / result.curve(nodes) for result in results]
     large = [part[result.theory.sizes >= PUBLISHED_CROSSING] for result, part in zip(results, larger, strict=True)]
     ratios = np.concatenate([part if part.size else curve[-1:] for part, curve in zip(large, larger, strict=True)])
@@ -166,7 +134,7 @@ def _reductions(results: Sequence[Errors], fit: str, nodes: str) -> Statement:
     )
 
 
-def _below_unit(results: Sequence[Errors], fit: str) -> Statement:
+def _below_unit(results: Sequence[Measured], fit: str) -> Statement:
     ratios = [float(result.curve(fit)[0] / result.curve(UNIT)[0]) for result in results]
     return Statement(
         WHERE,
@@ -176,7 +144,7 @@ def _below_unit(results: Sequence[Errors], fit: str) -> Statement:
     )
 
 
-def _more_noise(results: Sequence[Errors]) -> Statement:
+def _more_noise(results: Sequence[Measured]) -> Statement:
     ratios = [float(np.exp(np.log(result.curve(FIT) / result.curve(NODES)).mean())) for result in results]
     by_data: dict[str, list[float]] = {}
     for result, ratio in zip(results, ratios, strict=True):

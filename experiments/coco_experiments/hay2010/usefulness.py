@@ -15,7 +15,7 @@ import numpy as np
 from coco_experiments.curves import AxisStyle, Curve, CurvePanel, draw
 from coco_experiments.hay2010.strategies import RAW_FIT, RAW_NODES, RAW_UNIT
 from coco_experiments.hay2010.theory import useful_error
-from coco_experiments.outcome import Cell, Table
+from coco_experiments.outcome import Record, Table
 from coco_experiments.study import Report, Runs, Study
 from coco_opt.array_types import Floats
 from coco_opt.kernels import tree_passes
@@ -77,7 +77,7 @@ def plan(data: Path | None, small: bool) -> list[tuple[int, Sequence[int]]]:
 
 def report(results: Sequence[Runs[int, dict[str, float]]], path: Path) -> Report:
     """Return one row a domain size; it fails where H~ kept the bound less often than the bound promises."""
-    rows: list[dict[str, Cell]] = []
+    rows: list[Record] = []
     failures, quantiles, bounds = [], {name: list[float]() for name in MEASURED}, []
     for runs in results:
         bound, cells = useful_error(runs.case, 1.0, DELTA), 2 ** (runs.case - 1)

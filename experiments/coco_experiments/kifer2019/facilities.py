@@ -13,7 +13,7 @@ from time import perf_counter
 
 import numpy as np
 
-from coco_experiments.outcome import Cell, Table
+from coco_experiments.outcome import Record, Table
 from coco_experiments.study import Report, Runs, Study, seeded
 from coco_opt.choices import SolverChoices
 from coco_opt.errors import ProblemError, SolverError
@@ -74,13 +74,13 @@ def blocks(types: int, count: int, seed: int, *, ages: int = 1, exact: bool = Fa
     return measurement, tree.aggregate(people.astype(np.int64))
 
 
-def measure(case: tuple[int, int, str], seed: int) -> tuple[dict[str, Cell], str]:
+def measure(case: tuple[int, int, str], seed: int) -> tuple[Record, str]:
     """Return the row of one size and method, and what went wrong, "" for nothing."""
     types, count, method = case
     measurement, truth = blocks(types, count, seed)
     tree, start = measurement.hierarchy, perf_counter()
     parents = tree.regions - len(tree.leaves)
-    row: dict[str, Cell] = {"types": types, "blocks": count, "method": method, "parents": parents}
+    row: Record = {"types": types, "blocks": count, "method": method, "parents": parents}
     try:
         result = estimate_tables(
             measurement,
@@ -106,7 +106,7 @@ def plan(data: Path | None, small: bool) -> list[tuple[tuple[int, int, str], Seq
     return seeded(((*size, method) for size in sizes for method in METHODS if size[1] <= MOST_BLOCKS[method]), (1,))
 
 
-def report(results: Sequence[Runs[tuple[int, int, str], tuple[dict[str, Cell], str]]], path: Path) -> Report:
+def report(results: Sequence[Runs[tuple[int, int, str], tuple[Record, str]]], path: Path) -> Report:
     """Return all rows; it fails where cuts or the minimal schema relax over 1 % of parents."""
     notes = ("error by type: mean absolute error of a region's type, in persons, mean over the four levels.",)
     found = [runs.found[0] for runs in results]

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from coco_experiments.outcome import Cell, Table
+from coco_experiments.outcome import Record, Table
 from coco_experiments.study import Report, Runs, Study, seeded
 from coco_opt.histograms import Hierarchy
 from coco_opt.privacy import Epsilon, SeededNoise
@@ -78,7 +78,7 @@ def plan(data: Path | None, small: bool) -> list[tuple[Setting, Sequence[int]]]:
 
 def report(results: Sequence[Runs[Setting, tuple[list[int], int, float]]], path: Path) -> Report:
     """Return a row a setting and seed; it fails where a declared rule is broken anywhere."""
-    rows: list[dict[str, Cell]] = []
+    rows: list[Record] = []
     failures = []
     for runs in results:
         for seed, (broken, relaxed, error) in zip(runs.seeds, runs.found, strict=True):

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from coco_experiments.kifer2019.elimination import Inequality, eliminated
-from coco_experiments.outcome import Cell, Table
+from coco_experiments.outcome import Record, Table
 from coco_experiments.study import Report, Runs, Study
 from coco_opt.array_types import Ints
 from coco_opt.histograms import Hierarchy
@@ -181,7 +181,7 @@ def plan(data: Path | None, small: bool) -> list[tuple[str, Sequence[int]]]:
 
 def report(results: Sequence[Runs[str, dict[str, dict[str, int]]]], path: Path) -> Report:
     """Return all counts; it fails for a town wrongly refused, or wrongly accepted where that is claimed."""
-    rows: list[dict[str, Cell]] = []
+    rows: list[Record] = []
     failures = []
     for runs in results:
         for method in runs.found[0]:

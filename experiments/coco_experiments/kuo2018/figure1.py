@@ -20,7 +20,7 @@ from coco_experiments.kuo2018.cases import housing_case, small_cases, taxi_case,
 from coco_experiments.kuo2018.draws import Draws
 from coco_experiments.kuo2018.methods import queries_of
 from coco_experiments.kuo2018.sweep import SEEDS, SMALL_SEEDS
-from coco_experiments.outcome import Cell, Statement, Table
+from coco_experiments.outcome import Record, Statement, Table
 from coco_experiments.statistics import Mean
 from coco_experiments.study import Report, Runs, Study, seeded
 
@@ -46,9 +46,9 @@ def small_up_to(case: Case) -> int:
     return int(truth.sizes[np.searchsorted(np.cumsum(truth.counts), SMALL_SHARE * truth.groups)])
 
 
-def rows_of(runs: Runs[Case, dict[str, Gaps]]) -> list[dict[str, Cell]]:
+def rows_of(runs: Runs[Case, dict[str, Gaps]]) -> list[Record]:
     """Return one row an estimator: its distance, and where it lies; errors are means of |Hc' - Hc| over sizes."""
-    case, rows = runs.case, list[dict[str, Cell]]()
+    case, rows = runs.case, list[Record]()
     bound, largest = small_up_to(case), case.truth[0].max_size
     for estimator in ESTIMATORS:
         away = [np.abs(found[estimator]) for found in runs.found]

@@ -39,7 +39,7 @@ from coco_experiments.kuo2018.cases import (
 )
 from coco_experiments.kuo2018.methods import Method, alone, combinations, convexly, jointly, leaves_only, matched
 from coco_experiments.kuo2018.sweep import SEEDS, Point, best_rows, best_table, sweep
-from coco_experiments.outcome import Cell, Statement, Table
+from coco_experiments.outcome import Record, Statement, Table
 
 PER_LEVEL = (Fraction(1, 10), Fraction(1, 4), Fraction(1, 2), Fraction(1))
 EPSILONS = (Fraction(1, 10), Fraction(1, 2), Fraction(1), Fraction(2))
@@ -82,12 +82,12 @@ def three_levels(folder: Path | None, small: bool) -> list[tuple[Case, Sequence[
 def gains(points: Sequence[Point]) -> Table:
     """Return how many times smaller the weighted merge's error is, by combination, budget and level."""
     by_name = {(point.case, point.epsilon, point.method): point for point in points}
-    rows: list[dict[str, Cell]] = []
+    rows: list[Record] = []
     for (case, epsilon, method), weighted in by_name.items():
         plain = by_name.get((case, epsilon, f"{method}, average half up"))
         if plain is not None:
             top, second = (p.value / w.value for p, w in zip(plain.means, weighted.means, strict=True))
-            setting: dict[str, Cell] = {"data": case, "epsilon a level": float(epsilon) / 2, "combination": method}
+            setting: Record = {"data": case, "epsilon a level": float(epsilon) / 2, "combination": method}
             rows.append({**setting, _AT_TOP: top, "level 1": second, "weighted wins at 0": top > 1.0})
     notes = ("The paper: weighting wins at level 0 always, by a large factor, and modestly at level 1.", SEEDED)
     return Table.of("Figure 4: what weighting by variance gains", rows, notes)
@@ -215,7 +215,7 @@ def seconds_table(points: Sequence[Point]) -> Table:
     for point in points:
         spent.setdefault((point.case, point.method), []).append(point.seconds)
     note = "A method that is the first to need noise or a level's estimates pays for them; the others reuse them."
-    rows: list[dict[str, Cell]] = [
+    rows: list[Record] = [
         {"data": case, "method": name, "seconds": sum(s) / len(s)} for (case, name), s in spent.items()
     ]
     return Table.of("Seconds a run", rows, (note,))

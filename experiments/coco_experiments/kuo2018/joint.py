@@ -17,7 +17,7 @@ from coco_experiments.groups import BARS, SEEDED, Case, Levels, level_figure, me
 from coco_experiments.kuo2018.cases import MAX_SIZE, TAXI_MAX_SIZE, hawaii_case, small_cases, taxi_case
 from coco_experiments.kuo2018.draws import Draws
 from coco_experiments.kuo2018.methods import alone, leaves_only, matched
-from coco_experiments.outcome import Cell, Table
+from coco_experiments.outcome import Record, Table
 from coco_experiments.study import Report, Runs, Study
 from coco_opt.groups.estimating.joint import JointEstimate, joint
 from coco_opt.groups.noisy_measurements import Loss
@@ -94,7 +94,7 @@ def plan(data: Path | None, small: bool) -> list[tuple[Case, Sequence[int]]]:
 
 def report(results: Sequence[Runs[Case, dict[str, dict[str, Any]]]], path: Path) -> Report:
     """Return one row a case, method and level, with the prototype's figure and the aim."""
-    rows, drawn = list[dict[str, Cell]](), {}
+    rows, drawn = list[Record](), {}
     for runs in results:
         case = runs.case
         means = {name: means_of(found[name]["errors"] for found in runs.found) for name in runs.found[0]}

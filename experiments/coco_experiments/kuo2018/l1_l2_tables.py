@@ -10,7 +10,7 @@ from statistics import fmean as mean
 from statistics import geometric_mean, median
 
 from coco_experiments.kuo2018.l1_l2_duels import LOSSES, Fit, Side
-from coco_experiments.outcome import Cell, Table
+from coco_experiments.outcome import Record, Table
 from coco_experiments.statistics import Mean
 from coco_opt.groups.noisy_measurements import Loss
 
@@ -43,7 +43,7 @@ class Duel:
     sides: Sequence[dict[Loss, Side]]
 
     @property
-    def setting(self) -> dict[str, Cell]:
+    def setting(self) -> Record:
         """Data, estimator and noise, as cells."""
         return {"data": self.case, "estimator": self.estimator, "noise": self.noise}
 
@@ -109,8 +109,8 @@ def full_table(duels: Sequence[Duel], notes: Sequence[str]) -> Table:
     return Table.of(title, map(_row, duels), notes)
 
 
-def _row(duel: Duel) -> dict[str, Cell]:
-    row: dict[str, Cell] = {**duel.setting, "total epsilon": float(duel.epsilon), "step": duel.step}
+def _row(duel: Duel) -> Record:
+    row: Record = {**duel.setting, "total epsilon": float(duel.epsilon), "step": duel.step}
     row |= {"level": duel.level, "runs": len(duel.sides)}
     for loss, error in duel.means.items():
         row |= {NAMES[loss]: error.value, f"standard error {NAMES[loss]}": error.standard_error}
@@ -125,13 +125,13 @@ def _row(duel: Duel) -> dict[str, Cell]:
     return row
 
 
-def _pair(name: str, values: Mapping[Loss, float | None]) -> dict[str, Cell]:
+def _pair(name: str, values: Mapping[Loss, float | None]) -> Record:
     return {f"{name}, {NAMES[loss]}": value for loss, value in values.items()}
 
 
 def verdict_table(duels: Sequence[Duel]) -> Table:
     """Return how often each loss wins over levels and epsilons, and the range of p = 2 / p = 1."""
-    rows: list[dict[str, Cell]] = []
+    rows: list[Record] = []
     for group in _groups(duels, lambda duel: (*duel.setting.values(), duel.step)):
         winners = [duel.winner for duel in group]
         ratios = [duel.ratio for duel in group if duel.ratio]
@@ -154,7 +154,7 @@ def verdict_table(duels: Sequence[Duel]) -> Table:
 
 def fit_table(duels: Sequence[Duel]) -> Table:
     """Return integer values, different values and what rounding costs, by epsilon; means over levels."""
-    rows: list[dict[str, Cell]] = []
+    rows: list[Record] = []
     for group in _groups(duels, lambda duel: (*duel.setting.values(), duel.step, duel.epsilon)):
         fits = {loss: [fit for duel in group for fit in duel.fits(loss)] for loss in LOSSES}
         if fits["l1"]:
@@ -177,11 +177,11 @@ def _rounding_cost(duels: Sequence[Duel], loss: Loss) -> float | None:
 
 def seconds_table(duels: Sequence[Duel]) -> Table:
     """Return the seconds of all regions' fits: medians over runs and epsilons, levels added up."""
-    rows: list[dict[str, Cell]] = []
+    rows: list[Record] = []
     for group in _groups(duels, lambda duel: (*duel.setting.values(), duel.step)):
         if any(duel.fits("l1") for duel in group):
             spent = {(name, loss): _median_seconds(group, loss, name) for name in _SECONDS for loss in LOSSES}
-            row: dict[str, Cell] = {**group[0].setting, "step": group[0].step}
+            row: Record = {**group[0].setting, "step": group[0].step}
             row |= {f"{name}, {NAMES[loss]}": seconds for (name, loss), seconds in spent.items()}
             rows.append({**row, **{f"{n}, p = 2 / p = 1": spent[n, "l2"] / spent[n, "l1"] for n in _SECONDS}})
     note = "Kernel: the solver alone; certified: with the gap from multipliers. One thread, one fit after the other."

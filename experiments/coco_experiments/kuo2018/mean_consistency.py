@@ -20,7 +20,7 @@ from coco_experiments.kuo2018.cases import TAXI_MAX_SIZE, hawaii_case, small_cas
 from coco_experiments.kuo2018.draws import Draws
 from coco_experiments.kuo2018.methods import matched
 from coco_experiments.kuo2018.sweep import SEEDS, SMALL_SEEDS
-from coco_experiments.outcome import Cell, Table
+from coco_experiments.outcome import Record, Table
 from coco_experiments.study import Report, Runs, Study, seeded
 
 EPSILON = Fraction(1)
@@ -80,7 +80,7 @@ def plan(data: Path | None, small: bool) -> list[tuple[Case, Sequence[int]]]:
 
 def report(results: Sequence[Runs[Case, Found]], path: Path) -> Report:
     """Return one row a case, method and level; it fails where mean-consistency did not fail as the paper says."""
-    rows: list[dict[str, Cell]] = []
+    rows: list[Record] = []
     drawn = {
         runs.case.name: {name: means_of(found[name][0] for found in runs.found) for name in runs.found[0]}
         for runs in results

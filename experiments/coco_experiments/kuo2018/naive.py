@@ -27,7 +27,7 @@ from coco_experiments.kuo2018.table3 import (
     measured,
     small_data_set,
 )
-from coco_experiments.outcome import Cell, Statement, Table
+from coco_experiments.outcome import Record, Statement, Table
 from coco_experiments.plots import Panel, comparison
 from coco_experiments.statistics import Mean
 from coco_experiments.study import Report, Runs, Study, seeded
@@ -68,7 +68,7 @@ def plan(data: Path | None, small: bool) -> list[tuple[DataSet, Sequence[int]]]:
 
 def report(results: Sequence[Runs[DataSet, tuple[float, float]]], path: Path) -> Report:
     """Return a row a data set; it fails where clipping has another magnitude, or is not far above the stated."""
-    rows, panels, failures = list[dict[str, Cell]](), {}, list[str]()
+    rows, panels, failures = list[Record](), {}, list[str]()
     statements: list[Statement] = []
     for runs in results:
         data, (clipped, stated) = runs.case, (Mean.of(errors) for errors in zip(*runs.found, strict=True))

@@ -16,7 +16,7 @@ import numpy as np
 
 from coco_experiments.groups import BARS, SEEDED, Case, Levels, level_figure, means_of
 from coco_experiments.kuo2018.cases import TAXI_MAX_SIZE, hawaii_case, small_cases, taxi_case
-from coco_experiments.outcome import Cell, Table
+from coco_experiments.outcome import Record, Table
 from coco_experiments.statistics import Mean
 from coco_experiments.study import Report, Runs, Study, seeded
 from coco_opt.groups import GroupsMethod, estimate_groups
@@ -56,7 +56,7 @@ def plan(data: Path | None, small: bool) -> list[tuple[Setting, Sequence[int]]]:
 
 def report(results: Sequence[Runs[Setting, tuple[Levels, Levels]]], path: Path) -> Report:
     """Return one row a case, method, share and level, and its error as a multiple of that with public counts."""
-    rows, public, drawn = list[dict[str, Cell]](), tuple[Mean, ...](), dict[str, dict[str, Sequence[Mean]]]()
+    rows, public, drawn = list[Record](), tuple[Mean, ...](), dict[str, dict[str, Sequence[Mean]]]()
     for runs in results:
         setting, method = runs.case, str(runs.case.method.consistency)
         errors, groups = (means_of(levels) for levels in zip(*runs.found, strict=True))
@@ -64,7 +64,7 @@ def report(results: Sequence[Runs[Setting, tuple[Levels, Levels]]], path: Path) 
         share = setting.counts if setting.share is None else f"share {setting.share}"
         drawn.setdefault(setting.case.name, {})[f"{method}, {share}"] = errors
         for level, (error, off) in enumerate(zip(errors, groups, strict=True)):
-            key: dict[str, Cell] = {"data": setting.case.name, "method": method, "share for counts": setting.counts}
+            key: Record = {"data": setting.case.name, "method": method, "share for counts": setting.counts}
             times = {"times public": error.value / public[level].value, "groups off": off.value}
             rows.append({**key, "level": level, **error.cells("entities off"), "runs": error.runs, **times})
     notes = (SEEDED, BARS, f"Seeds {', '.join(map(str, SEEDS))}, fixed beforehand.")

@@ -26,7 +26,7 @@ from coco_experiments.kuo2018.private_selection import (
     random_stopping_selection,
 )
 from coco_experiments.kuo2018.sweep import SEEDS, SMALL_SEEDS
-from coco_experiments.outcome import Cell, Table
+from coco_experiments.outcome import Record, Table
 from coco_experiments.plots import Panel, comparison
 from coco_experiments.statistics import Mean
 from coco_experiments.study import Report, Runs, Study, seeded
@@ -97,7 +97,7 @@ def totals_of(runs: Runs[Case, Found]) -> dict[str, Mean]:
     }
 
 
-def rows_of(runs: Runs[Case, Found], totals: Mapping[str, Mean]) -> list[dict[str, Cell]]:
+def rows_of(runs: Runs[Case, Found], totals: Mapping[str, Mean]) -> list[Record]:
     """Return a row a method and rule; the last cell is the price: error over the best method's, whole budget."""
     best = min(mean.value for name, mean in totals.items() if name not in RULES)
     rows = []
@@ -130,7 +130,7 @@ def plan(data: Path | None, small: bool) -> list[tuple[Case, Sequence[int]]]:
 
 def report(results: Sequence[Runs[Case, Found]], path: Path) -> Report:
     """Return what is chosen and its price, and the same errors level by level."""
-    rows, by_level, panels = list[dict[str, Cell]](), list[dict[str, Cell]](), {}
+    rows, by_level, panels = list[Record](), list[Record](), {}
     for runs in results:
         totals, key = totals_of(runs), {"data": runs.case.name}
         rows += rows_of(runs, totals)

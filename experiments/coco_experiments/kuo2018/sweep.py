@@ -12,7 +12,7 @@ from coco_experiments.curves import AxisStyle, Curve, CurvePanel, draw
 from coco_experiments.groups import BARS, SEEDED, Case, Levels, means_of, split_evenly
 from coco_experiments.kuo2018.draws import Draws, omniscient_line
 from coco_experiments.kuo2018.methods import Method
-from coco_experiments.outcome import Cell, Statement, Table
+from coco_experiments.outcome import Record, Statement, Table
 from coco_experiments.statistics import Mean
 from coco_experiments.study import Report, Runs, Study
 
@@ -84,7 +84,7 @@ def _groups(points: Sequence[Point]) -> list[list[Point]]:
     return list(groups.values())
 
 
-def _rows(group: Sequence[Point]) -> list[dict[str, Cell]]:
+def _rows(group: Sequence[Point]) -> list[Record]:
     levels = range(len(group[0].line))
     least = [min(point.means[level].value for point in group if point.consistent) for level in levels]
     return [
@@ -104,7 +104,7 @@ def _rows(group: Sequence[Point]) -> list[dict[str, Cell]]:
     ]
 
 
-def best_rows(points: Sequence[Point]) -> list[dict[str, Cell]]:
+def best_rows(points: Sequence[Point]) -> list[Record]:
     """Return one row a case, epsilon and level: the best consistent method, its error, and the omniscient line."""
     rows = []
     for row in (row for group in _groups(points) for row in _rows(group) if row["best"]):

@@ -21,9 +21,8 @@ from coco_experiments.data import hawaiian, taxi
 from coco_experiments.groups import Case
 from coco_experiments.kuo2018.baselines import clipped_naive, cumulative_distance
 from coco_experiments.kuo2018.cases import housing_case, not_comparable, white_case
-from coco_experiments.kuo2018.draws import answer_of
-from coco_experiments.kuo2018.rank_shortcut import estimate_ranks
-from coco_experiments.outcome import Cell, Statement, Table
+from coco_experiments.kuo2018.draws import answer_of, estimate_ranks
+from coco_experiments.outcome import Record, Statement, Table
 from coco_experiments.plots import Panel, comparison
 from coco_experiments.simulated import group_sizes
 from coco_experiments.statistics import Mean, Reference
@@ -200,7 +199,7 @@ def report(results: Sequence[Runs[DataSet, dict[str, float]]], path: Path) -> Re
     return Report({"": table}, figures, failures, statements)
 
 
-def _row(data: DataSet, name: str, mean: Mean) -> dict[str, Cell]:
+def _row(data: DataSet, name: str, mean: Mean) -> Record:
     reference = data.references.get(name)
     apart = None if reference is None else reference.standard_errors_from(mean)
     return {

@@ -32,7 +32,7 @@ from coco_experiments.kuo2018.cases import (
 )
 from coco_experiments.kuo2018.draws import LABEL, Draws
 from coco_experiments.kuo2018.methods import Method, leaves_only, matched
-from coco_experiments.outcome import Cell, Statement, Table
+from coco_experiments.outcome import Record, Statement, Table
 from coco_experiments.plots import Panel, comparison
 from coco_experiments.statistics import Mean
 from coco_experiments.study import Report, Runs, Study
@@ -113,7 +113,7 @@ def table_of(results: Sequence[Result]) -> Table:
     return Table.of(title, rows, notes)
 
 
-def _row(result: Result, level: int) -> dict[str, Cell]:
+def _row(result: Result, level: int) -> Record:
     mean = result.means[level]
     reference = None if result.reference is None else result.reference[level]
     apart = None if reference is None else mean.value / reference - 1.0
@@ -134,7 +134,7 @@ def _row(result: Result, level: int) -> dict[str, Cell]:
 def changes(results: Sequence[Result]) -> Table:
     """Return, a case and level, which method wins in either reading and in the published table."""
     by_key = {(result.case, result.noise, result.method): result for result in results}
-    rows: list[dict[str, Cell]] = []
+    rows: list[Record] = []
     for case in dict.fromkeys(result.case for result in results):
         pairs = {n: [by_key[case, n, m.name] for m in (BOTTOM_UP, TOP_DOWN)] for n in (INDEPENDENT, ONE_SEED)}
         for level in range(len(pairs[INDEPENDENT][0].means)):
@@ -142,7 +142,7 @@ def changes(results: Sequence[Result]) -> Table:
             published = [seeded.published[level] for seeded in pairs[ONE_SEED] if seeded.published is not None]
             published_ratio = published[0] / published[1] if published else None
             changed = len({ratio < 1.0 for ratio in ratios.values()}) > 1
-            key: dict[str, Cell] = {"data": case, "level": level}
+            key: Record = {"data": case, "level": level}
             rows.append({**key, **ratios, "published": published_ratio, "winner changes": changed})
     notes = ("Below 1 bottom-up wins. One seed makes the leaves' errors add up instead of cancelling.",)
     return Table.of("Error of bottom-up / error of top-down Hc", rows, notes)

@@ -20,7 +20,7 @@ from coco_experiments.groups import BARS, SEEDED, Case, Levels, evenly, level_fi
 from coco_experiments.kuo2018.cases import TAXI_MAX_SIZE, hawaii_case, small_cases, taxi_case
 from coco_experiments.kuo2018.methods import queries_of
 from coco_experiments.kuo2018.sweep import SEEDS, SMALL_SEEDS
-from coco_experiments.outcome import Cell, Table
+from coco_experiments.outcome import Record, Table
 from coco_experiments.statistics import Mean
 from coco_experiments.study import Report, Runs, Study
 from coco_opt.choices import SolverChoices
@@ -116,13 +116,13 @@ def plan(data: Path | None, small: bool) -> list[tuple[Setting, Sequence[int]]]:
 
 def report(results: Sequence[Runs[Setting, dict[Variances, Levels]]], path: Path) -> Report:
     """Return one row a case, combination, kind of variances and level."""
-    rows, drawn = list[dict[str, Cell]](), dict[str, dict[str, Sequence[Mean]]]()
+    rows, drawn = list[Record](), dict[str, dict[str, Sequence[Mean]]]()
     for runs in results:
         setting = runs.case
         means: dict[str, Sequence[Mean]] = {name: means_of(found[name] for found in runs.found) for name in KINDS}
         drawn[f"{setting.case.name}, {setting.combination}"] = means
         for name, (level, mean) in product(KINDS, enumerate(means["paper"])):
-            key: dict[str, Cell] = {"data": setting.case.name, "combination": setting.combination, "variances": name}
+            key: Record = {"data": setting.case.name, "combination": setting.combination, "variances": name}
             error, paper = means[name][level], mean.value
             times = error.value / paper if paper else None
             rows.append({**key, "level": level, **error.cells(), "runs": error.runs, "times the paper's": times})

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from coco_experiments.bench.instances import INSTANCES
-from coco_experiments.bench.timing import take_turns
+from coco_experiments.bench.isotonic import INSTANCES
+from coco_experiments.bench.rows import take_turns
 from coco_experiments.peers.study import OURS, Result, System, missing, peer_table
 from coco_experiments.study import Report, Runs, Study, seeded
 from coco_opt import solving

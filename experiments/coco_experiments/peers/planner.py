@@ -19,7 +19,7 @@ from typing import Literal
 
 import numpy as np
 
-from coco_experiments.outcome import Cell, Table
+from coco_experiments.outcome import Record, Table
 from coco_experiments.peers.study import OURS, clock
 from coco_experiments.study import Report, Runs, Study, seeded
 from coco_opt.privacy import Cost, Epsilon, Rho
@@ -69,7 +69,7 @@ def squared_error(
 Case = tuple[tuple[int, ...], int, Cost, Objective]
 
 
-def measure(case: Case, seed: int) -> list[dict[str, Cell]]:
+def measure(case: Case, seed: int) -> list[Record]:
     """Return a row for even shares of the workload's own marginals and one for the planned strategy."""
     shape, way, cost, objective = case
     schema = Schema({f"a{axis}": tuple(map(str, range(size))) for axis, size in enumerate(shape)})
@@ -98,7 +98,7 @@ def plan(data: Path | None, small: bool) -> list[tuple[Case, Sequence[int]]]:
     return seeded(product(SMALL_SHAPES if small else SHAPES, WAYS, COSTS, OBJECTIVES))
 
 
-def report(results: Sequence[Runs[Case, list[dict[str, Cell]]]], path: Path) -> Report:
+def report(results: Sequence[Runs[Case, list[Record]]], path: Path) -> Report:
     """Return all rows; it fails below the optimum, or where Gaussian noise leaves a planned strategy far above it."""
     notes = (
         "The optimum is that of any linear strategy with Gaussian noise; Laplace noise does not reach it.",

@@ -9,7 +9,7 @@ from statistics import median
 from time import perf_counter
 from typing import Any
 
-from coco_experiments.outcome import Cell, Table
+from coco_experiments.outcome import Record, Table
 from coco_experiments.statistics import Mean
 
 OURS = "coco-opt"
@@ -99,9 +99,9 @@ def peer_table(title: str, results: Sequence[Result], notes: Sequence[str] = ())
     Where a peer errs less than every setting of coco-opt, the first notes say so, and then where one is faster.
     """
     measures = tuple(dict.fromkeys(measure for result in results for measure in result.errors))
-    rows: list[dict[str, Cell]] = []
+    rows: list[Record] = []
     for result in results:
-        row: dict[str, Cell] = {"data": result.instance, "system": result.system.name, "version": result.system.version}
+        row: Record = {"data": result.instance, "system": result.system.name, "version": result.system.version}
         row["runs"] = len(result.seconds)
         for measure in measures:
             mean = Mean.of(result.errors[measure]) if measure in result.errors else None

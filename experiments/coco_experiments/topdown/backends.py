@@ -13,11 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
-from coco_experiments.outcome import Cell, Table
+from coco_experiments.outcome import Record, Table
 from coco_experiments.study import Report, Runs, Study, seeded
 from coco_experiments.topdown.data import Tables, generated_blocks, hawaii, large_tables, small_tables
-from coco_experiments.topdown.hawaii import SETTING
-from coco_experiments.topdown.study import Setting
+from coco_experiments.topdown.hawaii import SETTING, Setting
 from coco_opt.choices import SolverChoices
 from coco_opt.errors import SolverError
 from coco_opt.problems.topdown_split import TopdownSplit
@@ -67,16 +66,16 @@ def splits(tables: Tables, setting: Setting) -> Iterator[Split]:
         yield Split(tables.schema.size, level, problem)
 
 
-def measure(split: Split, seed: int) -> list[dict[str, Cell]]:
+def measure(split: Split, seed: int) -> list[Record]:
     """Return a row for every installed backend."""
     used = [backend for backend in backends() if backend.claims(TopdownSplit) and backend.installed]
     return [_solved(split, backend) for backend in used]
 
 
-def _solved(split: Split, backend: Backend) -> dict[str, Cell]:
+def _solved(split: Split, backend: Backend) -> Record:
     """Return status, objective, relative gap, seconds and share of model building."""
     problem = split.problem
-    row: dict[str, Cell] = {"cells": split.cells, "level": split.level, "children": problem.shape[0]}
+    row: Record = {"cells": split.cells, "level": split.level, "children": problem.shape[0]}
     row |= {"unknowns": problem.variables, "backend": backend.name}
     limit = min(backend.limit(problem.kind), 10**9 if problem.kind in backend.kinds else GENERIC_LIMIT)
     if problem.variables > limit:
@@ -96,7 +95,7 @@ def _solved(split: Split, backend: Backend) -> dict[str, Cell]:
     }
 
 
-def report(results: Sequence[Runs[Split, list[dict[str, Cell]]]], path: Path) -> Report:
+def report(results: Sequence[Runs[Split, list[Record]]], path: Path) -> Report:
     """Return all rows; it fails where no backend solves a split, or two that claim success disagree."""
     failures = []
     for runs in results:
