@@ -154,16 +154,13 @@ def _loss_line(result: Audit) -> str:
 def _bound_cells(row: AuditRow) -> tuple[str, ...]:
     lower = None if row.bound is None else row.bound.epsilon
     lost = "-" if row.lost is None else _claim(row.lost)
-    return row.what, _claim(row.claimed), lost, f"{row.runs:,}", figure(lower, 3), _verdict_cell(row)
+    verdict = "ABOVE THE CLAIM" if row.violated else row.note
+    return row.what, _claim(row.claimed), lost, f"{row.runs:,}", figure(lower, 3), verdict
 
 
 def _curve_cells(row: AuditRow) -> tuple[str, ...]:
     what, claimed, lost, _, lower, note = _bound_cells(row)
     return "-" if row.bound is None else f"{row.bound.delta:g}", what, claimed, lost, lower, note
-
-
-def _verdict_cell(row: AuditRow) -> str:
-    return "ABOVE THE CLAIM" if row.violated else row.note
 
 
 def _estimate_cells(row: AuditRow) -> tuple[str, ...]:

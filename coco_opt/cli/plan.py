@@ -155,7 +155,10 @@ def check(
         }
         write_json({"fine": True, "files": files, **entries, "budget": status.as_dict()})
         return 0 if status.fits else BudgetError.exit_code
-    rows = [(row["key"], _shown(row, settings), _whose(row), "every row is fine") for row in files]
+    rows = [
+        (row["key"], _shown(row, settings), "private" if row["private"] else "public", "every row is fine")
+        for row in files
+    ]
     if settings.output.geometry is not None:
         rows.append(("geometry", settings.output.geometry.name, "public", "every outline is fine"))
     write_table("Read and checked", ("data", "file", "", "result"), rows, numeric=4)
@@ -183,10 +186,6 @@ def _solvers(config: Config) -> list[tuple[str, object]]:
         served.setdefault(chosen[kind].name if kind in chosen else "automatic", []).append(kind)
     words = "; ".join(f"{name}: {', '.join(kinds)}" for name, kinds in served.items())
     return [("Solvers", words)] if chosen else []
-
-
-def _whose(row: dict[str, Any]) -> str:
-    return "private" if row["private"] else "public"
 
 
 def _shown(row: dict[str, Any], config: Config) -> str:

@@ -13,6 +13,7 @@ from coco_opt.array_types import Flags, Ints
 from coco_opt.errors import InputError, Place
 from coco_opt.execution.temporary_storage import forget_pages
 from coco_opt.files.arrow_texts import OrderedNames, as_arrow
+from coco_opt.histograms.arrays import rising
 from coco_opt.histograms.hierarchy_build import is_one_name
 from coco_opt.histograms.texts import Texts
 
@@ -326,9 +327,3 @@ class CountRows:
             )
             if start % (_AT_ONCE >> 1) == 0:
                 forget_pages()
-
-
-def rising(values: Codes) -> bool:
-    """Return whether no value is less than the value before it, without an array as large as they are."""
-    steps = range(0, values.size, _ROWS)
-    return all((np.diff(values[step : step + _ROWS + 1]) >= 0).all() for step in steps)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -50,3 +52,23 @@ def exact_dot(left: Ints, right: Ints) -> int:
     if int(left.max()) * int(right.max()) * left.size <= INT64_MAX:
         return int(np.dot(left, right))
     return sum(a * b for a, b in zip(left.tolist(), right.tolist(), strict=True))
+
+
+_ROWS = 1 << 20  # values that are compared at a time
+
+
+def rising(values: np.ndarray[Any, Any]) -> bool:
+    """Return whether no value is less than the value before it, without an array as large as they are."""
+    steps = range(0, values.size, _ROWS)
+    return all((np.diff(values[step : step + _ROWS + 1]) >= 0).all() for step in steps)
+
+
+def summed(keys: Ints, people: Ints) -> tuple[Ints, Ints]:
+    """Return distinct rising keys, and the total people of each; keys without people are dropped."""
+    if (keys[1:] > keys[:-1]).all() and people.all():
+        return keys, people
+    order = np.argsort(keys, kind="stable")
+    order = order[people[order] > 0]
+    keys = keys[order]
+    first = np.flatnonzero(np.append(True, keys[1:] != keys[:-1])) if keys.size else np.zeros(0, np.int64)
+    return keys[first], np.add.reduceat(people[order], first) if keys.size else np.zeros(0, np.int64)

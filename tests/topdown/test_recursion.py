@@ -220,7 +220,7 @@ def test_a_rounding_that_was_not_proved_nearest_is_told_also_after_resuming() ->
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: TopdownMethod("best"), "estimation must be one of full, classic, bottom_up"),  # type: ignore[arg-type]
+        (lambda: TopdownMethod("best"), "no estimator of tables is called .best.; known: full, classic, bottom_up"),  # type: ignore[arg-type]
         (lambda: TopdownMethod(seed=-3), "from 0 to below"),
         (
             lambda: TopdownMethod(rounding="nearest", rounding_order=(parse_query("race", SCHEMA),)),

@@ -10,6 +10,7 @@ import numpy as np
 from coco_opt.array_types import Ints
 from coco_opt.errors import ProblemError
 from coco_opt.execution.temporary_storage import stored_array
+from coco_opt.histograms.arrays import summed
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
@@ -112,27 +113,15 @@ class SparseTables:
 
     def changed(self, region: int, table: Ints) -> SparseTables:
         """Return the tables with one region's replaced."""
-        begin, end = int(self.offsets[region]), int(self.offsets[region + 1])
-        cells = np.flatnonzero(table)
-        offsets = self.offsets.copy()
-        offsets[region + 1 :] += cells.size - (end - begin)
-        return SparseTables(
-            offsets,
-            np.concatenate([self.cells[:begin], cells, self.cells[end:]]),
-            np.concatenate([self.counts[:begin], table[cells], self.counts[end:]]),
-            self.size,
-        )
+        return self.with_parts({region: SparseTables.of(table[None])})
 
     def summed(self, starts: Sequence[int] | Ints) -> SparseTables:
         """Return the sums over consecutive groups of regions, each from its start to the next start."""
         groups = np.searchsorted(np.asarray(starts), np.arange(self.regions), side="right") - 1
         keys = np.repeat(groups, np.diff(self.offsets)) * self.size + self.cells
-        order = np.argsort(keys, kind="stable")
-        keys = keys[order]
-        first = np.flatnonzero(np.append(True, keys[1:] != keys[:-1])) if keys.size else np.zeros(0, np.int64)
-        counts = np.add.reduceat(self.counts[order], first) if keys.size else np.zeros(0, np.int64)
+        keys, counts = summed(keys, self.counts)
         ends = np.arange(len(starts) + 1, dtype=np.int64) * self.size
-        return SparseTables(np.searchsorted(keys[first], ends), keys[first] % self.size, counts, self.size)
+        return SparseTables(np.searchsorted(keys, ends), keys % self.size, counts, self.size)
 
     def __repr__(self) -> str:
         return f"SparseTables({self.regions:,} regions x {self.size:,} cells, {self.cells.size:,} nonzero)"

@@ -17,7 +17,7 @@ from coco_opt.topdown.estimating.method import Pass, TopdownMethod, misfit
 from coco_opt.topdown.kind.plan import blamed, constraints_of, schema_of_config, workload_of
 from coco_opt.topdown.pooled_measurements import pooled_queries
 from coco_opt.topdown.queries import Query, parse_queries, parse_query
-from coco_opt.topdown.schema import Schema
+from coco_opt.topdown.schema import Schema, plain_schema
 from coco_opt.topdown.table_queries import AGREES, ROWS, TableQueries
 
 _STAYS = "was stated when this was measured: the tables hold it all the same, so state it here too"
@@ -105,10 +105,7 @@ def query_keys(measurement_plan: MeasurementPlan) -> dict[str, Any]:
     table_queries = TableQueries.of(measurement_plan)
     schema, plan = table_queries.schema, table_queries.plan
     texts = [query.text for query in plan.queries]
-    groupings = {
-        name: {"of": grouping.of, "groups": {group: _as_list(values) for group, values in grouping.groups.items()}}
-        for name, grouping in schema.groupings.items()
-    }
+    groupings = {name: {"of": of, "groups": dict(groups)} for name, of, groups in plain_schema(schema)["groupings"]}
     exact = [
         {"query": invariant.query.text, "level": measurement_plan.levels[invariant.level]}
         for invariant in table_queries.invariants
@@ -172,7 +169,3 @@ def _shares(plan: TablePlan) -> list[str] | list[list[str]]:
     if all(shares in ([], first) for shares in by_level):
         return first
     return [shares or first for shares in by_level]
-
-
-def _as_list(values: Any) -> list[str]:
-    return [values] if isinstance(values, str) else list(values)

@@ -15,7 +15,8 @@ from coco_opt.array_types import Ints
 from coco_opt.execution.temporary_storage import forget_pages, stored_empty
 from coco_opt.files.differences import REGION
 from coco_opt.files.folder import number_of_rows, read_parts
-from coco_opt.files.release_checks import CountRows, int64_column, positions, refuse_types, rising
+from coco_opt.files.release_checks import CountRows, int64_column, positions, refuse_types
+from coco_opt.histograms.arrays import rising
 from coco_opt.releases.kind import Folder
 from coco_opt.topdown.kind.files import PERSONS, TABLES
 from coco_opt.topdown.queries import Query

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from coco_opt.array_types import Ints
 from coco_opt.errors import InputError
-from coco_opt.histograms.arrays import as_int64, check_nonnegative
+from coco_opt.histograms.arrays import as_int64, check_nonnegative, rising, summed
 from coco_opt.histograms.hierarchy import Hierarchy
 from coco_opt.operators import Grouping, Operator, identity
 from coco_opt.topdown.schema import Schema
@@ -207,17 +207,6 @@ class TableCounts:
         return f"TableCounts({self.hierarchy!r}, {self.schema!r}: private)"
 
 
-def summed(keys: Ints, people: Ints) -> tuple[Ints, Ints]:
-    """Return distinct rising keys, and the total people of each; keys without people are dropped."""
-    if (keys[1:] > keys[:-1]).all() and people.all():
-        return keys, people
-    order = np.argsort(keys, kind="stable")
-    order = order[people[order] > 0]
-    keys = keys[order]
-    first = np.flatnonzero(np.append(True, keys[1:] != keys[:-1])) if keys.size else np.zeros(0, np.int64)
-    return keys[first], np.add.reduceat(people[order], first) if keys.size else np.zeros(0, np.int64)
-
-
 def _unpickled(*values: Any) -> TableCounts:
     counts = object.__new__(TableCounts)
     for name, value in zip(TableCounts.__dataclass_fields__, values, strict=True):
@@ -233,7 +222,7 @@ def _check_runs(tables: TableCounts) -> None:
     leaves = len(tables.hierarchy.leaves)
     if offsets.size != leaves + 1 or cells.size != counts.size:
         raise InputError("bad-shape", f"{leaves} leaves need {leaves + 1} offsets, and every run a cell and a count")
-    if offsets[0] != 0 or offsets[-1] != cells.size or not _rises(offsets):
+    if offsets[0] != 0 or offsets[-1] != cells.size or not rising(offsets):
         raise InputError("bad-runs", "offsets must rise from 0 to the number of runs")
     if cells.size and not 0 <= int(cells.min()) <= int(cells.max()) < tables.schema.size:
         raise InputError("bad-runs", f"cells must lie in 0..{tables.schema.size - 1}")
@@ -247,11 +236,6 @@ def _check_runs(tables: TableCounts) -> None:
     if counts.size and counts.min() <= 0:
         raise InputError("nonpositive-count", "every count must be positive")
     _check_people(counts)
-
-
-def _rises(values: Ints) -> bool:
-    steps = range(0, values.size, BLOCK)
-    return all((np.diff(values[step : step + BLOCK + 1]) >= 0).all() for step in steps)
 
 
 def _check_people(counts: Ints) -> None:

@@ -154,7 +154,7 @@ def read_facilities(facilities: InputLike, public: PublicRegions, types: Sequenc
         numbers = ", ".join(f"c{table.names.index(name)}::BIGINT AS n{k}" for k, name in enumerate(types))
         rows = con.execute(f"SELECT leaf, {numbers} FROM facilities JOIN leaves ON c0 = region").fetchnumpy()
     counts = np.stack([rows[f"n{k}"] for k in range(len(types))], axis=1)
-    return by_leaf(len(public.hierarchy.leaves), rows["leaf"], counts)
+    return by_leaf(len(public.hierarchy.leaves), np.asarray(rows["leaf"], np.int64), counts)
 
 
 def _check_types(table: Loaded, columns: Sequence[str], types: Sequence[str]) -> None:
