@@ -91,7 +91,7 @@ def check_listed(
     rows = table.rows_where(f"{unknown} AND NOT ({_unplain(c)})", source)
     with faults:
         if rows:
-            note = _zeros_note(table, column, rows.first[0], listed, where)
+            note = _rewritten_note(table, column, rows.first[0], listed, where)
             raise InputError(code, message + note, table.place(rows, column))
     faults.check()
 
@@ -117,15 +117,41 @@ def check_members(table: Loaded) -> Faults:
     return faults
 
 
-def _zeros_note(table: Loaded, column: int, row: int, listed: str, where: str) -> str:
-    """Return what to add about an entry that is listed with other leading zeros."""
-    same = f"ltrim({listed}, '0') = ltrim(c{column}, '0')"
-    if not table.value(f"SELECT count(*) FROM {{t}}, {listed.partition('.')[0]} WHERE {{t}}.rowid = {row} AND {same}"):
+_REWRITINGS = (
+    ("leading zeros", "ltrim({x}, '0')", "Write both as text, with all their zeros"),
+    ("a decimal part of zeros", "regexp_replace({x}, '[.]0+$', '')", "Write both as text, without a decimal part"),
+    (
+        "how a number is written",
+        "TRY_CAST(replace({x}, ',', '') AS DOUBLE)",
+        "Write both as text, with all their digits",
+    ),
+    ("the case of letters", "lower({x})", "Write both in the same case"),
+    ("blanks", "regexp_replace({x}, '\\s', '', 'g')", "Write both with the same blanks"),
+    ("accents", "strip_accents({x})", "Write both with their accents"),
+    ("punctuation", "regexp_replace({x}, '[^\\pL\\pN]', '', 'g')", "Write both with the same signs"),
+    (
+        "several ways of writing",
+        "ltrim(lower(strip_accents(regexp_replace({x}, '[^\\pL\\pN]', '', 'g'))), '0')",
+        "Write both alike: case, blanks, accents, signs and leading zeros count",
+    ),
+)
+"""What programs change of ids: in words, the expression in which such ids are equal, and what to do."""
+
+
+def _rewritten_note(table: Loaded, column: int, row: int, listed: str, where: str) -> str:
+    """Return what to add about an entry that is listed, but written differently."""
+    equal = ", ".join(
+        f"bool_or({form.format(x=listed)} = {form.format(x=f'c{column}')} AND length(c{column}) > 0)"
+        for _, form, _ in _REWRITINGS
+    )
+    source = f"{{t}}, {listed.partition('.')[0]} WHERE {{t}}.rowid = {row}"
+    first = table.value(f"SELECT list_position([{equal}], true) FROM {source}")
+    if not first:
         return ""
+    words, _, advice = _REWRITINGS[int(first) - 1]
     return (
-        f", but one that differs only in leading zeros is: {table.shown[column]!r} of {table.source.name} and "
-        f"{where} were written differently, often as numbers in one and as text in the other. "
-        "Write both as text, with all their zeros"
+        f", but one that differs only in {words} is: {table.shown[column]!r} of {table.source.name} and {where} were "
+        f"written differently, often as numbers in one and as text in the other. {advice}"
     )
 
 
