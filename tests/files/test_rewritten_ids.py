@@ -47,7 +47,7 @@ REWRITTEN = [
     ("A-01", "A01", SIGNS),
     ("A_01", "A-01", SIGNS),
     ("A/01", "A.01", SIGNS),
-    ("O'Brien", "O’Brien", SIGNS),
+    ("O'Brien", "O`Brien", SIGNS),
     ("12-34", "1234", SIGNS),
     ('"7"', "7", SIGNS),
     ("A-01", "a01", SEVERAL),
