@@ -52,9 +52,9 @@ async function tried(browser, file, width, scheme) {
 }
 
 async function pictures(browser, file, folder) {
-  for (const [name, width, scheme] of [["report", 900, "light"], ["report-wide-dark", 900, "dark"], ["report-dark", 400, "dark"]]) {
+  for (const [name, width, scheme, height] of [["report", 900, "light", 1330], ["report-wide-dark", 900, "dark", 1330], ["report-dark", 400, "dark", 1100]]) {
     const { page } = await opened(browser, file, width, scheme);
-    await page.locator("#explorer").screenshot({ path: path.join(folder, `${name}.png`) });
+    await page.screenshot({ path: path.join(folder, `${name}.png`), fullPage: true, clip: { x: 0, y: 0, width, height } });
     await page.context().close();
   }
 }

@@ -86,8 +86,11 @@ def _sure(shown: Shown, words: Words) -> list[str]:
     leaves = tree.level_range(tree.levels - 1)
     half = None
     if spans is not None:
-        reach = (spans.groups_upper - spans.groups_lower)[leaves.start : leaves.stop]
-        half = float(np.median(reach[reach > 0])) / 2 if (reach > 0).any() else 0.0
+        reach = [
+            (spans.groups_upper - spans.groups_lower)[region, shown.result.histograms[region].sizes]
+            for region in leaves
+        ]
+        half = float(np.median(np.concatenate(reach))) / 2 if any(map(len, reach)) else None
     level = shown.measurement.measurement_plan.levels[-1]
     exact = (
         "" if has_private_counts(shown.measurement.measurement_plan) else f"; the numbers of {words.groups} are exact"
