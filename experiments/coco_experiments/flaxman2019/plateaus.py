@@ -37,7 +37,7 @@ Found = dict[tuple[MechanismName, str], float]
 
 def measure(database: Database, seed: int) -> Found:
     """Return the three figures of every mechanism on one database, with the paper's sampler."""
-    figures = {}
+    figures = Found()
     for name, values in residuals(database, seed, "ratio").items():
         loss = empirical_privacy_loss(values)
         of_loss = loss.mean_between(20, 100), loss.deviation, loss.residual_range
