@@ -48,8 +48,12 @@ def all_rows(
     return tuple(rows)
 
 
-def near(name: str, names: Iterable[str]) -> str:
-    """Return the end of a message about an unknown name: the nearest name, or all names."""
+def near(
+    name: object, names: Iterable[str], otherwise: str | None = None, *, start: str = "; ", cutoff: float = 0.6
+) -> str:
+    """Return the end of a message about an unknown name: the nearest name, or what to say ``otherwise``: all names."""
     choices = list(names)
-    matches = difflib.get_close_matches(name, choices, n=1)
-    return f"; did you mean {matches[0]!r}?" if matches else f"; known: {', '.join(choices)}"
+    matches = difflib.get_close_matches(name, choices, n=1, cutoff=cutoff) if isinstance(name, str) else []
+    if matches:
+        return f"{start}did you mean {matches[0]!r}?"
+    return f"; known: {', '.join(choices)}" if otherwise is None else otherwise

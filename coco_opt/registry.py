@@ -7,7 +7,6 @@ candidates for ``auto``; a third party's backends are used by name.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import importlib
 import math
 import typing
@@ -213,8 +212,7 @@ def _checked_options(name: str, solver_type: type, options: Mapping[str, Any]) -
     types = {field.name: hints[field.name] for field in dataclasses.fields(solver_type)}
     for key, value in options.items():
         if key not in types:
-            close = difflib.get_close_matches(key, types, n=1)
-            hint = f"; did you mean {close[0]!r}?" if close else f"; it has: {', '.join(types) or 'no options'}"
+            hint = near(key, types, f"; it has: {', '.join(types) or 'no options'}")
             raise ConfigError(f"solvers.{name}.{key}", f"is no option of solver {name!r}{hint}")
         if not _fits(value, types[key]):
             raise ConfigError(f"solvers.{name}.{key}", f"must be {_spelled(types[key])}, not {value!r}")

@@ -121,7 +121,7 @@ ROWS = (
     ),
     Evidence(
         "Leftover keys",
-        "17 states in which a process can die or a copy can bring a key back, then each of 11 commands, for every kind",
+        "18 states in which a process can die or a copy can bring a key back, then each of 11 commands, for every kind",
         "keys of measured, forgotten and given-up runs are gone and reported, no other is touched; where the ledger "
         "is in doubt nothing is deleted",
         _of(
@@ -129,6 +129,9 @@ ROWS = (
             "test_spent_keys::test_whichever_command_comes_next_erases_what_is_spent_and_nothing_else",
             "test_no_run_is_called_measured_before_its_key_is_gone",
             "test_a_key_that_cannot_be_erased_is_reported_and_nothing_is_paid_next_to_it",
+            "test_a_key_is_left_where_the_seal_is_damaged_until_the_run_is_given_up",
+            "test_a_damaged_seal_that_is_moved_away_is_made_again_to_the_byte",
+            "test_a_run_is_not_given_up_next_to_one_that_the_ledger_does_not_know",
             "test_a_run_that_another_process_works_on_keeps_its_key",
             "test_a_forgotten_run_still_proves_that_a_ledger_is_older",
         ),
@@ -145,6 +148,7 @@ ROWS = (
             "test_a_look_of_other_answers_is_another_measurement_whose_cost_adds",
             "test_a_look_that_is_cut_out_of_a_published_measurement_shows_by_the_ledger",
             "test_a_run_of_an_earlier_version_brings_its_look_or_is_refused",
+            "test_a_measurement_of_an_earlier_version_may_have_had_a_look",
         ),
     ),
     Evidence(
@@ -289,6 +293,7 @@ ROWS = (
             "test_what_would_fail_after_the_payment_fails_before",
             "test_the_command_in_the_message_makes_a_release_of_what_was_paid",
             "test_a_rehearsal_sees_no_private_number_of_groups",
+            "test_a_plan_says_what_becomes_of_problems_too_large_for_a_solver",
         ),
     ),
     Evidence(
@@ -342,8 +347,9 @@ ROWS = (
     Evidence(
         "The ledger",
         "two releases of one account whose configs differ in one key of the promise, in either order, and in other "
-        "keys; joint promises against all pairs of tiny data sets; ledgers of the format before",
-        "164 of 164 pairs of other promises refused before the payment, 122 of 122 others paid; each joint promise "
+        "keys; equal words for exact counts of other regions, values or sides; joint promises against all pairs of "
+        "tiny data sets; ledgers of the format before",
+        "320 of 320 pairs of other promises refused before the payment, 142 of 142 others paid; each joint promise "
         "covers the pairs that all its promises cover",
         (
             *_of(
@@ -367,7 +373,8 @@ ROWS = (
     Evidence(
         "Bookkeeping",
         "a flipped bit in any file, links, foreign owners, open modes, a power cut after any name",
-        "600 flips found or without effect, none silent in public; contents and names durable before the call ends",
+        "1,000 pairs of a flip and a command: found or without effect, none silent in public; contents and names "
+        "durable before the call ends",
         (
             *_of(
                 "releases",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -14,6 +13,7 @@ from coco_opt.activity import NOTHING_PAID, doing, set_interrupt_advice
 from coco_opt.cli.console import write, write_json, write_table
 from coco_opt.cli.options import Json, Version, integer
 from coco_opt.errors import ConfigError, MissingPackageError, VerificationError
+from coco_opt.plugins import near
 
 GROUP = "coco_opt.experiments"
 
@@ -82,9 +82,8 @@ def _select(rows: Sequence[Any], names: Sequence[str], *, listing: bool = False)
         matching = [row for row in rows if _is_meant(row, name)]
         if not matching:
             all_names = [row.name for row in rows]
-            near = difflib.get_close_matches(name, all_names, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(all_names)}"
-            raise ConfigError("", f"no experiment is called {name!r}; {hint}")
+            hint = near(name, all_names, f"; there are: {', '.join(all_names)}")
+            raise ConfigError("", f"no experiment is called {name!r}{hint}")
         light = [row for row in matching if listing or not getattr(row, "heavy", False)]
         chosen += light or matching
     return [row for row in rows if row in chosen]

@@ -12,6 +12,7 @@ import typer
 from coco_opt.cli.console import write, write_json
 from coco_opt.cli.options import Json, Version
 from coco_opt.errors import InputError
+from coco_opt.plugins import near
 
 if TYPE_CHECKING:
     from coco_opt.cli.config_keys import ConfigKey
@@ -32,11 +33,8 @@ def keys(
     every = list(config_keys())
     chosen = [each for each in every if name is None or _fits(each, name.strip("[]"))]
     if not chosen:
-        from difflib import get_close_matches
-
         known = [*dict.fromkeys(each.section.partition(",")[0] for each in every), *(each.key for each in every)]
-        near = get_close_matches(name or "", known, n=1)
-        hint = f": did you mean {near[0]!r}?" if near else ": coco-opt keys lists them all"
+        hint = near(name, known, ": coco-opt keys lists them all", start=": ")
         raise InputError("unknown-name", f"there is no section and no key {name!r}{hint}")
     if json:
         write_json([asdict(each) for each in chosen])

@@ -28,7 +28,8 @@ def ledger(
         str | None, typer.Option("--grant", metavar="AMOUNT", help="Allow this much more to be spent on the dataset.")
     ] = None,
     abandon: Annotated[
-        str | None, typer.Option("--abandon", metavar="RUN", help="Give up an unfinished run; its payment stays spent.")
+        str | None,
+        typer.Option("--abandon", metavar="RUN", help="Give up an unfinished or damaged run, which stays paid."),
     ] = None,
     forget: Annotated[
         str | None, typer.Option("--forget", metavar="RUN", help="Delete the measurement of a finished run for good.")

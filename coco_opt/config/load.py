@@ -17,6 +17,7 @@ from coco_opt.config.model import Config
 from coco_opt.config.sections import AUTO, SOLVERS_MODEL, AutoSection, EngineConfig, OutputConfig, PrivacyConfig
 from coco_opt.errors import ConfigError
 from coco_opt.kinds import KindRow, kind_rows
+from coco_opt.plugins import near
 from coco_opt.privacy.private_files import lies_in
 
 _SHARED: dict[str, type[BaseModel]] = {
@@ -328,5 +329,4 @@ def _joined_error(mistakes: Mistakes, file: str | None) -> ConfigError:
 
 
 def _unknown_section(name: str, models: Mapping[str, type[BaseModel]]) -> str:
-    near = difflib.get_close_matches(name, models, n=1, cutoff=0.5)
-    return f"unknown section; did you mean {near[0]!r}?" if near else f"unknown section; there are {', '.join(models)}"
+    return "unknown section" + near(name, models, f"; there are {', '.join(models)}", cutoff=0.5)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import typing
 from collections.abc import Mapping
@@ -11,6 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from coco_opt.config.values import KeyedError
+from coco_opt.plugins import near
 from coco_opt.problems import SUCCESSORS
 
 _PLAIN = {
@@ -66,10 +66,7 @@ def _unknown_key(section: str, where: tuple[Any, ...], models: Mapping[str, type
         return f"unknown key; {name!r} belongs in [{elsewhere[0]}]"
     if section == "solvers" and name in SUCCESSORS:
         return f"unknown key; it is {SUCCESSORS[name]!r} now"
-    near = difflib.get_close_matches(name, valid, n=1, cutoff=0.5)
-    if near:
-        return f"unknown key; did you mean {near[0]!r}?"
-    return f"unknown key; valid keys are {', '.join(valid)}"
+    return "unknown key" + near(name, valid, f"; valid keys are {', '.join(valid)}", cutoff=0.5)
 
 
 def _model_at(model: type[BaseModel], where: tuple[Any, ...]) -> type[BaseModel]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -31,6 +30,7 @@ from coco_opt.config.values import (
 from coco_opt.execution import Executor, executor_row, open_executor
 from coco_opt.files.columns import Columns
 from coco_opt.files.inputs import Frame, Input
+from coco_opt.plugins import near
 from coco_opt.privacy.accounting import rho_of_epsilon_delta
 from coco_opt.privacy.budget import Neighbours
 from coco_opt.privacy.cost import Cost, Epsilon, Rho
@@ -124,8 +124,7 @@ class DataSection(Section):
         names = list(dict.fromkeys((*own, *attributes)))
         for name in self.columns:
             if name not in names:
-                near = difflib.get_close_matches(name, names, n=1)
-                hint = f"; did you mean {near[0]!r}?" if near else f": they are {', '.join(names)}"
+                hint = near(name, names, f": they are {', '.join(names)}")
                 raise KeyedError(f"columns.{name}", f"is not a column of these tables{hint}")
 
 

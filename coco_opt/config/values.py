@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 import unicodedata
@@ -20,6 +19,7 @@ from coco_opt.estimators import estimator_rows
 from coco_opt.execution import executor_rows
 from coco_opt.files.inputs import ArrowStream, Frame, is_frame
 from coco_opt.histograms.texts import is_plain_name
+from coco_opt.plugins import near
 from coco_opt.problems import PROBLEMS
 from coco_opt.registry import backend
 
@@ -103,7 +103,7 @@ def split_shares(named: Any, each: str = "a level") -> Callable[[object], str | 
             return value
         if not isinstance(value, (list, tuple)) or not value:
             spelled = " or ".join(f'"{name}"' for name in names)
-            raise ValueError(f"must be {spelled}, or a list with one share {each}{_hint(value, names)}")
+            raise ValueError(f"must be {spelled}, or a list with one share {each}{near(value, names, '')}")
         shares = tuple(exact(share) for share in value)
         if sum(shares) != 1:
             raise ValueError(f"the shares sum to {sum(shares)}, not to 1")
@@ -121,7 +121,7 @@ def aim_weights(named: Any) -> Callable[[object], str | tuple[float, ...]]:
             return value
         if not isinstance(value, (list, tuple)) or not value:
             spelled = ", ".join(f'"{name}"' for name in names)
-            raise ValueError(f"must be one of {spelled}, or a list with one weight a level{_hint(value, names)}")
+            raise ValueError(f"must be one of {spelled}, or a list with one weight a level{near(value, names, '')}")
         if any(isinstance(weight, bool) or not isinstance(weight, (int, float)) or weight < 0 for weight in value):
             raise ValueError("each weight must be a number of at least 0")
         if not 0 < sum(value) < math.inf:
@@ -158,12 +158,7 @@ def duration_text(seconds: float) -> str:
 def _choose(value: object, names: tuple[str, ...]) -> str:
     if isinstance(value, str) and value in names:
         return value
-    raise ValueError(f"must be one of {', '.join(names)}{_hint(value, names)}")
-
-
-def _hint(value: object, names: tuple[str, ...]) -> str:
-    near = difflib.get_close_matches(value, names, n=1) if isinstance(value, str) else []
-    return f"; did you mean {near[0]!r}?" if near else ""
+    raise ValueError(f"must be one of {', '.join(names)}{near(value, names, '')}")
 
 
 def choice(named: Any) -> PlainValidator:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -15,7 +14,7 @@ from coco_opt.files.differences import REGION, Compared, decoded
 from coco_opt.files.folder import is_text, read_columns, read_manifest
 from coco_opt.files.foreign_errors import quietly
 from coco_opt.histograms.hierarchy_build import parted
-from coco_opt.privacy.private_files import temporary_name
+from coco_opt.privacy.private_files import building
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,22 +47,19 @@ def write_csv_files(
     tables = sorted(folder.glob("*.parquet"))
     if not tables:
         return ()
-    building = temporary_name(target)
-    building.mkdir(parents=True)
-    try:
+    with building(target) as unfinished:
+        unfinished.mkdir(parents=True)
         levels = level_names(folder)
         for name, content in (notes or {}).items():
-            (building / name).write_bytes(content)
+            (unfinished / name).write_bytes(content)
         for path in tables:
-            out = building / f"{path.stem}.csv"
+            out = unfinished / f"{path.stem}.csv"
             quietly(path, lambda path=path, out=out: _write(path, out, levels, delimiter, raw, decimal))  # type: ignore[misc]
         if wide is not None:
-            with (building / f"{wide.table}-wide.csv").open("wb") as file:
+            with (unfinished / f"{wide.table}-wide.csv").open("wb") as file:
                 _write_table(wide_table(folder, wide), file, delimiter, raw, decimal)
-        files = sorted(path.name for path in building.iterdir())
-        building.rename(target)
-    finally:
-        shutil.rmtree(building, ignore_errors=True)
+        files = sorted(path.name for path in unfinished.iterdir())
+        unfinished.rename(target)
     return tuple(target / name for name in files)
 
 

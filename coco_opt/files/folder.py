@@ -10,7 +10,6 @@ import hashlib
 import io
 import json
 import os
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -26,7 +25,7 @@ from coco_opt.errors import InputError, Place
 from coco_opt.files.arrow_texts import arrow_texts_at, distinct
 from coco_opt.files.foreign_errors import quietly
 from coco_opt.files.in_threads import ahead, cores, in_threads
-from coco_opt.privacy.private_files import remove_leftovers, sync_folder, temporary_name
+from coco_opt.privacy.private_files import building, remove_leftovers, sync_folder
 
 MANIFEST = "manifest.json"
 REPORT = "report.html"
@@ -228,12 +227,9 @@ def write_folder(
     folder meanwhile, by ``write_new``, and returns their digests. Raises InputError: folder-exists, cannot-write.
     """
     remove_leftovers(folder.parent, folder.name)
-    building = temporary_name(folder)
-    try:
-        digest = build_folder(building, files, name, index, private=private, further=further)
-        return publish_folder(building, folder, digest, name)
-    finally:
-        shutil.rmtree(building, ignore_errors=True)
+    with building(folder) as unfinished:
+        digest = build_folder(unfinished, files, name, index, private=private, further=further)
+        return publish_folder(unfinished, folder, digest, name)
 
 
 class FolderExistsError(InputError):
@@ -418,15 +414,13 @@ def write_file(path: Path, content: bytes) -> None:
     """
     if os.path.lexists(path):
         raise InputError("folder-exists", "exists already: remove it first", Place(path.name))
-    building, reason = temporary_name(path), ""
     try:
-        write_new(building, content, 0o644)
-        _rename(building, path)
+        with building(path) as unfinished:
+            write_new(unfinished, content, 0o644)
+            _rename(unfinished, path)
         return
     except OSError as error:
         reason = error.strerror or "unknown reason"
-    finally:
-        building.unlink(missing_ok=True)
     raise InputError("cannot-write", f"could not be written: {reason}", Place(path.name))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import unicodedata
 from collections import Counter
@@ -17,6 +16,7 @@ from coco_opt.array_types import Floats
 from coco_opt.errors import InputError, Place
 from coco_opt.files.folder import file_digest
 from coco_opt.histograms import Hierarchy
+from coco_opt.plugins import near
 
 Ring = Floats
 """The corners of a closed line, float64[corners, 2]: longitude and latitude in degrees; the first is not repeated."""
@@ -164,8 +164,7 @@ def _hint(text: str, known: Mapping[str, int]) -> str:
     bare = text.lstrip("0")
     if any(name.lstrip("0") == bare for name in known):
         return " (one that differs only in leading zeros exists: write both as text, with all their zeros)."
-    near = difflib.get_close_matches(text, known, n=1) if len(known) <= _COMPARED else []
-    return f"; did you mean {near[0]!r}?" if near else ""
+    return near(text, known, "") if len(known) <= _COMPARED else ""
 
 
 def _rings(geometry: Any, where: str, file: str) -> list[Ring]:

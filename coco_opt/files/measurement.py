@@ -52,11 +52,11 @@ from coco_opt.privacy.measurement import (
     Drawing,
     Measurement,
     MeasurementPlan,
+    MeasurementRecord,
     query_dict,
     record_dict,
     status_of,
 )
-from coco_opt.privacy.measurement_record import MeasurementRecord
 from coco_opt.privacy.noise_distributions import distribution_of
 from coco_opt.privacy.queries import (
     LevelQuery,

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
@@ -27,7 +26,7 @@ from coco_opt.files.in_threads import ahead, in_threads
 from coco_opt.privacy.blocks import Block, BlockNoise, Division
 from coco_opt.privacy.measurement import Drawing, Measurement, MeasurementPlan
 from coco_opt.privacy.packed_answers import Packed, PackedAnswers
-from coco_opt.privacy.private_files import temporary_name
+from coco_opt.privacy.private_files import building
 from coco_opt.privacy.queries import DENSE, Answers, PackedPart, offsets_of, packed_parts
 
 PACKED = "packed.parquet"
@@ -82,10 +81,10 @@ class _PartFile:
         number, blocks = part
         name = f"packed-{number}.parquet"
         table = FileTable(_rows(self.noise.packed(blocks)), _TYPES, ahead=False)
-        building, reason = temporary_name(self.folder / name), ""
         try:
-            digest = write_new(building, table, 0o600)
-            building.replace(self.folder / name)  # of the same bytes, where another worker was given up too early
+            with building(self.folder / name) as unfinished:
+                digest = write_new(unfinished, table, 0o600)
+                unfinished.replace(self.folder / name)  # of the same bytes, if another worker was given up too early
             return name, digest
         except CocoOptError:
             raise
@@ -93,9 +92,6 @@ class _PartFile:
             reason = error.strerror or "unknown reason"
         except Exception as error:  # its words could be private, and workers may hand errors on
             reason = type(error).__name__
-        finally:
-            with suppress(OSError):
-                building.unlink(missing_ok=True)
         raise WorkerError(f"a part of the measurement could not be drawn and written: {reason}")
 
 

@@ -12,7 +12,7 @@ from coco_opt.errors import InputError, MissingPackageError, Place
 from coco_opt.files.csv import exported, level_names, plain_schema, wide_table
 from coco_opt.files.differences import Compared
 from coco_opt.files.foreign_errors import quietly
-from coco_opt.privacy.private_files import temporary_name
+from coco_opt.privacy.private_files import building
 
 _MOST_ROWS = 1_048_575  # of a sheet, below the header
 _LONGEST = 32_767  # characters of a cell, in UTF-16
@@ -37,10 +37,9 @@ def write_workbook(
     tables = sorted(folder.glob("*.parquet"))
     if not tables:
         return ()
-    building = temporary_name(target)
-    building.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        with xlsxwriter.Workbook(str(building), {"constant_memory": True}) as book:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with building(target) as unfinished:
+        with xlsxwriter.Workbook(str(unfinished), {"constant_memory": True}) as book:
             formats = book.add_format({"bold": True}), book.add_format({"num_format": "0"})
             if about:
                 _add_about(book, formats[0], about)
@@ -51,9 +50,7 @@ def write_workbook(
                 table = wide_table(folder, wide)
                 _add(book, formats, f"{wide.table}-wide", table.schema, iter(table.to_batches()), table.num_rows)
             names = tuple(sheet.get_name() for sheet in book.worksheets())
-        building.rename(target)
-    finally:
-        building.unlink(missing_ok=True)
+        unfinished.rename(target)
     return names
 
 

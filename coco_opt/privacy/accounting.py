@@ -8,8 +8,7 @@ queries, ``parallel`` takes the largest over regions.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Literal, get_args
 
@@ -131,22 +130,6 @@ def rho_of_epsilon_delta(epsilon: Fraction, delta: Fraction, conversion: Convers
         else:
             high = middle
     return low
-
-
-@dataclass(frozen=True, slots=True)
-class ImpliedPrivacy:
-    """What pure epsilon says in other languages: zCDP's ``rho`` and Renyi divergences by order."""
-
-    epsilon: Fraction
-    rho: Fraction
-    renyi: tuple[tuple[int, Fraction], ...]
-
-
-def implied_by(epsilon: Fraction, orders: Sequence[int] = RENYI_ORDERS) -> ImpliedPrivacy:
-    """Return the zCDP and Renyi parameters a pure release implies (Kifer's slides, "most likely" report)."""
-    return ImpliedPrivacy(
-        epsilon, rho_of_epsilon(epsilon), tuple((order, renyi_of_epsilon(epsilon, order)) for order in orders)
-    )
 
 
 def _best_order(bound: Callable[[float, float], float]) -> Fraction:

@@ -15,7 +15,6 @@ from coco_opt.errors import InputError, Place
 from coco_opt.privacy.private_files import FREE, foreign, replace_private, write_private
 
 _MARK = b"coco-opt record 1 "
-_DIGEST = 64  # hexadecimal digits of a SHA-256
 
 
 def write_record(path: Path, content: bytes, *, replace: bool = False) -> None:
@@ -33,8 +32,8 @@ def read_record(path: Path) -> bytes:
     try:
         reason = foreign(path)
         if not reason:
-            content = _record_content(path.read_bytes())
-            if content is not None:
+            head, _, content = path.read_bytes().partition(b"\n")
+            if head == _MARK + hashlib.sha256(content).hexdigest().encode():
                 return content
             code, reason = "damaged-file", "is not what was written: restore it from a copy of the private folder"
     except OSError as error:
@@ -50,11 +49,3 @@ def write_values(path: Path, values: Mapping[str, Any], *, replace: bool = False
 def read_values(path: Path) -> dict[str, Any]:
     """Return the values of a record; raises as ``read_record`` does."""
     return dict(json.loads(read_record(path)))
-
-
-def _record_content(stored: bytes) -> bytes | None:
-    """Return a record's content, None where its bytes are not those that were written."""
-    start = len(_MARK) + _DIGEST
-    content = stored[start + 1 :]
-    digest = hashlib.sha256(content).hexdigest().encode()
-    return content if stored[: start + 1] == _MARK + digest + b"\n" else None

@@ -26,7 +26,7 @@ def together(measurements: Sequence[Measurement]) -> Measurement:
     none. O(answers), where there are several.
     """
     listed = [group.every[0] for group in measurements]
-    content = cache(_content)
+    content = cache(lambda measurement: measurement.content)
     # A look may come with several: with what was measured after it, and by itself.
     for further in (further for group in measurements for further in group.also):
         if not any(_same(further, other, content) for other in listed):
@@ -38,12 +38,11 @@ def together(measurements: Sequence[Measurement]) -> Measurement:
         reason = _difference(first, second)
         if reason:
             raise differ(number, reason)
-    _check_copies(listed[: len(measurements)], content)
+    for (i, one), (j, other) in combinations(enumerate(listed[: len(measurements)], start=1), 2):
+        if _same(one, other, content):
+            message = f"measurement {j} is measurement {i} once more and adds nothing: leave it out"
+            raise InputError("measurement-twice", message)
     return replace(first, also=tuple(rest)) if rest else first
-
-
-def _content(measurement: Measurement) -> str:
-    return measurement.content
 
 
 def _same(first: Measurement, second: Measurement, content: Callable[[Measurement], str]) -> bool:
@@ -71,11 +70,3 @@ def _difference(first: Measurement, second: Measurement) -> str:
         stated = second_plan.neighbours
         return f"is of neighbours = {stated!r}, the first of {first_plan.neighbours!r}: costs do not add up"
     return ""
-
-
-def _check_copies(listed: Sequence[Measurement], content: Callable[[Measurement], str]) -> None:
-    """Raise InputError where a measurement is given twice: by its receipt or, where it has none, its answers."""
-    for (i, first), (j, second) in combinations(enumerate(listed), 2):
-        if _same(first, second, content):
-            message = f"measurement {j + 1} is measurement {i + 1} once more and adds nothing: leave it out"
-            raise InputError("measurement-twice", message)

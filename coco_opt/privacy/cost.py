@@ -9,7 +9,14 @@ from fractions import Fraction
 from typing import Any, ClassVar, Self
 
 from coco_opt.errors import InputError, ProblemError
-from coco_opt.privacy.accounting import RENYI_ORDERS, epsilon_of_rho, gaussian_variance, implied_by, renyi_of_rho
+from coco_opt.privacy.accounting import (
+    RENYI_ORDERS,
+    epsilon_of_rho,
+    gaussian_variance,
+    renyi_of_epsilon,
+    renyi_of_rho,
+    rho_of_epsilon,
+)
 from coco_opt.privacy.budget import Unit, noise_scale, split, stated_fraction
 from coco_opt.privacy.directed_rounding import round_above
 from coco_opt.privacy.noise_distributions import DiscreteGaussian, Geometric, NoiseDistribution
@@ -72,9 +79,9 @@ class Cost(ABC):
     def epsilon(self, delta: Fraction = DELTA) -> Fraction:
         """Return the epsilon that the guarantee implies at ``delta``, rounded up; exact for pure epsilon."""
 
-    @abstractmethod
     def guarantee(self, delta: Fraction | None = None) -> tuple[Fraction, Fraction]:
-        """Return the (epsilon, delta) that it implies; the delta of pure epsilon is 0, whatever ``delta`` says."""
+        """Return the epsilon at ``delta`` (a millionth where it is None), and that delta; 0 for pure epsilon."""
+        return self.epsilon(delta or DELTA), delta or DELTA
 
     @abstractmethod
     def meaning(self, delta: Fraction | None = None) -> str:
@@ -162,8 +169,8 @@ class Epsilon(Cost):
 
     def implied(self, delta: Fraction | None = None) -> dict[str, Any]:
         """Return rho and Renyi divergences."""
-        result = implied_by(self.amount)
-        return {"rho": str(result.rho), "renyi": {str(order): str(value) for order, value in result.renyi}}
+        renyi = {str(order): str(renyi_of_epsilon(self.amount, order)) for order in RENYI_ORDERS}
+        return {"rho": str(rho_of_epsilon(self.amount)), "renyi": renyi}
 
     def epsilon(self, delta: Fraction = DELTA) -> Fraction:
         """Return the amount: it holds at every delta."""
@@ -221,10 +228,6 @@ class Rho(Cost):
     def epsilon(self, delta: Fraction = DELTA) -> Fraction:
         """Return the epsilon at ``delta`` (Canonne, Kamath and Steinke 2020, corollary 13)."""
         return epsilon_of_rho(self.amount, delta)
-
-    def guarantee(self, delta: Fraction | None = None) -> tuple[Fraction, Fraction]:
-        """Return the epsilon at ``delta`` (a millionth where it is None), and that delta."""
-        return self.epsilon(delta or DELTA), delta or DELTA
 
     def meaning(self, delta: Fraction | None = None) -> str:
         """Return the epsilon at a delta, rounded up."""

@@ -143,7 +143,7 @@ class Ledger:
     def chain(self) -> Books:
         """Return empty books that verify this ledger's entries as they are added; see ``check_witnesses``."""
         keyed = os.path.lexists(self._key_path) or self._has_keyed_entries()
-        return Books(key=self._mac_key() if keyed else None)
+        return Books(key=self._key("entries") if keyed else None)
 
     def check_witnesses(self, books: Books, entries: list[Entry]) -> Books:
         """Return books that every entry was added to; BudgetError where a stored head shows that some are gone.
@@ -185,9 +185,6 @@ class Ledger:
             _draw_key(self._key_path)
         return hmac.digest(read_record(self._key_path), f"coco-opt ledger {purpose}".encode(), "sha256")
 
-    def _mac_key(self) -> bytes:
-        return self._key("entries")
-
     def _has_keyed_entries(self) -> bool:
         return any(entry.hash != entry.bare_hash() for entry in self.entries()[-1:])
 
@@ -206,7 +203,7 @@ class Ledger:
     @contextmanager
     def _writing(self) -> Iterator[_Page]:
         """Open the books for one transaction; the witnesses receive its new head once it is on disk."""
-        key = self._mac_key()
+        key = self._key("entries")
         if not os.path.lexists(self.path):
             self._verified([])
         _create(self.path)

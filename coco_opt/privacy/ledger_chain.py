@@ -252,7 +252,8 @@ class Books:
 
     def _enter(self, entry: Entry, where: str) -> None:
         if entry.kind == "GRANTED":
-            self._grant(entry)
+            account = self.accounts.get(entry.dataset, Account(entry.dataset, entry.unit, entry.neighbours))
+            self.accounts[entry.dataset] = replace(account, total=account.total + entry.amount)
         elif entry.kind == "RESERVED":
             self._reserve(entry, where)
         elif entry.run not in self.runs or entry.kind not in KINDS:
@@ -262,10 +263,6 @@ class Books:
             if entry.kind == "VOIDED":
                 account = self.accounts[run.charge.dataset]
                 self.accounts[account.dataset] = replace(account, spent=account.spent - run.cost)
-
-    def _grant(self, entry: Entry) -> None:
-        account = self.accounts.get(entry.dataset, Account(entry.dataset, entry.unit, entry.neighbours))
-        self.accounts[entry.dataset] = replace(account, total=account.total + entry.amount)
 
     def _reserve(self, entry: Entry, where: str) -> None:
         account = self.accounts.get(entry.dataset)

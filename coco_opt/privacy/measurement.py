@@ -18,14 +18,42 @@ from coco_opt.histograms.texts import Texts
 from coco_opt.privacy.blocks import Division
 from coco_opt.privacy.budget import NEIGHBOURS, Neighbours
 from coco_opt.privacy.cost import Cost, cost_together, total
-from coco_opt.privacy.measurement_record import MeasurementRecord
-from coco_opt.privacy.queries import LEAST_PIECE, Answers, LevelQuery, NoisyPart, gathered, offsets_of
+from coco_opt.privacy.queries import (
+    LEAST_PIECE,
+    Answers,
+    LevelQuery,
+    NoisyPart,
+    answers_in_all,
+    gathered,
+    offsets_of,
+)
 
 FOREIGN = "foreign"
 """The noise of answers that others published: their publisher states what it protects."""
 AS_STATED = "as its publisher states"
 
 _TEXTS = 1 << 12
+
+
+@dataclass(frozen=True, slots=True)
+class MeasurementRecord:
+    """What is stated of a measurement without its answers: which it is, and what it cost.
+
+    ``digest`` is that of its plan, ``content`` that of its plan and its answers; ``noise``, ``private`` and ``receipt``
+    are as in ``Measurement``.
+    """
+
+    digest: str
+    content: str
+    noise: str
+    private: bool
+    receipt: str
+    queries: tuple[LevelQuery, ...]
+
+    @property
+    def cost(self) -> Cost:
+        """Return what the measurement cost."""
+        return cost_together(query.cost for query in self.queries if query.cost is not None)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -105,6 +133,24 @@ class MeasurementPlan:
             _update(code, [name.encode()])
             _update(code, [np.ascontiguousarray(arrays[name], "<i8").view(np.uint8).data])
         return code.hexdigest()
+
+    @cached_property
+    def regions_digest(self) -> str:
+        """Return the hexadecimal SHA-256 of the regions: their names, parents and ids in the user's files."""
+        code = hashlib.sha256()
+        for texts in (self.hierarchy.names, self.region_ids):
+            _update(code, list(_json_pieces(texts)))
+        _update(code, [np.ascontiguousarray(self.hierarchy.parent, "<i8").view(np.uint8).data])
+        return code.hexdigest()
+
+    def answers_to(self, query: LevelQuery) -> tuple[int, int]:
+        """Return the number of answers to a query in all regions, and the most in one region."""
+        return answers_in_all(query, self.hierarchy, self.per_region)
+
+    @property
+    def answers(self) -> int:
+        """Return the number of answers to all queries."""
+        return sum(self.answers_to(query)[0] for query in self.queries)
 
     def at(self, level: int) -> tuple[LevelQuery, ...]:
         """Return the noisy queries of a level."""

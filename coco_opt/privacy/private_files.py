@@ -12,8 +12,8 @@ import shutil
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from coco_opt.errors import InputError, Place
@@ -44,17 +44,19 @@ def replace_private(path: Path, chunks: Iterable[Chunk]) -> None:
 
 def _write(path: Path, chunks: Iterable[Chunk], name: Callable[[Path, Path], object]) -> None:
     """Write a file under another name, give it its own by ``name`` once it is on disk, and make that durable."""
-    temporary = temporary_name(path)
     try:
-        _write_new(temporary, chunks)
-        name(temporary, path)
-        sync_folder(path.parent)
+        with building(path) as temporary:
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
+                for chunk in chunks:
+                    file.write(chunk)
+                file.flush()
+                os.fsync(file.fileno())
+            name(temporary, path)
+            sync_folder(path.parent)
         return
     except OSError as error:
         reason = error.strerror or "unknown reason"
-    finally:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
     raise InputError("cannot-write", f"the private file could not be written: {reason}. {FREE}", Place(path.name))
 
 
@@ -73,15 +75,6 @@ def _name(temporary: Path, path: Path) -> None:
 def _refuse_existing(path: Path) -> None:
     if os.path.lexists(path):
         raise InputError("file-exists", "exists already: private records are never overwritten", Place(path.name))
-
-
-def _write_new(path: Path, chunks: Iterable[Chunk]) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        for chunk in chunks:
-            file.write(chunk)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def erase_private(path: Path, *, keep_name: bool = False) -> None:
@@ -125,7 +118,7 @@ def remove_leftovers(folder: Path, name: str | None = None) -> None:
         if (built := pattern.fullmatch(path.name)) is None:
             continue
         if _is_old(path) if built[1] not in (None, _machine()) else not _is_running(int(built[2])):
-            _remove(path)
+            remove(path)
 
 
 def _machine() -> str:
@@ -142,11 +135,20 @@ def _is_old(path: Path) -> bool:
     return False
 
 
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
+def remove(path: Path) -> None:
+    """Remove a file or a folder, if one is there and can be."""
+    with suppress(OSError):
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+
+
+@contextmanager
+def building(path: Path) -> Iterator[Path]:
+    """Yield where a file or folder is built before it gets its name; what is left there in the end is removed."""
+    temporary = temporary_name(path)
+    try:
+        yield temporary
+    finally:
+        remove(temporary)
 
 
 def _is_running(process: int) -> bool:
@@ -225,19 +227,18 @@ class FileLock:
 
         With ``wait``, once the other gives it back.
         """
-        descriptor = self._open()
+        flags, reason = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), ""
+        try:
+            descriptor = os.open(self._path, flags, 0o600)
+        except OSError as error:
+            reason = error.strerror or "unknown reason"
+        if reason:
+            raise InputError("cannot-write", f"cannot be opened: {reason}. {FREE}", Place(self._path.name))
         if not _lock(descriptor, wait=wait):
             os.close(descriptor)
             return False
         self._descriptor = descriptor
         return True
-
-    def _open(self) -> int:
-        try:
-            return os.open(self._path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
-        except OSError as error:
-            reason = error.strerror or "unknown reason"
-        raise InputError("cannot-write", f"cannot be opened: {reason}. {FREE}", Place(self._path.name))
 
     def release(self) -> None:
         """Give the lock back."""

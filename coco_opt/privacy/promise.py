@@ -7,6 +7,7 @@ the pairs that are neighbours for each of them: these are the neighbours of thei
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -23,15 +24,16 @@ class Promise:
 
     ``unit`` is whom noise protects, in one word, and ``contributions`` the most rows of a table that are of one unit.
     ``groups`` says whether the numbers of groups are published, "" where no groups are measured. ``exact`` holds the
-    level and the words of all answers that are taken from the private table and published without noise, sorted; None
-    where the kind of release has none. What is "" or None agrees with any other promise.
+    level and the words of all answers that are taken from the private table and published without noise, and a digest
+    of the regions, values and sides that they mean, sorted; None where the kind of release has none. What is "" or
+    None agrees with any other promise.
     """
 
     neighbours: Neighbours
     unit: str
     contributions: int = 1
     groups: Literal["", "public", "private"] = ""
-    exact: tuple[tuple[str, str], ...] | None = None
+    exact: tuple[tuple[str, ...], ...] | None = None
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> Promise:
@@ -51,7 +53,9 @@ class Promise:
         differ = [_DIFFER[self.neighbours].format(unit=self.unit), *([rows] if self.unit != _ANY_UNIT else [])]
         differ += ["and numbers of groups are private"] if self.groups == "private" else []
         exact = ["the number of groups of every region"] if self.groups == "public" else []
-        exact += [f"{words} by {level}" for level, words in self.exact or ()] or ([] if exact else ["nothing"])
+        stated = Counter(f"{words} by {level}" for level, words, *_ in self.exact or ())
+        exact += [text if n == 1 else f"{text} ({n} times, of other regions or values)" for text, n in stated.items()]
+        exact = exact or ["nothing"]
         return f"neighbours differ by {', '.join(differ)}; published exactly, without noise: {', '.join(exact)}"
 
     def admits(self, later: Promise) -> bool:

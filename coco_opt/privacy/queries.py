@@ -249,20 +249,16 @@ def gathered(
     """Return the answers of all parts in memory: as arrays or, above ``DENSE`` answers in all, packed."""
     offsets = [offsets_of(query, hierarchy, tables) for query in queries]
     if sum(int(ends[-1]) for ends in offsets) > DENSE:
-        packed = _packed_answers(len(queries), packed_parts(parts))
-        return tuple(map(Answers, queries, offsets, packed))
+        pieces: list[list[Packed]] = [[] for _ in queries]
+        for packed in packed_parts(parts):
+            pieces[packed.place].append(packed.packed)
+        starts = [np.cumsum([0, *(piece.count for piece in listed)], dtype=np.int64) for listed in pieces]
+        stored = [PackedAnswers(ends, listed.__getitem__) for ends, listed in zip(starts, pieces, strict=True)]
+        return tuple(map(Answers, queries, offsets, stored))
     arrays = [np.empty(int(ends[-1]), np.int64) for ends in offsets]
     for part in parts:
         arrays[part.place][part.start : part.start + part.values.size] = part.values
     return tuple(map(Answers, queries, offsets, arrays))
-
-
-def _packed_answers(queries: int, parts: Iterable[PackedPart]) -> list[PackedAnswers]:
-    pieces: list[list[Packed]] = [[] for _ in range(queries)]
-    for part in parts:
-        pieces[part.place].append(part.packed)
-    starts = [np.cumsum([0, *(piece.count for piece in listed)], dtype=np.int64) for listed in pieces]
-    return [PackedAnswers(ends, listed.__getitem__) for ends, listed in zip(starts, pieces, strict=True)]
 
 
 def packed_parts(parts: Iterable[NoisyPart]) -> Iterator[PackedPart]:

@@ -96,7 +96,7 @@ class RunFolder:
         """
         path = self.path / _KEY
         if self.has_key:
-            return RunKey.from_bytes(read_record(path))
+            return RunKey(read_record(path))
         key = RunKey.generate()
         write_record(path, key.to_bytes())
         return key
@@ -105,7 +105,7 @@ class RunFolder:
         """Return the run's noise key from its file; InputError (lost-key) where it is gone, as it is after the seal."""
         if not self.has_key:
             raise InputError("lost-key", f"the noise key of run {self.name} is gone: its measurement was sealed")
-        return RunKey.from_bytes(read_record(self.path / _KEY))
+        return RunKey(read_record(self.path / _KEY))
 
     def bind(self, fingerprint: bytes) -> None:
         """Keep the keyed fingerprint of the input durably; InputError (input-changed) where it is another.

@@ -32,11 +32,6 @@ class RunKey:
         """Draw a new key from the operating system."""
         return cls(os.urandom(KEY_BYTES))
 
-    @classmethod
-    def from_bytes(cls, secret: bytes) -> RunKey:
-        """Restore a key from ``to_bytes``; raise ProblemError unless it has 32 bytes."""
-        return cls(secret)
-
     def to_bytes(self) -> bytes:
         """Return the secret itself; raise ProblemError after ``erase``."""
         secret = bytes(self._bytes)

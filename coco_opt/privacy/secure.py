@@ -89,7 +89,9 @@ class CellStream:
         from coco_opt.privacy.keyed_stream import KeyedBits
 
         bits = KeyedBits(self._key, *self._labels)
-        self._sampler().add(out, self._advance(len(out)) if start is None else _check_cell(start), bits)
+        if start is not None and not 0 <= start < 2**56:
+            raise ProblemError("the first cell must be at least 0 and below 2**56")
+        self._sampler().add(out, self._advance(len(out)) if start is None else start, bits)
 
     def _advance(self, cells: int) -> int:
         if os.getpid() != self._process:
@@ -114,9 +116,3 @@ def gaussian_stream(key: RunKey, variance: Fraction, measurement: str, region: s
 
     labels = ("gaussian", str(variance), measurement, region)
     return CellStream(key, labels, lambda: gaussian_sampler(variance))
-
-
-def _check_cell(start: int) -> int:
-    if not 0 <= start < 2**56:
-        raise ProblemError("the first cell must be at least 0 and below 2**56")
-    return start

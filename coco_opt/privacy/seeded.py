@@ -55,7 +55,12 @@ class SeededNoise:
         """Open the noise of one region's measurement; raise ProblemError when it was opened before."""
         check_scale(scale)
         self._opened.claim(measurement, region)
-        return _SeededStream(float(scale), np.random.default_rng(_entropy(self.seed, measurement, region)))
+        # Lengths go first, so that no two pairs share an encoding.
+        encoded = b"".join(
+            len(label).to_bytes(8, "little") + label for label in (measurement.encode(), region.encode())
+        )
+        words = np.frombuffer(hashlib.sha256(encoded).digest(), "<u4").tolist()
+        return _SeededStream(float(scale), np.random.default_rng([*words, self.seed]))
 
     def gaussian_stream(self, variance: Fraction, *, measurement: str, region: str) -> NoiseStream:
         """Open discrete Gaussian noise by the exact sampler under a key that the seed determines."""
@@ -66,15 +71,6 @@ class SeededNoise:
 
     def __repr__(self) -> str:
         return f"SeededNoise(seed={self.seed}) (NOT PRIVATE)"
-
-
-def _entropy(seed: int, measurement: str, region: str) -> list[int]:
-    """Return the words of SeedSequence; lengths go first, so that no two pairs share an encoding."""
-    labels = [measurement.encode(), region.encode()]
-    encoded = b"".join(len(label).to_bytes(8, "little") + label for label in labels)
-    digest = hashlib.sha256(encoded).digest()
-    words = [int.from_bytes(digest[start : start + 4], "little") for start in range(0, 32, 4)]
-    return [*words, seed]
 
 
 class _SeededStream:

@@ -20,20 +20,18 @@ class Clock:
         self._last = perf_counter()
 
     def lap(self, name: str) -> None:
-        """Record the seconds since the last lap under a name, and return freed memory to the system."""
-        give_back()
+        """Record the seconds since the last lap under a name, and return freed memory to the system.
+
+        Allocators keep it, and the next stage needs blocks of other sizes.
+        """
+        arrow = sys.modules.get("pyarrow")
+        if arrow is not None:
+            arrow.default_memory_pool().release_unused()
+        with suppress(OSError, AttributeError, TypeError):  # glibc's, where there is one
+            ctypes.CDLL(None).malloc_trim(0)
         now = perf_counter()
         self.laps[name] = round(now - self._last, 6)
         self._last = now
-
-
-def give_back() -> None:
-    """Return freed memory to the system: allocators keep it, and the next stage needs blocks of other sizes."""
-    arrow = sys.modules.get("pyarrow")
-    if arrow is not None:
-        arrow.default_memory_pool().release_unused()
-    with suppress(OSError, AttributeError, TypeError):  # glibc's, where there is one
-        ctypes.CDLL(None).malloc_trim(0)
 
 
 @cache

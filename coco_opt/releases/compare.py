@@ -16,12 +16,12 @@ from coco_opt.privacy.seeded import SeededNoise
 from coco_opt.registry import Backend, candidates
 from coco_opt.releases.drawing import noisy
 from coco_opt.releases.estimate import kind_for
-from coco_opt.releases.instances import AnyProblem, Instance
+from coco_opt.releases.kind import AnyProblem, Instance
 from coco_opt.releases.noise_source import source_of
 from coco_opt.releases.planning import kind_of, planned
 from coco_opt.releases.reporter import Reporter, default_reporter
 from coco_opt.releases.solvers import solvers_of
-from coco_opt.solution import Solution, Status
+from coco_opt.solution import Status
 from coco_opt.solver import Solver
 from coco_opt.solving import judge, solve, timed
 
@@ -195,13 +195,15 @@ def _rows(
     note = f"cut from {size_wanted} to its cap of {limit} unknowns" if limit < size_wanted else ""
     row = partial(Row, instance.kind, unknowns=problem.variables, honours_ties=backend.honours_ties)
     if not backend.installed:
-        yield row(solver=backend.name, status="NOT INSTALLED", note=_how_to_install(backend))
+        requirement = f"coco-opt[{backend.extra}]" if backend.extra else " ".join(backend.packages)
+        yield row(solver=backend.name, status="NOT INSTALLED", note=f"pip install '{requirement}'")
         return
     solver = chosen.get(instance.kind)
     if solver is None or solver.name != backend.name:
         solver = backend.make()
     reference = solve(problem).objective
-    _warm_up(solver, instance)
+    with suppress(Exception):  # a package is imported outside the measured time; failures show afterwards
+        solver.solve(instance.make(2))
     configured = chosen.get(instance.kind)
     row = partial(row, used=first if configured is None else configured.name == backend.name)
     yield _judged_row(row, problem, solver, backend.name, reference, note)
@@ -210,12 +212,6 @@ def _rows(
         yield _judged_row(
             partial(row, planted=True, used=False), problem, planted, planted.name, reference, "planted, to be caught"
         )
-
-
-def _warm_up(solver: Solver, instance: Instance) -> None:
-    """Let a solver import its package on a tiny problem, outside the measured time; failures show afterwards."""
-    with suppress(Exception):
-        solver.solve(instance.make(2))
 
 
 def _judged_row(row: partial[Row], problem: AnyProblem, solver: Solver, name: str, reference: float, note: str) -> Row:
@@ -228,10 +224,6 @@ def _judged_row(row: partial[Row], problem: AnyProblem, solver: Solver, name: st
         return row(solver=name, status="REFUSED", note=str(error))
     if failure:
         return row(solver=name, status="NO POINT", note=failure)
-    return _solution_row(row, solution, name, reference, note)
-
-
-def _solution_row(row: partial[Row], solution: Solution[Any], name: str, reference: float, note: str) -> Row:
     return row(
         solver=name,
         status=solution.status.name,
@@ -243,11 +235,6 @@ def _solution_row(row: partial[Row], solution: Solution[Any], name: str, referen
         seconds=solution.seconds,
         note=note,
     )
-
-
-def _how_to_install(backend: Backend) -> str:
-    requirement = f"coco-opt[{backend.extra}]" if backend.extra else " ".join(backend.packages)
-    return f"pip install '{requirement}'"
 
 
 def columns() -> Sequence[str]:

@@ -134,7 +134,14 @@ def render_differences(later: Any, earlier: Any, names: tuple[str, str] = ("earl
     """
     kind = _kind(later)
     title = f"{escape(names[1])} compared with {escape(names[0])}"
-    sections = [f"<h1>{title}</h1>", _statuses(later, earlier, names), _regions_note(later, earlier, names)]
+    states = [str(_manifest(release).get("status")) for release in (earlier, later)]
+    exposed = "; ".join(f"{name} is {state}" for name, state in zip(names, states, strict=True) if state != "private")
+    public = "Both are differentially private, and comparing costs no budget."
+    words = f"{names[1]} minus {names[0]}, row by row. {f'Do not publish: {exposed}.' if exposed else public}"
+    sections = [f"<h1>{title}</h1>", f"<p class='banner {'exposed' if exposed else 'private'}'>{escape(words)}</p>"]
+    words = regions_words(*different_regions(later, earlier), (names[1], names[0]))
+    words = " ".join(filter(None, (words, renamed_words(later, earlier))))
+    sections += [f"<p>{escape(words)}</p>"] if words else []
     shown = table_of_known_noise(later, earlier)  # it comes first
     for compared in sorted(kind.compared, key=lambda row: row.table != shown):
         readers = _reader(later, compared), _reader(earlier, compared)
@@ -250,27 +257,16 @@ def _plain_reader(release: Any) -> Reader:
     return lambda name: read_columns(folder / f"{name}{TABLE}", ()) if f"{name}{TABLE}" in stated else None
 
 
-def _statuses(later: Any, earlier: Any, names: tuple[str, str]) -> str:
-    states = [str(_manifest(release).get("status")) for release in (earlier, later)]
-    exposed = "; ".join(f"{name} is {state}" for name, state in zip(names, states, strict=True) if state != "private")
-    words = f"{names[1]} minus {names[0]}, row by row. " + (
-        f"Do not publish: {exposed}." if exposed else "Both are differentially private, and comparing costs no budget."
-    )
-    return f"<p class='banner {'exposed' if exposed else 'private'}'>{escape(words)}</p>"
-
-
-def _regions_note(later: Any, earlier: Any, names: tuple[str, str]) -> str:
-    words = regions_words(*different_regions(later, earlier), (names[1], names[0]))
-    words = " ".join(filter(None, (words, renamed_words(later, earlier))))
-    return f"<p>{escape(words)}</p>" if words else ""
-
-
 def regions_words(later: Sequence[str], earlier: Sequence[str], names: tuple[str, str], most: int = _MOST_NAMES) -> str:
     """Return which regions only one of two releases has, up to ``most`` of each by name; "" where there are none.
 
     Regions of the higher levels come first: those below them are apart for the same reason.
     """
-    sides = [(sorted(regions, key=_depth), name) for regions, name in zip((later, earlier), names, strict=True)]
+
+    def depth(path: str) -> tuple[int, str]:  # a stroke inside a name is escaped
+        return path.count("/") - path.count("\\/"), path
+
+    sides = [(sorted(regions, key=depth), name) for regions, name in zip((later, earlier), names, strict=True)]
     parts = [
         f"{counted(len(regions), 'region')} of {name} only ({', '.join(regions[:most])}"
         f"{f' and {len(regions) - most:,} more' if len(regions) > most else ''})"
@@ -304,11 +300,6 @@ def _ids_of(release: Any, regions: set[str]) -> set[str]:
         return set()
     pairs = zip(table.column("region").to_pylist(), table.column("region_id").to_pylist(), strict=True)
     return {region_id for region, region_id in pairs if region_id is not None and region in regions}
-
-
-def _depth(path: str) -> tuple[int, str]:
-    """Return a region's level below the root, and its path; a stroke inside a name is escaped."""
-    return path.count("/") - path.count("\\/"), path
 
 
 def _section(

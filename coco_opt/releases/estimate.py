@@ -10,7 +10,6 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from coco_opt.config.model import Config
 from coco_opt.config.sections import SOLVERS_MODEL, AutoSection, EngineConfig, OutputConfig, PrivacyConfig, Section
 from coco_opt.errors import Advice, ConfigError, InputError, Place, ProblemError
 from coco_opt.execution import Executor, Threads
-from coco_opt.files.measurement import is_measurement, read_measurement
+from coco_opt.files.measurement import EARLIER, is_measurement, read_index, read_measurement
 from coco_opt.kinds import kind_row
 from coco_opt.privacy.combined_measurements import together
 from coco_opt.privacy.cost import Cost, in_rho
@@ -218,13 +217,12 @@ def estimate(
         called = " ".join(run or "MEASUREMENT" for _, run in inputs)
         with free_to_repeat(called, config), compiling_late(kind, settings, method, combined.measurement_plan):
             release = estimated(settings, combined, name, reporter=reporter, executor=executor)
-    return release if config is None or not runs else replace(release, recorded=partial(_record, config, runs))
 
+    def record(digest: str) -> None:
+        for run in runs if config is not None else ():
+            record_release(config, run, digest)
 
-def _record(config: Config, runs: Sequence[str], digest: str) -> None:
-    """Record in the ledger the release that was made of each run's measurement."""
-    for run in runs:
-        record_release(config, run, digest)
+    return replace(release, recorded=record)
 
 
 def _read(source: MeasurementLike, config: Config | None, reporter: Reporter) -> tuple[Measurement, str | None]:
@@ -235,7 +233,13 @@ def _read(source: MeasurementLike, config: Config | None, reporter: Reporter) ->
         return source, None
     folder = find_measurement(source, config)
     with reporter.stage("Reading the measurement"):
-        return (read_measurement(folder)[0], None) if config is None else read_stored(config, folder)
+        measurement, run = (read_measurement(folder)[0], None) if config is None else read_stored(config, folder)
+    if run is None and read_index(folder)["format"] == EARLIER:
+        reporter.line(
+            "An earlier version measured this and did not record whether a first look chose the queries: if one did, "
+            "its cost belongs to the release too. Give both: coco-opt estimate MEASUREMENT LOOK"
+        )
+    return measurement, run
 
 
 def estimated(

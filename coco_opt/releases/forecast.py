@@ -11,7 +11,6 @@ from typing import Any
 from coco_opt.config.model import Config
 from coco_opt.privacy.composition import Composition
 from coco_opt.privacy.cost import Cost
-from coco_opt.privacy.queries import answers_in_all
 from coco_opt.releases.kind import Forecast, ForecastOptions, Plan, ResourceCost
 from coco_opt.releases.payment_status import PaymentStatus, payment_status_of
 from coco_opt.releases.planning import kind_of, planned
@@ -32,15 +31,7 @@ class QueryCost:
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values; the cost of answers declared exact is None."""
-        cost = None if self.cost is None else self.cost.as_dict()
-        return {
-            "level": self.level,
-            "regions": self.regions,
-            "query": self.query,
-            "answers": self.answers,
-            "cost": cost,
-            "noise": self.noise,
-        }
+        return {**asdict(self), "cost": None if self.cost is None else self.cost.as_dict()}
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -143,19 +134,11 @@ def forecast(
     kind = kind_of(config)
     kind.method(config, plan.measurement_plan)
     predicted = kind.forecast(plan, ForecastOptions(public, runs, rows), reporter)
-    queries = tuple(_query_costs(plan))
-    sealed = BYTES * sum(level_query.answers for level_query in queries)
-    payment = payment_status_of(plan.config, plan.measurement_plan)
-    return PlanForecast(plan, queries, predicted, sealed, stages_of(plan, predicted, reading), payment)
-
-
-def _query_costs(plan: Plan) -> list[QueryCost]:
-    measurement_plan = plan.measurement_plan
-    rows = []
-    for level_query in measurement_plan.queries:
-        regions = len(measurement_plan.hierarchy.level_range(level_query.level))
-        answers = answers_in_all(level_query, measurement_plan.hierarchy, measurement_plan.per_region)[0]
-        noise = "none: published as it is" if level_query.exact else str(level_query.distribution)
-        level = measurement_plan.levels[level_query.level]
-        rows.append(QueryCost(level, regions, level_query.name, answers, level_query.cost, noise))
-    return rows
+    measurement_plan, queries = plan.measurement_plan, list[QueryCost]()
+    for query in measurement_plan.queries:
+        level, regions = measurement_plan.levels[query.level], len(measurement_plan.hierarchy.level_range(query.level))
+        noise = "none: published as it is" if query.exact else str(query.distribution)
+        answers = measurement_plan.answers_to(query)[0]
+        queries.append(QueryCost(level, regions, query.name, answers, query.cost, noise))
+    payment, stages = payment_status_of(plan.config, measurement_plan), stages_of(plan, predicted, reading)
+    return PlanForecast(plan, tuple(queries), predicted, BYTES * measurement_plan.answers, stages, payment)

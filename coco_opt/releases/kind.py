@@ -27,9 +27,11 @@ from coco_opt.privacy.blocks import Block, ExactBlocks
 from coco_opt.privacy.measurement import Measurement, MeasurementPlan, identity_of
 from coco_opt.privacy.promise import Promise, joint
 from coco_opt.privacy.queries import Exact
-from coco_opt.releases.instances import Instance
+from coco_opt.problem import Problem
 from coco_opt.releases.reporter import Progress, Reporter
+from coco_opt.solver import Solver
 
+AnyProblem = Problem[Any, Any]
 PrivateT = TypeVar("PrivateT", bound="Private")
 MethodT = TypeVar("MethodT")
 ResultT = TypeVar("ResultT", bound="Result")
@@ -157,6 +159,19 @@ class Released:
     notes: tuple[str, ...] = ()
     numbers: Mapping[str, Ints] = field(default_factory=dict)
     for_page: Any = None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Instance:
+    """A problem of one kind that can be made with at most ``size`` unknowns; ``largest`` is its full size.
+
+    ``planted`` is a solver with wrong answers, which the comparison must catch.
+    """
+
+    kind: str
+    largest: int
+    make: Callable[[int], AnyProblem]
+    planted: Solver | None = None
 
 
 @dataclass(frozen=True, eq=False, slots=True)

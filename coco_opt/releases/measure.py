@@ -20,7 +20,7 @@ from coco_opt.files.scratch import Scratch
 from coco_opt.privacy.blocks import KeyFile, Seed
 from coco_opt.privacy.combined_measurements import together
 from coco_opt.privacy.cost import Cost
-from coco_opt.privacy.measurement import Drawing, Measurement, MeasurementPlan
+from coco_opt.privacy.measurement import Drawing, MeasurementPlan
 from coco_opt.privacy.noise import NoiseSource
 from coco_opt.privacy.private_files import make_private_folder
 from coco_opt.privacy.queries import DENSE
@@ -29,7 +29,7 @@ from coco_opt.privacy.run_key import RunKey
 from coco_opt.privacy.secure import SecureNoise
 from coco_opt.privacy.seeded import SeededNoise, derived_seed
 from coco_opt.releases.clock import Clock
-from coco_opt.releases.divided import Divide, dividing
+from coco_opt.releases.divided import dividing
 from coco_opt.releases.drawing import Measured, drawing, noisy
 from coco_opt.releases.kind import PageWriter, Plan, Private, Remarking
 from coco_opt.releases.noise_source import source_of, warm
@@ -40,7 +40,6 @@ from coco_opt.releases.rehearsal import rehearse
 from coco_opt.releases.report import render_report
 from coco_opt.releases.reporter import Reporter, default_reporter
 from coco_opt.releases.runs import (
-    PaidRun,
     charge_for,
     dataset_of,
     fingerprint_of,
@@ -50,7 +49,7 @@ from coco_opt.releases.runs import (
     refuse_other_data,
 )
 from coco_opt.releases.solvers import try_solvers
-from coco_opt.releases.storage import answers_to, check_folders, check_storage, check_target
+from coco_opt.releases.storage import check_folders, check_storage, check_target
 from coco_opt.releases.stored_runs import CHOSEN, SEEDED
 
 _LOOK = 1  # of seeded noise: a look's is drawn from another seed than what is measured after it
@@ -118,27 +117,15 @@ def check(config: Config, *, again: bool = False, renamed: bool = False, reporte
     rehearse(plan, render_report, reporter)
     private = _read(plan, reporter)
     check_storage(plan)
-    fingerprint = _checked_fingerprint(plan, private, again=again, renamed=renamed)
+    fingerprint, start = None, plan.before or plan
+    if source_of(config).private and ledger_of(config).books().runs:  # else nothing was paid before
+        fingerprint = fingerprint_of(config, private.arrays)
+        for further in filter(None, (start.look, plan.measurement_plan if plan.look is None else None)):
+            refuse_other_data(config, further, fingerprint, again=again, renamed=renamed)
     status = payment_status_of(config, plan.measurement_plan, "" if again else fingerprint)  # no run has the data ""
     kind = kind_of(config)
     remarks = kind.remarks(plan, private) if isinstance(kind, Remarking) else ()
     return Checked(plan, private.identity(), status, remarks)
-
-
-def _checked_fingerprint(plan: Plan, private: Private, *, again: bool, renamed: bool) -> str | None:
-    """Return the fingerprint of a private table that a payment would accept; None where nothing was paid before.
-
-    Raises InputError and BudgetError where ``measure`` would refuse the data.
-    """
-    config = plan.config
-    if not source_of(config).private or not ledger_of(config).books().runs:
-        return None
-    fingerprint, start = fingerprint_of(config, private.arrays), plan.before or plan
-    if start.look is not None:
-        refuse_other_data(config, start.look, fingerprint, again=again, renamed=renamed)
-    if plan.look is None:
-        refuse_other_data(config, plan.measurement_plan, fingerprint, again=again, renamed=renamed)
-    return fingerprint
 
 
 def measure(
@@ -342,7 +329,14 @@ def _measured(
             reporter.line(f"The sum of the account holds where {promise}")
         if plan.chosen and plan.rechosen is not None:
             run.folder.keep(CHOSEN, {"choice": plan.choice, "keys": dict(plan.chosen)})
-        measurement = _run_measurement(run, plan, private, fingerprint, source, divide, reporter)
+
+        def draw(key: RunKey) -> Drawing:
+            run.folder.keep("identity", private.identity())
+            run_source = SecureNoise(key) if isinstance(source, SecureNoise) else source
+            division = divide(KeyFile(run.folder.path.resolve(), plan.measurement_plan.digest, fingerprint))
+            return replace(drawing(plan, private, run_source, reporter), division=division)
+
+        measurement = run.measurement(fingerprint, draw)
         clock.lap("measure")
         set_interrupt_advice(
             f"Run {run.name} is paid, and its measurement is kept: run the same again, and it goes on for free"
@@ -351,31 +345,13 @@ def _measured(
         return Measured(config, measurement, run.name, run.folder.measurement, paid, private.identity())
 
 
-def _run_measurement(
-    run: PaidRun,
-    plan: Plan,
-    private: Private,
-    fingerprint: str,
-    source: NoiseSource,
-    divide: Divide,
-    reporter: Reporter,
-) -> Measurement:
-    def draw(key: RunKey) -> Drawing:
-        run.folder.keep("identity", private.identity())
-        run_source = SecureNoise(key) if isinstance(source, SecureNoise) else source
-        division = divide(KeyFile(run.folder.path.resolve(), plan.measurement_plan.digest, fingerprint))
-        return replace(drawing(plan, private, run_source, reporter), division=division)
-
-    return run.measurement(fingerprint, draw)
-
-
 def _measure_seeded(
     plan: Plan, private: Private, source: NoiseSource, reporter: Reporter, scratch: Scratch | None
 ) -> Measured:
     drawn, run = drawing(plan, private, source, reporter), new_run_id()
     # A configuration made in Python that names no private folder asked to keep nothing: its working folder stays clean.
     kept = scratch is None and (plan.config.file is not None or "private" in plan.config.output.model_fields_set)
-    if not kept and answers_to(plan.measurement_plan) <= DENSE:
+    if not kept and plan.measurement_plan.answers <= DENSE:
         return Measured(plan.config, drawn.measurement(), run, None, paid=False, identity=private.identity())
     root = open_private_folder(plan.config.output.private) / SEEDED if scratch is None else scratch.folder
     if root.is_dir() and not root.is_symlink():

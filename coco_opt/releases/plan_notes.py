@@ -31,13 +31,7 @@ def budget_notes(cost: Cost) -> Iterator[str]:
 
 
 def region_notes(plan: MeasurementPlan) -> Iterator[str]:
-    """Yield notes on the hierarchy."""
-    yield from _repeated_levels(plan)
-    yield from _similar_names(plan)
-
-
-def _repeated_levels(plan: MeasurementPlan) -> Iterator[str]:
-    """Yield a note for each level with the same regions as the level above, often a column that is no level."""
+    """Yield notes on the hierarchy: levels with the same regions, often a column that is no level; similar names."""
     counts = np.diff(plan.hierarchy.level_start)
     for level in np.flatnonzero(counts[1:] == counts[:-1]) + 1:
         above, name = plan.levels[level - 1], plan.levels[level]
@@ -46,22 +40,25 @@ def _repeated_levels(plan: MeasurementPlan) -> Iterator[str]:
             f"its share of the budget: if {name!r} is no level, leave its column out of the hierarchy; if {above!r} "
             f"lies within {name!r}, list the levels in their order, root first"
         )
-
-
-def _similar_names(plan: MeasurementPlan) -> Iterator[str]:
-    """Yield notes on regions of one parent whose names differ in capitals, accents, spaces or punctuation alone."""
     pairs = list(islice(_similar_pairs(plan), _SHOWN + 1))
-    for first, second in pairs[:_SHOWN]:
+    for pair in pairs[:_SHOWN]:
+        described = []
+        for region in pair:  # its first leaf's id finds its row of the hierarchy
+            path, identity = plan.hierarchy.path(region), plan.region_ids[plan.hierarchy.leaf_range(region).start]
+            described.append(repr(path) if identity is None else f"{path!r} (region_id {identity!r})")
         yield (
-            f"Note: {_described(plan, first)} and {_described(plan, second)} are two regions, and their names differ "
-            "in capitals, accents, spaces or punctuation alone: if they are one, give it one name in the hierarchy"
+            f"Note: {' and '.join(described)} are two regions, and their names differ in capitals, accents, spaces or "
+            "punctuation alone: if they are one, give it one name in the hierarchy"
         )
     if len(pairs) > _SHOWN:
         yield "Note: further regions have names that are almost those of others"
 
 
 def _similar_pairs(plan: MeasurementPlan) -> Iterator[tuple[int, int]]:
-    """Yield pairs of regions of one parent with almost the same name."""
+    """Yield pairs of regions of one parent whose names differ in capitals, accents, spaces or punctuation alone.
+
+    Signs between digits count.
+    """
     tree = plan.hierarchy
     for level in range(1, tree.levels):
         regions = tree.level_range(level)
@@ -69,19 +66,8 @@ def _similar_pairs(plan: MeasurementPlan) -> Iterator[tuple[int, int]]:
             return
         seen: dict[tuple[int, str], int] = {}
         for region in regions:
-            name = _plain(tree.names[region])
+            letters = _ACCENTS.sub("", unicodedata.normalize("NFKD", tree.names[region])).casefold()
+            name = _SIGNS.sub("", letters)
             first = seen.setdefault((int(tree.parent[region]), name), region) if name else region
             if first != region:
                 yield first, region
-
-
-def _plain(name: str) -> str:
-    """Return a name in small letters without accents, spaces and punctuation, except between digits."""
-    letters = _ACCENTS.sub("", unicodedata.normalize("NFKD", name)).casefold()
-    return _SIGNS.sub("", letters)
-
-
-def _described(plan: MeasurementPlan, region: int) -> str:
-    """Return a region's path, with the id of its first leaf, by which its row of the hierarchy is found."""
-    path, identity = plan.hierarchy.path(region), plan.region_ids[plan.hierarchy.leaf_range(region).start]
-    return repr(path) if identity is None else f"{path!r} (region_id {identity!r})"

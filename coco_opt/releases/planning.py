@@ -7,7 +7,7 @@ stays: a later version that would choose otherwise takes up what was measured (`
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
 from coco_opt.activity import NOTHING_PAID, set_interrupt_advice
@@ -24,6 +24,7 @@ from coco_opt.releases.outlines import outlines_of
 from coco_opt.releases.plan_notes import budget_notes, region_notes
 from coco_opt.releases.reporter import Reporter
 from coco_opt.releases.runs import dataset_of, sweep
+from coco_opt.releases.solvers import size_note
 from coco_opt.releases.stored_runs import CHOSEN, is_paid_without_look, read_stored, runs_of_ledger
 from coco_opt.releases.swept_runs import RUNS
 
@@ -46,29 +47,19 @@ def planned(config: Config, reporter: Reporter, *, outline: bool = False, measur
     with reporter.stage("Reading the public tables"):
         read = kind.outline if outline else kind.plan
         plan = _after_known_look(_as_chosen_before(_spending_all(read(config), read)))
-    notes = () if measuring and plan.before is not None else plan.notes
-    unmapped = () if outline else _unmapped_regions(config, plan.measurement_plan)
-    source = source_of(config)
-    spending = budget_notes(config.privacy.cost) if source.private else ()
-    for note in (*notes, *_choice_words(plan), *region_notes(plan.measurement_plan), *spending, *unmapped):
-        reporter.line(note)
-    check_noise(plan.measurement_plan, source)
-    return plan
-
-
-def _choice_words(plan: Plan) -> Iterator[str]:
-    """Yield the keys that were chosen from public numbers, as a configuration would state them."""
-    if plan.chosen and plan.look is None and plan.rechosen is not None:
+    measurement_plan, source = plan.measurement_plan, source_of(config)
+    notes = [] if measuring and plan.before is not None else [*plan.notes]
+    if plan.chosen and plan.look is None and plan.rechosen is not None:  # as a configuration would state it
         keys = ", ".join(f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in plan.chosen.items())
-        yield f"Chosen from public numbers: {keys}"
-
-
-def _unmapped_regions(config: Config, measurement_plan: MeasurementPlan) -> Iterator[str]:
-    """Check the file of outlines, and yield a note about regions that it lacks."""
-    outlines = outlines_of(config, measurement_plan)
-    note = "" if outlines is None else without_outline(outlines, measurement_plan.hierarchy)
-    if note:
-        yield note
+        notes.append(f"Chosen from public numbers: {keys}")
+    notes += [*region_notes(measurement_plan), *(budget_notes(config.privacy.cost) if source.private else ())]
+    outlines = None if outline else outlines_of(config, measurement_plan)
+    if outlines is not None and (unmapped := without_outline(outlines, measurement_plan.hierarchy)):
+        notes.append(unmapped)
+    for note in filter(None, (*notes, size_note(config, measurement_plan))):
+        reporter.line(note)
+    check_noise(measurement_plan, source)
+    return plan
 
 
 def _as_chosen_before(plan: Plan) -> Plan:

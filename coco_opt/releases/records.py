@@ -13,7 +13,6 @@ from typing import Any
 from coco_opt.errors import ConfigError, InputError
 from coco_opt.files.scratch import remove_spilled
 from coco_opt.privacy.private_files import foreign, write_private
-from coco_opt.releases.kind import Result
 
 
 def new_run_id() -> str:
@@ -39,25 +38,6 @@ def open_private_folder(folder: Path) -> Path:
         raise ConfigError("output.private", failure)
     remove_spilled(folder)
     return folder
-
-
-def private_record(
-    run: str,
-    folder: Path,
-    manifest: Mapping[str, Any],
-    identity: Mapping[str, int],
-    seconds: Mapping[str, float],
-    result: Result,
-) -> dict[str, Any]:
-    """Return the private record of a release: timings and row counts depend on private data."""
-    return {
-        "run": run,
-        "release": str(folder.resolve()),
-        **{key: manifest[key] for key in ("status", "budget", "config")},
-        "identity": dict(identity),
-        "seconds": dict(seconds),
-        "solver_seconds": {row.problem: row.seconds for row in result.certificates},
-    }
 
 
 def write_private_record(folder: Path, name: str, record: Mapping[str, Any]) -> Path:

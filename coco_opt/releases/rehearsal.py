@@ -27,7 +27,7 @@ from coco_opt.releases.kind import AnyKind, PageWriter, Plan, SimulatedData
 from coco_opt.releases.outlines import outlines_of
 from coco_opt.releases.planning import kind_of
 from coco_opt.releases.reporter import Reporter, Silent
-from coco_opt.releases.solvers import depends_on_size
+from coco_opt.releases.solvers import exhaustive
 from coco_opt.releases.verify import verify_release
 from coco_opt.report.choropleth import map_data
 
@@ -45,7 +45,7 @@ def rehearse(plan: Plan, page: PageWriter | None, reporter: Reporter) -> None:
     try:
         with reporter.stage("Rehearsing what follows"):
             simulated, brief = kind.rehearsal(plan, method)
-            if depends_on_size(config):
+            if exhaustive(config) and not config.solvers.fallback:
                 simulated = kind.simulated_data(plan)
             _release(plan, simulated, brief, page)
         return

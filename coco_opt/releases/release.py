@@ -24,7 +24,7 @@ from coco_opt.releases.kind import PageWriter, Plan, Truth
 from coco_opt.releases.measure import measured_of
 from coco_opt.releases.noise_source import source_of
 from coco_opt.releases.planning import kind_of, planned
-from coco_opt.releases.records import open_private_folder, private_record, write_private_record
+from coco_opt.releases.records import open_private_folder, write_private_record
 from coco_opt.releases.release_in_memory import Estimated
 from coco_opt.releases.reporter import Reporter, default_reporter
 from coco_opt.releases.solvers import choices_of, compiling_late, try_solvers, warm_worker
@@ -109,7 +109,8 @@ def release(
     choices_of(config)
     resuming = out is not None and _is_resumed(plan, out)
     if not resuming:
-        check_target(_probe(config) if out is None else out, private=config.output.private)
+        like_its_own = config.output.directory / f"{config.name}-{'0' * 25}"
+        check_target(out or like_its_own, private=config.output.private)
     private = open_private_folder(config.output.private)
     clock.lap("read_public")
     late = compiling_late(kind, config, method, plan.measurement_plan)
@@ -186,17 +187,19 @@ def _estimate(
         clock.lap("estimate")
         folder, digest = estimate.publish(out, page=page, reporter=reporter)
         clock.lap("write")
-    record = private_record(measured.run, folder, estimate.manifest, measured.identity, clock.laps, estimate.result)
+    record = {  # private: timings and row counts depend on private data
+        "run": measured.run,
+        "release": str(folder.resolve()),
+        **{key: estimate.manifest[key] for key in ("status", "budget", "config")},
+        "identity": dict(measured.identity),
+        "seconds": dict(clock.laps),
+        "solver_seconds": {row.problem: row.seconds for row in estimate.result.certificates},
+    }
     path = write_private_record(config.output.private, _record_name(measured, digest), record)
     if scratch is not None:
         record_release(config, measured.run, digest)
         _write_note(scratch, config, folder, digest)  # a release that a note names is recorded
     return Outcome(folder, path, measured.run, measured.paid, estimate, estimate.manifest)
-
-
-def _probe(config: Config) -> Path:
-    """Return a folder with a name like the release's, to test whether it can be made."""
-    return config.output.directory / f"{config.name}-{'0' * 25}"
 
 
 def _note_path(folder: Path, config: Config) -> Path:

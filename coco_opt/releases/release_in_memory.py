@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from html import escape
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,7 @@ from coco_opt.files.folder import (
     sealed,
 )
 from coco_opt.files.regions import REGIONS, region_table
-from coco_opt.privacy.private_files import remove_leftovers, temporary_name
+from coco_opt.privacy.private_files import building, remove_leftovers
 from coco_opt.releases.datapackage import DATAPACKAGE, datapackage
 from coco_opt.releases.kind import AnyKind, PageWriter, Shown
 from coco_opt.releases.reporter import Reporter, default_reporter
@@ -215,7 +215,6 @@ def _publish(
     """
     first = default if out is None else out
     remove_leftovers(first.parent, first.name)
-    building = temporary_name(first)
 
     def index(digests: Mapping[str, str]) -> bytes:
         return as_json(sealed({**manifest, "files": dict(digests)}))
@@ -223,18 +222,11 @@ def _publish(
     def describe(folder: Path, digests: Mapping[str, str]) -> Mapping[str, bytes]:
         return {DATAPACKAGE: datapackage(folder, manifest, digests)}
 
-    try:
-        digest = build_folder(building, files, MANIFEST, index, private=False, describe=describe)
-        for folder in (first,) if out is not None else _names(first):
+    further = () if out is not None else (first.with_name(f"{first.name}-{number}") for number in count(2))
+    with building(first) as unfinished:
+        digest = build_folder(unfinished, files, MANIFEST, index, private=False, describe=describe)
+        for folder in chain([first], further):
             with suppress(FolderExistsError) if out is None else nullcontext():
-                publish_folder(building, folder, digest, MANIFEST)
+                publish_folder(unfinished, folder, digest, MANIFEST)
                 return folder, digest
-    finally:
-        shutil.rmtree(building, ignore_errors=True)
     raise AssertionError("names of folders never end")
-
-
-def _names(first: Path) -> Iterator[Path]:
-    yield first
-    for number in count(2):
-        yield first.with_name(f"{first.name}-{number}")

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from coco_opt.privacy.measurement import MeasurementPlan
 from coco_opt.privacy.noise_distributions import DiscreteGaussian, Geometric, NoiseDistribution
-from coco_opt.privacy.queries import DENSE, answers_in_all
+from coco_opt.privacy.queries import DENSE
 from coco_opt.releases.clock import slowness
 from coco_opt.releases.kind import Forecast, Plan, ResourceCost
 
@@ -37,11 +36,8 @@ def stages_of(plan: Plan, predicted: Forecast, public: float) -> dict[str, Resou
     """
     if predicted.estimating is None:
         return None
-    answers, reading, querying = (
-        count_answers(plan.measurement_plan),
-        predicted.reading or _NOTHING,
-        predicted.querying or _NOTHING,
-    )
+    answers = plan.measurement_plan.answers
+    reading, querying = predicted.reading or _NOTHING, predicted.querying or _NOTHING
     writing, slow = predicted.writing or _NOTHING, slowness()
     estimating = predicted.estimating
     measuring = slow * (_MEASURE + _SEAL * answers) + querying.seconds + slow * _noise_seconds(plan)
@@ -56,23 +52,11 @@ def stages_of(plan: Plan, predicted: Forecast, public: float) -> dict[str, Resou
     }
 
 
-def count_answers(measurement_plan: MeasurementPlan) -> int:
-    """Return the number of answers to all queries."""
-    return sum(
-        answers_in_all(query, measurement_plan.hierarchy, measurement_plan.per_region)[0]
-        for query in measurement_plan.queries
-    )
-
-
 def _noise_seconds(plan: Plan) -> float:
     """Return the seconds that drawing the noise takes, at the speed of the configured source."""
     measurement_plan, source = plan.measurement_plan, plan.config.privacy.noise
-    noisy = [query for query in measurement_plan.queries if not query.exact]
-    draws = (
-        (
-            answers_in_all(query, measurement_plan.hierarchy, measurement_plan.per_region)[0],
-            _NANOSECONDS[type(query.distribution)],
-        )
-        for query in noisy
+    return sum(
+        float(measurement_plan.answers_to(query)[0]) * _NANOSECONDS[type(query.distribution)][source] * 1e-9
+        for query in measurement_plan.queries
+        if not query.exact
     )
-    return sum(float(count) * nanoseconds[source] * 1e-9 for count, nanoseconds in draws)

@@ -220,7 +220,11 @@ def _runs_of(books: Books, root: Path, charge: Charge, *, again: bool) -> tuple[
         if run.charge.fingerprint != charge.fingerprint:
             others.append(run)
         elif _is_measured(run, folder) and not folder.is_sealed:
-            raise _files_gone(run)
+            raise InputError(
+                "measurement-gone",
+                f"run {run.name} was paid to measure these queries, and its files are gone: restore the private "
+                "folder, or measure again with 'coco-opt measure CONFIG --again', which pays",
+            )
         else:
             return run, others
     return None, others
@@ -246,14 +250,6 @@ def refuse_other_data(
         raise _input_changed(changed[-1].name, charge.dataset)
     if not renamed:
         check_name(charge, books)
-
-
-def _files_gone(run: Run) -> InputError:
-    return InputError(
-        "measurement-gone",
-        f"run {run.name} was paid to measure these queries, and its files are gone: restore the private folder, or "
-        "measure again with 'coco-opt measure CONFIG --again', which pays",
-    )
 
 
 def _input_changed(run: str, dataset: str) -> InputError:

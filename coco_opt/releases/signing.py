@@ -6,6 +6,7 @@ The index holds the SHA-256 of every other file. Keys are Ed25519 in PEM files, 
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +29,7 @@ def sign(folder: Path, key: Path) -> Path:
     Raises InputError: file-not-found, bad-key, folder-exists (signed already), cannot-write.
     """
     index = _index_of(folder)
-    secret: Any = _load_key(key, lambda text: load_pem_private_key(text, None))
-    if not isinstance(secret, Ed25519PrivateKey):
-        raise _bad_key(key)
+    secret: Ed25519PrivateKey = _load_key(key, lambda text: load_pem_private_key(text, None), Ed25519PrivateKey)
     entries = {
         "format": FORMAT,
         "signed": index.name,
@@ -46,7 +45,7 @@ def signature_check(folder: Path, public: Path | None) -> Check:
 
     Without a key this only shows that the holder of the key named in the signature signed this very index.
     """
-    expected = None if public is None else _public_key(public)
+    expected = None if public is None else _load_key(public, load_pem_public_key, Ed25519PublicKey)
     if not (folder / SIGNATURE).is_file():
         return Check("signature", passed=False, detail=f"there is no {SIGNATURE}: nobody signed it")
     content = quietly(folder / SIGNATURE, (folder / SIGNATURE).read_bytes)
@@ -89,25 +88,14 @@ def _message(index: Path) -> bytes:
     return f"{FORMAT}\n{index.name}\n{file_digest(index)}\n".encode()
 
 
-def _public_key(path: Path) -> Ed25519PublicKey:
-    key: Any = _load_key(path, load_pem_public_key)
-    if not isinstance(key, Ed25519PublicKey):
-        raise _bad_key(path)
-    return key
-
-
-def _load_key(path: Path, load: Any) -> Any:
+def _load_key(path: Path, load: Any, kind: type) -> Any:
     """Return the key of a PEM file; hide a library's error text, which may hold a part of the key."""
     if not path.is_file():
         raise InputError("file-not-found", "no such key", Place(str(path)))
-    text = quietly(path, path.read_bytes)
-    try:
-        return load(text)
-    except (ValueError, TypeError, UnsupportedAlgorithm):
-        failure = _bad_key(path)
-    raise failure
-
-
-def _bad_key(path: Path) -> InputError:
-    message = "is no Ed25519 key in a PEM file without a password: openssl genpkey -algorithm ed25519 makes one"
-    return InputError("bad-key", message, Place(path.name))
+    text, key = quietly(path, path.read_bytes), None
+    with suppress(ValueError, TypeError, UnsupportedAlgorithm):
+        key = load(text)
+    if not isinstance(key, kind):
+        message = "is no Ed25519 key in a PEM file without a password: openssl genpkey -algorithm ed25519 makes one"
+        raise InputError("bad-key", message, Place(path.name))
+    return key

@@ -15,7 +15,7 @@ from coco_opt.kinds import kind_rows
 from coco_opt.privacy.measurement import MeasurementPlan
 from coco_opt.problems import PROBLEMS
 from coco_opt.registry import backend, backends, make_solver
-from coco_opt.releases.kind import AnyKind, Compiling
+from coco_opt.releases.kind import AnyKind, Compiling, promise_of
 from coco_opt.solver import Solver
 from coco_opt.solving import solve
 
@@ -55,10 +55,23 @@ def choices_of(config: Config) -> SolverChoices:
     return SolverChoices(solvers_of(config), fallback=config.solvers.fallback)
 
 
-def depends_on_size(config: Config) -> bool:
-    """Return whether a chosen solver answers tiny problems only, and no other is tried in its place."""
-    exhaustive = {row.name for row in backends() if row.exhaustive}
-    return not config.solvers.fallback and any(solver.name in exhaustive for solver in solvers_of(config).values())
+def exhaustive(config: Config) -> list[str]:
+    """Return the chosen solvers that try every point, and so answer tiny problems only."""
+    chosen = config.solvers.chosen().values()
+    names = {choice.name if choice.solver is None else choice.solver.name for choice in chosen}
+    return sorted(names & {row.name for row in backends() if row.exhaustive})
+
+
+def size_note(config: Config, measurement_plan: MeasurementPlan) -> str:
+    """Return what becomes of problems that are too large for a chosen solver; "" where every solver takes any size."""
+    if not (names := exhaustive(config)):
+        return ""
+    start = f"Note: the solver {', '.join(names)} tries every point, so it answers tiny problems only. Larger ones"
+    if config.solvers.fallback:
+        return f"{start} go to another solver"
+    if promise_of(measurement_plan).groups == "private":
+        return f"{start} end the release after the payment (fallback = false), and their sizes are private"
+    return f"{start} end the release (fallback = false): coco-opt check tries simulated data of this size"
 
 
 def try_solvers(config: Config) -> None:

@@ -11,9 +11,8 @@ import numpy as np
 
 from coco_opt.config.model import Config
 from coco_opt.errors import ConfigError, InputError, Place
-from coco_opt.privacy.measurement import MeasurementPlan
 from coco_opt.privacy.private_files import lies_in, temporary_name
-from coco_opt.privacy.queries import DENSE, answers_in_all
+from coco_opt.privacy.queries import DENSE
 from coco_opt.releases.kind import Plan
 
 _BYTES = 8
@@ -26,11 +25,8 @@ def check_storage(plan: Plan) -> None:
     In memory are all of them where they are few, and else those of one region to one query; the others are packed into
     the private folder as they are drawn.
     """
-    measurement_plan = plan.measurement_plan
-    answers, most = 0, 0
-    for query in measurement_plan.queries:
-        total, largest = answers_in_all(query, measurement_plan.hierarchy, measurement_plan.per_region)
-        answers, most = answers + total, max(most, largest)
+    answers, measurement_plan = plan.measurement_plan.answers, plan.measurement_plan
+    most = max(measurement_plan.answers_to(query)[1] for query in measurement_plan.queries)
     at_once = max(min(answers, DENSE), most)
     short = False
     try:
@@ -40,39 +36,27 @@ def check_storage(plan: Plan) -> None:
     if short:
         size = 2 * at_once * _BYTES / 1e9
         raise InputError("out-of-memory", f"{at_once:,} answers need about {size:.1f} GB: lower the domain's bound")
-    free, size = _free_bytes(plan.config.output.private), _PACKED * max(0, answers - DENSE)
+    private = plan.config.output.private.absolute()  # which may not exist yet
+    free = shutil.disk_usage(next(place for place in (private, *private.parents) if place.exists())).free
+    size = _PACKED * max(0, answers - DENSE)
     if size > free:
         message = f"{answers:,} answers need about {size / 1e9:.1f} GB on the disk of the private folder, which has"
         raise InputError("out-of-memory", f"{message} {free / 1e9:.1f}: free some, or move the folder (output.private)")
 
 
-def answers_to(measurement_plan: MeasurementPlan) -> int:
-    """Return how many answers there are to all queries, from public tables."""
-    return sum(
-        answers_in_all(query, measurement_plan.hierarchy, measurement_plan.per_region)[0]
-        for query in measurement_plan.queries
-    )
-
-
 def check_folders(config: Config) -> None:
-    """Raise ConfigError where no file can be made in a folder that a release writes to."""
+    """Raise ConfigError where no file can be made in a folder that a release writes to, or where it would be made."""
     ledger = config.privacy.ledger
     folders = {"output.directory": config.output.directory, "output.private": config.output.private}
     for key, folder in (folders if ledger is None else {**folders, "privacy.ledger": ledger.parent}).items():
-        _check_writable(key, folder)
-
-
-def _check_writable(key: str, folder: Path) -> None:
-    """Raise ConfigError where no file can be made in a folder, or in the folder in which it would be made."""
-    there = next(place for place in (folder.absolute(), *folder.absolute().parents) if os.path.lexists(place))
-    reason = ""
-    try:
-        with tempfile.TemporaryFile(dir=there):
-            pass
-    except OSError as error:
-        reason = error.strerror or "unknown reason"
-    if reason:
-        raise ConfigError(key, f"no file can be made in the folder {str(there)!r}: {reason}")
+        there = next(place for place in (folder.absolute(), *folder.absolute().parents) if os.path.lexists(place))
+        reason = ""
+        try:
+            tempfile.TemporaryFile(dir=there).close()
+        except OSError as error:
+            reason = error.strerror or "unknown reason"
+        if reason:
+            raise ConfigError(key, f"no file can be made in the folder {str(there)!r}: {reason}")
 
 
 def check_target(folder: Path, advice: str = "give another name", private: Path | None = None) -> None:
@@ -97,9 +81,3 @@ def check_target(folder: Path, advice: str = "give another name", private: Path 
         reason = error.strerror or "unknown reason"
     if reason:
         raise InputError("cannot-write", f"cannot be made in {folder.parent}: {reason}", Place(folder.name))
-
-
-def _free_bytes(folder: Path) -> int:
-    """Return the free bytes of the disk of a folder that may not exist yet."""
-    there = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
-    return shutil.disk_usage(there).free

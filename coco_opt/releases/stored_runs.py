@@ -18,10 +18,11 @@ from coco_opt.privacy.measurement import Measurement, MeasurementPlan
 from coco_opt.privacy.private_files import FREE
 from coco_opt.privacy.run_folder import RunFolder
 from coco_opt.releases.runs import dataset_of, ledger_of, void_run
-from coco_opt.releases.swept_runs import RUNS, read_paid
+from coco_opt.releases.swept_runs import RUNS, read_paid, unknown_runs
 
 SEEDED = "seeded"
 _FINISH = "'coco-opt estimate {0} CONFIG' goes on with it for free, and 'ledger CONFIG --forget {0}' then deletes it"
+_DAMAGED = ("damaged-measurement", "unknown-format", "file-not-found")
 CHOSEN = "chosen"
 """Under which name a run keeps what its configuration left open and what was chosen from public numbers."""
 LOOK = "look"
@@ -133,24 +134,36 @@ def record_release(config: Config, run: str, digest: str) -> None:
 
 
 def abandon_run(config: Config, name: str) -> None:
-    """Give up a run that measured nothing, and erase its noise key.
+    """Give up a run that measured nothing, or whose measurement is damaged beyond use, and erase its noise key.
 
-    Its payment comes back if its key was never bound to data, and stays spent otherwise. Raises BudgetError where the
-    run is unknown, in progress or measured.
+    Its payment comes back if its key was never bound to data, and stays spent otherwise. Nothing but the key and the
+    input's fingerprint is erased. Raises BudgetError where the run is unknown, in progress or measured, and where the
+    ledger does not know another run that measured.
     """
+    unknown_runs(ledger_of(config), config.output.private / RUNS)
     run = ledger_of(config).books().runs.get(name)
     folder = RunFolder(config.output.private / RUNS, name)
     if run is None:
         raise BudgetError(f"run {name} has no reservation in {ledger_of(config).path.name}")
     if not run.counts:
         raise BudgetError(f"run {name} is given up already")
-    if run.state != "RESERVED" or folder.is_sealed:
+    if run.state != "RESERVED" or _is_intact(folder, run):
         raise BudgetError(f"run {name} has measured: {_FINISH.format(name)}")
     if void_run(ledger_of(config), folder, run):
         return
     with _locked(folder, "it cannot be given up"):
         folder.erase_secrets()
         ledger_of(config).abandon(name)
+
+
+def _is_intact(folder: RunFolder, run: Run) -> bool:
+    """Return whether a folder has the sealed measurement of its run; InputError where that cannot be seen."""
+    try:
+        return folder.is_sealed and bool(read_paid(folder, run))
+    except InputError as error:
+        if error.code not in _DAMAGED:
+            raise
+    return False
 
 
 def forget_run(config: Config, name: str) -> None:

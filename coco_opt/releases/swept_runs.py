@@ -20,6 +20,10 @@ from coco_opt.privacy.private_files import FREE, foreign
 from coco_opt.privacy.run_folder import RunFolder
 
 RUNS = "runs"
+_WAYS_ON = (
+    ". If there is no copy, move the folder runs/{0}/measurement away and measure again: the key draws the same noise, "
+    "for free. Or give the run up with 'coco-opt ledger CONFIG --abandon {0}': what it paid stays spent"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +63,7 @@ def erase_spent_keys(ledger: Ledger, private: Path) -> Swept:
         try:
             finished = folder.name in runs and _is_finished(folder, runs[folder.name])
         except CocoOptError as error:
-            doubt += [_doubt(folder.name, error)] if folder.has_key else []
+            doubt += [_doubt(folder.name, error, _WAYS_ON.format(folder.name))] if folder.has_key else []
             continue
         try:
             if finished and _erased(folder):
@@ -74,8 +78,8 @@ def erase_spent_keys(ledger: Ledger, private: Path) -> Swept:
     return Swept((line,) if erased else (), tuple(left), tuple(doubt))
 
 
-def _doubt(runs: str, error: CocoOptError) -> str:
-    return f"The noise key of run {runs} is left, since it is in doubt whether it is needed: {error}"
+def _doubt(runs: str, error: CocoOptError, ways_on: str = "") -> str:
+    return f"The noise key of run {runs} is left, since it is in doubt whether it is needed: {error}{ways_on}"
 
 
 def _run_folders(root: Path) -> Iterator[RunFolder]:

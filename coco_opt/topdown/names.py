@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from coco_opt.errors import InputError
+from coco_opt.plugins import near
 
 RESERVED = frozenset("*[]()|&=!,")
 _SPAN = re.compile(r"(?P<first>.*?)\.\.(?P<last>.*)")
@@ -25,10 +25,7 @@ def check_name(name: object, what: str) -> None:
 def nearest(name: str, valid: Iterable[str]) -> str:
     """Return what to add to a message about an unknown name: the nearest valid one, or the first few."""
     names = list(valid)
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    if close:
-        return f"did you mean {close[0]!r}?"
-    return _listed(names)
+    return near(name, names, _listed(names), start="", cutoff=0.5)
 
 
 def _listed(names: Sequence[str]) -> str:

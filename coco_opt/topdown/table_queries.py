@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -29,6 +31,7 @@ AGREES = "agrees_with"
 _LOWER, _UPPER = "bounds {} lower", "bounds {} upper"
 _DIFFER = " (noise that differs by region, here the least)"
 _LINEAR_LOWER, _LINEAR_UPPER = "constraint {} lower", "constraint {} upper"
+_DIGITS = 16  # of a digest, which tells statements apart that have the same words
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
@@ -256,6 +259,38 @@ class TableQueries:
 
     def __repr__(self) -> str:
         return f"TableQueries({self.hierarchy!r}, {self.schema!r}, {self.plan!r})"
+
+
+def exact_statements(measurement_plan: MeasurementPlan) -> set[tuple[str, str, str]]:
+    """Return the level and the words of all that a plan takes from the data exactly, with a digest of what it means.
+
+    Equal words of other regions, values, groups of values or sides state something else.
+    """
+    parameters, tables = measurement_plan.parameters, measurement_plan.tables
+    stated = [(level, text, [text], ()) for level, text in parameters["invariants"]]
+    for number, (level, _, text, source) in enumerate(parameters["bounds"]):
+        sides = tables[_LOWER.format(number)], tables[_UPPER.format(number)]
+        stated += [(level, f"bounds of {text}", [text], sides)] if source == "data" else []
+    for number, (level, text, terms, source) in enumerate(parameters["constraints"]):
+        sides = tables[_LINEAR_LOWER.format(number)], tables[_LINEAR_UPPER.format(number)]
+        stated += [(level, text, [f"{weight} {count}" for weight, count in terms], sides)] if source == "data" else []
+    statements = set()
+    for level, words, texts, arrays in stated:
+        code = hashlib.sha256(measurement_plan.regions_digest.encode())
+        code.update(json.dumps([level, texts, _named(parameters["schema"], " ".join(texts))]).encode())
+        for array in arrays:
+            code.update(np.ascontiguousarray(array, "<i8").data)
+        statements.add((measurement_plan.levels[level], words, code.hexdigest()[:_DIGITS]))
+    return statements
+
+
+def _named(schema: Mapping[str, Any], text: str) -> list[Any]:
+    """Return the attributes and groupings of a plain schema that a text may name: those that occur in it, at least."""
+    groupings = [grouping for grouping in schema["groupings"] if grouping[0] in text]
+    used = {of for _, of, _ in groupings}
+    attributes = [each for each in schema["attributes"] if each[0] in used or each[0] in text]
+    whole = not attributes and text != "total"  # "detail" names none, and counts every cell
+    return [schema["attributes"] if whole else attributes, groupings]
 
 
 def noisy_name(query: Query) -> str:

@@ -14,7 +14,7 @@ from coco_opt.groups.kind.instances import CorruptedPav, cut_matching
 from coco_opt.histograms import CountOfCounts
 from coco_opt.problems import IsotonicL2
 from coco_opt.releases.compare import compare, compare_instances
-from coco_opt.releases.instances import Instance
+from coco_opt.releases.kind import Instance
 from coco_opt.solution import Status
 from coco_opt.solving import solve
 from tests.groups.helpers import measured, three_levels

@@ -20,7 +20,6 @@ from coco_opt.privacy.accounting import (
     delta_of_rho,
     epsilon_of_rho,
     gaussian_variance,
-    implied_by,
     renyi_of_epsilon,
     renyi_of_rho,
     rho_of_epsilon,
@@ -185,13 +184,13 @@ def test_a_budget_beyond_all_use_can_be_stated_once_it_is_paid() -> None:
 
 
 def test_what_a_pure_release_implies() -> None:
-    implied = implied_by(Fraction(1))
-    assert implied.rho == Fraction(1, 2)
-    assert tuple(order for order, _ in implied.renyi) == RENYI_ORDERS
-    values = [value for _, value in implied.renyi]
+    implied = Epsilon(Fraction(1)).implied()
+    assert implied["rho"] == "1/2"
+    assert tuple(map(int, implied["renyi"])) == RENYI_ORDERS
+    values = [Fraction(value) for value in implied["renyi"].values()]
     assert values == sorted(values)
     assert values[-1] < 1
-    assert renyi_of_rho(implied.rho, 3) == Fraction(3, 2)
+    assert renyi_of_rho(Fraction(1, 2), 3) == Fraction(3, 2)
 
 
 def test_costs_compose_exactly() -> None:

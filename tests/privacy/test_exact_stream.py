@@ -225,7 +225,7 @@ import hashlib, sys
 from fractions import Fraction
 from coco_opt.privacy import RunKey, SecureNoise
 secret = sys.stdin.buffer.read()
-for source in (SecureNoise(RunKey.from_bytes(secret)), SecureNoise()):
+for source in (SecureNoise(RunKey(secret)), SecureNoise()):
     for region in ("shared", sys.argv[1]):
         noise = source.stream(Fraction(10), measurement="naive", region=region).draw(100)
         print(hashlib.sha256(noise.tobytes()).hexdigest())
@@ -263,7 +263,7 @@ def test_a_key_is_never_shown_pickled_or_copied() -> None:
                 act(holder)
     with pytest.raises(ProblemError, match="pickled"):
         pickle.dumps(key)
-    assert RunKey.from_bytes(key.to_bytes()).to_bytes() == SECRET
+    assert RunKey(key.to_bytes()).to_bytes() == SECRET
 
 
 @pytest.mark.parametrize("size", [0, 16, 31, 33])

@@ -312,7 +312,7 @@ def like_independent(difference: np.ndarray, scale: float) -> bool:
 @pytest.mark.parametrize("changed", ["input", "queries"])
 def test_one_key_on_other_input_or_questions_is_other_noise(changed: str) -> None:
     """Chi-square of the difference of two streams of one run key against that of two independent ones."""
-    run, cells, scale = RunKey.from_bytes(bytes(range(32))), 200_000, Fraction(2)
+    run, cells, scale = RunKey(bytes(range(32))), 200_000, Fraction(2)
     labels = [["q", "a"], ["q", "b"]] if changed == "input" else [["q", "a"], ["r", "a"]]
     first, second = (
         SecureNoise(RunKey(run.derive("coco-opt noise", *pair))).stream(scale, measurement="m", region="r").draw(cells)

@@ -24,6 +24,7 @@ from coco_opt.releases import estimate, measure, release
 from coco_opt.releases.stored_runs import forget_run
 from coco_opt.releases.verify import verify_folder, verify_paid
 from tests.groups.test_automatic import config_of
+from tests.releases.towns import Watch
 
 BOTH, READERS = Epsilon(Fraction(1)), ({}, {"consistency": "matching"})
 
@@ -176,6 +177,16 @@ def test_a_run_of_an_earlier_version_brings_its_look_or_is_refused(
     else:
         with pytest.raises(InputError, match=r"restore it.*free"):
             estimate(main.name, config)
+
+
+def test_a_measurement_of_an_earlier_version_may_have_had_a_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    earlier_version(tmp_path, monkeypatch)
+    watch = Watch()
+    shutil.copytree(by_payment(tmp_path)[1] / "measurement", tmp_path / "noisy")
+    estimate(tmp_path / "noisy", reporter=watch)
+    assert any("did not record whether a first look" in line for line in watch.lines)
 
 
 def test_without_a_look_nothing_is_added(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from coco_opt.errors import CocoOptError, SolverError
 from coco_opt.kinds import kind_row
 from coco_opt.privacy import Ledger
 from coco_opt.privacy.run_folder import RunFolder
-from coco_opt.releases import render_report
+from coco_opt.releases import outlines, render_report
 from tests.cli.conftest import coco as coco
 from tests.cli.helpers import KINDS as DATA
 from tests.cli.helpers import SECURE, SIZES, Data, Runner, paid
@@ -133,6 +133,49 @@ def test_a_solver_of_tiny_problems_is_refused_by_the_public_size(
     assert bool(paid(tmp_path)) == (code == 0)
 
 
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ("", "go to another solver"),
+        ("fallback = false", "coco-opt check tries simulated data of this size"),
+        ('fallback = false\n[groups]\ngroup_counts = "private"', "their sizes are private"),
+    ],
+)
+def test_a_plan_says_what_becomes_of_problems_too_large_for_a_solver(
+    keys: str, words: str, tmp_path: Path, coco: Runner
+) -> None:
+    keys, _, private = keys.partition("\n[groups]")
+    section = (
+        f'{SECTIONS["groups"]}consistency = "matching"{private}\n[solvers]\ngroup_matching = "brute-force"\n{keys}'
+    )
+    sizes = "country,county,size,groups\n" + "".join(f"land,c{leaf},2,1\n" for leaf in range(3))
+    config = Data({"sizes": sizes}, section, "", frozenset()).write(tmp_path, privacy=SECURE)
+    for verb in ("plan", "check"):
+        ran = coco(verb, config)
+        assert ran.code in (0, 2)
+        assert words in " ".join((ran.out + ran.err).split())
+
+
+def test_outlines_are_read_once_while_their_file_stays_the_same(
+    tmp_path: Path, coco: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, read = write_mapped("groups", tmp_path), list[Path]()
+    original = outlines.read_outlines
+
+    def counted(path: Path, *arguments: Any) -> Any:
+        read.append(path)
+        return original(path, *arguments)
+
+    monkeypatch.setattr(outlines, "read_outlines", counted)
+    map_file = tmp_path / "map.geojson"
+    assert coco("release", config).code == 0
+    assert [path.name for path in read].count(map_file.name) == 1
+    map_file.write_text(map_file.read_text().replace("[0, 0]", "[0, 0.5]"))
+    assert coco("plan", config).code == 0
+    assert coco("check", config).code == 0
+    assert [path.name for path in read].count(map_file.name) == 2
+
+
 @pytest.mark.parametrize("kind", ["groups", "tables"])
 @pytest.mark.parametrize("drawing", ["coco_opt.releases.rehearsal.map_data", "coco_opt.report.explorer.map_data"])
 def test_a_map_that_cannot_be_drawn_costs_nothing(
@@ -186,12 +229,12 @@ def test_a_rehearsal_after_a_look_says_that_the_look_is_paid(
     kind = kind_row("groups").load()
     rehearsal = type(kind).rehearsal
 
-    def broken(self: Any, plan: Any, method: Any) -> Any:
+    def broken(plan: Any, method: Any) -> Any:
         if plan.also:
             raise KeyError("unknown")
-        return rehearsal(self, plan, method)
+        return rehearsal(plan, method)
 
-    monkeypatch.setattr(type(kind), "rehearsal", broken)
+    monkeypatch.setattr(type(kind), "rehearsal", staticmethod(broken))
     refused = coco("release", config)
     assert refused.code == 2
     assert "nothing was paid" not in refused.err

@@ -24,7 +24,7 @@ from coco_opt.privacy.run_folder import RunFolder
 from coco_opt.privacy.run_key import RunKey
 from coco_opt.releases import check, estimate, measure, release, render_report, verify_release
 from coco_opt.releases import runs as runs_module
-from coco_opt.releases.storage import answers_to, check_storage
+from coco_opt.releases.storage import check_storage
 from coco_opt.releases.stored_runs import abandon_run, forget_run
 from coco_opt.releases.verify import verify_paid
 from tests.cli.helpers import KINDS, SECURE
@@ -69,7 +69,7 @@ def test_checking_reads_everything_and_pays_nothing(tmp_path: Path) -> None:
 def test_answers_need_memory_for_a_region_and_disk_for_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config, held, empty = config_in(tmp_path), list[int](), np.empty
     plan = check(config).plan
-    answers = answers_to(plan.measurement_plan)
+    answers = plan.measurement_plan.answers
     monkeypatch.setattr(sys.modules["coco_opt.releases.storage"], "DENSE", 0)
     monkeypatch.setattr(np, "empty", lambda size, kind: held.append(size) or empty(1, kind))
     check_storage(plan)

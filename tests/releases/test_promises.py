@@ -39,8 +39,10 @@ HOMES = {"attribute": "sex", "types": {"m": {"least": 1, "most": 900}}}
 PRIVACY = {"dataset": "made", "epsilon": "1", "total": "9", "split": "uniform"}
 GROUP_KEYS = {"max_size": 6, "bucket_growth": 0, "consistency": "matching"}
 TABLE_KEYS = {"attributes": {"sex": ["f", "m"]}, "workload": ["sex"]}
-CONSTRAINT = {"holds": "[sex = f] >= 0", "source": "data"}
 INVARIANT = {"query": "total", "level": "county"}
+BAND = {"of": "sex", "groups": {"a": ["f"], "b": ["m"]}}
+EXACT = {"invariants": [INVARIANT]}
+CONSTRAINT = {"holds": "[sex = f] >= 0", "source": "data"}
 Keys = Mapping[str, Any]
 
 
@@ -50,10 +52,16 @@ def groups(neighbours: str = "add_remove", epsilon: str = "1", **keys: Any) -> C
     return configure(data=data, privacy=privacy, groups={**GROUP_KEYS, **keys}, auto={"look": "0"})
 
 
-def tables(neighbours: str = "replace", bounds: bool = False, **keys: Any) -> Config:
-    data = {"records": PERSONS if "rows_a_person" in keys else RECORDS, "hierarchy": REGIONS}
-    data |= {"bounds": BOUNDS} if bounds else {}
-    data |= {"facilities": FACILITIES} if "facilities" in keys else {}
+def tables(
+    neighbours: str = "replace",
+    bounds: pd.DataFrame | None = None,
+    regions: pd.DataFrame = REGIONS,
+    places: pd.DataFrame = FACILITIES,
+    **keys: Any,
+) -> Config:
+    data = {"records": PERSONS if "rows_a_person" in keys else RECORDS, "hierarchy": regions}
+    data |= {} if bounds is None else {"bounds": bounds}
+    data |= {"facilities": places} if "facilities" in keys else {}
     return configure(data=data, privacy={**PRIVACY, "neighbours": neighbours}, topdown={**TABLE_KEYS, **keys})
 
 
@@ -84,7 +92,7 @@ KINDS: dict[str, tuple[Callable[..., Config], list[Keys], list[Keys]]] = {
             {"constraints": [CONSTRAINT]},
             {"constraints": [{**CONSTRAINT, "holds": "[sex = m] >= 0"}]},
             {"constraints": [{**CONSTRAINT, "level": "nation"}]},
-            {"bounds": True, "bounds_source": "data"},
+            {"bounds": BOUNDS, "bounds_source": "data"},
             {"facilities": {**HOMES, "source": "data"}},
         ],
         [
@@ -94,9 +102,37 @@ KINDS: dict[str, tuple[Callable[..., Config], list[Keys], list[Keys]]] = {
             {"attributes": {"sex": ["f", "m", "x"]}},
             {"constraints": [{**CONSTRAINT, "source": "public"}]},
             {"constraints": [{**CONSTRAINT, "source": "structural"}]},
-            {"bounds": True},
+            {"bounds": BOUNDS},
             {"facilities": HOMES},
             {"estimation": "classic"},
+        ],
+    ),
+    "exact counts": (  # equal words, and other regions, values or sides
+        tables,
+        [
+            EXACT,
+            {**EXACT, "regions": REGIONS.assign(county=["y", "x"])},
+            {**EXACT, "regions": REGIONS.assign(county="x", tract=["x", "y"])},
+            {"invariants": [{**INVARIANT, "query": "sex"}]},
+            {"invariants": [{**INVARIANT, "query": "sex"}], "attributes": {"sex": ["f", "m", "x"]}},
+            {"invariants": [{**INVARIANT, "query": "band"}], "groupings": {"band": BAND}},
+            {
+                "invariants": [{**INVARIANT, "query": "band"}],
+                "groupings": {"band": {**BAND, "groups": {"a": ["m"], "b": ["f"]}}},
+            },
+            {"bounds": BOUNDS, "bounds_source": "data"},
+            {"bounds": BOUNDS.assign(upper=800), "bounds_source": "data"},
+            {"facilities": {**HOMES, "source": "data"}},
+            {"facilities": {**HOMES, "source": "data"}, "places": FACILITIES.assign(m=[2, 1])},
+            {"constraints": [CONSTRAINT]},
+            {"constraints": [CONSTRAINT], "regions": REGIONS.assign(county=["y", "x"])},
+        ],
+        [
+            EXACT,
+            {**EXACT, "workload": ["total", "sex"]},
+            {**EXACT, "attributes": {"sex": ["f", "m", "x"]}},
+            {**EXACT, "workload": ["band"], "groupings": {"band": BAND}},
+            {**EXACT, "rows_a_person": 1},
         ],
     ),
     "ranges": (
@@ -166,6 +202,11 @@ MIXTURES = {
         tables(invariants=[INVARIANT]),
         tables(invariants=[{**INVARIANT, "query": "sex"}]),
         "sex by county, total by county",
+    ),
+    "invariants, then of other counties": (
+        tables(**EXACT),
+        tables(**EXACT, regions=REGIONS.assign(county=["y", "x"])),
+        "total by county (2 times, of other regions or values)",
     ),
     "groups, then invariants": (
         groups("replace"),

@@ -36,7 +36,6 @@ from coco_opt.histograms import Hierarchy
 from coco_opt.privacy import DiscreteGaussian, MeasurementPlan
 from coco_opt.privacy.planner import NoisePlan, Shares, allocation
 from coco_opt.releases.kind import Figures
-from coco_opt.releases.resource_cost import count_answers
 
 if TYPE_CHECKING:
     from coco_opt.groups.kind.section import GroupsSection
@@ -162,7 +161,7 @@ def _consistency(section: GroupsSection, measurement_plan: MeasurementPlan, seco
     queries = {plain_query(level_query) for level_query in size_queries(measurement_plan)}
     levels = range(measurement_plan.hierarchy.levels)
     alike = same_buckets(buckets_of(measurement_plan, level) for level in levels)
-    answers = count_answers(measurement_plan)
+    answers = measurement_plan.answers
     measured = {level_query.level for level_query in measurement_plan.queries}
     readable = [
         name

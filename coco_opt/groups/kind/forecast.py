@@ -44,7 +44,7 @@ from coco_opt.privacy.planner import LINEAR_STAGES, NoisePlan, Prediction, Share
 from coco_opt.releases.clock import slowness
 from coco_opt.releases.kind import Figures, Forecast, ForecastOptions, Plan, ResourceCost, SimulatedData
 from coco_opt.releases.reporter import Reporter
-from coco_opt.releases.resource_cost import BYTES, count_answers
+from coco_opt.releases.resource_cost import BYTES
 from coco_opt.releases.solvers import choices_of
 
 COMPARED: tuple[Consistency, ...] = ("posterior", "joint", "matching", "bottom_up")
@@ -377,7 +377,7 @@ def memory_of_tables(method: Consistency, levels: int, cells: int) -> int:
 def _querying_cost(plan: Plan) -> ResourceCost:
     measurement_plan = plan.measurement_plan
     regions = sum(len(measurement_plan.hierarchy.level_range(query.level)) for query in measurement_plan.queries)
-    return ResourceCost(slowness() * (_REGION * regions + _CELL * count_answers(plan.measurement_plan)))
+    return ResourceCost(slowness() * (_REGION * regions + _CELL * plan.measurement_plan.answers))
 
 
 def _reading(plan: Plan, options: ForecastOptions, part: SimulatedData | None) -> ResourceCost:

@@ -40,7 +40,7 @@ from coco_opt.problems import (
     SimplexProjection,
     Tree,
 )
-from coco_opt.releases.instances import AnyProblem, Instance
+from coco_opt.releases.kind import AnyProblem, Instance
 from coco_opt.solution import Answer, Status
 from coco_opt.solving import solve
 

@@ -47,10 +47,10 @@ from coco_opt.ranges.measuring.neighbours import cell_pair
 from coco_opt.ranges.measuring.values import CellCounts, read_values
 from coco_opt.ranges.strategy import optimised_tree
 from coco_opt.ranges.workload import Workload
-from coco_opt.releases.instances import Instance
 from coco_opt.releases.kind import (
     Forecast,
     ForecastOptions,
+    Instance,
     Neighbours,
     Plan,
     Released,

@@ -17,7 +17,7 @@ from coco_opt.problem import Problem
 from coco_opt.problems import TreeLeastSquares
 from coco_opt.ranges.estimating.universal import least_squares
 from coco_opt.ranges.interval_counts import IntervalCounts
-from coco_opt.releases.instances import Instance
+from coco_opt.releases.kind import Instance
 from coco_opt.solution import Answer, Status
 from coco_opt.solving import solve
 

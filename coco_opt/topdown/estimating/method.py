@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 from coco_opt.errors import ProblemError
 from coco_opt.estimators import estimator_row
+from coco_opt.plugins import near
 from coco_opt.topdown.queries import Query
 
 Estimation = str
@@ -130,8 +130,7 @@ class TopdownMethod:
         for fit in self.passes:
             for name in fit.queries:
                 if name not in places:
-                    near = difflib.get_close_matches(name, names, n=1)
-                    hint = f"; did you mean {near[0]!r}?" if near else ""
+                    hint = near(name, names, "")
                     raise ProblemError(f"a pass names the query {name!r}, which was not measured{hint}")
             result.append((tuple(places[name] for name in fit.queries), fit.tolerance))
         used = {at for group, _ in result for at in group}

@@ -36,7 +36,7 @@ from coco_opt.topdown.kind.verify import ALWAYS, PROMISES, checks_of
 from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.measuring.measure import ExactTables, blocks_of, exact_parts
 from coco_opt.topdown.schema import schema_of
-from coco_opt.topdown.table_queries import CELLS_MEASURED, KIND, ROWS
+from coco_opt.topdown.table_queries import CELLS_MEASURED, KIND, ROWS, exact_statements
 
 
 def _every_cell(manifest: Mapping[str, Any], most: int) -> Mapping[str, Any] | None:
@@ -99,12 +99,9 @@ class TablesKind:
 
     def promise(self, measurement_plan: MeasurementPlan) -> Promise:
         """Return whom noise protects, and the invariants, bounds and constraints that are taken from the data."""
-        levels, parameters = measurement_plan.levels, measurement_plan.parameters
-        exact = {(levels[level], query) for level, query in parameters["invariants"]}
-        bounds = [(at, f"bounds of {query}", source) for at, _, query, source in parameters["bounds"]]
-        constraints = [(at, text, source) for at, text, _, source in parameters["constraints"]]
-        exact |= {(levels[at], words) for at, words, source in (*bounds, *constraints) if source == "data"}
-        return Promise(measurement_plan.neighbours, self.unit, parameters.get(ROWS, 1), exact=tuple(sorted(exact)))
+        rows = measurement_plan.parameters.get(ROWS, 1)
+        exact = exact_statements(measurement_plan)
+        return Promise(measurement_plan.neighbours, self.unit, rows, exact=tuple(sorted(exact)))
 
     def exact_answers(self, plan: Plan, private: TableCounts) -> Iterable[Exact]:
         """Return the exact answers, a block of regions at a time."""

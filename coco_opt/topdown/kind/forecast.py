@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from coco_opt.releases.clock import slowness
 from coco_opt.releases.kind import Figures, Forecast, ForecastOptions, Plan, ResourceCost
 from coco_opt.releases.reporter import Reporter
-from coco_opt.releases.resource_cost import count_answers
 from coco_opt.topdown.kind.expected import Expected, Predicted, on_public_records, on_simulated_persons, predicted
 from coco_opt.topdown.kind.files import MOST_CELLS
 from coco_opt.topdown.kind.method import TablesMethod, method_of
@@ -55,7 +54,7 @@ def forecast_tables(plan: Plan, options: ForecastOptions, reporter: Reporter) ->
     notes = (*_notes(plan, predictions, method), ("Rehearsed on", expected.words))
     rows = _ROWS * len(detail.table_queries.hierarchy.leaves) if options.rows is None else options.rows
     regions, slow = plan.measurement_plan.hierarchy.regions, slowness()
-    memory = _REGION_BYTES * regions + _ANSWER_BYTES * count_answers(plan.measurement_plan)
+    memory = _REGION_BYTES * regions + _ANSWER_BYTES * plan.measurement_plan.answers
     return Forecast(
         tables,
         plain,

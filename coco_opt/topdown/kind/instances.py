@@ -18,7 +18,7 @@ from coco_opt.privacy.measurement import Measurement
 from coco_opt.problem import Problem
 from coco_opt.problems import TableRounding, TopdownSplit
 from coco_opt.problems.topdown_split import SplitTerm
-from coco_opt.releases.instances import Instance
+from coco_opt.releases.kind import Instance
 from coco_opt.solution import Answer, Status
 from coco_opt.topdown.estimating.linear.query_trees import linear_stage
 from coco_opt.topdown.estimating.method import TopdownMethod

@@ -26,7 +26,6 @@ from coco_opt.histograms import Hierarchy
 from coco_opt.privacy import Exact, LevelQuery, Measurement, MeasurementPlan, Sensitivity
 from coco_opt.privacy.promise import Promise
 from coco_opt.problems import TreeLeastSquares
-from coco_opt.releases.instances import Instance
 from coco_opt.releases.kind import (
     ColumnNotes,
     Draft,
@@ -34,6 +33,7 @@ from coco_opt.releases.kind import (
     Folder,
     Forecast,
     ForecastOptions,
+    Instance,
     Neighbours,
     Plan,
     Released,
