@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -52,6 +52,12 @@ def sound(read: Callable[[], T], code: str, file: str) -> T:
         return read()
     except BrokenError as error:
         raise InputError(code, str(error), Place(file)) from None
+
+
+def refuse_row(wrong: Flags, code: str, message: str, place: Place) -> None:
+    """Raise InputError at the first row of a column that is wrong; ``place`` are its file and the column."""
+    if wrong.any():
+        raise InputError(code, message, replace(place, row=first_of(wrong) + 1))
 
 
 def refuse_types(rows: Any, types: Mapping[str, str], file: str) -> None:

@@ -15,10 +15,11 @@ from coco_opt.array_types import Ints
 from coco_opt.config.model import Config
 from coco_opt.errors import InputError, Place
 from coco_opt.estimators import estimator_row
+from coco_opt.files.column_checks import UNKNOWN_REGION
 from coco_opt.files.differences import FrameKind, as_frame, stored_frame
 from coco_opt.files.folder import FileTable, read_columns
 from coco_opt.files.regions import region_columns, stored_regions
-from coco_opt.files.release_checks import positions
+from coco_opt.files.release_checks import positions, refuse_row
 from coco_opt.files.unchanged import unchanged_manifest
 from coco_opt.groups.estimating.estimate import GroupsResult
 from coco_opt.groups.estimating.intervals import NO_INTERVALS
@@ -273,9 +274,7 @@ def read_groups_release(folder: str | Path) -> Release:
 
 def _histograms_by_region(hierarchy: Hierarchy, rows: Any) -> tuple[CountOfCounts, ...]:
     region = positions(rows.column("region"), hierarchy.paths)
-    if np.any(region < 0):
-        row = int(np.flatnonzero(region < 0)[0]) + 1
-        raise InputError("unknown-region", "this region is not in the hierarchy", Place(HISTOGRAMS, row, "region"))
+    refuse_row(region < 0, *UNKNOWN_REGION, Place(HISTOGRAMS, None, "region"))
     order = np.argsort(region, kind="stable")
     sizes, counts = (_integers(rows, name)[order] for name in ("size", "groups"))
     cuts = np.searchsorted(region[order], np.arange(hierarchy.regions + 1)).tolist()

@@ -14,17 +14,18 @@ from pathlib import Path
 import numpy as np
 
 from coco_opt.array_types import Flags, Ints
-from coco_opt.errors import InputError, Place
+from coco_opt.errors import Place
+from coco_opt.files.column_checks import UNKNOWN_REGION
 from coco_opt.files.folder import FileTable, read_columns
 from coco_opt.files.regions import region_columns
 from coco_opt.files.release_checks import (
     BrokenError,
-    first_of,
     int64_column,
     is_safe,
     positions,
     refuse,
     refuse_repeated,
+    refuse_row,
     refuse_types,
     sound,
 )
@@ -129,13 +130,9 @@ def read_intervals(folder: Path, hierarchy: Hierarchy, coverage: float, max_size
     sound(partial(refuse_types, rows, _TYPES, INTERVALS), "not-an-integer", INTERVALS)
     region = positions(rows.column("region"), hierarchy.paths)
     columns = {name: int64_column(rows, name) for name in COUNTS}
-    unknown, outside = region < 0, (columns["size"] < 0) | (columns["size"] > max_size)
-    if unknown.any():
-        row = int(first_of(unknown)) + 1
-        raise InputError("unknown-region", "this region is not in the hierarchy", Place(INTERVALS, row, "region"))
-    if outside.any():
-        row = int(first_of(outside)) + 1
-        raise InputError("bad-size", f"is not a size of 0 to {max_size:,}", Place(INTERVALS, row, "size"))
+    refuse_row(region < 0, *UNKNOWN_REGION, Place(INTERVALS, None, "region"))
+    outside = (columns["size"] < 0) | (columns["size"] > max_size)
+    refuse_row(outside, "bad-size", f"is not a size of 0 to {max_size:,}", Place(INTERVALS, None, "size"))
     order = np.lexsort((columns["size"], region))
     return ReleasedIntervals(coverage, region[order], {name: column[order] for name, column in columns.items()})
 

@@ -18,7 +18,7 @@ from coco_opt.files.differences import REGION, FrameKind, as_frame, stored_frame
 from coco_opt.files.folder import ROWS_PER_GROUP, Again, Coded, FileTable, read_columns
 from coco_opt.files.in_threads import in_threads
 from coco_opt.files.regions import region_columns, stored_regions
-from coco_opt.files.release_checks import positions
+from coco_opt.files.release_checks import positions, refuse_row
 from coco_opt.files.unchanged import unchanged_manifest
 from coco_opt.histograms import Hierarchy
 from coco_opt.privacy.measurement import MeasurementPlan
@@ -416,7 +416,5 @@ def read_tables_release(folder: str | Path) -> TablesRelease:
 def _codes(rows: Any, column: str, names: Sequence[str], code: str, message: str) -> Ints:
     """Return the position of every entry among names; raise InputError at the first unknown one."""
     codes = positions(rows.column(column), names)
-    unknown = np.flatnonzero(codes < 0)
-    if unknown.size:
-        raise InputError(code, message, Place(TABLES, int(unknown[0]) + 1, column))
+    refuse_row(codes < 0, code, message, Place(TABLES, None, column))
     return codes

@@ -13,7 +13,7 @@ from coco_opt.array_types import Flags, Ints
 from coco_opt.errors import InputError, Place
 from coco_opt.files.folder import Again, Coded, FileTable, read_columns
 from coco_opt.files.regions import region_columns
-from coco_opt.files.release_checks import int64_column, positions
+from coco_opt.files.release_checks import int64_column, positions, refuse_row
 from coco_opt.groups.estimating.posterior.convergence import Criterion
 from coco_opt.histograms import Hierarchy
 from coco_opt.privacy.measurement import MeasurementPlan
@@ -123,14 +123,12 @@ def read_intervals(folder: Path, hierarchy: Hierarchy, schema: Schema, stated: M
     for place, text in enumerate(texts):
         mine = np.flatnonzero(query == place)
         answer[mine] = positions(rows.column("answer").take(mine), parse_query(text, schema).labels())
-    for wrong, code, column in (
-        (region < 0, "unknown-region", "region"),
-        (query < 0, "unknown-value", "query"),
-        (answer < 0, "unknown-value", "answer"),
+    for places, code, column in (
+        (region, "unknown-region", "region"),
+        (query, "unknown-value", "query"),
+        (answer, "unknown-value", "answer"),
     ):
-        if wrong.any():
-            row = int(np.flatnonzero(wrong)[0]) + 1
-            raise InputError(code, f"this {column} is not of the release", Place(INTERVALS, row, column))
+        refuse_row(places < 0, code, f"this {column} is not of the release", Place(INTERVALS, None, column))
     order = np.argsort(region, kind="stable")
     ends = (int64_column(rows, name)[order] for name in ("lower", "upper"))
     return ReleasedIntervals(float(stated["coverage"]), texts, region[order], query[order], answer[order], *ends)
