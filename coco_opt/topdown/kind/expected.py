@@ -32,6 +32,7 @@ from coco_opt.topdown.budget_plan import TablePlan
 from coco_opt.topdown.constraint import RegionBounds
 from coco_opt.topdown.estimating.estimate import TablesResult
 from coco_opt.topdown.estimating.linear.best_linear import LinearEstimates, best_linear
+from coco_opt.topdown.estimating.rounding import is_of_cells
 from coco_opt.topdown.invariants import Invariants
 from coco_opt.topdown.kind.method import TablesMethod
 from coco_opt.topdown.kind.plan import TablesDetail
@@ -106,8 +107,13 @@ def on_simulated_persons(
     # Few persons lie in few cells anyway; as many as are stated may do so, too, where attributes depend on each other.
     populations = [Population(persons, _CLUSTERED if stated else _SKEWED, _UNEQUAL)]
     populations += [] if informed else [Population(many, _EVEN)]
+    judged = len(populations)
+    measured = plan.detail.table_queries.plan.queries
+    if informed and not stated and not any(is_of_cells(query.operator) for query in measured):
+        # How long fits and roundings that leave cells open take depends on how many cells are in use.
+        populations.append(Population(many, _CLUSTERED, _UNEQUAL))
     releases = _releases(plan, method, populations, runs, reporter)
-    each = [_errors_of_all(plan, release, predictions) for release in releases]
+    each = [_errors_of_all(plan, release, predictions) for release in releases[:judged]]
     low, high = _widened(plan, each, predictions)
     part = releases[0].table_queries.hierarchy.regions
     where = "all regions" if part == tree.regions else f"{part:,} of {tree.regions:,} regions, extrapolated"

@@ -31,7 +31,7 @@ _LEAST = 1e-12  # the smallest wrong sign, over the problem's scale
 _ENERGY = 1e-3  # the last face's energy over the gap allowed
 _FINER = 1e-2  # what the energy is of the round's before when the point is feasible but its gap too large
 # Unknowns up to which PIQP's factors are faster than Newton's method on the answers' side, without a parent and below.
-_FACTORISED = 6_000, 4_000
+_FACTORISED = 6_000, 1_000
 _OVERLAPPING = 50_000  # unknowns up to which they are faster where constraints share cells
 _STALLED = 4  # rounds without progress after which constraints are suspected to contradict each other
 
