@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from coco_opt.errors import ProblemError
 from coco_opt.groups.buckets import Buckets
 from coco_opt.groups.estimating.posterior.chains import MoveChain, MoveOptions, MoveTables
-from coco_opt.groups.estimating.posterior.convergence import Convergence, Criterion
-from coco_opt.groups.estimating.posterior.diagnostics import effective_size, split_r_hat
+from coco_opt.groups.estimating.posterior.convergence import Convergence
 from coco_opt.groups.estimating.posterior.effort import Effort
 from coco_opt.groups.estimating.posterior.observations import Answers, Ranks, Survey, compiled_queries
 from coco_opt.groups.estimating.posterior.prior import (
@@ -28,6 +27,8 @@ from coco_opt.groups.estimating.posterior.sampler import SamplerOptions, sample_
 from coco_opt.groups.estimating.posterior.shape import root_shape
 from coco_opt.groups.estimating.posterior.spikes import isolated_sizes
 from coco_opt.kernels import posterior_record
+from coco_opt.posterior.convergence import Criterion
+from coco_opt.posterior.diagnostics import effective_size, split_r_hat
 from coco_opt.privacy import Geometric
 from tests.posterior import tiny
 

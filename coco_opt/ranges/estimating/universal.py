@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
+from coco_opt.activity import Progress
 from coco_opt.array_types import Floats, Ints
 from coco_opt.choices import SolverChoices
 from coco_opt.errors import ProblemError
@@ -18,7 +19,7 @@ from coco_opt.problems import TreeLeastSquares
 from coco_opt.ranges.domain import DomainTree
 from coco_opt.ranges.estimating.heuristics import round_nonnegative, zero_subtrees
 from coco_opt.ranges.estimating.posterior.release import RangesPosterior
-from coco_opt.ranges.estimating.posterior.sampler import Progress, SamplerOptions
+from coco_opt.ranges.estimating.posterior.sampler import SamplerOptions
 from coco_opt.ranges.interval_counts import IntervalCounts
 from coco_opt.ranges.precision import Noise, Precision
 from coco_opt.ranges.workload import Workload

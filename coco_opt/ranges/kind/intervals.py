@@ -9,7 +9,6 @@ What a release says of its posterior: the account of the chains in the manifest,
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -31,7 +30,7 @@ from coco_opt.files.release_checks import (
     refuse_types,
     sound,
 )
-from coco_opt.groups.estimating.posterior.convergence import Criterion
+from coco_opt.posterior.convergence import Criterion
 from coco_opt.ranges.domain import DomainTree
 from coco_opt.ranges.estimating.posterior.release import RangeDraws
 from coco_opt.ranges.estimating.posterior.sampler import LEAST_DRAWS
@@ -182,15 +181,12 @@ def posterior_account(histogram: UniversalHistogram, coverage: float, draws: int
     posterior = histogram.posterior
     if posterior is None:
         return {}
-    sampled, criterion = posterior.sampled, Criterion()
+    sampled = posterior.sampled
     account = {
-        "converged": sampled.converged,
-        "criterion": {"r_hat_at_most": criterion.r_hat, "effective_size_at_least": criterion.effective},
+        **Criterion().account(np.array([sampled.converged]), sampled.r_hat, sampled.effective),
         "draws": int(sampled.cells.shape[0]),
         "draws_published": draws,
         "rounds": sampled.rounds,
-        "worst_r_hat": sampled.r_hat if math.isfinite(sampled.r_hat) else None,
-        "least_effective_size": sampled.effective,
         "mean_squared_distance_to_posterior_mean": posterior.excess,
     }
     intervals = {"intervals": {"coverage": coverage, "words": WORDS}} if coverage else {}

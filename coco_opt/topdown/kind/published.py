@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from coco_opt.config.model import Config
 from coco_opt.files.folder import FileTable
-from coco_opt.groups.estimating.posterior.convergence import Criterion
+from coco_opt.posterior.convergence import Criterion
 from coco_opt.privacy.measurement import Measurement, MeasurementPlan
 from coco_opt.releases.kind import Released
 from coco_opt.topdown.estimating.estimate import TablesResult
@@ -116,20 +115,16 @@ def _posterior_account(measurement_plan: MeasurementPlan, result: TablesResult) 
     sampled = posterior.sampled
     if sampled is None:
         return {"posterior": {"connected": False}}
-    worst, criterion = float(sampled.r_hat.max()), Criterion()
     settled = settled_regions(sampled)
     account: dict[str, Any] = {
         "posterior": {
             "connected": True,
-            "converged": bool(settled.all()),
-            "criterion": {"r_hat_at_most": criterion.r_hat, "effective_size_at_least": criterion.effective},
+            **Criterion().account(settled, float(sampled.r_hat.max()), float(sampled.effective.min())),
             "regions": settled.size,
             "regions_not_converged": int((~settled).sum()),
             "draws": sampled.count,
             "sweeps": sampled.sweeps,
             "burn_in": sampled.burn_in,
-            "worst_r_hat": worst if math.isfinite(worst) else None,
-            "least_effective_size": float(sampled.effective.min()),
             "classes": sampled.classes,
             "concentrations": [float(strength) for strength in sampled.strengths],
             "corrected": [

@@ -6,7 +6,6 @@ counts, each determined by the posterior of one count: ``coco_opt.problems.Expec
 
 from __future__ import annotations
 
-import hashlib
 import math
 import os
 from collections.abc import Sequence
@@ -42,6 +41,7 @@ from coco_opt.groups.estimating.posterior.sparse import (
 from coco_opt.groups.estimating.subtrees import estimate_subtrees
 from coco_opt.groups.noisy_measurements import GroupsMeasurements
 from coco_opt.histograms import CountOfCounts
+from coco_opt.posterior.seeds import answers_seed
 from coco_opt.privacy import Measurement
 from coco_opt.problems import ExpectedDistance
 
@@ -205,12 +205,11 @@ def draws_sparse(survey: Survey, many: int = MANY_CELLS) -> bool:
 
 def seed_of(*measurements: Measurement) -> int:
     """Return the seed of the sampler: a digest of the plan and the noisy answers, independent of the noise's key."""
-    code = hashlib.sha256(b"coco-opt posterior")
+    pieces: list[bytes] = []
     for measurement in measurements:
-        code.update(bytes.fromhex(measurement.measurement_plan.digest))
-        for answers in measurement.answers:
-            code.update(answers.values.astype("<i8").tobytes())
-    return int.from_bytes(code.digest()[:16], "big")
+        pieces.append(bytes.fromhex(measurement.measurement_plan.digest))
+        pieces += [answers.values.astype("<i8").tobytes() for answers in measurement.answers]
+    return answers_seed("coco-opt posterior", pieces)
 
 
 def _matched_leaves(answers: GroupsMeasurements, solvers: SolverChoices, threads: int | None) -> list[CountOfCounts]:

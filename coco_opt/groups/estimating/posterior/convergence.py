@@ -9,33 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from coco_opt.array_types import Flags, Floats
+from coco_opt.posterior.convergence import Criterion
 
 COUNTS = ("its entities", "its groups of size 0", "its groups up to the middle size")
 """The counts of a region by which chains are compared, in the order of the sampler's diagnostics."""
-
-
-@dataclass(frozen=True, slots=True)
-class Criterion:
-    """What every one of a region's ``COUNTS`` must satisfy: a largest split R-hat and a least effective sample size."""
-
-    r_hat: float = 1.1
-    effective: float = 25.0
-
-    def met(self, r_hat: Floats, effective: Floats) -> Flags:
-        """Return which regions have converged (regions,), from the diagnostics of their counts (regions, counts)."""
-        return np.asarray(((r_hat <= self.r_hat) & (effective >= self.effective)).all(axis=1))
-
-    def distance(self, r_hat: Floats, effective: Floats) -> Floats:
-        """Return how far regions are from the criterion (regions,): at most 1 where they meet it."""
-        return np.asarray(np.maximum((r_hat - 1.0) / (self.r_hat - 1.0), self.effective / effective).max(axis=1))
-
-    def __str__(self) -> str:
-        *first, last = COUNTS
-        return (
-            f"A region has converged if split R-hat is at most {self.r_hat:g} and the effective sample size at least "
-            f"{self.effective:g} for each of three counts: {', '.join(first)} and {last}."
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,22 +39,23 @@ class Convergence:
         return not self.not_converged
 
     def __str__(self) -> str:
+        *first, last = COUNTS
         return (
-            f"{self.criterion} {self.regions - len(self.not_converged):,} of {self.regions:,} regions have converged, "
+            f"A region has converged if split R-hat is at most {self.criterion.r_hat:g} and the effective sample size "
+            f"at least {self.criterion.effective:g} for each of three counts: {', '.join(first)} and {last}. "
+            f"{self.regions - len(self.not_converged):,} of {self.regions:,} regions have converged, "
             f"after {self.draws:,} draws of {self.sweeps:,} sweeps (worst R-hat {_rounded_up(self.r_hat)}, least "
             f"effective sample size {math.floor(self.effective):,})."
         )
 
     def account(self, paths: Sequence[str]) -> dict[str, Any]:
         """Return the account that a manifest states; ``paths`` are those of all regions."""
+        settled = np.isin(np.arange(self.regions), self.not_converged, invert=True)
         return {
-            "converged": self.converged,
-            "criterion": {"r_hat_at_most": self.criterion.r_hat, "effective_size_at_least": self.criterion.effective},
+            **self.criterion.account(settled, self.r_hat, self.effective),
             "regions": self.regions,
             "regions_not_converged": len(self.not_converged),
             "not_converged": [paths[region] for region in self.not_converged],
-            "worst_r_hat": self.r_hat if math.isfinite(self.r_hat) else None,
-            "least_effective_size": self.effective,
             "prior": self.prior,
             "draws": self.draws,
             "sweeps": self.sweeps,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import os
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_opt.activity import doing, may_end_early
+from coco_opt.activity import Progress, doing, may_end_early
 from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import ProblemError, SolverError
 from coco_opt.groups.buckets import Buckets
@@ -31,8 +31,6 @@ from coco_opt.groups.estimating.posterior.chains import (
     MoveTables,
     SizeLearner,
 )
-from coco_opt.groups.estimating.posterior.convergence import Criterion
-from coco_opt.groups.estimating.posterior.diagnostics import effective_size, split_r_hat
 from coco_opt.groups.estimating.posterior.effort import Effort
 from coco_opt.groups.estimating.posterior.observations import (
     Answers,
@@ -56,8 +54,9 @@ from coco_opt.groups.estimating.posterior.recording import (
 )
 from coco_opt.groups.estimating.posterior.shape import root_shape, size_probabilities
 from coco_opt.groups.estimating.posterior.spikes import isolated_sizes
-
-Progress = Callable[[int, int], None]
+from coco_opt.posterior.convergence import Criterion
+from coco_opt.posterior.diagnostics import effective_size, split_r_hat
+from coco_opt.posterior.seeds import chain_words
 
 # With answers about cells, complete rows are drawn if leaves have so many groups on average and margins this narrow.
 _DENSE, _WIDEST = 100.0, 40
@@ -209,7 +208,7 @@ class Sampler:
         self.learner: SizeLearner
         histograms = self._begin(start)
         queries = compiled_queries(survey)
-        words = [np.random.SeedSequence([seed, n]).generate_state(1, np.uint64)[0] for n in range(options.chains)]
+        words = chain_words(seed, options.chains)
         self.chains: Sequence[MoveChain] = [kind(survey, queries, histograms, word) for word in words]
         self.margin = _margin(survey)
         self.burnt, self.moved = 0, math.inf

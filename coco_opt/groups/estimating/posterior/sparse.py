@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.activity import Progress
 from coco_opt.array_types import Flags, Floats, Ints
 from coco_opt.choices import SolverChoices
 from coco_opt.groups.estimating.intervals import SUMMARIES, Intervals, SummaryIntervals
@@ -29,7 +30,6 @@ from coco_opt.groups.estimating.posterior.observations import Survey
 from coco_opt.groups.estimating.posterior.prior import PriorOptions
 from coco_opt.groups.estimating.posterior.recording import parts_of_quantiles, summary_values
 from coco_opt.groups.estimating.posterior.sampler import (
-    Progress,
     Sampler,
     SamplerOptions,
     Takes,

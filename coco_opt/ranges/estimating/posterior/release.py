@@ -8,9 +8,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.activity import Progress
 from coco_opt.array_types import Floats, Ints
-from coco_opt.groups.estimating.posterior.diagnostics import central_ranks
-from coco_opt.ranges.estimating.posterior.sampler import Progress, Sampled, SamplerOptions, sample_counts
+from coco_opt.posterior.diagnostics import central_ranks
+from coco_opt.ranges.estimating.posterior.sampler import Sampled, SamplerOptions, sample_counts
 from coco_opt.ranges.interval_counts import IntervalCounts
 from coco_opt.ranges.workload import Workload
 

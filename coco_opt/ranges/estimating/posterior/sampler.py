@@ -6,8 +6,6 @@ unknown and drawn along, so that intervals account for them. Every draw is a vec
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,15 +13,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.activity import Progress
 from coco_opt.array_types import Ints
 from coco_opt.errors import ProblemError
-from coco_opt.groups.estimating.posterior.convergence import Criterion
-from coco_opt.groups.estimating.posterior.diagnostics import effective_size, split_r_hat
+from coco_opt.posterior.convergence import Criterion
+from coco_opt.posterior.diagnostics import effective_size, split_r_hat
+from coco_opt.posterior.seeds import answers_seed
 from coco_opt.ranges.estimating.posterior.layout import Layout
 from coco_opt.ranges.estimating.posterior.prior import SplitComponents, SplitPrior
 from coco_opt.ranges.interval_counts import IntervalCounts
-
-Progress = Callable[[int, int], None]
 
 MAX_CELLS = 2**20
 """Cells of the largest domain whose posterior is drawn: its memory is some 2 kB a cell."""
@@ -121,7 +119,8 @@ def sample_counts(
     layout = Layout.of(counts)
     nodes = layout.nodes
     components = SplitComponents.of(layout, int((nodes.base + nodes.step * nodes.size).max()))
-    seeds = np.random.SeedSequence([_seed(counts), _OWN_SEED]).spawn(chosen.chains)
+    seed = answers_seed("coco-opt ranges posterior", [repr(counts).encode(), counts.values.astype("<i8").tobytes()])
+    seeds = np.random.SeedSequence([seed, _OWN_SEED]).spawn(chosen.chains)
     chains = [_Chain(components, seed) for seed in seeds]
     with ThreadPoolExecutor(min(threads, chosen.chains)) as pool:
         return _Run(chains, pool, chosen, progress)(*chosen.first(counts.domain.cells))
@@ -198,11 +197,3 @@ class _Chain:
     def forget(self) -> None:
         """Drop all draws."""
         self.drawn, self.trace = [], []
-
-
-def _seed(counts: IntervalCounts) -> int:
-    """Return a seed from the noisy counts, independent of the noise's key."""
-    code = hashlib.sha256(b"coco-opt ranges posterior")
-    code.update(repr(counts).encode())
-    code.update(counts.values.astype("<i8").tobytes())
-    return int.from_bytes(code.digest()[:16], "big")

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.array_types import Ints
-from coco_opt.groups.estimating.posterior.diagnostics import central_ranks
 from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Operator
+from coco_opt.posterior.diagnostics import central_ranks
 
 if TYPE_CHECKING:
     from coco_opt.kernels.posterior_table_summaries import Draws

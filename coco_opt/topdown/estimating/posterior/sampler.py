@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_opt.activity import may_end_early
+from coco_opt.activity import Progress, may_end_early
 from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import ProblemError
-from coco_opt.groups.estimating.posterior.diagnostics import effective_size, split_r_hat
+from coco_opt.posterior.diagnostics import effective_size, split_r_hat
+from coco_opt.posterior.seeds import chain_words
 from coco_opt.topdown.estimating.posterior.chains import Layout, MoveOptions, TableChain
 from coco_opt.topdown.estimating.posterior.model import Model, best_division, divided, dividing
 from coco_opt.topdown.estimating.sparse_tables import SparseTables
@@ -29,7 +30,6 @@ from coco_opt.topdown.queries import Query
 if TYPE_CHECKING:
     from coco_opt.kernels.posterior_table_summaries import Draws
 
-Progress = Callable[[int, int], None]
 Kept = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
 """A draw: how many cells each leaf occupies, the cells and the counts, as narrow as they fit."""
 
@@ -139,7 +139,7 @@ def sample_tables(
     answers, values = model.answers(tuple(tables))
     layout = Layout.of(model, answers, tables[-1], chosen.proposals)
     number, most = chosen.affordable(int(layout.tree.moves.sum()))
-    words = [np.random.SeedSequence([seed, _OWN_SEED, n]).generate_state(1, np.uint64)[0] for n in range(number)]
+    words = chain_words(seed, number, _OWN_SEED)
     by = _dividing(layout, TableChain(layout, values.copy(), tables[-1], words[0]), queries, chosen.pilot)
     if by is not None:
         layout = replace(layout, up=divided(by.operator))
