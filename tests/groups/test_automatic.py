@@ -253,7 +253,7 @@ def test_queries_fit_the_time_before_another_method_is_taken(tmp_path: Path) -> 
     for consistency in ("bottom_up", "matching", "auto"):
         folder = tmp_path / consistency
         folder.mkdir()
-        privacy: dict[str, Any] = {"auto": {"look": "0", "time": "1 second"}}
+        privacy: dict[str, Any] = {"auto": {"look": "0", "time": "0.2 seconds"}}
         chosen = measure(config_of(folder, private=False, groups={"consistency": consistency}, **privacy)).config
         shares[consistency] = chosen.privacy.split
         assert chosen.method.consistency == ("joint" if consistency == "auto" else consistency)
@@ -339,7 +339,7 @@ def test_a_budget_that_does_not_hold_both_payments_is_refused_before_the_look(tm
         ({"bucket_growth": 0.0, "merge": "average"}, {"split": "uniform"}, "matching"),
         ({"query": "sizes"}, {"split": "uniform"}, "matching"),
         ({"query": "ranks"}, {"split": "uniform"}, "posterior"),
-        ({"bucket_growth": 0.0}, {"split": "uniform", "auto": {"time": "1 second"}}, "joint"),
+        ({"bucket_growth": 0.0}, {"split": "uniform", "auto": {"time": "0.2 seconds"}}, "joint"),
         ({"consistency": "bottom_up"}, {"auto": {"look": "0"}}, "bottom_up"),
     ],
 )

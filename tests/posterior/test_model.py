@@ -287,7 +287,7 @@ def test_wrong_starts_and_options_are_refused() -> None:
     with pytest.raises(ProblemError, match="one histogram"):
         sample_posterior(survey, 1, start=np.zeros((6, 3), np.int64))
     with pytest.raises(ProblemError, match="65,535"):
-        SamplerOptions(chains=8, draws=1_000, most_rounds=10)
+        SamplerOptions(chains=8, draws=1_000, least_rounds=10)
     with pytest.raises(ProblemError, match="at least one"):
         SamplerOptions(chains=0)
 
@@ -328,3 +328,15 @@ def test_leaves_that_mix_slowly_get_more_moves_and_others_not() -> None:
     effort.distribute(root)
     assert effort.factors.size == leaves
     assert (effort.factors <= before).all()
+
+
+def test_chains_go_on_until_they_converge_or_their_time_is_used() -> None:
+    survey, _ = made((0.1, 0.3, 0.5))
+    never = SamplerOptions(chains=2, burn_in=30, most_burn_in=60, draws=10, usual_rounds=3, criterion=Criterion(1.0001))
+    unlimited, brief, longer, longest = (
+        sample_posterior(survey, 1, options=replace(never, seconds=seconds)) for seconds in (np.inf, 1e-3, 0.2, 0.4)
+    )
+    assert brief.draws <= unlimited.draws == never.chains * never.usual_rounds * never.draws
+    assert unlimited.sweeps < longer.sweeps < longest.sweeps
+    again = sample_posterior(survey, 1, options=replace(never, seconds=0.4, threads=1))
+    np.testing.assert_array_equal(longest.mean, again.mean)

@@ -27,6 +27,8 @@ from coco_opt.histograms import CountOfCounts, Hierarchy
 from coco_opt.privacy import Measurement
 from coco_opt.solving import check_threads
 
+_REFUTED = 1.0  # variances of the noise by which answers refute a posterior so much that they alone say more
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class GroupsResult:
@@ -191,9 +193,14 @@ def _result(
             also=also,
             seconds=method.seconds,
         )
-        tables, certificates = tuple(posterior.histograms), solvers.certificates
+        tables, convergence = tuple(posterior.histograms), posterior.convergence
+        worst = max((each.excess.share for each in convergence.refuted), default=0.0)
+        if worst > _REFUTED and not method.intervals and len(answers.measured_levels) == hierarchy.levels:
+            instead = replace(method, consistency="matching")
+            tables = tuple(estimate_subtrees(answers, instead, solvers, executor))
+            convergence = replace(convergence, instead=instead.consistency)
         return GroupsResult(
-            hierarchy, tables, certificates, posterior.uncertified_gap, posterior.intervals, posterior.convergence
+            hierarchy, tables, solvers.certificates, posterior.uncertified_gap, posterior.intervals, convergence
         )
     if method.consistency == "joint":
         fit = joint(measurement, solvers, loss=method.loss(0))

@@ -20,7 +20,7 @@ from coco_opt.config.model import Config, digest_of
 from coco_opt.config.sections import AUTO
 from coco_opt.groups.buckets import Buckets, same_buckets
 from coco_opt.groups.estimating.method import Consistency, joint_seconds, needed_levels
-from coco_opt.groups.estimating.posterior.effort import answers_within, posterior_seconds
+from coco_opt.groups.estimating.posterior.effort import ANSWER_SECONDS, posterior_seconds
 from coco_opt.groups.measuring.automatic import (
     GROWTHS,
     QueryChoice,
@@ -334,7 +334,7 @@ def _search(
     cost = config.privacy.cost if share is None else config.privacy.cost * (1 - share)
     noise = NoisePlan(cost, (sensitivity("cumulative", config.privacy.neighbours),) * tree.levels)
     weights, seconds = np.array(config.level_weights(tree.levels)), config.auto.time
-    most = {"posterior": answers_within(seconds), "joint": seconds / joint_seconds(1.0)}
+    most = {"posterior": seconds / ANSWER_SECONDS, "joint": seconds / joint_seconds(1.0)}
     limited = config.method.consistency == AUTO and not config.method.intervals
     reader: Reader = "posterior" if method == "posterior" else "joint" if method in ("joint", "convex") else "fits"
     return QuerySearch(

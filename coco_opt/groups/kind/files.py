@@ -93,7 +93,8 @@ def released(measurement: Measurement, method: GroupsMethod, result: GroupsResul
         manifest["relative_gap_by_level"] = [None if math.isnan(gap) else gap for gap in result.level_gaps.tolist()]
     if result.convergence is not None:
         manifest["convergence"] = result.convergence.account(result.hierarchy.paths)
-        notes = (*notes, *_convergence_note(result.convergence))
+        refuted = result.convergence.refuted_words(measurement_plan.levels)
+        notes = (*notes, *_convergence_note(result.convergence), *([refuted] if refuted else []))
     if result.intervals is not None:
         promises = (*promises, PROMISE)
         marked = () if result.convergence is None else result.convergence.not_converged

@@ -50,7 +50,7 @@ def sections_of(shown: Shown) -> list[str]:
     what = f"{words.groups} by number of {words.entities} {where(tree, levels, date_of(shown.manifest))}"
     explorer = explorer_section(_explored(shown, measurements, words))
     return [
-        front_section(what, _figures(shown, words), explorer, _sure(shown, words)) + _not_converged(shown),
+        front_section(what, _figures(shown, words), explorer, _sure(shown, words)) + _doubts(shown),
         _method(measurements, shown.method),
         _level_gaps(shown),
         _posterior(shown),
@@ -219,15 +219,19 @@ def _unmeasured_words(measured: Flags) -> list[str]:
     ]
 
 
-def _not_converged(shown: Shown) -> str:
-    """Return the list of regions that have not converged, empty where all have."""
+def _doubts(shown: Shown) -> str:
+    """Return what refutes the model, and the list of regions that have not converged; empty where there is neither."""
     convergence, paths = shown.result.convergence, shown.result.hierarchy.paths
-    if convergence is None or convergence.converged:
+    if convergence is None:
         return ""
+    refuted = convergence.refuted_words(shown.measurement.measurement_plan.levels)
+    banners = [f"{refuted}."] if refuted else []
     named = [paths[region] for region in convergence.not_converged]
     more = f" and {len(named) - _MOST_NAMED:,} more" if len(named) > _MOST_NAMED else ""
-    words = f"Not converged: {', '.join(named[:_MOST_NAMED])}{more}. Their errors and intervals are less certain."
-    return f"<p class='banner exposed'>{escape(words)}</p>"
+    if named:
+        words = f"Not converged: {', '.join(named[:_MOST_NAMED])}{more}. Their errors and intervals are less certain."
+        banners.append(words)
+    return "".join(f"<p class='banner exposed'>{escape(words)}</p>" for words in banners)
 
 
 def _errors(levels: Sequence[str], errors: Mapping[str, Sequence[float]]) -> str:

@@ -334,8 +334,15 @@ class MoveChain:
         self.accepted += posterior_moves.advance(
             self._queries, self._state, prior, plan, basis, self._shares, sweeps, means.counts
         )
-        self.proposed += sweeps * int(plan.moves.sum() + plan.exchanges.sum() + plan.trades.sum() + plan.shifts.sum())
+        self.proposed += sweeps * self.work[0]
         means.sweeps += sweeps
+
+    @property
+    def work(self) -> tuple[int, int]:
+        """Return the moves of a sweep, exchanges and trades included, and the states of the rows that it draws."""
+        assert self._tables is not None
+        plan = self._tables.plan
+        return int(plan.moves.sum() + plan.exchanges.sum() + plan.trades.sum() + plan.shifts.sum()), 0
 
     @property
     def steepness(self) -> Floats:
@@ -345,6 +352,11 @@ class MoveChain:
     @steepness.setter
     def steepness(self, steepness: Floats) -> None:
         self._queries = self._queries._replace(steepness=steepness)
+
+    @property
+    def residual(self) -> Ints:
+        """The present values less their noisy answers, of all blocks in order."""
+        return self._state.residual
 
     @property
     def lists(self) -> tuple[NDArray[Any], NDArray[Any], Ints]:
@@ -378,6 +390,12 @@ class CountRowChain(MoveChain):
         self._cells = cells * survey.max_size
         self._paths = [_paths_of(queries, some) for some in (queries.path < cells, queries.path >= cells)]
         self._tried = np.zeros(2, np.int64)  # rows with answers in buckets: drawn, accepted
+
+    @property
+    def work(self) -> tuple[int, int]:
+        """Return the exchanges of a sweep, and the states of the rows that it draws."""
+        assert self._tables is not None
+        return int(self._tables.plan.exchanges.sum()), int(self._start[:, -1].sum())
 
     def within(self, lowest: Ints, highest: Ints) -> None:
         """Use windows lowest .. highest, int64[leaves, K], which must hold the present rows."""

@@ -27,6 +27,7 @@ from coco_opt.groups.estimating.posterior.in_buckets import finest_buckets, wide
 from coco_opt.groups.estimating.posterior.observations import Survey, survey_of
 from coco_opt.groups.estimating.posterior.prior import PriorOptions
 from coco_opt.groups.estimating.posterior.recording import summaries, summary_values
+from coco_opt.groups.estimating.posterior.refuted import compared_classes
 from coco_opt.groups.estimating.posterior.sampler import Posterior, SamplerOptions, groups_a_leaf, sample_posterior
 from coco_opt.groups.estimating.posterior.sparse import (
     MANY_CELLS,
@@ -120,10 +121,12 @@ def posterior_estimate(
     problem = ExpectedDistance(survey.parent, survey.groups, drawn.cumulative.marginals(), total=drawn.draws)
     with doing("choosing the integer table of least expected error"):
         table, gap = nearest(problem, solvers)
-    return PosteriorEstimate(table, survey.groups, drawn, _convergence(drawn, chosen, how), gap)
+    return PosteriorEstimate(table, survey.groups, drawn, _convergence(survey, drawn, chosen, how), gap)
 
 
-def _convergence(drawn: Posterior | SparseDraws, prior: PriorOptions, options: SamplerOptions) -> Convergence:
+def _convergence(
+    survey: Survey, drawn: Posterior | SparseDraws, prior: PriorOptions, options: SamplerOptions
+) -> Convergence:
     met = options.criterion.met(drawn.r_hat, drawn.effective)
     return Convergence(
         options.criterion,
@@ -135,6 +138,8 @@ def _convergence(drawn: Posterior | SparseDraws, prior: PriorOptions, options: S
         drawn.draws,
         drawn.sweeps,
         drawn.prior_moved,
+        drawn.single,
+        tuple(each for each in compared_classes(survey, drawn.distances) if each.refutes),
     )
 
 
@@ -193,7 +198,7 @@ def integer_estimate(
         estimate_by_size.histograms,
         estimate_by_size.intervals,
         estimate_by_size.uncertified_gap,
-        _convergence(drawn, prior, how),
+        _convergence(survey, drawn, prior, how),
     )
 
 

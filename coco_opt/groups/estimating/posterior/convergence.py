@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from coco_opt.groups.estimating.posterior.refuted import Compared
 from coco_opt.posterior.convergence import Criterion
 
 COUNTS = ("its entities", "its groups of size 0", "its groups up to the middle size")
@@ -20,7 +21,9 @@ class Convergence:
     """Which of the ``regions`` have met a criterion after so many draws and sweeps: all but those ``not_converged``.
 
     ``r_hat`` is the largest R-hat of all regions' counts, ``effective`` their least effective sample size,
-    ``prior_moved`` the share of all groups for which the prior, of that kind, still changed when it was frozen.
+    ``prior_moved`` the share of all groups for which the prior, of that kind, still changed when it was frozen. In this
+    prior a region's sizes up to ``single`` vary alone. The noisy answers have ``refuted`` the posterior, so much that
+    the tables are those of the method ``instead``, unless this is "".
     """
 
     criterion: Criterion
@@ -32,6 +35,9 @@ class Convergence:
     draws: int
     sweeps: int
     prior_moved: float
+    single: int = 0
+    refuted: tuple[Compared, ...] = ()
+    instead: str = ""
 
     @property
     def converged(self) -> bool:
@@ -48,6 +54,19 @@ class Convergence:
             f"effective sample size {math.floor(self.effective):,})."
         )
 
+    def refuted_words(self, levels: Sequence[str]) -> str:
+        """Return what the answers say against the model and what follows, "" for nothing."""
+        if not self.refuted:
+            return ""
+        every = "; ".join(each.words(levels) for each in self.refuted)
+        follows = "Intervals there hold fewer counts than they say, and errors may exceed those of other methods"
+        if self.instead:
+            follows = f"So the tables are those of consistency {self.instead!r}, from the same answers"
+        return (
+            "The noisy answers refute the posterior's model: their squared distances from its means exceed what it "
+            f"expects by the multiple of the noise's variance in brackets: {every}. {follows}"
+        )
+
     def account(self, paths: Sequence[str]) -> dict[str, Any]:
         """Return the account that a manifest states; ``paths`` are those of all regions."""
         settled = np.isin(np.arange(self.regions), self.not_converged, invert=True)
@@ -59,6 +78,12 @@ class Convergence:
             "prior": self.prior,
             "draws": self.draws,
             "sweeps": self.sweeps,
+            "single_sizes_up_to": self.single,
+            "refuted": [
+                {"level": each.level, "sizes": [each.low, each.high], "excess": each.excess.share}
+                for each in self.refuted
+            ],
+            "released_instead": self.instead or None,
             "prior_moved": self.prior_moved if math.isfinite(self.prior_moved) else None,
         }
 

@@ -11,8 +11,13 @@ import numpy as np
 
 from coco_opt.array_types import Floats
 from coco_opt.groups.estimating.posterior.observations import Survey
+from coco_opt.posterior.effort import sweeps_within
 
-_START, _ANSWER = 5.0, 2e-4  # seconds, as measured
+ANSWER_SECONDS = 2e-4
+"""What a noisy answer takes in the measured runs, on two cores."""
+
+_BRIEFEST = 0.5  # seconds of the smallest runs
+_MOVE, _STATE = 0.3, 0.1  # moves of tables whose time a move of groups takes, and a state of a row that is drawn
 # Times these seconds where regions mix slowly: 7.4 times were measured, and about 17 times with many regions.
 _SLOWEST, _SLOWEST_OF_MANY = 10.0, 20.0
 MANY_REGIONS = 1_500
@@ -24,7 +29,7 @@ _MARGIN = 1.5  # reciprocal of the distance from the criterion above which a lea
 
 def posterior_seconds(answers: float) -> float:
     """Return about how many seconds the posterior of so many answers takes on two cores, by the measured runs."""
-    return _START + _ANSWER * answers
+    return max(ANSWER_SECONDS * answers, _BRIEFEST)
 
 
 def longest_posterior_seconds(answers: float, limit: float, regions: int) -> float:
@@ -34,11 +39,6 @@ def longest_posterior_seconds(answers: float, limit: float, regions: int) -> flo
     return min(slowest * seconds, max(limit, seconds))
 
 
-def answers_within(seconds: float) -> float:
-    """Return the most noisy answers whose posterior takes so many seconds by ``posterior_seconds``."""
-    return (seconds - _START) / _ANSWER
-
-
 class Effort:
     """The work that chains have done since the start, in sweeps with the first numbers of moves; ``most`` limits it.
 
@@ -46,12 +46,16 @@ class Effort:
     """
 
     def __init__(self, survey: Survey, seconds: float) -> None:
-        """Begin at the start; ``seconds`` limit all."""
+        """Begin at the start; ``seconds`` limit all, first by the number of answers."""
         answers = sum(block.values.size for block in survey.answers)
-        self._survey, self._spent = survey, 0.0
+        self._survey, self._seconds, self._spent = survey, seconds, 0.0
         self.most = _SWEEPS * seconds / posterior_seconds(answers)
         self.factors = np.ones(survey.leaves.size)
         self.moves, self.least = 1.0, _LEAST
+
+    def limit(self, moves: float, states: float) -> None:
+        """Limit sweeps by the moves and the states of drawn rows that all chains take in one at first."""
+        self.most = sweeps_within(self._seconds, _MOVE * moves + _STATE * states)
 
     def spend(self, sweeps: int) -> None:
         """Count sweeps with ``moves`` times the first number of moves."""

@@ -70,6 +70,7 @@ class PriorOptions:
 
     root_reach: float = 0.15
     reach: float = 0.6
+    single: int = 0
     borrowed: float = 30.0
     floor: float = 1e-6
 
@@ -94,12 +95,13 @@ class Hats:
     knots: Ints
 
     @classmethod
-    def by_reach(cls, alone: Flags, reach: float) -> Hats:
-        """Return hats with knots 0, 1, ... each about 1 + reach times the one before."""
+    def by_reach(cls, alone: Flags, reach: float, single: int = 0) -> Hats:
+        """Return hats with knots 0, 1, ..., ``single``, and further ones each about 1 + reach times the one before."""
         last = alone.size - 1
         knots = [0]
         while knots[-1] < last:
-            knots.append(min(max(knots[-1] + 1, int(knots[-1] * (1.0 + reach))), last))
+            following = knots[-1] + 1 if knots[-1] < single else int(knots[-1] * (1.0 + reach))
+            knots.append(min(max(knots[-1] + 1, following), last))
         return cls.at(knots, alone)
 
     @classmethod
@@ -138,7 +140,7 @@ class SizeProbabilities:
 
     def __init__(self, parent: Ints, shape: Floats, alone: Flags, options: PriorOptions) -> None:
         self.parent, self._options = parent, options
-        self.hats = Hats.by_reach(alone, options.reach)
+        self.hats = Hats.by_reach(alone, options.reach, options.single)
         self.shape = shape / max(shape.sum(), 1e-300) + options.floor
         self.shape /= self.shape.sum()
         self._factors = np.ones((parent.size, self.hats.count))

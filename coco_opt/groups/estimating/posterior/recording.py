@@ -15,6 +15,7 @@ from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import ProblemError
 from coco_opt.groups.estimating.intervals import QUANTILES
 from coco_opt.groups.estimating.posterior.chains import MoveChain
+from coco_opt.posterior.comparison import Distances
 from coco_opt.problems import Marginals
 
 _MARGIN = 2  # groups that every cell's window extends at least beyond the values seen in burn-in
@@ -199,6 +200,7 @@ class Recorder:
         self.sizes = None if windows.sizes is None else Tally(windows.sizes)
         self.summaries = None if windows.summaries is None else Tally(windows.summaries)
         self.trace: list[Floats] = []
+        self.distances = Distances(chain.residual.size)
         # One array for all draws: allocating memory takes several times as long as filling it.
         self._of_sizes = None if windows.sizes is None else np.empty(windows.sizes.low.shape, np.int64)
 
@@ -213,3 +215,4 @@ class Recorder:
             if self.summaries is not None:
                 self.summaries.count(summaries(self.table, self.groups))
             self.trace.append(compared(self.table, self.probe))
+            self.distances.take(self.chain.residual)

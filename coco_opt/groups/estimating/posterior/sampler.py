@@ -13,7 +13,9 @@ import os
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import add
 from typing import Any, Protocol
 
 import numpy as np
@@ -52,8 +54,10 @@ from coco_opt.groups.estimating.posterior.recording import (
     summaries,
     together,
 )
+from coco_opt.groups.estimating.posterior.roughness import rough_sizes
 from coco_opt.groups.estimating.posterior.shape import root_shape, size_probabilities
 from coco_opt.groups.estimating.posterior.spikes import isolated_sizes
+from coco_opt.posterior.comparison import Distances
 from coco_opt.posterior.convergence import Criterion
 from coco_opt.posterior.diagnostics import effective_size, split_r_hat
 from coco_opt.posterior.seeds import chain_words
@@ -61,6 +65,8 @@ from coco_opt.posterior.seeds import chain_words
 # With answers about cells, complete rows are drawn if leaves have so many groups on average and margins this narrow.
 _DENSE, _WIDEST = 100.0, 40
 _LAG = 4  # updates of the prior over which its movement is measured
+_MOST_SCALARS = 2**27  # by which chains are compared
+_LOOKED_AT = 8  # beyond the usual rounds chains are compared when there are about this share more
 _LOOKS, _FEWEST_LOOKS = 6, 4  # tables of the burn-in by which moves are first distributed
 
 
@@ -73,7 +79,8 @@ class SamplerOptions:
     chains take ``settle`` sweeps more. Burn-in has at least ``burn_in`` sweeps in all and about ``most_burn_in`` at
     most. Then come rounds of ``draws`` draws, ``thin`` sweeps apart, until all regions meet the ``criterion``, and not
     before ``least_rounds``; or until ``most_rounds``, or as many rounds as about ``seconds`` allow
-    (counted as in ``effort``). After each round, the leaves of regions that do not meet it get more moves.
+    (counted as in ``effort``). After ``usual_rounds``, which end a run without stated ``seconds``, draws are further
+    apart. After each round, the leaves of regions that do not meet it get more moves.
     """
 
     chains: int = 4
@@ -86,7 +93,8 @@ class SamplerOptions:
     thin: int = 2
     criterion: Criterion = field(default_factory=Criterion)
     least_rounds: int = 2
-    most_rounds: int = 40
+    usual_rounds: int = 40
+    most_rounds: int = 640
     seconds: float = math.inf
     threads: int | None = None
     moves: MoveOptions = field(default_factory=MoveOptions)
@@ -94,7 +102,7 @@ class SamplerOptions:
     def __post_init__(self) -> None:
         if min(self.chains, self.burn_in, self.update_every, self.thin, self.most_rounds) < 1 or self.draws < 4:
             raise ProblemError("sampling needs at least one chain, sweep and round, and four draws a round")
-        if self.chains * self.draws * self.most_rounds > np.iinfo(np.uint16).max:
+        if self.chains * self.draws * self.least_rounds > np.iinfo(np.uint16).max:
             raise ProblemError("at most 65,535 draws can be recorded: take fewer chains, draws or rounds")
 
 
@@ -106,7 +114,8 @@ class Posterior:
     entities, of Hc[0], and of Hc at the ``probe`` cell (``convergence.COUNTS``).
     ``outside`` is the share of values outside their windows, ``accepted`` the share of accepted moves;
     ``probabilities`` float64[leaves, K + 1] is the prior's expected share of each size, and ``prior_moved`` the share
-    of all groups for which it changed over the last updates before it was frozen.
+    of all groups for which it changed over the last updates before it was frozen. Up to size ``single`` sizes vary
+    alone; ``distances`` are those of the draws from the noisy answers.
     """
 
     cumulative: Counted
@@ -122,6 +131,8 @@ class Posterior:
     outside: float
     probabilities: Floats
     prior_moved: float
+    single: int
+    distances: Distances
 
     def quantile(self, part: int, of: int, *, upper: bool = False) -> Ints:
         """Return the lower (or upper) quantile part / of of Hc, int64[regions, K], nondecreasing in every region."""
@@ -182,9 +193,10 @@ class Takes(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """The number of rounds, and the diagnostics of the chains' scalars after the last, float64[regions, 3] each."""
+    """The rounds and their sweeps, and the diagnostics of the chains' scalars after the last, float64[regions, 3]."""
 
     rounds: int
+    sweeps: int
     r_hat: Floats
     effective: Floats
 
@@ -226,6 +238,7 @@ class Sampler:
         survey, prior, leaves = self.survey, self.prior, self.survey.leaves
         fits = start_histograms(survey)
         alone = isolated_sizes(survey, 2.0 * prior.root_reach)
+        self.prior = prior = replace(prior, single=rough_sizes(survey, alone, prior.reach))
         shape = root_shape(survey, fits.astype(np.float64).sum(axis=0), alone, prior.root_reach)
         self.learner = SizeLearner(survey, shape, alone, prior)
         first = first_histograms(survey, size_probabilities(shape), fits, np.arange(leaves.size))
@@ -329,9 +342,9 @@ class Sampler:
     def _report_progress(self, sweeps: int, *, last: bool = False) -> None:
         if self.progress is not None:
             may_end_early()
-            rounds = self.options.most_rounds * self.options.draws * self.options.thin
-            most = max(self.burnt, self.options.burn_in) + rounds
-            self.progress(most if last else sweeps, most)
+            rounds = min(self.options.usual_rounds, self.options.most_rounds)
+            most = max(self.burnt, self.options.burn_in) + rounds * self.options.draws * self.options.thin
+            self.progress(most if last else min(sweeps, most), most)
 
     def _update(self, weight: float) -> None:
         """Mix the chains' mean counts since the last update into the running means, and learn the prior from them."""
@@ -354,6 +367,9 @@ class Sampler:
             Recorder(chain, table, survey.groups, windows, probe)
             for chain, table in zip(self.chains, self.tables, strict=True)
         ]
+        moves, states = self.chains[0].work
+        first = moves / self.effort.moves, states / self.effort.moves
+        self.effort.limit(*(len(self.chains) * each for each in first))
         judged = self._rounds(pool, recorders)
         draws = len(recorders) * judged.rounds * options.draws
         proposed = sum(chain.proposed for chain in self.chains)
@@ -366,7 +382,7 @@ class Sampler:
             summaries=together(of_regions, draws) if of_regions else None,
             mean=np.sum([recorder.cumulative.sums for recorder in recorders], axis=0) / draws,
             draws=draws,
-            sweeps=self.burnt + judged.rounds * options.draws * options.thin,
+            sweeps=self.burnt + judged.sweeps,
             probe=probe,
             r_hat=judged.r_hat,
             effective=judged.effective,
@@ -374,27 +390,41 @@ class Sampler:
             prior_moved=self.moved,
             outside=sum(recorder.cumulative.outside for recorder in recorders) / (draws * cumulative.low.size),
             probabilities=self.learned.probabilities,
+            single=self.prior.single,
+            distances=reduce(add, [recorder.distances for recorder in recorders]),
         )
 
     def _rounds(self, pool: ThreadPoolExecutor, recorders: Sequence[Takes]) -> Judged:
         """Take rounds of draws until all regions have converged or a limit is reached."""
         options, criterion = self.options, self.options.criterion
-        effort, finished, rounds = self.effort, False, 0
+        effort, finished, rounds, sweeps = self.effort, False, 0, 0
+        room = _MOST_SCALARS // (3 * self.survey.parent.size * options.draws * len(recorders))
+        counted = np.iinfo(np.uint16).max // (options.draws * len(recorders))
+        longest = options.usual_rounds if math.isinf(options.seconds) else max(options.usual_rounds, room)
+        most = min(options.most_rounds, longest, counted)
         while not finished:
-            for _ in pool.map(lambda recorder: recorder.take(options.draws, options.thin), recorders):
-                pass
-            effort.spend(options.draws * options.thin)
-            rounds += 1
+            thin = options.thin * (1 + rounds // options.usual_rounds)
+            list(pool.map(lambda recorder, thin=thin: recorder.take(options.draws, thin), recorders))
+            effort.spend(options.draws * thin)
+            rounds, sweeps = rounds + 1, sweeps + options.draws * thin
             self._forget(recorders, rounds)
+            exhausted = effort.exhausted(options.draws * thin)
+            if (
+                rounds > options.usual_rounds
+                and rounds % max(rounds // _LOOKED_AT, 1)
+                and rounds < most
+                and not exhausted
+            ):
+                continue
             traces = np.stack([np.stack(recorder.trace) for recorder in recorders])
             r_hat = split_r_hat(traces).reshape(-1, 3)
             effective = effective_size(traces).reshape(-1, 3)
-            settled = bool(criterion.met(r_hat, effective).all()) or effort.exhausted(options.draws * options.thin)
-            finished = rounds >= options.most_rounds or (rounds >= options.least_rounds and settled)
-            self._report_progress(self.burnt + rounds * options.draws * options.thin, last=finished)
+            settled = bool(criterion.met(r_hat, effective).all()) or exhausted
+            finished = rounds >= most or (rounds >= options.least_rounds and settled)
+            self._report_progress(self.burnt + sweeps, last=finished)
             if not finished:
                 self._distribute_moves(self._share_of_draws(rounds) * criterion.distance(r_hat, effective))
-        return Judged(rounds, r_hat, effective)
+        return Judged(rounds, sweeps, r_hat, effective)
 
     def _forget(self, recorders: Sequence[Takes], rounds: int) -> None:
         """Forget nothing: moves were distributed in the burn-in."""

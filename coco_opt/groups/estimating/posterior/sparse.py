@@ -14,6 +14,8 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import reduce
+from operator import add
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,6 +31,7 @@ from coco_opt.groups.estimating.posterior.effort import MANY_REGIONS
 from coco_opt.groups.estimating.posterior.observations import Survey
 from coco_opt.groups.estimating.posterior.prior import PriorOptions
 from coco_opt.groups.estimating.posterior.recording import parts_of_quantiles, summary_values
+from coco_opt.groups.estimating.posterior.roughness import rough_sizes
 from coco_opt.groups.estimating.posterior.sampler import (
     Sampler,
     SamplerOptions,
@@ -39,6 +42,7 @@ from coco_opt.groups.estimating.posterior.sampler import (
 from coco_opt.groups.estimating.posterior.shape import root_shape, size_probabilities
 from coco_opt.groups.estimating.posterior.spikes import isolated_sizes
 from coco_opt.histograms import CountOfCounts
+from coco_opt.posterior.comparison import Distances
 from coco_opt.problems import ExpectedDistance, Marginals
 from coco_opt.problems.expected_distance.prices import cell_prices
 
@@ -114,6 +118,8 @@ class SparseDraws:
     r_hat: Floats
     effective: Floats
     prior_moved: float
+    single: int
+    distances: Distances
 
     @property
     def draws(self) -> int:
@@ -131,6 +137,7 @@ class _Recorder:
         self.sizes: list[NDArray[Any]] = []
         self.counts: list[NDArray[Any]] = []
         self.trace: list[Floats] = []
+        self.distances = Distances(chain.residual.size)
 
     def take(self, draws: int, thin: int) -> None:
         """Take so many draws, ``thin`` sweeps apart."""
@@ -149,11 +156,14 @@ class _Recorder:
             self.sizes.append(sizes)
             self.counts.append(counts)
             self.trace.append(scalars.ravel())
+            self.distances.take(self.chain.residual)
 
     def forget(self, first: int) -> None:
         """Forget so many of the first draws."""
         for draws in (self.start, self.sizes, self.counts, self.trace):
             del draws[:first]
+        if len(self.trace) <= self.distances.draws // 2:
+            self.distances = Distances(self.chain.residual.size)
 
 
 class SparseSampler(Sampler):
@@ -185,6 +195,7 @@ class SparseSampler(Sampler):
         for places in batches:
             fitted += start_histograms(survey, places).sum(axis=0)
         alone = isolated_sizes(survey, 2.0 * options.root_reach)
+        self.prior = options = replace(options, single=rough_sizes(survey, alone, options.reach))
         shape = root_shape(survey, fitted, alone, options.root_reach)
         learner = _SharedLearner(survey, shape, alone, options)
         self.learner, self.counts = learner, np.zeros((learner.rows, survey.max_size + 1))
@@ -270,10 +281,12 @@ class SparseSampler(Sampler):
             np.stack(starts) + begin[:, None],
             _concatenated([recorder.sizes for recorder in recorders]),
             _concatenated([recorder.counts for recorder in recorders]),
-            self.burnt + judged.rounds * self.options.draws * self.options.thin,
+            self.burnt + judged.sweeps,
             judged.r_hat,
             judged.effective,
             self.moved,
+            self.prior.single,
+            reduce(add, [recorder.distances for recorder in recorders]),
         )
 
 

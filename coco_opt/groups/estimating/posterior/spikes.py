@@ -6,9 +6,12 @@ in the noisy answers, before any estimate, because an estimate would keep its fi
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
 import numpy as np
 
-from coco_opt.array_types import Flags, Floats
+from coco_opt.array_types import Flags, Floats, Ints
 from coco_opt.groups.buckets import Buckets
 from coco_opt.groups.estimating.posterior.observations import Answers, Survey
 from coco_opt.groups.estimating.posterior.prior import only_last, reaching, smoothed
@@ -33,32 +36,62 @@ def isolated_sizes(survey: Survey, reach: float) -> Flags:
         alone[size] = True
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class CountSet:
+    """The answers to one query about the ``regions`` of a level, all of them, whose ``variance`` is that of one answer.
+
+    ``distinct`` (K + 1,) are the sizes that they separate.
+    """
+
+    level: int
+    regions: Ints
+    answers: Sequence[Answers]
+    buckets: Buckets
+    variance: float
+    distinct: Flags
+
+    def counts(self, groups: Ints, sizes: int) -> Floats:
+        """Return the regions' noisy groups of sizes 0 .. ``sizes`` - 1, float64[regions, sizes], without their sum."""
+        return np.stack(
+            [
+                _differences(self.buckets, block.values, int(groups[block.region]), self.distinct.size)[:sizes]
+                for block in self.answers
+            ]
+        )
+
+
+def count_sets(survey: Survey) -> Iterator[CountSet]:
+    """Yield the answers by level that count groups by size; a region's second answers are another set."""
+    levels = survey.levels()
+    sets: dict[tuple[int, int], list[Answers]] = {}
+    blocks_before = np.zeros(levels.size, np.int64)
+    for block in survey.answers:
+        sets.setdefault((int(levels[block.region]), int(blocks_before[block.region])), []).append(block)
+        blocks_before[block.region] += 1
+    for (level, _), answers in sets.items():
+        buckets = answers[0].query
+        alike = all(block.query is buckets for block in answers) and len(answers) == int((levels == level).sum())
+        if not isinstance(buckets, Buckets) or not alike or int(buckets.end[-1]) < survey.max_size:
+            continue
+        regions = np.array([block.region for block in answers])
+        variance = sum(float(block.distribution.variance) for block in answers) / len(answers)
+        yield CountSet(level, regions, answers, buckets, variance, _distinct_sizes(buckets, survey.max_size))
+
+
 def informed_counts(survey: Survey) -> tuple[Floats, Floats]:
     """Return the answers' estimate of the root's groups of each size, float64[K + 1], and its variances.
 
     Neighbouring answers are differenced, regions of a level added, and levels weighted by their variances. A variance
     is infinite where no level separates a size from its neighbours.
     """
-    sizes, levels = survey.max_size + 1, survey.levels()
-    # Each set has the answers to one query about all regions of a level; a region's second answers begin another set.
-    sets: dict[tuple[int, int], list[Answers]] = {}
-    blocks_before = np.zeros(levels.size, np.int64)
-    for block in survey.answers:
-        sets.setdefault((int(levels[block.region]), int(blocks_before[block.region])), []).append(block)
-        blocks_before[block.region] += 1
-    weights, weighted, sharp = np.zeros(sizes), np.zeros(sizes), np.zeros(sizes)
-    for (level, _), answers in sets.items():
-        buckets = answers[0].query
-        alike = all(block.query is buckets for block in answers) and len(answers) == int((levels == level).sum())
-        if not isinstance(buckets, Buckets) or not alike or int(buckets.end[-1]) < survey.max_size:
-            continue
-        weight = 1.0 / (2.0 * sum(block.distribution.variance for block in answers))
-        distinct = _distinct_sizes(buckets, survey.max_size)
-        each = weight * np.where(distinct, 1.0, _VAGUE)
-        counts = _differences(
-            buckets, np.sum([block.values for block in answers], axis=0), int(survey.groups[0]), sizes
-        )
-        weights, weighted, sharp = weights + each, weighted + each * counts, sharp + weight * distinct
+    sizes = survey.max_size + 1
+    weights, weighted, sharp = np.zeros((3, sizes))
+    for level in count_sets(survey):
+        weight = 1.0 / (2.0 * sum(block.distribution.variance for block in level.answers))
+        each = weight * np.where(level.distinct, 1.0, _VAGUE)
+        sums = np.sum([block.values for block in level.answers], axis=0)
+        counts = _differences(level.buckets, sums, int(survey.groups[0]), sizes)
+        weights, weighted, sharp = weights + each, weighted + each * counts, sharp + weight * level.distinct
     with np.errstate(divide="ignore"):
         return weighted / np.maximum(weights, 1e-300), 1.0 / sharp
 

@@ -18,6 +18,7 @@ from coco_opt.array_types import Ints
 from coco_opt.errors import ProblemError
 from coco_opt.posterior.convergence import Criterion
 from coco_opt.posterior.diagnostics import effective_size, split_r_hat
+from coco_opt.posterior.effort import sweeps_within
 from coco_opt.posterior.seeds import answers_seed
 from coco_opt.ranges.estimating.posterior.layout import Layout
 from coco_opt.ranges.estimating.posterior.prior import SplitComponents, SplitPrior
@@ -55,10 +56,14 @@ class SamplerOptions:
 
     @classmethod
     def within(cls, seconds: float, cells: int) -> SamplerOptions:
-        """Return options with as many attempts as take so many seconds on two cores, by the formula: two to four."""
+        """Return options with as many attempts as take so many seconds, two at least, and as memory has room for."""
         options = cls()
-        longest = [number for number in (3, 4) if posterior_seconds(cells, number) <= seconds]
-        return replace(options, attempts=max(longest, default=options.attempts))
+        for number in range(options.attempts + 1, _MOST_ATTEMPTS + 1):
+            longer = replace(options, attempts=number)
+            if posterior_seconds(cells, number) > seconds or longer.most_draws(cells) * cells > _MOST_NUMBERS:
+                break
+            options = longer
+        return options
 
     def first(self, cells: int) -> tuple[int, int]:
         """Return the number of rounds of the first attempt, and the draws of each, for a domain of so many cells."""
@@ -75,14 +80,16 @@ class SamplerOptions:
 LEAST_DRAWS = 192
 """Draws that every run of the usual options takes."""
 
-_ROUND_SECONDS = 2e-5  # a cell: a round of both chains on two cores
+_ROUND_MOVES = 100.0  # of tables, whose time a round of both chains takes for a cell
+_MOST_ATTEMPTS, _MOST_NUMBERS = 10, 2**24  # drawn counts of the last attempt
 
 
 def posterior_seconds(cells: int, attempts: int = 1) -> float:
     """Return about how many seconds the posterior takes on two cores if its chains agree after so many attempts."""
     options = SamplerOptions()
     rounds, _ = options.first(cells)
-    return _ROUND_SECONDS * cells * (max(options.burn_in, rounds // 4) + rounds * ((1 << attempts) - 1))
+    every = max(options.burn_in, rounds // 4) + rounds * ((1 << attempts) - 1)
+    return every / sweeps_within(1.0, _ROUND_MOVES * cells)
 
 
 @dataclass(frozen=True, eq=False, slots=True)

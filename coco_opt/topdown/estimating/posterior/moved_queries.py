@@ -29,6 +29,7 @@ import numpy as np
 
 from coco_opt.array_types import Floats, Ints
 from coco_opt.operators import Grouping, Operator
+from coco_opt.posterior.comparison import Excess
 from coco_opt.topdown.estimating.linear.best_linear import LinearEstimates
 from coco_opt.topdown.estimating.posterior.correction import SAMPLED, blocks_of, compared
 from coco_opt.topdown.estimating.posterior.drawn_tables import DrawnTables
@@ -41,7 +42,7 @@ Wanted = dict[int, tuple[Ints, Floats]]
 """By leaf, counted from the first: which answers move, and all answers afterwards."""
 
 _LIMIT = 2.0  # standard errors of the linear estimate
-_EXCESS, _GAIN, _CLEAR = 0.25, 0.1, 3.0  # shares of the sum of var L, and standard errors of the excess
+_GAIN = 0.1  # share of the sum of var L
 _NOTICED = 0.1  # standard errors of the linear estimate by which an answer moves at least
 _ROUNDS = 12  # of fitting cells to answers
 _NOWHERE = 1e-3  # persons, spread as the root's, that a leaf's mean table has besides its draws
@@ -81,14 +82,12 @@ class Moved:
 
 def _excess(drawn: DrawnTables, linear: LinearEstimates, query: Grouping) -> float:
     """Return what squared differences have beyond the posterior's, over the sum of var L; 0 if it is not refuted."""
-    errors, excess, fourths, gain = np.zeros(4)
+    total, gain = Excess(), 0.0
     for leaves in blocks_of(drawn, query, drawn.hierarchy.leaves, SAMPLED):
         mean, variance, estimate, error = _by_leaf(drawn, linear, query, leaves)
-        own = (estimate - mean) ** 2 - np.where(error > 0.0, error - variance, 0.0)
-        errors, excess, fourths = errors + error.sum(), excess + own.sum(), fourths + (own**2).sum()
+        total += Excess.of(estimate - mean, variance, error)
         gain += _gain(mean, variance, estimate, error)
-    refuted = excess > max(_EXCESS * errors, _CLEAR * np.sqrt(fourths)) and gain > _GAIN * errors
-    return float(excess / errors) if refuted else 0.0
+    return total.share if total.refutes() and gain > _GAIN * total.error else 0.0
 
 
 def _gain(mean: Floats, variance: Floats, estimate: Floats, error: Floats) -> float:

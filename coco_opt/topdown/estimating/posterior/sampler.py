@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -20,7 +21,9 @@ from numpy.typing import NDArray
 from coco_opt.activity import Progress, may_end_early
 from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import ProblemError
+from coco_opt.posterior.convergence import Criterion
 from coco_opt.posterior.diagnostics import effective_size, split_r_hat
+from coco_opt.posterior.effort import MOVES_A_SECOND, sweeps_within
 from coco_opt.posterior.seeds import chain_words
 from coco_opt.topdown.estimating.posterior.chains import Layout, MoveOptions, TableChain
 from coco_opt.topdown.estimating.posterior.model import Model, best_division, divided, dividing
@@ -34,7 +37,6 @@ Kept = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
 """A draw: how many cells each leaf occupies, the cells and the counts, as narrow as they fit."""
 
 _SCALARS = 4096  # whose draws are compared together
-_MOVES_A_SECOND = 5e6  # of two cores, as measured
 _OWN_SEED = 0x7461626C  # chains of tables have a seed of their own, whatever else a release draws
 
 
@@ -47,9 +49,11 @@ class SamplerOptions:
     ``hottest``, another one for each chain: they begin far apart, so that R-hat shows whether they meet. Then come
     rounds of ``draws`` draws a chain, until at every level 95 % of the regions' scalars have split R-hat at most
     ``r_hat`` and half of them an effective size of at least ``effective``, or until the largest number of sweeps:
-    about ``moves`` moves of all chains together, but ``least`` to ``most`` sweeps. Draws are ``thin`` sweeps apart
-    at first. When there are more than ``kept``, every second is dropped, and they are twice as far apart from then
-    on. Classes of cells are chosen after so many sweeps of a ``pilot``.
+    about ``moves`` moves of all chains together, but ``least`` to ``most`` sweeps. Where ``seconds`` are stated, chains
+    that have not converged after ``most`` sweeps go on up to those moves, or until all regions meet the criterion of
+    all posteriors. Draws are ``thin`` sweeps apart at first. When there are more than ``kept``, every second is
+    dropped, and they are twice as far apart from then on. Classes of cells are chosen after so many sweeps of a
+    ``pilot``.
 
     All chains together take about ``seconds`` on two cores at most, but not less than ``briefest`` sweeps. They are
     counted in moves, so that a measurement always gives the same bits.
@@ -84,13 +88,14 @@ class SamplerOptions:
         ):
             raise ProblemError("sampling needs two chains, four draws a round and room for two rounds")
 
-    def affordable(self, moves: int) -> tuple[int, int]:
-        """Return the number of chains, and their largest number of sweeps of so many moves each."""
-        allowed = min(self.moves, _MOVES_A_SECOND * self.seconds)
+    def affordable(self, moves: int) -> tuple[int, int, int]:
+        """Return the number of chains, and their planned and largest number of sweeps of so many moves each."""
+        allowed = min(self.moves, MOVES_A_SECOND * self.seconds)
         chains = self.chains if allowed >= self.enough * moves * self.chains else min(self.fewer, self.chains)
-        sweeps = np.clip(self.moves / max(moves * chains, 1), self.least, self.most)
-        in_time = max(_MOVES_A_SECOND * self.seconds / max(moves * chains, 1), self.briefest)
-        return chains, int(min(sweeps, in_time))
+        longest = max(self.moves / max(moves * chains, 1), self.least)
+        in_time = max(sweeps_within(self.seconds, moves * chains), self.briefest)
+        planned = int(min(longest, self.most, in_time))
+        return chains, planned, planned if math.isinf(self.seconds) else int(min(longest, in_time))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -138,7 +143,7 @@ def sample_tables(
     chosen = options or SamplerOptions()
     answers, values = model.answers(tuple(tables))
     layout = Layout.of(model, answers, tables[-1], chosen.proposals)
-    number, most = chosen.affordable(int(layout.tree.moves.sum()))
+    number, most, longest = chosen.affordable(int(layout.tree.moves.sum()))
     words = chain_words(seed, number, _OWN_SEED)
     by = _dividing(layout, TableChain(layout, values.copy(), tables[-1], words[0]), queries, chosen.pilot)
     if by is not None:
@@ -146,11 +151,11 @@ def sample_tables(
     own = [*(values.copy() for _ in words[1:]), values]
     chains = [TableChain(layout, left, tables[-1], word) for left, word in zip(own, words, strict=True)]
     largest = int(np.argmax(np.bincount(tables[0].cells, tables[0].counts, tables[0].size)))
-    run = _Run(model, layout, chains, chosen, most, largest, progress)
+    run = _Run(model, layout, chains, chosen, (most, longest), largest, progress)
     with ThreadPoolExecutor(chosen.threads or os.cpu_count()) as pool:
         sampled = run(pool)
-    longer = replace(chosen, seconds=math.inf).affordable(int(layout.tree.moves.sum()))
-    stopped = not sampled.converged and longer != (number, most)
+    longer = replace(chosen, seconds=sys.float_info.max).affordable(int(layout.tree.moves.sum()))
+    stopped = not sampled.converged and math.isfinite(chosen.seconds) and longer != (number, most, longest)
     return replace(sampled, classes=None if by is None else by.text, stopped=stopped)
 
 
@@ -174,13 +179,13 @@ class _Run:
         layout: Layout,
         chains: Sequence[TableChain],
         options: SamplerOptions,
-        most: int,
+        sweeps: tuple[int, int],
         largest: int,
         progress: Progress | None,
     ) -> None:
         self.layout, self.chains, self.options, self.largest = layout, chains, options, largest
         self.levels, self.progress = model.hierarchy.level, progress
-        self.most = most
+        self.most, self.longest = sweeps
         self.recorders = [_Recorder(layout, chain, largest) for chain in chains]
         self.room = options.kept // len(chains)
         self.sweeps, self.thin = 0, options.thin
@@ -203,8 +208,8 @@ class _Run:
                 for recorder in self.recorders:
                     recorder.halve()
             judged = self._judge()
-            converged = judged[2]
-            if self.sweeps + options.draws * self.thin > self.most and len(self.recorders[0].kept) >= self.room // 2:
+            converged = judged[2] or (self.sweeps > self.most and bool(Criterion().met(*judged[:2]).all()))
+            if self.sweeps + options.draws * self.thin > self.longest and len(self.recorders[0].kept) >= self.room // 2:
                 break
         assert judged is not None
         if self.progress is not None:
@@ -214,7 +219,8 @@ class _Run:
             _joined([draw for recorder in self.recorders for draw in recorder.hand_over()]),
             self.sweeps,
             burn_in,
-            *judged,
+            *judged[:2],
+            converged,
             np.mean([recorder.strengths / recorder.taken for recorder in self.recorders], axis=0),
             tried[:, 1] / np.maximum(tried[:, 0], 1),
         )
