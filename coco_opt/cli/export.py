@@ -83,7 +83,8 @@ def _write_csv(folder: Path, target: Path, delimiter: str, decimal: str, *, wide
     from coco_opt.releases.datapackage import DATAPACKAGE, package
     from coco_opt.releases.export_notes import README, about_lines, readme
 
-    manifest, schemas, notes = _account(folder), exported_schemas(folder), {}
+    manifest, schemas = _account(folder), exported_schemas(folder)
+    notes: dict[str, bytes] = {}
     if schemas:
         dialect = {"delimiter": delimiter, "decimalChar": decimal}
         notes[DATAPACKAGE] = package(manifest, schemas, "csv", dialect)

@@ -17,7 +17,7 @@ HOMES = pd.DataFrame({"household_id": range(5), "region_id": ["n", "s", "s", "n"
 AREAS = pd.DataFrame({"region_id": ["n", "s"], "nation": "land", "part": ["north", "south"]})
 
 
-def estimated(folder: Path, **output: Any) -> co.Estimated:
+def estimated(folder: Path, consistency: str = "joint", **output: Any) -> co.Estimated:
     config = co.configure(
         folder=folder,
         data={
@@ -27,7 +27,7 @@ def estimated(folder: Path, **output: Any) -> co.Estimated:
             "columns": {"entity_id": "pid", "group_id": "household_id"},
         },
         privacy={"epsilon": "1", "noise": "seeded", "seed": 7},
-        groups={"max_size": 9, "consistency": "joint"},
+        groups={"max_size": 9, "consistency": consistency},
         output=output,
     )
     return co.estimate(co.measure(config))
@@ -55,6 +55,12 @@ def test_configured_words_change_the_page_and_no_figure(tmp_path: Path) -> None:
     assert "<h1>Homes</h1>" in page
     assert "Households by number of people in land, May 2026, by part (2)." in page
     assert ">households in all</dt>" in page
+
+
+@pytest.mark.parametrize(("consistency", "words"), [("joint", "all parts add up"), ("none", "need not add up")])
+def test_a_page_says_whether_parts_add_up(consistency: str, words: str, tmp_path: Path) -> None:
+    release = estimated(tmp_path, consistency)
+    assert words in co.render_report(release.kind, release.shown)
 
 
 def test_an_unknown_word_is_refused(tmp_path: Path) -> None:

@@ -92,14 +92,14 @@ def _sure(shown: Shown, words: Words) -> list[str]:
         ]
         half = float(np.median(np.concatenate(reach))) / 2 if any(map(len, reach)) else None
     level = shown.measurement.measurement_plan.levels[-1]
-    exact = (
-        "" if has_private_counts(shown.measurement.measurement_plan) else f"; the numbers of {words.groups} are exact"
-    )
+    sums = "need not add up" if shown.method.consistency == "none" else "add up"
+    public = not has_private_counts(shown.measurement.measurement_plan)
+    exact = f"; the numbers of {words.groups} are exact" if public else ""
     return [
-        protection(shown.manifest) if shown.measurement.protects else TRIAL,
+        TRIAL if shown.measurement.status == "NOT PRIVATE" else protection(shown.manifest),
         precision(None if spans is None else spans.coverage),
         small_figures(half, f"the {words.groups} of one size in a {level}"),
-        f"The figures of all parts add up to those of the whole{exact}.",
+        f"The figures of all parts {sums} to those of the whole{exact}.",
     ]
 
 

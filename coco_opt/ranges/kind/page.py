@@ -92,9 +92,10 @@ def sections(shown: Shown) -> Sequence[str]:
     edges = histogram.domain.edges
     values = _values(edges[0], edges[-1] - 1)
     what = ", ".join(filter(None, (f"{words.entities} by {words.value} ({values})", date_of(shown.manifest))))
-    half = float(np.median(np.subtract(*answers.likely(*_cells(histogram))[::-1]))) / 2
+    low, high = answers.likely(*_cells(histogram))
+    half = float(np.median(high - low)) / 2
     sure = (
-        protection(shown.manifest) if shown.measurement.protects else TRIAL,
+        TRIAL if shown.measurement.status == "NOT PRIVATE" else protection(shown.manifest),
         precision(answers.coverage or _LIKELY),
         small_figures(half, f"the {words.entities} at any one value"),
         "Any range can be added up from the table; the sum of many parts is surer than each of them.",

@@ -144,7 +144,7 @@ def _sure(shown: Shown, linear: LinearEstimates, words: Words) -> list[str]:
     exact = [f"{entry.get('constraint') or entry['query']} by {entry['level']}" for entry in shown.manifest["facts"]]
     few = f"; exact are {', '.join(exact)}" if 0 < len(exact) <= _FEW_EXACT else ""
     return [
-        protection(shown.manifest) if shown.measurement.protects else TRIAL,
+        TRIAL if shown.measurement.status == "NOT PRIVATE" else protection(shown.manifest),
         precision(coverage),
         small_figures(
             half if np.isfinite(half) else None, f"numbers of {words.entities} by {query.text} in a {levels[-1]}"
