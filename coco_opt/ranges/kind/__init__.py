@@ -26,7 +26,6 @@ from coco_opt.privacy import Neighbours as NeighboursName
 from coco_opt.privacy.promise import Promise
 from coco_opt.ranges.domain import DomainTree, levels_of, shortest_fan_out
 from coco_opt.ranges.estimating.universal import Estimator, UniversalHistogram, is_nonnegative
-from coco_opt.ranges.fan_out import choose_fan_out
 from coco_opt.ranges.interval_counts import RANGES as NAME
 from coco_opt.ranges.interval_counts import IntervalCounts, domain_of
 from coco_opt.ranges.kind.files import (
@@ -45,7 +44,7 @@ from coco_opt.ranges.kind.section import CHOSEN, RangesData, RangesSection, draf
 from coco_opt.ranges.measuring.measure import exact_intervals, plan_ranges
 from coco_opt.ranges.measuring.neighbours import cell_pair
 from coco_opt.ranges.measuring.values import CellCounts, read_values
-from coco_opt.ranges.strategy import optimised_tree
+from coco_opt.ranges.strategy import choose_fan_out, optimised_tree
 from coco_opt.ranges.workload import Workload
 from coco_opt.releases.kind import (
     Forecast,

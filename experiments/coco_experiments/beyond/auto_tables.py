@@ -27,7 +27,7 @@ from coco_opt.choices import SolverChoices
 from coco_opt.privacy import Epsilon, SeededNoise
 from coco_opt.privacy.planner import Shares, allocation, leaf_allocation, uniform_shares
 from coco_opt.ranges import UniversalHistogram, choose_fan_out, measure_ranges
-from coco_opt.ranges.fan_out import FAN_OUTS, evenly
+from coco_opt.ranges.strategy import FAN_OUTS, evenly
 from coco_opt.topdown.budget_plan import Strategy, TablePlan
 from coco_opt.topdown.estimating.estimate import estimate_tables
 from coco_opt.topdown.estimating.method import TopdownMethod
