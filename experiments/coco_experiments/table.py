@@ -291,6 +291,9 @@ SHOWS = {
 """What a figure shows, in a sentence, of those that draw one."""
 
 DECLARED = {
+    "bench/noisy_measurements": "records",
+    "flaxman2019/plateaus": "sweep",
+    "kifer2019/households": "facilities",
     "bench/isotonic_l1": "isotonic",
     "bench/isotonic_l2": "isotonic",
     "bench/posterior": "joint",

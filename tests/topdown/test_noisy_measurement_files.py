@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from coco_experiments.bench.noisy_measurements import QUERIES as PUBLISHED
-from coco_experiments.bench.noisy_measurements import config_of, summed, write_files
+from coco_experiments.bench.records import QUERIES as PUBLISHED
+from coco_experiments.bench.records import config_of, summed, write_files
 
 import coco_opt as co
 from coco_opt.errors import InputError

@@ -147,7 +147,7 @@ def report(results: Sequence[Runs[PriorCase, list[list[float]]]], path: Path) ->
     return Report(
         {
             "": Table.of("Wrong priors: mean distance (entities) a region", rows, notes),
-            "rough": Table.of(
+            "_rough": Table.of(
                 "Regions that differ size by size: the posterior over the best of the others", of_rough, rough
             ),
         }

@@ -2,6 +2,8 @@
 
 One factor moves at a time from the figure's setting. The plateau is the mean |EPL| where 20 <= |k| <= 100 in the
 figure, where K is 184, and scales with K elsewhere (K at the default percentile, so that it is no factor's).
+
+``plateaus``: Figure 1's over 15 databases, what of the figure does not depend on the seed, against reference values.
 """
 
 from __future__ import annotations
@@ -9,14 +11,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import product
 from pathlib import Path
 
 from coco_experiments.curves import AxisStyle, Curve, CurvePanel, draw
 from coco_experiments.flaxman2019.setting import EPSILONS, MOVED, NOT_PRIVATE, PAPERS, SMALL, TAILS, Database, residuals
 from coco_experiments.outcome import Record, Table
-from coco_experiments.statistics import Mean
+from coco_experiments.plots import Panel, comparison
+from coco_experiments.statistics import Mean, Reference
 from coco_experiments.study import Report, Runs, Study, seeded
-from coco_opt.audit.counting import MechanismName, SamplerName, budget_loss
+from coco_opt.audit.counting import MECHANISMS, MechanismName, SamplerName, budget_loss
 from coco_opt.audit.privacy_loss import (
     BANDWIDTH,
     CAVEAT,
@@ -167,3 +171,75 @@ def _panel(factor: str, results: list[SettingResult]) -> CurvePanel:
 
 
 SWEEP = Study("flaxman2019/sweep", plan, measure, report)
+
+
+PLATEAUS_SEEDS = tuple(range(15))
+PLATEAUS_SMALL_SEEDS = PLATEAUS_SEEDS[:3]
+BAND = 4.0  # standard deviations over databases
+
+LOSS, DEVIATION, RANGE = "mean |EPL|, 20 to 100", "deviation of residuals", "residual range K"
+FIGURES = (LOSS, DEVIATION, RANGE)
+# The standard deviation is that of one database, and so is the band: the mean of 15 lies well inside it.
+REFERENCES: dict[tuple[MechanismName, str], Reference] = {
+    ("GDPC", LOSS): Reference(0.0251, 0.0005, 15),
+    ("RDPC", LOSS): Reference(0.0257, 0.0007, 15),
+    ("ADPC", LOSS): Reference(0.0212, 0.0005, 15),
+    ("GDPC", DEVIATION): Reference(55.9, 0.6, 15),
+    ("RDPC", DEVIATION): Reference(55.9, 0.9, 15),
+    ("ADPC", DEVIATION): Reference(56.2, 0.5, 15),
+    ("GDPC", RANGE): Reference(184.0, 3.0, 15),
+    ("RDPC", RANGE): Reference(181.0, 3.0, 15),
+    ("ADPC", RANGE): Reference(186.0, 3.0, 15),
+}
+PlateausFound = dict[tuple[MechanismName, str], float]
+
+
+def measure_plateaus(database: Database, seed: int) -> PlateausFound:
+    """Return the three figures of every mechanism on one database, with the paper's sampler."""
+    figures = PlateausFound()
+    for name, values in residuals(database, seed, "ratio").items():
+        loss = empirical_privacy_loss(values)
+        of_loss = loss.mean_between(20, 100), loss.deviation, loss.residual_range
+        figures |= {(name, figure): value for figure, value in zip(FIGURES, of_loss, strict=True)}
+    return figures
+
+
+def plan_plateaus(data: Path | None, small: bool) -> list[tuple[Database, Sequence[int]]]:
+    """Return the paper's databases, or smaller ones; no data are needed."""
+    return [(SMALL, PLATEAUS_SMALL_SEEDS) if small else (PAPERS, PLATEAUS_SEEDS)]
+
+
+def report_plateaus(results: Sequence[Runs[Database, PlateausFound]], path: Path) -> Report:
+    """Return one row a figure and mechanism; it fails further than four deviations from a reference."""
+    (runs,) = results
+    means = {key: Mean.of([found[key] for found in runs.found]) for key in runs.found[0]}
+    rows, failures, panels = list[Record](), list[str](), {}
+    for figure, name in product(FIGURES, MECHANISMS):
+        mean, reference = means[name, figure], REFERENCES[name, figure] if runs.case == PAPERS else None
+        apart = None if reference is None else abs(mean.value - reference.value) / reference.deviation
+        rows.append(
+            {
+                "mechanism": name,
+                "epsilon": EPSILONS[name],
+                "figure": figure,
+                **mean.cells(),
+                "reference": reference and reference.value,
+                "deviation of one database": reference and reference.deviation,
+                "deviations apart": apart,
+                "within four": None if apart is None else apart <= BAND,
+            }
+        )
+        if apart is not None and apart > BAND:
+            failures.append(f"{name}, {figure}: {apart:.1f} deviations from the reference")
+    for figure in FIGURES:
+        series = {"measured": tuple(means[name, figure].value for name in MECHANISMS)}
+        if runs.case == PAPERS:
+            series["reference"] = tuple(REFERENCES[name, figure].value for name in MECHANISMS)
+        errors = {"measured": tuple(means[name, figure].standard_error for name in MECHANISMS)}
+        panels[figure] = Panel(MECHANISMS, series, errors)
+    notes = (f"The loss is {CAVEAT}.", TAILS, "The maximum depends on the seed and is not compared.", NOT_PRIVATE)
+    table = Table.of(f"Flaxman 2019: plateaus of Figure 1, {len(runs.seeds)} databases", rows, notes)
+    return Report({"": table}, comparison(path, panels, ""), failures)
+
+
+PLATEAUS = Study("flaxman2019/plateaus", plan_plateaus, measure_plateaus, report_plateaus)
