@@ -54,7 +54,7 @@ class Excess:
 
     def refutes(self, clear: float = CLEAR) -> bool:
         """Return whether the answers refute the posterior, by so many standard errors."""
-        return self.excess > max(_SHARE * self.error, clear * self.variance**0.5)
+        return bool(self.excess > max(_SHARE * self.error, clear * self.variance**0.5))
 
 
 class Distances:

@@ -378,7 +378,7 @@ def _vector(name: str, values: Any, regions: int | None) -> Ints:
     return array
 
 
-def _json_pieces(texts: Sequence[str]) -> Iterator[bytes]:
+def _json_pieces(texts: Sequence[str | None]) -> Iterator[bytes]:
     """Yield the entries of a list of texts as ``json`` writes them, some at a time: together they take much more."""
     for start in range(0, len(texts), _TEXTS):
         plain = texts.plain(start, start + _TEXTS) if isinstance(texts, Texts) else None

@@ -219,8 +219,9 @@ def estimate(
             release = estimated(settings, combined, name, reporter=reporter, executor=executor)
 
     def record(digest: str) -> None:
-        for run in runs if config is not None else ():
-            record_release(config, run, digest)
+        if config is not None:
+            for run in runs:
+                record_release(config, run, digest)
 
     return replace(release, recorded=record)
 

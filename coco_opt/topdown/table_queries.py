@@ -267,6 +267,7 @@ def exact_statements(measurement_plan: MeasurementPlan) -> set[tuple[str, str, s
     Equal words of other regions, values, groups of values or sides state something else.
     """
     parameters, tables = measurement_plan.parameters, measurement_plan.tables
+    stated: list[tuple[int, str, list[str], tuple[Ints, ...]]]
     stated = [(level, text, [text], ()) for level, text in parameters["invariants"]]
     for number, (level, _, text, source) in enumerate(parameters["bounds"]):
         sides = tables[_LOWER.format(number)], tables[_UPPER.format(number)]

@@ -44,9 +44,10 @@ def compared_classes(survey: Survey, distances: Distances) -> list[Compared]:
     for answers in survey.answers:
         end = first + answers.values.size
         used = np.arange(-(-first // distances.step), -(-end // distances.step))
-        ranks = isinstance(answers.query, Ranks)
-        begin = np.zeros(answers.values.size) if ranks else answers.query.begin
-        octave = np.full(begin.size, -1) if ranks else (np.log2(begin + 1.0) / _OCTAVES).astype(np.int64)
+        if isinstance(answers.query, Ranks):
+            octave = np.full(answers.values.size, -1)
+        else:
+            octave = (np.log2(answers.query.begin + 1.0) / _OCTAVES).astype(np.int64)
         octave = octave[used * distances.step - first]
         error = float(answers.distribution.variance)
         for own in np.unique(octave).tolist():

@@ -56,7 +56,7 @@ def rough_sizes(survey: Survey, alone: Flags, reach: float) -> int:
 def _bound(mean: float, variance: float) -> float:
     """Return the sum of squares that is clearly more than the mean (Wilson and Hilferty 1931: its cube root)."""
     part = variance / (9.0 * mean**2) if mean > 0.0 else 0.0
-    return mean * max(1.0 + _SHARE, (1.0 - part + _CLEAR * part**0.5) ** 3)
+    return mean * max(1.0 + _SHARE, float((1.0 - part + _CLEAR * part**0.5) ** 3))
 
 
 def _by_level(survey: Survey, answers: CountSet, used: Ints, share: Floats, forms: Floats) -> Iterator[Squares]:

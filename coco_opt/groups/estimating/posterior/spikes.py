@@ -105,7 +105,7 @@ def _distinct_sizes(buckets: Buckets, max_size: int) -> Flags:
     return distinct
 
 
-def _differences(buckets: Buckets, sums: Floats, groups: int, sizes: int) -> Floats:
+def _differences(buckets: Buckets, sums: Ints, groups: int, sizes: int) -> Floats:
     """Return the groups of each size from noisy sums, the cumulative counts rising evenly between buckets' middles."""
     middle = 0.5 * (buckets.begin + buckets.end - 1)
     rows = np.interp(np.arange(sizes - 1), middle, sums / (buckets.end - buckets.begin))
