@@ -58,10 +58,7 @@ def export(
     check_target(target, "name another with --out")
     _check_published(folder)
     check_unchanged(folder)
-    if xlsx:
-        written = _write_workbook(folder, target, wide)
-    else:
-        written = _write_csv(folder, target, delimiter, decimal, wide=wide, raw=raw)
+    written = _written(folder, target, delimiter, decimal, wide=wide, raw=raw, xlsx=xlsx)
     if json:
         write_json(written)
     else:
@@ -78,37 +75,31 @@ def _check_published(folder: Path) -> None:
         raise InputError("file-not-found", message, Place(folder.name))
 
 
-def _write_csv(folder: Path, target: Path, delimiter: str, decimal: str, *, wide: bool, raw: bool) -> dict[str, Any]:
+def _written(
+    folder: Path, target: Path, delimiter: str, decimal: str, *, wide: bool, raw: bool, xlsx: bool
+) -> dict[str, Any]:
+    """Write the tables and what explains them; return the names of what was written."""
     from coco_opt.files.csv import exported_schemas, write_csv_files
+    from coco_opt.files.workbook import write_workbook
     from coco_opt.releases.datapackage import DATAPACKAGE, package
     from coco_opt.releases.export_notes import README, about_lines, readme
 
-    manifest, schemas = _account(folder), exported_schemas(folder)
-    notes: dict[str, bytes] = {}
-    if schemas:
-        dialect = {"delimiter": delimiter, "decimalChar": decimal}
-        notes[DATAPACKAGE] = package(manifest, schemas, "csv", dialect)
-        notes[README] = readme(about_lines(manifest, schemas), schemas, delimiter, decimal)
-    table = _wide_table(folder) if wide else None
+    account, schemas = _account(folder), exported_schemas(folder)
+    if not schemas or "status" not in account:
+        message = "holds no table: give a release folder or a published measurement"
+        raise InputError("file-not-found", message, Place(folder.name))
+    table, lines = _wide_table(folder) if wide else None, [*about_lines(account, schemas)]
+    if xlsx:
+        sheets = write_workbook(folder, target, table, lines)
+        described = package(account, schemas, "xlsx", {"workbook": target.name})
+        target.with_suffix(f".{DATAPACKAGE}").write_bytes(described)
+        return {"file": str(target), "sheets": list(sheets)}
+    notes = {
+        DATAPACKAGE: package(account, schemas, "csv", {"delimiter": delimiter, "decimalChar": decimal}),
+        README: readme(lines, schemas, delimiter, decimal),
+    }
     files = write_csv_files(folder, target, delimiter, table, raw=raw, decimal=decimal, notes=notes)
-    if not files:
-        raise _no_table(folder)
     return {"folder": str(target), "files": [path.name for path in files]}
-
-
-def _write_workbook(folder: Path, target: Path, wide: bool) -> dict[str, Any]:
-    from coco_opt.files.csv import exported_schemas
-    from coco_opt.files.workbook import write_workbook
-    from coco_opt.releases.datapackage import DATAPACKAGE, package
-    from coco_opt.releases.export_notes import about_lines
-
-    manifest, schemas = _account(folder), exported_schemas(folder)
-    if not schemas:
-        raise _no_table(folder)
-    sheets = write_workbook(folder, target, _wide_table(folder) if wide else None, [*about_lines(manifest, schemas)])
-    described = package(manifest, schemas, "xlsx", {"workbook": target.name})
-    target.with_suffix(f".{DATAPACKAGE}").write_bytes(described)
-    return {"file": str(target), "sheets": list(sheets)}
 
 
 def _account(folder: Path) -> dict[str, Any]:
@@ -118,11 +109,6 @@ def _account(folder: Path) -> dict[str, Any]:
     path = next((path for name in ("manifest", "measurement") if (path := folder / f"{name}.json").is_file()), None)
     account = {} if path is None else parsed_json(path.read_text(encoding="utf-8"))
     return {"name": folder.resolve().name, **(account or {})}
-
-
-def _no_table(folder: Path) -> InputError:
-    message = "holds no table: give a release folder or a published measurement"
-    return InputError("file-not-found", message, Place(folder.name))
 
 
 def _wide_table(folder: Path) -> Compared:

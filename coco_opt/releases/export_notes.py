@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from coco_opt.privacy.cost import cost_of
@@ -38,7 +38,7 @@ def _how_sure(manifest: Mapping[str, Any]) -> str:
     return "Figures are not exact unless a column says so; columns of standard errors or variances say how far off."
 
 
-def readme(lines: Iterator[tuple[str, str]], schemas: Mapping[str, Any], delimiter: str, decimal: str) -> bytes:
+def readme(lines: Iterable[tuple[str, str]], schemas: Mapping[str, Any], delimiter: str, decimal: str) -> bytes:
     """Return the read-me of CSV files: the lines, then how to open them so that ids such as 077810 stay texts."""
     listed = "\n".join(f"{label}: {text}" if label else "" for label, text in lines)
     table = next((name for name in ("histograms", "tables", "ranges") if name in schemas), next(iter(schemas)))

@@ -15,10 +15,10 @@ from coco_opt.choices import SolverChoices
 from coco_opt.config import load_config
 from coco_opt.errors import ConfigError, InputError, ProblemError
 from coco_opt.estimators import estimator_rows
-from coco_opt.groups import QUERIES, GroupsMeasurements
+from coco_opt.groups import QUERIES
 from coco_opt.groups.estimating.estimate import estimate_groups
 from coco_opt.groups.estimating.method import GroupsMethod
-from coco_opt.groups.kind import GROUPS, page
+from coco_opt.groups.kind import GROUPS
 from coco_opt.groups.kind.demo import demo_truth, write_demo
 from coco_opt.groups.kind.files import read_groups_release
 from coco_opt.groups.kind.simulated_data import neighbouring
@@ -28,7 +28,7 @@ from coco_opt.kinds import kind_row
 from coco_opt.privacy import Measurement
 from coco_opt.releases import estimate, release, render_report, verify_release
 from coco_opt.releases.kind import Shown, SimulatedData, Truth, Work
-from tests.groups.helpers import NoNoise, answer, measured
+from tests.groups.helpers import measured
 from tests.groups.towns import SEEDED, config_of
 
 PROMISES = ["integers", "nonnegative", "sizes_at_most_max_size", "group_totals", "children_sum_to_parents"]
@@ -236,6 +236,7 @@ def shown(query: str = "cumulative", *, leaves_only: bool = False) -> Shown:
     manifest = {
         "name": EVIL,
         "private": False,
+        "status": "NOT PRIVATE",
         "solvers": {
             "isotonic_l2": {
                 "solver": "pav",
@@ -261,11 +262,6 @@ def pictures(html: str) -> list[str]:
 )
 def test_a_page_for_every_query(query: str, leaves_only: bool) -> None:
     html = render_report(GROUPS, shown(query, leaves_only=leaves_only))
-    drawn = pictures(html)
-    assert len(drawn) == 4 - leaves_only  # what was not measured has no differences
-    for picture in drawn:
-        assert ElementTree.fromstring(picture).tag.endswith("svg")
-        assert "<script" not in picture
     assert "://" not in html
     own = html[html.index("<script") : html.rindex("</script>")]  # the explorer, which has tests of its own
     assert "<script" not in html.replace(own, "")
@@ -284,20 +280,11 @@ def test_truth_is_shown_only_where_it_is_given() -> None:
     with_truth = replace(page, truth=Truth(counts, {"again": page.result}))
     html = render_report(GROUPS, with_truth)
     assert "Error by level" in html
-    assert len(pictures(html)) == 5
+    (picture,) = pictures(html)
+    assert ElementTree.fromstring(picture).tag.endswith("svg")
     errors = GROUPS.errors(with_truth.measurement, Truth(counts, {"again": page.result}), page.result)
     assert errors["again"] == errors["this release"]
     assert "Error by level" not in render_report(GROUPS, page)
-
-
-@pytest.mark.parametrize("query", QUERIES)
-def test_residuals_vanish_where_the_release_is_what_was_measured(query: str) -> None:
-    exact, noisy = answer(TRUTH[0], query, NoNoise(), max_size=8), GroupsMeasurements(shown(query).measurement)[0]
-    every = np.arange(exact.values.size)
-    assert not page.residuals(exact, TRUTH[0], every).any()
-    assert page.residuals(noisy, TRUTH[0], every).any()
-    expected = noisy.values - exact.values
-    assert page.residuals(noisy, TRUTH[0], every[::2]).tolist() == expected[::2].tolist()
 
 
 def test_joint_releases_say_their_gap_by_level(tmp_path: Path) -> None:
@@ -306,8 +293,5 @@ def test_joint_releases_say_their_gap_by_level(tmp_path: Path) -> None:
     nation, state = outcome.manifest["relative_gap_by_level"]
     assert nation is None
     assert 0.0 <= state <= 1.01e-4
-    page = (outcome.folder / "report.html").read_text()
-    assert "relative to the loss of each level alone: state" in page
     other = release(config_of(tmp_path, privacy=SEEDED), page=render_report)
     assert "relative_gap_by_level" not in other.manifest
-    assert "of each level alone" not in (other.folder / "report.html").read_text()

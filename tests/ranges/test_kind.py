@@ -156,11 +156,11 @@ def test_what_is_read_back_is_what_was_released(folder: Path) -> None:
     assert read.to_pandas()["stop"].tolist() == list(range(1, DAYS + 1))
 
 
-def test_the_report_shows_ranges_and_quantiles(folder: Path) -> None:
+def test_the_report_shows_the_total_and_quantiles(folder: Path) -> None:
     made = release(config(folder), page=render_report)
     page = (made.folder / "report.html").read_text()
     assert "NOT PRIVATE" in page
-    for words in ("Some ranges", "Quantiles", "0 to 89", "standard error", '<svg class="chart"'):
+    for words in ("in all", "value, the median", "0 to 89", "standard error", '<svg class="chart"'):
         assert words in page
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from html import escape
 
@@ -52,7 +51,6 @@ def sections_of(shown: Shown) -> list[str]:
     return [
         front_section(what, _figures(shown, words), explorer, _sure(shown, words)) + _doubts(shown),
         _method(measurements, shown.method),
-        _level_gaps(shown),
         _posterior(shown),
         _errors(levels, errors),
         reading_section((*_NOTES, _worse(shown, errors), *_count_notes(shown), *([_ERROR_NOTE] if errors else []))),
@@ -153,19 +151,6 @@ def _method(measurements: GroupsMeasurements, method: GroupsMethod) -> str:
         how += " Counts that are right on average, signed, with exact variances, lie in unbiased.parquet: add those up."
     shown = table(("level", "query", "noise", *(() if by_posterior else ("loss",))), rows, numeric=4, stacked=True)
     return f"<h2>Queries and method</h2>\n{shown}\n<p class='note'>{escape(how)}</p>"
-
-
-def _level_gaps(shown: Shown) -> str:
-    """Return the certified gap of joint estimation to the best fit, by level; empty for other methods."""
-    gaps = shown.result.level_gaps
-    if gaps is None:
-        return ""
-    levels = shown.measurement.measurement_plan.levels
-    each = ", ".join(
-        f"{name} {gap:.2g}" for name, gap in zip(levels, gaps.tolist(), strict=True) if not math.isnan(gap)
-    )
-    words = f"What the fit may miss of the least total loss, relative to the loss of each level alone: {each}."
-    return f"<p class='note'>{escape(words)}</p>"
 
 
 def _query(measurements: GroupsMeasurements, level: int) -> str:

@@ -53,7 +53,7 @@ _INTERVAL = (
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Answers:
-    """What the page shows of ranges: estimates and ends, which are ``words``: standard errors, or intervals."""
+    """What the page shows of ranges: estimates and ends: standard errors, or intervals."""
 
     histogram: UniversalHistogram
     coverage: float
@@ -62,11 +62,6 @@ class _Answers:
     def band(self) -> str:
         """Return what lies between the ends."""
         return f"{100 * self.coverage:g} % interval" if self.coverage else "one standard error"
-
-    @property
-    def words(self) -> str:
-        """Return what the ends are, in a sentence."""
-        return f"the {self.band}" if self.coverage else "one standard error on either side"
 
     def __call__(self, begin: Ints, end: Ints) -> tuple[Floats, Floats, Floats]:
         """Return estimates, lower and upper ends of ranges begin:end."""
@@ -164,7 +159,7 @@ def _figure(shown: Shown, answers: _Answers) -> str:
 
     bars = "cells" if cuts.size > histogram.domain.cells else f"{cuts.size - 1:,} ranges of about the same size"
     picture = _drawn(answers, cuts, noisy, truth)
-    return f"<h2>Histogram</h2>\n<p>Entities in {bars}, with {answers.words}.</p>\n{picture}"
+    return f"<h2>Histogram</h2>\n<p>Entities in {bars}, with {answers.band}.</p>\n{picture}"
 
 
 def _noisy(shown: Shown, cuts: Ints) -> Ints | None:
