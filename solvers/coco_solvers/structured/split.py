@@ -32,7 +32,8 @@ _ENERGY = 1e-3  # the last face's energy over the gap allowed
 _FINER = 1e-2  # what the energy is of the round's before when the point is feasible but its gap too large
 # Unknowns up to which PIQP's factors are faster than Newton's method on the answers' side, without a parent and below.
 _FACTORISED = 6_000, 1_000
-_OVERLAPPING = 50_000  # unknowns up to which they are faster where constraints share cells
+_BOUNDED = 4_000  # unknowns of a parent up to which it is split in a batch: prices are faster beyond
+_OVERLAPPING = 2_000  # unknowns up to which they are faster where constraints share cells, whatever else is measured
 _STALLED = 4  # rounds without progress after which constraints are suspected to contradict each other
 
 
@@ -43,10 +44,11 @@ class SplitNewton:
     Where not every cell is measured by itself the steps are damped (proximal point method). O(entries x children) a
     step of conjugate gradients; no factorisation. Stops at the certified relative gap ``tolerance``. A split with such
     cells and without further constraints goes to PIQP or, if it is large, to ``split_dual``. So does what takes more
-    than ``few_steps``, or with constraints ``max_steps`` (weights many orders apart). Constraints that share cells go
-    to PIQP, which takes 7 CPU ms for 24 children of 24 cells and two exact marginals, where prices take 285. A problem
-    is called infeasible only with prices that prove it. 20 children of 781 measured cells take .022 CPU seconds, PIQP
-    .74; 160 of 224 under ranges of disjoint sums .026, PIQP .29; 20 of 1,873 with their totals .19, PIQP 5.
+    than ``few_steps``, or with constraints ``max_steps`` (weights many orders apart). Few unknowns under constraints
+    that share cells go to PIQP: 7 CPU ms for 24 children of 24 cells and two exact marginals, where prices take 285. A
+    problem is called infeasible only with prices that prove it. 20 children of 781 measured cells take .022 CPU
+    seconds, PIQP .74; 160 of 224 under ranges of disjoint sums .026, PIQP .29; 20 of 1,873 with their totals .19,
+    PIQP 5.
     """
 
     tolerance: float = 1e-6
@@ -115,6 +117,8 @@ class SplitNewton:
             from coco_solvers.generic.piqp import PIQP
 
             for parent, (columns, rows, part) in enumerate(splits):
+                if columns.size > _BOUNDED:
+                    continue
                 answer = PIQP().solve_formulation(part)
                 if answer.status is Status.OPTIMAL and answer.value is not None and answer.multipliers is not None:
                     rested[parent], z[columns], dual[rows] = True, answer.value, answer.multipliers.rows
