@@ -6,16 +6,16 @@ with the square of the range, while the text calls L~'s growth linear: each stra
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from coco_experiments.curves import AxisStyle, Curve, CurvePanel, draw
 from coco_experiments.groups import means_of
-from coco_experiments.hay2010.data import Counts, generated, universal
-from coco_experiments.hay2010.range_statements import statements
+from coco_experiments.hay2010.data import generated, universal
+from coco_experiments.hay2010.range_statements import Measured, Theory, statements
 from coco_experiments.hay2010.strategies import (
     FIT,
     FIT_LEAVES,
@@ -29,75 +29,18 @@ from coco_experiments.hay2010.strategies import (
     Ranges,
     Sample,
     fewest_nodes,
-    fit_variances,
-    node_numbers,
 )
-from coco_experiments.hay2010.theory import range_bound, unit_range_error
+from coco_experiments.hay2010.theory import range_bound
 from coco_experiments.outcome import Record, Table
-from coco_experiments.statistics import Mean
 from coco_experiments.study import Report, Runs, Study
-from coco_opt.array_types import Floats, Ints
 from coco_opt.ranges.domain import DomainTree
 
 EPSILONS = (1.0, 0.1, 0.01)
 SAMPLES, SMALL_SAMPLES = 50, 4
 RANGES, SMALL_RANGES = 1_000, 50
 SEED = 6
-DOUBT = 1e-7  # the share of sound comparisons that may fail
 
 EXACT = {RAW_UNIT: "exact L~", RAW_NODES: "exact H~", RAW_FIT: "exact H-bar"}
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Theory:
-    """Exact mean errors over all places of a range, by strategy and size, at epsilon 1."""
-
-    height: int
-    sizes: Ints
-    errors: Mapping[str, Floats]
-
-    @classmethod
-    def of(cls, domain: DomainTree) -> Theory:
-        """Return the errors for sizes 1, 2, 4, .. up to half the domain; O(n log n) ranges are looked at."""
-        sizes = 2 ** np.arange(max(1, domain.height - 1))
-        unit = 2.0 * domain.height**2
-        nodes, fit = np.empty(sizes.size), np.empty(sizes.size)
-        for i, size in enumerate(sizes):
-            everywhere = Ranges.everywhere(domain.cells, int(size))
-            nodes[i] = unit * node_numbers(domain, everywhere).mean()
-            fit[i] = unit * fit_variances(domain, everywhere).mean()
-        return cls(domain.height, sizes, {RAW_UNIT: unit_range_error(sizes, 1.0), RAW_NODES: nodes, RAW_FIT: fit})
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Measured:
-    """Mean squared errors of one data set at one epsilon: by strategy, one Mean a range size.
-
-    ``ranges`` are as many of every size a sample.
-    """
-
-    data: Counts
-    epsilon: float
-    theory: Theory
-    ranges: int
-    errors: Mapping[str, tuple[Mean, ...]] = field(default_factory=dict)
-
-    def curve(self, strategy: str) -> Floats:
-        """Return the mean errors (sizes,)."""
-        return np.array([mean.value for mean in self.errors[strategy]])
-
-    def exact(self, strategy: str) -> Floats:
-        """Return the exact mean errors (sizes,) of an unrounded strategy."""
-        errors: Floats = self.theory.errors[strategy] / self.epsilon**2
-        return errors
-
-    def doubt(self, strategy: str) -> Floats:
-        """Return the half-lengths (sizes,) of the means' confidence intervals, by Student's distribution."""
-        from scipy.stats import t
-
-        means = self.errors[strategy]
-        quantiles = t.isf(DOUBT / 2, [mean.runs - 1 for mean in means])
-        return np.array([mean.standard_error or 0.0 for mean in means]) * quantiles
 
 
 def measure(result: Measured, number: int) -> dict[str, list[float]]:

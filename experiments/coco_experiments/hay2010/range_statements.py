@@ -5,12 +5,13 @@ Where errors are known exactly (unrounded answers) those are judged, and the mea
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_experiments.hay2010.data import Counts
 from coco_experiments.hay2010.strategies import (
     FIT,
     FIT_LEAVES,
@@ -20,16 +21,72 @@ from coco_experiments.hay2010.strategies import (
     RAW_NODES,
     RAW_UNIT,
     UNIT,
+    Ranges,
+    fit_variances,
+    node_numbers,
 )
+from coco_experiments.hay2010.theory import unit_range_error
 from coco_experiments.outcome import Statement
-from coco_opt.array_types import Floats
-
-if TYPE_CHECKING:
-    from coco_experiments.hay2010.figure6 import Measured
+from coco_experiments.statistics import Mean
+from coco_opt.array_types import Floats, Ints
+from coco_opt.ranges.domain import DomainTree
 
 WHERE = "section 5.2"
 PUBLISHED_CROSSING = 2_000.0
 NEAR = 2.0  # times: "about 2000" on an axis of powers of two
+DOUBT = 1e-7  # the share of sound comparisons that may fail
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Theory:
+    """Exact mean errors over all places of a range, by strategy and size, at epsilon 1."""
+
+    height: int
+    sizes: Ints
+    errors: Mapping[str, Floats]
+
+    @classmethod
+    def of(cls, domain: DomainTree) -> Theory:
+        """Return the errors for sizes 1, 2, 4, .. up to half the domain; O(n log n) ranges are looked at."""
+        sizes = 2 ** np.arange(max(1, domain.height - 1))
+        unit = 2.0 * domain.height**2
+        nodes, fit = np.empty(sizes.size), np.empty(sizes.size)
+        for i, size in enumerate(sizes):
+            everywhere = Ranges.everywhere(domain.cells, int(size))
+            nodes[i] = unit * node_numbers(domain, everywhere).mean()
+            fit[i] = unit * fit_variances(domain, everywhere).mean()
+        return cls(domain.height, sizes, {RAW_UNIT: unit_range_error(sizes, 1.0), RAW_NODES: nodes, RAW_FIT: fit})
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Measured:
+    """Mean squared errors of one data set at one epsilon: by strategy, one Mean a range size.
+
+    ``ranges`` are as many of every size a sample.
+    """
+
+    data: Counts
+    epsilon: float
+    theory: Theory
+    ranges: int
+    errors: Mapping[str, tuple[Mean, ...]] = field(default_factory=dict)
+
+    def curve(self, strategy: str) -> Floats:
+        """Return the mean errors (sizes,)."""
+        return np.array([mean.value for mean in self.errors[strategy]])
+
+    def exact(self, strategy: str) -> Floats:
+        """Return the exact mean errors (sizes,) of an unrounded strategy."""
+        errors: Floats = self.theory.errors[strategy] / self.epsilon**2
+        return errors
+
+    def doubt(self, strategy: str) -> Floats:
+        """Return the half-lengths (sizes,) of the means' confidence intervals, by Student's distribution."""
+        from scipy.stats import t
+
+        means = self.errors[strategy]
+        quantiles = t.isf(DOUBT / 2, [mean.runs - 1 for mean in means])
+        return np.array([mean.standard_error or 0.0 for mean in means]) * quantiles
 
 
 def crossing(sizes: NDArray[np.int64], low: Floats, high: Floats) -> float | None:
