@@ -8,7 +8,6 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,6 @@ from coco_opt.privacy import SeededNoise
 from coco_opt.releases import Silent, check, compare, estimate, forecast, measure, release, render_report
 from coco_opt.releases.drawing import noisy
 from coco_opt.releases.kind import Shown, Truth, Work
-from coco_opt.releases.planning import _choice_words
 from coco_opt.topdown.estimating.estimate import estimate_tables, linear_estimates
 from coco_opt.topdown.estimating.linear.information import FullInformation
 from coco_opt.topdown.estimating.recursion import Checkpoint
@@ -616,11 +614,6 @@ def test_a_draft_is_a_configuration_once_values_are_filled_in(tmp_path: Path) ->
     config = write(tmp_path, topdown=section.split("[solvers]")[0])
     assert list(config.method.attributes) == ["sex", "age group"]
     assert config.method.workload == ("total", "sex", "age group", "detail")
-
-
-def test_a_choice_shows_names_as_they_are_written() -> None:
-    plan: Any = SimpleNamespace(chosen={"strategy": ["età"]}, look=None, rechosen=object())
-    assert list(_choice_words(plan)) == ['Chosen from public numbers: strategy = ["età"]']
 
 
 def test_an_attribute_that_was_taken_out_is_to_be_deleted_from_the_workload_too(tmp_path: Path) -> None:
