@@ -37,6 +37,14 @@ class Table:
         """Return one dictionary a row, keyed by column."""
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
 
+    def plain(self) -> dict[str, object]:
+        """Return title, notes and rows as JSON states them, numbers that are not finite as null."""
+        rows = [
+            {name: None if isinstance(cell, float) and not math.isfinite(cell) else cell for name, cell in row.items()}
+            for row in self.records()
+        ]
+        return {"title": self.title, "notes": list(self.notes), "rows": rows}
+
     def texts(self) -> list[tuple[str, ...]]:
         """Return the cells as people read them: four digits, thousands separated, yes and no."""
         return [tuple(readable(cell) for cell in row) for row in self.rows]
@@ -111,9 +119,7 @@ class Outcome:
         return {
             "name": name,
             "statements": [{**asdict(item), "verdict": item.verdict} for item in self.statements],
-            "tables": [
-                {"title": item.title, "notes": list(item.notes), "rows": item.records()} for item in self.tables
-            ],
+            "tables": [item.plain() for item in self.tables],
             "files": [str(path) for path in self.files],
             "failures": list(self.failures),
         }
@@ -145,10 +151,7 @@ def write_csv(path: Path, table: Table) -> Path:
 def write_json(path: Path, tables: Iterable[Table]) -> Path:
     """Write tables as a list of objects with title, notes and rows, creating the folder; return the path."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    content: Sequence[object] = [
-        {"title": table.title, "notes": list(table.notes), "rows": table.records()} for table in tables
-    ]
-    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    path.write_text(json.dumps([table.plain() for table in tables], indent=1) + "\n", encoding="utf-8")
     return path
 
 
