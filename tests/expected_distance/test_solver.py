@@ -79,7 +79,8 @@ def test_three_levels_can_have_a_gap() -> None:
         solution = solve(problem, solver, check=False)
         assert solution.objective == 4.0
         assert solution.gap >= 1.0
-        assert solution.status is Status.GAP_TOO_LARGE
+        searched = isinstance(solver, HiGHS)
+        assert solution.status is (Status.OPTIMAL_BY_SEARCH if searched else Status.GAP_TOO_LARGE)
     relaxed = solve(problem, HiGHS(), check=False)
     assert relaxed.objective - relaxed.gap == 3.0
 

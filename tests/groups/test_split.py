@@ -145,8 +145,8 @@ def test_keys_are_checked_when_they_are_read(keys: dict[str, Any], message: str,
 @pytest.mark.parametrize(
     ("keys", "key", "message"),
     [
-        ({"rank_above": 3, "consistency": "joint"}, "groups.consistency", "reads no ranks"),
-        ({"rank_above": [3, 0], "consistency": "convex"}, "groups.consistency", "reads no ranks"),
+        ({"rank_above": 3, "consistency": "joint"}, "groups.consistency", "'split' was measured"),
+        ({"rank_above": [3, 0], "consistency": "convex"}, "groups.consistency", "'split' was measured"),
         ({"rank_above": [3, 2], "bucket_growth": [0, 0.5]}, "groups.rank_above", "has buckets too"),
         ({"rank_above": 3, "query": "ranks"}, "groups.rank_above", "is ranks"),
         ({"rank_above": [3] * 3}, "groups.rank_above", "3 entries"),

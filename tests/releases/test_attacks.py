@@ -499,6 +499,6 @@ def test_a_receipt_of_another_payment_is_found(released: Path, tmp_path: Path) -
 
 def test_no_private_name_is_public(released: Path) -> None:
     for path in (released / "out").iterdir():
-        for word in (b"entities", b"private", b"zebra", b"ledger.sqlite", str(released).encode()):
+        for word in (b"entities.csv", b"private", b"zebra", b"ledger.sqlite", str(released).encode()):
             if not (word == b"private" and path.name in (MANIFEST, DATAPACKAGE)):  # both state whether it is
                 assert word not in path.read_bytes(), (path.name, word)

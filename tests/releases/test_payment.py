@@ -54,7 +54,7 @@ def test_a_private_release_pays_seals_and_forgets_its_key(tmp_path: Path) -> Non
         assert path.is_dir() or b"zebra" not in path.read_bytes()
     for path in outcome.folder.iterdir():
         assert b"zebra" not in path.read_bytes()
-        assert b"entities" not in path.read_bytes()
+        assert b"entities.csv" not in path.read_bytes()
 
 
 def test_checking_reads_everything_and_pays_nothing(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Ranks of a nation's groups with loss l2: noise and fit streamed, measured and estimated, and the exact shortcut.
 
-The shortcut draws the fit itself (``kuo2018.rank_shortcut``); a chi-square holds its outcomes to noise and fit.
+The shortcut draws the fit itself (``kuo2018.draws``); a chi-square holds its outcomes to noise and fit.
 """
 
 from __future__ import annotations
