@@ -226,12 +226,7 @@ class SolverChoices:
         """Yield the installed built-in solvers that can express a problem of this size, exact solvers first."""
         kind = type(problem)
         for row in built_in():
-            fits = (
-                row.claims(kind)
-                and row.answers(problem)
-                and row.installed
-                and problem.variables <= row.limit(kind.kind)
-            )
+            fits = row.answers(problem) and row.installed and problem.variables <= row.limit(kind.kind)
             if fits and row.name != tried.name:
                 yield _within(row.make(), self._limits.get(kind.kind, _ALTERNATIVE_SECONDS))
 

@@ -7,15 +7,14 @@ same time, one of them compiles it (``coco_opt.kernels.compile_lock``).
 
 from __future__ import annotations
 
-import importlib
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, cast
 
 from coco_opt.errors import CocoOptError
+from coco_opt.plugins import loaded
 
 LAST = {
     "cumulative_rounding": "joint_leaves:rounding_gap",
@@ -51,7 +50,7 @@ def compile_kernels(names: Sequence[str] | None = None) -> None:
     for name in PROBLEMS if names is None else names:
         kind, _, level = name.partition("/")
         if name in EXAMPLES:
-            _resolved(EXAMPLES[name])()
+            loaded(EXAMPLES[name])()
         elif level:
             _compile_level(kind)
         else:
@@ -85,13 +84,7 @@ def missing(names: Sequence[str]) -> tuple[str, ...]:
     """Return the names of ``LAST`` whose kernels are not cached on disk."""
     from coco_opt.kernels.compile import cached_on_disk
 
-    return tuple(name for name in names if not cached_on_disk(_resolved(f"coco_opt.kernels.{LAST[name]}")))
-
-
-def _resolved(path: str) -> Callable[..., Any]:
-    """Return the function that a path like ``module:function`` names."""
-    module, _, name = path.partition(":")
-    return cast("Callable[..., Any]", getattr(importlib.import_module(module), name))
+    return tuple(name for name in names if not cached_on_disk(loaded(f"coco_opt.kernels.{LAST[name]}")))
 
 
 @contextmanager

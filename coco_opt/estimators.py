@@ -6,7 +6,6 @@ value of the key of the configuration that chooses the estimator.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
@@ -14,7 +13,7 @@ from operator import attrgetter
 from typing import Any, Literal
 
 from coco_opt.errors import InputError, ProblemError
-from coco_opt.plugins import all_rows, near
+from coco_opt.plugins import all_rows, loaded, near
 
 GROUP = "coco_opt.estimators"
 
@@ -65,8 +64,7 @@ class EstimatorRow:
 
     def load(self) -> Callable[..., Any]:
         """Import and return the function that estimates."""
-        module, _, attribute = self.target.partition(":")
-        function: Callable[..., Any] = getattr(importlib.import_module(module), attribute)
+        function: Callable[..., Any] = loaded(self.target)
         return function
 
 

@@ -5,14 +5,13 @@ The built-in rows stand below. A package outside this repository adds rows of it
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
 from typing import Any
 
 from coco_opt.errors import InputError, MissingPackageError
-from coco_opt.plugins import near, table_of
+from coco_opt.plugins import loaded, near, table_of
 
 GROUP = "coco_opt.kinds"
 BUILT_IN = "coco_opt"
@@ -33,8 +32,7 @@ class KindRow:
 
     def load(self) -> Any:
         """Import and return the kind."""
-        module, _, attribute = self.target.partition(":")
-        return getattr(importlib.import_module(module), attribute)
+        return loaded(self.target)
 
 
 KINDS = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import importlib
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import EntryPoint, entry_points
@@ -26,6 +27,12 @@ def table_of(point: EntryPoint, what: str, *, required: bool = False) -> Iterabl
         _log.warning("the %s %s is left out: %s: %s", what, point.value, type(error).__name__, error)
         return ()
     return table
+
+
+def loaded(target: str) -> Any:
+    """Import and return what a row names as ``"module:attribute"``."""
+    module, _, attribute = target.partition(":")
+    return getattr(importlib.import_module(module), attribute)
 
 
 def all_rows(

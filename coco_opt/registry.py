@@ -7,7 +7,6 @@ candidates for ``auto``; a third party's backends are used by name.
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import math
 import typing
 from collections.abc import Mapping
@@ -18,7 +17,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from coco_opt.errors import ConfigError, MissingPackageError, UnknownSolverError
-from coco_opt.plugins import near, table_of
+from coco_opt.plugins import loaded, near, table_of
 from coco_opt.problem import Problem
 from coco_opt.solver import ProgramSolver, Solver
 
@@ -71,8 +70,7 @@ class Backend:
         for package in self.packages:
             if find_spec(package) is None:
                 raise MissingPackageError(package, f"solver {self.name!r}", self.extra)
-        module, _, attribute = self.target.partition(":")
-        solver_type = getattr(importlib.import_module(module), attribute)
+        solver_type = loaded(self.target)
         return typing.cast(Solver, solver_type(**_checked_options(self.name, solver_type, options or {})))
 
 

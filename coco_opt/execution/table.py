@@ -5,7 +5,6 @@ A package outside this repository adds rows of its own through the entry-point g
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -14,7 +13,7 @@ from typing import Any, cast
 
 from coco_opt.errors import MissingPackageError, WorkerError
 from coco_opt.execution.executor import Executor
-from coco_opt.plugins import all_rows, near
+from coco_opt.plugins import all_rows, loaded, near
 
 GROUP = "coco_opt.executors"
 
@@ -54,8 +53,7 @@ class ExecutorRow:
             if name not in self.options:
                 raise WorkerError(f"executor {self.name!r} takes no {name}: leave engine.{name} out")
         self.check()
-        module, _, attribute = self.target.partition(":")
-        return cast(Executor, getattr(importlib.import_module(module), attribute)(workers, **arguments))
+        return cast(Executor, loaded(self.target)(workers, **arguments))
 
 
 EXECUTORS = (
