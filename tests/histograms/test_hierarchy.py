@@ -47,12 +47,6 @@ def test_frame() -> None:
     assert frame["parent"].tolist()[1:] == ["us", "us/a"]
 
 
-def test_single_region() -> None:
-    for tree in (Hierarchy.from_paths([["all"]]), Hierarchy.from_edges(["all"], [None])):
-        assert (tree.regions, tree.levels, tree.leaves) == (1, 1, range(1))
-        assert tree.aggregate(np.array([[4, 5]])).tolist() == [[4, 5]]
-
-
 def test_edges_with_and_without_a_marked_root() -> None:
     marked = Hierarchy.from_edges(["x", "us", "b", "a", "y"], ["a", None, "us", "us", "b"])
     implied = Hierarchy.from_edges(["x", "b", "a", "y"], ["a", "us", "us", "b"])

@@ -19,7 +19,6 @@ from coco_opt.groups.estimating.joint import joint, round_tables
 from coco_opt.groups.estimating.subtrees import sum_of_leaves
 from coco_opt.groups.noisy_measurements import Loss
 from coco_opt.privacy import Measurement
-from coco_opt.problems import JointL2, Tree
 from tests.groups.helpers import assert_consistent, measured
 from tests.joint.helpers import TREES, JointSolvers, noisy_tables
 
@@ -83,15 +82,6 @@ def test_every_level_has_the_gap_relative_to_its_own_loss(loss: Loss) -> None:
     assert np.isnan(estimate.level_gaps[1])
 
 
-def test_certificates_of_both_kinds_are_kept() -> None:
-    hierarchy, truth = small(2)
-    solvers = JointSolvers()
-    estimate = joint(noisy(hierarchy, truth), solvers)
-    assert tuple(c.problem for c in solvers.certificates) == ("cumulative_rounding", "joint_l1")
-    assert all(c.violation <= 1e-6 for c in solvers.certificates)
-    assert 0.0 <= estimate.uncertified_gap < np.inf
-
-
 @pytest.mark.parametrize("name", TREES)
 def test_rounding_keeps_every_sum_and_the_root_is_half_up(name: str) -> None:
     tree, y, groups, _ = noisy_tables(TREES[name], 40, 4)
@@ -134,19 +124,6 @@ def test_squares_weigh_levels_by_the_exact_variance() -> None:
         fitted = joint(measured(hierarchy, truth, seed=seed, shares=shares), SolverChoices(), loss="l2").fitted
         errors.append(np.mean((fitted[0] - truth[0].cumulative(12)[:-1]) ** 2))
     assert np.mean(errors) <= 0.35
-
-
-def test_equal_budgets_give_the_integers_of_the_nominal_variance() -> None:
-    for seed in range(5):
-        hierarchy, truth = small(seed)
-        measurement, solvers = noisy(hierarchy, truth, seed=seed), SolverChoices()
-        estimate = joint(measurement, solvers, loss="l2")
-        answers, tree = GroupsMeasurements(measurement), Tree(hierarchy.parent)
-        table = np.concatenate([answers.table(level) for level in range(3)])
-        weight = 1.0 / answers.distribution(0).nominal_variance
-        fitted = solvers.solve(JointL2(tree, table, answers.group_counts, weight))
-        nominal, _ = round_tables(tree, np.asarray(fitted), answers.group_counts, solvers)
-        np.testing.assert_array_equal(estimate.cumulative, nominal)
 
 
 @pytest.mark.parametrize("buckets", [False, True])

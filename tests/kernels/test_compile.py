@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 from numba import TypingError
 from numba.core import caching, config
-from numba.core.compiler import Flags
 from numba.core.event import Listener, install_listener
 from numpy.typing import NDArray
 
@@ -115,21 +114,6 @@ def _successor(value: int) -> int:
 @compiled
 def _sum_of_successors(values: NDArray[np.int32], flags: NDArray[np.int16]) -> int:
     return _successor(values[0]) + _successor(flags[0]) + _successor(7)
-
-
-@pytest.mark.skipif(module._drafts() is None, reason="numba is of another version")
-def test_flags_that_are_compared_quickly_are_equal_to_the_same_of_numba_and_to_no_others() -> None:
-    from coco_opt.kernels.drafts import _Flags
-
-    plain = Flags()
-    assert _Flags(plain) == plain == _Flags(plain).copy()
-    assert hash(_Flags(plain)) == hash(plain)
-    stated = _Flags(plain)
-    stated.nrt = plain.nrt  # a stated default is the default
-    assert stated == plain
-    stated.nrt = not plain.nrt
-    assert stated != plain
-    assert stated != _Flags(plain)
 
 
 @pytest.mark.skipif(module._drafts() is None, reason="numba is of another version")

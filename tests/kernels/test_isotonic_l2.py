@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -21,10 +22,11 @@ Data = NDArray[Any]
 
 def min_max(y: list[int], w: list[int]) -> list[Fraction]:
     """Return x_k = min over j >= k of max over i <= j of mean(y[i..j]), exactly (Hay et al. 2010, theorem 1)."""
-    n = len(y)
+    n, lengths = len(y), [0, *accumulate(w)]
+    sums = [0, *accumulate(a * b for a, b in zip(y, w, strict=True))]
 
     def mean(i: int, j: int) -> Fraction:
-        return Fraction(sum(a * b for a, b in zip(y[i : j + 1], w[i : j + 1], strict=True)), sum(w[i : j + 1]))
+        return Fraction(sums[j + 1] - sums[i], lengths[j + 1] - lengths[i])
 
     return [min(max(mean(i, j) for i in range(j + 1)) for j in range(k, n)) for k in range(n)]
 
@@ -148,14 +150,6 @@ def test_halves_are_pooled_to_the_same_blocks(y: list[int]) -> None:
         np.testing.assert_array_equal(first, second)
 
 
-@each_instance
-def test_long_halves_are_pooled_to_the_same_blocks(y: Data, monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = l2.pool(y)
-    monkeypatch.setattr(l2, "_MANY", 2)
-    for first, second in zip(expected, l2.pool(y), strict=True):
-        np.testing.assert_array_equal(first, second)
-
-
 def test_a_stream_holds_memory_for_blocks_not_for_values() -> None:
     rng = np.random.default_rng(0)
     stream = l2.BlockStream()
@@ -200,22 +194,6 @@ def test_gap_bounds_the_true_loss_of_any_feasible_point(
         assert certificate.gap(other, y, w, lo, hi, lam) >= lost - 1e-9
     optimal_lam = certificate.multipliers(best, y, w, lo, hi)
     assert certificate.gap(other, y, w, lo, hi, optimal_lam) == pytest.approx(lost, abs=1e-9)
-
-
-def test_a_corrupted_fit_is_caught() -> None:
-    y = INSTANCES["sizes"]
-    x = l2.fit(y)
-    x[:10_000] -= 0.01
-    lost = objective(x, y) - objective(l2.fit(y), y)
-    assert certificate.gap(x, y) >= lost > 0.5
-
-
-def test_a_fit_shifted_by_a_solver_is_charged_its_true_loss() -> None:
-    y = INSTANCES["flat"]
-    best = l2.fit(y)
-    middle = (best > best[0]) & (best < best[-1])
-    x = best + 1e-6 * middle
-    assert certificate.gap(x, y) == pytest.approx(1e-12 * middle.sum(), rel=1e-3)
 
 
 def test_multipliers_at_an_infinite_bound_certify_nothing() -> None:

@@ -56,11 +56,6 @@ def test_exact_and_unknown_estimates(v_p: float, v_c: float, size: float, varian
     assert (merged[0], own[0]) == (size, variance)
 
 
-def test_plain_average() -> None:
-    size, variance = merge_estimates(ints(3), np.array([1.0]), ints(6), np.array([9.0]), "average")
-    assert (size[0], variance[0]) == (4.5, 2.5)
-
-
 @pytest.mark.parametrize(
     ("rounding", "expected"),
     [("half_up", [0, 1, 2, 3, 4]), ("half_even", [0, 0, 2, 2, 4]), ("half_down", [0, 0, 1, 2, 4])],

@@ -73,13 +73,3 @@ def test_functions_are_short_and_take_bundles(path: Path) -> None:
 def test_loops_say_what_they_do() -> None:
     code, comments = map(sum, zip(*(lines(path.read_text(encoding="utf-8")) for path in KERNELS), strict=True))
     assert comments >= LEAST_COMMENTS * code
-
-
-def test_the_counts_are_right() -> None:
-    source = (
-        '"""A string\nof two lines."""\nA = NDArray[int]\n\n'
-        "def f(x: A, y: A | None, z: NDArray[Any], n: int, b: Pair) -> None:\n"
-        '    """Another."""\n    # a comment\n    g(x)  # code\n    g("#")\n'
-    )
-    assert lines(source) == (4, 1)
-    assert [arrays(function, array_names(source)) for function in functions(source)] == [3]

@@ -20,7 +20,6 @@ from coco_opt import (
     Solution,
     registry,
     solve,
-    solve_many,
 )
 from coco_opt.errors import ProblemError
 from coco_opt.problem import Problem
@@ -68,12 +67,6 @@ def test_what_is_no_vector_of_numbers_is_infeasible(kind: type[Any], value: Any)
     assert verdict(kind([1, 0]), value).status is Status.INFEASIBLE_POINT
 
 
-def test_a_list_is_read_as_a_vector() -> None:
-    solution = verdict(IsotonicL1([1, 0], ties="lower"), [0, 0])
-    assert solution.ok
-    assert solution.value.dtype == np.int64
-
-
 @pytest.mark.parametrize("kind", ISOTONIC)
 @pytest.mark.parametrize("lam", [np.zeros(0), np.ones(1), np.full(9, 3.0), np.zeros((4, 1)), np.full(4, np.nan)])
 def test_malformed_multipliers_prove_nothing(kind: type[Any], lam: Any) -> None:
@@ -107,11 +100,6 @@ def test_numbers_whose_squares_leave_the_range_of_doubles_are_refused(kind: type
 def test_bounds_without_a_number_between_are_refused(kind: type[Any], bounds: dict[str, float]) -> None:
     with pytest.raises(ProblemError, match="number must fit"):
         kind([1, 2], **bounds)
-
-
-def test_the_objective_does_not_overflow() -> None:
-    y = np.full(1_000_000, 10**13)
-    assert solve(IsotonicL1(y, upper=0)).objective == pytest.approx(1e19)
 
 
 def test_block_sums_beyond_64_bits_are_fitted_right() -> None:
@@ -203,12 +191,6 @@ def test_rounding_to_doubles_alone_fails_no_exact_projection() -> None:
     assert not verdict(problem, problem.y[::-1].copy()).ok
 
 
-def test_simplex_answers_of_other_types_are_read() -> None:
-    problem = SimplexProjection([1.0, 2.0], 4)
-    assert verdict(problem, np.array([1.5, 2.5], np.float32)).ok
-    assert verdict(problem, np.array([3, 1], np.uint8)).status is Status.GAP_TOO_LARGE
-
-
 @pytest.mark.parametrize("power", [1, 2])
 def test_the_gap_bounds_the_exact_suboptimality(power: int) -> None:
     rng = np.random.default_rng(17 + power)
@@ -222,11 +204,6 @@ def test_the_gap_bounds_the_exact_suboptimality(power: int) -> None:
             solution = verdict(problem, x, lam)
             exact = _exact(problem, solution.value, power)
             assert float(exact - best) <= solution.gap * (1 + 1e-9) + 1e-13 * float(exact)
-
-
-def test_a_batch_of_several_kinds_finds_a_solver_for_each() -> None:
-    batch: list[Problem[Any, Any]] = [IsotonicL1([2, 1]), SimplexProjection([1.0], 2), IsotonicL1([3, 1])]
-    assert [solution.solver for solution in solve_many(batch)] == ["divide-and-conquer", "pivot", "divide-and-conquer"]
 
 
 def test_a_table_that_cannot_be_loaded_stops_no_other_solver(

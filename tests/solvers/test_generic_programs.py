@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import subprocess
 import sys
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -52,6 +52,9 @@ BACKENDS: list[ProgramSolver] = [
     SciPyLinprog(method="highs-ipm"),
     SciPyMilp(),
 ]
+
+
+ADAPTERS = ("highs", "piqp", "osqp", "clarabel", "cvxpy", "scipy")
 
 
 def label(backend: ProgramSolver) -> str:
@@ -156,7 +159,7 @@ def kkt_residual(program: LinearProgram, answer: ProgramAnswer) -> float:
 
 
 @pytest.mark.parametrize(("backend", "name"), PAIRS)
-def test_reaches_the_known_optimum(backend: ProgramSolver, name: str) -> None:
+def test_reaches_the_known_optimum_and_meets_its_conditions(backend: ProgramSolver, name: str) -> None:
     program, optimum = INSTANCES[name]
     answer = backend.solve_program(program)
     assert answer.status is Status.OPTIMAL
@@ -165,12 +168,6 @@ def test_reaches_the_known_optimum(backend: ProgramSolver, name: str) -> None:
     assert objective(program, answer.z) == pytest.approx(optimum, abs=1e-5)
     if isinstance(program, MixedIntegerProgram):
         assert np.abs(answer.z - np.rint(answer.z))[program.integer].max() <= 1e-6
-
-
-@pytest.mark.parametrize(("backend", "name"), PAIRS)
-def test_duals_satisfy_the_optimality_conditions(backend: ProgramSolver, name: str) -> None:
-    program, _ = INSTANCES[name]
-    answer = backend.solve_program(program)
     if isinstance(program, MixedIntegerProgram) or isinstance(backend, SciPyMilp):
         assert answer.dual is None
     else:
@@ -288,18 +285,6 @@ def test_the_iteration_limit_is_reported(backend: ProgramSolver) -> None:
 
 @pytest.mark.parametrize(
     "backend",
-    [HiGHS(method="simplex", presolve=False, max_iter=1), SciPyLinprog(presolve=False, max_iter=1)],
-    ids=label,
-)
-def test_the_simplex_iteration_limit_is_reported(backend: ProgramSolver) -> None:
-    quadratic = random_qp(np.random.default_rng(5), n=12, m=8)
-    fields = {f.name: getattr(quadratic, f.name) for f in dataclasses.fields(LinearProgram)}
-    program = LinearProgram(**fields | {"lower": np.full(12, -9.0), "upper": np.full(12, 9.0)})
-    assert backend.solve_program(program).status is Status.ITERATION_LIMIT
-
-
-@pytest.mark.parametrize(
-    "backend",
     [HiGHS(time_limit=0.0), SciPyLinprog(time_limit=0.0), SciPyMilp(time_limit=0.0)],
     ids=label,
 )
@@ -316,30 +301,6 @@ def test_the_time_limit_is_reported(backend: ProgramSolver) -> None:
         upper=np.full(n, 1.0),
     )
     assert backend.solve_program(program).status is Status.TIME_LIMIT
-
-
-@pytest.mark.parametrize("backend", ONE_EACH, ids=label)
-def test_options_are_frozen_hashable_and_spelled_right(backend: ProgramSolver) -> None:
-    assert hash(backend) == hash(dataclasses.replace(backend))  # type: ignore[type-var]
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        backend.tolerance = 1.0
-    with pytest.raises(TypeError, match="tolerence"):
-        type(backend)(tolerence=1e-3)  # type: ignore[call-arg]
-
-
-@pytest.mark.parametrize("backend", ONE_EACH, ids=label)
-def test_a_form_is_accepted_exactly_or_not_at_all(backend: ProgramSolver) -> None:
-    expected = {
-        "highs": {"lp", "qp", "milp"},
-        "cvxpy": {"lp", "qp", "milp"},
-        "hipo": {"lp", "qp"},
-        "piqp": {"lp", "qp"},
-        "osqp": {"lp", "qp"},
-        "clarabel": {"lp", "qp"},
-        "scipy": {"lp"},
-        "scipy-milp": {"lp", "milp"},
-    }
-    assert {form.form for form in backend.accepts} == expected[backend.name]
 
 
 def test_the_form_option_picks_one_writing_of_a_problem() -> None:
@@ -396,11 +357,6 @@ def test_cvxpy_names_what_is_installed() -> None:
         CVXPY(engine="HIGHS", accuracy=1e-6).solve_program(INSTANCES["lp-no-rows"][0])
 
 
-def test_cvxpy_engine_names_ignore_case() -> None:
-    answer = CVXPY(engine="scs").solve_program(INSTANCES["lp-ranged-row"][0])
-    assert answer.status is Status.OPTIMAL
-
-
 def test_highs_refuses_values_and_programs_it_cannot_use() -> None:
     with pytest.raises(ConfigError, match=r"solvers\.highs\.mip_rel_gap"):
         HiGHS(mip_rel_gap=-1.0).solve_program(INSTANCES["milp-mixed"][0])
@@ -422,28 +378,10 @@ def test_highs_changes_its_number_of_threads_and_runs_in_threads() -> None:
     assert values == pytest.approx([optimum] * 7)
 
 
-@pytest.mark.parametrize("module", ["highs", "piqp", "osqp", "clarabel", "cvxpy", "scipy"])
-def test_importing_an_adapter_loads_no_package(module: str, loaded_by: Callable[[str], set[str]]) -> None:
-    heavy = {"highspy", "piqp", "osqp", "clarabel", "cvxpy", "scipy"}
-    assert not loaded_by(f"coco_solvers.generic.{module}") & heavy
-
-
-@pytest.fixture
-def loaded_by() -> Callable[[str], set[str]]:
-    """Return a function that imports a module in a fresh interpreter and lists what is loaded then."""
-    import subprocess
-    import sys
-
-    def load(module: str) -> set[str]:
-        code = f"import sys, {module}; print('\\n'.join(sys.modules))"
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-        return set(done.stdout.split())
-
-    return load
-
-
-def test_every_form_has_a_backend() -> None:
-    assert set(FORMS.values()) == {form for backend in ONE_EACH for form in backend.accepts}
+def test_importing_adapters_loads_no_package() -> None:
+    code = f"import sys, {', '.join(f'coco_solvers.generic.{module}' for module in ADAPTERS)}; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not set(done.stdout.split()) & {"highspy", "piqp", "osqp", "clarabel", "cvxpy", "scipy"}
 
 
 @pytest.mark.parametrize("backend", ONE_EACH, ids=label)

@@ -1,4 +1,4 @@
-"""The conformance check that authors of solvers are given: it passes the table's own and catches what is wrong."""
+"""The conformance check that authors of solvers are given; solvers by choice, where others answer what one cannot."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 from coco_opt import make_solver
+from coco_opt.choices import SolverChoices
 from coco_opt.errors import UnknownSolverError
 from coco_opt.problem import Problem
 from coco_opt.problems import IsotonicL1, IsotonicL2
+from coco_opt.problems.table_rounding import TableRounding
 from coco_opt.solution import Answer, Status
 from coco_opt.testing import check_solver, conformance
 
@@ -79,3 +81,23 @@ def test_a_named_problem_must_be_answered_and_must_exist() -> None:
         check_solver(Wrong("not"), ["tree_l2"])
     with pytest.raises(UnknownSolverError, match="there is no problem 'isotonic'"):
         list(conformance(Wrong("not"), ["isotonic"]))
+
+
+def crossing() -> TableRounding:
+    """Return an example that is an integer program, and no linear program."""
+    for example in TableRounding.examples().values():
+        try:
+            SolverChoices({"table_rounding": "osqp"}, fallback=False).solve(example)
+        except UnknownSolverError:
+            return example
+    raise AssertionError("every example can be expressed")
+
+
+@pytest.mark.parametrize("fallback", [True, False])
+def test_what_a_solver_cannot_express_is_answered_by_another(fallback: bool) -> None:
+    problem, choices = crossing(), SolverChoices({"table_rounding": "osqp"}, fallback=True)
+    assert problem.violation(choices.solve(problem, fallback=fallback)) == 0.0
+    (certificate,) = choices.certificates
+    assert certificate.fallbacks[0].reason == "cannot express it"
+    with pytest.raises(UnknownSolverError):
+        SolverChoices({"table_rounding": "osqp"}, fallback=False).solve(problem)

@@ -106,9 +106,10 @@ def test_gaps_of_wrong_points_are_at_least_their_exact_loss(kind: type[IntegerTr
             if problem.violation(wrong) > 0.0:
                 continue
             loss = float(exact_cost(problem, wrong[:, 0]) - exact_cost(problem, best[:, 0]))
-            verdict = judge(problem, Answer(wrong, Status.OPTIMAL, rng.normal(0.0, 1.0, wrong.shape)), "liar", 1e-9)
-            assert verdict.gap >= loss * (1 - 1e-9) - 1e-12 * max(1.0, verdict.objective)
-            assert loss <= 2e-9 * max(1.0, verdict.objective) or not verdict.ok
+            for claimed in (None, rng.normal(0.0, 1.0, wrong.shape), np.full(wrong.shape, np.nan), np.zeros(3)):
+                verdict = judge(problem, Answer(wrong, Status.OPTIMAL, claimed), "liar", 1e-9)
+                assert verdict.gap >= loss * (1 - 1e-9) - 1e-12 * max(1.0, verdict.objective)
+                assert loss <= 2e-9 * max(1.0, verdict.objective) or not verdict.ok
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -146,13 +147,6 @@ def test_a_bound_broken_by_one_is_not_certified_however_large_the_counts(kind: t
     assert not judge(kind([-1, 0, 0], [[0], [0], [0]]), Answer(wrapped, Status.OPTIMAL, None), "liar", 1e-9).ok
 
 
-def test_whole_weights_leave_no_gap_at_all() -> None:
-    tree = Tree.complete(3, 4)
-    y = np.random.default_rng(5).integers(-9, 50, (tree.nodes, 60))
-    for kind in KINDS:
-        assert solve(kind(tree, y, 1 / 3, groups=np.full(tree.nodes, 30)), MergedSlopesInteger()).gap == 0.0
-
-
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("form", ["lp", "milp"])
 def test_highs_agrees_in_both_forms(kind: type[IntegerTree], form: str) -> None:
@@ -162,28 +156,6 @@ def test_highs_agrees_in_both_forms(kind: type[IntegerTree], form: str) -> None:
         problem = random_integers(kind, seed, nodes=20, cells=8, spread=40, noise=30)
         solution = solve(problem, HiGHS(form=form))  # type: ignore[arg-type]
         assert solution.objective == pytest.approx(solve(problem, MergedSlopesInteger()).objective, rel=1e-9)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_wrong_points_and_prices_are_not_certified(kind: type[IntegerTree]) -> None:
-    rng = np.random.default_rng(2)
-    for seed in range(40):
-        problem = random_integers(kind, seed, nodes=10, cells=5, spread=30, noise=9)
-        if problem.groups is not None:
-            continue
-        best = solve(problem, MergedSlopesInteger())
-        moved = np.array(best.value)
-        moved[problem.tree.is_leaf] += rng.integers(-2, 3, moved[problem.tree.is_leaf].shape)
-        for v in range(problem.tree.nodes - 1, -1, -1):
-            children = np.flatnonzero(problem.tree.parent == v)
-            if children.size:
-                moved[v] = moved[children].sum(axis=0)
-        loss = problem.objective(moved) - best.objective
-        for claimed in (None, rng.normal(0.0, 3.0, moved.shape), np.full(moved.shape, np.nan), np.zeros(3)):
-            verdict = judge(problem, Answer(moved, Status.OPTIMAL, claimed), "liar", 1e-9)
-            assert verdict.violation == 0.0
-            assert verdict.gap >= loss - 1e-9
-            assert verdict.ok == (loss <= 1e-9 * max(1.0, verdict.objective))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -199,12 +171,6 @@ def test_what_breaks_a_constraint_is_seen(kind: type[IntegerTree]) -> None:
     assert problem.violation(np.array([[4.0, 5.0], [1.5, 3.0], [2.5, 2.0]])) == 0.5
     assert problem.violation(good[:2]) == np.inf
     assert problem.violation(good * np.nan) == np.inf
-
-
-def test_ties_of_absolute_values_are_shared_by_least_squares() -> None:
-    solution = solve(IntegerTreeL1([-1, 0, 0], [[12], [0], [0]]), MergedSlopesInteger())
-    assert solution.objective == 12
-    assert solution.value.ravel().tolist() == [8, 4, 4]
 
 
 @pytest.mark.parametrize("kind", KINDS)
