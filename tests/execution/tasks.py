@@ -61,7 +61,7 @@ class Splits:
     region: int
 
     def __call__(self, item: Any) -> bool:
-        return bool(item.regions.start >= self.region)
+        return bool(item[0].start >= self.region)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import coco_opt.execution.executor as batching
-import coco_opt.topdown.estimating.linear.query_trees as linear
 import coco_opt.topdown.estimating.splitting.level as levels
 from coco_opt.execution import Executor, Threads, open_executor
 from coco_opt.files.measurement import read_measurement, write_measurement
@@ -19,7 +18,7 @@ from coco_opt.privacy import Measurement
 from coco_opt.topdown import TopdownMethod, estimate_tables
 from coco_opt.topdown.constraint import RegionBounds
 from coco_opt.topdown.estimating.estimate import TablesResult
-from coco_opt.topdown.estimating.linear.query_trees import SubtreeSums, UpwardPass
+from coco_opt.topdown.estimating.linear.query_trees import linear_stage
 from coco_opt.topdown.estimating.recursion import Checkpoint
 from coco_opt.topdown.noisy_measurements import TableMeasurements
 from coco_opt.topdown.queries import parse_query
@@ -120,7 +119,6 @@ def test_workers_and_executors_change_nothing(case: str) -> None:
 def batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(levels, "LEAST_PARENTS", 1)
     monkeypatch.setattr(batching, "_LEAST_NUMBERS", 8)
-    monkeypatch.setattr(linear, "_LEAST_READ", 1)
 
 
 @pytest.mark.usefixtures("batches")
@@ -151,18 +149,9 @@ def test_answers_that_stay_in_their_file_give_the_same_tables(
 
 @pytest.mark.usefixtures("batches")
 @pytest.mark.parametrize("seed", range(4))
-def test_the_linear_stage_is_the_same_however_subtrees_are_cut(seed: int) -> None:
+def test_the_linear_stage_is_the_same_however_levels_are_cut(seed: int) -> None:
     answers = TableMeasurements.of(plain(seed))
-    passed = UpwardPass.of(answers)
-    cuts = {tuple(passed.subtrees(workers)) for workers in (1, 2, 50)}
-    cuts |= {tuple(range(v, v + 1) for v in answers.hierarchy.level_range(level)) for level in range(3)}
-    assert len(cuts) >= 3
-    stages = []
-    for tops in cuts:
-        sums = SubtreeSums(passed, tops)
-        for place in reversed(range(len(tops))):  # tasks end in any order
-            sums.take(place, passed.below(tops[place]))
-        stages.append(sums.stage())
+    stages = [linear_stage(answers, workers) for workers in (1, 2, 50)]
     for trees in zip(*(stage.trees for stage in stages), strict=True):
         for level in range(4):
             z = [tree.z[level] for tree in trees]
@@ -171,9 +160,8 @@ def test_the_linear_stage_is_the_same_however_subtrees_are_cut(seed: int) -> Non
 
 
 KILLS = {
-    "a subtree's reading": (plain, TopdownMethod("full"), 1, None),
-    "a subtree's splits": (plain, TopdownMethod("full"), 2, Splits(1)),
-    "the last level's splits": (bound, TopdownMethod("classic", implied="cuts"), 1, Splits(1 + 3)),
+    "a level's splits": (plain, TopdownMethod("full"), 2, Splits(2)),
+    "the last level's splits": (bound, TopdownMethod("classic", implied="cuts"), 3, Splits(1 + 3)),
 }
 
 
@@ -186,7 +174,7 @@ def workers(request: pytest.FixtureRequest) -> Iterator[Executor]:
 @pytest.mark.usefixtures("batches")
 @pytest.mark.parametrize(
     ("workers", "kill"),
-    [*(("processes", kill) for kill in KILLS), ("dask", "a subtree's splits")],
+    [*(("processes", kill) for kill in KILLS), ("dask", "a level's splits")],
     indirect=["workers"],
 )
 def test_processes_and_dask_read_the_sealed_file_and_survive_a_kill(

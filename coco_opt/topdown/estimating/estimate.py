@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from os import cpu_count
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,14 +14,14 @@ from coco_opt.array_types import Ints
 from coco_opt.choices import ALL_CERTIFIED, Certificate, SolverChoices, UncertifiedGap
 from coco_opt.errors import InputError, ProblemError, SolverError
 from coco_opt.estimators import EstimatorRow, estimator_row
-from coco_opt.execution import Executor, Shared, Threads
+from coco_opt.execution import Executor, Threads
 from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Operator
 from coco_opt.privacy.measurement import Measurement
 from coco_opt.solving import check_threads
 from coco_opt.topdown.estimating.implied.minimal_schema import core_fits
 from coco_opt.topdown.estimating.linear.best_linear import LinearEstimates, best_linear
-from coco_opt.topdown.estimating.linear.query_trees import LinearStage, SubtreeSums, Summed, UpwardPass
+from coco_opt.topdown.estimating.linear.query_trees import LinearStage, linear_stage
 from coco_opt.topdown.estimating.method import TopdownMethod, misfit
 from coco_opt.topdown.estimating.posterior.correction import Correction
 from coco_opt.topdown.estimating.posterior.drawn_tables import DrawnTables
@@ -183,7 +184,8 @@ def estimate_tables(
         measured = _with_tables(measured, row, row.load()(measurement, chosen, used))
         chosen = replace(chosen, estimation="classic", workload=workload, passes=())
     with doing("estimating with all information"):
-        stage = _stage(measured, run_by) if chosen.estimation == "full" else None
+        workers = min(run_by.workers, cpu_count() or 1)
+        stage = linear_stage(measured, workers) if chosen.estimation == "full" else None
     constraints = measured.invariants
     core, resumed = (None, False) if resume_from is None else (resume_from.core, resume_from.level >= 0)
     with doing("deriving what the constraints imply"):
@@ -280,26 +282,6 @@ def _least_expected(
         implied=step.implied,
         posterior=TablesPosterior(drawn, sampled, queries, method.intervals, correction),
     )
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Reading:
-    """The task to read the answers of some subtrees, and sum what they say."""
-
-    passed: Shared[UpwardPass]
-
-    def __call__(self, tops: range) -> Summed:
-        """Read the answers in and below consecutive regions of one level."""
-        return self.passed.value.below(tops)
-
-
-def _stage(measured: TableMeasurements, executor: Executor) -> LinearStage:
-    """Return the linear stage, for which all answers are read."""
-    upward_pass = UpwardPass.of(measured)
-    sums = SubtreeSums(upward_pass, upward_pass.subtrees(executor.workers))
-    with executor.share(upward_pass) as shared:
-        executor.map(Reading(shared), sums.tops, sums.take)
-    return sums.stage()
 
 
 def _check_method(measured: TableMeasurements, method: TopdownMethod) -> None:

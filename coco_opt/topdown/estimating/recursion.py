@@ -1,19 +1,15 @@
 """TopDown's recursion: from the root down, each region's integer table is split among its children and rounded.
 
 A split is a least-squares problem (``coco_opt.problems.topdown_split``), a rounding a flow
-(``coco_opt.problems.table_rounding``). This module runs them as parallel tasks, with checkpoints: once a region has its
-table, what lies below it depends on nothing else.
-
-Each task of an executor splits and rounds consecutive regions of one level; where their subtrees are small, it goes on
-to the leaves. A task begins when its own regions have tables: no level waits for another. The results are joined level
-by level, in order. A checkpoint covers all levels down to its own and nothing below. Failsafes are no tasks, because
-their changes meet in the regions above.
+(``coco_opt.problems.table_rounding``). This module runs them level by level: a task of an executor splits consecutive
+regions of one level. Failsafes are no tasks, because their changes meet in the regions above: they follow one after the
+other, in the order of the regions, once all others of the level are split. A checkpoint covers all levels down to its
+own.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,7 +17,7 @@ import numpy as np
 from coco_opt.activity import Progress
 from coco_opt.array_types import Ints
 from coco_opt.choices import Certificate
-from coco_opt.errors import ProblemError, SolverError, WorkerError
+from coco_opt.errors import ProblemError, SolverError
 from coco_opt.execution import Count, Executor, Shared, Threads, batch_size, batches, even_tasks
 from coco_opt.execution.temporary_storage import forget_pages
 from coco_opt.histograms import Hierarchy
@@ -60,23 +56,10 @@ AfterLevel = Callable[[Checkpoint], None]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class ParentTables:
-    """Consecutive regions of one level and their integer tables: what a task begins with.
-
-    ``to_leaves`` says that it goes on to the leaves; else it splits these regions alone.
-    """
-
-    regions: range
-    tables: SparseTables
-    to_leaves: bool = False
-
-
-@dataclass(frozen=True, eq=False, slots=True)
 class SplitResult:
     """A task's result for some parents: their children's tables, why some have none, and what the run is to count.
 
-    The children of ``failures``, by their parents' regions, have empty tables here. ``to_leaves`` says that the task
-    splits the other children, too.
+    The children of ``failures``, by their parents' regions, have empty tables here.
     """
 
     parents: range
@@ -85,23 +68,15 @@ class SplitResult:
     certificates: tuple[Certificate, ...]
     cuts: tuple[tuple[int, Cut], ...]
     unchecked: frozenset[int]
-    to_leaves: bool
 
     @classmethod
     def of(
-        cls,
-        parents: range,
-        tables: SparseTables,
-        own: SplitStep,
-        failures: Sequence[tuple[int, Exception]] = (),
-        *,
-        to_leaves: bool = False,
+        cls, parents: range, tables: SparseTables, step: SplitStep, failures: Sequence[tuple[int, Exception]] = ()
     ) -> SplitResult:
-        """Return the result of a task with a step of its own."""
-        cuts = () if own.cutting is None else own.cutting.sorted
-        unchecked = frozenset[int]() if own.cutting is None else frozenset(own.cutting.unchecked)
-        counted = own.solvers.certificates, cuts, unchecked
-        return cls(parents, tables, tuple(failures), *counted, to_leaves)
+        """Return the result of a task with a ``step`` that no other task has."""
+        cuts = () if step.cutting is None else step.cutting.sorted
+        unchecked = frozenset[int]() if step.cutting is None else frozenset(step.cutting.unchecked)
+        return cls(parents, tables, tuple(failures), step.solvers.certificates, cuts, unchecked)
 
     def note(self, step: SplitStep) -> None:
         """Count into the run's step what the task's own step has counted."""
@@ -109,72 +84,35 @@ class SplitResult:
         if step.cutting is not None:
             step.cutting.add(self.cuts, self.unchecked)
 
-    def below(self, hierarchy: Hierarchy) -> Iterator[ParentTables]:
-        """Yield the children that have tables, consecutive ones together; none where they are leaves."""
-        children = _children(hierarchy, self.parents)
-        if not hierarchy.children(children.start):
-            return
-        at = children.start
-        failed = [hierarchy.children(region) for region, _ in self.failures]
-        for without in [*failed, range(children.stop, children.stop)]:
-            if at < without.start:
-                tables = self.tables.part(at - children.start, without.start - children.start)
-                yield ParentTables(range(at, without.start), tables, self.to_leaves)
-            at = without.stop
-
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Splitter:
-    """Splits any regions of a run; ``together`` [levels but the last] splits all of a level, where it can."""
+    """The task to split consecutive regions of one level; ``together``, if any, splits all that it can at once."""
 
-    step: SplitStep
-    together: tuple[LevelSplit | None, ...]
+    step: Shared[SplitStep]
+    together: Shared[LevelSplit | None]
 
-    @classmethod
-    def of(cls, step: SplitStep) -> Splitter:
-        """Prepare the splits of all levels."""
-        return cls(step, tuple(level_split(step, level) for level in range(step.measured.hierarchy.levels - 1)))
-
-    def __call__(self, parents: ParentTables) -> SplitResult:
-        """Split regions: those that can be in compiled calls, the others individually."""
-        own, hierarchy = self.step.fresh(), self.step.measured.hierarchy
-        children, together = (
-            _children(hierarchy, parents.regions),
-            self.together[int(hierarchy.level[parents.regions.start])],
-        )
+    def __call__(self, work: tuple[range, SparseTables]) -> list[SplitResult]:
+        """Return the result for regions and their tables, in a list that its reader empties."""
+        parents, above = work
+        step, together = self.step.value.fresh(), self.together.value
+        children = _children(step.measured.hierarchy, parents)
         if together is None:
-            batch_tables, left = SparseTables.empty(len(children), parents.tables.size), list(parents.regions)
+            batch_tables, left = SparseTables.empty(len(children), above.size), list(parents)
         else:
-            batch_tables, left = together(own, parents.regions, parents.tables)
+            batch_tables, left = together(step, parents, above)
         single_tables, failures = dict[int, SparseTables](), list[tuple[int, Exception]]()
         for region in left:
-            place = region - parents.regions.start
+            place = region - parents.start
             try:
-                tables = own.split(region, parents.tables.dense(place, place + 1)[0])
+                tables = step.split(region, above.dense(place, place + 1)[0])
             except (ProblemError, SolverError) as error:
                 failures.append((region, error))
             else:
-                single_tables[own.children(region).start - children.start] = SparseTables.of(tables)
-        return SplitResult.of(
-            parents.regions, batch_tables.with_parts(single_tables).aside, own, failures, to_leaves=parents.to_leaves
-        )
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Descent:
-    """The task to split regions, and their descendants where the task goes on to the leaves; upper levels first."""
-
-    splitter: Shared[Splitter]
-
-    def __call__(self, parents: ParentTables) -> list[SplitResult]:
-        """Split regions."""
-        splitter, results, waiting = self.splitter.value, list[SplitResult](), deque([parents])
-        while waiting:
-            results.append(splitter(waiting.popleft()))
-            if parents.to_leaves:
-                waiting.extend(results[-1].below(splitter.step.measured.hierarchy))
+                single_tables[step.children(region).start - children.start] = SparseTables.of(tables)
+        result = SplitResult.of(parents, batch_tables.with_parts(single_tables).aside, step, failures)
         forget_pages()
-        return results
+        return [result]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -185,8 +123,8 @@ class LeavesAlone:
 
     def __call__(self, parents: Sequence[int | None]) -> SplitResult:
         """Fit the children of some regions; of None the root."""
-        own = self.step.value.fresh()
-        return SplitResult.of(range(0), SparseTables.joined(_fit_alone(own, region) for region in parents), own)
+        step = self.step.value.fresh()
+        return SplitResult.of(range(0), SparseTables.joined(_fit_alone(step, region) for region in parents), step)
 
 
 def top_down(
@@ -211,12 +149,16 @@ def top_down(
     counter = Count(step.measured.hierarchy.regions, progress)
     counter.add(sum(tables.regions for tables in done.tables))
     run_by = Threads() if executor is None else executor
-    levels = Levels(Splitter.of(step), done, run_by.workers, counter, after_level)
-    with run_by.share(levels.splitter) as shared:
-        run_by.map(Descent(shared), levels.begin(), levels.ended)
-    if levels.done.level < step.measured.hierarchy.levels - 1:
-        raise WorkerError(f"executor {run_by.name!r} left out items that followed from others: see Executor.map")
-    return levels.done
+    with run_by.share(step) as shared:
+        for level in range(done.level, step.measured.hierarchy.levels - 1):
+            if level < 0:
+                done = _checkpoint(step, (_fit_alone(step, None),), ())
+                counter.add(1)
+            else:
+                done = _with_next_level(step, shared, done, run_by, counter)
+            if after_level is not None:
+                after_level(done)
+    return done
 
 
 def _check_fit(step: SplitStep, done: Checkpoint) -> None:
@@ -258,8 +200,8 @@ def _fit_alone(step: SplitStep, region: int | None) -> SparseTables:
     raise _with_name(failure, step.name(region))
 
 
-class LevelParts:
-    """The results for some parents of a level each; their tables are moved to files, many small tables together."""
+class LevelResults:
+    """The results of a level's tasks; their tables are moved to files, many small tables together."""
 
     def __init__(self) -> None:
         self._stored, self._waiting, self._runs = list[SplitResult](), list[SplitResult](), 0
@@ -269,120 +211,61 @@ class LevelParts:
         self._waiting.append(result)
         self._runs += result.tables.cells.size
         if self._runs >= _WAITING_RUNS:
-            self._store()
+            joined, begin = SparseTables.joined(each.tables for each in self._waiting), 0
+            for each in self._waiting:
+                self._stored.append(replace(each, tables=joined.part(begin, begin + each.tables.regions)))
+                begin += each.tables.regions
+            self._waiting, self._runs = [], 0
 
-    def taken(self) -> list[SplitResult]:
-        """Return all results in the parents' order, and forget them."""
-        every = sorted(self._stored + self._waiting, key=lambda result: result.parents.start)
-        self._stored, self._waiting, self._runs = [], [], 0
-        return every
-
-    def _store(self) -> None:
-        joined, at = SparseTables.joined(result.tables for result in self._waiting), 0
-        for result in self._waiting:
-            self._stored.append(replace(result, tables=joined.part(at, at + result.tables.regions)))
-            at += result.tables.regions
-        self._waiting, self._runs = [], 0
+    @property
+    def in_order(self) -> list[SplitResult]:
+        """Return all results in the parents' order."""
+        return sorted(self._stored + self._waiting, key=lambda result: result.parents.start)
 
 
-class Levels:
-    """Joins the tasks' results level by level, and returns which regions can be split next.
+def _with_next_level(
+    step: SplitStep, shared: Shared[SplitStep], done: Checkpoint, executor: Executor, counter: Count
+) -> Checkpoint:
+    """Return the checkpoint after the next level: the regions of the last level are split, or their tables relaxed."""
+    hierarchy, results = step.measured.hierarchy, LevelResults()
+    parents, begin = hierarchy.level_range(done.level), hierarchy.level_range(done.level + 1).start
 
-    ``done`` is the checkpoint after the last complete level, with its failsafes.
-    """
-
-    def __init__(
-        self, splitter: Splitter, done: Checkpoint, workers: int, counter: Count, after_level: AfterLevel | None
-    ) -> None:
-        self.splitter, self.done = splitter, done
-        self._step, self._hierarchy = splitter.step, splitter.step.measured.hierarchy
-        self._counter, self._after_level = counter, after_level
-        self._level_results = [LevelParts() for _ in splitter.together]
-        self._left = [len(self._hierarchy.level_range(level)) for level in range(len(self._level_results))]
-        answers = sum(query.operator.answers for query in self._step.measured.queries)
-        width = max(answers, self._step.measured.schema.size)
-        self._numbers = self._hierarchy.at_and_below(np.full(self._hierarchy.levels, width))
-        self._sizes = [self._size(level, workers) for level in range(len(self._level_results))]
-
-    def _size(self, level: int, workers: int) -> int:
-        """Return how many numbers a task of a level's regions may have at and below them."""
-        numbers = self._numbers[level]
-        if self.splitter.together[level] is not None:
-            return batch_size(int(numbers.sum()), workers)
-        return int(numbers.sum()) // len(even_tasks(numbers.size, workers))
-
-    def begin(self) -> list[ParentTables]:
-        """Return the first tasks."""
-        if self.done.level < 0:
-            root = _fit_alone(self._step, None)
-            self._counter.add(1)
-            self._finish((root,), ())
-        if self.done.level == len(self._level_results):
-            return []
-        return self._tasks([ParentTables(self._hierarchy.level_range(self.done.level), self.done.tables[-1])])
-
-    def ended(self, _: int, results: list[SplitResult]) -> list[ParentTables]:
-        """Take a task's results, finish the levels that they complete, and return the tasks that follow.
-
-        ``results`` is empty afterwards: what executors keep of a task takes no memory.
-        """
-        ready: list[ParentTables] = []
-        for result in results:
-            level = int(self._hierarchy.level[result.parents.start])
-            self._level_results[level].add(result)
-            self._left[level] -= len(result.parents)
-            waiting = sum(len(self._step.children(region)) for region, _ in result.failures)
-            self._counter.add(result.tables.regions - waiting)
-            if not result.to_leaves:
-                ready += result.below(self._hierarchy)
-        results.clear()
-        while self.done.level < len(self._level_results) and not self._left[self.done.level]:
-            ready += self._next_level()
+    def take(_: int, ended: list[SplitResult]) -> None:
+        result = ended.pop()  # what executors keep of a task takes no memory
+        results.add(result)
+        waiting = sum(len(step.children(region)) for region, _ in result.failures)
+        counter.add(result.tables.regions - waiting)
         forget_pages()
-        return self._tasks(ready)
 
-    def _tasks(self, ready: Iterable[ParentTables]) -> list[ParentTables]:
-        """Return regions cut into tasks, the largest first."""
-        tasks = []
-        for parents in ready:
-            level, places = self._hierarchy.within_level(parents.regions)
-            numbers = self._numbers[level][places]
-            # Where some regions are split individually, progress and checkpoints do not wait for all that is below.
-            compiled, most = None not in self.splitter.together[level:], self._sizes[level]
-            for part in batches(numbers, most):
-                size = int(numbers[part.start : part.stop].sum())
-                tables = parents.tables.part(part.start, part.stop)
-                tasks.append(
-                    (size, ParentTables(parents.regions[part.start : part.stop], tables, compiled and size <= most))
-                )
-        # Those of about one size in the regions' order, in which answers lie in their file.
-        return [parents for _, parents in sorted(tasks, key=lambda task: -task[0].bit_length())]
+    together = level_split(step, done.level)
+    work = [
+        (parents[some.start : some.stop], done.tables[-1].part(some.start, some.stop))
+        for some in _tasks(step, parents, executor.workers, compiled=together is not None)
+    ]
+    with executor.share(together) as level:
+        executor.map(Splitter(shared, level), work, take)
+    level_results = results.in_order
+    for result in level_results:
+        result.note(step)
+    relaxed, tables, more = list(done.relaxed), list(done.tables), dict[int, SparseTables]()
+    for region, failure in (failed for result in level_results for failed in result.failures):
+        children = step.children(region)
+        more[children.start - begin], tables, change = _failsafe(step, region, tables, failure)
+        if change.any():
+            relaxed.append(_relaxation(step, region, change))
+        counter.add(len(children))
+    below = SparseTables.joined(result.tables for result in level_results).with_parts(more)
+    return _checkpoint(step, (*tables, below), tuple(relaxed))
 
-    def _next_level(self) -> list[ParentTables]:
-        """Finish the next level, whose regions' parents are all split or failed; return the regions with new tables."""
-        level_results = self._level_results[self.done.level].taken()
-        for result in level_results:
-            result.note(self._step)
-        begin = self._hierarchy.level_range(self.done.level + 1).start
-        relaxed, tables, more = list(self.done.relaxed), list(self.done.tables), dict[int, SparseTables]()
-        # One after the other, in the order of the regions: their changes meet in the regions above.
-        failures = [failed for result in level_results for failed in result.failures]
-        for region, failure in failures:
-            children = self._step.children(region)
-            more[children.start - begin], tables, change = _failsafe(self._step, region, tables, failure)
-            if change.any():
-                relaxed.append(_relaxation(self._step, region, change))
-            self._counter.add(len(children))
-        below = SparseTables.joined(result.tables for result in level_results).with_parts(more)
-        self._finish((*tables, below), tuple(relaxed))
-        if self.done.level == len(self._level_results):
-            return []
-        return [ParentTables(range(begin + at, begin + at + own.regions), own) for at, own in more.items()]
 
-    def _finish(self, tables: tuple[SparseTables, ...], relaxed: tuple[Relaxation, ...]) -> None:
-        self.done = _checkpoint(self._step, tables, relaxed)
-        if self._after_level is not None:
-            self._after_level(self.done)
+def _tasks(step: SplitStep, parents: range, workers: int, *, compiled: bool) -> list[range]:
+    """Return places of a level's regions cut into tasks: by the numbers of their children, or about equally many."""
+    if not compiled:
+        return even_tasks(len(parents), workers)
+    children = np.diff(step.measured.hierarchy.first_child[parents.start : parents.stop + 1])
+    answers = sum(query.operator.answers for query in step.measured.queries)
+    numbers = children * max(answers, step.measured.schema.size)
+    return list(batches(numbers, batch_size(int(numbers.sum()), workers)))
 
 
 def _checkpoint(step: SplitStep, tables: tuple[SparseTables, ...], relaxed: tuple[Relaxation, ...]) -> Checkpoint:

@@ -20,7 +20,6 @@ regions: valid, not fully efficient. Constraints do not enter. ``topdown.estimat
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -29,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.array_types import Flags, Floats, Ints
-from coco_opt.execution import batch_size, batches
+from coco_opt.execution import Threads, batch_size, batches
 from coco_opt.execution.temporary_storage import forget_pages, stored_array, stored_empty
 from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Operator, blocks_of_rows
@@ -38,11 +37,6 @@ from coco_opt.topdown.pooled_measurements import RegionMeasurements
 
 if TYPE_CHECKING:
     from coco_opt.topdown.noisy_measurements import TableMeasurements
-
-Summed = list[list[NDArray[Any] | None]]
-"""z [levels][queries] of some regions of consecutive levels; None where the answers alone say it."""
-
-_LEAST_READ = 1 << 19  # answers; fewer are read and summed sooner than handed to another worker
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -217,149 +211,66 @@ class LinearStage(LinearEstimates):
         return {}
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class UpwardPass:
-    """The up pass of all queries, by subtrees: a task reads the answers of a subtree and returns sums.
-
-    ``own`` float64[levels, queries] are the variances of single answers, harmonic means where regions differ;
-    ``variance``, ``children`` and ``final``, of each query float64[regions], those of ``QueryTree``. Large ones lie in
-    files.
-    """
-
-    measured: TableMeasurements
-    own: Floats
-    variance: tuple[Floats, ...]
-    children: tuple[Floats, ...]
-    final: tuple[Floats, ...]
-
-    @classmethod
-    def of(cls, measured: TableMeasurements) -> UpwardPass:
-        """Prepare the pass: all variances, from public values alone; see ``linear_stage``."""
-        from coco_opt.kernels import tree_passes
-
-        hierarchy, queries = measured.hierarchy, range(len(measured.queries))
-        own = np.array([[checked_variance(measured, level, at) for at in queries] for level in range(hierarchy.levels)])
-        columns = []
-        for query in queries:
-            s2 = own[hierarchy.level, query]
-            for level in range(hierarchy.levels):
-                if (level, query) in measured.by_region:
-                    regions = hierarchy.level_range(level)
-                    s2[regions.start : regions.stop] = measured.by_region[level, query]
-            passed = tree_passes.upward(hierarchy.first_child, np.zeros(hierarchy.regions), s2)
-            _, variance, children = passed
-            final = tree_passes.variances(hierarchy.first_child, variance, children)
-            columns.append([stored_array([array]) for array in (variance, children, final)])
-        return cls(measured, own, *zip(*columns, strict=True))
-
-    def subtrees(self, workers: int = 1) -> list[range]:
-        """Return tasks: some regions of one level each, whose answers, with all below them, fit in memory together.
-
-        The level is the highest whose subtrees do, or the leaves' parents'. How regions are cut changes no bit.
-        """
-        hierarchy = self.measured.hierarchy
-        answers_per_level = np.isfinite(self.own) @ np.array(
-            [query.operator.answers for query in self.measured.queries]
-        )
-        numbers = hierarchy.at_and_below(answers_per_level)
-        size = max(_LEAST_READ, batch_size(int(numbers[0][0]), workers))
-        small = [level for level, region_numbers in enumerate(numbers) if region_numbers.max() <= size]
-        cut = min(small[0] if small else hierarchy.levels, max(0, hierarchy.levels - 2))
-        first = hierarchy.level_range(cut).start
-        return [range(first + batch.start, first + batch.stop) for batch in batches(numbers[cut], size)]
-
-    def below(self, tops: range) -> Summed:
-        """Return the sums of the subtrees of consecutive regions of one level, from that level down: the task."""
-        levels = self.measured.hierarchy.levels_below(tops)
-        query_sums = [self._sums(query, levels, None) for query in range(len(self.measured.queries))]
-        return [list(level_sums) for level_sums in zip(*query_sums, strict=True)]
-
-    def stage(self, cut: int, parts: Summed) -> LinearStage:
-        """Return the linear stage from the sums of all subtrees, ``cut`` their level: what is above is done here."""
-        hierarchy = self.measured.hierarchy
-        above = [hierarchy.level_range(level) for level in range(cut)]
-        trees = []
-        for query in range(len(self.measured.queries)):
-            lower = [level_sums[query] for level_sums in parts]
-            below = self.measured.answers[cut][query] if lower[0] is None else lower[0]
-            upper = self._sums(query, above, None if below is None else below[:])
-            answers = [each[query] for each in self.measured.answers]
-            z = [
-                summed if summed is not None else noisy for summed, noisy in zip([*upper, *lower], answers, strict=True)
-            ]
-            variances = self.variance[query], self.children[query], self.final[query]
-            trees.append(QueryTree(hierarchy, tuple(z), *variances))
-        return LinearStage(hierarchy, tuple(query.operator for query in self.measured.queries), tuple(trees))
-
-    def _sums(self, query: int, levels: Sequence[range], below: NDArray[Any] | None) -> list[NDArray[Any] | None]:
-        """Return z of regions of consecutive levels, root first, ``below`` that of the level after them.
-
-        None where nothing was measured below: there the answers say it, if there are any.
-        """
-        hierarchy, sums = self.measured.hierarchy, list[NDArray[Any] | None]()
-        for regions in reversed(levels):
-            level = int(hierarchy.level[regions.start])
-            z = rows_of(hierarchy, self.measured.answers[level][query], regions)
-            if below is None:
-                sums.append(None)
-            else:
-                starts = hierarchy.first_child[regions.start : regions.stop]
-                summed = np.add.reduceat(below, starts - starts[0], axis=0)
-                z = summed if z is None else z + (summed - z) * self._weight_below(query, regions)[:, None]
-                sums.append(z)
-            below = z
-        return sums[::-1]
-
-    def _weight_below(self, query: int, regions: range) -> Floats:
-        """Return the weights of the children's sums in the means with the answers of some regions of a level."""
-        level, places = self.measured.hierarchy.within_level(regions)
-        below, s2 = self.children[query][regions.start : regions.stop], self.own[level, query]
-        if (level, query) not in self.measured.by_region:
-            return np.asarray(s2 / (s2 + below))
-        s2 = self.measured.by_region[level, query][places]
-        return np.divide(s2, s2 + below, out=np.ones_like(below), where=np.isfinite(s2))
-
-
-class SubtreeSums:
-    """The sums of all subtrees, as their tasks end: whole levels of them lie in files, not in memory."""
-
-    def __init__(self, passed: UpwardPass, tops: Sequence[range]) -> None:
-        self.tops, self._passed, self._hierarchy = tops, passed, passed.measured.hierarchy
-        self._cut = int(self._hierarchy.level[tops[0].start])
-        queries = len(passed.measured.queries)
-        self._parts: Summed = [[None] * queries for _ in range(self._cut, self._hierarchy.levels)]
-
-    def take(self, place: int, part: Summed) -> None:
-        """Move the sums of one task to their level's; ``part`` is empty afterwards."""
-        for regions, level_sums, all_sums in zip(
-            self._hierarchy.levels_below(self.tops[place]), part, self._parts, strict=True
-        ):
-            level, places = self._hierarchy.within_level(regions)
-            for query, sums in enumerate(level_sums):
-                if sums is not None:
-                    filled = all_sums[query]
-                    if filled is None:
-                        size = len(self._hierarchy.level_range(level)), sums.shape[1]
-                        filled = all_sums[query] = stored_empty(size, sums.dtype)
-                    filled[places] = sums
-                    level_sums[query] = None
-        forget_pages()
-
-    def stage(self) -> LinearStage:
-        """Return the linear stage, once all tasks have ended."""
-        return self._passed.stage(self._cut, self._parts)
-
-
-def linear_stage(measured: TableMeasurements) -> LinearStage:
-    """Run the up pass on every answer of every query, subtree by subtree; O(answers).
+def linear_stage(measured: TableMeasurements, workers: int = 1) -> LinearStage:
+    """Run the up pass on every answer of every query, level by level, by so many threads; O(answers).
 
     Raises ProblemError for a variance that is not positive: exact answers are invariants, not measurements.
     """
-    passed = UpwardPass.of(measured)
-    sums = SubtreeSums(passed, passed.subtrees())
-    for place, regions in enumerate(sums.tops):
-        sums.take(place, passed.below(regions))
-    return sums.stage()
+    trees = tuple(_tree(measured, query, Threads(workers)) for query in range(len(measured.queries)))
+    return LinearStage(measured.hierarchy, tuple(query.operator for query in measured.queries), trees)
+
+
+def _tree(measured: TableMeasurements, query: int, threads: Threads) -> QueryTree:
+    """Return a query's tree: its variances, from public values alone, then the sums of its answers from below."""
+    from coco_opt.kernels import tree_passes
+
+    hierarchy = measured.hierarchy
+    s2 = np.array([checked_variance(measured, level, query) for level in range(hierarchy.levels)])[hierarchy.level]
+    for level in range(hierarchy.levels):
+        if (level, query) in measured.by_region:
+            regions = hierarchy.level_range(level)
+            s2[regions.start : regions.stop] = measured.by_region[level, query]
+    _, variance, children = tree_passes.upward(hierarchy.first_child, np.zeros(hierarchy.regions), s2)
+    final = tree_passes.variances(hierarchy.first_child, variance, children)
+    z = [level_answers[query] for level_answers in measured.answers]
+    for level in range(hierarchy.levels - 2, -1, -1):
+        regions, below = hierarchy.level_range(level), z[level + 1]
+        if below is not None:
+            s2_here, s2_below = (array[regions.start : regions.stop] for array in (s2, children))
+            # Where a region itself was not measured, the sum of its children says everything.
+            weight = np.divide(s2_here, s2_here + s2_below, out=np.ones(len(regions)), where=np.isfinite(s2_here))
+            z[level] = _with_sums(hierarchy, level, z[level], below, weight, threads)
+    return QueryTree(hierarchy, tuple(z), *(stored_array([array]) for array in (variance, children, final)))
+
+
+def _with_sums(
+    hierarchy: Hierarchy,
+    level: int,
+    answers: RegionMeasurements | None,
+    below: RegionMeasurements,
+    weight: Floats,
+    threads: Threads,
+) -> NDArray[Any]:
+    """Return a level's answers averaged with the sums of those below, which have the ``weight`` [regions].
+
+    Some regions are read at a time, and the result lies in a file unless it is small; how many changes no bit.
+    """
+    regions, size = hierarchy.level_range(level), below.shape[1]
+    bounds = hierarchy.first_child[regions.start : regions.stop + 1] - regions.stop
+    out = stored_empty((len(regions), size), below[:0].dtype if answers is None else np.dtype(np.float64))
+
+    def fill(some: range) -> None:
+        starts, here = bounds[some.start : some.stop + 1], slice(some.start, some.stop)
+        sums = np.add.reduceat(below[slice(starts[0], starts[-1])], starts[:-1] - starts[0], axis=0)
+        if answers is not None:
+            own = answers[here]
+            sums = own + (sums - own) * weight[here, None]
+        out[here] = sums
+        forget_pages()
+
+    numbers = np.diff(bounds) * size
+    threads.map(fill, list(batches(numbers, batch_size(int(numbers.sum()), threads.workers))))
+    return out
 
 
 def rows_of(hierarchy: Hierarchy, answers: RegionMeasurements | None, regions: range) -> NDArray[Any] | None:
