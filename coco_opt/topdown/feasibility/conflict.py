@@ -1,10 +1,10 @@
 """A smallest set of constraints that exclude each other: without any one of them, the others can all hold.
 
-Nested constraints are followed sum by sum, in exact integers, which decides them. Elsewhere the smallest region whose
-own constraints exclude each other is searched for from above. The prices of the least total violation name a set of its
-constraints, of which one after the other is left out while the rest is still contradictory (deletion filter). That no
-fractional table exists is proved by multipliers in exact rationals; that no integer table exists is the verdict of a
-mixed-integer solver, which is run again on the named constraints alone, after presolve has seen them among all others.
+Nested constraints are followed sum by sum, in exact integers, which decides them. Elsewhere the prices of the least
+total violation name a set of constraints; where fractional tables meet all of them, connected constraints that no
+integers meet are such a set. One after the other is left out while the rest is still contradictory (deletion filter).
+That no fractional table exists is proved by multipliers in exact rationals; that no integer table exists is the verdict
+of a mixed-integer solver, which is run again on the named constraints alone, after presolve has seen them among all.
 
 Prove, before anything is paid, that some integer table meets all constraints, or name a smallest contradictory set.
 
@@ -27,7 +27,8 @@ import numpy as np
 
 from coco_opt.array_types import Floats, Ints
 from coco_opt.execution.temporary_storage import stored_by_parts
-from coco_opt.topdown.feasibility.programs import TIME_LIMIT, integer_program, least_violation, solve_integer
+from coco_opt.solution import Status
+from coco_opt.topdown.feasibility.programs import TIME_LIMIT, integer_leaves, least_violation, solved
 from coco_opt.topdown.feasibility.system import ConstraintRow, ConstraintSystem, Ranged, RegionConstraint
 from coco_opt.topdown.rows import infinite
 
@@ -74,46 +75,9 @@ def conflict_by_programs(system: ConstraintSystem, time_limit: float) -> Conflic
     """Return constraints that exclude each other, of a system in which no sums cross; None where none was proved to."""
     if system.by_sums:
         return None
-    deadline = perf_counter() + time_limit
-    # Half of the time finds the region; what is left names the constraints.
-    level, region = _smallest_region(system, perf_counter() + time_limit / 2)
-    for place in dict.fromkeys([(level, region), (0, 0)]):
-        conflict = _smallest_of(system, _within(system, *place, place[1] + 1), deadline)
-        if conflict is not None:
-            return conflict
-    return None
-
-
-def _smallest_region(system: ConstraintSystem, deadline: float) -> tuple[int, int]:
-    """Return a (level, region) whose own constraints exclude each other while those of no part of it were found to."""
-    smallest, hierarchy = (0, 0), system.hierarchy
-    for level in range(1, hierarchy.levels):
-        first, above = hierarchy.level_range(level).start, hierarchy.level_range(level - 1).start
-        parts = hierarchy.children(above + smallest[1])
-        inner = _first_excluded(system, level, parts.start - first, parts.stop - first, deadline)
-        if inner is None:
-            break
-        smallest = (level, inner)
-    return smallest
-
-
-def _first_excluded(system: ConstraintSystem, level: int, start: int, stop: int, deadline: float) -> int | None:
-    """Return the first of consecutive regions whose own constraints are contradictory, by halves; None without one.
-
-    Constraints of different regions of a level do not meet: they exclude each other where those of one region do.
-    """
-    if not _excludes(system, _within(system, level, start, stop), deadline):
-        return None
-    if stop - start == 1:
-        return start
-    middle = (start + stop) // 2
-    first = _first_excluded(system, level, start, middle, deadline)
-    return _first_excluded(system, level, middle, stop, deadline) if first is None else first
-
-
-def _within(system: ConstraintSystem, level: int, start: int, stop: int) -> list[RegionConstraint]:
-    """Return the constraints of consecutive regions of a level and of those in them."""
-    return [(at, region) for at, regions in system.within(level, start, stop) for region in regions.tolist()]
+    # A constraint of a level binds its own region alone, so all of them are those within the root.
+    constraints = [(at, region) for at, regions in system.within(0, 0, 1) for region in regions.tolist()]
+    return _smallest_of(system, constraints, perf_counter() + time_limit)
 
 
 def _smallest_of(system: ConstraintSystem, constraints: Sequence[RegionConstraint], deadline: float) -> Conflict | None:
@@ -226,8 +190,8 @@ def _excludes(system: ConstraintSystem, constraints: Sequence[RegionConstraint],
         return None if constraints else False
     rows = _rows(system, constraints)
     columns = rows[0].shape[1]
-    solution = integer_program(rows, np.zeros(columns, np.int64), np.full(columns, np.inf), left)
-    return False if solution.values is not None else True if solution.infeasible else None
+    answer = solved(np.zeros(columns), rows, integer=np.ones(columns, np.bool_), seconds=left)
+    return False if answer.z is not None else True if answer.status is Status.INFEASIBLE else None
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -375,11 +339,10 @@ def prove(system: ConstraintSystem, *, time_limit: float = TIME_LIMIT, witness: 
         return _conflict_proof(system, crossed, start)
     if system.by_sums and not witness:
         return Proof("holds", "sums of bounds", seconds=perf_counter() - start)
-    solution = solve_integer(system, time_limit)
-    if solution.values is not None:
-        table = solution.values.reshape(system.leaves, system.classes.count)
+    table, infeasible = integer_leaves(system, time_limit)
+    if table is not None:
         return Proof("holds", "an integer table was found", table, seconds=perf_counter() - start)
-    if solution.infeasible:
+    if infeasible:
         left = max(1.0, time_limit - (perf_counter() - start))
         proved = conflict_by_programs(system, left)
         if proved is not None:

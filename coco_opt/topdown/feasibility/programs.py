@@ -6,7 +6,6 @@ about single leaves leave each variable is derived before, in integers: boxes ti
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -64,42 +63,20 @@ def solved(
         return program_solver("scipy-milp", mip_rel_gap=gap, time_limit=limit).solve_program(program)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class IntegerSolution:
-    """Integer variables int64[n] that meet all rows, or None; ``infeasible`` where the solver reports that none do."""
+def integer_leaves(system: ConstraintSystem, seconds: float) -> tuple[Ints | None, bool]:
+    """Return integer leaves int64[leaves, classes] that meet all constraints, and whether a solver reports none.
 
-    values: Ints | None
-    infeasible: bool = False
-
-
-def integer_program(
-    rows: Ranged,
-    least: Ints,
-    most: Floats,
-    seconds: float,
-    cost: Floats | None = None,
-) -> IntegerSolution:
-    """Return integer variables of least ``cost`` (default: any) within ranged rows and a box."""
-    cost = np.zeros(least.size) if cost is None else cost
-    answer = solved(cost, rows, least.astype(np.float64), most, integer=np.ones(least.size, np.bool_), seconds=seconds)
-    if answer.z is None:
-        return IntegerSolution(None, infeasible=answer.status is Status.INFEASIBLE)
-    return IntegerSolution(np.rint(answer.z).astype(np.int64))
-
-
-def solve_integer(system: ConstraintSystem, seconds: float) -> IntegerSolution:
-    """Return integer leaves that meet all constraints, flat int64[leaves x classes].
-
-    Every solution is checked in integers; that there is none is passed on as the solver reports it.
+    Leaves are checked in integers; that there are none is passed on as it is reported.
     """
     lower, upper = system.box
     if (lower > upper).any():
-        return IntegerSolution(None, infeasible=True)
-    most = infinite(upper.reshape(-1))
-    solution = integer_program(system.matrix(list(system.ranged())), lower.reshape(-1), most, seconds)
-    if solution.values is None or system.holds(solution.values.reshape(lower.shape)):
-        return solution
-    return IntegerSolution(None)
+        return None, True
+    rows, sides = system.matrix(list(system.ranged())), (lower.reshape(-1).astype(np.float64), infinite(upper).ravel())
+    answer = solved(np.zeros(lower.size), rows, *sides, integer=np.ones(lower.size, np.bool_), seconds=seconds)
+    if answer.z is None:
+        return None, answer.status is Status.INFEASIBLE
+    leaves = np.rint(answer.z).astype(np.int64).reshape(lower.shape)
+    return (leaves, False) if system.holds(leaves) else (None, False)
 
 
 def least_violation(rows: Ranged, seconds: float = np.inf) -> tuple[float, Floats]:
@@ -148,8 +125,9 @@ def _next_integers(
     near = np.where(np.abs(sums[1] - np.rint(sums[1])) <= system.leaves * _NEAR, np.rint(sums[1]), sums[1])
     ranged = _stack([rows[0], sums[0]]), np.append(rows[1], np.floor(near)), np.append(rows[2], np.ceil(near))
     cost = (1.0 - 2.0 * (x - np.floor(x)) + _TIE * rng.random(x.shape)).reshape(-1)
-    values = integer_program(ranged, low.reshape(-1), high.reshape(-1), seconds, cost).values
-    return None if values is None else values.reshape(x.shape)
+    sides = low.reshape(-1).astype(np.float64), high.reshape(-1)
+    answer = solved(cost, ranged, *sides, integer=np.ones(x.size, np.bool_), seconds=seconds)
+    return None if answer.z is None else np.rint(answer.z).astype(np.int64).reshape(x.shape)
 
 
 def _nearest(
