@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from coco_opt.problems import CumulativeRounding as CumulativeRounding
     from coco_opt.problems import ExpectedDistance as ExpectedDistance
     from coco_opt.problems import GroupMatching as GroupMatching
-    from coco_opt.problems import IntegerRows as IntegerRows
     from coco_opt.problems import IntegerTreeL1 as IntegerTreeL1
     from coco_opt.problems import IntegerTreeL2 as IntegerTreeL2
     from coco_opt.problems import IsotonicL1 as IsotonicL1
@@ -101,7 +100,6 @@ _NAMES = {
         "CumulativeRounding",
         "ExpectedDistance",
         "GroupMatching",
-        "IntegerRows",
         "IntegerTreeL1",
         "IntegerTreeL2",
         "IsotonicL1",

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from coco_opt.problems.joint import JointL1 as JointL1
     from coco_opt.problems.joint import JointL2 as JointL2
     from coco_opt.problems.simplex_projection import SimplexProjection as SimplexProjection
-    from coco_opt.problems.table_rounding import IntegerRows as IntegerRows
     from coco_opt.problems.table_rounding import TableRounding as TableRounding
     from coco_opt.problems.topdown_split import LinearRows as LinearRows
     from coco_opt.problems.topdown_split import SplitTerm as SplitTerm
@@ -40,7 +39,7 @@ _NAMES = {
     "isotonic": ("IsotonicL1", "IsotonicL2"),
     "joint": ("JointL1", "JointL2"),
     "simplex_projection": ("SimplexProjection",),
-    "table_rounding": ("IntegerRows", "TableRounding"),
+    "table_rounding": ("TableRounding",),
     "topdown_split": ("LinearRows", "SplitTerm", "TopdownSplit"),
     "tree": ("Tree", "TreeLeastSquares"),
 }

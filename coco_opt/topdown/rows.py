@@ -1,6 +1,6 @@
-"""Rows that bind tables, lower <= operator x <= upper; operators as sparse matrices, and on atoms.
+"""Rows that bind tables, lower <= operator x <= upper; operators as sparse matrices, and on classes of cells.
 
-Atoms are groups of cells that no query distinguishes; on them queries and estimates of tables are small matrices.
+On the classes of cells that no operator distinguishes, operators and estimates of tables are small matrices.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.array_types import Flags, Floats, Ints
-from coco_opt.operators import Operator, stack
-from coco_opt.problems.table_rounding import IntegerRows
+from coco_opt.operators import Grouping, Operator, stack
 from coco_opt.problems.topdown_split import LinearRows
 from coco_opt.topdown.bounds import UNBOUNDED
 
@@ -116,13 +115,8 @@ class Constraints:
 
     @property
     def linear(self) -> LinearRows:
-        """Return the rows as a fit takes them."""
+        """Return the rows as fits and roundings take them."""
         return LinearRows(self.operator, infinite(self.lower), infinite(self.upper))
-
-    @property
-    def integer(self) -> IntegerRows:
-        """Return the rows as a rounding takes them."""
-        return IntegerRows(self.operator, self.lower, self.upper)
 
     def broken_by(self, tables: Ints) -> Flags:
         """Return which rows integer tables int64[regions, cells] break, bool[regions, rows]."""
@@ -140,44 +134,64 @@ def infinite(side: Ints) -> Floats:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Atoms:
-    """The joint cells of some queries: cell c lies in atom ``codes[c]``; ``first`` is a cell of each atom."""
+class CellClasses:
+    """The coarsest partition of the cells on whose parts all rows of some operators are constant.
 
-    codes: Ints
+    Cell c lies in class ``labels[c]``; ``first`` int64[classes] is a cell of each, rising.
+    """
+
+    labels: Ints
     first: Ints
 
     @classmethod
-    def of(cls, queries: Sequence[Operator], cells: int) -> Atoms:
-        """Return the coarsest groups of cells in which every query's columns are alike; O(entries + cells)."""
-        codes = np.zeros(cells, np.int64)
-        for query in queries:
-            columns = query.to_sparse().tocsc()
-            columns.sort_indices()
-            patterns = [
-                (columns.indices[start:end].tobytes(), columns.data[start:end].tobytes())
-                for start, end in pairwise(columns.indptr.tolist())
-            ]
-            places = {pattern: place for place, pattern in enumerate(dict.fromkeys(patterns))}
-            own = np.array([places[pattern] for pattern in patterns], np.int64)
-            _, codes = np.unique(codes * len(places) + own, return_inverse=True)
-        _, first = np.unique(codes, return_index=True)
-        return cls(codes.astype(np.int64), first.astype(np.int64))
+    def of(cls, operators: Sequence[Operator], cells: int) -> CellClasses:
+        """Return the classes that some operators distinguish; O(entries + operators x cells log cells)."""
+        labels = np.zeros(cells, np.int64)
+        for operator in operators:
+            columns = operator.labels if isinstance(operator, Grouping) else _alike(operator)
+            _, columns = np.unique(columns, return_inverse=True)
+            _, labels = np.unique(labels * (int(columns.max(initial=0)) + 1) + columns, return_inverse=True)
+        _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
+        # Classes in the order of their first cells, so that their names follow the schema's order.
+        order = np.argsort(first, kind="stable")
+        rank = np.empty_like(order)
+        rank[order] = np.arange(order.size)
+        return cls(rank[inverse].astype(np.int64).reshape(-1), first[order].astype(np.int64))
 
     @property
     def count(self) -> int:
-        """Return the number of atoms."""
+        """Return the number of classes."""
         return int(self.first.size)
 
-    def matrix(self, query: Operator) -> Floats:
-        """Return what a query weighs in each atom's people, float64[answers, atoms], read from the first cells."""
-        return np.asarray(query.to_sparse()[:, self.first].toarray(), np.float64)
+    @property
+    def operator(self) -> Grouping:
+        """Return the classes' counts as an operator."""
+        return Grouping(self.labels, self.count)
+
+    def matrix(self, operator: Operator) -> Floats:
+        """Return an operator's weights on the classes, float64[answers, classes], read from their first cells."""
+        return np.asarray(operator.to_sparse()[:, self.first].toarray(), np.float64)
 
     def to_cells(self, values: Floats) -> Floats:
-        """Return tables [regions, cells] of people by atom [regions, atoms]: the cells of an atom get equal parts."""
-        return np.asarray((values / np.bincount(self.codes))[:, self.codes])
+        """Return tables [regions, cells] of persons by class [regions, classes]: its cells get equal parts."""
+        return np.asarray((values / np.bincount(self.labels))[:, self.labels])
 
-    def resolves(self, query: Operator) -> Flags:
-        """Return which answers (answers,) of a query weigh all cells of each atom equally."""
-        rows = query.to_sparse().tocsr()
-        spread = rows - rows[:, self.first][:, self.codes]
+    def resolves(self, operator: Operator) -> Flags:
+        """Return which answers (answers,) of an operator weigh all cells of each class equally."""
+        rows = operator.to_sparse().tocsr()
+        spread = rows - rows[:, self.first][:, self.labels]
         return np.asarray(abs(spread).sum(axis=1) == 0.0).reshape(-1)
+
+
+def _alike(operator: Operator) -> Ints:
+    """Return a number for every cell, the same where an operator's columns are alike."""
+    columns = operator.to_sparse().tocsc()
+    columns.sort_indices()
+    numbers: dict[tuple[bytes, bytes], int] = {}
+    return np.array(
+        [
+            numbers.setdefault((columns.indices[start:end].tobytes(), columns.data[start:end].tobytes()), len(numbers))
+            for start, end in pairwise(columns.indptr.tolist())
+        ],
+        np.int64,
+    )

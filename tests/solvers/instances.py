@@ -21,7 +21,7 @@ from coco_opt.problems import (
     SimplexProjection,
     TableRounding,
 )
-from coco_opt.problems.table_rounding import IntegerRows
+from coco_opt.problems.linear_rows import LinearRows
 from tests.joint.helpers import TREES, fractional_family, instance
 from tests.topdown.splits import CASES
 from tests.tree.instances import random_integers, random_squares, sparse_histogram
@@ -101,4 +101,4 @@ def _tables(rng: np.random.Generator, levels: int) -> TableRounding:
     short = integers.sum() - lower[:, 0].sum()
     lower[:, 0] += np.arange(5) < short
     upper[:, 0] = lower[:, 0]
-    return TableRounding(mixed, integers.sum(axis=0), IntegerRows(operator, lower.astype(int), upper.astype(int)), 2)
+    return TableRounding(mixed, integers.sum(axis=0), LinearRows(operator, lower.astype(int), upper.astype(int)), 2)

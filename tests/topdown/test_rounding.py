@@ -22,7 +22,8 @@ from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Grouping, Operator, stack, total
 from coco_opt.privacy import Epsilon, SeededNoise
 from coco_opt.problems import TableRounding
-from coco_opt.problems.table_rounding import UNBOUNDED, IntegerRows, RoundingDual
+from coco_opt.problems.linear_rows import LinearRows
+from coco_opt.problems.table_rounding import RoundingDual
 from coco_opt.problems.table_rounding.prices import relaxed_prices
 from coco_opt.solution import Answer, Status
 from coco_opt.solving import solve
@@ -52,7 +53,7 @@ def split(rng: np.random.Generator, children: int, cells: int, grid: int = 0) ->
     return x, np.rint(x.sum(axis=0)).astype(np.int64)
 
 
-def totals(x: np.ndarray, groups: np.ndarray | None = None, loose: int = 0) -> IntegerRows:
+def totals(x: np.ndarray, groups: np.ndarray | None = None, loose: int = 0) -> LinearRows:
     """Return each child's totals by group, rounded from x so that they add up to whole sums, perhaps loosened."""
     labels = np.zeros(x.shape[1], np.int64) if groups is None else groups
     operator = Grouping(labels, int(labels.max()) + 1)
@@ -62,7 +63,7 @@ def totals(x: np.ndarray, groups: np.ndarray | None = None, loose: int = 0) -> I
         ups = round(float(aims[:, row].sum())) - int(integers[:, row].sum())
         order = np.argsort(-(aims[:, row] - integers[:, row]), kind="stable")
         integers[order[:ups], row] += 1
-    return IntegerRows(operator, np.maximum(integers - loose, 0), integers + loose)
+    return LinearRows(operator, np.maximum(integers - loose, 0), integers + loose)
 
 
 @pytest.mark.parametrize("slack", [1, 2])
@@ -102,7 +103,7 @@ def test_what_comes_back_is_whole_adds_up_and_is_certified(seed: int, children: 
 def test_a_root_without_parent_keeps_its_total() -> None:
     rng = np.random.default_rng(5)
     x = rng.exponential(2.0, (1, 40))
-    rows = IntegerRows(Grouping(np.zeros(40, np.int64), 1), np.array([[87]]), np.array([[87]]))
+    rows = LinearRows(Grouping(np.zeros(40, np.int64), 1), np.array([[87]]), np.array([[87]]))
     x *= 87 / x.sum()
     problem = TableRounding(x, None, rows)
     solution, reference = solve(problem), solve(problem, "highs", check=False)
@@ -146,7 +147,7 @@ def test_absurd_prices_prove_nothing(price: float) -> None:
     rng = np.random.default_rng(4)
     x, parent = split(rng, 4, 6)
     tenths = MatrixOperator(csr_array(np.full((1, 6), 0.1)))
-    for rows in (totals(x), IntegerRows(tenths, np.zeros((4, 1), np.int64), np.full((4, 1), 99))):
+    for rows in (totals(x), LinearRows(tenths, np.zeros((4, 1), np.int64), np.full((4, 1), 99))):
         problem = TableRounding(x, parent, rows)
         best = solve(problem)
         absurd = problem.admissible(RoundingDual(np.full(6, price), np.full((4, 1), price)))
@@ -156,16 +157,16 @@ def test_absurd_prices_prove_nothing(price: float) -> None:
 
 def test_what_cannot_be_is_refused_by_name() -> None:
     x = np.array([[0.5, 0.5], [0.5, 0.5]])
-    rows = IntegerRows(Grouping(np.zeros(2, np.int64), 1), np.array([[2], [2]]), np.array([[9], [9]]))
+    rows = LinearRows(Grouping(np.zeros(2, np.int64), 1), np.array([[2], [2]]), np.array([[9], [9]]))
     with pytest.raises(ProblemError, match="row 0"):
         solve(TableRounding(x, np.array([1, 1]), rows))
     with pytest.raises(ProblemError, match="cell 1"):
         TableRounding(x, np.array([1, 7]))
-    with pytest.raises(ProblemError, match="child 1, row 0"):
-        IntegerRows(rows.operator, np.array([[0], [3]]), np.array([[2], [2]]))
+    with pytest.raises(ProblemError, match="constraint 0 of child 1"):
+        LinearRows(rows.operator, np.array([[0], [3]]), np.array([[2], [2]]))
     with pytest.raises(ProblemError, match="negative"):
         TableRounding(-x, np.array([1, 1]))
-    overlapping = IntegerRows(
+    overlapping = LinearRows(
         stack([rows.operator, rows.operator]), np.array([[2, 0], [2, 0]]), np.array([[9, 9], [9, 9]])
     )
     with pytest.raises(CocoOptError):
@@ -176,7 +177,7 @@ def test_open_sides_bind_nothing() -> None:
     rng = np.random.default_rng(2)
     x, parent = split(rng, 4, 10)
     operator = Grouping(np.zeros(10, np.int64), 1)
-    wide = IntegerRows(operator, np.zeros((4, 1), np.int64), np.full((4, 1), UNBOUNDED))
+    wide = LinearRows(operator, np.zeros((4, 1), np.int64), np.full((4, 1), np.inf))
     free, bound = solve(TableRounding(x, parent)), solve(TableRounding(x, parent, wide))
     assert bound.objective == pytest.approx(free.objective, abs=1e-12)
     assert bound.status is Status.OPTIMAL
@@ -210,7 +211,7 @@ def test_answers_are_nearest_and_proved_so(seed: int, root: bool) -> None:
     rows = None
     if seed % 4 == 0:
         values = total(cells).apply(x)
-        rows = IntegerRows(total(cells), np.floor(values).astype(int), np.ceil(values).astype(int))
+        rows = LinearRows(total(cells), np.floor(values).astype(int), np.ceil(values).astype(int))
     problem = TableRounding(x, None if root else parent, rows, 1 + seed % 2, queries)
     assert problem.nested is not None
     feasible = points(problem)
@@ -354,7 +355,7 @@ def test_an_optimum_that_duality_cannot_prove_is_returned_as_the_searches_claim(
     x = np.maximum(0.0, truth + rng.normal(0.0, 1.0, cells))[None]
     rows = stack([Grouping(rng.integers(0, 2, cells), 2) for _ in range(3)])
     exact = rows.apply(truth[None].astype(float)).astype(np.int64)
-    problem = TableRounding(x, None, IntegerRows(rows, exact, exact), slack=4)
+    problem = TableRounding(x, None, LinearRows(rows, exact, exact), slack=4)
     solution = solve(problem, solver)
     assert solution.status is Status.OPTIMAL_BY_SEARCH
     assert not solution.ok

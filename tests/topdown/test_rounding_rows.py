@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from coco_opt.errors import ProblemError, SolverError
 from coco_opt.operators import Grouping, Operator, identity, stack, total
 from coco_opt.problems import TableRounding
-from coco_opt.problems.table_rounding import UNBOUNDED, IntegerRows, RoundingDual
+from coco_opt.problems.linear_rows import LinearRows
+from coco_opt.problems.table_rounding import RoundingDual
 from coco_opt.problems.table_rounding.transport import solve_nested
 from coco_opt.solution import Answer, Status
 from coco_opt.solving import judge, solve
@@ -32,16 +33,16 @@ def mixed(rng: np.random.Generator, children: int, cells: int, mean: float = 1.5
     return np.tensordot(rng.dirichlet(np.ones(3)), parts, axes=1), integer_table.sum(axis=0)
 
 
-def around(rng: np.random.Generator, operator: Operator, x: Data, tight: float) -> IntegerRows:
+def around(rng: np.random.Generator, operator: Operator, x: Data, tight: float) -> LinearRows:
     """Return sides next to the rows' values: some equal, some apart, some missing, perhaps out of reach together."""
     values = operator.apply(x)
     lower, upper = np.floor(values + 1e-9).astype(np.int64), np.ceil(values - 1e-9).astype(np.int64)
     nearest = np.rint(values).astype(np.int64)
     equal = rng.random(values.shape) < tight
     lower, upper = np.where(equal, nearest, lower), np.where(equal, nearest, upper)
-    lower = np.where(rng.random(values.shape) < 0.2, -UNBOUNDED, lower)
-    upper = np.where(rng.random(values.shape) < 0.2, UNBOUNDED, upper)
-    return IntegerRows(operator, lower, upper)
+    lower = np.where(rng.random(values.shape) < 0.2, -np.inf, lower)
+    upper = np.where(rng.random(values.shape) < 0.2, np.inf, upper)
+    return LinearRows(operator, lower, upper)
 
 
 def tree_of_groups(rng: np.random.Generator, cells: int) -> Operator:
@@ -85,7 +86,7 @@ def test_many_children_with_tight_totals(seed: int) -> None:
     totals[rng.permutation(12)[: parent.sum() - totals.sum()]] += 1
     groups = Grouping(rng.integers(0, 3, 15), 3)
     near = groups.apply(x)
-    rows = IntegerRows(
+    rows = LinearRows(
         stack([groups, total(15)]),
         np.hstack([np.floor(near).astype(np.int64) - 1, totals[:, None]]),
         np.hstack([np.ceil(near).astype(np.int64) + 1, totals[:, None]]),
@@ -108,7 +109,7 @@ def test_the_gap_bounds_the_distance_of_every_table_at_any_prices(seed: int) -> 
     x, parent = mixed(rng, 3, 3)
     operator = stack([total(3), Grouping(np.array([0, 0, 1]), 2), Grouping(np.array([0, 1, 1]), 2)])
     values = operator.apply(x)
-    rows = IntegerRows(operator, np.floor(values).astype(np.int64), np.ceil(values).astype(np.int64))
+    rows = LinearRows(operator, np.floor(values).astype(np.int64), np.ceil(values).astype(np.int64))
     problem = TableRounding(x, parent, rows)
     ranges = [range(a, b + 1) for a, b in zip(problem.low.ravel(), problem.high.ravel(), strict=True)]
     points = (np.array(point).reshape(3, 3) for point in product(*ranges))
@@ -138,7 +139,7 @@ def two_ways(seed: int, children: int, rows: int, columns: int) -> TableRounding
             x = x + change
     operator = stack([Grouping(np.arange(cells) // columns, rows), Grouping(np.arange(cells) % columns, columns)])
     sums = operator.apply(integer_table)
-    return TableRounding(x, integer_table.sum(axis=0), IntegerRows(operator, sums, sums))
+    return TableRounding(x, integer_table.sum(axis=0), LinearRows(operator, sums, sums))
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -183,7 +184,7 @@ def test_no_time_is_said() -> None:
 def test_rows_that_contradict_each_other_only_together_are_named() -> None:
     x = np.full((3, 4), 0.5)
     x[0] = 1.0
-    rows = IntegerRows(total(4), np.array([[4], [3], [3]]), np.array([[4], [3], [3]]))
+    rows = LinearRows(total(4), np.array([[4], [3], [3]]), np.array([[4], [3], [3]]))
     problem = TableRounding(x, np.full(4, 2), rows)
     with pytest.raises(ProblemError, match=r"slack 1 meets row 0 of the constraints of child [12]"):
         solve(problem)
@@ -191,7 +192,7 @@ def test_rows_that_contradict_each_other_only_together_are_named() -> None:
 
 def test_slack_opens_whole_cells() -> None:
     x, parent = np.array([[1.0, 2.0], [3.0, 0.0]]), np.array([4, 2])
-    rows = IntegerRows(total(2), np.array([[4], [2]]), np.array([[4], [2]]))
+    rows = LinearRows(total(2), np.array([[4], [2]]), np.array([[4], [2]]))
     with pytest.raises(ProblemError, match="raise slack"):
         TableRounding(x, parent, rows)
     solution = solve(TableRounding(x, parent, rows, slack=2))
@@ -201,7 +202,7 @@ def test_slack_opens_whole_cells() -> None:
 
 def test_large_counts_keep_their_digits() -> None:
     x = np.array([[1e12 + 0.25, 0.5], [2e12 + 0.75, 0.5]])
-    rows = IntegerRows(total(2), np.array([[10**12 + 1], [2 * 10**12 + 1]]), np.array([[10**12 + 1], [2 * 10**12 + 1]]))
+    rows = LinearRows(total(2), np.array([[10**12 + 1], [2 * 10**12 + 1]]), np.array([[10**12 + 1], [2 * 10**12 + 1]]))
     solution = solve(TableRounding(x, np.array([3 * 10**12 + 1, 1]), rows))
     assert solution.value.tolist() == [[10**12, 1], [2 * 10**12 + 1, 0]]
     assert solution.gap == 0.0

@@ -13,7 +13,7 @@ from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Grouping, Operator, stack, total
 from coco_opt.privacy import Rho, SeededNoise
 from coco_opt.problems import TableRounding
-from coco_opt.problems.table_rounding import IntegerRows
+from coco_opt.problems.linear_rows import LinearRows
 from coco_opt.solving import solve
 from coco_opt.topdown.budget_plan import Strategy, TablePlan
 from coco_opt.topdown.estimating.method import TopdownMethod
@@ -48,7 +48,7 @@ def problem(seed: int, rows: int, columns: int, children: int, *, parent: bool, 
     if totals:
         kept = total(whole.size)
         nearest = solve(TableRounding(x, whole if parent else None, queries=[kept])).value
-        constraints = IntegerRows(kept, kept.apply(nearest), kept.apply(nearest))
+        constraints = LinearRows(kept, kept.apply(nearest), kept.apply(nearest))
     return TableRounding(x, whole if parent else None, constraints, queries=margins(rows, columns), seed=seed)
 
 

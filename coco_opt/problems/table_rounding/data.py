@@ -12,8 +12,9 @@ from numpy.typing import ArrayLike
 from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import ProblemError
 from coco_opt.operators import Operator
+from coco_opt.problems.linear_rows import LinearRows
 from coco_opt.problems.sparse_rows import SparseRows, stacked
-from coco_opt.problems.table_rounding.rows import UNBOUNDED, IntegerRows, Nested, checked_parent, checked_tables
+from coco_opt.problems.table_rounding.rows import Nested, checked_parent, checked_tables
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -29,7 +30,7 @@ class RoundingData:
 
     x: Floats
     parent: Ints | None
-    constraints: IntegerRows | None
+    constraints: LinearRows | None
     slack: int
     queries: tuple[Operator, ...]
     seed: int
@@ -38,7 +39,7 @@ class RoundingData:
         self,
         x: ArrayLike,
         parent: ArrayLike | None = None,
-        constraints: IntegerRows | None = None,
+        constraints: LinearRows | None = None,
         slack: int = 1,
         queries: Sequence[Operator] = (),
         seed: int = 0,
@@ -77,6 +78,9 @@ class RoundingData:
     def _check_rows(self) -> None:
         if self.constraints is None:
             return
+        sides = np.concatenate([self.constraints.lower, self.constraints.upper])
+        if (sides[np.isfinite(sides)] % 1.0).any():
+            raise ProblemError("the sides of constraints must be integers")
         least, most = self.reach
         lower, upper = self.sides
         beyond = (most < lower) | (least > upper)
@@ -143,12 +147,7 @@ class RoundingData:
         if self.constraints is None:
             return np.zeros((self.shape[0], 0)), np.zeros((self.shape[0], 0))
         least = self.constraints.operator.apply(self.box[0].astype(np.float64))
-        lower, upper = (side.astype(np.float64) for side in (self.constraints.lower, self.constraints.upper))
-        lower, upper = (
-            np.where(lower <= -UNBOUNDED // 2, -np.inf, lower),
-            np.where(upper >= UNBOUNDED // 2, np.inf, upper),
-        )
-        return lower - least, upper - least
+        return self.constraints.lower - least, self.constraints.upper - least
 
     @cached_property
     def reach(self) -> tuple[Floats, Floats]:

@@ -40,11 +40,12 @@ from coco_opt.array_types import Floats, Ints
 from coco_opt.forms import Formulation, LinearProgram, MixedIntegerProgram
 from coco_opt.operators import Grouping, stack, total
 from coco_opt.problem import Problem, integer_answer
+from coco_opt.problems.linear_rows import LinearRows
 from coco_opt.problems.table_rounding import transport
 from coco_opt.problems.table_rounding.data import RoundingData
 from coco_opt.problems.table_rounding.prices import relaxed_prices
 from coco_opt.problems.table_rounding.program import program
-from coco_opt.problems.table_rounding.rows import IntegerRows, RoundingDual
+from coco_opt.problems.table_rounding.rows import RoundingDual
 
 _ENOUGH = 1e-9  # a relative gap that needs no better prices
 _NEAR_VERTEX = 1e-6  # the distance from an integer that a linear solver may leave
@@ -65,7 +66,7 @@ class TableRounding(RoundingData, Problem[NDArray[Any], RoundingDual]):
         The fractional tables, in persons.
     parent : array_like of int, shape (cells,), optional
         The parent's table; without it there are no sums to meet.
-    constraints : IntegerRows, optional
+    constraints : LinearRows, optional
         Linear rows with integer sides for each child.
     slack : int, default 1
         1 allows floors and ceilings alone; a larger slack any |X - x| <= slack, in persons.
@@ -106,14 +107,14 @@ class TableRounding(RoundingData, Problem[NDArray[Any], RoundingDual]):
             "root": cls(x),
             "whole": cls([[1, 2], [3, 0]], [4, 2]),
             "parent": cls(x, parent),
-            "totals": cls(x, parent, IntegerRows(total(4), np.array([[4], [5]]), np.array([[4], [5]]))),
-            "groups": cls(x, parent, IntegerRows(halves, np.array([[1, 2], [1, 3]]), np.array([[2, 2], [2, 4]]))),
-            "slack": cls([[1, 2], [3, 0]], [4, 2], IntegerRows(total(2), moved, moved), 2),
-            "crossing": cls(x, parent, IntegerRows(crossing, np.zeros((2, 4), np.int64), np.array([[2] * 4, [4] * 4]))),
+            "totals": cls(x, parent, LinearRows(total(4), np.array([[4], [5]]), np.array([[4], [5]]))),
+            "groups": cls(x, parent, LinearRows(halves, np.array([[1, 2], [1, 3]]), np.array([[2, 2], [2, 4]]))),
+            "slack": cls([[1, 2], [3, 0]], [4, 2], LinearRows(total(2), moved, moved), 2),
+            "crossing": cls(x, parent, LinearRows(crossing, np.zeros((2, 4), np.int64), np.array([[2] * 4, [4] * 4]))),
             "answers": cls(x, parent, queries=[halves, total(4)]),
             "crossing-answers": cls(x, parent, queries=[halves, ends]),
             "answers-and-totals": cls(
-                x, parent, IntegerRows(total(4), np.array([[4], [5]]), np.array([[4], [5]])), queries=[halves]
+                x, parent, LinearRows(total(4), np.array([[4], [5]]), np.array([[4], [5]])), queries=[halves]
             ),
             "large-counts": cls([[1e12 + 0.25, 0.5], [2e12 + 0.75, 0.5]], [3 * 10**12 + 1, 1]),
         }

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from coco_opt.problems.linear_rows import LinearRows
 from coco_opt.problems.topdown_split.data import SplitData, SplitDual
 from coco_opt.problems.topdown_split.problem import TopdownSplit
-from coco_opt.problems.topdown_split.rows import LinearRows, SplitTerm
+from coco_opt.problems.topdown_split.rows import SplitTerm
 
 __all__ = ["LinearRows", "SplitData", "SplitDual", "SplitTerm", "TopdownSplit"]

@@ -12,8 +12,9 @@ from numpy.typing import ArrayLike
 from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import ProblemError
 from coco_opt.problem import MAX_INTEGER, checked_vector
+from coco_opt.problems.linear_rows import LinearRows
 from coco_opt.problems.sparse_rows import SparseRows, stacked
-from coco_opt.problems.topdown_split.rows import LinearRows, SplitTerm
+from coco_opt.problems.topdown_split.rows import SplitTerm
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -1,4 +1,4 @@
-"""The parts of a top-down split: weighted noisy answers and constraints."""
+"""A part of a top-down split: weighted noisy answers."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from coco_opt.array_types import Floats
 from coco_opt.errors import ProblemError
 from coco_opt.operators import Operator
 from coco_opt.problem import MAX_INTEGER, as_array
+from coco_opt.problems.linear_rows import checked_table
 
 MAX_WEIGHT = 1e60  # with answers up to 2^53 a square times a weight stays finite
 
@@ -48,7 +49,7 @@ class SplitTerm:
     weights: Floats
 
     def __init__(self, operator: Operator, answers: ArrayLike, weights: ArrayLike) -> None:
-        table = _table(answers, operator.answers, "the answers of a term")
+        table = checked_table(answers, operator.answers, "the answers of a term")
         each = as_array(weights, "weights", np.float64)
         if table.size and not -MAX_INTEGER <= table.min() <= table.max() <= MAX_INTEGER:
             raise ProblemError("the answers of a term must be finite and not exceed 2^53 in magnitude")
@@ -59,65 +60,6 @@ class SplitTerm:
         if each.size and not 0.0 <= each.min() <= each.max() <= MAX_WEIGHT:
             raise ProblemError("weights must be finite, nonnegative and at most 1e60")
         object.__setattr__(self, "operator", operator)
-        object.__setattr__(self, "answers", _frozen(table))
-        object.__setattr__(self, "weights", _frozen(np.array(np.broadcast_to(each, table.shape))))
-
-
-@dataclass(frozen=True, eq=False, init=False)
-class LinearRows:
-    """Constraints on every child's table: ``lower_j <= C x_j <= upper_j``.
-
-    Parameters
-    ----------
-    operator : Operator
-        The rows C, a linear map from cells; see ``coco_opt.operators``.
-    lower, upper : array_like, shape (children, rows)
-        The sides: infinite where there is none, equal for an equality.
-
-    Raises
-    ------
-    ProblemError
-        The arrays are not like this, or a lower side is above the upper one.
-
-    Examples
-    --------
-    >>> from coco_opt import LinearRows, SplitTerm, TopdownSplit, solve
-    >>> from coco_opt.operators import identity, total
-    >>> known = LinearRows(total(2), [[4.0], [3.0]], [[4.0], [3.0]])
-    >>> noisy = SplitTerm(identity(2), [[3.0, 2.0], [1.0, 1.0]], 1.0)
-    >>> solve(TopdownSplit([noisy], constraints=known)).value.round(6).tolist()
-    [[2.5, 1.5], [1.5, 1.5]]
-    """
-
-    operator: Operator
-    lower: Floats
-    upper: Floats
-
-    def __init__(self, operator: Operator, lower: ArrayLike, upper: ArrayLike) -> None:
-        least, most = (
-            _table(sides, operator.answers, f"the {name} sides") for name, sides in (("lower", lower), ("upper", upper))
-        )
-        if least.shape != most.shape or np.isnan(least).any() or np.isnan(most).any():
-            raise ProblemError("lower and upper sides must be numbers and of one shape")
-        empty = (least > most) | (least > MAX_INTEGER) | (most < -MAX_INTEGER)
-        if empty.any():
-            child, row = np.argwhere(empty)[0]
-            raise ProblemError(
-                f"constraint {row} of child {child} is empty: its lower side is above its upper side, or beyond 2^53"
-            )
-        least[least < -MAX_INTEGER], most[most > MAX_INTEGER] = -np.inf, np.inf
-        object.__setattr__(self, "operator", operator)
-        object.__setattr__(self, "lower", _frozen(least))
-        object.__setattr__(self, "upper", _frozen(most))
-
-
-def _table(values: ArrayLike, columns: int, name: str) -> Floats:
-    table = np.array(as_array(values, name, np.float64))
-    if table.ndim != 2 or table.shape[0] == 0 or table.shape[1] != columns:
-        raise ProblemError(f"{name} must be a table, one row a child and {columns} columns, not {table.shape}")
-    return table
-
-
-def _frozen(values: Floats) -> Floats:
-    values.setflags(write=False)
-    return values
+        for name, values in (("answers", table), ("weights", np.array(np.broadcast_to(each, table.shape)))):
+            values.setflags(write=False)
+            object.__setattr__(self, name, values)

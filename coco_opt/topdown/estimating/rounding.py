@@ -27,13 +27,14 @@ from coco_opt.errors import ProblemError, SolverError
 from coco_opt.operators import Operator, stack
 from coco_opt.privacy.measurement import Measurement
 from coco_opt.problems.sparse_rows import stacked
-from coco_opt.problems.table_rounding import IntegerRows, TableRounding
+from coco_opt.problems.table_rounding import TableRounding
+from coco_opt.problems.topdown_split import LinearRows
 
 
 def round_in_passes(
     x: Floats,
     parent: Ints | None,
-    rows: IntegerRows | None,
+    rows: LinearRows | None,
     queries: Sequence[Operator],
     ties: Ties,
     first: int,
@@ -62,7 +63,7 @@ def round_in_passes(
 def round_tables(
     x: Floats,
     parent: Ints | None,
-    rows: IntegerRows | None,
+    rows: LinearRows | None,
     solvers: SolverChoices,
     queries: Sequence[Operator] = (),
     seed: int = 0,
@@ -122,12 +123,12 @@ def is_of_cells(query: Operator) -> bool:
     return bool((np.diff(stacked([query], np.arange(query.cells)).start) <= 1).all())
 
 
-def _with_answers(rows: IntegerRows | None, query: Operator, answers: Ints) -> IntegerRows:
+def _with_answers(rows: LinearRows | None, query: Operator, answers: Ints) -> LinearRows:
     """Return the rows with a finished pass's answers added."""
     if rows is None:
-        return IntegerRows(query, answers, answers)
+        return LinearRows(query, answers, answers)
     sides = (np.hstack([side, answers]) for side in (rows.lower, rows.upper))
-    return IntegerRows(stack([rows.operator, query]), *sides)
+    return LinearRows(stack([rows.operator, query]), *sides)
 
 
 Bits = NDArray[np.uint64]

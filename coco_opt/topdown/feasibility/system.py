@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 
 from coco_opt.array_types import Flags, Floats, Ints
 from coco_opt.histograms.hierarchy import Hierarchy
-from coco_opt.operators import Grouping, Operator
 from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.constraint import LinearConstraint, Source
-from coco_opt.topdown.rows import infinite
+from coco_opt.topdown.rows import CellClasses, infinite, integer_matrix
 from coco_opt.topdown.schema import Schema
 
 if TYPE_CHECKING:
@@ -89,16 +88,17 @@ class ConstraintSystem:
     ) -> ConstraintSystem:
         """Return the system of stated bounds and constraints. O(constraints x (cells + regions))."""
         linear = [constraint.oriented for constraint in linear]
-        own = [constraint.row(schema) for constraint in linear]
-        classes = CellClasses.of([bound.query.operator for bound in bounds], own, schema.size)
+        coefficients = [constraint.row(schema) for constraint in linear]
+        rows_of = [integer_matrix(row[None, :]) for row in coefficients]
+        classes = CellClasses.of([*(bound.query.operator for bound in bounds), *rows_of], schema.size)
         rows = []
         for bound in bounds:
-            weights, names = classes.coefficients(bound.query.operator), bound.query.labels()
+            weights, names = np.rint(classes.matrix(bound.query.operator)).astype(np.int64), bound.query.labels()
             for answer, name in enumerate(names):
                 label = name if name == bound.query.name else f"{bound.query.name}: {name}"
                 sides = bound.lower[:, answer], bound.upper[:, answer]
                 rows.append(ConstraintRow(bound.level, weights[answer], *sides, label, bound.source))
-        for constraint, row in zip(linear, own, strict=True):
+        for constraint, row in zip(linear, coefficients, strict=True):
             weights, sides = row[classes.first], (constraint.lower, constraint.upper)
             rows.append(
                 ConstraintRow(
@@ -252,53 +252,3 @@ class ConstraintSystem:
 
 
 _MOST_SETS = 400
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class CellClasses:
-    """The coarsest partition of the cells on whose parts all given rows are constant.
-
-    ``labels`` int64[cells] is each cell's class, ``count`` their number; ``first`` int64[count] a cell of each.
-    """
-
-    labels: Ints
-    count: int
-    first: Ints
-
-    @classmethod
-    def of(cls, operators: Sequence[Operator], rows: Sequence[Ints], cells: int) -> CellClasses:
-        """Return the classes of queries' answers and of single rows int64[cells]. O(rows x cells log cells)."""
-        labels = np.zeros(cells, np.int64)
-        for operator in operators:
-            if isinstance(operator, Grouping):
-                labels = _refine(labels, operator.labels)
-            else:
-                matrix = operator.to_sparse().tocsr()
-                for answer in range(operator.answers):
-                    labels = _refine(labels, np.rint(matrix[[answer]].toarray()[0]).astype(np.int64))
-        for row in rows:
-            labels = _refine(labels, row)
-        _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
-        # Classes in the order of their first cells, so that their names follow the schema's order.
-        order = np.argsort(first, kind="stable")
-        rank = np.empty_like(order)
-        rank[order] = np.arange(order.size)
-        return cls(rank[inverse].astype(np.int64), int(first.size), first[order].astype(np.int64))
-
-    @property
-    def operator(self) -> Grouping:
-        """Return the classes' counts as an operator."""
-        return Grouping(self.labels, self.count)
-
-    def coefficients(self, operator: Operator) -> Ints:
-        """Return an operator's weights on the classes, int64[answers, classes]; its rows are constant on each."""
-        matrix = operator.to_sparse().tocsc()[:, self.first]
-        weights: Ints = np.rint(matrix.toarray()).astype(np.int64)
-        return weights
-
-
-def _refine(labels: Ints, values: Ints) -> Ints:
-    """Return labels of the pairs (label, value), from 0."""
-    _, codes = np.unique(values, return_inverse=True)
-    _, refined = np.unique(labels * (int(codes.max(initial=0)) + 1) + codes, return_inverse=True)
-    return np.asarray(refined, np.int64).reshape(-1)

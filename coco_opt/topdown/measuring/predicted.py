@@ -24,7 +24,7 @@ from coco_opt.privacy.budget import Neighbours
 from coco_opt.privacy.cost import Cost, Epsilon
 from coco_opt.topdown.budget_plan import Strategy, TablePlan
 from coco_opt.topdown.queries import Query, marginal_query
-from coco_opt.topdown.rows import Atoms
+from coco_opt.topdown.rows import CellClasses
 from coco_opt.topdown.schema import Schema
 
 Sets = tuple[frozenset[int], ...]
@@ -116,7 +116,7 @@ class DenseModel:
     @classmethod
     def of(cls, measured: Sequence[Query], workload: Sequence[Query], most: int = MAX_ATOMS) -> DenseModel:
         """Merge cells that no query distinguishes into atoms. Raises ProblemError for more than ``most`` atoms."""
-        atoms = Atoms.of([query.operator for query in (*measured, *workload)], measured[0].operator.cells)
+        atoms = CellClasses.of([query.operator for query in (*measured, *workload)], measured[0].operator.cells)
         if atoms.count > most:
             raise ProblemError(
                 f"the queries distinguish {atoms.count:,} cells, more than the {most:,} that can be predicted: use "

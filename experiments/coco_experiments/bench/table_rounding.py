@@ -14,7 +14,8 @@ from coco_solvers.structured.table_rounding import ShortestPaths
 from coco_experiments.bench.rows import PAIRED, Bench, Benchmark, take_turns
 from coco_opt import solving
 from coco_opt.operators import Grouping, stack, total
-from coco_opt.problems.table_rounding import IntegerRows, TableRounding
+from coco_opt.problems.linear_rows import LinearRows
+from coco_opt.problems.table_rounding import TableRounding
 from coco_opt.solution import Solution
 
 SEED = 2020
@@ -56,12 +57,12 @@ def drawn(seed: int, children: int, cells: int, *, nested: bool = False) -> Tabl
     totals[ups] += 1
     operator, lower, upper = total(cells), totals[:, None], totals[:, None]
     if not nested:
-        return TableRounding(x, parent, IntegerRows(operator, lower, upper))
+        return TableRounding(x, parent, LinearRows(operator, lower, upper))
     groups = Grouping(np.arange(cells) * GROUPS // cells, GROUPS)
     within = groups.apply(x)
     lower = np.hstack([lower, np.floor(within).astype(np.int64)])
     upper = np.hstack([upper, np.ceil(within).astype(np.int64)])
-    return TableRounding(x, parent, IntegerRows(stack([operator, groups]), lower, upper))
+    return TableRounding(x, parent, LinearRows(stack([operator, groups]), lower, upper))
 
 
 def fresh(problem: TableRounding) -> TableRounding:

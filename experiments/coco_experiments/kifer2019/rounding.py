@@ -30,7 +30,7 @@ from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Grouping, Operator, stack, total
 from coco_opt.privacy import Epsilon, Measurement, SeededNoise
 from coco_opt.problems import TableRounding
-from coco_opt.problems.table_rounding import IntegerRows
+from coco_opt.problems.linear_rows import LinearRows
 from coco_opt.problems.table_rounding.program import relaxation
 from coco_opt.solving import solve
 from coco_opt.topdown import (
@@ -193,7 +193,7 @@ def measure(case: tuple[Shape, str], seed: int) -> Found:
     tables, x = blurred(np.random.default_rng([seed, *shape]), *shape)
     operator = exact_rows(*shape[1:])[name]
     values = operator.apply(tables)
-    problem = TableRounding(x, tables.sum(axis=0), IntegerRows(operator, values, values))
+    problem = TableRounding(x, tables.sum(axis=0), LinearRows(operator, values, values))
     objective, fractional, milliseconds = relaxed(problem)
     start = perf_counter()
     solution = solve(problem, check=False)

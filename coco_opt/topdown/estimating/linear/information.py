@@ -25,7 +25,7 @@ from coco_opt.errors import ProblemError
 from coco_opt.operators import Operator
 from coco_opt.topdown.estimating.linear.linear_estimates import ExactRows, LinearEstimates, checked_variance, groups
 from coco_opt.topdown.estimating.linear.shapes import Shape, Shapes, span
-from coco_opt.topdown.rows import Atoms
+from coco_opt.topdown.rows import CellClasses
 
 if TYPE_CHECKING:
     from coco_opt.topdown.noisy_measurements import TableMeasurements
@@ -42,7 +42,7 @@ _LOST = 1e-7  # what of a combination, relative to its size, may lie in directio
 
 
 class Coordinates(Protocol):
-    """Some functionals of a table, in which queries are small matrices: ``Atoms``, or ``Directions``."""
+    """Some functionals of a table, in which queries are small matrices: ``CellClasses``, or ``Directions``."""
 
     @property
     def count(self) -> int:
@@ -446,10 +446,10 @@ def _filtered(shape: Shape, information: Floats, right: Floats, total: Floats, v
     return np.asarray(fixed + right @ shape.covariance)
 
 
-def _atoms(measured: TableMeasurements, exact_rows: Sequence[ExactRows]) -> Atoms:
+def _atoms(measured: TableMeasurements, exact_rows: Sequence[ExactRows]) -> CellClasses:
     operators = [query.operator for query in measured.queries]
     exact = [rows.operator for rows in exact_rows if rows.operator.answers]
-    return Atoms.of([*operators, *exact], operators[0].cells)
+    return CellClasses.of([*operators, *exact], operators[0].cells)
 
 
 def _beyond(opened: Floats, load: Floats, size: Floats) -> Flags:

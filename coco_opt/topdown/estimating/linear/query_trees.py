@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.array_types import Flags, Floats, Ints
-from coco_opt.execution import Threads, batch_size, batches
+from coco_opt.execution import Threads, batches
 from coco_opt.execution.temporary_storage import forget_pages, stored_array, stored_empty
 from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Operator, blocks_of_rows
@@ -37,6 +37,8 @@ from coco_opt.topdown.pooled_measurements import RegionMeasurements
 
 if TYPE_CHECKING:
     from coco_opt.topdown.noisy_measurements import TableMeasurements
+
+_AT_ONCE = 1 << 19  # answers that are read and summed together
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -268,8 +270,7 @@ def _with_sums(
         out[here] = sums
         forget_pages()
 
-    numbers = np.diff(bounds) * size
-    threads.map(fill, list(batches(numbers, batch_size(int(numbers.sum()), threads.workers))))
+    threads.map(fill, list(batches(np.diff(bounds) * size, _AT_ONCE)))
     return out
 
 

@@ -181,7 +181,7 @@ def _best(step: SplitStep, region: int, rows: Constraints, count: int, n: int) -
         for term in step.terms(step.children(region), range(len(step.measured.queries)))
     ]
     fractional = np.asarray(step.solvers.solve(TopdownSplit(terms, None, rows.linear)))
-    return np.asarray(round_tables(np.maximum(fractional, 0.0), None, rows.integer, step.solvers)[0], dtype=np.int64)
+    return np.asarray(round_tables(np.maximum(fractional, 0.0), None, rows.linear, step.solvers)[0], dtype=np.int64)
 
 
 def _binding(step: SplitStep, region: int, own: Sequence[Ints]) -> Iterator[Constraints]:

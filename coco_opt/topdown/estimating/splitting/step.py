@@ -218,7 +218,7 @@ class SplitStep:
         level = int(self.measured.hierarchy.level[regions.start])
         queries = self.rounding_queries[level]
         together = self.crossing_queries[level] if self.targets is None else ()
-        rows, ties = None if constraints is None else constraints.integer, Ties(seed)
+        rows, ties = None if constraints is None else constraints.linear, Ties(seed)
         return round_in_passes(x, parent, rows, queries, ties, regions.start, self.solvers, together)
 
     def split(self, region: int | None, table: Ints | None) -> Ints:
