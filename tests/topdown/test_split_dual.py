@@ -10,7 +10,7 @@ from coco_solvers.structured.split_dual import SplitDualNewton
 from coco_opt import make_solver, solve
 from coco_opt.errors import UnknownSolverError
 from coco_opt.problems import TopdownSplit
-from coco_opt.problems.topdown_split.rows import LinearRows, SplitTerm
+from coco_opt.problems.topdown_split import LinearRows, SplitTerm
 from coco_opt.topdown import Schema, parse_queries
 
 
