@@ -45,7 +45,7 @@ def diff(
     version: Version = False,
 ) -> int:
     """Subtract release A from release B: differences by region and size or cell, and which are beyond noise."""
-    from coco_opt.files.csv import check_delimiter, csv_bytes
+    from coco_opt.files.csv import check_delimiter, csv_bytes, level_names
     from coco_opt.files.differences import most_certain
     from coco_opt.files.unchanged import check_unchanged
     from coco_opt.releases.differences import (
@@ -69,7 +69,7 @@ def diff(
     frame = checked_differences(later, first, table)
     if csv_file is not None:
         with writing(csv_file):
-            csv_file.write_bytes(csv_bytes(frame, delimiter, raw=raw, decimal=decimal))
+            csv_file.write_bytes(csv_bytes(frame, delimiter, level_names(later), raw=raw, decimal=decimal))
     if page is not None:
         names = earlier.resolve().name, later.resolve().name
         with writing(page):

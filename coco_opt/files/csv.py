@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _MOST_COLUMNS = 16_000  # of the 16,384 that spreadsheets have
 _MOST_EVERY = 501  # sizes or cells that all get a column, so that those of two years are the same
 _FORMULA = r"^(?:[\t\r\n]|[\s\p{Z}]*[=+\-@\x{2212}])"  # how a text begins that a spreadsheet would run
+_ENDS = {"lower": np.floor, "upper": np.ceil}  # rounded ends keep in an interval what was in it
 _MARK = b"\xef\xbb\xbf"  # without it spreadsheets take UTF-8 for another encoding
 
 
@@ -127,7 +128,7 @@ def exported(table: Any, levels: Sequence[str], *, raw: bool = False) -> Any:
 
     for place, field in enumerate(table.schema):
         if kinds.is_floating(field.type) and not raw:
-            table = table.set_column(place, field, _short(table.column(place)))
+            table = table.set_column(place, field, _short(table.column(place), _ENDS.get(field.name.split("_")[-1])))
     if "region" not in table.schema.names or len(levels) < 2:
         return table
     coded = table.column("region").combine_chunks().dictionary_encode()
@@ -144,23 +145,34 @@ def level_column(level: str, columns: Sequence[str]) -> str:
     return f"{level}_name" if level in columns else level
 
 
-def _short(column: Any) -> Any:
-    """Return fractions with four significant digits, and one decimal of what is larger."""
+def _short(column: Any, outwards: Callable[[Any], Any] | None) -> Any:
+    """Return fractions with four significant digits, and one decimal of what is larger; ends of intervals outwards."""
     import pyarrow as pa
 
     numbers = column.to_numpy()
     with np.errstate(divide="ignore", invalid="ignore"):
         power = 10.0 ** np.clip(3 - np.floor(np.log10(np.abs(numbers))), 1, 12)
-        return pa.array(np.round(numbers * power) / power, column.type, mask=column.is_null().to_numpy())
+        digits = np.round(numbers * power)
+        if outwards is not None:  # what has so few digits stays: 0.3 * 1,000 is a little less than 300
+            digits = np.where(np.isclose(digits, numbers * power, rtol=1e-12), digits, outwards(numbers * power))
+        return pa.array(digits / power, column.type, mask=column.is_null().to_numpy())
 
 
-def csv_bytes(frame: pd.DataFrame, delimiter: str = ",", *, raw: bool = False, decimal: str = ".") -> bytes:
-    """Return a frame as a CSV file, as ``write_csv_files`` writes tables."""
+def csv_bytes(
+    frame: pd.DataFrame,
+    delimiter: str = ",",
+    levels: Sequence[str] = (),
+    *,
+    raw: bool = False,
+    decimal: str = ".",
+) -> bytes:
+    """Return a frame as a CSV file, as ``write_csv_files`` writes tables; ``levels`` are the columns for a region."""
     import pyarrow as pa
 
     content = io.BytesIO()
     table = pa.Table.from_pandas(frame, preserve_index=False)
-    _write_table(table.cast(plain_schema(table.schema)), content, delimiter, raw, decimal)
+    table = exported(table.cast(plain_schema(table.schema)), levels, raw=raw)
+    _write_table(table, content, delimiter, raw, decimal)
     return content.getvalue()
 
 

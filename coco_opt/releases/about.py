@@ -8,7 +8,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from coco_opt.config.model import Config
+from coco_opt.privacy.cost import cost_of
 from coco_opt.privacy.measurement import AS_STATED
+from coco_opt.releases.plan_notes import protects_hardly
 
 ABOUT = "about"
 """The key of the manifest."""
@@ -74,7 +76,13 @@ def protection(manifest: Mapping[str, Any]) -> str:
         return "Others published the noisy counts behind these figures; whom their noise protects is for them to say."
     if not manifest["private"]:
         return "These are trial figures: anybody can undo their noise, so they protect nobody (NOT PRIVATE)."
+    cost = cost_of(manifest.get("budget") or manifest["cost"])
+    if protects_hardly(cost):
+        return (
+            f"The noise in these figures is so little ({cost}) that it protects hardly anybody: share them where the "
+            "records themselves may be shared, and nowhere else."
+        )
     return (
-        "These figures may be read and shared by anybody: before publication every count was changed a little at "
-        f"random, so that nobody can tell from them whether any one {entity} was counted."
+        "These figures may be read and shared by anybody: before publication every count that is not called exact was "
+        f"changed a little at random, which limits what they tell about whether any one {entity} was counted ({cost})."
     )

@@ -62,6 +62,13 @@ _COLUMNS = {
     "count": "{entities} in the draw",
 }
 
+_OF_TABLES = {
+    ("ranges", "estimate"): "number of {entities} by the estimator of the manifest; unless it is noisy or consistent, "
+    "ranges with few {entities} are a little too large on average",
+    ("ranges", "standard_error"): "standard error, due to noise, of the least squares estimate behind 'estimate'",
+}
+"""What columns mean in one table alone."""
+
 _KEYS = {
     "hierarchy": (_REGION,),
     "histograms": (_REGION, "size"),
@@ -78,11 +85,11 @@ _KEYS = {
 
 _TITLES = {
     "hierarchy": "The regions",
-    "histograms": "{groups} by number of {entities}",
+    "histograms": "{groups} by number of {entities}; 0 for sizes without a row",
     "intervals": "Intervals: the true numbers lie in them with the stated probability",
     "summaries": "Means, shares and quantiles of each region, with their intervals",
     "unbiased": "Counts that are right on average, to add up yourself, with their variances",
-    "tables": "{entities} by their attributes",
+    "tables": "{entities} by their attributes; 0 for combinations without a row",
     "estimates": "Unbiased estimates of the answers to queries, with their standard errors",
     "invariants": "Counts that were published exactly",
     "ranges": "{entities} in ranges of {value}, with standard errors",
@@ -156,7 +163,7 @@ def _schema(table: str, schema: Any, manifest: Mapping[str, Any], with_regions: 
         {
             "name": column.name,
             "type": _TYPES.get(str(column.type), "any"),
-            "description": meaning(column.name, levels, unit_words(manifest)),
+            "description": meaning(table, column.name, levels, unit_words(manifest)),
         }
         for column in schema
     ]
@@ -178,11 +185,12 @@ def level_columns(manifest: Mapping[str, Any], columns: Sequence[str]) -> dict[s
     return {name: level for name, level in named.items() if name in columns and name not in _COLUMNS}
 
 
-def meaning(column: str, levels: Mapping[str, str], words: Words) -> str:
-    """Return what a column holds; one without a meaning of its own is an attribute of the schema."""
+def meaning(table: str, column: str, levels: Mapping[str, str], words: Words) -> str:
+    """Return what a table's column holds; one without a meaning of its own is an attribute of the schema."""
     if column in levels:
         return f"name of the {levels[column]} in which the row lies; empty for rows of larger regions"
-    return _COLUMNS.get(column, "attribute of the configured schema").format(**asdict(words))
+    text = _OF_TABLES.get((table, column)) or _COLUMNS.get(column, "attribute of the configured schema")
+    return text.format(**asdict(words))
 
 
 def _slug(name: str) -> str:

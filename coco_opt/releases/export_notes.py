@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from coco_opt.privacy.cost import cost_of
 from coco_opt.releases.about import date_of, protection, title_of, unit_words
 from coco_opt.releases.datapackage import level_columns, meaning, table_title
 
@@ -14,12 +13,12 @@ README = "README.txt"
 
 def about_lines(manifest: Mapping[str, Any], schemas: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield a label and a text for all that a reader of the tables must know, column by column at the end."""
-    words, cost = unit_words(manifest), cost_of(manifest.get("budget") or manifest["cost"])
+    words = unit_words(manifest)
     yield "Title", title_of(manifest)
     yield "When", date_of(manifest) or "not stated"
     yield "Unit", f"a count is of {words.groups if manifest['kind'] == 'groups' else words.entities}"
     yield "Where", f"levels of regions, largest first: {', '.join(manifest['levels'])}"
-    yield "Privacy", f"{protection(manifest)} In figures: {cost} (status in the manifest: {manifest['status']})."
+    yield "Privacy", f"{protection(manifest)} Status in the manifest: {manifest['status']}."
     yield "How sure", _how_sure(manifest)
     number = f", measurement {manifest['measurement'][:16]}" if "measurement" in manifest else ""
     yield "How to cite", f"{title_of(manifest)}{number}, by coco-opt {manifest['versions'].get('coco-opt', '')}".strip()
@@ -28,14 +27,16 @@ def about_lines(manifest: Mapping[str, Any], schemas: Mapping[str, Any]) -> Iter
         yield f"Table {table}", table_title(table, manifest)
         levels = level_columns(manifest, schema.names)
         for column in schema.names:
-            yield column, meaning(column, levels, words)
+            yield column, meaning(table, column, levels, words)
 
 
 def _how_sure(manifest: Mapping[str, Any]) -> str:
     coverage = (manifest.get("intervals") or {}).get("coverage")
+    sure = "Figures are not exact unless a column says so; columns of standard errors or variances say how far off."
     if coverage:
-        return f"An interval (lower to upper) has the true number in it in at least {100 * coverage:g} of 100 cases."
-    return "Figures are not exact unless a column says so; columns of standard errors or variances say how far off."
+        sure = f"An interval (lower to upper) has the true number in it in at least {100 * coverage:g} of 100 cases."
+    exact = manifest.get("group_counts") == "public"
+    return f"{sure} The numbers of {unit_words(manifest).groups} of whole regions are exact." if exact else sure
 
 
 def readme(lines: Iterable[tuple[str, str]], schemas: Mapping[str, Any], delimiter: str, decimal: str) -> bytes:

@@ -22,12 +22,17 @@ _SIGNS = re.compile(r"(?<!\d)[\W_]+|[\W_]+(?!\d)")
 
 def budget_notes(cost: Cost) -> Iterator[str]:
     """Yield a note on a budget that protects hardly anybody."""
-    if cost.amount > (_MOST_RHO if isinstance(cost, Rho) else _MOST_EPSILON):
+    if protects_hardly(cost):
         yield (
             f"Note: {cost} protects hardly anybody: whoever thinks one of two answers of a person as likely as the "
             "other may be certain of the answer after the release. Most published tables spend an epsilon between "
             "0.1 and 10"
         )
+
+
+def protects_hardly(cost: Cost) -> bool:
+    """Return whether a cost allows to be certain of what somebody's record says."""
+    return cost.amount > (_MOST_RHO if isinstance(cost, Rho) else _MOST_EPSILON)
 
 
 def region_notes(plan: MeasurementPlan) -> Iterator[str]:

@@ -247,6 +247,15 @@ def test_posterior_like_marginals_are_solved_to_a_thousandth() -> None:
     assert solution.relative_gap <= 1e-3
 
 
+def test_a_gap_above_the_tolerance_is_closed_by_highs_on_larger_problems_too() -> None:
+    problem = sampled([-1, 0, 0, 0], 20, seed=3)
+    half = problem.variables // 2
+    alone = PriceAscent(tolerance=1e-6, aim=0.0, max_iter=0, exact_cells=0)
+    assert solve(problem, alone, check=False).gap > 0.0
+    assert solve(problem, PriceAscent(tolerance=1e-6, aim=0.0, max_iter=0, exact_cells=half)).gap == 0.0
+    assert solve(problem, PriceAscent(tolerance=1.0, aim=0.0, max_iter=0, exact_cells=half)).gap > 0.0
+
+
 def test_more_rounds_only_tighten() -> None:
     problem = sampled([-1, 0, 0, 1, 1, 1, 2, 2], 80, 3, most=60)
     gaps = [solve(problem, PriceAscent(max_iter=n, exact_cells=0, aim=0.0), check=False).gap for n in (0, 30, 120)]

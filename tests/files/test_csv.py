@@ -61,6 +61,20 @@ def test_decimals_begin_with_a_comma_where_it_is_asked_for(tmp_path: Path) -> No
     assert csv_bytes(frame, ";", decimal=",").decode("utf-8-sig").splitlines()[1].replace('"', "") == "0,5;x.y"
 
 
+def test_rounded_ends_keep_in_an_interval_what_lay_in_it(tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    lower = rng.normal(0.0, 1.0, 500) * 10.0 ** rng.integers(-6, 7, 500)
+    upper = lower + rng.exponential(1.0, 500) * 10.0 ** rng.integers(-6, 3, 500)
+    lower[:2], upper[:2] = (0.3, 0.0), (0.4, 0.0)  # so few digits stay
+    pq.write_table(pa.table({"lower": lower, "value_upper": upper}), tmp_path / "t.parquet")
+    (file,) = write_csv_files(tmp_path, tmp_path / "csv")
+    read = pd.read_csv(file, encoding="utf-8-sig")
+    assert (read["lower"] <= lower).all()
+    assert (read["value_upper"] >= upper).all()
+    np.testing.assert_allclose(read["lower"], lower, rtol=1e-3, atol=0.1)
+    np.testing.assert_array_equal(read.iloc[:2].to_numpy(), [[0.3, 0.4], [0.0, 0.0]])
+
+
 @pytest.mark.parametrize(("delimiter", "decimal"), [(",", ","), (";", ";"), ("|", ".")])
 def test_separators_that_cannot_be_told_apart_are_refused(delimiter: str, decimal: str) -> None:
     with pytest.raises(InputError, match="--de"):

@@ -10,7 +10,7 @@ import pytest
 
 import coco_opt as co
 from coco_opt.errors import ConfigError
-from coco_opt.releases.about import plural
+from coco_opt.releases.about import plural, protection
 
 PERSONS = pd.DataFrame({"pid": range(12), "household_id": [k % 5 for k in range(12)]})
 HOMES = pd.DataFrame({"household_id": range(5), "region_id": ["n", "s", "s", "n", "s"]})
@@ -73,3 +73,14 @@ def test_an_unknown_word_is_refused(tmp_path: Path) -> None:
 )
 def test_regular_plurals(word: str, several: str) -> None:
     assert plural(word) == several
+
+
+@pytest.mark.parametrize(
+    ("cost", "shared"),
+    [({"epsilon": "2"}, True), ({"epsilon": "100"}, False), ({"rho": "1"}, True), ({"rho": "50"}, False)],
+)
+def test_readers_learn_the_budget_and_that_a_huge_one_protects_nobody(cost: dict[str, str], shared: bool) -> None:
+    text = protection({"status": "PRIVATE", "private": True, "cost": cost})
+    assert ("may be read and shared by anybody" in text) is shared
+    assert ("protects hardly anybody" in text) is not shared
+    assert " = ".join(*cost.items()) in text

@@ -26,7 +26,8 @@ class PriceAscent:
     time they, and the prices of the order that go with them, guide a pass over the cells from the last to the first,
     which hands down an integer table. Ends where the gap is ``aim`` of the objective or after ``max_iter`` rounds;
     ``tolerance`` is the gap that counts as optimal. Up to ``exact_cells`` counts, HiGHS closes the gap that is left, if
-    it is installed. ``threads`` (None: all cores) change nothing.
+    it is installed, and up to a hundred times as many where that gap is above ``tolerance``. ``threads`` (None: all
+    cores) change nothing.
     """
 
     tolerance: float = 1e-3
@@ -51,7 +52,9 @@ class PriceAscent:
             if problem.parts(candidate) < cost:
                 value, cost = candidate, problem.parts(candidate)
         prices = ascent.best / problem.grain
-        if cost - ascent.bound >= problem.fineness and problem.variables <= self.exact_cells:
+        left = cost - ascent.bound
+        short = left > self.tolerance * max(problem.grain, cost)
+        if left >= problem.fineness and problem.variables <= self.exact_cells * (_FACTOR if short else 1):
             value, prices = self._exact(problem, value, prices)
         return Answer(value, Status.OPTIMAL, prices, ascent.done, perf_counter() - start)
 
@@ -94,3 +97,4 @@ class PriceAscent:
 
 
 _BATCH = 30  # rounds between two tables
+_FACTOR = 100  # 10,400 counts take HiGHS .3 CPU seconds
