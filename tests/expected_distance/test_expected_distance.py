@@ -248,7 +248,7 @@ def test_posterior_like_marginals_are_solved_to_a_thousandth() -> None:
 
 
 def test_a_gap_above_the_tolerance_is_closed_by_highs_on_larger_problems_too() -> None:
-    problem = sampled([-1, 0, 0, 0], 20, seed=3)
+    problem = unrelated([-1, 0, 0, 1, 1, 2, 2], 20, seed=1)
     half = problem.variables // 2
     alone = PriceAscent(tolerance=1e-6, aim=0.0, max_iter=0, exact_cells=0)
     assert solve(problem, alone, check=False).gap > 0.0
