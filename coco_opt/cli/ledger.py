@@ -46,7 +46,7 @@ def ledger(
     from coco_opt.privacy import parse_epsilon
     from coco_opt.releases import stored_runs
     from coco_opt.releases.guarantee import together
-    from coco_opt.releases.runs import dataset_of, ledger_of, sweep
+    from coco_opt.releases.runs import dataset_of, elsewhere, ledger_of, sweep
     from coco_opt.releases.stored_runs import abandon_run, forget_run, runs_of_ledger
 
     settings = load_config(config)
@@ -76,7 +76,9 @@ def ledger(
         write_json({**_as_json(books, entries, runs, guarantees, broken), "notes": notes})
     else:
         _write_tables(books, entries, runs, guarantees)
-        if not broken:
+        if not books.length:
+            write(f"{book.path.name} holds no payment: {elsewhere(())}")
+        elif not broken:
             write(f"The chain of {books.length} entries holds. Head  {books.head}")
     if broken:
         raise VerificationError(

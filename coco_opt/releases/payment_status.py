@@ -9,7 +9,7 @@ from coco_opt.errors import BudgetError
 from coco_opt.privacy.ledger import check_total
 from coco_opt.privacy.measurement import MeasurementPlan
 from coco_opt.releases.kind import promise_of
-from coco_opt.releases.runs import charge_for, dataset_of, ledger_of, other_accounts
+from coco_opt.releases.runs import charge_for, dataset_of, elsewhere, ledger_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +51,8 @@ def payment_status_of(
     promised = books.promise_words(name, promise) or books.promise_words(name)
     if account is None:
         granted = charge.amount if total is None else total
-        words = f"fits: dataset {name!r} has no account yet, and this opens one of {charge.unit} = {granted}"
-        words += other_accounts(books.accounts)
+        words = f"fits: dataset {name!r} has no account yet, and this opens one of {charge.unit} = {granted}; "
+        words += elsewhere(books.accounts)
         return PaymentStatus(fits=True, words=words, promise=promised)
     amounts = {"promise": promised, "unit": account.unit, "left": str(account.remaining), "total": str(account.total)}
     earlier = [run for run in books.runs.values() if (run.charge.dataset, run.charge.digest) == (name, charge.digest)]

@@ -108,18 +108,18 @@ def new_account(config: Config, fingerprint: str, *, renamed: bool) -> str:
     accounts = books.accounts
     if dataset in accounts or (fingerprint in books.fingerprints and not renamed):
         return ""
-    return (
-        f"This opens the account of dataset {dataset!r} in {ledger.path.name}: if these data were released before, by "
-        f"another ledger, state that as privacy.ledger{other_accounts(accounts)}"
-    )
+    return f"This opens the account of dataset {dataset!r} in {ledger.path.name}: {elsewhere(accounts)}"
 
 
-def other_accounts(accounts: Collection[str]) -> str:
-    """Return what to add where a new account is opened next to others; "" where there are none."""
+def elsewhere(accounts: Collection[str]) -> str:
+    """Return what to do if a new account, next to others, is not the first of its people."""
+    words = "if these data were released before, by another ledger, state that as privacy.ledger"
     if not accounts:
-        return ""
+        return words
     names = ", ".join(map(repr, sorted(accounts)[:_SHOWN])) + (", ..." if len(accounts) > _SHOWN else "")
-    return f"; if they are of the same people as {names}, state that name as privacy.dataset: losses add up by name"
+    return (
+        f"{words}; if they are of the same people as {names}, state that name as privacy.dataset: losses add up by name"
+    )
 
 
 def charge_for(config: Config, measurement_plan: MeasurementPlan, fingerprint: str) -> Charge:
