@@ -125,7 +125,8 @@ def _twice(path: str, first: Place | None, place: Place | None) -> HierarchyErro
     return HierarchyError(
         "duplicate-region",
         f"{path!r} occurs twice{first_row}: the last level must name each region within its parent, so give two "
-        "regions of one name different ones, or add a last level that distinguishes them, such as their ids",
+        "regions of one name different ones, or add a last level that distinguishes them, such as their ids. To "
+        "publish no smaller regions than these, give each of them one row, and its id to all records in it",
         place,
     )
 
