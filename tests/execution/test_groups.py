@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -18,10 +17,11 @@ from coco_opt.execution import Executor, Threads, open_executor
 from coco_opt.files.measurement import read_measurement, write_measurement
 from coco_opt.groups import GroupsMethod, estimate_groups
 from coco_opt.groups.estimating.estimate import GroupsResult
-from coco_opt.groups.measuring.measure import measure_hierarchy
+from coco_opt.groups.estimating.subtrees import sum_of_leaves
 from coco_opt.histograms import CountOfCounts, Hierarchy
-from coco_opt.privacy import Epsilon, Measurement, SeededNoise
+from coco_opt.privacy import Measurement
 from tests.execution.tasks import ByFiles, Killing
+from tests.groups.helpers import measured
 
 
 def measurement(seed: int, query: str = "cumulative") -> Measurement:
@@ -32,20 +32,7 @@ def measurement(seed: int, query: str = "cumulative") -> Measurement:
     ]
     hierarchy = Hierarchy.from_paths(paths)
     leaves = [CountOfCounts.from_ranks(rng.integers(0, 30, int(rng.integers(0, 60)))) for _ in paths]
-    totals = {hierarchy.leaves[at]: leaf for at, leaf in enumerate(leaves)}
-    for region in reversed(range(hierarchy.leaves.start)):
-        totals[region] = CountOfCounts.total(totals[child] for child in hierarchy.children(region))
-    truth = [totals[region] for region in range(hierarchy.regions)]
-    return measure_hierarchy(
-        truth,
-        hierarchy,
-        np.array([one.groups for one in truth]),
-        queries=[query] * 4,  # type: ignore[list-item]
-        costs=[Epsilon(Fraction(1, 4))] * 4,
-        max_size=40,
-        neighbours="add_remove",
-        source=SeededNoise(seed),
-    )
+    return measured(hierarchy, sum_of_leaves(hierarchy, leaves), query, seed=seed, max_size=40)
 
 
 def same(a: GroupsResult, b: GroupsResult) -> bool:

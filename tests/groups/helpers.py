@@ -77,7 +77,10 @@ def measured(
     max_size: int = MAX_SIZE,
     **settings: Any,
 ) -> Measurement:
-    """Return a measurement with seeded noise, without any for the seed None; epsilon 1 unless ``shares`` are given."""
+    """Return a measurement with seeded noise, without any for the seed None; epsilon 1 unless ``shares`` are given.
+
+    Numbers of groups are public, unless ``counts_share`` says that they are measured too.
+    """
     levels = hierarchy.levels
     defaults: dict[str, Any] = {
         "costs": thirds(levels) if shares is None else costs(shares),
@@ -86,7 +89,8 @@ def measured(
         **settings,
     }
     measurement_plan: Any = [queries] * levels if isinstance(queries, str) else list(queries)
-    counts = np.array([histogram.groups for histogram in truth])
+    private = settings.get("counts_share") is not None
+    counts = None if private else np.array([histogram.groups for histogram in truth])
     return measure_hierarchy(truth, hierarchy, counts, queries=measurement_plan, max_size=max_size, **defaults)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 import sys
 from dataclasses import replace
 from fractions import Fraction
@@ -14,26 +12,19 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from coco_opt import Hierarchy, check, configure, estimate, forecast, measure, release
-from coco_opt.choices import SolverChoices
+from coco_opt import Hierarchy, check, configure, estimate, measure, release
 from coco_opt.config import Config
 from coco_opt.errors import BudgetError, ConfigError, InputError
 from coco_opt.groups.buckets import Buckets
-from coco_opt.groups.estimating.estimate import estimate_groups
-from coco_opt.groups.estimating.method import Consistency, GroupsMethod
-from coco_opt.groups.kind.automatic import range_words
-from coco_opt.groups.look import certain_distribution, distribution_of_look, is_look
-from coco_opt.groups.measuring import automatic, predicted
-from coco_opt.groups.measuring.automatic import QueryChoice, QuerySearch, assumed_distributions
+from coco_opt.groups.look import certain_distribution, distribution_of_look
+from coco_opt.groups.measuring import automatic
+from coco_opt.groups.measuring.automatic import QuerySearch, assumed_distributions
 from coco_opt.groups.measuring.measure import look_of, measured, measurement_plan_of
 from coco_opt.groups.measuring.predicted import Predictor, Regions
-from coco_opt.groups.measuring.private import PrivateCounts
 from coco_opt.groups.queries import sensitivity
-from coco_opt.histograms import CountOfCounts, errors_by_level
+from coco_opt.histograms import CountOfCounts
 from coco_opt.privacy import Epsilon, SeededNoise, planner
 from coco_opt.privacy.planner import NoisePlan, allocation, allocations, root_and_leaf_allocation
-from coco_opt.releases.reporter import Silent
-from coco_opt.releases.stored_runs import runs_of_ledger
 from tests.cli.helpers import paid, write_groups
 
 TREE = Hierarchy.from_paths([("land", f"state {k // 4}", f"county {k}") for k in range(12)])
@@ -58,48 +49,12 @@ def test_the_family_of_distributions_is_one_of_probabilities() -> None:
             assert probabilities.sum() == pytest.approx(1)
 
 
-def test_single_sizes_of_the_leaves_are_credited_where_several_distributions_are_weighed() -> None:
-    choices = search(60)
-    predictors = [Predictor(choices.regions, geometric(60, 5.0))] * 2
-    candidates = [((0.2, 0.2, 0.0), allocation(1.0, 3)), ((0.0, 0.0, 0.2), allocation(1.0, 3))]
-    alone, several = (automatic._Evaluations(choices, predictors[:count]) for count in (1, 2))
-    gains = [alone.aim(0, candidate) - several.aim(0, candidate) for candidate in candidates]
-    assert gains == [pytest.approx(automatic._CELL_CREDIT), 0.0]
-    by_epsilon = [
-        automatic.cell_credit(NoisePlan(Epsilon(Fraction(epsilon)), choices.noise.sensitivities), choices.regions)
-        for epsilon in ("2", "1/2", "1/4", "1/10")
-    ]
-    assert by_epsilon[:2] == [automatic._CELL_CREDIT] * 2
-    assert 0.0 < by_epsilon[2] < automatic._CELL_CREDIT
-    assert by_epsilon[3] == 0.0
-    few = Regions.of(TREE, np.minimum(COUNTS, 99))
-    assert automatic.cell_credit(choices.noise, few) == 0.0
-
-
 def test_predicted_errors_fall_with_the_budget_and_rise_towards_the_root() -> None:
     predictor = Predictor(Regions.of(TREE, COUNTS), geometric(300, 10.0))
     cells = [Buckets.cells(300)] * 3
     less, more = (predictor.errors(cells, np.full(3, variance)) for variance in (2.0, 200.0))
     assert (less < more).all()
     assert less[0] > less[1] > less[2] > 0
-
-
-def test_a_rounded_count_errs_by_its_law_and_one_that_is_hidden_by_its_variance() -> None:
-    variance = np.array([0.1, 0.25, 1.0, 25.0])
-    steps = np.arange(0.5, 60.0)[:, None] / np.sqrt(2.0 * variance)
-    rounded = np.vectorize(math.erfc)(steps).sum(axis=0)
-    assert predicted._mean_error(variance, np.full(4, 1e9)) == pytest.approx(rounded, rel=0.25)
-    hidden = np.array([0.001, 0.01])
-    assert predicted._mean_error(hidden, hidden) == pytest.approx(hidden)
-
-
-def test_levels_that_depend_on_weak_leaves_err_more_and_precise_leaves_lower_all_errors() -> None:
-    below, width = np.array([0.9, 0.5, 0.0]), np.full(3, 0.1)
-    weak, precise = (predicted._corrections(left, below, width) for left in (1.0, 0.01))
-    assert weak[0] > weak[1] > weak[2] == pytest.approx(1.0)
-    assert (precise < 0.5).all()
-    coarse = predicted._corrections(0.01, below, np.full(3, 0.5))
-    assert (coarse > precise).all()
 
 
 def test_a_small_budget_is_asked_for_buckets_and_dense_sizes_for_single_sizes() -> None:
@@ -156,32 +111,6 @@ def test_an_aim_for_one_level_alone_takes_the_best_candidate_for_it() -> None:
         assert ranking[0].errors[0, level] == min(choice.errors[0, level] for choice in ranking)
 
 
-def test_the_next_best_choices_measure_something_else() -> None:
-    ranking = search(20).ranked({"geometric": geometric(20, 3.0)}, 4)
-    edges = [
-        (tuple(Buckets.by_growth(20, growth).begin.tobytes() for growth in each.growths), each.shares)
-        for each in ranking
-    ]
-    assert len(set(edges)) == len(ranking) == 4
-
-
-def test_a_look_suggests_the_distribution_of_sizes() -> None:
-    truth = [CountOfCounts.from_dense(np.array([300, 200, 100, 50, 25, 12, 6, 3, 0, 0, 4]))]
-    tree, counts = Hierarchy.from_paths([("land",)]), np.array([700])
-    plan = measurement_plan_of(
-        tree, counts, queries=["cumulative"], costs=[Epsilon(Fraction(1))], max_size=60, neighbours="add_remove"
-    )
-    look = look_of(plan, Epsilon(Fraction(50)))
-    assert look.cost == Epsilon(Fraction(50))
-    assert is_look(look)
-    assert not is_look(plan)
-    found = distribution_of_look(measured(look, truth, SeededNoise(1)))
-    assert found.sum() == pytest.approx(1)
-    expected = truth[0].to_dense(60) / 700
-    assert np.abs(np.cumsum(found) - np.cumsum(expected)).max() < 0.15
-    assert np.abs(np.cumsum(found) - np.cumsum(expected))[15:].max() < 0.02
-
-
 def test_noise_makes_no_large_groups_in_what_is_rehearsed() -> None:
     """Of 20 looks at sizes up to 8: half suggest groups above 60, and hardly one that is certain; real ones stay."""
     tree, counts = Hierarchy.from_paths([("land",)]), np.array([20_000])
@@ -206,40 +135,6 @@ def test_noise_makes_no_large_groups_in_what_is_rehearsed() -> None:
     kept, hidden = certain_distribution(measured(look, [large], SeededNoise(1)))
     assert 20_000 * float(kept[300:].sum()) == pytest.approx(800, rel=0.2)
     assert hidden < 0.1 * 800 * 500
-
-
-def released_aim(choice: QueryChoice, sizes: np.ndarray, method: Consistency) -> float:
-    """Return the geometric mean over the levels of a method's errors, on data of some sizes."""
-    rng = np.random.default_rng(5)
-    leaves = [CountOfCounts.from_dense(rng.multinomial(COUNTS[leaf], sizes)) for leaf in TREE.leaves]
-    truth = PrivateCounts.of_leaves(TREE, leaves).histograms()
-    plan = measurement_plan_of(
-        TREE,
-        COUNTS,
-        queries=["cumulative"] * 3,
-        costs=[Epsilon(share / 10) for share in choice.shares],
-        max_size=sizes.size - 1,
-        neighbours="add_remove",
-        buckets=[Buckets.by_growth(sizes.size - 1, growth) if growth else None for growth in choice.growths],
-    )
-    errors = [
-        errors_by_level(
-            TREE, estimate_groups(noisy, GroupsMethod(consistency=method), SolverChoices()).histograms, truth
-        )
-        for noisy in (measured(plan, truth, SeededNoise(seed)) for seed in range(3))
-    ]
-    return float(np.exp(np.log(np.mean(errors, axis=0)).mean()))
-
-
-def test_queries_are_chosen_for_the_method_that_estimates() -> None:
-    sizes = geometric(200, 4.0)
-    problem = replace(search(200), noise=NoisePlan(Epsilon(Fraction(1, 10)), search(200).noise.sensitivities))
-    of_posterior, of_fits, of_joint = (
-        replace(problem, reader=reader).choose({"true": sizes}) for reader in ("posterior", "fits", "joint")
-    )
-    assert of_fits.shares != of_posterior.shares
-    assert released_aim(of_fits, sizes, "matching") < 1.05 * released_aim(of_posterior, sizes, "matching")
-    assert len(set(of_joint.growths)) == 1
 
 
 def test_queries_fit_the_time_before_another_method_is_taken(tmp_path: Path) -> None:
@@ -308,18 +203,28 @@ def test_another_version_of_the_choice_takes_up_what_was_measured(
     assert paid(tmp_path).count("RESERVED") == payments
 
 
-def test_a_release_that_stopped_after_its_look_goes_on_without_another(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("module", "function", "entries"),
+    [
+        ("coco_opt.releases.measure", "resolved", ["GRANTED", "RESERVED", "MEASURED"]),
+        ("coco_opt.releases.runs", "write_measurement", ["GRANTED", "RESERVED"]),
+    ],
+    ids=["after the look", "before the look is sealed"],
+)
+def test_a_release_that_stopped_at_its_look_goes_on_without_paying_for_another(
+    module: str, function: str, entries: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stop(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(sys.modules["coco_opt.releases.measure"], "resolved", stop)
+        patch.setattr(sys.modules[module], function, stop)
         with pytest.raises(KeyboardInterrupt):
             measure(config_of(tmp_path))
-    assert paid(tmp_path) == ["GRANTED", "RESERVED", "MEASURED"]
-    assert measure(config_of(tmp_path)).paid
+    assert paid(tmp_path) == entries
+    measured = measure(config_of(tmp_path))
+    assert measured.paid
+    assert measured.measurement.cost == Epsilon(Fraction(1))
     assert paid(tmp_path).count("RESERVED") == 2
 
 
@@ -439,70 +344,10 @@ def test_a_check_refuses_other_data_under_the_look_of_these(tmp_path: Path) -> N
         check(_changed(tmp_path))
 
 
-@pytest.mark.parametrize("stated", [{"bucket_growth": 2.0}, {"bucket_edges": [0, 1, 2, 4, 12]}])
-def test_the_allocation_is_chosen_for_the_buckets_that_are_set(stated: dict[str, Any], tmp_path: Path) -> None:
-    config = config_of(tmp_path, private=False, groups=stated, auto={"look": "0"})
-    chosen, *_, expected = forecast(config).predicted.tables
-    assert chosen.header[:2] == ("split", "error at most")
-    assert chosen.rows[0][2:] == expected.rows[0][1:]
-
-
-def test_errors_that_no_release_shows_are_0() -> None:
-    words = range_words(np.array([1e-27, 0.25]), np.array([6.67e-13, 1234.0]))
-    assert words == ("0 to 0", "0.25 to 1,234")
-
-
-class Lines(Silent):
-    """Keep the lines that say what a look chose."""
-
-    def __init__(self) -> None:
-        self.chosen: list[str] = []
-
-    def line(self, text: str) -> None:
-        self.chosen += [text] if text.startswith("Chosen after the look") else []
-
-
-def test_what_the_look_in_use_chose_is_said_once_and_no_earlier_choice(tmp_path: Path) -> None:
-    config = config_of(tmp_path, total="3")
-    for reporter, again in ((Lines(), False), (Lines(), True)):
-        split = measure(config, again=again, reporter=reporter).config.privacy.split
-        (line,) = reporter.chosen
-        assert json.dumps([str(share) for share in split]) in line
-
-
-def test_the_look_of_a_released_run_is_released_too(tmp_path: Path) -> None:
-    outcome = release(config_of(tmp_path))
-    states = {stored.name: stored.run.state for stored in runs_of_ledger(config_of(tmp_path)) if stored.run}
-    assert states[outcome.run] == "RELEASED"
-    assert set(states.values()) == {"RELEASED"}
-    assert len(states) == 2
-
-
-def test_a_look_that_was_paid_and_not_sealed_goes_on_for_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stop(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(sys.modules["coco_opt.releases.runs"], "write_measurement", stop)
-        with pytest.raises(KeyboardInterrupt):
-            measure(config_of(tmp_path))
-    assert paid(tmp_path) == ["GRANTED", "RESERVED"]
-    assert measure(config_of(tmp_path)).measurement.cost == Epsilon(Fraction(1))
-    assert paid(tmp_path).count("RESERVED") == 2
-
-
 def test_the_convex_program_is_asked_for_what_it_reads_before_anything_is_paid(tmp_path: Path) -> None:
     outcome = release(config_of(tmp_path, groups={"consistency": "convex"}))
     assert set(outcome.manifest["method"]["bucket_starts"]) == {None}
     assert outcome.manifest["budget"]["epsilon"] == "1"
-
-
-def test_a_run_that_a_look_chose_brings_the_look_and_its_cost(tmp_path: Path) -> None:
-    config = config_of(tmp_path)
-    run = measure(config).run
-    assert estimate(run, config).manifest["budget"]["epsilon"] == "1"
-    look = next(stored.name for stored in runs_of_ledger(config) if stored.name != run)
-    assert estimate([run, look], config).manifest["budget"]["epsilon"] == "1"
 
 
 @pytest.mark.parametrize(
@@ -523,11 +368,6 @@ def test_other_open_keys_after_the_same_look_are_chosen_anew(
     assert again.measurement.cost == Epsilon(Fraction(1))
     stored = list((tmp_path / "private" / "runs").glob("*/chosen-*.json"))
     assert len(stored) == (1 if "consistency" in first.get("groups", {}) else 2)  # the method is free to change
-
-
-def test_several_losses_are_read_by_matching(tmp_path: Path) -> None:
-    config = config_of(tmp_path, private=False, groups={"bucket_growth": 0.0, "loss": ["l1", "l2"]}, split="uniform")
-    assert measure(config).config.method.consistency == "matching"
 
 
 @pytest.mark.parametrize(

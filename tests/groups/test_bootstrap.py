@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from coco_opt import CountOfCounts, GroupsMethod, SeededNoise, SolverChoices, estimate_groups
 from coco_opt.errors import ProblemError
 from coco_opt.groups import QUERIES, RegionMeasurement
-from coco_opt.groups.estimating.bootstrap import bootstrap_variances, public_redraws, squared_errors, with_errors
+from coco_opt.groups.estimating.bootstrap import bootstrap_variances, squared_errors
 from coco_opt.groups.estimating.estimates import SizeEstimate
 from coco_opt.groups.estimating.estimators import FitOptions, estimate
 from coco_opt.privacy import Epsilon, Rho
@@ -97,11 +97,6 @@ def test_a_region_without_groups_has_no_variances() -> None:
     assert booted(answer(CountOfCounts.empty(), "cumulative", SeededNoise(1)), FitOptions()).variances.size == 0
 
 
-def test_with_errors_counts_one_group_more() -> None:
-    estimated = SizeEstimate(np.array([1, 4]), np.array([3, 1]), np.ones(2))
-    np.testing.assert_allclose(with_errors(estimated, np.array([20.0, 0.0]), 2).variances, [21 / 7, 1 / 3])
-
-
 def of_release(seed: int, **settings: Any) -> tuple[CountOfCounts, ...]:
     hierarchy, truth = three_levels(np.random.default_rng(seed))
     threads = settings.pop("threads", 1)
@@ -123,8 +118,3 @@ def test_nothing_is_redrawn_for_methods_that_read_no_variances(change: dict[str,
     plain, redrawn = of_release(4, **change), of_release(4, variances="bootstrap", **change)
     assert all(a.equals(b) for a, b in zip(plain, redrawn, strict=True))
     assert GroupsMethod(losses=("l1",) * 3, variances="bootstrap", consistency="matching").redraws
-
-
-def test_redraws_are_a_function_of_the_place_alone() -> None:
-    first, again, other = (public_redraws(place).integers(2**62, size=4).tolist() for place in (1, 1, 2))
-    assert first == again != other

@@ -1,9 +1,8 @@
-"""Isotonic fits of sums over buckets: the reduction to bucket means, and what releases make of it."""
+"""Fits of buckets and splits: the reduction of sums to bucket means, the truth without noise, consistent tables."""
 
 from __future__ import annotations
 
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
@@ -16,16 +15,16 @@ from scipy.sparse import csr_array, eye_array, hstack
 from coco_opt import CountOfCounts, emd, solve
 from coco_opt.choices import SolverChoices
 from coco_opt.groups import RegionMeasurement
-from coco_opt.groups.buckets import Buckets
+from coco_opt.groups.buckets import Buckets, Split
 from coco_opt.groups.estimating.estimate import estimate_groups
 from coco_opt.groups.estimating.estimators import FitOptions, estimate
 from coco_opt.groups.estimating.method import GroupsMethod, VarianceRule
+from coco_opt.groups.estimating.posterior.consistent import posterior_estimate
+from coco_opt.groups.estimating.posterior.sampler import SamplerOptions
 from coco_opt.groups.noisy_measurements import Loss
 from coco_opt.privacy import Geometric
 from coco_opt.problems import IsotonicL1, IsotonicL2
-from coco_opt.releases import release, verify_release
-from tests.groups.helpers import MAX_SIZE, assert_consistent, measured, three_levels
-from tests.groups.towns import SEEDED, config_of
+from tests.groups.helpers import MAX_SIZE, NoNoise, answer, assert_consistent, measured, three_levels
 
 
 def sums_matrix(buckets: Buckets, cells: int) -> csr_array:
@@ -111,7 +110,33 @@ def test_buckets_make_consistent_tables(consistency: Any, variances: VarianceRul
     assert_consistent(hierarchy, truth, result.histograms)
 
 
-def test_a_release_by_buckets_needs_no_posterior(tmp_path: Path) -> None:
-    outcome = release(config_of(tmp_path, privacy=SEEDED, bucket_growth=[0.3, 0.5], consistency="matching"))
-    assert [check for check in verify_release(outcome.folder) if not check.passed] == []
-    assert outcome.manifest["method"]["queries"] == ["buckets", "buckets"]
+SPLITS = [Split(4), None, Split(1)]
+
+
+@pytest.mark.parametrize("loss", ["l1", "l2"])
+@pytest.mark.parametrize("at", [1, 5, MAX_SIZE - 1])
+def test_without_noise_a_split_returns_the_truth(loss: Any, at: int) -> None:
+    _, truth = three_levels(np.random.default_rng(2))
+    for histogram in (*truth[:4], CountOfCounts.from_runs([0], [5]), CountOfCounts.from_runs([12], [5])):
+        exact = answer(histogram, "cumulative", NoNoise(), buckets=[Split(at)])
+        result = estimate(exact, FitOptions(loss), SolverChoices())
+        assert result.histogram.equals(histogram)
+        assert (result.variances > 0).all()
+
+
+@pytest.mark.parametrize("variances", ["formula", "bootstrap"])
+@pytest.mark.parametrize("consistency", ["matching", "bottom_up", "none", "posterior"])
+def test_what_reads_ranks_reads_splits(consistency: Any, variances: Any) -> None:
+    hierarchy, truth = three_levels(np.random.default_rng(2))
+    noisy = measured(hierarchy, truth, buckets=SPLITS, shares=[3, 3, 3])
+    if consistency == "posterior":
+        result = posterior_estimate(
+            noisy,
+            SolverChoices(),
+            options=SamplerOptions(chains=2, burn_in=20, most_burn_in=40, settle=10, draws=10, thin=1, most_rounds=1),
+        ).histograms
+    else:
+        result = list(estimate_groups(noisy, GroupsMethod(consistency=consistency, variances=variances)).histograms)
+    if consistency != "none":
+        assert_consistent(hierarchy, truth, result)
+    assert np.mean([emd(a, b) for a, b in zip(result, truth, strict=True)]) < 25

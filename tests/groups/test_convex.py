@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 
@@ -12,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coco_opt import CountOfCounts, GroupsMethod, Hierarchy, SolverChoices, emd
-from coco_opt.errors import ProblemError
 from coco_opt.groups.estimating.convex import convex, reconciled
 from coco_opt.groups.estimating.subtrees import sum_of_leaves
 from coco_opt.groups.measuring.sizes import read_sizes
@@ -82,27 +80,6 @@ def test_what_was_not_measured_follows_the_parent() -> None:
     method = GroupsMethod(losses=("l1", "l1"), consistency="convex")
     released = release(hierarchy, truth, method, ["cumulative"] * 2, seed=None, shares=[Fraction(1), Fraction(0)])
     assert all(released[leaf].equals(CountOfCounts.from_dense([0, 15, 5])) for leaf in hierarchy.leaves)
-    assert_consistent(hierarchy, truth, released)
-
-
-@pytest.mark.parametrize(
-    "queries", [("ranks",) * 3, ("sizes", "cumulative", "cumulative"), ("ranks", "sizes", "sizes")]
-)
-def test_ranks_and_mixtures_are_refused(queries: Sequence[str]) -> None:
-    hierarchy, truth = three_levels(np.random.default_rng(8))
-    with pytest.raises(ProblemError, match=r"groups\.query"):
-        release(hierarchy, truth, GroupsMethod(losses=("l1",) * 3, consistency="convex"), queries)
-    with pytest.raises(ProblemError, match="one loss"):
-        GroupsMethod(losses=("l1", "l2", "l1"), consistency="convex")
-
-
-def test_a_level_that_was_not_measured_may_have_any_query() -> None:
-    hierarchy, truth = three_levels(np.random.default_rng(8))
-    method, shares = (
-        GroupsMethod(losses=("l1",) * 3, consistency="convex"),
-        [Fraction(0), Fraction(1, 2), Fraction(1, 2)],
-    )
-    released = release(hierarchy, truth, method, ["ranks", "sizes", "sizes"], shares=shares)
     assert_consistent(hierarchy, truth, released)
 
 

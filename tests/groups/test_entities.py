@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from coco_opt.errors import HierarchyError, InputError
+from coco_opt.errors import InputError
 from coco_opt.groups.measuring.entities import PublicGroups, read_private, read_public, read_tables
 from coco_opt.groups.measuring.private import PrivateCounts
 from tests.files.helpers import CANARY, ENTITIES, GROUPS, HIERARCHY, Write, at, refused
@@ -47,29 +47,6 @@ def test_poster_example_from_parquet(parquet: Write) -> None:
     files = {"e": ENTITIES, "g": GROUPS, "h": HIERARCHY}
     paths = {name: parquet(f"{name}.parquet", columns(text)) for name, text in files.items()}
     assert_poster(read_tables(paths["e"], paths["g"], paths["h"]))
-
-
-def test_parquet_integer_and_dictionary_ids_meet_csv_ids(write: Write, parquet: Write) -> None:
-    entity, group = (columns(ENTITIES)[name] for name in ("entity_id", "group_id"))
-    typed = {"entity_id": pa.array(entity).dictionary_encode(), "group_id": pa.array(map(int, group), pa.uint16())}
-    path = parquet("e.parquet", typed)
-    assert_poster(read_tables(path, write("g.csv", GROUPS), write("h.csv", HIERARCHY)))
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda text: text.replace("\n", "\r\n"),
-        lambda text: "\ufeff" + text,
-        lambda text: text.rstrip("\n"),
-        lambda text: text + "\n\n",
-        lambda text: text.replace("1", '"1"'),
-    ],
-)
-def test_harmless_variants_of_csv_read_the_same(write: Write, change: object) -> None:
-    assert callable(change)
-    paths = [write(f"{k}.csv", change(text)) for k, text in enumerate((ENTITIES, GROUPS, HIERARCHY))]
-    assert_poster(read_tables(*paths))
 
 
 def test_hash_rows_quotes_and_unicode_are_data(write: Write) -> None:
@@ -109,19 +86,6 @@ def test_entities_that_state_another_region_than_their_group_are_named(write: Wr
     (row,) = refused.value.bad_rows
     first = 3 if form == "csv" else 2
     assert (row["code"], row["column"], row["rows"]) == ("region-differs", "region_id", [first, first + 1])
-
-
-def test_names_of_levels_and_ids_of_regions_are_kept(public: PublicGroups) -> None:
-    assert public.regions.levels == ("root", "part")
-    assert public.regions.region_ids == (None, "r1", "r2")
-
-
-def test_a_leaf_without_groups_is_kept(write: Write) -> None:
-    hierarchy = write("h.csv", HIERARCHY + "r3,town,c\n")
-    counts = read_tables(write("e.csv", ENTITIES), write("g.csv", GROUPS), hierarchy)
-    assert counts.hierarchy.paths[3] == "town/c"
-    assert counts.leaf(2).groups == 0
-    assert counts.group_counts.tolist() == [4, 2, 2, 0]
 
 
 def test_leaves_of_scattered_hierarchy_rows_are_found_by_path(write: Write) -> None:
@@ -171,12 +135,6 @@ BAD_HIERARCHY = [
 def test_bad_hierarchy(write: Write, code: str, text: str, row: int | None, column: str | None) -> None:
     hierarchy, groups = write("h.csv", text), write("g.csv", GROUPS)
     assert at(refused(lambda: read_public(groups, hierarchy))) == (code, "h.csv", row, column)
-
-
-def test_a_tree_error_has_the_type_of_one(write: Write) -> None:
-    hierarchy, groups = write("h.csv", HIERARCHY + "r1,town,c\n"), write("g.csv", GROUPS)
-    with pytest.raises(HierarchyError, match="two places"):
-        read_public(groups, hierarchy)
 
 
 BAD_GROUPS = [
@@ -309,14 +267,6 @@ def test_public_tables_are_checked_before_the_private_one_is_opened(write: Write
     assert error.code == "two-parents"
 
 
-def test_mixed_line_ends_are_named(public: PublicGroups, write: Write) -> None:
-    mixed = write("e.csv", f"entity_id,group_id\n{CANARY},g1\n{CANARY}2,g1\r\n{CANARY}3,g1\n")
-    with pytest.raises(InputError, match="line ends") as caught:
-        read_private(public, mixed)
-    assert caught.value.code == "malformed-row"
-    assert CANARY not in str(caught.value)
-
-
 def test_reprs_show_nothing_private(public: PublicGroups, write: Write) -> None:
     text = ENTITIES + "".join(f"{C}{k},1\n" for k in range(4321))
     counts = read_private(public, write("e.csv", text))
@@ -340,10 +290,3 @@ def test_random_tables_agree_with_a_plain_count(write: Write, parquet: Write) ->
     for leaf in range(7):
         assert counts.leaf(leaf).ranks().tolist() == sorted(sizes[leaf_of_group == leaf].tolist())
     assert counts.region(0).ranks().tolist() == sorted(sizes.tolist())
-
-
-def test_lost_rows_cannot_become_counts(public: PublicGroups, write: Write) -> None:
-    counts = read_private(public, write("e.csv", ENTITIES))
-    arrays = (counts.leaf_offsets, counts.sizes, counts.counts)
-    with pytest.raises(InputError, match="rows-lost"):
-        PrivateCounts(counts.hierarchy, counts.group_counts, *arrays, 9, 8)

@@ -121,12 +121,6 @@ def test_a_release_without_any_group_is_fine(tmp_path: Path) -> None:
     assert read_groups_release(folder).histograms[0].groups == 0
 
 
-def test_one_region_is_a_release(tmp_path: Path) -> None:
-    folder = written(tmp_path / "one", Hierarchy.from_paths([("only",)]), [LEAVES[0]], ids=())
-    assert failed(folder) == []
-    assert read_groups_release(folder).histograms[0].equals(LEAVES[0])
-
-
 Edit = Callable[[dict[str, list[Any]]], None]
 
 
@@ -228,11 +222,6 @@ def test_every_planted_fault_is_found(folder: Path, file: str, change: Edit, exp
     result = failed(folder)
     assert set(expected) <= set(result)
     assert not set(result) - set(expected) - {"regions"}
-
-
-def test_a_changed_file_is_found_by_its_digest(folder: Path) -> None:
-    (folder / H).write_bytes((folder / H).read_bytes() + b" ")
-    assert "files" in failed(folder)
 
 
 def test_only_what_is_promised_is_required(folder: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -15,15 +14,12 @@ from coco_opt.config import Config
 from coco_opt.errors import InputError
 from coco_opt.groups.estimating.estimate import estimate_groups
 from coco_opt.groups.estimating.method import Consistency, GroupsMethod
-from coco_opt.groups.estimating.posterior.effort import longest_posterior_seconds, posterior_seconds
 from coco_opt.groups.kind import GROUPS
-from coco_opt.groups.kind.forecast import Rehearsed, memory_of_tables, rehearsed
-from coco_opt.groups.kind.plan import buckets_of, queries_of
+from coco_opt.groups.kind.forecast import Rehearsed, rehearsed
 from coco_opt.groups.kind.rehearsal import (
     Rehearsal,
     branch_answers,
     branches_within,
-    count_cells,
     extrapolated,
     part_of,
     rehearsed_queries,
@@ -96,15 +92,6 @@ def test_a_look_alike_predicts_the_release(tmp_path: Path) -> None:
     assert predicted[:, 0].mean() == pytest.approx(np.mean(errors), rel=0.35)
 
 
-def test_a_rehearsal_of_the_posterior_takes_the_sweeps_of_a_usual_run(tmp_path: Path) -> None:
-    plan = GROUPS.plan(config_of(tmp_path, consistency="posterior"))
-    outcome = rehearsed(plan, None, 1, Silent())
-    assert outcome.methods["posterior"].seconds < 6 < plan.config.auto.time
-    estimating = GROUPS.forecast(plan, ForecastOptions(tmp_path / "sizes.csv"), Silent()).estimating
-    assert estimating.longest is not None
-    assert estimating.longest > estimating.seconds  # where regions mix slowly, a release goes on
-
-
 def test_a_look_alike_of_another_depth_is_refused(tmp_path: Path) -> None:
     (tmp_path / "flat.csv").write_text("nation,state,county,size,groups\na,b,c,1,2\n")
     with pytest.raises(InputError, match="has 3 levels, but the data to release have 2"):
@@ -149,22 +136,6 @@ def test_time_and_memory_follow_rows_and_answers(tmp_path: Path) -> None:
     assert wide.memory > few.memory + 8 * 4_000_000
 
 
-@pytest.mark.parametrize(("method", "measured"), [("joint", 1.98e9), ("posterior", 1.33e9)])
-def test_memory_of_a_nation_is_that_which_was_measured(method: Consistency, measured: float) -> None:
-    assert measured / 2 < memory_of_tables(method, 3, 3_161 * 10_001) < 2 * measured
-
-
-def test_made_data_have_the_public_shape(tmp_path: Path) -> None:
-    plan = GROUPS.plan(config_of(tmp_path))
-    outcome = simulated_data_of(plan)
-    assert outcome.private.group_counts.tolist() == plan.measurement_plan.per_region["groups"].tolist()
-    assert outcome.private.sizes.max() <= 12
-    assert outcome.plan.measurement_plan.digest == plan.measurement_plan.digest
-    cut = simulated_data_of(plan, branches=2)
-    assert cut.plan.measurement_plan.hierarchy.paths == plan.measurement_plan.hierarchy.paths[:3]
-    assert cut.private.group_counts.tolist()[1:] == plan.measurement_plan.per_region["groups"].tolist()[1:3]
-
-
 def test_sizes_are_simulated_as_the_look_suggests(tmp_path: Path) -> None:
     plan = GROUPS.plan(config_of(tmp_path))
     truth = simulated_data_of(plan, None, np.eye(13)[9]).private.histograms()  # nearly all groups have size 9
@@ -176,51 +147,11 @@ def test_sizes_are_simulated_as_the_look_suggests(tmp_path: Path) -> None:
     assert looked.private.sizes.mean() > 6 > 4 > before.private.sizes.mean()
 
 
-def test_the_time_of_the_posterior_is_a_range(tmp_path: Path) -> None:
-    stages = plan_forecast(config_of(tmp_path, consistency="posterior")).stages
-    assert stages is not None
-    assert stages["estimate"].most == pytest.approx(10 * stages["estimate"].seconds)
-    assert stages["read"].most == stages["read"].seconds
-    assert longest_posterior_seconds(1e6, 300, 20) == 300
-    assert longest_posterior_seconds(1e6, 10, 20) == posterior_seconds(1e6)
-    few, many = (longest_posterior_seconds(1e5, math.inf, regions) for regions in (1_500, 1_501))
-    assert many == 2 * few
-
-
-def test_cells_are_what_is_measured(tmp_path: Path) -> None:
-    config = config_of(tmp_path, query=["sizes", "ranks"])
-    measurement_plan = GROUPS.plan(config).measurement_plan
-    assert count_cells(measurement_plan, queries_of(config, 2), [None, None]) == (
-        13,
-        int(measurement_plan.per_region["groups"][0]),
-    )
-    bucketed = config_of(tmp_path, bucket_growth=[0.5, 0])
-    assert count_cells(GROUPS.plan(bucketed).measurement_plan, queries_of(bucketed, 2), buckets_of(bucketed, 2)) == (
-        7,
-        36,
-    )
-
-
 def test_chosen_queries_and_their_expected_errors_are_the_same_figures(tmp_path: Path) -> None:
     open_keys = {"bucket_growth": "auto", "privacy": 'split = "auto"', "consistency": "posterior"}
     shown = plan_forecast(config_of(tmp_path, max_size=60, **open_keys)).predicted.tables
     choices, expected = (next(table for table in shown if table.title.startswith(text)) for text in ("Chosen", "Expec"))
     assert choices.rows[0][-2:] == expected.rows[0][-2:]
-
-
-def test_what_is_shown_are_the_predictions(tmp_path: Path) -> None:
-    config = config_of(tmp_path, consistency="joint")
-    shown = GROUPS.forecast(GROUPS.plan(config), ForecastOptions(rows=70), Silent())
-    exact, simulated = shown.tables
-    assert exact.header == ("method", "split", "shares", "nation", "state")
-    assert [row[0] for row in exact.rows] == ["none", "bottom_up", "least_squares"]
-    assert [row[0] for row in simulated.rows] == ["joint"]
-    assert len(shown.plain["predictions"]) == len(exact.rows) + len(simulated.rows)
-    rehearsed_twice = GROUPS.forecast(GROUPS.plan(config), ForecastOptions(runs=2), Silent()).tables[-1]
-    assert {row[0] for row in rehearsed_twice.rows} == {"joint", "posterior", "matching", "bottom_up"}
-    assert dict(shown.notes)["Rows"] == "70 in the private table, as declared"
-    assert shown.estimating is not None
-    assert shown.estimating.memory == 8 * 8 * 4 * 12
 
 
 @pytest.mark.parametrize("consistency", ["posterior", "joint", "bottom_up"])

@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 from coco_opt import CountOfCounts, GroupsMethod, Hierarchy, SeededNoise, SolverChoices, emd, estimate_groups
 from coco_opt.errors import ProblemError
 from coco_opt.groups import QUERIES, RegionMeasurement
+from coco_opt.groups.buckets import Buckets
 from coco_opt.groups.estimating.estimates import SizeEstimate
 from coco_opt.groups.estimating.estimators import FitOptions, estimate
 from coco_opt.groups.estimating.subtrees import match_and_merge, matching
 from coco_opt.privacy import Epsilon
-from tests.groups.helpers import answer, assert_consistent, measured, three_levels
+from tests.groups.helpers import MAX_SIZE, answer, assert_consistent, measured, three_levels
 
 
 def release(
@@ -36,14 +37,23 @@ def release(
     return list(estimate_groups(noisy, method, solvers, threads=threads).histograms)
 
 
-@pytest.mark.parametrize("consistency", ["matching", "bottom_up"])
-@pytest.mark.parametrize("merge", ["weighted", "average"])
-@pytest.mark.parametrize("loss", ["l1", "l2"])
-@pytest.mark.parametrize("query", QUERIES)
-def test_releases_are_whole_and_consistent(query: str, loss: str, merge: str, consistency: str) -> None:
-    hierarchy, truth = three_levels(np.random.default_rng(1))
-    method = GroupsMethod(losses=(loss,) * 3, merge=merge, consistency=consistency)
-    assert_consistent(hierarchy, truth, release(hierarchy, truth, method, [query] * 3))
+LOSSES, STEPS = st.sampled_from(["l1", "l2"]), st.sampled_from(["matching", "bottom_up"])
+
+
+@settings(max_examples=60)
+@given(
+    st.integers(0, 10_000),
+    st.tuples(*[st.sampled_from(QUERIES)] * 3),
+    st.tuples(*[LOSSES] * 3),
+    STEPS,
+    st.sampled_from(["weighted", "average"]),
+)
+def test_any_mix_of_estimators_stays_consistent(
+    seed: int, queries: tuple[str, ...], losses: Any, consistency: Any, merge: Any
+) -> None:
+    hierarchy, truth = three_levels(np.random.default_rng(seed))
+    method = GroupsMethod(losses=losses, consistency=consistency, merge=merge)
+    assert_consistent(hierarchy, truth, release(hierarchy, truth, method, queries, seed=seed))
 
 
 @pytest.mark.parametrize("consistency", ["matching", "bottom_up", "none"])
@@ -64,30 +74,6 @@ def test_joint_releases_are_whole_and_consistent(loss: str) -> None:
     assert all(a.equals(b) for a, b in zip(exact, truth, strict=True))
 
 
-def test_joint_needs_one_loss_and_cumulative_counts() -> None:
-    with pytest.raises(ProblemError, match="one loss"):
-        GroupsMethod(losses=("l1", "l2"), consistency="joint")
-    hierarchy, truth = three_levels(np.random.default_rng(8))
-    with pytest.raises(ProblemError, match="'cumulative' on every measured level"):
-        release(hierarchy, truth, GroupsMethod(losses=("l1",) * 3, consistency="joint"), ["ranks"] * 3)
-
-
-@settings(max_examples=60)
-@given(st.integers(0, 10_000), st.sampled_from(QUERIES), st.sampled_from(QUERIES), st.sampled_from(QUERIES))
-def test_any_mix_of_estimators_stays_consistent(seed: int, root: str, state: str, county: str) -> None:
-    hierarchy, truth = three_levels(np.random.default_rng(seed))
-    method = GroupsMethod(losses=("l1", "l2", "l1"), consistency="matching")
-    assert_consistent(hierarchy, truth, release(hierarchy, truth, method, [root, state, county], seed=seed))
-
-
-def test_threads_and_repetition_change_nothing() -> None:
-    hierarchy, truth = three_levels(np.random.default_rng(4))
-    method = GroupsMethod(losses=("l1",) * 3, consistency="matching")
-    once = release(hierarchy, truth, method, ["cumulative"] * 3)
-    again = release(hierarchy, truth, method, ["cumulative"] * 3, threads=2)
-    assert all(a.equals(b) for a, b in zip(once, again, strict=True))
-
-
 def test_solvers_chosen_by_kind_give_consistent_releases() -> None:
     hierarchy, truth = three_levels(np.random.default_rng(5))
     method = GroupsMethod(losses=("l1", "l2", "l1"), consistency="matching")
@@ -105,20 +91,6 @@ def test_regions_without_groups_stay_empty() -> None:
     for query in QUERIES:
         released = release(hierarchy, truth, GroupsMethod(losses=("l1", "l1"), consistency="matching"), [query] * 2)
         assert_consistent(hierarchy, truth, released)
-
-
-def test_one_region_needs_no_consistency() -> None:
-    hierarchy = Hierarchy.from_paths([("n",)])
-    truth = [CountOfCounts.from_runs([1, 4], [10, 5])]
-    released = release(hierarchy, truth, GroupsMethod(losses=("l1",), consistency="matching"), ["cumulative"])
-    assert released[0].groups == 15
-
-
-def test_matching_needs_every_level() -> None:
-    hierarchy, truth = three_levels(np.random.default_rng(6))
-    method = GroupsMethod(losses=("l1",) * 3, consistency="matching")
-    with pytest.raises(ProblemError, match="give it a share"):
-        release(hierarchy, truth, method, ["cumulative"] * 3, shares=[None, Fraction(1, 2), Fraction(1, 2)])
 
 
 def test_bottom_up_reads_leaves_only() -> None:
@@ -173,17 +145,38 @@ def test_estimates_nearer_the_truth_win_the_merge() -> None:
 
 
 @pytest.mark.parametrize(
-    "options",
-    [{"losses": ("l1", "L2")}, {"consistency": "matchin"}, {"merge": "mean"}, {"rounding": "up"}, {"ties": "left"}],
+    ("query", "settings", "method", "message"),
+    [
+        ("ranks", {}, {"consistency": "joint"}, "'cumulative' on every measured level"),
+        ("cumulative", {"shares": [None, 1, 1]}, {"consistency": "matching"}, "give it a share"),
+        ("cumulative", {}, {"consistency": "matching", "losses": ("l1",) * 2}, "3 levels need as many losses, not 2"),
+        ("ranks", {}, {"consistency": "convex"}, r"groups\.query"),
+        ("cumulative", {"buckets": [Buckets.from_edges([0, 3, MAX_SIZE])] * 3}, {"consistency": "convex"}, "buckets"),
+        ("sizes", {}, {"consistency": "posterior"}, "sizes"),
+    ],
 )
-def test_a_misspelt_method_is_refused_when_it_is_made(options: dict[str, Any]) -> None:
-    with pytest.raises(ProblemError, match=r"no estimator of groups is called|must be one of"):
+def test_what_a_method_cannot_read_is_refused(
+    query: str, settings: dict[str, Any], method: dict[str, Any], message: str
+) -> None:
+    hierarchy, truth = three_levels(np.random.default_rng(8))
+    noisy = measured(hierarchy, truth, query, **settings)
+    with pytest.raises(ProblemError, match=message):
+        estimate_groups(noisy, GroupsMethod(**{"losses": ("l1",) * 3, **method}))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"losses": ("l1", "L2")},
+        {"consistency": "matchin"},
+        {"merge": "mean"},
+        {"rounding": "up"},
+        {"ties": "left"},
+        {"losses": ("l1", "l2"), "consistency": "joint"},
+        {"losses": ("l1", "l2"), "consistency": "convex"},
+        {"consistency": "matching", "intervals": 0.9},
+    ],
+)
+def test_a_method_that_cannot_be_is_refused_when_it_is_made(options: dict[str, Any]) -> None:
+    with pytest.raises(ProblemError, match=r"no estimator of groups is called|must be one of|one loss|'posterior'"):
         GroupsMethod(**{"losses": ("l1",), **options})
-
-
-def test_a_method_has_one_loss_a_level() -> None:
-    hierarchy = Hierarchy.from_paths([("n", "a")])
-    truth = [CountOfCounts.from_runs([1], [2])] * 2
-    noisy = measured(hierarchy, truth)
-    with pytest.raises(ProblemError, match="2 levels need as many losses, not 3"):
-        estimate_groups(noisy, GroupsMethod(losses=("l1",) * 3, consistency="matching"))

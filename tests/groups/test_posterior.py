@@ -3,39 +3,33 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from coco_opt.choices import SolverChoices
-from coco_opt.config import parse_config
 from coco_opt.errors import ConfigError, InputError, ProblemError
-from coco_opt.files.folder import read_manifest
 from coco_opt.groups import GroupsMeasurements, GroupsMethod, estimate_groups
-from coco_opt.groups.buckets import Buckets
+from coco_opt.groups.buckets import Buckets, Split
 from coco_opt.groups.estimating.posterior.consistent import posterior_estimate, seed_of
 from coco_opt.groups.estimating.posterior.observations import survey_of
 from coco_opt.groups.estimating.posterior.recording import Counted, summaries, summary_values
 from coco_opt.groups.estimating.posterior.sampler import SamplerOptions
-from coco_opt.groups.estimating.posterior.spikes import informed_counts, isolated_sizes
+from coco_opt.groups.estimating.posterior.spikes import informed_counts
 from coco_opt.groups.kind import GROUPS
 from coco_opt.groups.kind.files import read_groups_release
 from coco_opt.groups.kind.intervals import measured_sizes
 from coco_opt.groups.measuring.measure import measurement_plan_of
 from coco_opt.groups.noisy_measurements import buckets_of
-from coco_opt.histograms import CountOfCounts, Hierarchy, emd
+from coco_opt.histograms import CountOfCounts, Hierarchy
 from coco_opt.privacy import Epsilon, Rho
-from coco_opt.releases import estimate, release, render_report, verify_release
+from coco_opt.releases import check, estimate, release, render_report, verify_release
 from coco_opt.releases.estimate import config_of as default_config
-from coco_opt.releases.kind import ForecastOptions
-from coco_opt.releases.reporter import Silent
 from tests.groups.changed import changed_copy, shift
 from tests.groups.helpers import MAX_SIZE, assert_consistent, measured, thirds, three_levels
 from tests.groups.towns import SEEDED, config_of
@@ -70,25 +64,6 @@ def test_buckets_are_public_facts_of_what_is_asked(tmp_path: Path) -> None:
     assert same.digest == measurement_plan.digest
 
 
-def test_buckets_of_single_sizes_are_the_plain_question(tmp_path: Path) -> None:
-    plain, small = (GROUPS.plan(config_of(tmp_path, bucket_growth=growth)).measurement_plan for growth in (0, 0.1))
-    assert plain.digest == small.digest
-    assert not plain.tables
-
-
-def test_answers_say_their_buckets() -> None:
-    hierarchy, truth = three_levels(np.random.default_rng(1))
-    buckets = Buckets.by_growth(MAX_SIZE, 0.5)
-    answers = GroupsMeasurements(measured(hierarchy, truth, "cumulative", buckets=[buckets, None, buckets]))
-    assert answers.query(0) == "buckets"
-    assert answers.query(1) == "cumulative"
-    assert answers[0].buckets is answers.buckets(0)
-    assert answers[0].values.size == buckets.count
-    starts, groups = answers[0].histogram()
-    assert starts.tolist() == [*buckets.begin.tolist(), MAX_SIZE]
-    assert groups.sum() == pytest.approx(truth[0].groups)
-
-
 @pytest.mark.parametrize(
     ("buckets", "queries", "message"),
     [
@@ -98,6 +73,9 @@ def test_answers_say_their_buckets() -> None:
         ([Buckets(np.array([0, 3]), np.array([2, 5]))], ["cumulative"], "every size"),
         ([Buckets.from_edges([0, 5])], ["ranks"], "cannot be used with the query 'ranks'"),
         ([Buckets.from_edges([0, 5])] * 2, ["cumulative"], "as many buckets"),
+        ([Split(5)], ["cumulative"], "below max_size"),
+        ([Split(2)], ["ranks"], "cannot be used"),
+        ([Split(2)], ["sizes"], "cannot be used"),
     ],
 )
 def test_wrong_buckets_are_refused(buckets: Any, queries: Any, message: str) -> None:
@@ -123,11 +101,16 @@ def test_wrong_buckets_are_refused(buckets: Any, queries: Any, message: str) -> 
         ({"bucket_edges": [0, 2], "bucket_growth": 0.1}, "groups.bucket_edges"),
         ({"intervals": 1.0}, "groups.intervals"),
         ({"intervals": -0.1}, "groups.intervals"),
+        ({"rank_above": -1}, "groups.rank_above"),
+        ({"rank_above": True}, "groups.rank_above"),
+        ({"rank_above": [3, "4"]}, "groups.rank_above"),
+        ({"rank_above": 12}, "groups.rank_above"),
+        ({"rank_above": 3, "group_counts": "private"}, "groups.rank_above"),
     ],
 )
 def test_keys_are_checked_when_they_are_read(keys: dict[str, Any], key: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
-        config_of(tmp_path, **keys, **POSTERIOR)
+        config_of(tmp_path, **{**POSTERIOR, **keys})
     assert caught.value.key == key
 
 
@@ -140,28 +123,22 @@ def test_keys_are_checked_when_they_are_read(keys: dict[str, Any], key: str, tmp
         ({"bucket_growth": 1, "query": "ranks", **POSTERIOR}, "groups.bucket_growth", "is ranks"),
         ({"query": ["cumulative", "sizes"], **POSTERIOR}, "groups.consistency", "'sizes'"),
         ({"intervals": 0.5}, "groups.intervals", "only consistency"),
+        ({"rank_above": 3, "consistency": "joint"}, "groups.consistency", "'split' was measured"),
+        ({"rank_above": [3, 0], "consistency": "convex"}, "groups.consistency", "'split' was measured"),
+        ({"rank_above": [3, 2], "bucket_growth": [0, 0.5]}, "groups.rank_above", "has buckets too"),
+        ({"rank_above": 3, "query": "ranks"}, "groups.rank_above", "is ranks"),
+        ({"rank_above": [3] * 3}, "groups.rank_above", "3 entries"),
     ],
 )
 def test_contradictions_are_refused_before_anything_is_paid(
     keys: dict[str, Any], key: str, message: str, tmp_path: Path
 ) -> None:
     config = config_of(tmp_path, **keys)
-    with pytest.raises(ConfigError, match=message) as caught:
-        release(config)
-    assert caught.value.key == key
+    for step in (check, release):
+        with pytest.raises(ConfigError, match=message) as caught:
+            step(config)
+        assert caught.value.key == key
     assert sorted(path.name for path in tmp_path.iterdir()) == ["sizes.csv"]
-
-
-def test_programs_of_cells_refuse_buckets_in_python_too() -> None:
-    hierarchy, truth = three_levels(np.random.default_rng(1))
-    noisy = measured(hierarchy, truth, "cumulative", buckets=[Buckets.from_edges([0, 3, MAX_SIZE])] * 3)
-    with pytest.raises(ProblemError):
-        estimate_groups(noisy, GroupsMethod(("l1",) * 3, consistency="convex"))
-    with pytest.raises(ProblemError, match="'posterior'"):
-        GroupsMethod(("l1",), intervals=0.9, consistency="matching")
-    sizes = measured(hierarchy, truth, "sizes")
-    with pytest.raises(ProblemError, match="sizes"):
-        estimate_groups(sizes, GroupsMethod(("l1",) * 3, consistency="posterior"))
 
 
 # --- whole releases ---------------------------------------------------------------------------------------
@@ -183,11 +160,7 @@ def test_a_release_by_buckets_keeps_every_promise(folder: Path) -> None:
     assert 0 <= manifest["unproved"]["worst_relative_gap"] < 1
     assert manifest["solvers"]["expected_distance"]["solves"] == 1
     assert manifest["config"]["groups"]["bucket_growth"] == [0.3, 0.5]
-    page = (folder / "report.html").read_text()
-    assert "12 sizes in 7 buckets" in page
-    assert "intervals.parquet" in page
-    assert "no answer says how groups are spread within a bucket" in page
-    assert f"after {manifest['convergence']['draws']:,} draws of" in page
+    assert "12 sizes in 7 buckets" in (folder / "report.html").read_text()
 
 
 def test_a_measurement_is_restated_and_estimated_anew(tmp_path: Path) -> None:
@@ -219,6 +192,23 @@ def test_a_measurement_is_restated_and_estimated_anew(tmp_path: Path) -> None:
     other = config_of(tmp_path, privacy=SEEDED, bucket_growth=[0, 0.7], **POSTERIOR)
     with pytest.raises(ConfigError, match="other buckets"):
         estimate(measurement, other)
+
+
+def test_a_release_by_a_split_is_verified_and_taken_up_again(tmp_path: Path) -> None:
+    config = config_of(tmp_path, privacy=SEEDED, rank_above=[3, 0], bucket_growth=[0, 0.5])
+    done = release(config, tmp_path / "out")
+    assert all(check.passed for check in verify_release(done.folder))
+    assert done.manifest["method"]["queries"] == ["split", "buckets"]
+    assert done.manifest["method"]["rank_above"] == [3, None]
+    assert done.estimate is not None
+    measurement = done.estimate.shown.measurement
+    stated = GROUPS.section_of(measurement.measurement_plan)
+    assert (stated["query"], stated["rank_above"]) == (["cumulative"] * 2, [3, 0])
+    assert default_config(measurement).method.rank_above == (3, 0)
+    again = estimate(measurement, config).save(tmp_path / "again")
+    assert (again / "histograms.parquet").read_bytes() == (done.folder / "histograms.parquet").read_bytes()
+    with pytest.raises(ConfigError, match="from another size"):
+        estimate(measurement, config_of(tmp_path, privacy=SEEDED, rank_above=[4, 0], bucket_growth=[0, 0.5]))
 
 
 @pytest.mark.parametrize("cost", [Epsilon(Fraction(1)), Rho(Fraction(1, 2))])
@@ -276,38 +266,6 @@ def test_threads_and_progress_change_nothing() -> None:
     np.testing.assert_array_equal(first.intervals.groups_upper, second.intervals.groups_upper)
     assert steps[-1][0] <= steps[-1][1]
     assert [done for done, _ in steps] == sorted(done for done, _ in steps)
-
-
-def test_the_seed_is_of_questions_and_answers() -> None:
-    hierarchy, truth = three_levels(np.random.default_rng(4))
-    seeds = {seed_of(measured(hierarchy, truth, query, seed=seed)) for query in ("ranks", "sizes") for seed in (1, 2)}
-    assert len(seeds) == 4
-    assert seed_of(measured(hierarchy, truth, "ranks", seed=1)) in seeds
-
-
-def test_spikes_are_found_in_the_answers_and_kept() -> None:
-    """Half of the groups at one size: a smooth prior alone would spread them over its neighbours."""
-    hierarchy = Hierarchy.from_paths([("n", "a"), ("n", "b"), ("n", "c")])
-    rng = np.random.default_rng(2)
-    sizes = [np.where(rng.random(120) < 0.5, 9, rng.integers(0, 25, 120)) for _ in range(3)]
-    leaves = [CountOfCounts.from_ranks(np.sort(ranks)) for ranks in sizes]
-    truth = [CountOfCounts.total(leaves), *leaves]
-    noisy = measured(hierarchy, truth, "cumulative", max_size=30, costs=[Epsilon(Fraction(1, 2))] * 2)
-    survey = survey_of(GroupsMeasurements(noisy))
-    assert np.flatnonzero(isolated_sizes(survey, 0.3)).tolist() == [9, 30]
-    counts, variance = informed_counts(survey)
-    assert counts.sum() == pytest.approx(360)
-    # The root's own answer and the sum of its three leaves', each the difference of two cells.
-    distribution = GroupsMeasurements(noisy).distribution(0)
-    np.testing.assert_allclose(variance, 2 * distribution.variance * 3 / 4)
-    result = posterior_estimate(noisy, SolverChoices(), options=SHORT)
-    assert abs(int(result.histograms[0].to_dense(30)[9]) - int(truth[0].to_dense(30)[9])) < 12
-    bucketed = measured(
-        hierarchy, truth, "cumulative", max_size=30, buckets=[Buckets.from_starts([0, 1, 5, 12], 30)] * 2
-    )
-    _, vague = informed_counts(survey_of(GroupsMeasurements(bucketed)))
-    assert np.isfinite(vague).tolist() == [True, False, *[False] * 29]
-    assert np.flatnonzero(isolated_sizes(survey_of(GroupsMeasurements(bucketed)), 0.3)).tolist() == [30]
 
 
 # --- intervals.parquet ------------------------------------------------------------------------------------
@@ -369,33 +327,6 @@ def shorter(columns: dict[str, list[Any]]) -> None:
         del values[1]
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        shift("at_most", 1),
-        shift("groups_lower", 10_000),
-        shift("groups_upper", -10_000),
-        shift("at_most_lower", 10_000),
-        shift("at_most_upper", -10_000),
-        shift("groups_lower", -10_000),
-        shift("groups_upper", 10_000),
-        shift("size", 13),
-        lambda columns: columns["region"].__setitem__(0, "nowhere"),
-        lambda columns: columns["level_name"].__setitem__(0, "elsewhere"),
-        lambda columns: columns["level"].__setitem__(0, 1),
-        lambda columns: columns.update(size=[float(one) for one in columns["size"]]),
-        lambda columns: columns["groups_lower"].__setitem__(0, None),
-        twice,
-        shorter,
-    ],
-)
-def test_planted_faults_in_intervals_are_found(
-    folder: Path, tmp_path: Path, change: Callable[[dict[str, list[Any]]], None]
-) -> None:
-    changed = changed_copy(folder, tmp_path / "copy", "intervals.parquet", change)
-    assert [check.name for check in verify_release(changed) if not check.passed] == ["intervals"]
-
-
 def test_a_manifest_without_a_coverage_fails(folder: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     copy.mkdir()
@@ -437,39 +368,49 @@ def test_summaries_of_draws_are_those_of_their_histograms() -> None:
     assert np.isnan(summary_values(result, groups)[3]).all()
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
+ELSEWHERE = (
+    lambda columns: columns["region"].__setitem__(0, "nowhere"),
+    lambda columns: columns["level_name"].__setitem__(0, "elsewhere"),
+    lambda columns: columns["level"].__setitem__(0, 1),
+    twice,
+    shorter,
+)
+PLANTED: dict[str, Sequence[Callable[[dict[str, list[Any]]], None]]] = {
+    "intervals": (
+        shift("at_most", 1),
+        shift("groups_lower", 10_000),
+        shift("groups_upper", -10_000),
+        shift("at_most_lower", 10_000),
+        shift("at_most_upper", -10_000),
+        shift("groups_lower", -10_000),
+        shift("groups_upper", 10_000),
+        shift("size", 13),
+        lambda columns: columns.update(size=[float(one) for one in columns["size"]]),
+        lambda columns: columns["groups_lower"].__setitem__(0, None),
+        lambda columns: columns["converged"].__setitem__(0, not columns["converged"][0]),
+        *ELSEWHERE,
+    ),
+    "summaries": (
         shift("value", 1),
         shift("lower", 10_000),
         shift("upper", -10_000),
         lambda columns: columns["summary"].__setitem__(0, "largest_size"),
-        lambda columns: columns["region"].__setitem__(0, "nowhere"),
-        lambda columns: columns["level_name"].__setitem__(0, "elsewhere"),
-        lambda columns: columns["level"].__setitem__(0, 1),
         lambda columns: columns["upper"].__setitem__(0, float("inf")),
         lambda columns: columns.update(value=[str(one) + "x" for one in columns["value"]]),
-        twice,
-        shorter,
-    ],
-)
-def test_planted_faults_in_summaries_are_found(
-    folder: Path, tmp_path: Path, change: Callable[[dict[str, list[Any]]], None]
+        *ELSEWHERE,
+    ),
+}
+
+
+@pytest.mark.parametrize(("name", "change"), [(name, change) for name, row in PLANTED.items() for change in row])
+def test_planted_faults_in_intervals_and_summaries_are_found(
+    folder: Path, tmp_path: Path, name: str, change: Callable[[dict[str, list[Any]]], None]
 ) -> None:
-    changed = changed_copy(folder, tmp_path / "copy", "summaries.parquet", change)
-    assert [check.name for check in verify_release(changed) if not check.passed] == ["summaries"]
+    changed = changed_copy(folder, tmp_path / "copy", f"{name}.parquet", change)
+    assert [check.name for check in verify_release(changed) if not check.passed] == [name]
 
 
 # --- coverage ---------------------------------------------------------------------------------------------
-
-
-def test_a_value_is_inside_as_far_as_its_draws_are() -> None:
-    low, start = np.array([[3, 0]], np.int32), np.array([0, 4, 6])
-    counted = Counted(low, start, np.array([2, 4, 3, 1, 0, 10], np.uint16), 10)
-    for value, expected in [(2, 0.0), (3, 0.5), (4, 1.0), (5, 1.0), (6, 0.0), (9, 0.0)]:
-        assert counted.inside(np.array([[value, 1]]), Fraction(4, 5))[0, 0] == pytest.approx(expected)
-    assert counted.inside(np.array([[4, 1]]), Fraction(4, 5))[0, 1] == pytest.approx(0.8)
-    assert counted.inside(np.array([[4, 0]]), Fraction(4, 5))[0, 1] == 0.0
 
 
 def test_draws_are_inside_as_often_as_stated() -> None:
@@ -486,26 +427,6 @@ def test_draws_are_inside_as_often_as_stated() -> None:
 # --- several measurements ---------------------------------------------------------------------------------
 
 
-def test_two_measurements_are_nearer_than_one() -> None:
-    hierarchy, truth = three_levels(np.random.default_rng(4))
-    one, two = (
-        measured(hierarchy, truth, "cumulative", seed=seed, buckets=buckets, costs=[Epsilon(Fraction(1, 4))] * 3)
-        for seed, buckets in ((1, ()), (2, [Buckets.by_growth(MAX_SIZE, 0.5)] * 3))
-    )
-    method = GroupsMethod(("l1",) * 3, consistency="posterior", seconds=10.0)
-    away = []
-    for first, more in ((one, ()), (two, ()), (one, (two,))):
-        result = estimate_groups(first, method, also=more)
-        assert_consistent(hierarchy, truth, result.histograms)
-        away.append(sum(emd(a, b) for a, b in zip(result.histograms, truth, strict=True)))
-    assert away[2] < min(away[:2])
-    with pytest.raises(ProblemError, match="only 'posterior'"):
-        estimate_groups(one, GroupsMethod(("l1",) * 3, consistency="joint"), also=(two,))
-    other = measured(hierarchy, truth, "cumulative", max_size=MAX_SIZE + 1)
-    with pytest.raises(ProblemError, match="largest size"):
-        estimate_groups(one, method, also=(other,))
-
-
 def test_a_measurement_counted_twice_is_one_of_half_the_noise() -> None:
     hierarchy, truth = three_levels(np.random.default_rng(4))
     noisy = measured(hierarchy, truth, "cumulative")
@@ -520,49 +441,3 @@ def test_a_measurement_counted_twice_is_one_of_half_the_noise() -> None:
 
 
 # --- forecast ---------------------------------------------------------------------------------------------
-
-
-def test_a_forecast_rehearses_what_reads_buckets(tmp_path: Path) -> None:
-    config = config_of(tmp_path, bucket_growth=0.5, **POSTERIOR)
-    shown = GROUPS.forecast(GROUPS.plan(config), ForecastOptions(runs=2), Silent())
-    (simulated,) = shown.tables
-    assert [row[0] for row in simulated.rows] == ["posterior", "joint", "matching", "bottom_up"]
-
-
-def test_the_written_configuration_names_the_keys(tmp_path: Path) -> None:
-    section = GROUPS.draft({"sizes": ("nation", "size", "groups")}).section
-    for key in ("bucket_growth", "bucket_edges", "intervals"):
-        assert f"# {key} = " in section
-    opened = section.replace("# bucket_growth", "bucket_growth").replace("# intervals", "intervals")
-    text = f'[data]\nsizes = "s.csv"\n[privacy]\nepsilon = "1"\ndataset = "d"\n{opened}'
-    assert parse_config(text, tmp_path).method.intervals == 0.9
-
-
-def test_regions_that_have_not_converged_are_listed_and_marked(folder: Path, tmp_path: Path) -> None:
-    copy = tmp_path / "marked"
-    shutil.copytree(folder, copy)
-    table = pq.read_table(copy / "intervals.parquet")
-    marked = [region == table["region"][0].as_py() for region in table["region"].to_pylist()]
-    place = table.column_names.index("converged")
-
-    def flagged(converged: list[bool]) -> str:
-        changed = table.set_column(place, "converged", pa.array(converged))
-        pq.write_table(changed, copy / "intervals.parquet", write_page_checksum=True)
-        (check,) = [check for check in verify_release(copy) if check.name == "intervals"]
-        return "" if check.passed else check.detail
-
-    assert read_manifest(folder)["convergence"]["not_converged"] == []
-    assert "row 1: 'converged' is not what the manifest says" in flagged([not m for m in marked])
-    manifest = json.loads((copy / "manifest.json").read_text())
-
-    def listed(count: int, *regions: str) -> None:
-        manifest["convergence"].update(not_converged=regions, regions_not_converged=count)
-        (copy / "manifest.json").write_text(json.dumps(manifest))
-
-    listed(1, table["region"][0].as_py())
-    assert flagged([not here for here in marked]) == ""
-    one_row = [not here for here in marked]
-    one_row[0] = True
-    assert "is not what the manifest says" in flagged(one_row)
-    listed(2, table["region"][0].as_py())
-    assert "not one of so many regions" in flagged([not here for here in marked])

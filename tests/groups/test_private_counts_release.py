@@ -113,10 +113,3 @@ def test_the_audit_finds_no_more_than_epsilon_and_most_of_it(tmp_path: Path, nei
     assert together.bound is not None
     least = 0.75 if neighbours == "add_remove" else 0.3  # a moved entity leaves the root as it was
     assert least < together.bound.epsilon <= 1
-
-
-@pytest.mark.parametrize("consistency", ["matching", "joint"])
-def test_counts_that_noise_makes_negative_are_released_as_none(tmp_path: Path, consistency: str) -> None:
-    more = f'{PRIVATE}\nconsistency = "{consistency}"'
-    result = estimate(measure(config_in(tmp_path, SEEDED, epsilon="1/50", more=more))).result
-    assert result.group_counts.min() == 0

@@ -11,11 +11,12 @@ import coco_opt.groups.noisy_measurements
 import coco_opt.groups.queries
 import coco_opt.privacy.queries
 from coco_opt.choices import SolverChoices
-from coco_opt.groups import GroupsMeasurements, RegionMeasurement, measure_hierarchy
+from coco_opt.groups import RegionMeasurement
 from coco_opt.groups.estimating.estimators import FitOptions, estimate
 from coco_opt.groups.queries import exact_answers, rank_pieces
-from coco_opt.histograms import CountOfCounts, Hierarchy
+from coco_opt.histograms import CountOfCounts
 from coco_opt.privacy import Epsilon, SeededNoise
+from tests.groups.helpers import answer
 
 TOWN = CountOfCounts(np.array([0, 1, 2, 9, 40]), np.array([3, 400, 120, 77, 1]))
 LARGEST = 30
@@ -32,17 +33,7 @@ def in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def measured() -> RegionMeasurement:
-    measurement = measure_hierarchy(
-        [TOWN],
-        Hierarchy.from_paths([("town",)]),
-        [TOWN.groups],
-        queries=["ranks"],
-        costs=[Epsilon(Fraction(1, 2))],
-        max_size=LARGEST,
-        neighbours="add_remove",
-        source=SeededNoise(3),
-    )
-    return GroupsMeasurements(measurement)[0]
+    return answer(TOWN, "ranks", SeededNoise(3), Epsilon(Fraction(1, 2)), max_size=LARGEST)
 
 
 @pytest.mark.parametrize("histogram", [TOWN, CountOfCounts.empty(), CountOfCounts(np.array([5]), np.array([22]))])

@@ -23,7 +23,7 @@ from coco_opt.histograms import CountOfCounts, Hierarchy
 from coco_opt.privacy import Epsilon, Measurement, Rho, SeededNoise
 from coco_opt.releases import release, verify_release
 from tests.groups.changed import changed_copy, shift
-from tests.groups.helpers import MAX_SIZE, NoNoise, measured, thirds, three_levels
+from tests.groups.helpers import MAX_SIZE, measured, three_levels
 from tests.groups.towns import SEEDED, config_of
 from tests.releases.restated import restate
 
@@ -47,17 +47,7 @@ def exact_queries(name: str, **settings: Any) -> tuple[Hierarchy, list[CountOfCo
     """Return regions, their truth, and a measurement of a question whose answers are exact."""
     hierarchy, truth = three_levels(np.random.default_rng(2))
     query, defaults = QUESTIONS[name]
-    if "counts_share" not in defaults:
-        return hierarchy, truth, measured(hierarchy, truth, query, **{"seed": None, **defaults, **settings})
-    from coco_opt.groups import measure_hierarchy
-
-    fixed: dict[str, Any] = {"costs": thirds(), "neighbours": "add_remove", "source": NoNoise(), **defaults, **settings}
-    measurement_plan: Any = [query] * 3
-    return (
-        hierarchy,
-        truth,
-        measure_hierarchy(truth, hierarchy, None, queries=measurement_plan, max_size=MAX_SIZE, **fixed),
-    )
+    return hierarchy, truth, measured(hierarchy, truth, query, **{"seed": None, **defaults, **settings})
 
 
 def of_every_region(measurement: Measurement) -> dict[int, UnbiasedCounts]:

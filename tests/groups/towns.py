@@ -15,7 +15,9 @@ SIZES = "nation,state,size,groups\n" + "".join(
 SEEDED = 'noise = "seeded"\nseed = 5'
 
 
-def config_of(folder: Path, *, privacy: str = "", budget: str = 'epsilon = "1"', **groups: object) -> Config:
+def config_of(
+    folder: Path, *, privacy: str = "", budget: str = 'epsilon = "1"', more: str = "", **groups: object
+) -> Config:
     """Write the table and return the configuration of its release; of dataset "towns" unless its noise is seeded."""
     (folder / "sizes.csv").write_text(SIZES)
     single = {} if {"bucket_growth", "bucket_edges"} & set(groups) else {"bucket_growth": 0}
@@ -24,6 +26,6 @@ def config_of(folder: Path, *, privacy: str = "", budget: str = 'epsilon = "1"',
         f"{key} = {json.dumps(value)}"
         for key, value in {"max_size": 12, **single, "consistency": "matching", **groups}.items()
     )
-    dataset = "" if "seeded" in privacy else 'dataset = "towns"'
-    text = f'[data]\nsizes = "sizes.csv"\n[privacy]\n{budget}\n{split}\n{dataset}\n{privacy}\n[groups]\n{lines}\n'
+    dataset = "" if "seeded" in privacy or "dataset" in privacy else 'dataset = "towns"'
+    text = f'[data]\nsizes = "sizes.csv"\n[privacy]\n{budget}\n{split}\n{dataset}\n{privacy}\n[groups]\n{lines}\n{more}'
     return parse_config(text, folder, file="towns.toml")

@@ -124,14 +124,6 @@ def test_a_library_call_that_names_no_folder_leaves_none(tmp_path: Path, monkeyp
     assert co.measure(co.configure(config, output={"private": "kept"})).folder is not None
 
 
-def test_a_check_prints_itself_in_a_line(tmp_path: Path) -> None:
-    shown = str(co.check(configured("groups", "pandas", tmp_path)))
-    assert shown.startswith("Checked: every row is fine; groups by nation, part for epsilon = 1.")
-    assert "pays nothing" in shown
-    assert len(shown) < 200
-    assert "\n" not in shown
-
-
 @pytest.mark.parametrize("kind", ["groups", "tables"])
 def test_public_tables_are_read_once_whatever_the_budget_is_stated_in(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

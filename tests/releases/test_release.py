@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from coco_opt.config import Config, parse_config
-from coco_opt.errors import BudgetError, ConfigError, InputError, ProblemError
+from coco_opt.config import Config
+from coco_opt.errors import BudgetError, InputError, ProblemError
 from coco_opt.groups.kind.files import read_groups_release
 from coco_opt.groups.measuring.sizes import read_sizes
 from coco_opt.groups.queries import QUERIES, sensitivity
@@ -20,27 +20,16 @@ from coco_opt.privacy.accounting import epsilon_of_rho, rho_of_epsilon_delta
 from coco_opt.releases import Outcome, release, render_report, verify_release
 from coco_opt.releases.kind import Truth
 from coco_opt.releases.seal import budget_check
-from tests.releases.towns import Watch, config_in
+from tests.groups.towns import config_of
+from tests.releases.towns import Watch
 
-SIZES = "nation,state,size,groups\n" + "".join(
-    f"land,{state},{size},{groups}\n"
-    for state, counts in (("north", (2, 30, 21, 9, 1)), ("south", (0, 12, 40, 3, 2)), ("east", (1, 5, 2, 2, 0)))
-    for size, groups in enumerate(counts)
-)
 SEEDED = 'epsilon = "1"\nnoise = "seeded"\nseed = 9\n'
 RHO = 'mechanism = "discrete_gaussian"\nrho = "1/2"\nnoise = "seeded"\nseed = 9\n'
 
 
 def sized(folder: Path, privacy: str = SEEDED, more: str = "", **groups: object) -> Config:
     """Return a configuration over a table of counts."""
-    (folder / "sizes.csv").write_text(SIZES)
-    lines = "\n".join(
-        f"{key} = {json.dumps(value)}"
-        for key, value in {"max_size": 12, "bucket_growth": 0, "consistency": "matching", **groups}.items()
-    )
-    split = "" if "split" in privacy else 'split = "uniform"\n'
-    text = f'[data]\nsizes = "sizes.csv"\n[privacy]\n{split}{privacy}\n[groups]\n{lines}\n{more}'
-    return parse_config(text, folder, file="towns.toml")
+    return config_of(folder, budget="", privacy=privacy, more=more, **groups)
 
 
 def held(outcome: Outcome) -> list[str]:
@@ -70,39 +59,6 @@ def test_every_method_keeps_its_promises(query: str, loss: str, consistency: str
     if consistency == "matching":
         kinds = kinds | {"group_matching"}
     assert set(outcome.manifest["solvers"]) == kinds
-
-
-@pytest.mark.parametrize("loss", ["l1", "l2"])
-def test_joint_estimation_keeps_its_promises(loss: str, tmp_path: Path) -> None:
-    outcome = release(sized(tmp_path, loss=loss, consistency="joint"), tmp_path / "out")
-    assert "children_sum_to_parents" in held(outcome)
-    assert set(outcome.manifest["solvers"]) == {f"joint_{loss}", "cumulative_rounding"}
-
-
-@pytest.mark.parametrize(("key", "value"), [("query", "ranks"), ("loss", ["l1", "l2"])])
-def test_a_method_refuses_what_it_cannot_read(key: str, value: object, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"towns.toml: \[groups"):
-        release(sized(tmp_path, consistency="joint", **{key: value}), tmp_path / "out")
-    assert not (tmp_path / "out").exists()
-
-
-def test_a_method_refuses_levels_that_were_not_measured(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="split"):
-        release(sized(tmp_path, SEEDED + 'split = "leaves"'), tmp_path / "out")
-    outcome = release(sized(tmp_path, SEEDED + 'split = "leaves"', consistency="bottom_up"), tmp_path / "out")
-    (level_query,) = outcome.manifest["budget"]["questions"]
-    assert (level_query["level_name"], level_query["cost"], level_query["scale"]) == ("state", {"epsilon": "1"}, "1")
-
-
-def test_questions_and_costs_by_level(tmp_path: Path) -> None:
-    privacy = 'noise = "seeded"\nseed = 1\nsplit = ["1/4", "3/4"]'
-    config = config_in(tmp_path, privacy, epsilon="2", more='query = ["ranks", "cumulative"]\nconsistency = "matching"')
-    outcome = release(config, tmp_path / "out")
-    held(outcome)
-    queries = outcome.manifest["budget"]["questions"]
-    assert [level_query["query"] for level_query in queries] == ["ranks", "cumulative"]
-    assert [level_query["cost"]["epsilon"] for level_query in queries] == ["1/2", "3/2"]
-    assert [level_query["scale"] for level_query in queries] == ["2", "2/3"]
 
 
 @pytest.mark.parametrize("neighbours", NEIGHBOURS)
@@ -138,11 +94,6 @@ def test_epsilon_and_delta_become_the_largest_rho_that_their_questions_may_cost(
     assert Fraction(11, 10) < rho / rho_of_epsilon_delta(Fraction(1), delta) < Fraction(13, 10)
     assert budget["asked"] == {"epsilon": "1", "delta": str(delta)}
     assert Fraction(9_999, 10**4) < Fraction(budget["implied"]["epsilon"]) <= 1
-
-
-@pytest.mark.parametrize("privacy", [SEEDED.replace('"1"', '"400"'), RHO.replace('"1/2"', '"2000"')])
-def test_a_huge_budget_returns_the_truth(privacy: str, tmp_path: Path) -> None:
-    assert errors(release(sized(tmp_path, privacy), tmp_path / "out"), tmp_path) == [0.0, 0.0]
 
 
 def test_a_total_of_rho_pays_for_both_mechanisms(tmp_path: Path) -> None:
@@ -191,15 +142,6 @@ def test_what_is_private_stays_in_the_private_record(tmp_path: Path) -> None:
         assert word not in manifest
 
 
-@pytest.mark.skipif(os.name != "posix", reason="modes are POSIX")
-def test_an_open_private_folder_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "private").mkdir(mode=0o755)
-    (tmp_path / "private").chmod(0o755)
-    with pytest.raises(ConfigError, match=r"output\.private.*chmod 700"):
-        release(sized(tmp_path), tmp_path / "out")
-    assert not (tmp_path / "out").exists()
-
-
 def test_no_truth_beside_a_private_release(tmp_path: Path) -> None:
     config = sized(tmp_path, 'dataset = "towns"\nepsilon = "1"')
     with pytest.raises(ProblemError, match="truth"):
@@ -211,29 +153,6 @@ def test_no_truth_beside_a_private_release(tmp_path: Path) -> None:
     assert outcome.estimate is not None
     assert outcome.estimate.spent.startswith("PRIVATE: epsilon = 1 spent")
     assert outcome.estimate.errors() == {}
-
-
-@pytest.mark.parametrize(
-    ("edit", "failing"),
-    [
-        (lambda folder: (folder / "histograms.parquet").unlink(), "files"),
-        (lambda folder: (folder / "foreign.csv").write_text(""), "files"),
-        (lambda folder: (folder / "report.html").write_text("edited"), "files"),
-        (lambda folder: rewrite(folder, promises=["integers", "nothing_else"]), "manifest"),
-        (lambda folder: rewrite(folder, status="private"), "manifest"),
-        (lambda folder: rewrite(folder, format="coco-opt groups release 1"), "files"),
-    ],
-)
-def test_verification_finds_what_was_edited(edit, failing: str, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    outcome = release(sized(tmp_path), tmp_path / "out", page=render_report)
-    edit(outcome.folder)
-    assert failing in [check.name for check in verify_release(outcome.folder) if not check.passed]
-
-
-def rewrite(folder: Path, **changes: object) -> None:
-    """Change entries of a manifest."""
-    path = folder / "manifest.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
 
 
 def test_what_is_no_release_is_said_to_be_none(tmp_path: Path) -> None:
