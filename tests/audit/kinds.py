@@ -12,6 +12,7 @@ from coco_opt.kinds import kind_row
 from tests.audit.helpers import AnySubject
 
 KINDS = ("groups", "tables", "ranges")
+CASES = (*KINDS, "buckets")
 PURE = 'epsilon = "1"'
 RHO = 'mechanism = "discrete_gaussian"\nrho = "1/2"'
 SEEDED = 'noise = "seeded"\nseed = 3'
@@ -22,12 +23,14 @@ _FILES = {
 }
 _DATA = {
     "groups": 'entities = "absent.csv"\ngroups = "groups.csv"\nhierarchy = "regions.csv"',
+    "buckets": 'entities = "absent.csv"\ngroups = "groups.csv"\nhierarchy = "regions.csv"',
     "tables": 'records = "absent.csv"\nhierarchy = "regions.csv"',
     "ranges": 'values = "absent.csv"',
 }
 # Each asks something of sensitivity 2, so that it can be taken for half.
 _SECTION = {
     "groups": '[groups]\nmax_size = 6\nquery = "sizes"\nconsistency = "matching"',
+    "buckets": '[groups]\nmax_size = 6\nbucket_edges = [0, 1, 3]\nconsistency = "posterior"',
     "tables": (
         '[topdown]\nattributes = { sex = ["female", "male"], age = ["child", "adult", "old"] }\n'
         'workload = ["cumulative(age)", "detail"]\nstrategy = ["cumulative(age)"]'

@@ -49,10 +49,6 @@ def _groups(
     return neighbouring(table, measurement_plan), measurement_plan
 
 
-def _ranks(table: PrivateCounts) -> list[list[int]]:
-    return [table.leaf(leaf).ranks().tolist() for leaf in range(len(table.hierarchy.leaves))]
-
-
 @given(st.lists(sizes, min_size=1, max_size=3), st.sampled_from(NEIGHBOURS), st.sampled_from(QUERIES))
 def test_groups_differ_by_one_entity_and_at_most_the_sensitivity(
     leaves: list[list[int]], neighbours: Neighbours, query: Query
@@ -71,19 +67,6 @@ def test_groups_differ_by_one_entity_and_at_most_the_sensitivity(
         moved[one.query.level] += int(np.abs(one.values - two.values).sum())
     assert all(0 <= distance <= measurement_plan.queries[0].sensitivity.l1 for distance in moved.values())  # type: ignore[union-attr]
     assert sum(moved.values()) > 0
-
-
-def test_a_pair_of_groups_isolates_the_largest_of_the_smallest_leaf() -> None:
-    pair, _ = _groups([[1, 1, 2, 3], [1, 5, 9], [4, 4, 4, 4]], "add_remove")
-    assert pair.words == "one entity added to a group of 5 in 'all/leaf1'"
-    assert _ranks(pair.second)[1] == [1, 6, 9]
-    moved, _ = _groups([[1, 1, 2, 3], [1, 5, 9]], "replace")
-    assert _ranks(moved.second)[1] == [0, 6, 9]
-
-
-def test_a_pair_of_groups_takes_the_entity_from_elsewhere_where_the_leaf_has_one_group() -> None:
-    pair, _ = _groups([[3], [0, 2, 2]], "replace")
-    assert _ranks(pair.second) == [[4], [0, 1, 2]]
 
 
 def test_no_pair_without_a_group_that_can_change() -> None:

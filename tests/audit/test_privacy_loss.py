@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.stats import gaussian_kde
 
 from coco_opt.audit import ResidualCounts, empirical_privacy_loss
-from coco_opt.audit.privacy_loss import residual_range, unit_grid_density
+from coco_opt.audit.privacy_loss import unit_grid_density
 from coco_opt.errors import ProblemError
 
 whole = st.lists(st.integers(-50, 50), min_size=2, max_size=60)
@@ -41,11 +41,6 @@ def test_total_counts_both_parts(one: list[int], two: list[int]) -> None:
     assert np.array_equal(both.values, together.values)
     assert np.array_equal(both.counts, together.counts)
     assert ResidualCounts.total([]).n == 0
-
-
-def test_histogram_bins_are_half_open() -> None:
-    counted = ResidualCounts.of(np.array([0.0, 0.5, 1.0, 1.0, 2.0]))
-    assert counted.histogram(np.array([0.0, 1.0, 2.0])).tolist() == [2, 2]
 
 
 @pytest.mark.parametrize("bad", [([1.0, 0.0], [1, 1]), ([0.0], [0]), ([math.nan], [1]), ([0.0, 1.0], [1])])
@@ -112,7 +107,3 @@ def test_equal_residuals_have_no_estimate() -> None:
         empirical_privacy_loss(np.zeros(10))
     with pytest.raises(ProblemError, match="equal"):
         empirical_privacy_loss(np.zeros(1))
-
-
-def test_range_is_at_least_three() -> None:
-    assert residual_range(ResidualCounts.of(np.array([0.0, 0.1]))) == 3.0

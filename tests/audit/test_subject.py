@@ -15,11 +15,9 @@ import pytest
 from coco_opt.array_types import Ints
 from coco_opt.audit import (
     CAVEAT,
-    AuditRow,
     audit_release,
     bulk_scores,
     lower_bound,
-    measured_scores,
     released_runs,
     witness,
 )
@@ -43,12 +41,10 @@ from coco_opt.privacy import (
 from coco_opt.report.losses import plot_losses
 from tests.audit.helpers import (
     TABLE,
-    AnySubject,
     Couple,
     HalvedNoise,
     couple,
     half_the_sensitivity,
-    measured_twice,
     sealed_by,
     sources,
     toy,
@@ -59,15 +55,6 @@ ONE = Fraction(1)
 MEASURED = ["measurement, nation (cells)", "measurement, state (cells)", TOGETHER]
 RELEASED = ["release, nation", "release, state", DIRECT]
 COSTS = (Epsilon(ONE), Rho(Fraction(1, 2)))
-
-
-def _bound(subject: AnySubject, pair: Couple, draws: int = 60_000) -> float:
-    found = measured_scores(witness(subject, pair), draws, sources(90))
-    return lower_bound(*found, delta=subject.failure).epsilon
-
-
-def _violated(subject: AnySubject, pair: Couple) -> list[str]:
-    return [row.what for row in audit_release(subject, pair, sources(7), draws=40_000, runs=0).violated]
 
 
 @pytest.mark.parametrize("neighbours", NEIGHBOURS)
@@ -105,14 +92,6 @@ def test_first_score_is_the_log_likelihood_ratio(distribution: Geometric | Discr
     assert both[:, 1, 1] == pytest.approx(-(answers - 4) / float(distribution.spread))
 
 
-@pytest.mark.parametrize("neighbours", NEIGHBOURS)
-@pytest.mark.parametrize("cost", COSTS, ids=str)
-def test_honest_noise_loses_no_more_than_it_claims(cost: Epsilon | Rho, neighbours: Neighbours) -> None:
-    subject = toy(cost, neighbours)
-    # A replaced entity changes twice as many answers half as much each, of which many must be unlikely together.
-    assert 0.3 < _bound(subject, couple(neighbours)) <= float(subject.epsilon())
-
-
 def test_a_rho_is_held_to_what_it_implies_at_its_delta() -> None:
     subject = toy(Rho(Fraction(1, 2)))
     assert subject.failure == 1e-6
@@ -121,29 +100,6 @@ def test_a_rho_is_held_to_what_it_implies_at_its_delta() -> None:
     assert stated.failure == 0.01
     assert 2 < stated.epsilon() < 3
     assert toy(delta=Fraction(1, 100)).failure == 0
-
-
-@pytest.mark.parametrize(("neighbours", "least"), [("replace", 1.05)])
-def test_half_the_sensitivity_is_caught(neighbours: Neighbours, least: float) -> None:
-    faulty = with_queries(toy(neighbours=neighbours), half_the_sensitivity)
-    assert least < _bound(faulty, couple(neighbours)) <= 2.0
-    assert TOGETHER in _violated(faulty, couple(neighbours))
-
-
-def test_a_question_asked_twice_on_one_budget_is_caught() -> None:
-    assert _violated(measured_twice(toy()), couple()) == [TOGETHER]
-    assert _violated(toy(), couple()) == []
-
-
-def test_noise_for_added_entities_where_they_are_replaced_is_caught() -> None:
-    assert TOGETHER in _violated(toy(neighbours="add_remove"), couple("replace"))
-    assert _violated(toy(neighbours="replace"), couple("replace")) == []
-
-
-def test_an_exact_answer_that_differs_is_caught() -> None:
-    assert _violated(toy(neighbours="replace", exact_total=True), couple("replace")) == []
-    with pytest.raises(VerificationError, match="the answers to 'total' at level 0, which are declared exact"):
-        witness(toy(exact_total=True), couple())
 
 
 @pytest.mark.parametrize("cost", COSTS, ids=str)
@@ -271,10 +227,6 @@ def test_released_counts_lose_no_more_than_they_claim_and_faults_show() -> None:
     assert 0.4 < bounds[0] <= 1.0 < bounds[1] <= 2.0
 
 
-def test_a_row_without_a_bound_violates_nothing() -> None:
-    assert not AuditRow("what", ONE, 1, estimate=9.0).violated
-
-
 def test_scalar_draws_are_the_stream_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     import coco_opt.audit.bounds as module
 
@@ -300,8 +252,4 @@ def test_plots_are_written_and_carry_no_date(tmp_path: Path) -> None:
     before = [file.read_bytes() for file in files]
     assert before[0].startswith(b"\x89PNG")
     assert [file.read_bytes() for file in plot_losses(tmp_path / "audit", found.losses, 1.0)] == before
-    assert "neither an upper nor a lower bound" in CAVEAT
-
-
-def test_plot_of_nothing_is_drawn(tmp_path: Path) -> None:
-    assert all(file.stat().st_size > 1_000 for file in plot_losses(tmp_path / "audit", {}, 1.0))
+    assert all(file.stat().st_size > 1_000 for file in plot_losses(tmp_path / "nothing", {}, 1.0))

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import os
-import resource
 import signal
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from coco_opt.errors import InputError, Place
 from coco_opt.execution import Executor, Shared
@@ -116,17 +113,6 @@ def breaks(item: int) -> int:
 def pid_after(item: float) -> int:
     time.sleep(item)
     return os.getpid()
-
-
-def pages_lent_again(_: int) -> int:
-    """Return how many pages the system lends for arrays of 16 MB that were held, and freed, before."""
-    found = 0
-    for _ in range(2):
-        begun = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-        held = [np.ones(1 << 17) for _ in range(16)]
-        found = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - begun
-        del held
-    return found
 
 
 def threads_of_readers(_: object) -> int:

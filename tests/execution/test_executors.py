@@ -25,7 +25,6 @@ from tests.execution.tasks import (
     breaks,
     fails_at_three,
     negated,
-    pages_lent_again,
     pid_after,
     threads_of_readers,
 )
@@ -137,13 +136,6 @@ def test_a_worker_keeps_to_one_core(name: str, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     with open_executor(name, 2) as executor:
         assert executor.map(threads_of_readers, range(20)) == [1] * 20
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="glibc's allocator alone is told to")
-@pytest.mark.parametrize("name", ["processes", "dask"])
-def test_a_worker_keeps_memory_for_its_next_task(name: str) -> None:
-    with open_executor(name, 1) as executor:
-        assert max(executor.map(pages_lent_again, range(4))) < 1 << 10
 
 
 def test_no_worker_outlives_its_executor() -> None:

@@ -122,15 +122,6 @@ def batches(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("batches")
-def test_batches_of_any_size_give_the_same_tables() -> None:
-    noisy = plain(3)
-    once = estimate_tables(noisy, TopdownMethod(rounding="nearest"))
-    for workers in (2, 7):
-        with ByFiles(workers) as files:
-            assert same(once, estimate_tables(noisy, TopdownMethod(rounding="nearest"), executor=files))
-
-
-@pytest.mark.usefixtures("batches")
 @pytest.mark.parametrize("together", [False, True])
 def test_answers_that_stay_in_their_file_give_the_same_tables(
     together: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import mmap
-import pickle
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ import numpy as np
 import pytest
 
 from coco_opt.execution import temporary_storage as module
-from coco_opt.execution.shared_values import read_value, write_value
 from coco_opt.execution.temporary_storage import LEAST, forget_pages, stored_array, stored_bytes, stored_empty
 
 LARGE = 1 << 16
@@ -54,13 +52,6 @@ def test_small_ones_and_those_without_room_stay_in_memory(tmp_path: Path, monkey
     assert not found.flags.writeable
     assert large.flags.writeable
     np.testing.assert_array_equal(found, large)
-
-
-def test_they_are_handed_on_as_bytes_beside_what_is_pickled(tmp_path: Path) -> None:
-    whole = stored_array([np.arange(LARGE), np.arange(9)])
-    write_value(tmp_path / "value", {"whole": whole})
-    np.testing.assert_array_equal(read_value(tmp_path / "value")["whole"], whole)
-    assert len(pickle.dumps(whole, protocol=5, buffer_callback=lambda _: None)) < 1000
 
 
 @pytest.mark.parametrize("rows", [3, LEAST])

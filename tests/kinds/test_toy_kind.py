@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from coco_opt.config import Config, load_config
-from coco_opt.errors import ConfigError, InputError
+from coco_opt.errors import InputError
 from coco_opt.files.folder import read_columns
 from coco_opt.files.measurement import read_measurement
-from coco_opt.kinds import kind_row
 from coco_opt.releases import check, compare, estimate, forecast, measure, release, render_report, verify_release
 
 pytestmark = pytest.mark.usefixtures("toy_package")
@@ -34,14 +33,6 @@ def config(tmp_path: Path) -> Config:
     return load_config(tmp_path / "totals.toml")
 
 
-def test_its_row_and_its_section_are_known(config: Config) -> None:
-    assert kind_row("totals").section == "totals"
-    assert (config.kind, config.method.nonnegative) == ("totals", True)
-    (config.data.persons.parent / "wrong.toml").write_text(CONFIG + "nonegative = false\n")
-    with pytest.raises(ConfigError, match="did you mean 'nonnegative'"):
-        load_config(config.data.persons.parent / "wrong.toml")
-
-
 def test_the_engine_checks_measures_estimates_and_verifies(config: Config, tmp_path: Path) -> None:
     assert check(config).identity == {"rows_read": 300}
     first = measure(config, publish=tmp_path / "open")
@@ -57,15 +48,6 @@ def test_the_engine_checks_measures_estimates_and_verifies(config: Config, tmp_p
     assert abs(nation - 300) < 30
     assert "persons</p>" in (folder / "report.html").read_text()
     assert all(row.passed for row in verify_release(estimate(tmp_path / "open").save(tmp_path / "alone")))
-
-
-def test_a_release_pays_once_and_is_verified(config: Config) -> None:
-    one, two = release(config), release(config)
-    assert (one.paid, two.paid, one.folder) == (True, False, two.folder)
-    assert all(row.passed for row in verify_release(one.folder))
-    assert one.manifest["promises"] == ["integers", "nonnegative"]
-    (one.folder / "totals.parquet").write_bytes(b"")
-    assert not all(row.passed for row in verify_release(one.folder))
 
 
 def test_plans_and_comparisons_leave_the_private_table_closed(config: Config) -> None:

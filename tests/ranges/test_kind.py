@@ -5,38 +5,29 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from coco_opt.choices import SolverChoices
 from coco_opt.config import Config, parse_config
-from coco_opt.errors import ConfigError, InputError, UnknownSolverError
+from coco_opt.errors import ConfigError, InputError
 from coco_opt.estimators import estimator_rows
 from coco_opt.files.folder import FileTable, parquet, read_columns
 from coco_opt.files.release_checks import Regions
-from coco_opt.privacy import NEIGHBOURS, Epsilon, Neighbours, SeededNoise
 from coco_opt.privacy.noise_distributions import distribution_of
-from coco_opt.problems import IsotonicL2
-from coco_opt.ranges import UniversalHistogram, measure_ranges
+from coco_opt.ranges import UniversalHistogram
 from coco_opt.ranges.kind import RANGES
 from coco_opt.ranges.kind.files import RANGES_FILE, TYPES, read_ranges_release
-from coco_opt.ranges.kind.instances import ShiftedLeaf
 from coco_opt.releases import (
-    Silent,
-    check,
-    compare,
     estimate,
     forecast,
     measure,
     release,
-    render_report,
     verify_release,
 )
-from coco_opt.releases.kind import Folder, ForecastOptions, Work
+from coco_opt.releases.kind import Folder
 
 ESTIMATORS = tuple(row.name for row in estimator_rows("ranges"))
 
@@ -101,32 +92,12 @@ def test_releases_verify_and_answer_any_range(
     assert (table["start"][0].as_py(), table["stop"][0].as_py()) == (0, DAYS)
 
 
-@pytest.mark.parametrize("fan_out", ["2", "7", '"cells"', '"auto"'])
-def test_every_fan_out(folder: Path, fan_out: str) -> None:
-    made = release(config(folder, more=f'fan_out = {fan_out}\nestimator = "consistent"\n'))
-    assert all(row.passed for row in verify_release(made.folder))
-    assert made.manifest["ranges"]["cells"] == DAYS
-    if fan_out == '"auto"':
-        assert made.manifest["ranges"]["fan_out"] == RANGES.plan(config(folder)).detail.fan_out
-
-
 def test_two_statements_of_one_tree_are_one_measurement(folder: Path) -> None:
     number, listed = (config(folder, more=f"fan_out = {text}\n") for text in ("9", "[2, 9, 9]"))
     assert RANGES.plan(number).measurement_plan.digest == RANGES.plan(listed).measurement_plan.digest
     assert estimate(measure(number).measurement, listed).kind.name == "ranges"
     with pytest.raises(ConfigError, match="the measurement's is 9"):
         estimate(measure(number).measurement, config(folder, more="fan_out = [3, 6, 5]\n"))
-
-
-def test_one_measurement_serves_every_estimator(folder: Path) -> None:
-    measured = measure(config(folder)).measurement
-    cells = {}
-    for estimator in ESTIMATORS:
-        made = estimate(measured, config(folder, more=f'estimator = "{estimator}"\nfractions = true\n'))
-        cells[estimator] = made.result.histogram.cells
-        again = UniversalHistogram.fit(measured, estimator)
-        np.testing.assert_array_equal(again.nodes, made.result.histogram.nodes)
-    assert cells["noisy"].min() < 0 <= cells["nonnegative"].min()
 
 
 @pytest.mark.parametrize("estimator", ["consistent", "nonnegative"])
@@ -142,38 +113,6 @@ def test_counts_are_integers_and_rounding_moves_no_range_by_more_than_one(folder
     written = made.save(folder / "made")
     assert "whole_numbers" in json.loads((written / "manifest.json").read_text())["promises"]
     assert all(row.passed for row in verify_release(written))
-
-
-def test_what_is_read_back_is_what_was_released(folder: Path) -> None:
-    made = release(config(folder))
-    assert made.estimate is not None
-    fitted: UniversalHistogram = made.estimate.result.histogram
-    read = read_ranges_release(made.folder)
-    np.testing.assert_array_equal(read.nodes, fitted.nodes)
-    begin, end = np.triu_indices(DAYS + 1)
-    one, two = (histogram.ranges(begin, end) for histogram in (fitted, read))
-    np.testing.assert_array_equal(one.standard_error, two.standard_error)
-    assert read.to_pandas()["stop"].tolist() == list(range(1, DAYS + 1))
-
-
-def test_the_report_shows_the_total_and_quantiles(folder: Path) -> None:
-    made = release(config(folder), page=render_report)
-    page = (made.folder / "report.html").read_text()
-    assert "NOT PRIVATE" in page
-    for words in ("in all", "value, the median", "0 to 89", "standard error", '<svg class="chart"'):
-        assert words in page
-
-
-@pytest.mark.parametrize("changes", [(), (EDGES,)])
-def test_a_measurement_is_estimated_without_a_configuration(folder: Path, changes: tuple[tuple[str, str], ...]) -> None:
-    measured = measure(config(folder, *changes)).measurement
-    assert all(row.passed for row in verify_release(estimate(measured).save(folder / "made")))
-    own = measure_ranges(truth(folder), Epsilon(Fraction(1)), source=SeededNoise(1), fan_out=5)
-    assert all(row.passed for row in verify_release(estimate(own).save(folder / "own")))
-
-
-def test_check_counts_the_rows(folder: Path) -> None:
-    assert check(config(folder)).identity["entities"] == 800
 
 
 def test_estimation_refuses_another_domain(folder: Path) -> None:
@@ -261,47 +200,3 @@ def test_forecast_states_exact_standard_errors(folder: Path) -> None:
     chosen = forecast(config(folder, more='fan_out = "auto"\n')).predicted.tables[0].rows
     assert [row[0].split()[1] for row in chosen if "(" in row[0]] == ["(chosen)"]
     assert planned.seconds is not None
-
-
-@pytest.mark.parametrize("fan_out", ["4", '"cells"'])
-def test_solvers_are_compared_and_the_planted_fault_is_caught(folder: Path, fan_out: str) -> None:
-    private = [("seed = 5\n", ""), ("seeded", "secure"), ("[ranges]", 'dataset = "visits"\n[ranges]')]
-    (folder / "visits.csv").unlink()
-    found = compare(config(folder, *private, more=f"fan_out = {fan_out}\n"), size=60)
-    assert "private table was not opened" in found.data
-    assert found.caught
-    assert {row.problem for row in found.rows} == {"tree_l2"}
-    assert next(row.status for row in found.rows if row.solver == "tree-passes") == "OPTIMAL"
-    with pytest.raises(UnknownSolverError, match="shifted leaf"):
-        ShiftedLeaf().solve(IsotonicL2([1, 2]))
-
-
-@pytest.mark.parametrize("neighbours", NEIGHBOURS)
-def test_neighbours_differ_by_one_entity(folder: Path, neighbours: Neighbours) -> None:
-    plan = RANGES.plan(config(folder, ('epsilon = "1"', f'neighbours = "{neighbours}"\nepsilon = "1"')))
-    pair = RANGES.neighbours(RANGES.simulated_data(plan))
-    change = pair.second.cells - pair.first.cells
-    assert sorted(change[change != 0]) == ([1] if neighbours == "add_remove" else [-1, 1])
-    assert pair.words.startswith("one entity added")
-    public = RANGES.simulated_data(plan, folder / "visits.csv")
-    assert public.private.cells.tolist() == truth(folder).tolist()
-
-
-def test_statistics_are_the_intervals_by_level(folder: Path) -> None:
-    for fan_out, parts in (("4", 5), ('"cells"', 1)):
-        plan = RANGES.plan(config(folder, more=f"fan_out = {fan_out}\n"))
-        private = RANGES.read(plan)
-        exact = RANGES.statistics(plan.measurement_plan, private)
-        assert len(exact) == parts
-        assert exact["cells"].tolist() == truth(folder).tolist()
-        measured = measure(plan.config).measurement
-        method = RANGES.method(plan.config, plan.measurement_plan)
-        released = RANGES.estimate(measured, method, Work(SolverChoices()))
-        assert {name: values.shape for name, values in RANGES.statistics(plan.measurement_plan, released).items()} == {
-            name: values.shape for name, values in exact.items()
-        }
-
-
-def test_planning_is_told_and_repeats(folder: Path) -> None:
-    planned = RANGES.forecast(RANGES.plan(config(folder)), ForecastOptions(), Silent())
-    assert planned.plain == RANGES.forecast(RANGES.plan(config(folder)), ForecastOptions(), Silent()).plain

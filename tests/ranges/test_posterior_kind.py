@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 
 from coco_opt.config import Config, parse_config
-from coco_opt.errors import ConfigError, ProblemError
+from coco_opt.errors import ProblemError
 from coco_opt.files.folder import FileTable, parquet, read_columns
 from coco_opt.files.release_checks import Regions
-from coco_opt.ranges.estimating.posterior.sampler import MAX_CELLS
 from coco_opt.ranges.kind import RANGES
 from coco_opt.ranges.kind.files import read_ranges_release
 from coco_opt.ranges.kind.intervals import DRAWS, INTERVALS
@@ -110,20 +109,6 @@ def test_verification_finds_changed_files(
         (made.folder / name).write_bytes(content)
 
 
-@pytest.mark.parametrize(
-    ("more", "words"),
-    [
-        ("intervals = 0.9\n", "ranges.intervals"),
-        ("draws = 5\n", "ranges.draws"),
-        ('estimator = "posterior"\ndraws = 1000\n', "ranges.draws"),
-        ('estimator = "posterior"\nintervals = 1.0\n', "ranges.intervals"),
-    ],
-)
-def test_intervals_are_of_the_posterior_alone(tmp_path: Path, more: str, words: str) -> None:
-    with pytest.raises(ConfigError, match=words):
-        config(tmp_path, more)
-
-
 @pytest.mark.parametrize(("cells", "time", "estimator"), [(4096, 600.0, "posterior"), (2**18, 5.0, "nonnegative")])
 def test_an_automatic_estimator_takes_the_time_that_it_may(
     tmp_path: Path, cells: int, time: float, estimator: str
@@ -134,9 +119,3 @@ def test_an_automatic_estimator_takes_the_time_that_it_may(
     written = parse_config(f'{text}estimator = "auto"\n[auto]\ntime = {time}\n', tmp_path, file="visits.toml")
     method = RANGES.method(written, RANGES.plan(written).measurement_plan)
     assert (method.estimator, method.coverage) == (estimator, 0.9 if estimator == "posterior" else 0.0)
-
-
-def test_a_domain_may_be_too_large(tmp_path: Path) -> None:
-    text = TEXT.replace("edges = [0, 10, 20, 30, 40, 50, 60, 70, 80, 100]\nfan_out = 3", f"cells = {MAX_CELLS + 1}")
-    with pytest.raises(ConfigError, match="up to 1,048,576 cells"):
-        parse_config(text + 'estimator = "posterior"\n', tmp_path, file="visits.toml")

@@ -8,7 +8,6 @@ import pytest
 
 from coco_opt.config import Config, parse_config
 from coco_opt.errors import ConfigError
-from coco_opt.privacy import Rho
 
 MINIMAL = """
 [data]
@@ -18,24 +17,6 @@ epsilon = "1"
 dataset = "visits-2026"
 [ranges]
 cells = 365
-"""
-FULL = """
-[data]
-values = "ages.csv"
-[privacy]
-mechanism = "discrete_gaussian"
-rho = "1/2"
-split = [1]
-noise = "seeded"
-seed = 7
-neighbours = "replace"
-[ranges]
-edges = [-5, 0, 18, 65, 100]
-outside = "clamp"
-fan_out = 4
-estimator = "zeroed"
-[solvers]
-tree_l2 = "piqp"
 """
 
 
@@ -48,22 +29,6 @@ def failure(old: str, new: str, text: str = MINIMAL) -> str:
     with pytest.raises(ConfigError) as caught:
         read(text, old, new)
     return str(caught.value)
-
-
-def test_defaults() -> None:
-    config = read(MINIMAL)
-    assert (config.kind, config.data.values) == ("ranges", Path("/data/here/visits.parquet"))
-    section = config.method
-    assert (section.size, section.edges, section.outside) == (365, None, "refuse")
-    assert (section.fan_out, section.estimator) == ("auto", "nonnegative")
-
-
-def test_every_key_can_be_set() -> None:
-    config = read(FULL)
-    section = config.method
-    assert (section.size, section.edges, section.outside) == (4, (-5, 0, 18, 65, 100), "clamp")
-    assert (section.fan_out, section.estimator, config.privacy.cost) == (4, "zeroed", Rho(config.privacy.rho or 0))
-    assert read(FULL, "fan_out = 4", 'fan_out = "cells"').method.fan_out == "cells"
 
 
 def test_private_files_appear_in_no_manifest() -> None:
@@ -88,7 +53,12 @@ def test_private_files_appear_in_no_manifest() -> None:
         ("cells = 365", "edges = [0, 5, 5]", "must rise"),
         ("cells = 365", "edges = [0, 5.5]", "integers"),
         ("cells = 365", "edges = [0, 9999999999999999999]", "10^18"),
+        ("cells = 365", 'cells = 1048577\nestimator = "posterior"', "up to 1,048,576 cells"),
         ("cells = 365", "cells = 365\nfan_out = 1", "at least 2"),
+        ("cells = 365", "cells = 365\nintervals = 0.9", "ranges.intervals"),
+        ("cells = 365", "cells = 365\ndraws = 5", "ranges.draws"),
+        ("cells = 365", 'cells = 365\nestimator = "posterior"\ndraws = 1000', "ranges.draws"),
+        ("cells = 365", 'cells = 365\nestimator = "posterior"\nintervals = 1.0', "ranges.intervals"),
         ("cells = 365", 'cells = 365\nfan_out = "binary"', '"auto", "optimised", "cells"'),
         ("cells = 365", 'cells = 365\nestimator = "nonegative"', "did you mean 'nonnegative'"),
         ("cells = 365", 'cells = 365\noutside = "ignore"', "refuse, clamp"),

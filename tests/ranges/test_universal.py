@@ -152,14 +152,6 @@ def test_cells_hold_the_values_between_their_edges() -> None:
             DomainTree(3, 2, edges)
 
 
-@pytest.mark.parametrize("fan_out", [2, 3, None])
-def test_spans_are_the_cells_below(fan_out: int | None) -> None:
-    domain = DomainTree(11, fan_out)
-    begin, end = domain.spans()
-    for node in range(domain.tree.nodes):
-        assert (begin[node], end[node]) == _cells_below(domain, node)
-
-
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 @pytest.mark.parametrize("fan_out", [2, 4, None])
 def test_answers_of_every_estimator(fan_out: int | None, estimator: Estimator) -> None:
@@ -182,15 +174,6 @@ def test_answers_of_every_estimator(fan_out: int | None, estimator: Estimator) -
     assert cdf[-1] == 1
     assert (np.diff(histogram.quantile([0.0, 0.25, 0.5, 0.75, 1.0])) >= 0).all()
     assert len(histogram.to_pandas()) == 45
-
-
-def test_almost_no_noise_gives_exact_answers() -> None:
-    counts = np.array([0, 3, 0, 0, 5, 2, 0, 10])
-    measurement = measure_ranges(counts, Epsilon(Fraction(1000)), source=SeededNoise(0), fan_out=2)
-    histogram = UniversalHistogram.fit(measurement, "nonnegative", solvers())
-    np.testing.assert_allclose(histogram.cells, counts, atol=1e-12)
-    assert histogram.quantile([0.1, 0.5, 0.51]).tolist() == [1, 5, 7]
-    np.testing.assert_allclose(histogram.cdf(), np.cumsum(counts) / 20)
 
 
 def test_consistent_is_never_less_sure_than_noisy() -> None:
@@ -237,16 +220,6 @@ def test_standard_errors_are_those_of_many_runs() -> None:
             np.testing.assert_allclose(spread, runs[0].standard_error, rtol=0.12)
 
 
-def test_choice_of_fan_out() -> None:
-    assert choose_fan_out(8, EPSILON) is None
-    assert choose_fan_out(4096, RHO) in range(2, 17)
-    best = choose_fan_out(4096, EPSILON)
-    assert best is not None
-    assert best >= 8
-    cells_only = choose_fan_out(4096, EPSILON, ranges=([0, 9], [1, 10]))
-    assert cells_only is None
-
-
 def test_the_chosen_fan_out_bounds_the_bias_of_sparse_nonnegative_counts() -> None:
     counts = np.where(np.random.default_rng(10).random(365) < 0.1, 20, 0)
     assert predict_errors(365, EPSILON)[0].fan_out is None  # of unbiased estimates
@@ -275,14 +248,6 @@ def test_counts_whose_sums_overflow_are_refused() -> None:
     assert DomainTree(4).counts(np.array([10**13, 0, 1, 10**13]))[0] == 2 * 10**13 + 1
 
 
-def test_empty_workloads_and_wrong_shapes_are_refused() -> None:
-    none = np.empty(0, dtype=np.int64)
-    with pytest.raises(ProblemError, match="at least one range"):
-        predict_errors(8, EPSILON, ranges=(none, none))
-    with pytest.raises(ProblemError, match="each of the 7 nodes"):
-        zero_subtrees(DomainTree(4).tree, [1.0, 2.0])
-
-
 def test_zero_subtrees_and_rounding() -> None:
     tree = Tree.complete(2, 3)
     zeroed = zero_subtrees(tree, [5.0, -0.5, 5.5, 2.0, -2.5, 0.0, 5.5])
@@ -306,3 +271,7 @@ def test_bad_questions_are_refused() -> None:
         histogram.quantile(1.5)
     with pytest.raises(ProblemError, match="estimator"):
         UniversalHistogram.fit(measurement, "best", solvers())  # type: ignore[arg-type]
+    with pytest.raises(ProblemError, match="at least one range"):
+        predict_errors(8, EPSILON, ranges=(np.empty(0, np.int64), np.empty(0, np.int64)))
+    with pytest.raises(ProblemError, match="each of the 7 nodes"):
+        zero_subtrees(DomainTree(4).tree, [1.0, 2.0])

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from coco_opt.errors import InputError
 from coco_opt.ranges import DomainTree
-from coco_opt.ranges.measuring.values import CellCounts, read_values
+from coco_opt.ranges.measuring.values import read_values
 
 DOMAIN = DomainTree(5)
 BINS = DomainTree(3, 2, [-10, 0, 18, 65])
@@ -42,10 +41,6 @@ def test_one_row_an_entity(tmp_path: Path) -> None:
     assert repr(counts) == "CellCounts(private)"
 
 
-def test_a_row_may_stand_for_several(tmp_path: Path) -> None:
-    assert read_values(write(tmp_path, "value,count\n4,7\n0,0\n4,1\n"), DOMAIN).cells.tolist() == [0, 0, 0, 0, 8]
-
-
 def test_counts_by_cell(tmp_path: Path) -> None:
     counts = read_values(write(tmp_path, "cell,count\n3,7\n0,2\n"), DOMAIN)
     assert counts.cells.tolist() == [2, 0, 0, 7, 0]
@@ -68,12 +63,6 @@ def test_values_outside_are_refused_or_clamped(tmp_path: Path) -> None:
     counts = read_values(path, BINS, "clamp")
     assert counts.cells.tolist() == [1, 1, 2]
     assert counts.identity()["entities_clamped"] == 3
-
-
-def test_equal_data_in_another_order_are_the_same(tmp_path: Path) -> None:
-    one = read_values(write(tmp_path, "value\n4\n0\n"), DOMAIN)
-    two = read_values(write(tmp_path, "cell,count\n0,1\n4,1\n1,0\n"), DOMAIN)
-    assert np.array_equal(one.arrays[0], two.arrays[0])
 
 
 @pytest.mark.parametrize(
@@ -108,7 +97,3 @@ def test_what_could_be_misread_is_refused(tmp_path: Path, text: str, code: str) 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"visits\.csv.*no such file"):
         read_values(tmp_path / "visits.csv", DOMAIN)
-
-
-def test_made_cells_have_an_identity_too() -> None:
-    assert CellCounts(np.array([1, 2])).identity()["entities"] == 3

@@ -1,4 +1,4 @@
-"""Simulated outlines of regions within regions, as GeoJSON: cells around random places, with edges that wind."""
+"""Simulated outlines of regions within regions, as GeoJSON: the cells of a grid whose lines wind, and an island."""
 
 from __future__ import annotations
 
@@ -9,112 +9,37 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial import Voronoi
 
 Points = NDArray[np.float64]
-
-BENDS = 4  # halvings of an edge
-_EDGE = 0.16  # how far an edge winds, relative to its length
-_ROUNDS = 2  # of moving places to the middle of their cells
-COAST = np.column_stack(
-    [
-        np.array(
-            [-124, -95, -88, -83, -76, -68, -70, -76, -81, -80, -82, -90, -97, -103, -107, -117, -122], np.float64
-        ),
-        np.array([48, 49, 47, 42, 44, 47, 42, 37, 31, 26, 29, 30, 26, 29, 32, 32, 37], np.float64),
-    ]
-)  # roughly that of the contiguous United States
+BENDS = 16  # of a line between two corners of the grid
 
 
-def inside(points: Points, ring: Points = COAST) -> NDArray[np.bool_]:
-    """Return which points lie within a ring, by the parity of crossings."""
-    x, y = points[:, :1], points[:, 1:]
-    (ax, ay), (bx, by) = ring.T, np.roll(ring, -1, axis=0).T
-    with np.errstate(divide="ignore", invalid="ignore"):
-        crosses = ((ay > y) != (by > y)) & (x < (bx - ax) * (y - ay) / (by - ay) + ax)
-    parity: NDArray[np.bool_] = crosses.sum(axis=1) % 2 == 1
-    return parity
-
-
-def places(count: int, generator: np.random.Generator) -> tuple[Points, Points]:
-    """Return places within the coast, and further ones around them whose cells are sea."""
-    low, high = COAST.min(axis=0) - 4, COAST.max(axis=0) + 4
-    share = inside(generator.uniform(low, high, (20_000, 2))).mean()
-    points = generator.uniform(low, high, (int(count / share * 1.3) + 60, 2))
-    land = inside(points)
-    points = np.concatenate([points[land][:count], points[~land]])
-    for _ in range(_ROUNDS):
-        voronoi = Voronoi(points)
-        for k, region in enumerate(voronoi.point_region):
-            corners = voronoi.regions[region]
-            if -1 not in corners and k < count:
-                points[k] = voronoi.vertices[corners].mean(axis=0)
-    return points[:count], points[count:]
-
-
-def wound(a: Points, b: Points, generator: np.random.Generator) -> Points:
-    """Return an edge as a winding line from a to b."""
-    line = np.array([a, b])
-    for _ in range(BENDS):
-        middle, along = (line[:-1] + line[1:]) / 2, np.diff(line, axis=0)
-        middle += along[:, ::-1] * (1, -1) * generator.uniform(-_EDGE, _EDGE, (len(middle), 1))
-        line = np.insert(line, range(1, len(line)), middle, axis=0)
+def wound(start: Points, end: Points, generator: np.random.Generator) -> Points:
+    """Return a line from start to end that bows to one side and trembles."""
+    share = np.linspace(0, 1, BENDS + 1)[:, None]
+    across = (end - start)[::-1] * (-0.1, 0.1)
+    bow = across * np.sin(np.pi * share) * generator.uniform(-1, 1)
+    tremble = across * generator.uniform(-0.3, 0.3, share.shape) * (share > 0) * (share < 1)
+    line: Points = start + (end - start) * share + bow + tremble
     return line
 
 
-def cells(land: Points, sea: Points, generator: np.random.Generator) -> list[Points]:
-    """Return the outline of each place on land; neighbours share their winding edges point by point."""
-    voronoi = Voronoi(np.concatenate([land, sea]))
-    edges = {}
-    for ridge in voronoi.ridge_vertices:
-        a, b = sorted(ridge)
-        edges[a, b] = wound(voronoi.vertices[a], voronoi.vertices[b], generator) if a >= 0 else None
-    rings = []
-    for region in voronoi.point_region[: len(land)]:
-        corners = voronoi.regions[region]
-        runs = [
-            edges[a, b][:-1] if a < b else edges[b, a][:0:-1]
-            for a, b in zip(corners, [*corners[1:], corners[0]], strict=True)
-        ]
-        rings.append(np.concatenate(runs))
-    return rings
-
-
-def islet(centre: Points, size: float, generator: np.random.Generator) -> Points:
-    """Return a small closed line around a place."""
-    angle = np.linspace(0, 2 * np.pi, 24, endpoint=False)
-    radius = size * generator.uniform(0.7, 1.0, angle.size)
-    ring: Points = centre + np.column_stack([np.cos(angle), np.sin(angle)]) * radius[:, None]
-    return ring
-
-
-def grouped(points: Points, sizes: Sequence[int]) -> NDArray[np.int64]:
-    """Return points ordered so that runs of these sizes are compact: halved along the longer side again and again."""
-
-    def order(chosen: NDArray[np.int64], sizes: Sequence[int]) -> list[NDArray[np.int64]]:
-        if len(sizes) == 1:
-            return [chosen]
-        half = len(sizes) // 2
-        sides = np.ptp(points[chosen], axis=0) * (0.75, 1.0)
-        chosen = chosen[np.argsort(points[chosen, int(sides.argmax())], kind="stable")]
-        cut = sum(sizes[:half])
-        return order(chosen[:cut], sizes[:half]) + order(chosen[cut:], sizes[half:])
-
-    return np.concatenate(order(np.arange(len(points)), sizes))
-
-
 def simulated_outlines(ids: Mapping[str, Sequence[str]], generator: np.random.Generator) -> dict[str, Any]:
-    """Return a GeoJSON collection of regions with these ids, by the region above; one in forty has islands."""
-    sizes = [len(each) for each in ids.values()]
-    land, sea = places(sum(sizes), generator)
-    rings = cells(land, sea, generator)
+    """Return a GeoJSON collection of regions with these ids: a column of cells for each region above."""
+    columns, rows = len(ids), max(map(len, ids.values()))
+    corners = np.stack(np.meshgrid(-120 + 9.0 * np.arange(columns + 1), 25 + 2.0 * np.arange(rows + 1)), axis=-1)
+    corners = corners.swapaxes(0, 1) + generator.uniform(-0.3, 0.3, (columns + 1, rows + 1, 2))
+    across = [[wound(corners[k, j], corners[k + 1, j], generator) for j in range(rows + 1)] for k in range(columns)]
+    upward = [[wound(corners[k, j], corners[k, j + 1], generator) for j in range(rows)] for k in range(columns + 1)]
     features = []
-    for name, place in zip([one for each in ids.values() for one in each], grouped(land, sizes), strict=True):
-        polygons = [[rings[place]]]
-        if generator.random() < 1 / 40:
-            near = sea[np.argsort(((sea - land[place]) ** 2).sum(axis=1))[:3]]
-            polygons += [[islet(centre, generator.uniform(0.02, 0.12), generator)] for centre in near]
-        features.append(feature(name, polygons))
+    for k, names in enumerate(ids.values()):
+        for j, name in enumerate(names):
+            sides = (across[k][j], upward[k + 1][j], across[k][j + 1][::-1], upward[k][j][::-1])
+            polygons = [[np.concatenate([side[:-1] for side in sides])]]
+            if (k, j) == (columns - 1, 0):
+                angle = np.linspace(0, 2 * np.pi, 24, endpoint=False)
+                polygons.append([corners[-1, 0] + (2, 0) + 0.5 * np.column_stack([np.cos(angle), np.sin(angle)])])
+            features.append(feature(name, polygons))
     return {"type": "FeatureCollection", "features": features}
 
 

@@ -25,9 +25,8 @@ from coco_opt.histograms import Hierarchy
 from coco_opt.report import choropleth
 from coco_opt.report.choropleth import map_data
 from coco_opt.report.projection import projected
-from coco_opt.report.simplified import simplified
 from coco_opt.report.topology import topology
-from tests.report.simulated_outlines import feature, inside, simulated_outlines, write_outlines
+from tests.report.simulated_outlines import feature, write_outlines
 
 STATES = {f"s{k}": [f"c{k}{j}" for j in range(12)] for k in range(5)}
 IDS = [one for each in STATES.values() for one in each]
@@ -150,33 +149,6 @@ def test_far_regions_lie_in_insets_and_near_islands_do_not() -> None:
     assert plain["apart"] == []
 
 
-def test_a_far_region_without_any_extent_lies_in_an_inset_of_its_own(tmp_path: Path) -> None:
-    tree = Hierarchy.from_paths([("n", name) for name in "abc"])
-    square = [[0, 0], [1, 0], [1, 1], [0, 1]]
-    for far in ([[120, 60]] * 4, [[120, 60], [120, 61], [120, 62], [120, 60]]):
-        rings = (square, [[x + 1, y] for x, y in square], far)
-        features = [feature(name, [[ring]]) for name, ring in zip("abc", rings, strict=True)]
-        (tmp_path / "f.geojson").write_text(json.dumps({"type": "FeatureCollection", "features": features}))
-        data = map_data(read_outlines(tmp_path / "f.geojson", tree, [None, *"abc"]), tree, 2)
-        assert data is not None
-        assert data["apart"] == [3]
-        assert all(data["rings"])
-        assert np.abs(data["steps"]).max() <= 2**15
-
-
-def test_an_island_stays_open_and_twin_arcs_stay_apart() -> None:
-    angle = np.linspace(0, 2 * np.pi, 100, endpoint=False)
-    circle = np.round(1000 * np.column_stack([np.cos(angle), np.sin(angle)])).astype(np.int64)
-    for starts in ([0], [0, 50]):
-        pieces = np.split(np.append(circle, circle[:1], axis=0), starts[1:])
-        arcs = [pieces[0]] if len(pieces) == 1 else [np.append(pieces[0], pieces[1][:1], axis=0), pieces[1]]
-        few = simplified(arcs, 0)
-        assert area(np.concatenate([arc[:-1] for arc in few])) > 1e5
-        assert sum(map(len, few)) <= 6
-    line = np.column_stack([np.arange(50), np.zeros(50, np.int64)])
-    assert simplified([line], 1000)[0].tolist() == [[0, 0], [49, 0]]
-
-
 @pytest.mark.parametrize("grid", [5, 40, 1000])
 def test_lines_that_cross_and_overlap_are_closed_lines_on_a_page(grid: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Random polygons cross themselves and each other, with spikes and repeated corners; every ring is still closed."""
@@ -188,13 +160,6 @@ def test_lines_that_cross_and_overlap_are_closed_lines_on_a_page(grid: int, monk
         rings = {leaf: [rng.integers(0, 9, (rng.integers(3, 9), 2)).astype(float)] for leaf in tree.leaves}
         data = map_data(Outlines("f", "", rings), tree, 3)
         assert data is None or all(drawn_rings(data, region) for region, each in enumerate(data["rings"]) if each)
-
-
-def test_a_region_of_no_size_is_still_drawn() -> None:
-    big, dot = np.array([(0, 0), (10, 0), (10, 10), (0, 10)], float), np.array([(5, 20), (5.00001, 20), (5, 20.00001)])
-    data = map_data(Outlines("f", "", {1: [big], 2: [dot]}), Hierarchy.from_paths([("n", "a"), ("n", "b")]), 2)
-    assert data is not None
-    assert abs(area(drawn_rings(data, 2)[0])) >= 1
 
 
 def test_levels_whose_corners_alone_are_too_many_are_left_out(
@@ -341,10 +306,3 @@ def test_outlines_are_checked_before_anything_is_read(file: Path, sizes: pd.Data
     )
     with pytest.raises(ConfigError, match="single region"):
         co.check(ranges)
-
-
-def test_simulated_outlines_lie_around_the_coast() -> None:
-    features = simulated_outlines({"a": ["1", "2"], "b": ["3"]}, np.random.default_rng(2))["features"]
-    middles = [np.mean(np.array(one["geometry"]["coordinates"][0]).reshape(-1, 2), axis=0) for one in features]
-    assert len(features) == 3
-    assert inside(np.array(middles)).any()

@@ -93,12 +93,6 @@ def test_a_report_holds_every_region_with_its_intervals(made: co.Estimated) -> N
         assert (values <= np.array(data["upper"][rows])).all()
 
 
-def test_a_page_says_what_its_method_is_worse_at(made: co.Estimated) -> None:
-    page = co.render_report(made.kind, made.shown)
-    assert "Where another method does better" in page
-    assert "drawn towards them" in page
-
-
 def test_ranges_within_ranges_are_embedded_down_to_the_cells(tmp_path: Path) -> None:
     counts = np.random.default_rng(3).poisson(9, 50)
     config = co.configure(

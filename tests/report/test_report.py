@@ -19,6 +19,7 @@ from coco_opt.privacy import Measurement
 from coco_opt.releases import render_report
 from coco_opt.releases.kind import AnyKind, Shown, Truth
 from coco_opt.report import html, plots
+from coco_opt.report.chart import Axis, tick
 from coco_opt.report.front import Figure, between, front_section, where
 
 EVIL = '<script src="x">&"\''
@@ -103,54 +104,12 @@ def test_fallbacks_say_who_answered_why_and_how_often() -> None:
     assert "<script" not in text
 
 
-def test_a_table_escapes_its_cells() -> None:
-    text = html.table(("<a>",), [("&",)])
-    assert 'aria-label="Table of &lt;a&gt;"' in text
-    assert "<thead><tr><th>&lt;a&gt;</th></tr></thead>\n<tbody>\n<tr><td>&amp;</td></tr>\n</tbody>" in text
-
-
-def test_a_stacked_table_names_the_column_in_every_cell() -> None:
-    text = html.table(("level", "noise"), [("nation", "scale 2")], numeric=2, stacked=True)
-    assert '<table class="stacked">' in text
-    assert '<td data-name="level">nation</td><td data-name="noise">scale 2</td>' in text
-    assert ".stacked td::before { content: attr(data-name)" in page()
-    assert "data-name" not in html.table(("level", "noise"), [("nation", "scale 2")])
-
-
-def test_terms_are_explained() -> None:
-    text = html.reading_section((html.GAP_NOTE, ("a <b>", "c & d")))
-    assert "<dt>a &lt;b&gt;</dt><dd>c &amp; d</dd>" in text
-    assert "trusts no solver" in text
-
-
-def test_labels_stay_inside_the_fixed_margins() -> None:
-    """Every label of a picture of very large values lies on the canvas, for letters of 7 units at most."""
-    x, y = plots.linear("size", [0, 10**6]), plots.linear("groups", [-3.0e9, 9e9])
-    drawn = plots.panel("Title", x, y, [plots.Dots("noisy", [0, 10**6], [-3.0e9, 9e9], "noisy")], "points")
-    root = ElementTree.fromstring(drawn)
-    width = float(root.attrib["viewBox"].split()[2])
-    ends = [text for text in root.iter("text") if text.attrib.get("text-anchor") == "end"]
-    assert {"0", "2G", "-2G"} <= {text.text for text in ends}
-    assert all(float(text.attrib["x"]) - 7.0 * len(text.text or "") > 0 for text in ends)
-    across = [
-        (float(text.attrib["x"]), 3.5 * len(text.text or ""))
-        for text in root.iter("text")
-        if text.attrib.get("text-anchor") == "middle" and "x" in text.attrib
-    ]
-    assert all(half <= middle <= width - half for middle, half in across)
-
-
 def test_labels_of_an_axis_do_not_touch() -> None:
     levels = [f"a long name of level {number}" for number in range(8)]
     root = ElementTree.fromstring(plots.error_figure({"a": [9.0] * 8}, levels, "people"))
     middles = [float(text.attrib["x"]) for text in root.iter("text") if (text.text or "").startswith("a long")]
     assert middles
     assert all(after - before >= 7.0 * len(levels[0]) for before, after in pairwise(middles))
-
-
-def test_a_page_without_solved_problems_has_no_table_of_solvers() -> None:
-    assert "Solvers and certificates" in page()
-    assert "Solvers and certificates" not in page(solvers={})
 
 
 def test_figures_and_their_intervals_are_in_words() -> None:
@@ -180,6 +139,9 @@ def test_a_picture_has_no_colour_of_its_own() -> None:
     assert "a &lt;b&gt;" in drawn
 
 
-def test_the_title_is_the_name_of_the_data() -> None:
-    assert "<h1>homes &amp; 2026</h1>" in page(config={"privacy": {"dataset": "homes & 2026"}})
-    assert "<h1>Release</h1>" in page(name="release", config={"privacy": {}})
+def test_an_axis_holds_its_values_in_decades() -> None:
+    axis = Axis.over("n", [20.0, 3000.0])
+    assert (axis.low, axis.high, axis.ticks()) == (10.0, 10_000.0, [10.0, 100.0, 1_000.0, 10_000.0])
+    assert [axis.share(value) for value in (1.0, 10.0, 10_000.0)] == [0.0, 0.0, 1.0]
+    assert len(Axis.over("n", [1e-9, 1e9]).ticks()) <= 8
+    assert [tick(value) for value in (0.001, 12.0, 2_000.0, 100_000.0, 2e7)] == ["0.001", "12", "2,000", "100k", "20M"]
