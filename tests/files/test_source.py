@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -51,17 +49,6 @@ def test_an_interrupted_query_is_an_interrupt(tmp_path: Path) -> None:
         interrupted()
     with pytest.raises(RuntimeError, match="something else"), isolated([]):
         broken()
-
-
-def test_no_progress_bar_is_drawn_even_where_python_runs_no_file() -> None:
-    measurement_plan = (
-        "from coco_opt.files.source import isolated\nwith isolated([]) as con:\n"
-        "    print(*con.execute(\"SELECT current_setting('enable_progress_bar')\").fetchone())\n"
-    )
-    assert (
-        subprocess.run([sys.executable, "-c", measurement_plan], capture_output=True, text=True, check=True).stdout
-        == "False\n"
-    )
 
 
 def test_all_rows_of_other_widths_are_named(write: Write) -> None:

@@ -1,14 +1,15 @@
-"""Places of names in a long list: the same as a dictionary's, however the list is looked up."""
+"""Places of names in a long list, and texts at some places as Arrow arrays: those of a dictionary and of sequences."""
 
 from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coco_opt.files.arrow_texts import OrderedNames
+from coco_opt.files.arrow_texts import OrderedNames, arrow_texts_at, distinct
+from coco_opt.histograms import Hierarchy
+from coco_opt.histograms.texts import Texts
 
 TEXTS = st.lists(st.text(st.sampled_from("ab 1é"), max_size=45), unique=True, min_size=1, max_size=30)
 
@@ -26,24 +27,27 @@ def test_names_are_found_in_any_order(texts: list[str], asked: list[list[int]]) 
         assert names.places(strings(row)).tolist() == [*expected, -1]
 
 
-def test_names_in_order_are_looked_for_nearby(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A list of a thousand names is compared in whole only where names lie far apart, not after a jump."""
-    import pyarrow.compute as pc
+names = st.text(st.sampled_from("ab/\\é"), min_size=1, max_size=3)
+places = st.sets(st.integers(0, 39), max_size=12)
 
-    names = [f"r{k}" for k in range(1000)]
-    listed, seen, index_in = OrderedNames(strings(names)), list[int](), pc.index_in
 
-    def watched(texts: pa.Array, *, value_set: pa.Array) -> pa.Array:
-        seen.append(len(value_set))
-        return index_in(texts, value_set=value_set)
+@given(st.lists(st.tuples(names, names), min_size=1, max_size=20, unique=True), places)
+def test_paths_are_those_of_the_hierarchy(pairs: list[tuple[str, str]], some: set[int]) -> None:
+    tree = Hierarchy.from_paths([("land", *pair) for pair in pairs])
+    regions = np.array(sorted(place for place in some if place < tree.regions), np.int64)
+    assert arrow_texts_at(tree.paths, regions).to_pylist() == [tree.path(region) for region in regions.tolist()]
 
-    monkeypatch.setattr(pc, "index_in", watched)
-    for start in (500, 510, 519, 528):
-        rows = listed.places(strings(names[start : start + 10]))
-        np.testing.assert_array_equal(rows[:-1], np.arange(start, start + 10))
-    assert seen == [40, 40, 40, 40, 40]
-    assert listed.places(strings([names[999], names[0]])).tolist() == [999, 0, -1]
-    assert seen[5:] == [8, 1, 4]
-    scattered = [900, 700, 500, 300, 100, 800, 600, 400, 200, 0]
-    assert listed.places(strings([names[k] for k in scattered])).tolist() == [*scattered, -1]
-    assert max(seen[:-1]) < seen[-1] == 1000
+
+@given(st.lists(st.one_of(st.none(), names), min_size=40, max_size=40), places)
+def test_texts_are_those_of_the_list(texts: list[str | None], some: set[int]) -> None:
+    chosen = np.array(sorted(some), np.int64)
+    for sequence in (Texts.of(texts), tuple(texts)):
+        assert arrow_texts_at(sequence, chosen).to_pylist() == [texts[place] for place in chosen.tolist()]
+
+
+@given(st.lists(st.integers(0, 99), max_size=30))
+def test_distinct_numbers_rise_and_say_where_each_is(numbers: list[int]) -> None:
+    for array in (np.array(numbers, np.int64), np.sort(np.array(numbers, np.int64))):
+        values, place = distinct(array)
+        assert values.tolist() == sorted(set(numbers))
+        np.testing.assert_array_equal(values[place], array)
