@@ -13,6 +13,7 @@ from tests.cli.helpers import CANARY, KINDS, SECURE
 
 Rng = np.random.Generator
 Table = bytes | None  # None: a folder of that name
+Text = str | Callable[[Rng], str]
 
 
 @dataclass(frozen=True)
@@ -39,13 +40,6 @@ class BadInput:
 
 
 Make = Callable[[Rng], BadInput]
-CLASSES: dict[str, Make] = {}
-
-
-def bad(function: Make) -> Make:
-    """Enter a class under its function's name."""
-    CLASSES[function.__name__] = function
-    return function
 
 
 def draws(each: int, seed: int = 16) -> Iterator[tuple[str, BadInput]]:
@@ -56,531 +50,343 @@ def draws(each: int, seed: int = 16) -> Iterator[tuple[str, BadInput]]:
             yield name, make(rng)
 
 
-def text_of(kind: str, key: str) -> str:
-    return KINDS[kind].files[key]
-
-
-def pick(rng: Rng, *values: str) -> str:
-    return values[rng.integers(len(values))]
-
-
-def any_table(rng: Rng) -> tuple[str, str, list[str]]:
-    """Return a kind, a key of [data] and the lines of its good table."""
-    kind = pick(rng, *KINDS)
-    key = pick(rng, *KINDS[kind].files)
-    return kind, key, text_of(kind, key).splitlines()
+def pick(rng: Rng, *texts: Text) -> str:
+    """Return one of several texts, drawn where it has to be."""
+    text = texts[rng.integers(len(texts))]
+    return text if isinstance(text, str) else text(rng)
 
 
 def joined(lines: list[str]) -> bytes:
     return ("\n".join(lines) + "\n").encode()
 
 
-def row_of(rng: Rng, lines: list[str]) -> int:
-    return int(rng.integers(1, len(lines)))
+# --- tables: a change gets the lines of a good table and the number of a row, and returns what is in the file ---------
+
+Change = Callable[[list[str], int, Rng], Table]
 
 
-def in_id(rng: Rng, hidden: str) -> BadInput:
-    """Put characters into the middle of an id or a level's name."""
-    key = pick(rng, "entities", "groups", "hierarchy")
-    lines = text_of("groups", key).splitlines()
-    row = row_of(rng, lines)
-    fields = lines[row].split(",")
-    place = int(rng.integers(len(fields)))
-    fields[place] = fields[place][:1] + hidden + fields[place][1:]
-    lines[row] = ",".join(fields)
-    codes = ("control-in-id", "unknown-group", "unknown-region", "malformed-row", "unreadable-file", "two-parents")
-    return BadInput("groups", codes, {key: joined(lines)})
+def in_table(change: Change, *codes: str, keys: tuple[str, ...] = (), kind: str = "groups") -> Make:
+    """Return the class that changes one of some tables of a kind; without keys, any table of any kind."""
+
+    def make(rng: Rng) -> BadInput:
+        chosen = kind if keys else pick(rng, *KINDS)
+        key = pick(rng, *(keys or KINDS[chosen].files))
+        lines = KINDS[chosen].files[key].splitlines()
+        return BadInput(chosen, codes, {key: change(lines, int(rng.integers(1, len(lines))), rng)})
+
+    return make
 
 
-@bad
-def empty_file(rng: Rng) -> BadInput:
-    kind, key, _ = any_table(rng)
-    return BadInput(kind, ("empty-file",), {key: b""})
+def row(rewrite: Callable[[str, Rng], str]) -> Change:
+    """Rewrite a row."""
+    return lambda lines, at, rng: joined([*lines[:at], rewrite(lines[at], rng), *lines[at + 1 :]])
 
 
-@bad
-def header_only(rng: Rng) -> BadInput:
-    kind, key, lines = any_table(rng)
-    return BadInput(kind, ("empty-file",), {key: joined(lines[:1])})
+def header(rewrite: Callable[[str, Rng], str]) -> Change:
+    """Rewrite the names of the columns."""
+    return lambda lines, _, rng: joined([rewrite(lines[0], rng), *lines[1:]])
 
 
-@bad
-def no_header(rng: Rng) -> BadInput:
-    kind, key, lines = any_table(rng)
-    return BadInput(kind, ("no-header", "missing-column"), {key: joined(lines[1:])})
+def inserted(line: Callable[[Rng], str]) -> Change:
+    """Insert a line before a row."""
+    return lambda lines, at, rng: joined([*lines[:at], line(rng), *lines[at:]])
 
 
-@bad
-def missing_column(rng: Rng) -> BadInput:
-    kind, key, lines = any_table(rng)
-    names = lines[0].split(",")
-    required = 0 if key == "hierarchy" else int(rng.integers(len(names) - ("count" in names)))
-    lines[0] = ",".join(f"x{name}" if k == required else name for k, name in enumerate(names))
-    return BadInput(kind, ("no-header", "missing-column"), {key: joined(lines)})
+def appended(line: Callable[[str, Rng], str]) -> Change:
+    """Append a line that is made of a row."""
+    return lambda lines, at, rng: joined([*lines, line(lines[at], rng)])
 
 
-@bad
-def duplicate_column(rng: Rng) -> BadInput:
-    kind, key, lines = any_table(rng)
-    name = lines[0].split(",")[0]
-    return BadInput(kind, ("duplicate-column",), {key: joined([f"{line},{name}" for line in lines])})
+def in_fields(rewrite: Callable[[str, Rng], str], *, last: bool = False) -> Change:
+    """Rewrite one field of a row, or its last one."""
+
+    def rewritten(line: str, rng: Rng) -> str:
+        fields = line.split(",")
+        place = len(fields) - 1 if last else int(rng.integers(len(fields)))
+        fields[place] = rewrite(fields[place], rng)
+        return ",".join(fields)
+
+    return row(rewritten)
 
 
-@bad
-def short_row(rng: Rng) -> BadInput:
-    key = pick(rng, "entities", "groups", "hierarchy")
-    lines = text_of("groups", key).splitlines()
-    row = row_of(rng, lines)
-    lines[row] = lines[row].rpartition(",")[0]
-    return BadInput("groups", ("malformed-row",), {key: joined(lines)})
+IDS = ("entities", "groups", "hierarchy")
+MISREAD = ("control-in-id", "unknown-group", "unknown-region", "malformed-row", "unreadable-file", "two-parents")
 
 
-@bad
-def a_field_too_many(rng: Rng) -> BadInput:
-    kind, key, lines = any_table(rng)
-    row = row_of(rng, lines)
-    lines[row] += "," * int(rng.integers(1, 4)) + CANARY
-    return BadInput(kind, ("malformed-row",), {key: joined(lines)})
+def hidden(*characters: str) -> Make:
+    """Put a character that nobody sees into the middle of an id or a level's name."""
+    return in_table(in_fields(lambda text, rng: text[:1] + pick(rng, *characters) + text[1:]), *MISREAD, keys=IDS)
 
 
-@bad
-def trailing_comma_in_the_header(rng: Rng) -> BadInput:
-    kind, key, lines = any_table(rng)
-    lines[0] += ","
-    return BadInput(kind, ("malformed-row", "unexpected-column"), {key: joined(lines)})
+def number(*texts: Text, codes: tuple[str, ...] = ("not-an-integer",)) -> Make:
+    """Put a text in the place of a count of persons, or of a value."""
+    change = in_fields(lambda _, rng: pick(rng, *texts), last=True)
+    of_kind = {kind: in_table(change, *codes, keys=(key,), kind=kind) for kind, key in NUMBERS.items()}
+    return lambda rng: of_kind[pick(rng, *NUMBERS)](rng)
 
 
-@bad
-def unclosed_quote(rng: Rng) -> BadInput:
-    kind, key, lines = any_table(rng)
-    row = row_of(rng, lines)
-    lines[row] = '"' + lines[row]
-    return BadInput(kind, ("malformed-row",), {key: joined(lines)})
+NUMBERS = {"tables": "records", "ranges": "values"}
 
 
-@bad
-def misplaced_quote(rng: Rng) -> BadInput:
-    kind, key, lines = any_table(rng)
-    row = row_of(rng, lines)
-    lines[row] = f'"{CANARY}"{CANARY}{lines[row]}'
-    return BadInput(kind, ("malformed-row",), {key: joined(lines)})
+def without_a_name(names: str, rng: Rng) -> str:
+    """Rename a column that is needed: the id of a table of regions, any column but a count elsewhere."""
+    columns = names.split(",")
+    needed = (
+        0 if len(columns) == 3 and columns[0] == "region_id" else int(rng.integers(len(columns) - ("count" in columns)))
+    )
+    return ",".join(f"x{name}" if place == needed else name for place, name in enumerate(columns))
 
 
-@bad
-def unclosed_quote_in_the_header(rng: Rng) -> BadInput:
-    kind, key, lines = any_table(rng)
-    lines[0] = '"' + lines[0]
-    return BadInput(kind, ("no-header", "malformed-row", "missing-column"), {key: joined(lines)})
-
-
-@bad
-def not_utf8(rng: Rng) -> BadInput:
-    kind, key, lines = any_table(rng)
+def not_utf8(lines: list[str], _: int, rng: Rng) -> bytes:
     content = joined(lines)
     place = int(rng.integers(len(lines[0]) + 1, len(content) - 1))
-    byte = bytes([int(rng.integers(0x80, 0xC0))])
-    return BadInput(kind, ("unreadable-file", "malformed-row"), {key: content[:place] + byte + content[place:]})
+    return content[:place] + bytes([int(rng.integers(0x80, 0xC0))]) + content[place:]
 
 
-@bad
-def utf16(rng: Rng) -> BadInput:
-    kind, key, lines = any_table(rng)
-    return BadInput(kind, ("unreadable-file", "no-header"), {key: joined(lines).decode().encode("utf-16")})
+def mixed_line_ends(lines: list[str], at: int, _: Rng) -> bytes:
+    at = min(at, len(lines) - 2)
+    return ("\n".join(lines[:at]) + "\n" + lines[at] + "\r" + "\r".join(lines[at + 1 :]) + "\r").encode()
 
 
-@bad
-def latin1(rng: Rng) -> BadInput:
-    key = pick(rng, "entities", "groups")
-    lines = text_of("groups", key).splitlines()
-    lines[row_of(rng, lines)] += "é"
-    return BadInput("groups", ("unreadable-file",), {key: ("\n".join(lines) + "\n").encode("latin-1")})
-
-
-@bad
-def nul_in_an_id(rng: Rng) -> BadInput:
-    return in_id(rng, "\0")
-
-
-@bad
-def control_in_an_id(rng: Rng) -> BadInput:
-    return in_id(rng, chr(int(pick(rng, "1", "7", "8", "11", "27", "31", "127", "133"))))
-
-
-@bad
-def zero_width_in_an_id(rng: Rng) -> BadInput:
-    return in_id(rng, pick(rng, "\u200b", "\u200c", "\u200d", "\u2060"))
-
-
-@bad
-def byte_order_mark_in_an_id(rng: Rng) -> BadInput:
-    return in_id(rng, "\ufeff")
-
-
-@bad
-def direction_mark_in_an_id(rng: Rng) -> BadInput:
-    return in_id(rng, pick(rng, "\u200e", "\u202e", "\u2066", "\u00ad"))
-
-
-@bad
-def line_separator_in_an_id(rng: Rng) -> BadInput:
-    return in_id(rng, pick(rng, "\u2028", "\u2029"))
-
-
-@bad
-def space_at_an_end(rng: Rng) -> BadInput:
-    key = pick(rng, "entities", "groups", "hierarchy")
-    lines = text_of("groups", key).splitlines()
-    row, space = row_of(rng, lines), pick(rng, " ", "\u00a0", "\u3000", "\t")
-    lines[row] = space + lines[row] if rng.integers(2) else lines[row] + space
-    return BadInput("groups", ("space-in-id", "control-in-id"), {key: joined(lines)})
-
-
-@bad
-def empty_id(rng: Rng) -> BadInput:
-    key = pick(rng, "entities", "groups", "hierarchy")
-    lines = text_of("groups", key).splitlines()
-    row = row_of(rng, lines)
-    fields = lines[row].split(",")
-    fields[int(rng.integers(len(fields)))] = ""
-    lines[row] = ",".join(fields)
-    return BadInput("groups", ("null-id", "uneven-depth"), {key: joined(lines)})
-
-
-@bad
-def same_id_in_two_unicode_forms(rng: Rng) -> BadInput:
+def in_two_unicode_forms(lines: list[str], _: int, rng: Rng) -> bytes:
     name = pick(rng, "é", "Ångström", "ñandú", "한")
-    rows = [f"{form},g{rng.integers(1, 6)}" for form in (name, unicodedata.normalize("NFD", name))]
-    text = text_of("groups", "entities").splitlines()
-    return BadInput("groups", ("duplicate-entity",), {"entities": joined([*text, *rows])})
+    forms = (name, unicodedata.normalize("NFD", name))
+    return joined([*lines, *(f"{form},g{rng.integers(1, 6)}" for form in forms)])
+
+
+def spaced(line: str, rng: Rng) -> str:
+    space = pick(rng, " ", "\u00a0", "\u3000", "\t")
+    return space + line if rng.integers(2) else line + space
+
+
+def elsewhere(line: str, _: Rng) -> str:
+    group, region = line.split(",")
+    return f"{group},{'r2' if region == 'r1' else 'r1'}"
+
+
+TABLES: dict[str, Make] = {
+    "empty file": in_table(lambda *_: b"", "empty-file"),
+    "header only": in_table(lambda lines, *_: joined(lines[:1]), "empty-file"),
+    "a folder in the place of a file": in_table(lambda *_: None, "empty-file"),
+    "no header": in_table(lambda lines, *_: joined(lines[1:]), "no-header", "missing-column"),
+    "missing column": in_table(header(without_a_name), "no-header", "missing-column"),
+    "duplicate column": in_table(
+        lambda lines, *_: joined([f"{line},{lines[0].split(',')[0]}" for line in lines]), "duplicate-column"
+    ),
+    "trailing comma in the header": in_table(
+        header(lambda names, _: f"{names},"), "malformed-row", "unexpected-column"
+    ),
+    "unclosed quote in the header": in_table(
+        header(lambda names, _: f'"{names}'), "no-header", "malformed-row", "missing-column"
+    ),
+    "header over 131072 characters": in_table(
+        header(lambda names, rng: f"{'x' * int(rng.integers(131_073, 400_000))},{names}"),
+        "malformed-row",
+        "missing-column",
+        "swapped-columns",
+        "no-header",
+    ),
+    "short row": in_table(row(lambda line, _: line.rpartition(",")[0]), "malformed-row", keys=IDS),
+    "a field too many": in_table(row(lambda line, rng: line + "," * int(rng.integers(1, 4)) + CANARY), "malformed-row"),
+    "unclosed quote": in_table(row(lambda line, _: f'"{line}'), "malformed-row"),
+    "misplaced quote": in_table(row(lambda line, _: f'"{CANARY}"{CANARY}{line}'), "malformed-row"),
+    "not UTF-8": in_table(not_utf8, "unreadable-file", "malformed-row"),
+    "UTF-16": in_table(lambda lines, *_: joined(lines).decode().encode("utf-16"), "unreadable-file", "no-header"),
+    "Latin-1": in_table(
+        lambda lines, at, _: joined([*lines[:at], f"{lines[at]}é", *lines[at + 1 :]]).decode().encode("latin-1"),
+        "unreadable-file",
+        keys=IDS[:2],
+    ),
+    "mixed line ends": in_table(
+        mixed_line_ends, "malformed-row", "unknown-group", "control-in-id", "space-in-id", keys=("entities",)
+    ),
+    "line over two megabytes": in_table(
+        inserted(lambda rng: f"new,{'y' * int(rng.integers(2_100_000, 2_300_000))}"), "malformed-row", keys=IDS[:2]
+    ),
+    "field over 131072 characters": in_table(
+        inserted(lambda rng: f"new{rng.integers(99)},{CANARY * int(rng.integers(15_000, 30_000))}"),
+        "unknown-group",
+        "unknown-region",
+        keys=IDS[:2],
+    ),
+    "NUL in an id": hidden("\0"),
+    "control in an id": hidden(*map(chr, (1, 7, 8, 11, 27, 31, 127, 133))),
+    "zero width in an id": hidden("\u200b", "\u200c", "\u200d", "\u2060"),
+    "byte order mark in an id": hidden("\ufeff"),
+    "direction mark in an id": hidden("\u200e", "\u202e", "\u2066", "\u00ad"),
+    "line separator in an id": hidden("\u2028", "\u2029"),
+    "space at an end": in_table(row(spaced), "space-in-id", "control-in-id", keys=IDS),
+    "empty id": in_table(in_fields(lambda *_: ""), "null-id", "uneven-depth", keys=IDS),
+    "one id in two Unicode forms": in_table(in_two_unicode_forms, "duplicate-entity", keys=("entities",)),
+    "duplicate entity": in_table(
+        appended(lambda line, rng: f"{line.split(',')[0]},g{rng.integers(1, 6)}"),
+        "duplicate-entity",
+        keys=("entities",),
+    ),
+    "unknown group": in_table(
+        inserted(lambda rng: f"new,{CANARY}{rng.integers(100)}"), "unknown-group", keys=("entities",)
+    ),
+    "unknown region of a group": in_table(
+        inserted(lambda rng: f"g{rng.integers(10, 99)},elsewhere"), "unknown-region", keys=("groups",)
+    ),
+    "group in two leaves": in_table(appended(elsewhere), "group-in-two-leaves", keys=("groups",)),
+    "duplicate group": in_table(appended(lambda line, _: line), "duplicate-group", keys=("groups",)),
+    "duplicate region": in_table(appended(lambda line, _: line), "duplicate-region", keys=("hierarchy",)),
+    "two parents": in_table(
+        appended(lambda line, rng: f"{line.split(',')[0]},land,new{rng.integers(99)}"),
+        "two-parents",
+        keys=("hierarchy",),
+    ),
+    "two roots": in_table(
+        appended(lambda _, rng: f"r{rng.integers(7, 99)},other,north"),
+        "several-roots",
+        "two-roots",
+        "two-parents",
+        keys=("hierarchy",),
+    ),
+    "uneven depth": in_table(
+        appended(lambda _, rng: f"r{rng.integers(7, 99)},land,"), "uneven-depth", keys=("hierarchy",)
+    ),
+    "negative number": number(lambda rng: f"-{rng.integers(1, 10**6)}", codes=("negative-count", "outside-domain")),
+    "fraction": number(lambda rng: f"{rng.integers(9)}.{rng.integers(10)}", "1/2"),
+    "exponent": number(lambda rng: f"{rng.integers(1, 9)}e{rng.integers(9)}", "1E3", "0x10"),
+    "no number": number("NaN", "inf", "-inf", "null", "NA", "-", "", CANARY, codes=("not-an-integer", "malformed-row")),
+    "padded number": number("007", "+7", " 7", "7 ", "1_000", "1 000", "٣"),
+    "number of many digits": number(
+        lambda rng: "9" * int(rng.integers(19, 5000)), codes=("too-large", "outside-domain")
+    ),
+    "outside the domain": in_table(
+        appended(lambda _, rng: str(rng.integers(1000, 10**9))), "outside-domain", keys=("values",), kind="ranges"
+    ),
+    "unknown value": in_table(
+        inserted(lambda rng: f"r1,{pick(rng, CANARY, 'Male', 'FEMALE', 'femal')},old,1"),
+        "unknown-value",
+        keys=("records",),
+        kind="tables",
+    ),
+    "unknown region of a record": in_table(
+        inserted(lambda rng: f"R{rng.integers(3)},male,old,1"), "unknown-region", keys=("records",), kind="tables"
+    ),
+}
 
 
-@bad
-def duplicate_entity(rng: Rng) -> BadInput:
-    lines = text_of("groups", "entities").splitlines()
-    again = lines[row_of(rng, lines)].split(",")[0]
-    return BadInput("groups", ("duplicate-entity",), {"entities": joined([*lines, f"{again},g{rng.integers(1, 6)}"])})
+# --- configurations ---------------------------------------------------------------------------------------------------
 
 
-@bad
-def unknown_group(rng: Rng) -> BadInput:
-    lines = text_of("groups", "entities").splitlines()
-    lines.insert(row_of(rng, lines), f"new,{CANARY}{rng.integers(100)}")
-    return BadInput("groups", ("unknown-group",), {"entities": joined(lines)})
+def replaced(old: str, *new: Text, kind: str = "", codes: tuple[str, ...] = ("bad-config",)) -> Make:
+    """Return the class that replaces a text of the configuration, of a kind or of any, by one of several."""
 
+    def make(rng: Rng) -> BadInput:
+        other = pick(rng, *new).encode()
+        return BadInput(kind or pick(rng, *KINDS), codes, config=lambda text: text.replace(old.encode(), other, 1))
 
-@bad
-def unknown_region_of_a_group(rng: Rng) -> BadInput:
-    lines = text_of("groups", "groups").splitlines()
-    lines.insert(row_of(rng, lines), f"g{rng.integers(10, 99)},elsewhere")
-    return BadInput("groups", ("unknown-region",), {"groups": joined(lines)})
+    return make
 
 
-@bad
-def group_in_two_leaves(rng: Rng) -> BadInput:
-    lines = text_of("groups", "groups").splitlines()
-    group, region = lines[row_of(rng, lines)].split(",")
-    return BadInput(
-        "groups", ("group-in-two-leaves",), {"groups": joined([*lines, f"{group},{'r2' if region == 'r1' else 'r1'}"])}
-    )
+def more(*lines: Text) -> Make:
+    """Return the class that adds a line to [privacy]."""
+    return replaced(BUDGET, lambda rng: f"{BUDGET}\n{pick(rng, *lines)}")
 
 
-@bad
-def duplicate_group(rng: Rng) -> BadInput:
-    lines = text_of("groups", "groups").splitlines()
-    return BadInput("groups", ("duplicate-group",), {"groups": joined([*lines, lines[row_of(rng, lines)]])})
+def at_the_end(text: Callable[[str, Rng], bytes], kind: str = "") -> Make:
+    """Return the class that appends a text to the configuration of a kind or of any."""
 
+    def make(rng: Rng) -> BadInput:
+        chosen = kind or pick(rng, *KINDS)
+        added = text(chosen, rng)
+        return BadInput(chosen, ("bad-config",), config=lambda config: config + added)
 
-@bad
-def duplicate_region(rng: Rng) -> BadInput:
-    lines = text_of("groups", "hierarchy").splitlines()
-    return BadInput("groups", ("duplicate-region",), {"hierarchy": joined([*lines, lines[row_of(rng, lines)]])})
+    return make
 
 
-@bad
-def two_parents(rng: Rng) -> BadInput:
-    lines = text_of("groups", "hierarchy").splitlines()
-    region = lines[row_of(rng, lines)].split(",")[0]
-    return BadInput("groups", ("two-parents",), {"hierarchy": joined([*lines, f"{region},land,new{rng.integers(99)}"])})
+def solver(choice: Callable[[Rng], str]) -> Make:
+    """Return the class that chooses a solver of a problem."""
+    return at_the_end(lambda _, rng: f"\n[solvers]\nisotonic_l1 = {choice(rng)}\n".encode(), "groups")
 
 
-@bad
-def two_roots(rng: Rng) -> BadInput:
-    lines = text_of("groups", "hierarchy").splitlines()
-    extra = f"r{rng.integers(7, 99)},other,north"
-    return BadInput("groups", ("several-roots", "two-roots", "two-parents"), {"hierarchy": joined([*lines, extra])})
+def renamed(code: str, *suffixes: str) -> Make:
+    """Return the class that names another file."""
 
+    def make(rng: Rng) -> BadInput:
+        kind = pick(rng, *KINDS)
+        key = pick(rng, *KINDS[kind].files)
+        old, new = f'"{key}.csv"'.encode(), f'"{key}{rng.integers(10)}{pick(rng, *suffixes)}"'.encode()
+        return BadInput(kind, (code,), config=lambda text: text.replace(old, new))
 
-@bad
-def uneven_depth(rng: Rng) -> BadInput:
-    lines = text_of("groups", "hierarchy").splitlines()
-    return BadInput("groups", ("uneven-depth",), {"hierarchy": joined([*lines, f"r{rng.integers(7, 99)},land,"])})
+    return make
 
 
-@bad
-def field_over_131072_characters(rng: Rng) -> BadInput:
-    key = pick(rng, "entities", "groups")
-    lines = text_of("groups", key).splitlines()
-    long = CANARY * int(rng.integers(15_000, 30_000))
-    lines.insert(row_of(rng, lines), f"new{rng.integers(99)},{long}")
-    return BadInput("groups", ("unknown-group", "unknown-region"), {key: joined(lines)})
+BUDGET = 'epsilon = "1"'
+OTHER_KIND = {"groups": b"[ranges]\n", "tables": b"[groups]\n", "ranges": b"[topdown]\n"}
+NO_AMOUNTS = ('"0"', '"-1"', "-2", '"one"', '"1/0"', '"0/5"', '"1e3"', '" 1"', '""', "true", "[]", "{}", '"1/2/3"')
+NO_SIZES = ("0", "-5", '"20"', "2.5", "true", "[20]", str(2**70), "1" * 5000)
+NO_OPTIONS = ("tolerence = 1", "tolerance = nan", "tolerance = []", 'name = "x"', "tolerance = 1979-05-27")
+ZEROS = ("sex = male, age = old", "age = child", "sex = female, age = adult")
 
 
-@bad
-def header_over_131072_characters(rng: Rng) -> BadInput:
-    kind, key, lines = any_table(rng)
-    lines[0] = f"{'x' * int(rng.integers(131_073, 400_000))},{lines[0]}"
-    return BadInput(kind, ("malformed-row", "missing-column", "swapped-columns", "no-header"), {key: joined(lines)})
+def many_digits(form: str) -> Text:
+    return lambda rng: form.format("1" * int(rng.integers(100, 9000)))
 
 
-@bad
-def line_over_two_megabytes(rng: Rng) -> BadInput:
-    key = pick(rng, "entities", "groups")
-    lines = text_of("groups", key).splitlines()
-    lines.insert(row_of(rng, lines), f"new,{'y' * int(rng.integers(2_100_000, 2_300_000))}")
-    return BadInput("groups", ("malformed-row",), {key: joined(lines)})
+def shares(rng: Rng) -> str:
+    return f'split = ["{rng.integers(1, 9)}/10", "{rng.integers(1, 9)}/10", "1"]'
 
 
-@bad
-def mixed_line_ends(rng: Rng) -> BadInput:
-    lines = text_of("groups", "entities").splitlines()
-    row = row_of(rng, lines[:-1])
-    content = "\n".join(lines[:row]) + "\n" + lines[row] + "\r" + "\r".join(lines[row + 1 :]) + "\r"
-    return BadInput(
-        "groups", ("malformed-row", "unknown-group", "control-in-id", "space-in-id"), {"entities": content.encode()}
-    )
-
-
-def bad_number(rng: Rng, *texts: str, codes: tuple[str, ...]) -> BadInput:
-    """Put a text in the place of a count of persons, or of a value."""
-    kind, key = ("tables", "records") if rng.integers(2) else ("ranges", "values")
-    lines = text_of(kind, key).splitlines()
-    row = row_of(rng, lines)
-    lines[row] = ",".join([*lines[row].split(",")[:-1], pick(rng, *texts)])
-    return BadInput(kind, codes, {key: joined(lines)})
-
-
-@bad
-def negative_number(rng: Rng) -> BadInput:
-    codes = ("negative-count", "outside-domain")
-    return bad_number(rng, f"-{rng.integers(1, 10**6)}", codes=codes)
-
-
-@bad
-def fraction(rng: Rng) -> BadInput:
-    return bad_number(rng, f"{rng.integers(9)}.{rng.integers(10)}", "1/2", codes=("not-an-integer",))
-
-
-@bad
-def exponent(rng: Rng) -> BadInput:
-    return bad_number(rng, f"{rng.integers(1, 9)}e{rng.integers(9)}", "1E3", "0x10", codes=("not-an-integer",))
-
-
-@bad
-def no_number(rng: Rng) -> BadInput:
-    return bad_number(
-        rng, "NaN", "inf", "-inf", "null", "NA", "-", "", CANARY, codes=("not-an-integer", "malformed-row")
-    )
-
-
-@bad
-def padded_number(rng: Rng) -> BadInput:
-    return bad_number(rng, "007", "+7", " 7", "7 ", "1_000", "1 000", "٣", codes=("not-an-integer",))
-
-
-@bad
-def number_of_many_digits(rng: Rng) -> BadInput:
-    return bad_number(rng, "9" * int(rng.integers(19, 5000)), codes=("too-large", "outside-domain"))
-
-
-@bad
-def outside_the_domain(rng: Rng) -> BadInput:
-    lines = [*text_of("ranges", "values").splitlines(), str(rng.integers(1000, 10**9))]
-    return BadInput("ranges", ("outside-domain",), {"values": joined(lines)})
-
-
-@bad
-def unknown_value(rng: Rng) -> BadInput:
-    lines = text_of("tables", "records").splitlines()
-    lines.insert(row_of(rng, lines), f"r1,{pick(rng, CANARY, 'Male', 'FEMALE', 'femal')},old,1")
-    return BadInput("tables", ("unknown-value",), {"records": joined(lines)})
-
-
-@bad
-def unknown_region_of_a_record(rng: Rng) -> BadInput:
-    lines = text_of("tables", "records").splitlines()
-    lines.insert(row_of(rng, lines), f"R{rng.integers(3)},male,old,1")
-    return BadInput("tables", ("unknown-region",), {"records": joined(lines)})
-
-
-@bad
-def structural_zero(rng: Rng) -> BadInput:
-    rule = pick(rng, "sex = male, age = old", "age = child", "sex = female, age = adult")
-    line = f'structural_zeros = ["{rule}"]\n'.encode()
-    codes = ("structural-zero", "bad-config")
-    return BadInput("tables", codes, config=lambda text: text.replace(b"[topdown]\n", b"[topdown]\n" + line))
-
-
-@bad
-def a_folder_in_the_place_of_a_file(rng: Rng) -> BadInput:
-    kind, key, _ = any_table(rng)
-    return BadInput(kind, ("empty-file",), {key: None})
-
-
-def renamed(rng: Rng, suffix: str, codes: tuple[str, ...]) -> BadInput:
-    kind, key, _ = any_table(rng)
-    old, new = f'"{key}.csv"'.encode(), f'"{key}{rng.integers(10)}{suffix}"'.encode()
-    return BadInput(kind, codes, config=lambda text: text.replace(old, new))
-
-
-@bad
-def no_such_file(rng: Rng) -> BadInput:
-    return renamed(rng, ".csv", ("file-not-found",))
-
-
-@bad
-def no_such_parquet_file(rng: Rng) -> BadInput:
-    return renamed(rng, ".parquet", ("file-not-found",))
-
-
-@bad
-def unknown_format(rng: Rng) -> BadInput:
-    return renamed(rng, pick(rng, ".xlsx", ".txt", ".csv.gz", ".json", ""), ("unknown-format",))
-
-
-def replaced(rng: Rng, old: str, *new: str, kind: str = "", code: str = "bad-config") -> BadInput:
-    """Replace a text of the configuration by one of several."""
-    other = pick(rng, *new).encode()
-    chosen = kind or pick(rng, *KINDS)
-    return BadInput(chosen, (code,), config=lambda text: text.replace(old.encode(), other, 1))
-
-
-@bad
-def misspelt_key(rng: Rng) -> BadInput:
-    return replaced(rng, "epsilon", "epsilom", "Epsilon", "eps", "epsilon_")
-
-
-@bad
-def misspelt_section(rng: Rng) -> BadInput:
-    return replaced(rng, "[privacy]", "[privcy]", "[Privacy]", "[privacy.more]")
-
-
-@bad
-def unknown_section(rng: Rng) -> BadInput:
-    return replaced(rng, "[data]", f"[new{rng.integers(99)}]\nx = 1\n[data]")
-
-
-@bad
-def no_budget(rng: Rng) -> BadInput:
-    return replaced(rng, 'epsilon = "1"', "")
-
-
-@bad
-def budget_that_is_none(rng: Rng) -> BadInput:
-    values = ('"0"', '"-1"', "-2", '"one"', '"1/0"', '"0/5"', '"1e3"', '" 1"', '""', "true", "[]", "{}", '"1/2/3"')
-    return replaced(rng, '"1"', *values)
-
-
-@bad
-def budget_as_a_float(rng: Rng) -> BadInput:
-    return replaced(rng, '"1"', f"{rng.random():.6f}", "inf", "nan", "1e400")
-
-
-@bad
-def budget_of_thousands_of_digits(rng: Rng) -> BadInput:
-    digits = "1" * int(rng.integers(100, 9000))
-    return replaced(rng, '"1"', digits, f'"{digits}"', f'"1/{digits}"')
-
-
-@bad
-def shares_that_do_not_sum(rng: Rng) -> BadInput:
-    shares = ", ".join(f'"{rng.integers(1, 9)}/10"' for _ in range(2))
-    return replaced(rng, 'epsilon = "1"', f'epsilon = "1"\nsplit = [{shares}, "1"]')
-
-
-@bad
-def shares_for_other_levels(rng: Rng) -> BadInput:
+def shares_of_many_levels(rng: Rng) -> str:
     many = int(rng.integers(4, 400))
-    return replaced(
-        rng, 'epsilon = "1"', f'epsilon = "1"\nsplit = [{", ".join([f"{chr(34)}1/{many}{chr(34)}"] * many)}]'
-    )
+    return f"split = {[f'1/{many}'] * many}"
 
 
-@bad
-def a_seed_beside_secure_noise(rng: Rng) -> BadInput:
-    return replaced(rng, 'epsilon = "1"', f'epsilon = "1"\nseed = {rng.integers(99)}')
+def nested(key: str, begin: str, middle: str, end: str, most: int) -> Text:
+    """Return a budget within many brackets."""
+
+    def text(rng: Rng) -> str:
+        depth = int(rng.integers(100, most))
+        return f"{key}{begin * depth}{middle}{end * depth}"
+
+    return text
 
 
-@bad
-def a_choice_that_there_is_not(rng: Rng) -> BadInput:
-    key = pick(rng, "noise", "mechanism", "neighbours", "split")
-    return replaced(rng, 'epsilon = "1"', f'epsilon = "1"\n{key} = "{pick(rng, "secur", "gauss", "both", "")}"')
+CONFIGS: dict[str, Make] = {
+    "misspelt key": replaced("epsilon", "epsilom", "Epsilon", "eps", "epsilon_"),
+    "misspelt section": replaced("[privacy]", "[privcy]", "[Privacy]", "[privacy.more]"),
+    "unknown section": replaced("[data]", lambda rng: f"[new{rng.integers(99)}]\nx = 1\n[data]"),
+    "no budget": replaced(BUDGET, ""),
+    "a budget that is none": replaced('"1"', *NO_AMOUNTS),
+    "a budget as a float": replaced('"1"', lambda rng: f"{rng.random():.6f}", "inf", "nan", "1e400"),
+    "a budget of thousands of digits": replaced('"1"', *map(many_digits, ("{}", '"{}"', '"1/{}"'))),
+    "shares that do not sum": more(shares),
+    "shares for other levels": more(shares_of_many_levels),
+    "a seed next to secure noise": more(lambda rng: f"seed = {rng.integers(99)}"),
+    "a choice that there is not": more(
+        lambda rng: (
+            f'{pick(rng, "noise", "mechanism", "neighbours", "split")} = "{pick(rng, "secur", "gauss", "both", "")}"'
+        )
+    ),
+    "a dataset that is no name": replaced(
+        'dataset = "land"',
+        *(f"dataset = {name}" for name in ('""', '" land"', r'"a\nb"', r'"a\u0007"', r'"\u200b"', "7", '["land"]')),
+    ),
+    "no dataset": replaced('dataset = "land"', ""),
+    "deep arrays": replaced(BUDGET, nested("epsilon = ", "[", "", "]", 20_000)),
+    "deep tables": replaced(BUDGET, nested("epsilon = ", "{a = ", "1", "}", 5_000)),
+    "deep keys": replaced(BUDGET, nested("epsilon", ".a", " = 1", "", 5_000)),
+    "no TOML": replaced("[data]", "[data", "data]", "= 3\n[data]", '"', "[data]\n[data]", "[[data]]", "\0", "a = \n"),
+    "a configuration that is not UTF-8": at_the_end(lambda _, rng: bytes([35, int(rng.integers(0x80, 0xFF)), 10])),
+    "two kinds": at_the_end(lambda kind, _: OTHER_KIND[kind]),
+    "a solver that there is not": solver(lambda rng: f'"{pick(rng, "hihgs", "gurobi", "auto:x", "cvxpy:NOPE")}"'),
+    "an option that is none": solver(lambda rng: f'{{ name = "highs", {pick(rng, *NO_OPTIONS)} }}'),
+    "a bound that is none": replaced("max_size = 20", *(f"max_size = {size}" for size in NO_SIZES), kind="groups"),
+    "a file name that is none": replaced('.csv"', r'.csv\u0000"'),
+    "a structural zero": replaced(
+        "[topdown]\n",
+        lambda rng: f'[topdown]\nstructural_zeros = ["{pick(rng, *ZEROS)}"]\n',
+        kind="tables",
+        codes=("structural-zero", "bad-config"),
+    ),
+    "no such file": renamed("file-not-found", ".csv"),
+    "no such Parquet file": renamed("file-not-found", ".parquet"),
+    "unknown format": renamed("unknown-format", ".xlsx", ".txt", ".csv.gz", ".json", ""),
+}
 
-
-@bad
-def dataset_that_is_no_name(rng: Rng) -> BadInput:
-    return replaced(rng, '"land"', '""', '" land"', '"a\\nb"', '"a\\u0007"', '"\\u200b"', "7", '["land"]')
-
-
-@bad
-def no_dataset(rng: Rng) -> BadInput:
-    return replaced(rng, 'dataset = "land"', "")
-
-
-@bad
-def deep_arrays(rng: Rng) -> BadInput:
-    depth = int(rng.integers(200, 20_000))
-    return replaced(rng, 'epsilon = "1"', f"epsilon = {'[' * depth}{']' * depth}")
-
-
-@bad
-def deep_tables(rng: Rng) -> BadInput:
-    depth = int(rng.integers(100, 5_000))
-    return replaced(rng, 'epsilon = "1"', f"epsilon = {'{a = ' * depth}1{'}' * depth}")
-
-
-@bad
-def deep_keys(rng: Rng) -> BadInput:
-    return replaced(rng, 'epsilon = "1"', f"epsilon{'.a' * int(rng.integers(100, 5_000))} = 1")
-
-
-@bad
-def no_toml(rng: Rng) -> BadInput:
-    return replaced(rng, "[data]", "[data", "data]", "= 3\n[data]", '"', "[data]\n[data]", "[[data]]", "\0", "a = \n")
-
-
-@bad
-def config_that_is_not_utf8(rng: Rng) -> BadInput:
-    byte = bytes([int(rng.integers(0x80, 0xFF))])
-    return BadInput(pick(rng, *KINDS), ("bad-config",), config=lambda text: text + b"# " + byte + b"\n")
-
-
-@bad
-def two_kinds(rng: Rng) -> BadInput:
-    kind = pick(rng, *KINDS)
-    sections = {"groups": "[ranges]", "tables": "[groups]", "ranges": "[topdown]"}
-    return BadInput(kind, ("bad-config",), config=lambda text: text + sections[kind].encode() + b"\n")
-
-
-@bad
-def a_solver_that_there_is_not(rng: Rng) -> BadInput:
-    name = pick(rng, "hihgs", "gurobi", "auto:x", "cvxpy:NOPE")
-    text = f'\n[solvers]\nisotonic_l1 = "{name}"\n'.encode()
-    return BadInput("groups", ("bad-config",), config=lambda config: config + text)
-
-
-@bad
-def an_option_that_is_none(rng: Rng) -> BadInput:
-    option = pick(rng, "tolerence = 1", "tolerance = nan", "tolerance = []", 'name = "x"', "tolerance = 1979-05-27")
-    text = f'\n[solvers]\nisotonic_l1 = {{ name = "highs", {option} }}\n'.encode()
-    return BadInput("groups", ("bad-config",), config=lambda config: config + text)
-
-
-@bad
-def a_bound_that_is_none(rng: Rng) -> BadInput:
-    values = ("0", "-5", '"20"', "2.5", "true", "[20]", str(2**70), "1" * 5000)
-    return replaced(rng, "max_size = 20", *(f"max_size = {value}" for value in values), kind="groups")
-
-
-@bad
-def a_file_name_that_is_none(rng: Rng) -> BadInput:
-    return replaced(rng, '.csv"', '.csv\\u0000"', kind=pick(rng, *KINDS))
+CLASSES = {**TABLES, **CONFIGS}

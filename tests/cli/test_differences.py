@@ -18,12 +18,12 @@ from coco_opt.cli.diff import _write_rows
 from coco_opt.config import load_config
 from coco_opt.errors import InputError, VerificationError
 from coco_opt.files import unchanged
-from coco_opt.files.differences import Compared, difference_frame, most_certain
+from coco_opt.files.differences import Compared, difference_frame
 from coco_opt.files.folder import as_json, file_digest
-from coco_opt.files.renamed_regions import later_path, read_renamed
+from coco_opt.files.renamed_regions import read_renamed
 from coco_opt.files.unchanged import unchanged_manifest
 from coco_opt.releases import differences, read_release, release, render_differences
-from coco_opt.releases.differences import GUESSES, noise_words, short_figure
+from coco_opt.releases.differences import GUESSES, noise_words
 from coco_opt.topdown.queries import parse_query
 from coco_opt.topdown.schema import Schema
 from tests.cli.helpers import KINDS, Runner
@@ -85,13 +85,6 @@ def test_rows_of_regions_that_have_not_converged_are_marked(capsys: pytest.Captu
     assert last == ["converged", "yes", "no"]
     settled = release_of(("a", 1, 9, 8, 9))
     assert "converge" not in render_differences(settled, settled)
-
-
-def test_the_clearest_differences_have_converged_and_do_not_rest_on_an_end() -> None:
-    later = _tables(("a", 1, 500, 460, 540), ("a", 2, 1, 1, 2), ("a", 3, 7, 7, 7), ("b", 1, 900, 899, 901))
-    frame = difference_frame(GROUPS, later.get, _tables(("a", 1, 100, 80, 120), ("c", 1, 0, 0, 0)).get, 0.9)
-    shown = most_certain(frame[frame["difference"] != 0], 9)[["region", "size"]].to_numpy().tolist()
-    assert shown == [["a", 3], ["a", 1], ["a", 2], ["b", 1]]
 
 
 def test_standard_errors_add_up_as_variances() -> None:
@@ -247,14 +240,6 @@ def test_regions_that_one_release_lacks_are_named_and_the_common_ones_compared(c
         differences(made["c"], made["a"])
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(450.980054, "451"), (12.3456, "12.35"), (98765.4, "98,765"), (123456, "123,456"), (-1e-9, "0")],
-)
-def test_figures_have_four_digits_unless_they_are_whole(value: float, text: str) -> None:
-    assert short_figure(value) == text
-
-
 def _cells(schema: Schema) -> list[str]:
     return parse_query("detail", schema).labels()
 
@@ -327,9 +312,3 @@ def test_a_renamed_region_keeps_its_level_and_takes_no_name_that_another_one_kee
         read_renamed(names, regions, regions)
     names.write_text("earlier,later\nall/p,all/s\nall/s,all/p\n")
     assert read_renamed(names, regions, regions) == {"all/p": "all/s", "all/s": "all/p"}
-
-
-def test_the_regions_below_a_renamed_one_follow_it() -> None:
-    paths = {"land/a": "land/b", "land/a/t": "land/c/t"}
-    expected = {"land/a": "land/b", "land/a/u/v": "land/b/u/v", "land/a/t/w": "land/c/t/w", "land/ab": "land/ab"}
-    assert {path: later_path(path, paths) for path in expected} == expected

@@ -17,7 +17,6 @@ from coco_opt.privacy.accounting import rho_of_epsilon_delta
 from tests.cli.helpers import KINDS, SECURE, Data, Runner, paid, write_sizes
 
 GAUSSIAN = 'mechanism = "discrete_gaussian"\n'
-LONG = GAUSSIAN + 'rho = "123456789/9876543210"\n' + SECURE
 PAIR = GAUSSIAN + 'epsilon = "1"\ndelta = "1/1000000"\n' + SECURE
 
 
@@ -69,16 +68,6 @@ def test_plan_states_costs_from_public_facts_alone(data: Data, tmp_path: Path, c
     assert sum(Fraction(row["cost"]["epsilon"]) for row in found["questions"]) == Fraction(found["epsilon"]) == 1
     assert found["memory_bytes"] > 0
     assert not (tmp_path / "private").exists()
-
-
-def test_long_fractions_are_shown_as_decimals_and_kept_in_json(data: Data, tmp_path: Path, coco: Runner) -> None:
-    config = data.write(tmp_path, privacy=LONG)
-    rho = json.loads(coco("plan", config, "--json", "--runs", "1").out)["rho"]
-    assert len(rho) > 16
-    shown = coco("plan", config, "--runs", "1").out
-    assert f"rho = {rho}" not in shown
-    assert f"rho = ~{float(Fraction(rho)):.6g}" in shown
-    assert "at delta = 1/1000000" in shown
 
 
 def test_a_pair_buys_more_than_zcdp_says_and_what_is_released_keeps_it(
@@ -141,27 +130,6 @@ def test_another_budget_in_the_config_is_not_claimed_by_an_estimate(data: Data, 
     assert coco("estimate", published, config, "--out", tmp_path / "out").code == 0
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
     assert manifest["config"]["privacy"]["epsilon"] == manifest["budget"]["epsilon"] == "1"
-
-
-@pytest.mark.parametrize(
-    ("kind", "old", "new", "key"),
-    [
-        ("groups", "max_size = 20", "max_size = 30", "groups.max_size"),
-        ("groups", "max_size = 20", 'max_size = 20\nquery = "ranks"', "groups.query"),
-        ("tables", '"adult", "old"', '"old", "adult"', "topdown.attributes"),
-        ("ranges", "cells = 9", "cells = 10", "ranges.cells"),
-        ("ranges", "fan_out = 3", "fan_out = 2", "ranges.fan_out"),
-    ],
-)
-def test_a_config_that_asks_something_else_is_refused_by_an_estimate(
-    kind: str, old: str, new: str, key: str, tmp_path: Path, coco: Runner
-) -> None:
-    config, published = KINDS[kind].write(tmp_path), tmp_path / "open"
-    assert coco("measure", config, "--publish", published).code == 0
-    config.write_text(config.read_text().replace(old, new))
-    ran = coco("estimate", published, config, "--out", tmp_path / "out")
-    assert ran.code == 2
-    assert f"[{key}]" in ran.errors[0]
 
 
 def test_release_verify_and_ledger(data: Data, tmp_path: Path, coco: Runner) -> None:

@@ -10,7 +10,6 @@ import pytest
 
 from coco_opt.config import Config, load_config
 from coco_opt.errors import ConfigError
-from coco_opt.files.proposals import looks_like_free_text
 from tests.cli.helpers import CANARY, ENTITIES, GROUPS, HIERARCHY, SIZES, VALUES, Runner
 
 PERSONS = "region_id,sex,age group\n" + "r1,f,0-17\nr2,m,18+\n" * 20
@@ -54,14 +53,6 @@ def test_three_tables_of_groups(coco: Runner, files: tuple[str, ...]) -> None:
     before = CONFIG.read_bytes()
     assert coco("init", "areas.csv").code == 2
     assert CONFIG.read_bytes() == before
-
-
-def test_tables_that_were_not_found_are_named(coco: Runner) -> None:
-    write(homes=GROUPS)
-    assert "fill in the tables not found (entities, hierarchy)" in coco("init").out
-    assert CONFIG.read_text().count("NOT FOUND") == 2
-    write(people=ENTITIES, areas=HIERARCHY)
-    assert "not found" not in coco("init", "--out", "all.toml").out
 
 
 def test_counts_made_elsewhere(coco: Runner) -> None:
@@ -137,14 +128,6 @@ def test_what_is_commented_out_can_be_used(coco: Runner) -> None:
     assert coco("plan", CONFIG).code == 0
 
 
-def test_a_count_as_last_column_tells_persons_from_a_hierarchy(coco: Runner) -> None:
-    write(areas=HIERARCHY, persons=COUNTED)
-    assert coco("init").code == 0
-    found = fill_in(CONFIG, sex='["f", "m"]')
-    assert found.data.records == Path("persons.csv")
-    assert list(found.method.attributes) == ["sex"]
-
-
 def test_of_two_tables_like_a_hierarchy_the_one_that_repeats_regions_holds_persons(coco: Runner) -> None:
     write(areas=HIERARCHY, persons=PERSONS.replace("0-17", CANARY))
     ran = coco("init")
@@ -212,17 +195,6 @@ def test_bounds_are_known_by_their_header_next_to_linked_files(coco: Runner) -> 
     assert "groups is homes.csv already" in twice.err
 
 
-def test_a_table_of_sizes_here_is_not_taken_for_the_entities_that_are_named(coco: Runner) -> None:
-    write(people="pid,home\n1,1\n", many=SIZES)
-    assert "fill in the tables not found (groups, hierarchy)" in coco("init", "--data", "entities=people.csv").out
-
-
-def test_records_without_a_hierarchy_leave_it_to_fill_in(coco: Runner) -> None:
-    write(persons=COUNTED)
-    assert "fill in the tables not found (hierarchy)" in coco("init").out
-    assert "NOT FOUND" in CONFIG.read_text()
-
-
 @pytest.mark.parametrize(
     ("name", "text"), [("homes", GROUPS), ("people", ENTITIES), ("many", SIZES), ("visits", VALUES)]
 )
@@ -234,22 +206,6 @@ def test_files_of_two_kinds_are_not_guessed_at(coco: Runner, name: str, text: st
     assert coco("init", f"{name}.csv", "persons.csv").code == 2
     assert coco("init", "--data", "records=persons.csv").code == 0
     assert 'hierarchy = "areas.csv"' in CONFIG.read_text()
-
-
-@pytest.mark.parametrize(
-    ("named", "words"),
-    [
-        ("records=none.csv", "no such file"),
-        ("records", "--data KEY=FILE"),
-        ("recods=people.csv", "no kind of release has [data] with recods: the keys are groups: entities"),
-        ("records=areas", "must be a .csv, .tsv or .parquet file"),
-    ],
-)
-def test_a_wrong_option(coco: Runner, named: str, words: str) -> None:
-    write(people=ENTITIES)
-    ran = coco("init", "--data", named)
-    assert ran.code == 2
-    assert words in ran.err
 
 
 def test_any_column_name_becomes_a_key(coco: Runner) -> None:
@@ -292,12 +248,6 @@ def test_files_that_could_be_linked_in_two_ways_are_not_guessed_at(coco: Runner)
     write(a="x,y\n1,1\n", b="y,z\n1,1\n", c="z,w\n1,1\n", d="w,v\n1,1\n")
     assert "a.csv: and b.csv, c.csv, d.csv fit in no single way" in coco("init").err
     assert not CONFIG.exists()
-
-
-def test_further_columns_hide_no_table(coco: Runner) -> None:
-    write(people="age,entity_id,group_id\n3,a,1\n", homes="group_id,region_id,tenure\n1,r1,own\n", areas=HIERARCHY)
-    assert coco("init").code == 0
-    assert "NOT FOUND" not in CONFIG.read_text()
 
 
 def test_ids_among_persons_columns_are_no_attributes_and_what_was_taken_is_said(
@@ -384,25 +334,6 @@ def test_all_values_are_read_on_request_and_long_lists_are_no_attributes(coco: R
     assert "n299" not in text + ran.out
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (("--ranges", "age"), "write --ranges COLUMN=RANGES"),
-        (("--ranges", "age=0..17,10..20"), "ranges must rise and not overlap"),
-        (("--ranges", "ages=0..17,18.."), "no column 'ages'"),
-        (("--values", "surname"), "column 'surname': is a column of more than 100 values"),
-        (("--values", "hh"), "'hh' is an id or links the tables"),
-        (("--values", "sex", "--kind", "groups"), "--values is for --kind tables"),
-    ],
-)
-def test_wrong_ranges_and_values(coco: Runner, options: tuple[str, ...], words: str) -> None:
-    write_office()
-    ran = coco("init", *options)
-    assert ran.code == 2
-    assert words in ran.err
-    assert not CONFIG.exists()
-
-
 def test_records_by_name_are_linked_by_their_own_columns(coco: Runner) -> None:
     Path("areas.tsv").write_text("area\tpart\tpeople\na\tn\t7\nb\tn\t9\nc\ts\t8\n")
     write(persons="sex,area\nf,a\nm,a\nf,b\n")
@@ -411,22 +342,6 @@ def test_records_by_name_are_linked_by_their_own_columns(coco: Runner) -> None:
     assert (data.hierarchy, data.columns) == (Path("areas.tsv"), {"region_id": "area"})
     assert (data.root, data.levels) == ("all", ("part", "area"))
     assert coco("check", CONFIG).code == 0
-
-
-@pytest.mark.parametrize(
-    ("values", "free"),
-    [
-        (["single", "never married", "married, or in a registered partnership"], False),
-        (["0 to 17 years", "18 to 64 years", "65 years or older"], False),
-        (["none", "said:\nno"], True),
-        (["none", 'asked for "quiet"'], True),
-        (["lives with an aunt, for as long as the school term lasts", "moved here to work in the harbour"], True),
-        ([f"a{k} b{k} c{k}" for k in range(20)], True),
-        (["s-Hertogenbosch", "Bergen op Zoom"], False),
-    ],
-)
-def test_free_texts_are_told_by_their_values(values: list[str], free: bool) -> None:
-    assert looks_like_free_text(values) == free
 
 
 def test_free_texts_are_copied_only_if_their_column_is_named(coco: Runner) -> None:
@@ -477,40 +392,38 @@ def test_private_values_of_another_name(coco: Runner) -> None:
     assert coco("check", "edges.toml").code == 0
 
 
+OFFICE = ("persons.csv", "homes.csv", "areas.csv")
+RANGES = ("visits.csv", "--kind", "ranges")
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--columns", "value"), "write --columns COLUMN=NAME"),
-        (("--columns", "values=days"), "the columns that may have other names are entity_id, group_id"),
-        (("--columns", "value=hours"), "none of the files has a column 'hours'"),
-        (("--kind", "ranges", "--ranges", "days=0..17,20..30"), "a domain ends and has no gaps"),
-        (("--kind", "ranges", "--ranges", "days=0..17,18.."), "a domain ends and has no gaps"),
-        (("--kind", "ranges", "--values", "days", "--columns", "value=days"), "--values is for --kind tables"),
+        (("--data", "records=none.csv"), "no such file"),
+        (("--data", "records"), "--data KEY=FILE"),
+        (("--data", "recods=persons.csv"), "no kind of release has [data] with recods: the keys are groups: entities"),
+        (("--data", "records=areas"), "must be a .csv, .tsv or .parquet file"),
+        ((*OFFICE, "--ranges", "age"), "write --ranges COLUMN=RANGES"),
+        ((*OFFICE, "--ranges", "age=0..17,10..20"), "ranges must rise and not overlap"),
+        ((*OFFICE, "--ranges", "ages=0..17,18.."), "no column 'ages'"),
+        ((*OFFICE, "--values", "surname"), "column 'surname': is a column of more than 100 values"),
+        ((*OFFICE, "--values", "hh"), "'hh' is an id or links the tables"),
+        ((*OFFICE, "--values", "sex", "--kind", "groups"), "--values is for --kind tables"),
+        (("visits.csv", "--columns", "value"), "write --columns COLUMN=NAME"),
+        (("visits.csv", "--columns", "values=days"), "the columns that may have other names are entity_id, group_id"),
+        (("visits.csv", "--columns", "value=hours"), "none of the files has a column 'hours'"),
+        ((*RANGES, "--ranges", "days=0..17,20..30"), "a domain ends and has no gaps"),
+        ((*RANGES, "--ranges", "days=0..17,18.."), "a domain ends and has no gaps"),
+        ((*RANGES, "--values", "days", "--columns", "value=days"), "--values is for --kind tables"),
     ],
 )
-def test_wrong_columns_and_domains(coco: Runner, options: tuple[str, ...], words: str) -> None:
+def test_wrong_options_are_refused_and_nothing_is_written(coco: Runner, options: tuple[str, ...], words: str) -> None:
+    write_office()
     write(visits="id,days\n1,3\n2,700\n")
-    ran = coco("init", "visits.csv", *options)
+    ran = coco("init", *options)
     assert ran.code == 2
     assert words in ran.err
     assert not CONFIG.exists()
-
-
-def test_an_id_that_becomes_a_level_is_said(coco: Runner) -> None:
-    write_office()
-    assert "The last level is the id 'area'" in coco("init").out
-
-
-def test_public_records_of_another_year_need_their_groups_next_to_them(coco: Runner) -> None:
-    write_office()
-    assert coco("init", "--ranges", "age=0..17,18..64,65..", "--values", "sex,status").code == 0
-    refused = coco("plan", CONFIG, "--like", "persons.csv")
-    assert refused.code == 2
-    assert "persons.csv: states no region, and next to it there is no homes.csv with the groups of" in refused.err
-    Path("last").mkdir()
-    for name in ("persons.csv", "homes.csv"):
-        (Path("last") / name).write_bytes(Path(name).read_bytes())
-    assert "rehearsed on persons.csv" in coco("plan", CONFIG, "--like", "last/persons.csv").out
 
 
 def test_persons_that_occur_twice_or_state_another_region_than_their_home_are_named(coco: Runner) -> None:
@@ -544,15 +457,6 @@ def test_an_id_of_persons_may_stand_in_any_column_unless_it_may_count_them(coco:
         assert ran.code == 0
         assert (f"Taken as person_id: column '{name}' of persons.csv" in ran.out) is taken
         assert ("say --columns person_id=person_nr" in ran.out) is (name == "person_nr")
-
-
-def test_a_named_file_of_no_use_is_refused_and_nothing_is_written(coco: Runner) -> None:
-    write(persons="home,sex\nh1,f\nh1,m\n", homes="home,area\nh1,r1\n", areas="area,land,town\nr1,E,a\n")
-    write(schools="area,home,school\nr1,3,1\n")
-    files = ("persons.csv", "homes.csv", "areas.csv")
-    assert "schools.csv: has none of the headers" in coco("init", *files, "schools.csv").err
-    assert not CONFIG.exists()
-    assert coco("init", *files).code == 0
 
 
 def test_a_bare_id_of_each_table_is_stated_once_for_each_key(coco: Runner) -> None:

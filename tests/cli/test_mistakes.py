@@ -6,23 +6,16 @@ import json
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 import coco_opt.cli
-from coco_opt.errors import BudgetError, CocoOptError, ConfigError, SolverError
+from coco_opt.errors import BudgetError, CocoOptError, SolverError
 from tests.cli.helpers import (
     CANARY,
-    ENTITIES,
-    GROUPS,
-    HIERARCHY,
     KINDS,
-    RECORDS,
     SECURE,
-    SIZES,
-    VALUES,
     Data,
     Runner,
     paid,
@@ -33,62 +26,6 @@ from tests.cli.helpers import (
 ONCE = ["GRANTED", "RESERVED", "MEASURED", "RELEASED"]
 
 
-@dataclass(frozen=True)
-class Mistake:
-    """A file of a kind that is wrong, the code and places of its error, and files that mend it (default: the good)."""
-
-    kind: str
-    code: str
-    texts: dict[str, str]
-    wheres: tuple[str, ...] = ()
-    mended: dict[str, str] = field(default_factory=dict)
-
-
-LOST_ZEROS = {
-    "entities": "entity_id,group_id\ne1,007\ne2,7\n",
-    "groups": "group_id,region_id\n007,r1\n",
-}
-MISTAKES = [
-    Mistake("groups", "empty-file", {"entities": "entity_id,group_id\n"}, ("entities.csv",)),
-    Mistake("groups", "empty-file", {"entities": ""}, ("entities.csv",)),
-    Mistake(
-        "groups",
-        "unknown-group",
-        {"entities": ENTITIES + f"e99,{CANARY}\n"},
-        ("entities.csv", "row 12", "'group_id'"),
-        {"groups": GROUPS + f"{CANARY},r1\n"},
-    ),
-    Mistake("groups", "unknown-group", LOST_ZEROS, ("row 3",), {"groups": LOST_ZEROS["groups"] + "7,r1\n"}),
-    Mistake(
-        "groups",
-        "unknown-region",
-        {"groups": GROUPS + "g9,r9\n"},
-        ("groups.csv", "row 7", "'region_id'"),
-        {"hierarchy": HIERARCHY + "r9,land,west\n"},
-    ),
-    Mistake("groups", "duplicate-entity", {"entities": ENTITIES + "e3,g4\n"}, ("row 12", "'entity_id'")),
-    Mistake("groups", "group-in-two-leaves", {"groups": GROUPS + "g1,r2\n"}, ("groups.csv", "row 7", "'group_id'")),
-    Mistake("groups", "two-parents", {"hierarchy": HIERARCHY + "r1,land,south\n"}, ("hierarchy.csv", "row 4")),
-    Mistake("groups", "malformed-row", {"entities": ENTITIES + 'e98,"g1\n'}, ("entities.csv",)),
-    Mistake("groups", "missing-column", {"groups": "group_id,area\ng1,r1\n"}, ("groups.csv", "row 1", "'region_id'")),
-    Mistake("groups", "no-header", {"entities": f"{CANARY},g1\ne2,g1\n"}, ("entities.csv", "row 1")),
-    Mistake("tables", "empty-file", {"records": "region_id,sex,age,count\n"}, ("records.csv",)),
-    Mistake(
-        "tables",
-        "unknown-region",
-        {"records": RECORDS + "r9,male,old,2\n"},
-        ("records.csv", "row 14", "'region_id'"),
-        {"hierarchy": HIERARCHY + "r9,land,west\n"},
-    ),
-    Mistake("tables", "unknown-value", {"records": RECORDS + f"r1,{CANARY},old,2\n"}, ("row 14", "'sex'")),
-    Mistake("tables", "malformed-row", {"records": RECORDS + 'r1,"male,old,2\n'}, ("records.csv",)),
-    Mistake("ranges", "empty-file", {"values": "value\n"}, ("values.csv",)),
-    Mistake("ranges", "outside-domain", {"values": VALUES + "739173\n"}, ("values.csv", "row 42", "'value'")),
-    Mistake("ranges", "not-an-integer", {"values": VALUES + "2.5\n"}, ("values.csv", "row 42", "'value'")),
-    Mistake("ranges", "malformed-row", {"values": VALUES + '"3\n'}, ("values.csv",)),
-]
-
-
 def told(ran: object, *, code: int = 2) -> str:
     """Return the one line that says what is wrong."""
     assert ran.code == code, ran  # type: ignore[attr-defined]
@@ -97,31 +34,6 @@ def told(ran: object, *, code: int = 2) -> str:
     (line,) = ran.errors  # type: ignore[attr-defined]
     assert "Traceback" not in ran.err  # type: ignore[attr-defined]
     return str(line)
-
-
-@pytest.mark.parametrize("mistake", MISTAKES, ids=[f"{one.kind}-{one.code}" for one in MISTAKES])
-def test_a_bad_table_costs_nothing_and_mended_pays_once(mistake: Mistake, tmp_path: Path, coco: Runner) -> None:
-    data = KINDS[mistake.kind]
-    config = data.write(tmp_path, privacy=SECURE, **mistake.texts)
-    for verb in ("check", "measure", "release"):
-        line = told(coco(verb, config))
-        assert f"[{mistake.code}]" in line
-        assert [where for where in mistake.wheres if where not in line] == []
-        assert CANARY not in line
-        assert "7391" not in line
-    assert paid(tmp_path) == []
-    texts = {**mistake.texts, **mistake.mended} if mistake.mended else {}
-    assert coco("release", data.write(tmp_path, privacy=SECURE, **texts)).code == 0
-    assert paid(tmp_path) == ONCE
-
-
-def test_an_unknown_attribute_value_is_mended_in_the_config(tmp_path: Path, coco: Runner) -> None:
-    data = KINDS["tables"]
-    config = data.write(tmp_path, privacy=SECURE, records=RECORDS + "r1,male,infant,2\n")
-    assert "[unknown-value]" in told(coco("release", config))
-    config.write_text(config.read_text().replace('"old"', '"old", "infant"'))
-    assert coco("release", config).code == 0
-    assert paid(tmp_path) == ONCE
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
@@ -163,51 +75,6 @@ def test_folders_that_cannot_be_written(kind: str, tmp_path: Path, coco: Runner)
         assert "[folder-exists]" in told(coco(*arguments, tmp_path / "out"))
         assert "apart from the private folder" in told(coco(*arguments, tmp_path / "private" / "out"))
     assert paid(tmp_path) == []
-
-
-def test_a_private_folder_that_others_can_enter_is_refused(tmp_path: Path, coco: Runner) -> None:
-    config = write_sizes(tmp_path, privacy=SECURE)
-    (tmp_path / "private").mkdir(mode=0o755)
-    (tmp_path / "private").chmod(0o755)
-    assert "run chmod 700 on it" in told(coco("release", config))
-    (tmp_path / "private").chmod(0o700)
-    assert coco("release", config).code == 0
-    assert paid(tmp_path) == ONCE
-
-
-OUT_OF_RANGE = [
-    ("groups", "max_size = 20", "max_size = 0", "groups.max_size"),
-    ("groups", "max_size = 20", 'max_size = 20\nquery = "rank"', "groups.query"),
-    ("groups", "max_size = 20", 'max_size = 20\nquery = ["ranks"]', "groups.query"),
-    ("groups", "max_size = 20", 'max_size = 20\nloss = ["l1", "l1", "l1"]', "groups.loss"),
-    ("groups", "max_size = 20", 'max_size = 20\nconsistensy = "none"', "groups.consistensy"),
-    ("tables", '"total"', '"totl"', "topdown.workload] 'totl': no attribute 'totl'"),
-    ("tables", "workload", "worklaod", "topdown.worklaod"),
-    ("ranges", "cells = 9", "cells = 0", "ranges.cells"),
-    ("ranges", "fan_out = 3", "fan_out = 1", "ranges.fan_out"),
-    ("ranges", 'dataset = "land"', "", "privacy.dataset"),
-    ("ranges", 'split = "uniform"', 'split = ["1/2", "1/2"]', "privacy.split"),
-    ("groups", 'epsilon = "1"', 'epsilon = "0"', "privacy.epsilon"),
-    ("tables", 'split = "uniform"', 'split = ["1/2"]', "privacy.split"),
-]
-
-
-@pytest.mark.parametrize(("kind", "old", "new", "key"), OUT_OF_RANGE)
-def test_an_option_out_of_range_names_its_key(
-    kind: str, old: str, new: str, key: str, tmp_path: Path, coco: Runner
-) -> None:
-    data = KINDS[kind]
-    config = data.write(tmp_path, privacy=SECURE)
-    text = config.read_text()
-    assert old in text
-    config.write_text(text.replace(old, new, 1))
-    ran = coco("release", config)
-    assert (ran.code, ran.out) == (2, "")
-    assert any(line.startswith(f"error: run.toml: [{key}") for line in ran.errors), ran.errors
-    assert paid(tmp_path) == []
-    config.write_text(text)
-    assert coco("release", config).code == 0
-    assert paid(tmp_path) == ONCE
 
 
 @pytest.mark.parametrize(
@@ -262,13 +129,6 @@ def test_too_many_groups_to_match_are_found_before_the_payment(tmp_path: Path, c
     )
     assert "matching takes at most" in told(coco("release", config))
     assert paid(tmp_path) == []
-
-
-def test_a_negative_size_is_not_shown(tmp_path: Path, coco: Runner) -> None:
-    line = told(coco("release", write_sizes(tmp_path, SIZES + "land,south,-73,2\n")))
-    assert "sizes.csv, row 6, column 'size'" in line
-    assert "[negative-size]" in line
-    assert "73" not in line
 
 
 def test_a_solver_that_misses_its_tolerance_is_replaced_and_named(tmp_path: Path, coco: Runner) -> None:
@@ -347,15 +207,6 @@ def test_errors_as_json(
     assert f"error: {found['message']}" in ran.err
 
 
-def test_a_failed_check_is_one_json_value(tmp_path: Path, coco: Runner) -> None:
-    assert coco("release", write_groups(tmp_path), "--out", tmp_path / "out").code == 0
-    (tmp_path / "out" / "hierarchy.parquet").write_bytes(b"")
-    ran = coco("verify", tmp_path / "out", "--json")
-    assert ran.code == 1
-    assert json.loads(ran.out)["passed"] is False
-    assert len(ran.errors) == 1
-
-
 class SpillingError(Exception):
     """Any error of any package."""
 
@@ -384,12 +235,6 @@ def test_exit_codes(error: BaseException, code: int, words: str, coco: Runner, m
     monkeypatch.setattr(coco_opt.cli, "_command", lambda: type("C", (), {"main": failing(error)}))
     assert words in told(coco("solvers"), code=code)
     assert json.loads(coco("solvers", "--json").out)["error"]["exit_code"] == code
-
-
-def test_several_mistakes_of_a_config_are_a_line_each(monkeypatch: pytest.MonkeyPatch, coco: Runner) -> None:
-    error = ConfigError("a.b", "wrong\nrun.toml: [c.d] wrong too", "run.toml")
-    monkeypatch.setattr(coco_opt.cli, "_command", lambda: type("C", (), {"main": failing(error)}))
-    assert coco("solvers").errors == ["error: run.toml: [a.b] wrong", "error: run.toml: [c.d] wrong too"]
 
 
 def test_unexpected_errors_show_their_type_only(monkeypatch: pytest.MonkeyPatch, coco: Runner) -> None:
@@ -422,58 +267,24 @@ def test_an_empty_file_name_is_no_path(kind: str, tmp_path: Path, coco: Runner) 
     assert coco("check", config).code == 2
 
 
-def test_zeros_lost_between_two_tables_are_named_with_both_columns_and_the_cure(tmp_path: Path, coco: Runner) -> None:
-    lost = {"groups": GROUPS.replace(",r1", ",001").replace(",r2", ",002"), "hierarchy": HIERARCHY.replace("\nr", "\n")}
-    line = told(coco("check", write_groups(tmp_path, **lost)))
-    for words in (
-        "[unknown-region]",
-        "groups.csv, rows 2, 3, 4, 5, 6 (5 rows), column 'region_id'",
-        "'region_id' of groups.csv and 'region_id' of hierarchy.csv",
-    ):
-        assert words in line
-    assert "Write both as text, with all their zeros" in line
-    line = told(coco("check", write_groups(tmp_path, **LOST_ZEROS)))
-    assert "'group_id' of entities.csv and 'group_id' of the groups table" in line
-    assert "zeros" not in told(coco("check", write_groups(tmp_path, entities=ENTITIES + "e99,g77\n")))
-
-
 @pytest.mark.parametrize(
     ("text", "words"),
     [
         ("entity_id,group_id\ne1,g1\r\ne2,g2\n", "row 2: ends in CRLF (Windows), and the rows before it in LF (Unix)"),
         ("entity_id,group_id\r\ne1,g1\r\ne2,g2\ne3,g3\r\n", "row 3: ends in LF (Unix), and the rows before it in CRLF"),
         ('entity_id,group_id\r\n"e\n1",g1\r\ne2,g2\n', "row 3: ends in LF"),
-    ],
-)
-def test_the_row_where_line_ends_change_is_named(text: str, words: str, tmp_path: Path, coco: Runner) -> None:
-    config = write_groups(tmp_path)
-    (tmp_path / "entities.csv").write_bytes(text.encode())
-    line = told(coco("check", config))
-    assert words in line
-    assert "save the file with one kind of line ends" in line
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
         ('entity_id,group_id\r\n"e1\nx",g1\r\n"e2,g2\r\n"e3\nx",g3\r\n', "row 3: has an unclosed or misplaced quote"),
         ('entity_id,group_id\n"e1,g1\n', "row 2: has an unclosed or misplaced quote"),
         ("\ufeff\r\n", "entities.csv: is empty"),
         ("PK\x03\x04...", "entities.csv: is an Excel workbook or a zip archive"),
     ],
 )
-def test_what_a_file_is_and_where_a_quote_is_missing(text: str, words: str, tmp_path: Path, coco: Runner) -> None:
+def test_the_row_where_line_ends_change_or_a_quote_is_missing_is_named(
+    text: str, words: str, tmp_path: Path, coco: Runner
+) -> None:
     config = write_groups(tmp_path)
     (tmp_path / "entities.csv").write_bytes(text.encode())
     assert words in told(coco("check", config))
-
-
-def test_an_empty_level_is_to_be_named_unless_nothing_lies_below(tmp_path: Path, coco: Runner) -> None:
-    hierarchy = "region_id,land,part,town\nr1,l,p,t\nr2,l,,u\nr3,l,p,\nr4,l,,\n"
-    lines = coco("check", write_groups(tmp_path, hierarchy=hierarchy)).err
-    assert "row 3, column 'part': is empty: name the region of this level" in lines
-    assert "row 5, column 'part': is empty: repeat the name" in lines
-    assert "rows 4, 5 (2 rows), column 'town': is empty: repeat the name" in lines
 
 
 def test_a_missing_column_lists_those_there_are_but_no_first_row_of_data(tmp_path: Path, coco: Runner) -> None:

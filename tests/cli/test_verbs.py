@@ -1,23 +1,30 @@
-"""The verbs do what the contract says."""
+"""The verbs do what the contract says; every choice can be cited, and every error code is explained."""
 
 from __future__ import annotations
 
+import ast
 import json
 import sys
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, get_args
 
-import pyarrow as pa
-import pyarrow.parquet as pq
+import coco_solvers
 import pytest
 from coco_experiments.outcome import Outcome, Table
 
+import coco_opt
 from coco_opt._version import __version__
 from coco_opt.activity import steps
 from coco_opt.cli import app, experiments
-from tests.cli.helpers import KINDS, SECURE, Runner, write_sizes
+from coco_opt.cli.cite import references, sources
+from coco_opt.cli.errors import EXIT_CODES, EXPLANATIONS
+from coco_opt.config.sections import Mechanism
+from coco_opt.estimators import ESTIMATORS
+from coco_opt.kinds import KINDS as BUILT_IN
+from tests.cli.helpers import KINDS, SECURE, Runner, write_groups, write_sizes
 
 VERBS = (
     "demo",
@@ -66,16 +73,6 @@ def test_exactly_the_verbs_of_the_contract() -> None:
     assert {callback.__name__.rstrip("_") for callback in callbacks} == set(VERBS)
 
 
-def test_help_says_each_verb_in_a_whole_sentence(coco: Runner) -> None:
-    text = coco("--help").out
-    groups = [line.split()[0].rstrip(":") for line in text.splitlines() if line.endswith(":") and line[0] != " "]
-    assert groups == ["Options", "Everyday", "Methods", "Research"]
-    for verb in VERBS:
-        (line,) = [line for line in text.splitlines() if line.split()[:1] == [verb]]
-        assert line.endswith(".")
-        assert not line.endswith("...")
-
-
 @pytest.mark.parametrize("verb", VERBS)
 def test_help_of_every_verb_shows_an_example_that_its_options_allow(verb: str, coco: Runner) -> None:
     text = coco(verb, "--help").out
@@ -102,26 +99,6 @@ def test_release_then_verify(tmp_path: Path, coco: Runner) -> None:
     assert coco("release", tmp_path / "run.toml", "--out", out).code == 2
 
 
-def test_verify_fails_on_a_changed_release(tmp_path: Path, coco: Runner) -> None:
-    out = tmp_path / "out"
-    assert coco("release", write_sizes(tmp_path), "--out", out, "--json").code == 0
-    path = out / "histograms.parquet"
-    table = pq.read_table(path)
-    groups = table.column("groups").to_numpy().copy()
-    groups[0] += 1
-    position = table.column_names.index("groups")
-    pq.write_table(table.set_column(position, "groups", pa.array(groups)), path)
-    ran = coco("verify", out)
-    assert ran.code == 1
-    assert "FAILS" in ran.out
-    assert "group_totals" in ran.err
-    assert coco("verify", tmp_path / "nowhere").code == 2
-    exported = coco("export", out)
-    assert exported.code == 1
-    assert "out: changed since it was written: histograms.parquet. Its numbers are not those" in exported.err
-    assert not (tmp_path / "out-csv").exists()
-
-
 def test_plan_on_a_look_alike(tmp_path: Path, coco: Runner) -> None:
     config = write_sizes(tmp_path)
     ran = coco("plan", config, "--json", "--runs", "1", "--like", tmp_path / "sizes.csv")
@@ -132,23 +109,6 @@ def test_plan_on_a_look_alike(tmp_path: Path, coco: Runner) -> None:
         assert words in shown
     assert "5 in the private table, as declared" in coco("plan", config, "--rows", "5").out
     assert coco("plan", config, "--like", tmp_path / "absent.csv").code == 2
-
-
-def test_what_tables_of_persons_are_told_by_plan(tmp_path: Path, coco: Runner) -> None:
-    config = KINDS["tables"].write(tmp_path, privacy='neighbours = "replace"\n' + SECURE)
-    found = json.loads(coco("plan", config, "--json").out)
-    assert 0 < found["seconds"] < 60
-    for row in found["predictions"]:
-        assert 0 < row["standard_error"] <= row["standard_error_alone"] + 1e-9
-    shown = coco("plan", config).out
-    assert "Held exactly" not in shown
-    assert "Not determined" not in shown
-    config.write_text(
-        config.read_text() + 'strategy = ["total"]\ninvariants = [{ query = "total", level = "country" }]\n'
-    )
-    shown = coco("plan", config).out
-    assert "Not determined" in shown
-    assert "Held exactly" in shown
 
 
 def test_keys_are_listed_by_section_and_by_name(coco: Runner) -> None:
@@ -280,3 +240,74 @@ def test_what_is_allowed_and_seldom_meant_is_noted(tmp_path: Path, coco: Runner)
     assert notes[0].startswith("Note: 'land/Östra Å' (region_id 'r1') and 'land/OSTRA  Å.' (region_id 'r2') are two")
     path.write_text(path.read_text(encoding="utf-8").replace('epsilon = "1"', 'epsilon = "1000"'), encoding="utf-8")
     assert "Note: epsilon = 1000 protects hardly anybody" in coco("check", path).out
+
+
+def test_everything_that_a_config_chooses_has_a_source() -> None:
+    chosen = {*(row.name for row in ESTIMATORS), *get_args(Mechanism), *(row.name for row in BUILT_IN)}
+    assert chosen <= set(sources())
+    assert {key for keys in sources().values() for key in keys} == set(references())
+
+
+def test_entries_are_printed_once_each(coco: Runner) -> None:
+    out = coco("cite", "joint", "matching", "ranges").out
+    assert [out.count(f"{{{key},") for key in ("coco-opt", "kuo2018", "hay2010", "abowd2022")] == [1, 1, 1, 0]
+    assert out.count("{") == out.count("}")
+    assert "posterior" in coco("cite").out
+
+
+def test_a_release_is_cited_by_its_folder(coco: Runner, tmp_path: Path) -> None:
+    config = write_groups(tmp_path)
+    assert coco("release", config, "--out", tmp_path / "out").code == 0
+    out = coco("cite", tmp_path / "out").out
+    assert "{kuo2018," in out
+    assert "{ghosh2012," in out
+    assert "{abowd2022," not in out
+
+
+CODED = {"InputError": 0, "HierarchyError": 0, "FolderExistsError": 0, "RowError": 0, "Failure": 1}
+"""The position of the code among an error's arguments."""
+
+
+def trees() -> Iterator[ast.Module]:
+    for package in (coco_opt, coco_solvers):
+        for path in Path(package.__path__[0]).rglob("*.py"):
+            if path.name != "explanations.py":
+                yield ast.parse(path.read_text(encoding="utf-8"))
+
+
+def texts(node: ast.AST) -> set[str]:
+    return {part.value for part in ast.walk(node) if isinstance(part, ast.Constant) and isinstance(part.value, str)}
+
+
+def raised_codes(tree: ast.Module) -> Iterator[str]:
+    """Yield the codes that errors are raised with."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            name = getattr(node.func, "id", getattr(node.func, "attr", ""))
+            if len(node.args) > CODED.get(name, len(node.args)):
+                yield from texts(node.args[CODED[name]])
+
+
+def test_every_code_that_is_raised_is_explained_and_every_explained_code_is_raised() -> None:
+    raised, written = set(), set()
+    for tree in trees():
+        raised |= set(raised_codes(tree))
+        written |= texts(tree)
+    assert len(raised) > 100
+    assert raised | set(EXIT_CODES) == raised | set(EXPLANATIONS) == set(EXPLANATIONS)
+    assert set(EXPLANATIONS) <= written
+    assert list(EXPLANATIONS) == sorted(EXPLANATIONS)
+    assert all(meaning.endswith(".") and advice.endswith(".") for meaning, advice in EXPLANATIONS.values())
+
+
+def test_a_code_is_looked_up_alone_or_among_all(coco: Runner) -> None:
+    ran = coco("errors", "control-in-id")
+    assert ran.code == 0
+    assert ran.out.startswith("control-in-id (exit code 2): A text holds a character that nobody sees")
+    assert "\nWhat to do: Remove it in the file" in ran.out
+    assert ran.out.strip() in coco("errors").out
+    assert "[unknown-code]" in coco("errors", "no-such-code").errors[0]
+    (entry,) = json.loads(coco("errors", "budget", "--json").out)
+    assert (entry["code"], entry["exit_code"]) == ("budget", 3)
+    assert [entry["code"] for entry in json.loads(coco("errors", "--json").out)] == list(EXPLANATIONS)
+    assert (EXIT_CODES["solver"], EXIT_CODES["check-failed"], EXIT_CODES["interrupted"]) == (4, 1, 130)
