@@ -12,8 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from coco_solvers.structured.split import SplitNewton
-from coco_solvers.structured.table_rounding import ShortestPaths
 
 import coco_opt.compiling as module
 from coco_opt.compiling import EXAMPLES, LAST, compile_kernels, compiling
@@ -23,8 +21,6 @@ from coco_opt.groups.estimating.posterior.sampler import SamplerOptions, sample_
 from coco_opt.kernels.arrays import read_only
 from coco_opt.privacy import Geometric
 from coco_opt.problems import PROBLEMS
-from coco_opt.problems.table_rounding.level import RoundingLevel
-from coco_opt.problems.topdown_split.level import SplitLevel
 
 _MISSING = """
 from coco_opt.compiling import missing
@@ -66,17 +62,6 @@ def test_nothing_is_started_where_nothing_is_missing_or_no_core_is_free(monkeypa
         assert process is None
 
 
-def test_nothing_named_is_nothing_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    solved: list[str] = []
-    monkeypatch.setattr(module, "_compile_problem", solved.append)
-    module.compile_kernels([])
-    assert solved == []
-    module.compile_kernels(["joint_l1"])
-    assert solved == ["joint_l1"]
-    module.compile_kernels()
-    assert solved[1:] == list(PROBLEMS)
-
-
 def test_everything_worth_compiling_beside_is_there() -> None:
     for name, last in LAST.items():
         file, _, kernel = last.partition(":")
@@ -106,24 +91,3 @@ def test_what_an_outer_call_compiles_is_left_to_it(monkeypatch: pytest.MonkeyPat
     with compiling("joint_l1") as process, compiling("joint_l1") as another:
         assert process is not None
         assert another is None
-
-
-def test_the_example_of_a_level_is_split() -> None:
-    level = SplitLevel.example()
-    tables, rested = SplitNewton().split_level(level)
-    judged = level.judge(tables)
-    assert rested.all()
-    assert (judged.gap <= 1e-6 * np.maximum(1.0, judged.objective)).all()
-    assert (judged.violation <= 1e-9).all()
-
-
-@pytest.mark.slow  # compiles half a minute
-def test_the_example_of_a_level_is_rounded() -> None:
-    level = RoundingLevel.example()
-    rounded = ShortestPaths().round_level(level)
-    assert rounded.done.all()
-    whole = rounded.tables.reshape(2, 2, 2)
-    assert whole.sum(axis=2).ravel().tolist() == level.people.tolist()
-    assert (np.abs(whole.ravel() - level.tables) < 1.0).all()
-    carried = whole.sum(axis=1) - level.tables.reshape(2, 2, 2).sum(axis=1)
-    assert (np.abs(carried) < 1.0).all()

@@ -74,28 +74,6 @@ def failure(text: str, old: str = "", new: str = "") -> ConfigError:
     return caught.value
 
 
-def test_defaults_are_those_of_the_contract() -> None:
-    config = parse_config(MINIMAL, "/data/here", file="run.toml")
-    assert config.name == "run"
-    assert config.data.entities == Path("/data/here/persons.parquet")
-    assert config.data.hierarchy == Path("/data/here/tables/hierarchy.csv")
-    assert config.privacy.epsilon == 1
-    assert config.privacy.mechanism == "geometric"
-    assert (config.privacy.noise, config.privacy.seed) == ("secure", None)
-    assert (config.privacy.split, config.privacy.neighbours) == ("auto", "add_remove")
-    assert (config.kind, config.section) == ("groups", "groups")
-    groups = config.method
-    assert (groups.query, groups.loss, groups.ties) == ("cumulative", "auto", "upper")
-    assert (groups.consistency, groups.merge, groups.rounding) == ("auto", "weighted", "half_up")
-    assert groups.bucket_growth == "auto"
-    assert (config.auto.aim, config.auto.look, config.auto.time) == ("balanced", Fraction(1, 50), 600.0)
-    assert groups.variances == "formula"
-    assert (config.solvers.chosen(), config.solvers.fallback) == ({}, True)
-    assert config.engine.workers == 2
-    assert config.output.directory == Path("/data/here/releases")
-    assert config.output.private == Path("/data/here/private")
-
-
 def test_every_key_can_be_set() -> None:
     config = parse_config(FULL, "/data/here")
     assert config.data.root == "hawaii"
@@ -110,12 +88,6 @@ def test_every_key_can_be_set() -> None:
         "isotonic_l2": SolverChoice("osqp", {"eps_abs": 1e-9, "polish": True}),
     }
     assert config.output.private == Path("/secret/place")
-
-
-def test_one_entry_serves_all_levels() -> None:
-    config = parse_config(MINIMAL, "/data/here")
-    assert config.levels_cost(4) == (Epsilon(Fraction(1, 4)),) * 4
-    assert config.per_level(config.method.loss, 2, "groups.loss") == ("auto", "auto")
 
 
 def test_a_split_may_leave_levels_out() -> None:
@@ -152,14 +124,6 @@ def test_epsilon_and_delta_stand_for_the_largest_rho_that_implies_them() -> None
     assert Fraction(999, 1000) < cost.epsilon(Fraction(1, 10**6)) <= 1
 
 
-@pytest.mark.parametrize("cost", [Epsilon(Fraction(1, 3)), Rho(Fraction(1, 8))])
-def test_the_privacy_of_a_measurement_can_be_said_in_a_section(cost: Epsilon | Rho) -> None:
-    privacy = parse_config(MINIMAL, ".").privacy
-    said = privacy.measured(cost, (Fraction(1, 4), Fraction(3, 4)), "replace", "opendp")
-    assert (said.cost, said.neighbours, said.noise, said.dataset) == (cost, "replace", "opendp", None)
-    assert privacy.cost == Epsilon(Fraction(1))
-
-
 @pytest.mark.parametrize(
     ("value", "expected"),
     [("1", Fraction(1)), ('"0.1"', Fraction(1, 10)), ('"1/3"', Fraction(1, 3)), ('"10"', Fraction(10))],
@@ -170,19 +134,13 @@ def test_epsilon_is_exact(value: str, expected: Fraction) -> None:
 
 BAD_VALUES = [
     ("privacy.epsilon", 'epsilon = "1"', "epsilon = 0.1", "write a string"),
-    ("privacy.epsilon", 'epsilon = "1"', "epsilon = 0", "greater than zero"),
     ("privacy.epsilon", 'epsilon = "1"', 'epsilon = "0.0"', "greater than zero"),
     ("privacy.epsilon", 'epsilon = "1"', 'epsilon = "-1"', "nonnegative"),
     ("privacy.epsilon", 'epsilon = "1"', 'epsilon = "1e3"', "decimal or fraction"),
     ("privacy.epsilon", 'epsilon = "1"', 'epsilon = "1/0"', "denominator"),
-    ("privacy.epsilon", 'epsilon = "1"', 'epsilon = "nan"', "decimal or fraction"),
-    ("privacy.epsilon", 'epsilon = "1"', "epsilon = true", "in a string"),
     ("privacy.epsilon", 'epsilon = "1"', "", "required"),
-    ("privacy.epsilonn", 'epsilon = "1"', 'epsilonn = "1"', "did you mean 'epsilon'"),
     ("privacy.split", 'epsilon = "1"', 'epsilon = "1"\nsplit = ["0.5", "0.4"]', "sum to 9/10"),
-    ("privacy.split", 'epsilon = "1"', 'epsilon = "1"\nsplit = [0.5, 0.5]', "write a string"),
     ("privacy.split", 'epsilon = "1"', 'epsilon = "1"\nsplit = []', "one share a level"),
-    ("privacy.split", 'epsilon = "1"', 'epsilon = "1"\nsplit = "even"', "uniform"),
     (
         "privacy.delta",
         'epsilon = "1"',
@@ -198,8 +156,6 @@ BAD_VALUES = [
     ),
     ("privacy.epsilon", 'epsilon = "1"', 'epsilon = "1"\nmechanism = "discrete_gaussian"\nrho = "1"', "not both"),
     ("privacy.delta", 'epsilon = "1"', 'mechanism = "discrete_gaussian"\nrho = "1"\ndelta = "0.1"', "not both"),
-    ("privacy.rho", 'epsilon = "1"', 'mechanism = "discrete_gaussian"\nrho = 0.5', "write a string"),
-    ("privacy.rho", 'epsilon = "1"', 'mechanism = "discrete_gaussian"\nrho = "0"', "greater than zero"),
     (
         "privacy.delta",
         'epsilon = "1"',
@@ -207,55 +163,29 @@ BAD_VALUES = [
         "between 0 and 1",
     ),
     (
-        "privacy.delta",
-        'epsilon = "1"',
-        'epsilon = "1"\nmechanism = "discrete_gaussian"\ndelta = "0"',
-        "between 0 and 1",
-    ),
-    ("privacy.mechanism", 'epsilon = "1"', 'rho = "1"\nmechanism = "discrete_gausian"', "did you mean"),
-    (
         "privacy.mechanism",
         'epsilon = "1"',
         'epsilon = "1"\nmechanism = "laplace"',
         "one of geometric",
     ),
-    ("privacy.noise", 'epsilon = "1"', 'epsilon = "1"\nnoise = "seedd"', "did you mean 'seeded'"),
     ("privacy", 'epsilon = "1"', 'epsilon = "1"\nnoise = "seeded"', "needs a seed"),
     ("privacy", 'epsilon = "1"', 'epsilon = "1"\nseed = 3', "accepts none"),
     ("privacy.rho", 'epsilon = "1"', 'epsilon = "1"\nrho = "0.1"', 'needs mechanism = "discrete_gaussian"'),
-    ("privacy.rho", 'epsilon = "1"', 'rho = "0.1"', 'needs mechanism = "discrete_gaussian"'),
     ("privacy.delta", 'epsilon = "1"', 'epsilon = "1"\ndelta = "0.1"', 'needs mechanism = "discrete_gaussian"'),
     ("privacy.total", 'epsilon = "1"', 'epsilon = "1"\ntotal = 0.5', "not exact"),
-    ("privacy.total", 'epsilon = "1"', 'epsilon = "1"\ntotal = "0"', "greater than zero"),
     ("privacy.dataset", '"persons-2026"', '" x"', "text on one line"),
-    ("privacy.ledger", 'epsilon = "1"', 'epsilon = "1"\nledger = 3', "path"),
     ("privacy.dataset", 'dataset = "persons-2026"', "", "is required where noise is private"),
-    ("privacy.neighbors", 'epsilon = "1"', 'epsilon = "1"\nneighbors = "replace"', "mean 'neighbours'"),
     ("privacy.max_size", 'epsilon = "1"', 'epsilon = "1"\nmax_size = 3', "belongs in [groups]"),
     ("groups.epsilon", "max_size", 'epsilon = "1"\nmax_size', "belongs in [privacy]"),
     ("privacy.zzz", 'epsilon = "1"', 'epsilon = "1"\nzzz = 3', "valid keys are epsilon"),
     ("groups.max_size", "max_size = 100000", "", "required"),
     ("groups.max_size", "max_size = 100000", "max_size = 0", "greater than or equal to 1"),
-    ("groups.max_size", "max_size = 100000", 'max_size = "5"', "integer"),
-    ("groups.max_size", "max_size = 100000", "max_size = 5.0", "integer"),
     ("groups.max_size", "max_size = 100000", "max_size = true", "integer"),
-    ("groups.query", "max_size = 100000", 'max_size = 9\nquery = "cumulativ"', "mean 'cumulative'"),
     ("groups.query", "max_size = 100000", "max_size = 9\nquery = []", "empty"),
     ("groups.loss", "max_size = 100000", 'max_size = 9\nloss = ["l1", "l3"]', "one of auto, l1, l2"),
-    (
-        "groups.consistency",
-        "max_size = 100000",
-        'max_size = 9\nconsistency = "both"',
-        "one of auto, posterior, joint, convex",
-    ),
-    ("groups.variances", "max_size = 100000", 'max_size = 9\nvariances = "paper"', "one of formula, bootstrap"),
-    ("groups.tie", "max_size = 100000", 'max_size = 9\ntie = "upper"', "did you mean 'ties'"),
     ("data", 'groups = "groups.parquet"', "", "groups missing"),
     ("data", 'groups = "groups.parquet"', 'groups = "g.csv"\nsizes = "s.csv"', "stands alone"),
-    ("data.groups", 'groups = "groups.parquet"', "groups = 3", "path"),
-    ("data.heirarchy", 'hierarchy = "t', 'heirarchy = "t', "did you mean 'hierarchy'"),
     ("output.folder", "[groups]", '[output]\nfolder = "x"\n[groups]', "valid keys are directory, private"),
-    ("solvers.isotonik", "[groups]", '[solvers]\nisotonik = "highs"\n[groups]', "mean 'isotonic"),
     ("solvers.tree", "[groups]", '[solvers]\ntree = "pav"\n[groups]', "cannot express tree_l2"),
     ("solvers.tree_l1", "[groups]", '[solvers]\ntree_l1 = "highs"\n[groups]', "it is 'integer_tree_l1' now"),
     ("solvers.isotonic_l1", "[groups]", "[solvers]\nisotonic_l1 = { eps = 1 }\n[groups]", "name"),
@@ -347,22 +277,6 @@ def test_files_that_are_no_config(tmp_path: Path) -> None:
         load_config(broken)
 
 
-def test_load_config_takes_name_and_folder_from_the_file(tmp_path: Path) -> None:
-    path = tmp_path / "taxi.toml"
-    path.write_text(FULL)
-    config = load_config(path)
-    assert config.name == "taxi"
-    assert config.data.sizes == tmp_path / "sizes.csv"
-
-
-def test_a_config_cannot_be_changed() -> None:
-    config = parse_config(MINIMAL, ".")
-    with pytest.raises(AttributeError):
-        config.name = "other"  # type: ignore[misc]
-    with pytest.raises(ValueError, match="frozen"):
-        config.method.max_size = 3
-
-
 def test_as_dict_is_json_without_machine_paths() -> None:
     config = parse_config(FULL, "/home/person/project")
     plain = config.as_dict()
@@ -435,11 +349,6 @@ def test_a_solver_itself_serves_one_problem() -> None:
     config = configure(parse_config(MINIMAL, "."), solvers={"default": make_solver("highs")})
     with pytest.raises(ConfigError, match="use that one's key"):
         solvers_of(config)
-
-
-def test_problem_kinds_are_the_keys_of_solvers() -> None:
-    text = MINIMAL + "[solvers]\n" + "".join(f'{kind} = "kernel"\n' for kind in PROBLEMS)
-    assert set(parse_config(text, ".").solvers.chosen()) == set(PROBLEMS)
 
 
 @pytest.mark.parametrize(

@@ -52,10 +52,3 @@ def estimated(threads: object = 1, groups: object = (6, 3, 3)) -> object:
 def test_a_mistake_is_named(mistake: Callable[[], object], words: str) -> None:
     with pytest.raises(CocoOptError, match=words):
         mistake()
-
-
-def test_one_loss_serves_a_hierarchy_of_any_depth() -> None:
-    one, two = estimated(1), estimated(2)
-    assert isinstance(one, co.GroupsResult)
-    assert isinstance(two, co.GroupsResult)
-    assert all(a.equals(b) for a, b in zip(one.histograms, two.histograms, strict=True))

@@ -206,14 +206,14 @@ def test_license_is_the_unmodified_text() -> None:
     assert digest == "cfc7749b96f63bd31c3c42b5c471bf756814053e847c10f3eb003417bc523d30"
 
 
-@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "SECURITY.md"])
-def test_pages_name_only_what_exists(page: str) -> None:
-    text = (ROOT / page).read_text(encoding="utf-8")
+def test_pages_name_only_what_exists() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = set(re.findall(r"^([a-z-]+):", makefile, flags=re.MULTILINE))
-    assert set(re.findall(r"\bmake ([a-z-]+)`", text)) <= targets
-    paths = re.findall(r"`((?:coco_opt|solvers|experiments|tests|notebooks)/[\w./-]*)`", text)
-    assert [path for path in paths if not (ROOT / path).exists()] == []
+    for page, text in text_files():
+        if page.suffix == ".md" and page.parts[0] in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "docs"):
+            assert set(re.findall(r"\bmake ([a-z-]+)`", text)) <= targets, page
+            paths = re.findall(r"`((?:coco_opt|solvers|experiments|tests|notebooks)/[\w./-]*)`", text)
+            assert [path for path in paths if not (ROOT / path).exists()] == [], page
 
 
 def test_readme_blocks_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

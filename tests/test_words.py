@@ -47,34 +47,33 @@ def public_names(tree: ast.Module) -> Iterator[str]:
             yield from (argument.arg for argument in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs))
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_public_names_use_the_terms_of_the_field(path: Path) -> None:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    names = {name for name in public_names(tree) if not name.startswith("_")}
-    words = {name for name in names for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name) if DROPPED.fullmatch(word)}
-    assert words == set()
+def test_public_names_use_the_terms_of_the_field() -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in SOURCES
+        for name in public_names(ast.parse(path.read_text(encoding="utf-8")))
+        if not name.startswith("_") and any(map(DROPPED.fullmatch, re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name)))
+    ]
+    assert wrong == []
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_pages_use_the_terms_of_the_field(path: Path) -> None:
-    text = path.read_text(encoding="utf-8")
-    prose = re.sub(r"^```.*?^```|`[^`\n]*`|\]\([^)]*\)|<!--.*?-->", " ", text, flags=re.MULTILINE | re.DOTALL)
-    assert PROSE.findall(prose) == []
+def prose() -> Iterator[tuple[Path, str]]:
+    """Yield the texts of pages without code and links, of notebooks' cells, and of experiments' literals."""
+    for path in PAGES:
+        text = path.read_text(encoding="utf-8")
+        code = r"^```.*?^```|`[^`\n]*`|\]\([^)]*\)|<!--.*?-->"
+        yield path, re.sub(code, " ", text, flags=re.MULTILINE | re.DOTALL)
+    for path in NOTEBOOKS:
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        yield from ((path, "".join(cell["source"])) for cell in cells if cell["cell_type"] == "markdown")
+    for path in EXPERIMENTS:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value not in KEYS:
+                yield path, re.sub(r"``[^`]*``", " ", node.value)
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
-def test_notebooks_use_the_terms_of_the_field(path: Path) -> None:
-    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-    prose = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown"]
-    assert [word for text in prose for word in PROSE.findall(text)] == []
-
-
-@pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_texts_of_the_experiments_use_the_terms_of_the_field(path: Path) -> None:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    texts = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
-    prose = [re.sub(r"``[^`]*``", " ", text) for text in texts if text not in KEYS]
-    assert [word for text in prose for word in PROSE.findall(text)] == []
+def test_texts_use_the_terms_of_the_field() -> None:
+    assert [f"{path.relative_to(ROOT)}: {word}" for path, text in prose() for word in PROSE.findall(text)] == []
 
 
 def test_help_texts_use_the_terms_of_the_field(capsys: pytest.CaptureFixture[str]) -> None:
