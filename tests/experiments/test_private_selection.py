@@ -15,12 +15,11 @@ from coco_experiments.kuo2018.private_selection import (
     PrivateGroups,
     Selection,
     noisy_min_selection,
-    random_stopping_selection,
     score_sensitivity,
 )
 from numpy.typing import NDArray
 
-from coco_opt import CountOfCounts, GroupsMethod, Hierarchy, SeededNoise, SolverChoices
+from coco_opt import CountOfCounts, GroupsMethod, Hierarchy, SeededNoise
 from coco_opt.errors import InputError, ProblemError
 from coco_opt.groups.estimating.subtrees import sum_of_leaves
 from coco_opt.privacy import NoiseSource, NoiseStream, RunKey, SecureNoise
@@ -99,13 +98,7 @@ def test_totals_are_exact_and_cover_every_candidate() -> None:
     assert least.epsilon == Fraction(1, 3) + Fraction(1, 7) + Fraction(1, 4) + Fraction(1, 10)
     assert sum(one.cost.amount for one in least.paid) + Fraction(1, 10) == least.epsilon
     assert [one.cost.amount for one in least.paid] == [one.epsilon for one in candidates]
-    stopped = random_stopping_selection(
-        private(truth, SeededNoise(1)), candidates, epsilon=Fraction(1, 10), scale=Fraction(5)
-    )
-    assert stopped.epsilon == 3 * (Fraction(1, 3) + Fraction(1, 10))
-    assert stopped.measurement.cost.amount == stopped.candidate.epsilon
     assert not least.private
-    assert not stopped.private
 
 
 class Recording:
@@ -147,15 +140,16 @@ def test_secure_noise_gives_the_same_selection_again_and_no_second_one() -> None
 
     def chosen() -> tuple[Selection, PrivateGroups]:
         data = private(truth, SecureNoise(RunKey(secret)))
-        settings: dict[str, Any] = {"epsilon": Fraction(1, 2), "scale": Fraction(4)}
-        return random_stopping_selection(data, [fixed("x", truth), fixed("y", truth)], **settings), data
+        return noisy_min_selection(data, [fixed("x", truth), fixed("y", truth)], epsilon=Fraction(1, 2)), data
 
     (first, data), (second, _) = chosen(), chosen()
     assert first.candidate.name == second.candidate.name
-    assert first.noisy_score == second.noisy_score
+    assert [each.answers[0].values.tolist() for each in first.paid] == [
+        each.answers[0].values.tolist() for each in second.paid
+    ]
     assert first.private
     with pytest.raises(ProblemError, match="already drawn"):
-        random_stopping_selection(data, [fixed("x", truth)], epsilon=Fraction(1, 2), scale=Fraction(4))
+        noisy_min_selection(data, [fixed("x", truth)], epsilon=Fraction(1, 2))
 
 
 def one_region(groups: CountOfCounts, max_size: int, seed: int) -> PrivateGroups:
@@ -175,39 +169,11 @@ CUMULATIVE_WINS = CountOfCounts.from_runs(range(1, 60), np.arange(400, 105, -5))
 )
 def test_the_better_query_is_chosen(groups: CountOfCounts, max_size: int, winner: str) -> None:
     candidates = [of_query("cumulative", Fraction(1)), of_query("ranks", Fraction(1))]
-    result = []
     for seed in range(10):
         data = one_region(groups, max_size, seed)
         least = noisy_min_selection(data, candidates, epsilon=Fraction(1))
         assert least.candidate.name == winner
         assert least.epsilon == 3
-        again = one_region(groups, max_size, seed + 100)
-        stopped = random_stopping_selection(again, candidates, epsilon=Fraction(1), scale=Fraction(20))
-        result.append(stopped.candidate.name)
-        assert stopped.epsilon == 6
-    assert result.count(winner) >= 8  # one time in twenty the winner is never tried
-
-
-def test_no_record_is_kept_of_runs_that_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Certificates count solves: shared by all runs they would tell how many there were."""
-    created: list[SolverChoices] = []
-
-    class Recorded(SolverChoices):
-        def __init__(self, *arguments: Any) -> None:
-            super().__init__(*arguments)
-            created.append(self)
-
-    monkeypatch.setattr("coco_experiments.kuo2018.private_selection.SolverChoices", Recorded)
-    method = GroupsMethod(losses=("l2",), consistency="matching")
-    candidate = Candidate.of_method("ranks", method, ["ranks"], [Fraction(1)], {"isotonic_l2": "pav"})
-    data = one_region(RANK_WINS, 3_000, 5)
-    stopped = random_stopping_selection(data, [candidate], epsilon=Fraction(1), scale=Fraction(30))
-    runs = [choices.certificates for choices in created[1:]]  # the first is of the candidate's own check
-    assert len(runs) > 1
-    assert {(rows[0].solver, rows[0].solves) for rows in runs} == {("pav", 1)}
-    assert stopped.paid == (stopped.measurement,)
-    again = candidate.estimate(stopped.measurement)
-    assert all(a.equals(b) for a, b in zip(again, stopped.histograms, strict=True))
 
 
 def test_private_numbers_are_not_shown() -> None:
@@ -223,7 +189,6 @@ def test_private_numbers_are_not_shown() -> None:
         ({"epsilons": (Fraction(2), Fraction(-1))}, "may be negative"),
         ({"epsilons": (Fraction(0), Fraction(0))}, "nor all of them zero"),
         ({"epsilon": Fraction(0)}, "epsilon above zero"),
-        ({"scale": Fraction(1, 3)}, "at least 1/2"),
     ],
 )
 def test_budgets_are_checked_before_any_noise(change: dict[str, Any], message: str) -> None:
@@ -231,9 +196,9 @@ def test_budgets_are_checked_before_any_noise(change: dict[str, Any], message: s
     source = Recording()
     epsilons = change.get("epsilons", (Fraction(1), Fraction(1)))
     candidate = Candidate("x", ("ranks",) * 2, epsilons, lambda _: truth)
-    settings = {"epsilon": change.get("epsilon", Fraction(1)), "scale": change.get("scale", Fraction(1))}
+    epsilon = change.get("epsilon", Fraction(1))
     with pytest.raises(ProblemError, match=message):
-        random_stopping_selection(private(truth, source), change.get("candidates", [candidate]), **settings)
+        noisy_min_selection(private(truth, source), change.get("candidates", [candidate]), epsilon=epsilon)
     assert source.opened == []
 
 

@@ -1,6 +1,6 @@
 """Choosing a method by its error on the private data, with every candidate paid for.
 
-PRIVATE input: both rules read ``truth``, the private histograms, to score candidates. Only what they return (sealed
+PRIVATE input: the rule reads ``truth``, the private histograms, to score candidates. Only what they return (sealed
 measurements, their estimate, which candidate won) may be published. Everything is charged in pure epsilon, an exact
 fraction; noise is integers from the run's noise source, and scores are exact integers.
 
@@ -8,30 +8,17 @@ The score of a candidate is the sum over the scored levels of the earth mover's 
 truth. For a fixed estimate, one entity changes one cell of one region's Hc on a level by one, so each level's distance
 by at most 1: sensitivity 1 a level, 2 where an entity is replaced. Clamping sizes to K only helps.
 
-* ``noisy_min_selection`` (Chaudhuri, Monteleoni and Sarwate 2011, as Kuo et al. 2018, section 6.2, advise): every
-  candidate is run once with its own budget, and the one of the least noisy score wins. Cost: the sum of all budgets
-  plus that of choosing. The paper's "very small" extra is the latter alone; its candidates share epsilon in parallel.
-* ``random_stopping_selection`` (Liu and Talwar 2019, random stopping): a random candidate is run again and again, a
-  geometric number of times, and the best noisy score wins. Cost: three times that of one run, however many candidates
-  there are: with four or more of equal cost it is cheaper, if scores cost little.
-
-Why three times. A run is a draw y of (candidate, answer, noisy score) from a distribution p that is e1-private, the
-runs are independent, and their number K has P(K = k) = g (1 - g)^(k - 1). Let b(y) be the probability that a run scores
-better than y, and b'(y) better or as well. Summing the geometric series over k of P(the best of k runs is y), the first
-drawn winning ties, gives P(y) = g p(y) / ([g + (1 - g) b(y)] [g + (1 - g) b'(y)]). On a neighbour p, b and b' change by
-factors within e^(+-e1), each bracket therefore too, and P by a factor within e^(+-3 e1). No delta, any g; the constant
-is 2 + eta of Papernot and Steinke 2022 at eta = 1. The proof needs K secret: neither K nor the time taken may be
-published, and a result does not hold it. An error raised by one run (a solver that stops) ends the selection; as an
-outcome it is one more best answer, and covered.
+``noisy_min_selection`` (Chaudhuri, Monteleoni and Sarwate 2011, as Kuo et al. 2018, section 6.2, advise) runs every
+candidate once with its own budget, and the one of the least noisy score wins. Cost: the sum of all budgets plus that of
+choosing. The paper's "very small" extra is the latter alone; its candidates share epsilon in parallel.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Literal, cast
+from typing import cast
 
 import numpy as np
 
@@ -49,10 +36,6 @@ from coco_opt.privacy.noise import check_scale
 from coco_opt.solver import Solver
 
 Estimator = Callable[[Measurement], Sequence[CountOfCounts]]
-Rule = Literal["noisy_min", "random_stopping"]
-
-_LEAST_STOPPING_SCALE = Fraction(1, 2)  # below it positive noise, from which the number of runs is read, gets rare
-_BATCH = 16  # noises drawn for one number that is read from them; those left over are thrown away
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,18 +164,15 @@ class _Labelled:
 class Selection:
     """What a selection releases: the winner, its sealed ``measurement`` and the ``histograms`` estimated from it.
 
-    ``epsilon`` is the total cost, by ``rule``: more than the winner's ``measurement.cost``. ``paid`` holds the
-    measurements of every candidate where they are paid for (noisy_min), in order, otherwise the winner's alone;
-    ``noisy_score`` the released score (random_stopping only).
+    ``epsilon`` is the total cost, more than the winner's ``measurement.cost``; ``paid`` holds the measurements of every
+    candidate, in order.
     """
 
-    rule: Rule
     candidate: Candidate
     measurement: Measurement
     histograms: tuple[CountOfCounts, ...]
     epsilon: Fraction
     paid: tuple[Measurement, ...]
-    noisy_score: int | None = None
 
     @property
     def private(self) -> bool:
@@ -212,16 +192,6 @@ def noisy_min_epsilon(candidates: Sequence[Candidate], epsilon: Fraction) -> Fra
     return sequential([*(candidate.epsilon for candidate in candidates), epsilon])
 
 
-def random_stopping_epsilon(candidates: Sequence[Candidate], epsilon: Fraction) -> Fraction:
-    """Return what ``random_stopping_selection`` costs: 3 x (the dearest candidate's budget + ``epsilon`` a score)."""
-    return 3 * (max(candidate.epsilon for candidate in candidates) + epsilon)
-
-
-def expected_runs(scale: Fraction) -> float:
-    """Return the mean number of runs of ``random_stopping_selection``, 1 / (1 - exp(-1 / scale)): near scale + 1/2."""
-    return -1.0 / math.expm1(-1.0 / float(scale))
-
-
 def noisy_min_selection(data: PrivateGroups, candidates: Sequence[Candidate], *, epsilon: Fraction) -> Selection:
     """Run every candidate once and release that of the least noisy score; PRIVATE input, before any noise.
 
@@ -235,7 +205,7 @@ def noisy_min_selection(data: PrivateGroups, candidates: Sequence[Candidate], *,
     estimates = [tuple(candidate.estimate(answers)) for candidate, answers in zip(candidates, measured, strict=True)]
     best = noisy_min([data.score(histograms) for histograms in estimates], data.open(scale, "selection of a candidate"))
     total = noisy_min_epsilon(candidates, epsilon)
-    return Selection("noisy_min", candidates[best], measured[best], estimates[best], total, measured)
+    return Selection(candidates[best], measured[best], estimates[best], total, measured)
 
 
 def noisy_min(scores: Sequence[int], stream: NoiseStream) -> int:
@@ -250,60 +220,7 @@ def noisy_min(scores: Sequence[int], stream: NoiseStream) -> int:
     return noisy.index(min(noisy))
 
 
-def random_stopping_selection(
-    data: PrivateGroups, candidates: Sequence[Candidate], *, epsilon: Fraction, scale: Fraction
-) -> Selection:
-    """Run random candidates, a geometric number of times, and release the best by noisy score; PRIVATE input.
-
-    A run picks a candidate, all equally likely, measures and estimates, and adds noise of scale sensitivity /
-    ``epsilon`` to its score. The number of runs is P(k) ~ exp(-k / ``scale``), k = 1, 2, ..., with mean
-    ``expected_runs(scale)``. A large ``scale`` costs time, not privacy; with a small one the best of m candidates may
-    never be tried, with a probability of about (m - 1) / ``scale``. Total: ``random_stopping_epsilon``. The number of
-    runs and the time taken must stay secret. All draws, those of stopping and picking included, come from the noise
-    source, exactly. Raises ProblemError, before any noise is drawn, where budgets do not fit the levels or ``scale`` is
-    below 1/2. Runs x O(an estimate).
-    """
-    score_scale = noise_scale(score_sensitivity(len(data.scored), data.neighbours), epsilon)
-    _check(data, candidates, score_scale, scale)
-    if scale < _LEAST_STOPPING_SCALE:
-        raise ProblemError("the scale of the number of runs must be at least 1/2, for 1.2 runs on average")
-    picks = data.open(scale, "picks of a candidate")
-    best: Selection | None = None
-    total = random_stopping_epsilon(candidates, epsilon)
-    for run in range(geometric(data.open(scale, "number of runs"))):
-        candidate = candidates[uniform(picks, len(candidates))]
-        measured = data.measure(candidate, f"run {run}")
-        histograms = tuple(candidate.estimate(measured))
-        noisy = data.score(histograms) + int(data.open(score_scale, f"score of run {run}").draw(1)[0])
-        if best is None or best.noisy_score is None or noisy < best.noisy_score:
-            best = Selection("random_stopping", candidate, measured, histograms, total, (measured,), noisy)
-    assert best is not None
-    return best
-
-
-def geometric(stream: NoiseStream) -> int:
-    """Return k = 1, 2, ... with P(k) = (1 - a) a^(k - 1), a = exp(-1 / scale), from double-geometric noise.
-
-    Exact: the noise distribution is proportional to a^|x|, so among positive noises it is that of k.
-    """
-    while True:
-        drawn = stream.draw(_BATCH)
-        if (drawn > 0).any():
-            return int(drawn[drawn > 0][0])
-
-
-def uniform(stream: NoiseStream, choices: int) -> int:
-    """Return one of 0 .. choices - 1, each equally likely, from the signs of symmetric noise, which are fair bits."""
-    bits = (choices - 1).bit_length()
-    while True:
-        drawn = stream.draw(_BATCH + 2 * bits)
-        signs = (drawn[drawn != 0] > 0)[:bits]
-        value = int(signs @ (1 << np.arange(signs.size)))
-        if signs.size == bits and value < choices:
-            return value
-
-
-def _check(data: PrivateGroups, candidates: Sequence[Candidate], *scales: Fraction) -> None:
+def _check(data: PrivateGroups, candidates: Sequence[Candidate], scale: Fraction) -> None:
     if not candidates:
         raise ProblemError("a selection needs at least one candidate")
     levels = data.hierarchy.levels
@@ -320,5 +237,4 @@ def _check(data: PrivateGroups, candidates: Sequence[Candidate], *scales: Fracti
             max_size=data.max_size,
             neighbours=data.neighbours,
         )
-    for scale in scales:
-        check_scale(scale)
+    check_scale(scale)

@@ -1,9 +1,8 @@
 """Choosing a method by its noisy error: what is chosen where Hg wins and where Hc wins, and the price paid.
 
-The total budget is the same for every row. Without choosing, one method gets all of it; the first rule (Chaudhuri et
-al. 2011, the paper's advice) runs every candidate and pays for each one; the second (Liu and Talwar 2019) costs three
-runs, however many candidates there are. The paper's own account, full epsilon for every candidate and a very small one
-for the choice, would be a multiple of the total stated here.
+The total budget is the same for every row. Without choosing, one method gets all of it; the rule of Chaudhuri et al.
+2011, the paper's advice, runs every candidate and pays for each one. The paper's own account, full epsilon for every
+candidate and a very small one for the choice, would be a multiple of the total stated here.
 """
 
 from __future__ import annotations
@@ -18,13 +17,7 @@ from coco_experiments.kuo2018.cases import SEED, TAXI_MAX_SIZE, hawaii_case, sma
 from coco_experiments.kuo2018.draws import Draws
 from coco_experiments.kuo2018.housing import LARGEST_OUTLIER, census_households, housing
 from coco_experiments.kuo2018.methods import matched, queries_of
-from coco_experiments.kuo2018.private_selection import (
-    Candidate,
-    PrivateGroups,
-    Selection,
-    noisy_min_selection,
-    random_stopping_selection,
-)
+from coco_experiments.kuo2018.private_selection import Candidate, PrivateGroups, Selection, noisy_min_selection
 from coco_experiments.kuo2018.sweep import SEEDS, SMALL_SEEDS
 from coco_experiments.outcome import Record, Table
 from coco_experiments.plots import Panel, comparison
@@ -36,11 +29,9 @@ from coco_opt.privacy import SeededNoise
 
 TOTAL = Fraction(1)
 CHOOSING = Fraction(1, 10)  # of the total, for the choice alone
-RUNS_SCALE = Fraction(10)  # about ten runs under random stopping
-NOISY_MIN, RANDOM_STOPPING = "selected: noisy minimum", "selected: random stopping"
-RULES = (NOISY_MIN, RANDOM_STOPPING)
+SELECTED = "selected: noisy minimum"
 Found = dict[str, tuple[Levels, str]]
-"""One seed's errors by level, by method or rule, and what a rule chose."""
+"""One seed's errors by level, by method and of the selection, and what it chose."""
 
 
 def choices_of(levels: int) -> list[tuple[str, ...]]:
@@ -59,36 +50,31 @@ def candidates(levels: int, epsilon: Fraction) -> list[Candidate]:
     return options
 
 
-def candidate_epsilon(rule: str, count: int) -> Fraction:
-    """Return one candidate's budget such that the rule's price is the total, ``CHOOSING`` of it for the choice."""
-    return (TOTAL - CHOOSING) / (3 if rule == RANDOM_STOPPING else count)
-
-
-def select(case: Case, rule: str, seed: int) -> Selection:
+def select(case: Case, seed: int) -> Selection:
     """Run one selection at the total budget; the price is accounted by the library."""
-    count = len(choices_of(case.levels))
-    options = candidates(case.levels, candidate_epsilon(rule, count))
+    options = candidates(case.levels, candidate_epsilon(case))
     source = SeededNoise(seed)
     data = PrivateGroups(case.hierarchy, case.truth, case.counts.group_counts, case.max_size, "add_remove", source)
-    if rule == NOISY_MIN:
-        return noisy_min_selection(data, options, epsilon=CHOOSING)
-    return random_stopping_selection(data, options, epsilon=CHOOSING / 3, scale=RUNS_SCALE)
+    return noisy_min_selection(data, options, epsilon=CHOOSING)
+
+
+def candidate_epsilon(case: Case) -> Fraction:
+    """Return a candidate's budget such that the price of all and of the choice is the total."""
+    return (TOTAL - CHOOSING) / len(choices_of(case.levels))
 
 
 def measure(case: Case, seed: int) -> Found:
-    """Return the errors of every method with the whole budget, had it been known, and of what each rule chose."""
+    """Return the errors of every method with the whole budget, had it been known, and of what was chosen."""
     methods = [matched(choice) for choice in choices_of(case.levels)]
     found = {method.name: (case.errors(method.run(Draws(case, seed), TOTAL)), "-") for method in methods}
-    for rule in RULES:
-        selection = select(case, rule, seed)
-        if selection.epsilon != TOTAL:
-            raise AssertionError(f"{rule} costs {selection.epsilon}, not {TOTAL}")
-        found[rule] = case.errors(selection.histograms), selection.candidate.name
-    return found
+    selection = select(case, seed)
+    if selection.epsilon != TOTAL:
+        raise AssertionError(f"the selection costs {selection.epsilon}, not {TOTAL}")
+    return {**found, SELECTED: (case.errors(selection.histograms), selection.candidate.name)}
 
 
 def totals_of(runs: Runs[Case, Found]) -> dict[str, Mean]:
-    """Return the mean error of each method and rule, summed over all regions."""
+    """Return the mean error of each method and of the selection, summed over all regions."""
     tree = runs.case.hierarchy
     regions = [len(tree.level_range(level)) for level in range(tree.levels)]
     return {
@@ -98,20 +84,20 @@ def totals_of(runs: Runs[Case, Found]) -> dict[str, Mean]:
 
 
 def rows_of(runs: Runs[Case, Found], totals: Mapping[str, Mean]) -> list[Record]:
-    """Return a row a method and rule; the last cell is the price: error over the best method's, whole budget."""
-    best = min(mean.value for name, mean in totals.items() if name not in RULES)
+    """Return a row a method and one of the selection; the last cell is the price: the error over the best method's."""
+    best = min(mean.value for name, mean in totals.items() if name != SELECTED)
     rows = []
     for name, mean in totals.items():
         names = Counter(found[name][1] for found in runs.found)
         chosen = ", ".join(f"{choice} ({count})" for choice, count in names.most_common())
-        spent = candidate_epsilon(name, len(choices_of(runs.case.levels))) if name in RULES else TOTAL
+        spent = candidate_epsilon(runs.case) if name == SELECTED else TOTAL
         rows.append(
             {
                 "data": runs.case.name,
                 "method": name,
                 "total epsilon": float(TOTAL),
                 "epsilon a candidate": float(spent),
-                "chosen": chosen if name in RULES else "-",
+                "chosen": chosen if name == SELECTED else "-",
                 **mean.cells("measured, all regions"),
                 "runs": mean.runs,
                 "times the best method": mean.value / best,
@@ -144,7 +130,7 @@ def report(results: Sequence[Runs[Case, Found]], path: Path) -> Report:
         SEEDED,
         BARS,
         f"Every row spends {TOTAL} in all. Selection: {CHOOSING} for choosing by the sum of all regions' distances, "
-        "the rest for the candidates (4 runs paid, or 3 under random stopping, of about ten made).",
+        "the rest for the four candidates.",
         "The paper's account (every candidate at full epsilon, a little for choosing) would cost 4.1 in all here.",
     )
     tables = {
