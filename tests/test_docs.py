@@ -162,7 +162,7 @@ def test_what_a_page_asks_for_is_made(generated: ModuleType) -> None:
     assert "## `measure`" in verbs
     assert "--publish" in verbs
     assert "`isotonic_l1`" in generated.NAMES["solvers"]()
-    assert "`coco-opt reproduce kuo2018/joint`" in generated.NAMES["experiments"]()
+    assert "`coco-opt reproduce kuo2018/l1_l2`" in generated.NAMES["experiments"]()
 
 
 def test_every_experiment_with_a_figure_is_in_the_gallery(generated: ModuleType) -> None:

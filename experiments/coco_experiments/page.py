@@ -16,14 +16,12 @@ from typing import Any, Protocol
 
 from coco_experiments.outcome import Outcome, readable
 from coco_opt._version import machine, versions
-from coco_opt.report.chart import Axis, line_chart, tick
 from coco_opt.report.html import document, table
 
 _RECORDS = "_record.json"
 _FIGURES = (".png",)
 _RUNS = 5  # recorded of the bench
 _CALL = {"instance", "what", "n", "seconds"}  # columns of the bench's table of timed calls
-_LEAST = 1e-7  # seconds on a logarithmic axis
 _PACKAGES = ("coco-opt", "numpy", "scipy", "numba", "highspy", "osqp")
 
 
@@ -86,7 +84,6 @@ def _section(record: Mapping[str, Any]) -> str:
             for path in record["files"]
             if path.endswith(_FIGURES)
         ),
-        *(_scaling(item["rows"]) for item in record["tables"] if "runs" in record),
         *(_table(item) for item in record["tables"]),
         _runs(record.get("runs", [])),
         f"<p class='note'>{escape(record['machine'])}; {escape(_versions(record['versions']))}</p>",
@@ -122,28 +119,6 @@ def _runs(runs: Sequence[Mapping[str, Any]]) -> str:
     header = ("seconds of", *(f"{run['when']} UTC, {run['on']}" for run in newest))
     rows = [(name, *(readable(run["seconds"].get(name)) for run in newest)) for name in what]
     return f"<details><summary>Recorded runs: {len(runs)}</summary>\n{table(header, rows)}</details>"
-
-
-def _scaling(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return a chart of seconds by size for every instance that was timed at several sizes."""
-    by_instance: dict[str, dict[str, list[tuple[float, float]]]] = {}
-    for row in rows:
-        if not row.keys() >= _CALL:
-            continue
-        by_instance.setdefault(row["instance"], {}).setdefault(row["what"], []).append((row["n"], row["seconds"]))
-    charts = []
-    for instance, timed in by_instance.items():
-        lines = {name: sorted(points) for name, points in timed.items()}
-        if len({n for points in lines.values() for n, _ in points}) > 1:
-            x, y = (
-                Axis.over(label, [max(_LEAST, point[axis]) for points in lines.values() for point in points])
-                for axis, label in enumerate(("unknowns", "seconds"))
-            )
-            last = "; ".join(
-                f"{name} {tick(points[-1][1])} s at {tick(points[-1][0])}" for name, points in lines.items()
-            )
-            charts.append(f"<h3>{escape(instance)}</h3>\n{line_chart(lines, x, y, f'Seconds by size: {last}')}")
-    return "\n".join(charts)
 
 
 def _table(record: Mapping[str, Any]) -> str:

@@ -31,18 +31,12 @@ ROWS: dict[str, tuple[str, str]] = {
     "kuo2018/figure4": ("Figure 4", "merging by variance against plain averages, two levels"),
     "kuo2018/figure5": ("Figure 5", "every combination of estimators on two levels compared with the omniscient line"),
     "kuo2018/figure6": ("Figure 6", "three levels without and with consistency"),
-    "kuo2018/naive": ("section 6.2.1", "the naive estimate clipped and as stated, next to the published errors"),
     "kuo2018/datasets": ("section 6.2, beyond it", "every method on every data set, level and epsilon, and the best"),
     "kuo2018/selection": (
         "section 6.2, Algorithm selection",
         "choosing a method by its noisy error: what is chosen and its price",
     ),
     "kuo2018/mean_consistency": ("section 5", "mean-consistency shown failing: negative, fractional, wrong totals"),
-    "kuo2018/variances": (
-        "section 5.1, beyond it",
-        "Algorithm 1 with the paper's variances, those of a parametric bootstrap, and the true errors",
-    ),
-    "kuo2018/joint": ("beyond it", "joint estimation of all regions against Algorithm 1 and bottom-up"),
     "kuo2018/private_counts": (
         "footnote 4",
         "private numbers of groups compared with public ones, by the share of the budget that measures them",
@@ -109,10 +103,6 @@ ROWS: dict[str, tuple[str, str]] = {
         "section 4, asked for there",
         "the privacy lost by whole releases of Taxi: Algorithm 1 and bottom-up",
     ),
-    "flaxman2019/bounds": (
-        "section 4, beyond it",
-        "sound lower bounds for each mechanism and estimator, and planted faults they catch",
-    ),
     "hay2010/figure3": ("Figure 3, Example 5", "isotonic regression of one noisy sequence, drawn"),
     "hay2010/figure5": (
         "Figure 5, Theorem 2",
@@ -175,10 +165,6 @@ ROWS: dict[str, tuple[str, str]] = {
     ),
     "bench/tree": ("", "least squares on trees against OpenDP's consistent tree and Clarabel"),
     "bench/split": ("", "top-down splits, with certificate, against PIQP and Clarabel; thousands of tiny ones"),
-    "bench/units": (
-        "",
-        "every continuous problem at counts and noise of all sizes, each package beside CVXPY's plain form",
-    ),
     "bench/table_rounding": (
         "",
         "integer tables next to fractional ones, with certificate, against HiGHS; thousands of tiny ones",
@@ -187,18 +173,9 @@ ROWS: dict[str, tuple[str, str]] = {
     "bench/posterior": ("", "the posterior with integer tables and intervals on Taxi and Hawaii's blocks"),
     "bench/matching": ("", "matching and merging on 3,025 regions, and as runs double"),
     "bench/topdown": ("", "tables of five levels: Hawaii with 7 and 2,016 cells, and twice the blocks"),
-    "bench/tables": (
-        "",
-        "a simulated state of 20,000 blocks x 210 cells by the command line, by stage: cost of one more block",
-    ),
-    "bench/tables_large": ("", "the same of 300,000 blocks: minutes and 3 GB of memory, so by its whole name only"),
     "bench/country": (
         "",
         "a simulated country of --states N, 124,000 blocks x 2,016 cells each, to a verified release",
-    ),
-    "bench/constraints": (
-        "",
-        "Hawaii's blocks x 224 cells with totals and facilities, 28 types x 1,000 blocks, proofs",
     ),
     "bench/ingestion": (
         "",
@@ -212,15 +189,9 @@ ROWS: dict[str, tuple[str, str]] = {
         "",
         "ten million records in 100,000 regions from Parquet with all checks, against DuckDB's group-by",
     ),
-    "bench/rank": ("", "ranks of 240.9 million groups streamed, and their exact shortcut with its chi-square"),
     "bench/executors": (
         "",
         "estimation by threads, processes and Dask against one thread: a simulated nation, Hawaii's tables",
-    ),
-    "bench/scaling": ("", "seconds of every solver by size, up to a million unknowns, drawn on the page"),
-    "bench/noisy_measurements": (
-        "",
-        "A million rows of published noisy measurements read with all checks, compared with bare pyarrow",
     ),
     "bench/nation": ("", "a private release of 3,109 counties, K = 100,000: seconds, memory, the sealed file"),
     "bench/joint_nation": (
@@ -248,16 +219,11 @@ SHOWS = {
     "omniscient line of the paper.",
     "kuo2018/figure6": "Three levels without and with consistency, by epsilon, next to the omniscient line of "
     "the paper.",
-    "kuo2018/naive": "The naive estimate as the paper states its problem, and clipped at zero without the sum, "
-    "next to the published errors.",
     "kuo2018/datasets": "The methods on every data set and level, by epsilon: no consistency, matching, joint, "
     "bottom-up.",
     "kuo2018/selection": "What choosing a method by its noisy error costs, next to the methods it chooses from.",
     "kuo2018/mean_consistency": "Mean-consistency of noisy histograms is two orders worse than matching; of "
     "integer estimates it is close, but its tables are neither integer nor nonnegative.",
-    "kuo2018/variances": "Algorithm 1 with the paper's variances, those of a bootstrap, the true errors, and "
-    "plain averages.",
-    "kuo2018/joint": "All regions in one convex program against matching and bottom-up, by level.",
     "kuo2018/private_counts": "What confidential numbers of groups cost, by the share of the budget that "
     "measures them.",
     "kuo2018/l1_l2": "Error of squares over that of absolute values on the same noise: below one squares win, "
@@ -276,8 +242,6 @@ SHOWS = {
     "flaxman2019/direct": "Log-ratios of frequencies on two neighbouring databases: 500 runs a side tell little.",
     "flaxman2019/sweep": "The estimate as one factor moves: its plateau is steady, its maximum follows the tails.",
     "flaxman2019/releases": "The privacy lost by whole releases of groups, by level, with the budget claimed.",
-    "flaxman2019/bounds": "Sound lower bounds next to the budgets claimed; the last rows are planted faults, "
-    "caught above the claim.",
     "hay2010/figure3": "One noisy sequence and its isotonic regression: the runs of equal counts come back.",
     "hay2010/figure5": "Unattributed histograms by epsilon: S-bar is below the noisy and the sorted answers by "
     "orders of magnitude where counts repeat.",
@@ -291,7 +255,6 @@ SHOWS = {
 """What a figure shows, in a sentence, of those that draw one."""
 
 DECLARED = {
-    "bench/noisy_measurements": "records",
     "flaxman2019/plateaus": "sweep",
     "kifer2019/households": "facilities",
     "bench/isotonic_l1": "isotonic",
@@ -307,7 +270,6 @@ DECLARED = {
     "kifer2019/integrality": "rounding",
     "peers/strategies": "ranges",
     "bench/ingestion_large": "ingestion",
-    "bench/tables_large": "tables",
     "kuo2018/figure4": "figures",
     "kuo2018/figure5": "figures",
     "kuo2018/figure6": "figures",
@@ -320,7 +282,7 @@ DECLARED = {
 }
 """The module of an experiment, where it has not its name."""
 
-HEAVY = ("bench/tables_large", "bench/country", "bench/ingestion_large", "bench/joint_nation", "bench/nation_posterior")
+HEAVY = ("bench/country", "bench/ingestion_large", "bench/joint_nation", "bench/nation_posterior")
 """What runs only by a name that means no other."""
 
 

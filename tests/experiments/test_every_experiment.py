@@ -19,7 +19,7 @@ VERDICTS: dict[str, list[str]] = json.loads(Path(__file__).with_name("verdicts.j
 """By experiment with statements of a paper: where the paper says something, and what the small run finds of it."""
 SLOW = {
     *("beyond/auto", "beyond/posterior", "beyond/ranges_posterior", "beyond/tables_posterior", "beyond/west_coast"),
-    *("beyond/which_method", "flaxman2019/bounds", "flaxman2019/releases", "peers/strategies"),
+    *("beyond/which_method", "flaxman2019/releases", "peers/strategies"),
 }
 """Experiments of more than five seconds of processor time."""
 FAST_BENCHES = {f"bench/{name}" for name in ("isotonic_l1", "joint", "matching", "split", "table_rounding", "tree")}

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from coco_experiments.bench import scaling
 from coco_experiments.bench.rows import Bench
 from coco_experiments.console import ConsoleReporter
 from coco_experiments.experiment import Experiment
@@ -30,8 +29,6 @@ from coco_experiments.page import write_page
 from coco_experiments.table import EXPERIMENTS
 
 from coco_opt.cli.experiments import _select, find
-from coco_opt.problems import IsotonicL1
-from coco_opt.registry import candidates
 from tests.experiments.recorder import Recorder
 
 TABLE = Table("A title", ("name", "value", "ok"), (("one", 1.25, True), ("two", None, False)), ("a note",))
@@ -63,7 +60,6 @@ def test_what_is_heavy_runs_only_by_a_name_that_means_no_other() -> None:
         "bench/ingestion_large",
         "bench/joint_nation",
         "bench/nation_posterior",
-        "bench/tables_large",
     }
     assert not heavy & {row.name for row in _select(rows, [])}
     assert [row.name for row in _select(rows, ["bench/ingestion"])] == ["bench/ingestion"]
@@ -152,18 +148,15 @@ def test_a_paper_has_one_page_of_all_its_runs(tmp_path: Path, monkeypatch: pytes
     assert "://" not in page
 
 
-def test_the_page_of_the_bench_draws_sizes_and_keeps_runs(tmp_path: Path) -> None:
-    row = next(row for row in EXPERIMENTS if row.name == "bench/scaling")
-    name, (backend, *_) = "isotonic, absolute values", candidates(IsotonicL1)
+def test_the_page_of_the_bench_keeps_runs(tmp_path: Path) -> None:
+    row = next(row for row in EXPERIMENTS if row.name == "bench/tree")
     bench = Bench(row.name, Recorder())
-    scaling.grow(bench, name, backend, (20, 40), 1.0)
-    assert ([one.n for one in bench.rows], bench.notes) == ([20, 40], [])
-    outcome = bench.finish("Seconds by size", tmp_path)
+    bench.row("binary, 8 leaves", "kernel", 15, 0.25)
+    outcome = bench.finish("Seconds", tmp_path)
     for _ in range(7):
         page = write_page(tmp_path, row, outcome, small=True).read_text()
-    assert page.count('class="chart"') == 1
     assert "<summary>Recorded runs: 5</summary>" in page
-    assert f"{name}, {backend.name}, n = 40" in page
+    assert "binary, 8 leaves, kernel, n = 15" in page
     assert "://" not in page
 
 
@@ -173,7 +166,6 @@ def test_the_page_of_the_bench_keeps_the_seconds_of_any_table(tmp_path: Path) ->
     page = write_page(tmp_path, row, Outcome((plans,), ()), small=True).read_text()
     assert "one region: plan, clock s" in page
     assert "one region: release MB" not in page
-    assert 'class="chart"' not in page
 
 
 def test_a_table_too_wide_for_the_screen_is_named_only() -> None:

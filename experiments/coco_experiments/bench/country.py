@@ -11,26 +11,21 @@ import json
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from coco_experiments.bench.apart import apart
 from coco_experiments.bench.rows import Bench
-from coco_experiments.bench.stages import watched
-from coco_experiments.kifer2019.redistricting import LEVEL_SHARES, QUERIES, RHO, SHARES
+from coco_experiments.bench.stages import toml, watched
+from coco_experiments.kifer2019.redistricting import settings
 from coco_experiments.outcome import Outcome, Reporter
-from coco_experiments.topdown.census import CONFIG, config_text
-from coco_experiments.topdown.country import FACILITIES, STATES, GeneratedCountry, schema
-from coco_experiments.topdown.data import RESIDENCES
+from coco_experiments.topdown.country import FACILITIES, PERSONS, REGIONS, STATES, GeneratedCountry
 
 NAME = "bench/country"
 SEED = 1
 SMALL_PART = 0.002  # of a state's blocks
-NATION_SHARE = 104  # of 4099, and LEVEL_SHARES the rest
-NATION_SHARES = (1, 52, 26, 26, 26, 26, 130, 130, 26, 442, 3212)  # the total is known: it has what is left
-RECORD = "stages.json"
+CONFIG, RECORD = "tables.toml", "stages.json"
 RELEASE = "release"
 
 
@@ -110,16 +105,10 @@ class Country:
 
 def make(folder: str, states: int, part: float) -> dict[str, Any]:
     """Write the tables and the configuration; return the numbers of blocks and persons."""
-    country, total = GeneratedCountry.of(states, SEED, part), sum(LEVEL_SHARES) + NATION_SHARE
-    by_level = (NATION_SHARE, *LEVEL_SHARES)
-    privacy = {
-        "mechanism": '"discrete_gaussian"',
-        "rho": f'"{RHO}"',
-        "split": "[" + ", ".join(f'"{Fraction(share, total)}"' for share in by_level) + "]",
-    }
-    shares = [[Fraction(share, sum(level)) for share in level] for level in (NATION_SHARES, *SHARES)]
-    types = (FACILITIES, "residence", RESIDENCES[1:])
-    text = config_text(schema(), QUERIES, shares, privacy, seed=SEED, facilities=types)
+    country = GeneratedCountry.of(states, SEED, part)
+    files = {"records": PERSONS, "hierarchy": REGIONS, "facilities": FACILITIES}
+    data = {key: f"{name}.parquet" for key, name in files.items()}
+    text = toml({"data": data, **settings(country.schema, nation=True, seed=SEED)})
     Path(folder, CONFIG).write_text(text, encoding="utf-8")
     return {"blocks": country.blocks, "persons": country.write(Path(folder))}
 

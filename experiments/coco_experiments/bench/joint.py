@@ -16,6 +16,7 @@ from coco_solvers.generic.piqp import PIQP
 from coco_solvers.structured.joint import AlternatingDirections
 
 from coco_experiments.bench.rows import Bench, Benchmark, take_turns
+from coco_experiments.bench.solved import compare
 from coco_experiments.data import hawaii_blocks, taxi
 from coco_experiments.groups import Case
 from coco_experiments.simulated import generated_counts
@@ -32,7 +33,6 @@ from coco_opt.solving import solve
 
 SEED = 2018
 TOLERANCE = 1e-4  # relative gap of what is timed
-CLOSE = 1e-5  # relative difference of the packages' objectives
 
 KINDS: dict[str, type[JointFit]] = {"joint p = 1": JointL1, "joint p = 2": JointL2}
 ROUNDS = {name: f"{name}, 50 rounds" for name in KINDS}
@@ -85,25 +85,11 @@ def against_limits(bench: Bench, case: Case) -> None:
 
 
 def against_packages(bench: Bench, max_size: int) -> None:
-    """Time a small made case against packages, both solved to a relative gap of 1e-6 at least.
-
-    The packages' time is that of their own call; writing the program is not counted against them.
-    """
+    """Time a small made case against packages, solved to a relative gap of 1e-6 at least."""
     case = Case.of("small", generated_counts(2, 3, 300, max_size, np.random.default_rng(SEED)), max_size)
     for (name, kind), package in zip(KINDS.items(), (HiGHS(), PIQP()), strict=True):
-        problem = problem_of(case, kind)
-        peer = f"{package.name}, its own seconds"
-        calls: dict[str, Callable[[], Solution[Any]]] = {
-            name: partial(solve, problem, AlternatingDirections(tolerance=1e-6), check=False),
-            peer: partial(solve, problem, package, check=False),
-        }
-        timings = take_turns(calls, bench.repeats)
-        ours, theirs = timings[name].value, timings[peer].value
-        instance = f"small, {problem.variables:,} cells"
-        bench.against(instance, problem.variables, {name: None}, {**timings, peer: timings[peer].alone})
-        difference = abs(ours.objective - theirs.objective) / max(1.0, theirs.objective)
-        if not (ours.ok and difference <= CLOSE):
-            bench.wrong.append(f"{instance}, {name}: objective differs from {package.name} by {difference:.2g} of it")
+        make = partial(problem_of, case, kind)
+        compare(bench, f"small, {name}", make, AlternatingDirections(tolerance=1e-6), {package.name: package})
 
 
 def doubling(bench: Bench, sizes: tuple[int, ...]) -> None:

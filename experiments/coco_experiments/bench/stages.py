@@ -7,17 +7,19 @@ which the system can have back; anonymous memory is what it cannot, and is looke
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from threading import Event, Thread
 from time import perf_counter
+from typing import Any
 
 START = "start"
 """What comes before the first line: the interpreter, imports and the configuration."""
@@ -132,3 +134,19 @@ def _forget_peak(process: int) -> None:
     """Let the kernel count a process's largest memory anew."""
     with suppress(OSError):
         Path(f"/proc/{process}/clear_refs").write_text("5", encoding="utf-8")
+
+
+def toml(sections: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the sections of a configuration of simulated data as a file; tables within a section are inline."""
+
+    def value(setting: Any) -> str:
+        if isinstance(setting, Mapping):
+            return "{" + ", ".join(f"{key} = {value(entry)}" for key, entry in setting.items()) + "}"
+        if isinstance(setting, list):
+            return "[" + ", ".join(map(value, setting)) + "]"
+        return json.dumps(setting)
+
+    lines = ["# Simulated data and seeded noise: NOT PRIVATE"]
+    for name, keys in sections.items():
+        lines += [f"[{name}]", *(f"{key} = {value(setting)}" for key, setting in keys.items())]
+    return "\n".join([*lines, ""])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from typing import Any
@@ -13,34 +12,24 @@ from coco_solvers.generic.clarabel import Clarabel
 from coco_solvers.structured.tree import TreePasses
 
 from coco_experiments.bench.rows import PAIRED, Bench, Benchmark, take_turns
+from coco_experiments.bench.solved import SOLVE, compare
 from coco_opt import solving
 from coco_opt.kernels import tree_bounded_l2, tree_passes
 from coco_opt.problems.tree import Tree, TreeLeastSquares
-from coco_opt.solution import Solution
 
 SEED = 2010
 TOLERANCE = 1e-9
 
-FIT, SOLVE, OPENDP = "kernel, two passes", "solve with certificate", "OpenDP consistent b-ary tree"
-POSITIVE, POSITIVE_SOLVE = "kernel, nonnegative", "solve nonnegative with certificate"
-CLARABEL = "Clarabel, its own seconds"
+FIT, OPENDP = "kernel, two passes", "OpenDP consistent b-ary tree"
+POSITIVE = "kernel, nonnegative"
 OPENDP_TARGET, CLARABEL_TARGET = 50.0, 10.0
-CLARABEL_LIMIT = 0.065  # a tenth of 0.65 s, once measured for hierarchicalforecast's Clarabel path
 MILLION_LIMIT = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class Sizes:
-    """Heights of the complete trees: {fan-out: height} without bounds, the rest nonnegative."""
-
-    free: tuple[tuple[int, int], ...]
-    clarabel: tuple[int, int]
-    million: tuple[tuple[int, int], ...]
-    doubling: tuple[int, ...]
-
-
-FULL = Sizes(((2, 17), (16, 5)), (4, 8), ((2, 21), (4, 11)), (15, 16, 17, 18, 19, 20, 21))
-SMALL = Sizes(((2, 9), (16, 3)), (4, 5), ((2, 12),), (9, 10, 11))
+# Fan-outs and heights of the complete trees.
+FREE, SMALL_FREE = ((2, 17), (16, 5)), ((2, 9), (16, 3))
+POSITIVE_TREES, SMALL_POSITIVE = ((4, 8), (2, 21), (4, 11)), ((4, 5), (2, 12))  # Clarabel solves the first one too
+DOUBLING, SMALL_DOUBLING = (15, 16, 17, 18, 19, 20, 21), (9, 10, 11)
 
 
 def instance(fan_out: int, height: int) -> TreeLeastSquares:
@@ -107,51 +96,15 @@ def against_opendp(bench: Bench, fan_out: int, height: int) -> None:
             bench.wrong.append(f"{name}: {what} differs from the kernel by {difference:.2g}")
 
 
-def against_clarabel(bench: Bench, fan_out: int, height: int) -> None:
-    """Time nonnegative least squares, and note the answers.
-
-    Clarabel solves the quadratic program built by this package; building and certifying are not counted against it.
-    """
-    problem, name = nonnegative(instance(fan_out, height)), name_of(fan_out, height)
-    calls = {
-        POSITIVE: merging(problem),
-        POSITIVE_SOLVE: lambda: solving.solve(problem, TreePasses()),
-        CLARABEL: lambda: solving.solve(problem, Clarabel(), check=False),
-    }
-    timings = take_turns(calls, bench.repeats)
-    theirs: Solution[Any] = timings[CLARABEL].value
-    ours: Solution[Any] = timings[POSITIVE_SOLVE].value
-    n, kernel = problem.tree.nodes, {POSITIVE: timings[POSITIVE], CLARABEL: timings[CLARABEL].alone}
-    bench.against(name, n, {POSITIVE: CLARABEL_TARGET}, kernel)
-    bench.row(name, POSITIVE_SOLVE, n, timings[POSITIVE_SOLVE].median, limit=CLARABEL_LIMIT)
-    zeros, least = int((ours.value == 0).sum()), float(ours.value.min())
-    bench.notes.append(
-        f"{name}, nonnegative: {zeros:,} exact zeros, least value {least:g}, relative gap "
-        f"{ours.relative_gap:.1g}; Clarabel: {int((theirs.value == 0).sum()):,} zeros, relative gap "
-        f"{theirs.relative_gap:.1g}, objective {theirs.objective - ours.objective:+.2g}"
-    )
-    bench.wrong += _nonnegative_faults(name, ours)
-    if theirs.objective < ours.objective - TOLERANCE * max(1.0, ours.objective):
-        bench.wrong.append(f"{name}: Clarabel's objective is better")
-
-
-def _nonnegative_faults(name: str, ours: Solution[Any]) -> list[str]:
-    wrong = []
-    if ours.relative_gap > TOLERANCE:
-        wrong.append(f"{name}: the certified gap is {ours.relative_gap:.2g}")
+def nonnegative_fit(bench: Bench, fan_out: int, height: int, *, peer: bool) -> None:
+    """Time the kernel and the certified solve of a nonnegative fit, whose least value must be an exact zero."""
+    problem, name = nonnegative(instance(fan_out, height)), f"{name_of(fan_out, height)}, nonnegative"
+    timing = take_turns({POSITIVE: merging(problem)}, bench.repeats if peer else 1)[POSITIVE]
+    bench.row(name, POSITIVE, problem.tree.nodes, timing.median, limit=MILLION_LIMIT)
+    make, peers = partial(nonnegative, problem), {"Clarabel": Clarabel()} if peer else {}
+    ours = compare(bench, name, make, TreePasses(tolerance=TOLERANCE), peers, CLARABEL_TARGET if peer else None)
     if float(ours.value.min()) != 0.0:
-        wrong.append(f"{name}: the least value {float(ours.value.min()):.2g} is no exact zero")
-    return wrong
-
-
-def million(bench: Bench, fan_out: int, height: int) -> None:
-    """Time a large nonnegative fit once: the kernel and the certified solve."""
-    problem, name = nonnegative(instance(fan_out, height)), name_of(fan_out, height)
-    calls = {POSITIVE: merging(problem), POSITIVE_SOLVE: lambda: solving.solve(problem, TreePasses())}
-    timings = take_turns(calls, 1)
-    for what in calls:
-        bench.row(name, what, problem.tree.nodes, timings[what].median, limit=MILLION_LIMIT)
-    bench.wrong += _nonnegative_faults(name, timings[POSITIVE_SOLVE].value)
+        bench.wrong.append(f"{name}: the least value {float(ours.value.min()):.2g} is no exact zero")
 
 
 def doubling(bench: Bench, heights: tuple[int, ...]) -> None:
@@ -167,10 +120,11 @@ def doubling(bench: Bench, heights: tuple[int, ...]) -> None:
 
 def measure(bench: Bench) -> str:
     """Time trees of 65,536, 16,384 and 10^6 leaves and how time grows (small: some hundred leaves)."""
-    sizes = SMALL if bench.small else FULL
-    parts = ((against_opendp, sizes.free), (million, sizes.million), (against_clarabel, (sizes.clarabel,)))
-    jobs = [partial(part, bench, *tree) for part, trees in parts for tree in trees]
-    for job in bench.over([*jobs, partial(doubling, bench, sizes.doubling)]):
+    small = bench.small
+    free, positive, sizes = (SMALL_FREE, SMALL_POSITIVE, SMALL_DOUBLING) if small else (FREE, POSITIVE_TREES, DOUBLING)
+    jobs = [partial(against_opendp, bench, *tree) for tree in free]
+    jobs += [partial(nonnegative_fit, bench, *tree, peer=k == 0) for k, tree in enumerate(positive)]
+    for job in bench.over([*jobs, partial(doubling, bench, sizes)]):
         job()
     if find_spec("opendp") is None:
         bench.notes.append("OpenDP is not installed (pip install 'coco-opt[opendp]'): the passes have no peer here")
@@ -180,7 +134,6 @@ def measure(bench: Bench) -> str:
 
 NOTES = (
     "OpenDP reads and returns lists of Python numbers, whose conversion is in its time",
-    f"{CLARABEL_LIMIT:g} s is a tenth of what hierarchicalforecast's Clarabel path once took; it is not run here",
     PAIRED,
 )
 TREE = Benchmark("bench/tree", measure, NOTES, (9, 2))

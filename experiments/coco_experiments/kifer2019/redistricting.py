@@ -1,4 +1,4 @@
-"""An acceptance test like the 2020 redistricting data on Hawaii, through files, configuration and the whole engine.
+"""An acceptance test like the 2020 redistricting data on Hawaii, through configuration and the whole engine.
 
 Eleven queries with the shares by level and query of the 2020 production run (Abowd et al. 2022; the levels below the
 nation, their shares scaled to 1), discrete Gaussian noise, the state's total exact, and, as public constraints, which
@@ -8,17 +8,18 @@ MADE within the real counts of Hawaii's blocks (see ``coco_experiments.topdown.d
 
 from __future__ import annotations
 
-import csv
 import tempfile
 from fractions import Fraction
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 
 from coco_experiments.outcome import Cell, Outcome, Reporter, Table, publish
-from coco_experiments.topdown.data import RACES, RESIDENCES, Blocks, generated_blocks, hawaii, large_tables
-from coco_opt.config import load_config
+from coco_experiments.topdown.country import QUARTERS
+from coco_experiments.topdown.data import RACES, RESIDENCES, Blocks, frames, generated_blocks, hawaii, large_tables
+from coco_opt.config import Config, configure
 from coco_opt.releases import release, verify_release
 from coco_opt.topdown.kind.files import read_tables_release
 from coco_opt.topdown.measuring.counts import TableCounts
@@ -28,7 +29,8 @@ from coco_opt.topdown.schema import Schema, ValueGroups
 NAME = "kifer2019/redistricting"
 LEVELS = ("state", "county", "tract", "block_group", "block")
 RHO = Fraction(256, 100)
-LEVEL_SHARES = (1440, 447, 687, 1256, 165)  # of 4099, the nation having the rest
+LEVEL_SHARES, NATION_SHARE = (1440, 447, 687, 1256, 165), 104  # of 4099
+NATION_SHARES = (1, 52, 26, 26, 26, 26, 130, 130, 26, 442, 3212)  # the total is known: it has what is left
 SEVERAL = "several"
 QUERIES = (
     "total",
@@ -64,13 +66,12 @@ def schema(*, structural_zeros: bool = True) -> Schema:
         "voting_age": ("under_18", "over_17"),
         "residence": RESIDENCES,
     }
-    quarters = {
-        "households": ["household"],
-        "institutional": ["correctional", "juvenile", "nursing", "other_institution"],
-        "other": ["college", "military", "other_quarters"],
-    }
     zeros = ("voting_age = under_18 & residence = military",) if structural_zeros else ()
-    return Schema(attributes, zeros, {"quarters": ValueGroups("residence", quarters)})
+    return Schema(
+        attributes,
+        zeros,
+        {"quarters": ValueGroups("residence", {name: list(values) for name, values in QUARTERS.items()})},
+    )
 
 
 def people(blocks: Blocks, *, structural_zeros: bool = True) -> TableCounts:
@@ -83,64 +84,42 @@ def people(blocks: Blocks, *, structural_zeros: bool = True) -> TableCounts:
     return TableCounts.from_microdata(tables.hierarchy, fine, leaf, fine.encode(codes), tables.counts.counts)
 
 
-def write_files(folder: Path, counts: TableCounts) -> None:
-    """Write hierarchy, records, facilities and configuration below a folder."""
-    tree, fine = counts.hierarchy, counts.schema
-    paths = [tree.paths[leaf] for leaf in tree.leaves]
-    with (folder / "regions.csv").open("w", newline="") as file:
-        rows = csv.writer(file)
-        rows.writerow(["region_id", *LEVELS])
-        rows.writerows([f"r{i}", *path.split("/")] for i, path in enumerate(paths))
-    leaf = np.repeat(np.arange(counts.offsets.size - 1), np.diff(counts.offsets))
-    codes = fine.decode(counts.cells)
-    with (folder / "persons.csv").open("w", newline="") as file:
-        rows = csv.writer(file)
-        rows.writerow(["region_id", *fine.names, "count"])
-        values = [np.array(fine.attributes[name])[codes[name]] for name in fine.names]
-        rows.writerows(zip([f"r{i}" for i in leaf.tolist()], *values, counts.counts.tolist(), strict=True))
-    homes = counts.answers_to(parse_query("residence", fine).operator, tree.leaves)
-    with (folder / "facilities.csv").open("w", newline="") as file:
-        rows = csv.writer(file)
-        rows.writerow(["region", "query", "answer", "lower", "upper"])
-        for path, persons_by_home in zip(paths, homes.tolist(), strict=True):
-            for name, persons in zip(RESIDENCES[1:], persons_by_home[1:], strict=True):
-                rows.writerow([path, "residence", f"residence = {name}", int(persons > 0), "" if persons else 0])
-    (folder / "redistricting.toml").write_text(config_text(fine))
+def settings(fine: Schema, *, nation: bool = False, seed: int = SEED) -> dict[str, dict[str, Any]]:
+    """Return the sections of a configuration: the production run's, with the nation's level or without it."""
+    levels = (NATION_SHARE, *LEVEL_SHARES) if nation else LEVEL_SHARES
+    shares = (NATION_SHARES, *SHARES) if nation else SHARES
+    total = sum(levels)
+    return {
+        "privacy": {
+            "mechanism": "discrete_gaussian",
+            "rho": str(RHO * total / 4099),
+            "split": [str(Fraction(share, total)) for share in levels],
+            "neighbours": "replace",
+            "noise": "seeded",
+            "seed": seed,
+        },
+        "topdown": {
+            "attributes": {name: list(values) for name, values in fine.attributes.items()},
+            "structural_zeros": list(fine.structural_zeros),
+            "groupings": {"quarters": {"of": "residence", "groups": {k: list(v) for k, v in QUARTERS.items()}}},
+            "workload": list(QUERIES),
+            "strategy": list(QUERIES),
+            "shares": [[str(Fraction(part, sum(level))) for part in level] for level in shares],
+            "invariants": [{"query": "total", "level": "state"}],
+            "facilities": {"attribute": "residence", "types": {name: {} for name in RESIDENCES[1:]}},
+        },
+    }
 
 
-def config_text(fine: Schema) -> str:
-    """Return the configuration."""
+def config_of(counts: TableCounts, folder: Path) -> Config:
+    """Return the configuration of a release of these tables, which stay in memory, with their facilities."""
+    import pyarrow as pa
 
-    def listed(values: object) -> str:
-        return str(list(values)).replace("'", '"')  # type: ignore[call-overload]
-
-    total = sum(LEVEL_SHARES)
-    shares = [[str(Fraction(part, sum(level))) for part in level] for level in SHARES]
-    attributes = "\n".join(f"{name} = {listed(values)}" for name, values in fine.attributes.items())
-    groups = ", ".join(f"{name} = {listed(values)}" for name, values in fine.groupings["quarters"].groups.items())
-    return f"""[data]
-records = "persons.csv"
-hierarchy = "regions.csv"
-bounds = "facilities.csv"
-
-[privacy]
-mechanism = "discrete_gaussian"
-rho = "{RHO * total / 4099}"
-split = {listed([str(Fraction(share, total)) for share in LEVEL_SHARES])}
-neighbours = "replace"
-noise = "seeded"
-seed = {SEED}
-
-[topdown]
-workload = {listed(QUERIES)}
-structural_zeros = {listed(fine.structural_zeros)}
-shares = {str(shares).replace("'", '"')}
-invariants = [{{ query = "total", level = "state" }}]
-groupings = {{ quarters = {{ of = "residence", groups = {{ {groups} }} }} }}
-
-[topdown.attributes]
-{attributes}
-"""
+    data = frames(counts, LEVELS)
+    homes = counts.answers_to(parse_query("residence", counts.schema).operator, counts.hierarchy.leaves)
+    types = {name: (homes[:, k] > 0).astype(np.int64) for k, name in enumerate(RESIDENCES) if k}
+    facilities = pa.table({"region_id": data["hierarchy"].column("region_id"), **types})
+    return configure(folder=folder, data={**data, "facilities": facilities}, **settings(counts.schema))
 
 
 def _errors(counts: TableCounts, folder: Path, seconds: float) -> Table:
@@ -177,10 +156,10 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
     counts = people(generated_blocks(np.random.default_rng(7), 2, 2, 1, 3) if small else hawaii(data))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        write_files(folder, counts)
+        config = config_of(counts, folder)
         reporter.progress(NAME, 1, 3)
         start = perf_counter()
-        outcome = release(load_config(folder / "redistricting.toml"), folder / "release")
+        outcome = release(config, folder / "release")
         seconds = perf_counter() - start
         reporter.progress(NAME, 2, 3)
         failures = [f"{check.name}: {check.detail}" for check in verify_release(outcome.folder) if not check.passed]

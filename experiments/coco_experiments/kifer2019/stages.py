@@ -4,30 +4,27 @@ Hawaii's blocks: race (7 cells), by ethnicity (14), by voting age and residence 
 counts of the blocks, see ``redistricting``). One stage asks the three queries at once; two publish race first, three
 race, then race by ethnicity, each later stage keeping what is out. All ask the same queries at the same shares of the
 same budget, so what differs is that a later measurement cannot improve what was published before. With and without
-exact totals of counties. The first seed goes through files and the whole engine: released, verified, and verified again
-with an edited first stage.
+exact totals of counties.
 """
 
 from __future__ import annotations
 
-import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import product
 from pathlib import Path
 from time import process_time
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from coco_experiments.kifer2019.redistricting import LEVELS, people
-from coco_experiments.outcome import Cell, Outcome, Reporter, Table, publish
+from coco_experiments.outcome import Record, Table
+from coco_experiments.study import Report, Runs, Study, seeded
 from coco_experiments.topdown.data import generated_blocks, hawaii
 from coco_opt.array_types import Floats
-from coco_opt.config import configure
 from coco_opt.privacy import Epsilon, SeededNoise
-from coco_opt.releases import release, verify_release
 from coco_opt.topdown.budget_plan import Strategy, TablePlan
 from coco_opt.topdown.constraint import RegionBounds
 from coco_opt.topdown.estimating.estimate import TablesResult, estimate_tables
@@ -39,7 +36,6 @@ from coco_opt.topdown.measuring.measure import measure_tables
 from coco_opt.topdown.queries import parse_queries, parse_query
 from coco_opt.topdown.schema import Schema
 
-NAME = "kifer2019/stages"
 QUERIES = ("race", "hispanic * race", "detail")
 SHARES = (Fraction(1, 2), Fraction(1, 4), Fraction(1, 4))
 EPSILON = Fraction(1)
@@ -54,12 +50,16 @@ MOST = 1.10
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Run:
-    """What some stages ended with, and what they took: by stage, processor seconds of measuring and estimating."""
+class Setting:
+    """Tables, in how many stages they are released, and what is exact."""
 
-    result: TablesResult
-    seconds: tuple[float, ...]
-    differing: int
+    counts: TableCounts
+    stages: int
+    constraint: str
+
+
+Found = dict[str, Any]
+"""One seed's mean absolute errors and bias [levels, queries], seconds by stage, and published answers not kept."""
 
 
 def part_of(counts: TableCounts, stage: int) -> TableCounts:
@@ -72,12 +72,12 @@ def part_of(counts: TableCounts, stage: int) -> TableCounts:
     return TableCounts.from_microdata(counts.hierarchy, schema, leaf, cells, counts.counts)
 
 
-def run_stages(counts: TableCounts, stages: int, seed: int, exact: bool) -> Run:
+def measure(setting: Setting, seed: int) -> Found:
     """Release in some stages, in memory; later stages agree with the stage before."""
-    tree, differing = counts.hierarchy, 0
+    counts, exact, differing = setting.counts, setting.constraint != CONSTRAINTS[0], 0
+    tree, seconds = counts.hierarchy, list[float]()
     published: TablesRelease | None = None
-    seconds: list[float] = []
-    for number, queries in enumerate(ASKED[stages]):
+    for number, queries in enumerate(ASKED[setting.stages]):
         private = part_of(counts, queries[-1])
         share = sum(SHARES[i] for i in queries)
         parsed = parse_queries([QUERIES[i] for i in queries], private.schema)
@@ -85,9 +85,7 @@ def run_stages(counts: TableCounts, stages: int, seed: int, exact: bool) -> Run:
         neighbours: Any = "replace" if exact else "add_remove"
         plan = TablePlan.product(strategy, Epsilon(EPSILON * share), tree.levels, neighbours=neighbours)
         begun = process_time()
-        bounds: list[RegionBounds] = []
-        if published is not None:
-            bounds.append(agreed_tables(published, tree, LEVELS, private.schema)[0])
+        bounds = [] if published is None else [agreed_tables(published, tree, LEVELS, private.schema)[0]]
         measurement = measure_tables(
             private,
             plan,
@@ -100,7 +98,8 @@ def run_stages(counts: TableCounts, stages: int, seed: int, exact: bool) -> Run:
         differing += sum(_differing(result, bound) for bound in bounds)
         ids = (None,) * tree.regions
         published = TablesRelease(tree, LEVELS, ids, private.schema, CellRuns.of(result.tables), {})
-    return Run(result, tuple(seconds), differing)
+    absolute, bias = errors_of(counts, result)
+    return {"absolute": absolute, "bias": bias, "seconds": seconds, "differing": differing}
 
 
 def _differing(result: TablesResult, published: RegionBounds) -> int:
@@ -121,137 +120,58 @@ def errors_of(counts: TableCounts, result: TablesResult) -> tuple[Floats, Floats
     return absolute, bias
 
 
-def through_files(counts: TableCounts, folder: Path) -> tuple[dict[str, str], list[str]]:
-    """Release three stages by the whole engine and verify; return what was seen and what failed."""
-    tree, earlier = counts.hierarchy, None
-    regions = {"region_id": [f"r{i}" for i in range(len(tree.leaves))]}
-    paths = [tree.paths[leaf].split("/") for leaf in tree.leaves]
-    regions |= {name: [path[i] for path in paths] for i, name in enumerate(LEVELS)}
-    outcome, failures = None, []
-    for stage in range(len(ATTRIBUTES)):
-        private = part_of(counts, stage)
-        values, codes = private.schema.attributes, private.schema.decode(private.cells)
-        leaf = np.repeat(np.arange(private.offsets.size - 1), np.diff(private.offsets))
-        records: dict[str, Any] = {"region_id": np.array(regions["region_id"])[leaf]}
-        records |= {name: np.array(values[name])[codes[name]] for name in values}
-        topdown = {"attributes": values, "workload": ["race"], "strategy": [QUERIES[stage]]}
-        config = configure(
-            folder=folder,
-            name=f"stage-{stage + 1}",
-            data={"records": pa.table({**records, "count": private.counts}), "hierarchy": pa.table(regions)},
-            privacy={"epsilon": str(EPSILON * SHARES[stage]), "noise": "seeded", "seed": stage},
-            topdown=topdown if earlier is None else {**topdown, "agrees_with": str(earlier)},
-        )
-        outcome = release(config, folder / config.name)
-        earlier = outcome.folder
-        failures += [
-            f"{config.name}: {check.name}: {check.detail}" for check in verify_release(earlier) if not check.passed
-        ]
-    assert outcome is not None
-    spent = outcome.manifest["spent_in_all"][0]["epsilon"]
-    if Fraction(spent) != EPSILON:
-        failures.append(f"the last manifest says that epsilon {spent} was spent in all")
-    message = _edited(folder / "stage-1", outcome.folder)
-    if not message:
-        failures.append("verify of the last stage did not find the edited first one")
-    return {"spent in all": f"epsilon = {spent}", "an edited first stage": message or "not found"}, failures
+def plan(data: Path | None, small: bool) -> list[tuple[Setting, Sequence[int]]]:
+    """Return one, two and three stages, without and with exact totals."""
+    counts = people(generated_blocks(np.random.default_rng(7)) if small else hawaii(data), structural_zeros=False)
+    settings = product(CONSTRAINTS, ASKED)
+    return seeded((Setting(counts, stages, exact) for exact, stages in settings), SEEDS[: 1 if small else None])
 
 
-def _edited(earlier: Path, later: Path) -> str:
-    """Move a person between two rows of an earlier release; return what verify of the later one says of it."""
-    rows = pq.read_table(earlier / "tables.parquet")
-    persons = rows.column("persons").to_numpy().copy()
-    persons[-2:] += [1, -1] if persons[-1] > 1 else [-1, 1]
-    column = rows.column_names.index("persons")
-    pq.write_table(rows.set_column(column, rows.schema.field(column), pa.array(persons)), earlier / "tables.parquet")
-    failed = [check for check in verify_release(later) if not check.passed]
-    return "; ".join(check.detail for check in failed if check.name == "agrees_with")
-
-
-def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Compare, release and verify; fails where stages disagree, are worse by a tenth, or an edit is not found."""
-    blocks = generated_blocks(np.random.default_rng(7)) if small else hawaii(data)
-    counts = people(blocks, structural_zeros=False)
-    seeds = SEEDS[:1] if small else SEEDS
-    shape = len(CONSTRAINTS), len(ASKED), len(seeds), counts.hierarchy.levels, len(QUERIES)
-    absolute, bias = np.zeros(shape), np.zeros(shape)
-    seconds: dict[tuple[int, int], list[tuple[float, ...]]] = {}
-    failures: list[str] = []
-    done, total = 0, len(CONSTRAINTS) * len(seeds) * len(ASKED) + 1
-    for i, constraint in enumerate(CONSTRAINTS):
-        for place, seed in enumerate(seeds):
-            for row, stages in enumerate(ASKED):
-                outcome = run_stages(counts, stages, seed, exact=i > 0)
-                absolute[i, row, place], bias[i, row, place] = errors_of(counts, outcome.result)
-                seconds.setdefault((i, stages), []).append(outcome.seconds)
-                if outcome.differing:
-                    failures.append(f"{stages} stages, {constraint}: {outcome.differing} answers differ")
-                done += 1
-                reporter.progress(NAME, done, total)
-    with tempfile.TemporaryDirectory() as name:
-        seen, wrong = through_files(counts, Path(name))
-    reporter.progress(NAME, total, total)
-    tables = {
-        "_errors": error_table(absolute.mean(axis=2)),
-        "_bias": bias_table(bias.mean(axis=2)),
-        "_seconds": seconds_table(seconds),
-        "_seen": seen_table(seen),
-    }
-    if not small:  # a few simulated blocks with one seed say little about errors
-        failures += worse(absolute.mean(axis=2))
-    return publish(NAME, tables, out, reporter, failures=(*failures, *wrong))
-
-
-def worse(absolute: Floats) -> list[str]:
-    """Return where stages have more than ``MOST`` times the error of one [constraints, stages, levels, queries]."""
-    ratios = np.exp(np.log(absolute[:, 1:] / absolute[:, :1]).mean(axis=2))
-    return [
-        f"{list(ASKED)[1 + row]} stages, {CONSTRAINTS[i]}: {QUERIES[query]} has {ratios[i, row, query]:.2f} times "
-        "the error of one stage"
-        for i, row, query in np.argwhere(ratios > MOST).tolist()
-    ]
-
-
-def error_table(absolute: Floats) -> Table:
-    """Return errors and their ratios to one stage, by constraint, query and level, with means over levels."""
-    rows: list[tuple[Cell, ...]] = []
-    for i, constraint in enumerate(CONSTRAINTS):
+def report(results: Sequence[Runs[Setting, Found]], path: Path) -> Report:
+    """Return errors, bias and seconds; it fails where stages disagree, or are worse than one by a tenth."""
+    rows, bias_rows, seconds, failures = list[Record](), list[Record](), list[Record](), list[str]()
+    found = {(runs.case.constraint, runs.case.stages): runs.found for runs in results}
+    for constraint in CONSTRAINTS:
+        by_stages = {stages: found[constraint, stages] for stages in ASKED}
+        means = {
+            what: {stages: np.mean([each[what] for each in runs], axis=0) for stages, runs in by_stages.items()}
+            for what in ("absolute", "bias")
+        }
         for query, text in enumerate(QUERIES):
-            errors = absolute[i, :, :, query]
-            ratios = errors[1:] / errors[:1]
+            key: Record = {"constraints": constraint, "query": text}
+            errors = {stages: values[:, query] for stages, values in means["absolute"].items()}
+            ratios = {stages: values / errors[1] for stages, values in errors.items() if stages > 1}
             for level, name in enumerate(LEVELS):
-                rows.append((constraint, text, name, *errors[:, level].tolist(), *ratios[:, level].tolist()))
-            means = np.exp(np.log(ratios).mean(axis=1)).tolist()
-            rows.append((constraint, text, "geometric mean", None, None, None, *means))
-    columns = ("constraints", "query", "level", "one stage", "two", "three", "two / one", "three / one")
+                at_level = {f"stages: {stages}": float(values[level]) for stages, values in errors.items()}
+                times = {f"{stages} / 1": float(values[level]) for stages, values in ratios.items()}
+                rows.append({**key, "level": name, **at_level, **times})
+                biases = {f"stages: {stages}": float(values[level, query]) for stages, values in means["bias"].items()}
+                bias_rows.append({**key, "level": name, **biases})
+            over = {stages: float(np.exp(np.log(values).mean())) for stages, values in ratios.items()}
+            times = {f"{stages} / 1": ratio for stages, ratio in over.items()}
+            rows.append({**key, "level": "geometric mean", **times})
+            if len(by_stages[1]) > 1:  # a few simulated blocks with one seed say little about errors
+                failures += [
+                    f"{stages} stages, {constraint}: {text} has {ratio:.2f} times the error of one stage"
+                    for stages, ratio in over.items()
+                    if ratio > MOST
+                ]
+        for stages, runs in by_stages.items():
+            least = np.min([each["seconds"] for each in runs], axis=0).tolist()
+            words = " + ".join(f"{value:.1f}" for value in least)
+            seconds.append({"constraints": constraint, "stages": stages, "seconds": words})
+            if differing := sum(each["differing"] for each in runs):
+                failures.append(f"{stages} stages, {constraint}: {differing} answers differ")
     notes = (
         "Noise is seeded: NOT PRIVATE. Budget 1 in all; race has half of it, the others a quarter each.",
         "Exact totals need neighbours that replace a person, which doubles the noise.",
     )
-    return Table("mean absolute error of an answer (people)", columns, tuple(rows), notes)
+    tables = {
+        "_errors": Table.of("mean absolute error of an answer (people)", rows, notes),
+        "_bias": Table.of("bias: mean error of answers with any person (people)", bias_rows),
+        "_seconds": Table.of("processor seconds by stage, least of the seeds", seconds),
+    }
+    return Report(tables, failures=failures)
 
 
-def bias_table(bias: Floats) -> Table:
-    """Return the mean error of answers that are not empty."""
-    rows = tuple(
-        (constraint, text, name, *bias[i, :, level, query].tolist())
-        for i, constraint in enumerate(CONSTRAINTS)
-        for query, text in enumerate(QUERIES)
-        for level, name in enumerate(LEVELS)
-    )
-    columns = ("constraints", "query", "level", "one stage", "two", "three")
-    return Table("bias: mean error of answers with any person (people)", columns, rows)
-
-
-def seconds_table(seconds: dict[tuple[int, int], list[tuple[float, ...]]]) -> Table:
-    """Return the processor seconds of each stage's measuring and estimating, least over seeds."""
-    rows = tuple(
-        (CONSTRAINTS[i], stages, " + ".join(f"{value:.1f}" for value in np.min(runs, axis=0).tolist()))
-        for (i, stages), runs in seconds.items()
-    )
-    return Table("processor seconds by stage, least of the seeds", ("constraints", "stages", "seconds"), rows)
-
-
-def seen_table(seen: dict[str, str]) -> Table:
-    """Return what the released folders say."""
-    return Table("three stages through files", ("what", "seen"), tuple(seen.items()))
+STAGES = Study("kifer2019/stages", plan, measure, report)

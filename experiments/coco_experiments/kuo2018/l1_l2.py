@@ -81,71 +81,64 @@ HC_GAUSSIAN = Arena("Hc", "cumulative", GAUSSIAN, gaussian_of)
 ARENAS = (HC, HG, HC_GAUSSIAN)
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """How many seeds each arena gets on a case, and how many of them the programs over all regions (Hc only)."""
-
-    hc: int
-    hg: int
-    gaussian: int
-    convex: int = 0
-    joint: int = 0
-    gaussian_programs: int = 0
-
-    def seeds(self, arena: Arena) -> tuple[int, ...]:
-        """Return the seeds of an arena, the first of ten fixed beforehand."""
-        return SEEDS[: {HC: self.hc, HG: self.hg, HC_GAUSSIAN: self.gaussian}[arena]]
-
-    def steps(self, arena: Arena, levels: int, run: int) -> list[str]:
-        """Return the steps of one run, counted from 0; a single region has nothing to agree with."""
-        most = {HC: (self.convex, self.joint), HG: (0, 0), HC_GAUSSIAN: (self.gaussian_programs,) * 2}[arena]
-        enabled = {CONVEX: most[0] > run, JOINT: most[1] > run}
-        return [ALONE] if levels == 1 else [step for step in STEPS if enabled.get(step, True)]
-
-
 @dataclass(frozen=True, eq=False, slots=True)
 class Setting:
-    """A case with its plan in an arena, at one total epsilon."""
+    """A case in an arena at one total epsilon, and how many seeds: in all, with convex programs, with joint estimation.
+
+    The seeds are the first of ten fixed beforehand; programs over all regions are of Hc only.
+    """
 
     case: Case
-    runs: Plan
     arena: Arena
     epsilon: Fraction
+    runs: int
+    convex: int = 0
+    joint: int = 0
+
+    def steps(self, run: int) -> list[str]:
+        """Return the steps of one run, counted from 0; a single region has nothing to agree with."""
+        enabled = {CONVEX: self.convex > run, JOINT: self.joint > run}
+        return [ALONE] if self.case.levels == 1 else [step for step in STEPS if enabled.get(step, True)]
 
 
-def cases(folder: Path | None, *, small: bool) -> list[tuple[Case, Plan]]:
-    """Return the cases and how often each is run; sizes decide what is affordable."""
+SeedCounts = tuple[int, int, int]
+
+
+def cases(folder: Path | None, *, small: bool) -> list[tuple[Case, dict[Arena, SeedCounts]]]:
+    """Return the cases and how often each is run in every arena; sizes decide what is affordable."""
     if small:
         dense, housing, _ = small_cases(120)
-        return [(dense, Plan(8, 8, 8, 3, 2)), (top(housing, 2), Plan(8, 8, 8))]
-    hawaii = hawaii_case(folder)
+        few = {HC: (8, 3, 2), HG: (8, 0, 0), HC_GAUSSIAN: (8, 0, 0)}
+        return [(dense, few), (top(housing, 2), {**few, HC: (8, 0, 0)})]
+    hawaii, ten, none, five = hawaii_case(folder), (10, 0, 0), (0, 0, 0), (5, 0, 0)
+    counties = replace(top(hawaii, 2), name="Hawaii blocks, state and county")
+    tracts = replace(top(hawaii, 3), name="Hawaii blocks, down to tract")
     return [
-        (taxi_case(folder, TAXI_MAX_SIZE), Plan(10, 5, 10, 3, 3)),
-        (replace(top(hawaii, 2), name="Hawaii blocks, state and county"), Plan(10, 10, 10, 10, 10, 10)),
-        (replace(top(hawaii, 3), name="Hawaii blocks, down to tract"), Plan(5, 5, 5, 2)),
-        (Case.of("Hawaiian", hawaiian(folder), MAX_SIZE), Plan(10, 0, 10)),
-        (west_coast(white_case(folder)), Plan(5, 0, 5)),
+        (taxi_case(folder, TAXI_MAX_SIZE), {HC: (10, 3, 3), HG: five, HC_GAUSSIAN: ten}),
+        (counties, {HC: (10, 10, 10), HG: ten, HC_GAUSSIAN: (10, 10, 10)}),
+        (tracts, {HC: (5, 2, 0), HG: five, HC_GAUSSIAN: five}),
+        (Case.of("Hawaiian", hawaiian(folder), MAX_SIZE), {HC: ten, HG: none, HC_GAUSSIAN: ten}),
+        (west_coast(white_case(folder)), {HC: five, HG: none, HC_GAUSSIAN: five}),
     ]
 
 
 def plan(data: Path | None, small: bool) -> list[tuple[Setting, Sequence[int]]]:
     """Return all cases in every arena at every epsilon."""
-    _warm_up()
+    for arena in ARENAS:  # compiles every kernel before a clock runs
+        programs = int(arena is not HG)
+        measure(Setting(small_cases(20)[0], arena, Fraction(1), 1, programs, programs), SEEDS[0])
     settings = product(cases(data, small=small), ARENAS, SMALL_EPSILONS if small else EPSILONS)
-    return [(Setting(case, runs, arena, epsilon), runs.seeds(arena)) for (case, runs), arena, epsilon in settings]
-
-
-def _warm_up() -> None:
-    """Compile every kernel before a clock runs."""
-    for arena in ARENAS:
-        measure(Setting(small_cases(20)[0], Plan(1, 1, 1, 1, 1), arena, Fraction(1)), SEEDS[0])
+    return [
+        (Setting(case, arena, epsilon, *runs[arena]), SEEDS[: runs[arena][0]])
+        for (case, runs), arena, epsilon in settings
+    ]
 
 
 def measure(setting: Setting, seed: int) -> dict[str, dict[Loss, Side]]:
     """Return both losses after each step on one seed's noise; epsilon is split evenly over the levels."""
     case, arena = setting.case, setting.arena
     noisy = case.measured(seed, evenly(setting.epsilon, case.levels, arena.cost), arena.query)
-    return duel(case, noisy, setting.runs.steps(arena, case.levels, SEEDS.index(seed)))
+    return duel(case, noisy, setting.steps(SEEDS.index(seed)))
 
 
 def duels_of(runs: Runs[Setting, dict[str, dict[Loss, Side]]]) -> list[Duel]:
@@ -163,7 +156,7 @@ def failures_in(duels: Sequence[Duel]) -> list[str]:
     """Return one line for every mean too far from its reference and every fit of p = 1 alone that is not integer."""
     lines = []
     for item in duels:
-        if item.step == ALONE and min((fit.integer_share for fit in item.fits("l1")), default=100.0) < 100.0:
+        if item.step == ALONE and min((fit["% integer"] for fit in item.fits("l1")), default=100.0) < 100.0:
             lines.append(f"{item.case}, {item.estimator}, level {item.level}: a fit with p = 1 is not integer")
         references = REFERENCES.get(item.case, {}) if item.epsilon == 1 and item.noise == GEOMETRIC else {}
         for loss, reference in references.items():

@@ -1,12 +1,12 @@
 """The two losses on the same noisy answers: errors, fits and seconds of p = 1 and p = 2, region by region and level.
 
-Every fit goes through ``KeptFits``, which keeps the problem and its certified solution, so that what is reported of a
-fit (objective, integer values, runs, seconds) is that of the fit the histograms were made of.
+Every fit goes through ``StoredFits``, which stores the problem and its certified solution: what is reported of a fit
+(objective, integer values, runs, seconds) is that of the fit the histograms were made of.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeVar
@@ -15,19 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_experiments.groups import Case, Levels
-from coco_experiments.kuo2018.joint import before_rounding
-from coco_opt.array_types import Floats
 from coco_opt.choices import SolverChoices
 from coco_opt.groups import GroupsMeasurements, exact_answers
 from coco_opt.groups.estimating.convex import convex
 from coco_opt.groups.estimating.estimates import SizeEstimate
 from coco_opt.groups.estimating.estimators import SAME_BLOCK, FitOptions, estimate
-from coco_opt.groups.estimating.joint import joint
+from coco_opt.groups.estimating.joint import JointEstimate, joint
 from coco_opt.groups.estimating.method import GroupsMethod
 from coco_opt.groups.estimating.subtrees import matching, sum_of_leaves
 from coco_opt.groups.noisy_measurements import Loss
-from coco_opt.groups.queries import MeasuredQuery
-from coco_opt.histograms import CountOfCounts
 from coco_opt.privacy import Measurement, Rho
 from coco_opt.problem import Problem
 from coco_opt.solution import Solution
@@ -53,22 +49,14 @@ class StoredFits(SolverChoices):
         return solution.value
 
 
-@dataclass(frozen=True, slots=True)
-class Fit:
-    """What is known of the fits of a level, or of a whole program, before rounding.
+FIGURES = ("objective", "% integer", "% near integer", "different values", "kernel seconds", "certified seconds")
+"""What is said of a fit before rounding; the first four are means over a level's regions, seconds are sums over them.
 
-    ``objective`` is the loss's own, the sum of absolute or of squared residuals, a mean a region (of a program the
-    whole); ``whole`` and ``nearly`` the percentages of fitted values within 1e-6 and within 1e-2 of an integer (the
-    programs' solvers stop near an optimum, not on it); ``runs`` how many different values a region's fit has. Seconds
-    of all regions: ``kernel`` of the solver alone, ``certified`` with its certificate.
-    """
-
-    objective: float
-    integer_share: float
-    nearly: float
-    runs: float
-    kernel: float
-    certified: float
+The objective is the loss's own, the sum of absolute or of squared residuals; the percentages are of fitted values
+within 1e-6 and within 1e-2 of an integer (the programs' solvers stop near an optimum, not on it). Kernel seconds are
+the solver's alone, certified ones include the certificate.
+"""
+Fit = dict[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,51 +100,46 @@ def _after(case: Case, measurement: Measurement, loss: Loss, step: str, estimate
         histograms, fractional = estimate.histograms, before_rounding(case, estimate)
     else:
         histograms = convex(measurement, GroupsMethod(loss, consistency="convex"), stored)
-    return Side(case.errors(histograms), fractional, (_program_fit(stored), *unfitted[1:]))
+    # The program over all regions comes first, rounding or repairs after it.
+    return Side(case.errors(histograms), fractional, (dict(_figures(stored.solved[0][1])), *unfitted[1:]))
+
+
+def before_rounding(case: Case, estimate: JointEstimate) -> Levels:
+    """Return sum_i |Hc[i] - fitted[i]| (entities) a region, by level."""
+    errors = [
+        float(np.abs(row - truth.cumulative(case.max_size)[:-1]).sum())
+        for row, truth in zip(estimate.fitted, case.truth, strict=True)
+    ]
+    return case.by_level(np.array(errors))
 
 
 def _alone(case: Case, measurement: Measurement, loss: Loss) -> tuple[list[SizeEstimate], Side]:
     """Return every region's estimate on its own, and what is reported of them."""
-    estimates: list[SizeEstimate] = []
-    rows: list[Floats] = []
-    answers = GroupsMeasurements(measurement)
+    answers, estimates, rows, before = GroupsMeasurements(measurement), list[SizeEstimate](), list[list[float]](), []
     for region, truth in enumerate(case.truth):
         stored = StoredFits()
         estimates.append(estimate(answers[region], FitOptions(loss), stored))
-        rows.append(_figures(stored, truth, answers[region].query, case.max_size))
+        if not stored.solved:  # a region without a group is not fitted
+            rows.append([0.0, 100.0, 100.0, 0.0, 0.0, 0.0])
+            before.append(0.0)
+            continue
+        ((_, solution),) = stored.solved
+        rows.append([value for _, value in _figures(solution)])
+        exact = exact_answers(truth, answers[region].query, case.max_size)
+        before.append(float(np.abs(solution.value - exact).sum()))
     table = np.array(rows)
     levels = [table[list(case.hierarchy.level_range(level))] for level in range(case.levels)]
-    fractional = tuple(float(level[:, -1].mean()) for level in levels)
-    fits = tuple(_level_fit(level) for level in levels)
-    return estimates, Side(case.errors([each.histogram for each in estimates]), fractional, fits)
+    figures = ([*level[:, :4].mean(axis=0).tolist(), *level[:, 4:].sum(axis=0).tolist()] for level in levels)
+    fits = tuple(dict(zip(FIGURES, values, strict=True)) for values in figures)
+    return estimates, Side(case.errors([each.histogram for each in estimates]), case.by_level(np.array(before)), fits)
 
 
-def _figures(stored: StoredFits, truth: CountOfCounts, query: MeasuredQuery, max_size: int) -> Floats:
-    """Return the figures of one fit in the order of Fit's fields, then its error before rounding."""
-    if not stored.solved:  # a region without a group is not fitted
-        return np.array([0.0, 100.0, 100.0, 0.0, 0.0, 0.0, 0.0])
-    ((_, solution),) = stored.solved
-    error = float(np.abs(solution.value - exact_answers(truth, query, max_size)).sum())
-    fit = _fit_of(solution)
-    return np.array([fit.objective, fit.integer_share, fit.nearly, fit.runs, fit.kernel, fit.certified, error])
-
-
-def _level_fit(rows: Floats) -> Fit:
-    objective, integer, nearly, runs = rows[:, :4].mean(axis=0).tolist()
-    return Fit(objective, integer, nearly, runs, float(rows[:, 4].sum()), float(rows[:, 5].sum()))
-
-
-def _program_fit(stored: StoredFits) -> Fit:
-    """Return the figures of the program over all regions: it comes first, rounding or repairs after it."""
-    return _fit_of(stored.solved[0][1])
-
-
-def _fit_of(solution: Solution[Any]) -> Fit:
-    values = np.asarray(solution.value)
+def _figures(solution: Solution[Any]) -> Iterator[tuple[str, float]]:
+    """Yield the figures of one fit by name."""
+    values, seconds = np.asarray(solution.value), solution.seconds
     runs = float(np.mean(1 + np.count_nonzero(np.diff(values) > SAME_BLOCK, axis=-1)))
-    certified = solution.seconds + solution.judge_seconds
-    integer, nearly = integer_share(values), integer_share(values, 1e-2)
-    return Fit(solution.objective, integer, nearly, runs, solution.seconds, certified)
+    shares = integer_share(values), integer_share(values, 1e-2)
+    yield from zip(FIGURES, (solution.objective, *shares, runs, seconds, seconds + solution.judge_seconds), strict=True)
 
 
 def integer_share(values: NDArray[Any], within: float = 1e-6) -> float:

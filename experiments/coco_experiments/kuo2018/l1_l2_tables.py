@@ -9,7 +9,7 @@ from fractions import Fraction
 from statistics import fmean as mean
 from statistics import geometric_mean, median
 
-from coco_experiments.kuo2018.l1_l2_duels import LOSSES, Fit, Side
+from coco_experiments.kuo2018.l1_l2_duels import FIGURES, LOSSES, Fit, Side
 from coco_experiments.outcome import Record, Table
 from coco_experiments.statistics import Mean
 from coco_opt.groups.noisy_measurements import Loss
@@ -21,13 +21,6 @@ PAIRED = (
     "Margin: mean of (error of p = 2 - error of p = 1) over the runs, in its standard errors; positive: p = 1 wins. "
     f"A winner is named beyond the two-sided {CONFIDENCE:.0%} point of Student's t: about one tie in twenty gets one."
 )
-_READ: dict[str, Callable[[Fit], float]] = {
-    "% integer": lambda fit: fit.integer_share,
-    "% near integer": lambda fit: fit.nearly,
-    "different values": lambda fit: fit.runs,
-    "objective": lambda fit: fit.objective,
-}
-_SECONDS: dict[str, Callable[[Fit], float]] = {"kernel": lambda fit: fit.kernel, "certified": lambda fit: fit.certified}
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -89,18 +82,13 @@ class Duel:
 
     @property
     def winner(self) -> str:
-        """The loss with the smaller error where the margin is beyond random variation, else undecided."""
+        """The loss of smaller error where the margin passes the two-sided point of Student's t, else undecided."""
+        from scipy.special import stdtrit
+
         margin = self.margin
-        if margin is None or abs(margin) <= critical_margin(len(self.sides)):
+        if margin is None or abs(margin) <= stdtrit(len(self.sides) - 1, (1.0 + CONFIDENCE) / 2.0):
             return UNDECIDED
         return P1 if margin > 0 else P2
-
-
-def critical_margin(runs: int) -> float:
-    """Return the two-sided point of Student's t that the margin of so many runs (2 or more) must pass."""
-    from scipy.special import stdtrit
-
-    return float(stdtrit(runs - 1, (1.0 + CONFIDENCE) / 2.0))
 
 
 def full_table(duels: Sequence[Duel], notes: Sequence[str]) -> Table:
@@ -118,10 +106,9 @@ def _row(duel: Duel) -> Record:
     before = {loss: duel.fractional(loss) for loss in LOSSES}
     row |= _pair("error before rounding", {loss: Mean.of(own).value if own else None for loss, own in before.items()})
     fits = {loss: duel.fits(loss) for loss in LOSSES}
-    for name, read in _READ.items():
-        row |= _pair(name, {loss: mean(map(read, own)) if own else None for loss, own in fits.items()})
-    for name, read in _SECONDS.items():
-        row |= _pair(f"{name} seconds", {loss: median(map(read, own)) if own else None for loss, own in fits.items()})
+    for name in FIGURES:
+        middle = median if name.endswith("seconds") else mean
+        row |= _pair(name, {loss: middle(fit[name] for fit in own) if own else None for loss, own in fits.items()})
     return row
 
 
@@ -159,8 +146,8 @@ def fit_table(duels: Sequence[Duel]) -> Table:
         fits = {loss: [fit for duel in group for fit in duel.fits(loss)] for loss in LOSSES}
         if fits["l1"]:
             row = {**group[0].setting, "step": group[0].step, "total epsilon": f"{float(group[0].epsilon):g}"}
-            for name in list(_READ)[:3]:
-                row |= _pair(name, {loss: mean(map(_READ[name], own)) for loss, own in fits.items()})
+            for name in FIGURES[1:4]:
+                row |= _pair(name, {loss: mean(fit[name] for fit in own) for loss, own in fits.items()})
             rows.append({**row, **_pair("rounding %", {loss: _rounding_cost(group, loss) for loss in LOSSES})})
     notes = (
         "Before rounding: % within 1e-6 and within 1e-2 of integers, different values a region. Rounding %: error "
@@ -180,10 +167,10 @@ def seconds_table(duels: Sequence[Duel]) -> Table:
     rows: list[Record] = []
     for group in _groups(duels, lambda duel: (*duel.setting.values(), duel.step)):
         if any(duel.fits("l1") for duel in group):
-            spent = {(name, loss): _median_seconds(group, loss, name) for name in _SECONDS for loss in LOSSES}
+            spent = {(name, loss): _median_seconds(group, loss, name) for name in FIGURES[4:] for loss in LOSSES}
             row: Record = {**group[0].setting, "step": group[0].step}
             row |= {f"{name}, {NAMES[loss]}": seconds for (name, loss), seconds in spent.items()}
-            rows.append({**row, **{f"{n}, p = 2 / p = 1": spent[n, "l2"] / spent[n, "l1"] for n in _SECONDS}})
+            rows.append({**row, **{f"{n}, p = 2 / p = 1": spent[n, "l2"] / spent[n, "l1"] for n in FIGURES[4:]}})
     note = "Kernel: the solver alone; certified: with the gap from multipliers. One thread, one fit after the other."
     return Table.of("Seconds for all regions of a data set", rows, (note,))
 
@@ -192,7 +179,7 @@ def _median_seconds(group: Sequence[Duel], loss: Loss, name: str) -> float:
     totals: dict[tuple[Fraction, int], float] = {}
     for duel in group:
         for run, fit in enumerate(duel.fits(loss)):
-            totals[duel.epsilon, run] = totals.get((duel.epsilon, run), 0.0) + _SECONDS[name](fit)
+            totals[duel.epsilon, run] = totals.get((duel.epsilon, run), 0.0) + fit[name]
     return median(totals.values())
 
 

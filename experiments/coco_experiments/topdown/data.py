@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import csv
 import gzip
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -133,6 +135,23 @@ def large_tables(blocks: Blocks, seed: int = 0, structural_zeros: bool = False) 
     cells = schema.encode({name: code[met] for name, code in zip(schema.names, codes, strict=True)})
     tables = TableCounts.from_microdata(blocks.hierarchy, schema, leaf[met], cells, counts[met])
     return Tables(schema, blocks.hierarchy, tables)
+
+
+def frames(counts: TableCounts, levels: Sequence[str]) -> dict[str, Any]:
+    """Return tables in the form in which a release reads them: "records" with their counts, and "hierarchy"."""
+    import pyarrow as pa
+
+    tree, schema = counts.hierarchy, counts.schema
+    ids = np.array([f"r{leaf}" for leaf in range(len(tree.leaves))])
+    paths = np.array([tree.paths[leaf].split("/") for leaf in tree.leaves])
+    leaf = np.repeat(np.arange(ids.size), np.diff(counts.offsets))
+    codes = schema.decode(counts.cells)
+    values = {name: np.array(schema.attributes[name])[codes[name]] for name in schema.names}
+    regions = dict(zip(levels, paths.T, strict=True))
+    return {
+        "records": pa.table({"region_id": ids[leaf], **values, "count": counts.counts}),
+        "hierarchy": pa.table({"region_id": ids, **regions}),
+    }
 
 
 def _counts(row: dict[str, str]) -> list[int]:
