@@ -132,11 +132,32 @@ def _run(
 
 
 def _list(rows: Sequence[Any], *, json: bool) -> None:
+    listed = [
+        {
+            "name": row.name,
+            "summary": row.summary,
+            "figure": bool(getattr(row, "shows", "")),
+            "minutes": getattr(row, "minutes", None),
+            "data": list(getattr(row, "data", ())),
+            "heavy": bool(getattr(row, "heavy", False)),
+        }
+        for row in rows
+    ]
     if json:
-        write_json([{"name": row.name, "summary": row.summary} for row in rows])
-    else:
-        shown = [(row.name, row.summary, "yes" if getattr(row, "shows", "") else "") for row in rows]
-        write_table("Experiments", ("name", "what", "figure"), shown, numeric=3)
+        write_json(listed)
+        return
+    shown = [
+        (
+            row["name"],
+            row["summary"],
+            "yes" if row["figure"] else "",
+            "heavy" if row["heavy"] else "-" if row["minutes"] is None else f"{row['minutes']:.2g}",
+            ", ".join(row["data"]) or "none",
+        )
+        for row in listed
+    ]
+    write_table("Experiments", ("name", "what", "figure", "minutes", "data wanted"), shown, numeric=5)
+    write("Minutes are of a processor, measured on two cores; - was not timed. With --small each takes seconds.")
 
 
 class _Quiet:

@@ -73,5 +73,5 @@ def _draw(axes: Axes, rows: list[Trial], level: int, key: str) -> None:
     else:
         axes.set_xticks([])
         axes.set_xlim(-0.5, len(set(names)) - 0.5)
-        axes.set_ylim(bottom=0.0)
+        axes.set_ylim(0.0, 1.05 * axes.get_ylim()[1])
     axes.grid(alpha=0.3)

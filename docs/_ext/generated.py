@@ -101,6 +101,24 @@ def _gallery() -> str:
     return "\n\n".join(f"## {paper}\n\n" + "\n\n".join(figures) for paper, figures in parts.items())
 
 
+def _verdicts() -> str:
+    """Return every statement of a paper with its verdict and its figure, of the stored records."""
+    stored = json.loads((PICTURES.parents[1] / "verdicts.json").read_text(encoding="utf-8"))
+    parts: dict[str, list[tuple[str, ...]]] = {}
+    for name, record in stored.items():
+        folder, _, short = name.partition("/")
+        data, picture = "simulated" if record["small"] else "real", f"{folder}-{short}.png"
+        for item in record["statements"]:
+            figure = f"`{item['figure']}`"
+            if (PICTURES / picture).is_file():
+                figure = f"[{figure}](pictures/gallery/{picture})"
+            told = f"{item['verdict']}: {item['why']}" if item["why"] else item["verdict"]
+            where, published, measured, told = map(_escape, (item["where"], item["published"], item["measured"], told))
+            parts.setdefault(folder, []).append((f"{where} (`{name}`, {figure}, {data})", published, measured, told))
+    header = ("where (experiment, figure, data)", "the paper says", "measured", "verdict")
+    return "\n\n".join(f"### `{folder}`\n\n{_table(header, rows)}" for folder, rows in parts.items())
+
+
 def _errors() -> str:
     rows = [
         (f"`{code}`", str(EXIT_CODES[code]), _escape(meaning).replace("\\`", "`"), _escape(advice).replace("\\`", "`"))
@@ -141,6 +159,7 @@ NAMES: dict[str, Callable[[], str]] = {
     "solvers": _solvers,
     "experiments": _experiments,
     "gallery": _gallery,
+    "verdicts": _verdicts,
     "errors": _errors,
     "evidence": _evidence,
 }

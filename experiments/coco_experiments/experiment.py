@@ -7,6 +7,7 @@ The command line needs no more than this module's shapes: it finds ``EXPERIMENTS
 from __future__ import annotations
 
 import importlib
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol, cast
@@ -27,11 +28,13 @@ class Run(Protocol):
 class Experiment:
     """One row of the experiment table; describes an experiment without importing it.
 
-    ``name`` is "folder/module" ("kuo2018/table3"). In that module, or the one that ``declared`` names, the experiment
-    is a value called as its name in capital letters (``TABLE3``), with a method ``run``, or else a function ``run``.
+    ``name`` is "folder/module" ("kuo2018/table3"). In that module, or the one that ``declared`` names (with a dot where
+    it lies in another folder), the experiment is a value called as its name in capital letters (``TABLE3``), with a
+    method ``run``, or else a function ``run``.
     ``shows`` is what its figure shows, in a sentence, for the gallery; "" where it draws none. One that is
     ``heavy``, in time or disk, runs only by a name that means no other.
-    One that takes ``states`` makes a country of so many.
+    One that takes ``states`` makes a country of so many. ``data`` are the folders of real data that it wants, each
+    below the data folder; ``minutes`` of processor time were measured, None where no run was timed.
     """
 
     name: str
@@ -41,6 +44,8 @@ class Experiment:
     declared: str = ""
     heavy: bool = False
     takes_states: bool = False
+    data: tuple[str, ...] = ()
+    minutes: float | None = None
 
     @property
     def kind(self) -> Kind:
@@ -55,7 +60,9 @@ class Experiment:
     def function(self) -> Run:
         """Import the experiment's module and return what runs it."""
         folder, _, name = self.name.partition("/")
-        module: Any = importlib.import_module(f"{__package__}.{folder}.{self.declared or name}")
+        declared = self.declared or name
+        place = declared if "." in declared else f"{folder}.{declared}"
+        module: Any = importlib.import_module(f"{__package__}.{place}")
         return cast("Run", getattr(module, name.upper(), module).run)
 
     def run(
@@ -79,8 +86,10 @@ class Experiment:
 
         shown = reporter or ConsoleReporter()
         size = {"states": states} if self.takes_states else {}
+        begun = sum(os.times()[:4])
         outcome = self.function()(small=small, out=out, reporter=shown, data=data, **size)
+        minutes = (sum(os.times()[:4]) - begun) / 60.0
         for statement in outcome.statements:
             shown.note(statement.line)
-        write_page(out, self, outcome, small=small)
+        write_page(out, self, outcome, small=small, minutes=minutes)
         return outcome

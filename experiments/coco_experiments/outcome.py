@@ -6,7 +6,7 @@ import csv
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -90,11 +90,11 @@ class Statement:
         return f"{self.verdict}: {self.where}: published: {self.published}; measured: {self.measured}{cause}"
 
 
-def statements_table(statements: Sequence[Statement]) -> Table:
-    """Return statements as a table."""
+def statements_table(statements: Sequence[Statement], figure: str = "") -> Table:
+    """Return statements as a table; ``figure`` is the file that shows what was measured."""
     names = ("where", "published", "measured", "verdict", "why")
     records = ({name: getattr(statement, name) for name in names} for statement in statements)
-    return Table.of("What the paper says", records)
+    return Table.of("What the paper says", ({**record, "figure": figure} for record in records))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +114,19 @@ class Outcome:
         """Return whether every check held."""
         return not self.failures
 
+    @property
+    def figure(self) -> str:
+        """Return the name of the first picture, of a table where nothing is drawn, "" without files."""
+        names = [path.name for path in self.files]
+        return next((name for name in names if name.endswith(".png")), names[0] if names else "")
+
     def record(self, name: str) -> dict[str, object]:
         """Return what JSON says of the experiment ``name``."""
         return {
             "name": name,
-            "statements": [{**asdict(item), "verdict": item.verdict} for item in self.statements],
+            "statements": [
+                {**asdict(item), "verdict": item.verdict, "figure": self.figure} for item in self.statements
+            ],
             "tables": [item.plain() for item in self.tables],
             "files": [str(path) for path in self.files],
             "failures": list(self.failures),
@@ -173,6 +181,8 @@ def publish(
     for ending, table in tables.items():
         reporter.table(table)
         written.append(write_csv(out / f"{name}{ending}.csv", table))
+    outcome = Outcome(tuple(tables.values()), (*written, *files), tuple(failures), said)
     if said:
-        written.append(write_csv(out / f"{name}_statements.csv", statements_table(said)))
-    return Outcome(tuple(tables.values()), (*written, *files), tuple(failures), said)
+        table = write_csv(out / f"{name}_statements.csv", statements_table(said, outcome.figure))
+        return replace(outcome, files=(*outcome.files, table))
+    return outcome

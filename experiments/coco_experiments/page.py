@@ -45,14 +45,18 @@ class Described(Protocol):
         """Return "paper" or "bench"."""
 
 
-def write_page(out: Path, experiment: Described, outcome: Outcome, *, small: bool) -> Path:
-    """Keep an outcome's record, and write the page of its folder, ``out/<folder>.html``; return the page."""
+def write_page(out: Path, experiment: Described, outcome: Outcome, *, small: bool, minutes: float = 0.0) -> Path:
+    """Write the record of an outcome and the page of its folder, ``out/<folder>.html``; return the page.
+
+    ``minutes`` are those of a processor.
+    """
     folder, _, _ = experiment.name.partition("/")
     record = {
         **outcome.record(experiment.name),
         "summary": experiment.summary,
         "paper": experiment.paper,
         "small": small,
+        "minutes": minutes,
         "machine": machine(),
         "versions": {name: number for name, number in versions(_PACKAGES).items() if name != "python"},
         "files": [Path(os.path.relpath(path, out)).as_posix() for path in outcome.files],
@@ -86,7 +90,8 @@ def _section(record: Mapping[str, Any]) -> str:
         ),
         *(_table(item) for item in record["tables"]),
         _runs(record.get("runs", [])),
-        f"<p class='note'>{escape(record['machine'])}; {escape(_versions(record['versions']))}</p>",
+        f"<p class='note'>{escape(record['machine'])}; {escape(_versions(record['versions']))}; "
+        f"{record.get('minutes', 0.0):.2g} minutes of a processor</p>",
     ]
     return "\n".join(part for part in parts if part)
 

@@ -153,3 +153,11 @@ class Study(Generic[CaseT, FoundT]):
 def seeded(cases: Iterable[CaseT], seeds: Sequence[int] = (0,)) -> list[tuple[CaseT, Sequence[int]]]:
     """Return cases that all have the same seeds; of what is not random one run is enough."""
     return [(case, seeds) for case in cases]
+
+
+def not_converged(results: Sequence[Runs[CaseT, dict[str, Any]]], words: Callable[[CaseT], str]) -> Iterator[str]:
+    """Yield a line for every case and seed whose chains, as found, did not converge."""
+    for runs in results:
+        for seed, found in zip(runs.seeds, runs.found, strict=False):  # of a run that was stopped
+            if not found["converged"]:
+                yield f"{words(runs.case)}, {seed}: the chains did not converge"

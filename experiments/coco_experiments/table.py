@@ -119,7 +119,7 @@ ROWS: dict[str, tuple[str, str]] = {
         "",
         "blocks of Hawaii on five levels: full, classic, bottom-up and linear estimates at equal budget",
     ),
-    "topdown/backends": ("", "every backend on the same splits: objective, certified gap, seconds"),
+    "topdown/backends": ("", "every step of the methods by every backend: certified gap, seconds"),
     "kifer2019/dorm": (
         "Invariants, An Example",
         "the college town's implied constraints by elimination, flows and lifting, published next to ours",
@@ -264,6 +264,7 @@ DECLARED = {
     "bench/joint_nation": "nation",
     "bench/first_call": "release",
     "beyond/floor_tree": "floor",
+    "beyond/tables_posterior": "topdown.hawaii",
     "hay2010/figure3": "unattributed",
     "hay2010/figure7": "unattributed",
     "kifer2019/zcdp": "noise",
@@ -286,11 +287,51 @@ HEAVY = ("bench/country", "bench/ingestion_large", "bench/joint_nation", "bench/
 """What runs only by a name that means no other."""
 
 
+_BLOCKS, _TAXI, _HOUSING = "census2010_blocks", "kuo2018", "census2010_h13"
+DATA: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("kuo2018/table3", "kuo2018/table4", "kuo2018/figure1", "kuo2018/figure6"), (_TAXI, _HOUSING)),
+    **dict.fromkeys(("kuo2018/figure4", "kuo2018/figure5"), (_TAXI, _HOUSING)),
+    **dict.fromkeys(("kuo2018/datasets", "kuo2018/l1_l2", "beyond/auto"), (_TAXI, _HOUSING, _BLOCKS)),
+    **dict.fromkeys(("kuo2018/mean_consistency", "kuo2018/private_counts"), (_TAXI, _BLOCKS)),
+    **dict.fromkeys(("beyond/ablation", "beyond/budgets", "beyond/frontier", "beyond/posterior"), (_TAXI, _BLOCKS)),
+    **dict.fromkeys(("beyond/coverage", "topdown/backends", "bench/joint", "bench/posterior"), (_TAXI, _BLOCKS)),
+    "kuo2018/selection": (_TAXI, _HOUSING, _BLOCKS),
+    "beyond/west_coast": (_TAXI, _HOUSING),
+    **dict.fromkeys(("beyond/auto_tables", "beyond/tables_posterior", "topdown/hawaii", "kifer2019/noise"), (_BLOCKS,)),
+    **dict.fromkeys(("kifer2019/rounding", "kifer2019/redistricting", "kifer2019/stages"), (_BLOCKS,)),
+    **dict.fromkeys(("bench/plan", "bench/topdown", "bench/executors"), (_BLOCKS,)),
+    "flaxman2019/figure1": ("flaxman_fig1",),
+    **dict.fromkeys(("flaxman2019/releases", "bench/release"), (_TAXI,)),
+    "hay2010/figure5": ("snap_degrees",),
+    **dict.fromkeys(("bench/nation", "bench/nation_posterior", "bench/joint_nation"), (_HOUSING,)),
+}
+"""The folders of real data that an experiment reads; the others need none. What may be simulated is not listed."""
+
+MINUTES: dict[str, float] = {
+    "beyond/auto": 240.0,
+    "hay2010/figure3": 0.03,
+    "kifer2019/dorm": 0.03,
+    "kifer2019/households": 0.05,
+    "kifer2019/zcdp": 0.02,
+}
+"""Minutes of processor time of one complete run, as measured on two cores; with --small all take seconds."""
+
+
 def _row(name: str, where: str, summary: str) -> Experiment:
     folder = name.partition("/")[0]
     paper = "; ".join(part for part in (PAPERS.get(folder, ""), where) if part)
     declared, country = DECLARED.get(name, ""), name == "bench/country"
-    return Experiment(name, summary, paper, SHOWS.get(name, ""), declared, name in HEAVY, takes_states=country)
+    return Experiment(
+        name,
+        summary,
+        paper,
+        SHOWS.get(name, ""),
+        declared,
+        name in HEAVY,
+        takes_states=country,
+        data=DATA.get(name, ()),
+        minutes=MINUTES.get(name),
+    )
 
 
 EXPERIMENTS: tuple[Experiment, ...] = tuple(_row(name, *row) for name, row in ROWS.items())

@@ -15,8 +15,9 @@ some minutes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -116,106 +117,65 @@ NATION = Benchmark("bench/nation", measure, NOTES)
 
 FITTED_SIZE, SMALL_FITTED_SIZE = 10_000, 60
 GROWTH = (0.05, 0.1, 0.3)
-POSTERIOR_SECONDS_LIMIT, FITTED_MEMORY_LIMIT = 600.0, 4000.0  # MB
-POSTERIOR_WHAT = "posterior, tables and intervals, buckets"
+FITTED_MEMORY_LIMIT = 4000.0  # MB
+POSTERIOR = {"posterior, tables and intervals, buckets": ("posterior", GROWTH, 600.0)}
+JOINT: dict[str, tuple[str, tuple[float, ...], float | None]] = {
+    "single sizes": ("joint", (0.0,) * 3, 180.0),
+    "buckets of growth .05": ("joint", (0.05,) * 3, None),
+}
+"""By name, the method, the growth of buckets at every level (0: single sizes), and the seconds that are allowed."""
 
 
-def estimated(data: str | None, max_size: int) -> dict[str, Any]:
-    """Measure and estimate (K = 60: a small simulated nation); return seconds, convergence and errors by level."""
-    small = max_size == SMALL_FITTED_SIZE
+def fitted(size: str, data: str | None, max_size: int, method: str, growth: Sequence[float]) -> dict[str, Any]:
+    """Measure a nation with seeded noise and estimate it; return the call's seconds, what was certified, and errors.
+
+    ``size`` is "whole", or "small" for 12 counties. ``failed`` says why there is no estimate.
+    """
+    small = size == "small"
     _, counts = counts_of(small=small, data=None if data is None else Path(data))
-    case = Case.of("nation", counts, max_size)
-    measurement = case.measured(SEED, growth=GROWTH)
-    matching = estimate_groups(measurement, GroupsMethod("l1", consistency="matching"), SolverChoices())
+    case, solvers = Case.of("nation", counts, max_size), SolverChoices()
+    noisy = case.measured(SEED, growth=growth)
     many = 0 if small else MANY_CELLS
-    seconds, used, estimate = clocked(
-        lambda: integer_estimate(measurement, SolverChoices(), coverage=0.9, threads=2, many=many)
-    )
-    state = estimate.convergence
+    estimated = {
+        "joint": partial(joint, noisy, solvers),
+        "posterior": partial(integer_estimate, noisy, solvers, coverage=0.9, threads=2, many=many),
+    }
+    try:
+        seconds, cpu, estimate = clocked(estimated[method])
+    except SolverError as error:
+        return {"failed": str(error)}
+    rows = ", ".join(f"{row.problem} by {row.solver}, gap {row.relative_gap:.1g}" for row in solvers.certificates)
+    state = getattr(estimate, "convergence", None)
+    chains = "" if state is None else f"; {state.draws} draws of {state.sweeps} sweeps, converged: {state.converged}"
+    errors = " / ".join(f"{error:,.1f}" for error in case.errors(estimate.histograms))
     return {
         "seconds": seconds,
-        "used": used,
-        "errors": case.errors(estimate.histograms),
-        "matching": case.errors(matching.histograms),
-        "told": f"{state.draws} draws of {state.sweeps} sweeps, converged: {state.converged}, worst R-hat "
-        f"{state.r_hat:.2f}, {len(state.not_converged)} regions not; relative gap {estimate.uncertified_gap:.1g}",
+        "cpu": cpu,
+        "words": f"mean distance of a region by level {errors}{chains}; {rows}",
         "whole": [histogram.groups for histogram in estimate.histograms] == counts.group_counts.tolist(),
     }
 
 
-def _words(errors: Sequence[float]) -> str:
-    return " / ".join(f"{error:,.1f}" for error in errors)
-
-
-def measure_posterior(bench: Bench) -> str:
-    """Time the posterior of a nation (small: 12 made counties, K = 60); a region with other groups is wrong."""
-    name, counts = counts_of(small=bench.small, data=bench.data)
-    max_size, target = (SMALL_FITTED_SIZE if bench.small else FITTED_SIZE), f"{__name__}:estimated"
-    runs = [apart(target, bench.data and str(bench.data), size) for size in bench.over((SMALL_FITTED_SIZE, max_size))]
-    value, limits = runs[-1].value, {"limit": POSTERIOR_SECONDS_LIMIT, "peak_limit": FITTED_MEMORY_LIMIT}
-    run = Apart(value["seconds"], value["used"], runs[-1].peak, value)  # the first run compiles
-    bench.apart(name, POSTERIOR_WHAT, counts.hierarchy.regions * max_size, run, **({} if bench.small else limits))
-    bench.notes.append(value["told"])
-    errors = f"{_words(value['errors'])}; matching {_words(value['matching'])}"
-    bench.notes.append(f"mean distance of a region by level: {errors}")
-    bench.wrong += [] if value["whole"] else ["a region has not its number of groups"]
-    return f"The posterior of {counts.hierarchy.regions:,} regions, K = {max_size:,}"
-
-
-POSTERIOR_NOTES = ("n: cells of all regions; one run, compiled beforehand, two threads; noise is not in the time",)
-NATION_POSTERIOR = Benchmark("bench/nation_posterior", measure_posterior, POSTERIOR_NOTES)
-
-
-JOINT_SECONDS_LIMIT = 180.0  # of single sizes
-GROWTHS = {"single sizes": 0.0, "buckets of growth .05": 0.05}
-
-
-def fitted(size: str, data: str | None, max_size: int, growth: float) -> dict[str, float | str]:
-    """Measure a nation with seeded noise and estimate it; return the call's seconds and what was certified.
-
-    ``size`` is "whole", or "small" for 12 counties; ``growth`` is that of the buckets of every level (0: single sizes).
-    ``failed`` says why there is no estimate.
-    """
-    _, counts = counts_of(small=size == "small", data=None if data is None else Path(data))
-    noisy = Case.of("nation", counts, max_size).measured(SEED, growth=(growth,) * counts.hierarchy.levels)
-    del counts
-    solvers = SolverChoices()
-    try:
-        seconds, cpu, estimate = clocked(lambda: joint(noisy, solvers))
-    except SolverError as error:
-        return {"failed": str(error)}
-    row = next(certificate for certificate in solvers.certificates if certificate.problem.startswith("joint"))
-    return {
-        "seconds": seconds,
-        "cpu": cpu,
-        "gap": row.relative_gap,
-        "level_gap": float(np.nanmax(estimate.level_gaps)),
-        "solver": row.solver,
-        "solver_seconds": row.seconds,
-    }
-
-
-def measure_joint(bench: Bench) -> str:
-    """Time joint estimation of a nation on single sizes and on buckets (small: 12 counties, K = 60)."""
+def measure_fits(bench: Bench, ways: Mapping[str, tuple[str, tuple[float, ...], float | None]]) -> str:
+    """Time estimations of a nation (small: 12 made counties, K = 60); a region with other groups is wrong."""
     name, counts = counts_of(small=bench.small, data=bench.data)
     max_size, regions = SMALL_FITTED_SIZE if bench.small else FITTED_SIZE, counts.hierarchy.regions
-    target, folder = "coco_experiments.bench.nation:fitted", bench.data and str(bench.data)
-    for what, growth in bench.over(GROWTHS.items()):
-        apart(target, "small", None, SMALL_FITTED_SIZE, growth)  # compiles
-        result = apart(target, "small" if bench.small else "whole", folder, max_size, growth)
+    target, folder = f"{__name__}:fitted", bench.data and str(bench.data)
+    for what, (method, growth, limit) in bench.over(ways.items()):
+        apart(target, "small", None, SMALL_FITTED_SIZE, method, growth)  # compiles
+        result = apart(target, "small" if bench.small else "whole", folder, max_size, method, growth)
         report = result.value
         if "failed" in report:
             bench.wrong.append(f"{what}: {report['failed']}")
             continue
-        limits = {} if growth else {"limit": JOINT_SECONDS_LIMIT, "peak_limit": FITTED_MEMORY_LIMIT}
+        limits = {} if limit is None or bench.small else {"limit": limit, "peak_limit": FITTED_MEMORY_LIMIT}
         run = Apart(report["seconds"], report["cpu"], result.peak, report)
         bench.apart(name, what, regions * max_size, run, **limits)
-        bench.notes.append(
-            f"{what}: {report['solver']}, {report['solver_seconds']:,.1f} s of it in the fit; "
-            f"relative gap {report['gap']:.2g}, of the loosest level {report['level_gap']:.2g}"
-        )
-    return f"Joint estimation of a nation of {regions:,} regions, K = {max_size:,}: one run each"
+        bench.notes.append(f"{what}: {report['words']}")
+        bench.wrong += [] if report["whole"] else [f"{what}: a region has not its number of groups"]
+    return f"A nation of {regions:,} regions, K = {max_size:,}: one run each"
 
 
-JOINT_NOTES = ("one element is one size of one region; fit, certificate and integer tables are in the seconds",)
-JOINT_NATION = Benchmark("bench/joint_nation", measure_joint, JOINT_NOTES)
+FITTED_NOTES = ("n: cells of all regions; one run, compiled beforehand; noise is not in the time, certificates are",)
+NATION_POSTERIOR = Benchmark("bench/nation_posterior", partial(measure_fits, ways=POSTERIOR), FITTED_NOTES)
+JOINT_NATION = Benchmark("bench/joint_nation", partial(measure_fits, ways=JOINT), FITTED_NOTES)

@@ -20,7 +20,7 @@ from coco_experiments.groups import SEEDED, Case
 from coco_experiments.kuo2018.cases import TAXI_MAX_SIZE, hawaii_case, small_cases, taxi_case
 from coco_experiments.outcome import Record, Table
 from coco_experiments.statistics import Mean
-from coco_experiments.study import Report, Runs, Study, seeded
+from coco_experiments.study import Report, Runs, Study, not_converged, seeded
 from coco_opt.array_types import Floats, Ints
 from coco_opt.choices import SolverChoices
 from coco_opt.groups.estimating.posterior.consistent import PosteriorEstimate, posterior_estimate
@@ -122,12 +122,7 @@ def report(results: Sequence[Runs[Setting, Found]], path: Path) -> Report:
         "Counts are integers and intervals hold at least their share, so narrow ones hold more: with ties split, a",
         "count at an interval's end is inside in part (mid-p), and 90 % is what a right posterior gives.",
     )
-    slow = (
-        f"{key(runs.case, seed)}: the chains did not converge"
-        for runs in results
-        for seed, found in zip(runs.seeds, runs.found, strict=False)
-        if not found["converged"]
-    )
+    slow = not_converged(results, lambda setting: f"{setting.case.name}, {setting.queries.name}")
     title = f"Intervals of {100 * SHARE:g} %: how often they hold the true count"
     return Report({"": Table.of(title, rows, notes)}, notes=slow)
 

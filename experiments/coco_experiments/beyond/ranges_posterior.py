@@ -25,7 +25,7 @@ from coco_experiments.hay2010.data import (
 )
 from coco_experiments.outcome import Record, Table
 from coco_experiments.statistics import Mean, inside_by_ranks
-from coco_experiments.study import Report, Runs, Study
+from coco_experiments.study import Report, Runs, Study, not_converged
 from coco_opt.array_types import Floats, Ints
 from coco_opt.privacy import Epsilon, SeededNoise
 from coco_opt.ranges import UniversalHistogram, Workload, choose_fan_out, measure_ranges
@@ -179,12 +179,7 @@ def report(results: Sequence[Runs[Setting, Found]], path: Path) -> Report:
         "_squared": error_table(results, squared=True),
         "_coverage": coverage_table(results),
     }
-    slow = (
-        f"{key(runs.case, seed)}: the chains did not converge"
-        for runs in results
-        for seed, found in zip(runs.seeds, runs.found, strict=False)
-        if not found["converged"]
-    )
+    slow = not_converged(results, lambda setting: f"{setting.data}, {setting.epsilon}")
     return Report(tables, failures=failures, notes=slow)
 
 

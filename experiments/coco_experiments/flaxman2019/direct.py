@@ -6,6 +6,7 @@ consistent with the bound; a sound lower bound from more runs stands next to the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coco_experiments.flaxman2019.setting import EPSILONS, MOVED, NOT_PRIVATE, PAPERS, SMALL, Database
-from coco_experiments.outcome import Record, Table
+from coco_experiments.outcome import Record, Statement, Table
 from coco_experiments.plots import looks
 from coco_experiments.study import Report, Runs, Study, seeded
 from coco_opt.array_types import Floats
@@ -104,7 +105,28 @@ def report(results: Sequence[Runs[Setting, tuple[Floats, Floats]]], path: Path) 
         NOT_PRIVATE,
     )
     title = "Flaxman 2019, section 2.3: direct estimate, one person moved from area 0 to area 1001"
-    return Report({"": Table.of(title, rows, notes)}, _draw(path, estimates))
+    return Report({"": Table.of(title, rows, notes)}, _draw(path, estimates), statements=claims(rows))
+
+
+def claims(rows: Sequence[Record]) -> list[Statement]:
+    """Return what section 3 says of the direct estimate: of frequencies of 50 runs the log-ratio errs by 0.2."""
+    equal, at_least = ("largest |log-ratio|, error = k", "the same where both have 50 runs")
+    doubt = 3.0 * math.sqrt(2.0 / FEW)
+    return [
+        Statement(
+            "section 3",
+            "the direct estimate by error = k is too noisy to be interpreted (taken as: ten times the budget)",
+            ", ".join(f"{row['mechanism']} {row[equal]:.3g} of {row['epsilon']:g}" for row in rows),
+            all(row[equal] > 10.0 * row["epsilon"] for row in rows),
+        ),
+        Statement(
+            "section 3",
+            "by error >= k it is visually consistent with the bound epsilon",
+            ", ".join(f"{row['mechanism']} {row[at_least]:.3g} of {row['epsilon']:g}" for row in rows)
+            + f", where three standard errors are {doubt:.2g}",
+            not any(row[at_least] > row["epsilon"] + doubt for row in rows),
+        ),
+    ]
 
 
 @styled()

@@ -25,6 +25,7 @@ from coco_experiments.flaxman2019.setting import (
     TAILS,
     Database,
     residuals,
+    share_claims,
 )
 from coco_experiments.outcome import Outcome, Reporter, Statement, Table, publish, write_csv
 from coco_experiments.plots import looks
@@ -147,8 +148,9 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
 
 
 def statements(table: Table) -> tuple[Statement, ...]:
-    """Return the plateaus of his curves next to ours, where his were read."""
-    claims = []
+    """Return what section 3 says, and the plateaus of his curves next to ours, where his were read."""
+    own = [row for row in table.records() if row[COLUMNS[2]] == "ratio"]
+    claims = share_claims({row[COLUMNS[0]]: row[COLUMNS[4]] for row in own})
     for row in table.records():
         published, mean = row[COLUMNS[5]], row[COLUMNS[3]]
         if isinstance(published, float) and isinstance(mean, float):

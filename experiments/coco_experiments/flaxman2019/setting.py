@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_experiments.outcome import Statement
 from coco_opt.audit.counting import (
     MECHANISMS,
     MechanismName,
@@ -32,6 +34,29 @@ HIS_NAMES: dict[MechanismName, str] = {
     "RDPC": "raked eps=0.1",
     "ADPC": "averaged eps=0.05",
 }
+
+
+# What the empirical loss is, of the budget; another seed and another database give it within the band.
+SHARES: dict[MechanismName, tuple[float, str]] = {
+    "GDPC": (1.0, "matches its budget"),
+    "ADPC": (0.5, "is roughly half of its budget"),
+    "RDPC": (0.25, "is roughly a quarter of its budget"),
+}
+SHARE_BAND = 0.2  # relative
+
+
+def share_claims(shares: Mapping[MechanismName, float]) -> list[Statement]:
+    """Return what section 3 says of the mean loss of the plateau over the budget."""
+    return [
+        Statement(
+            "section 3, Figure 1",
+            f"the empirical privacy loss of {name} {words}",
+            f"{shares[name]:.3f} of it",
+            abs(shares[name] / published - 1.0) <= SHARE_BAND,
+            "" if abs(shares[name] / published - 1.0) <= SHARE_BAND else TAILS,
+        )
+        for name, (published, words) in SHARES.items()
+    ]
 
 
 @dataclass(frozen=True, slots=True)

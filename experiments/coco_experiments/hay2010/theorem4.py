@@ -1,19 +1,7 @@
-"""Exact variances of H-bar against H~ over every range of a binary tree, two thousand million of them in seconds.
+"""Exact variances of H-bar against H~ over every range of trees, and the range that gains most.
 
-In a complete binary tree with equal noise a range is one leaf, or has a lowest node that holds it, of height h (a leaf
-has height 1), and takes the last i leaves of the left child and the first j of the right one. The variance of its
-estimate depends on h, i and j alone. With V the variance of a child given what lies below it, T_h the posterior
-variance of the node, a and b the shares i and j of a child's leaves, and own(i) the variance of i leaves at the edge of
-a child given the child's value, it is
-
-    own(i) + own(j) + V (a - b)^2 / 2 + T_h ((a + b) / 2)^2.
-
-H~ takes as many nodes as i and j have ones among their binary digits, or the node itself if the range is all of it.
-
-``theorem4`` shows without sampling H-bar's variance against H~'s for every range, and the query that gains most.
-
-On the binary trees of the paper every single range is computed; other fan-outs and domains that are no power of it are
-gone through by the tree's posterior variances, every range too, on smaller domains.
+Nothing is sampled: a range's variance follows from the tree's posterior variances, and H~ adds up the fewest nodes that
+make it. Every range of binary trees and of other fan-outs is computed, on domains that are a power of it or not.
 """
 
 from __future__ import annotations
@@ -23,17 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from coco_experiments.curves import AxisStyle, Curve, CurvePanel, draw
 from coco_experiments.hay2010.strategies import Ranges, fit_variances, node_numbers
 from coco_experiments.hay2010.theory import most_improved_factor
 from coco_experiments.outcome import Record, Statement, Table
 from coco_experiments.study import Report, Runs, Study
-from coco_opt.kernels.compile import compiled
 from coco_opt.ranges.domain import DomainTree
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,65 +29,6 @@ class Extremes:
     ranges: int
 
 
-def subtree_variances(height: int) -> Floats:
-    """Return V (height + 1,): a node's variance from its own subtree, by height; unit noise, entry 0 unused."""
-    v = np.ones(height + 1)
-    for h in range(2, height + 1):
-        v[h] = 2.0 * v[h - 1] / (1.0 + 2.0 * v[h - 1])
-    return v
-
-
-def posterior_variances(height: int) -> Floats:
-    """Return T (height + 1,): the variance of a node's estimate, by height; unit noise, entry 0 unused."""
-    v = subtree_variances(height)
-    t = v.copy()
-    for h in range(height - 1, 0, -1):
-        t[h] = v[h] / 2.0 + t[h + 1] / 4.0
-    return t
-
-
-def extremes(height: int) -> Extremes:
-    """Return the extreme ratios over all n (n + 1) / 2 ranges of n = 2^(height - 1) leaves; O(n^2), no memory."""
-    v, t = subtree_variances(height), posterior_variances(height)
-    largest = least = float(t[1])
-    ranges = 2 ** (height - 1)
-    own, nodes = np.zeros(2), np.array([0.0, 1.0])
-    for h in range(1, height):
-        high, low = _extremes_at(own, nodes, v[h], t[h + 1])
-        largest, least = max(largest, high), min(least, low)
-        ranges += (own.size - 1) ** 2 * 2 ** (height - h - 1)
-        own, nodes = _longer(own, nodes, v[h])
-    return Extremes(largest, least, ranges)
-
-
-def _longer(own: Floats, nodes: Floats, child: float) -> tuple[Floats, Floats]:
-    """Return own variances and H~'s nodes for the prefixes of a parent (2 m + 1,) from those of a child (m + 1,)."""
-    share = np.arange(own.size) / (own.size - 1)
-    own = np.concatenate([own + child / 2.0 * share**2, own[1:] + child / 2.0 * (1.0 - share[1:]) ** 2])
-    nodes = np.concatenate([nodes, nodes[1:] + 1.0])
-    nodes[-1] = 1.0
-    return own, nodes
-
-
-@compiled
-def _extremes_at(own: Floats, nodes: Floats, child: float, top: float) -> tuple[float, float]:
-    """Return the extreme ratios over i and j, which may be swapped."""
-    full = own.size - 1
-    full_ratio = own[full] + own[full] + top
-    largest = least = full_ratio
-    for i in range(1, full + 1):
-        a = i / full
-        for j in range(i, full + 1):
-            b = j / full
-            smooth = own[i] + own[j] + child * (0.5 * (a - b) * (a - b)) + top * (0.25 * (a + b) * (a + b))
-            ratio = smooth / (nodes[i] + nodes[j])
-            if i < full:
-                largest = max(largest, ratio)
-                least = min(least, ratio)
-    return largest, least
-
-
-HEIGHTS, SMALL_HEIGHTS = (12, 16, 17), (5, 9)
 CELLS, SMALL_CELLS = (256, 300, 1_000), (16, 37)
 FAN_OUTS = (2, 3, 4, 8, 16)
 IMPROVED = {2: (4, 8, 12, 16, 17), 4: (4, 6, 8), 16: (3, 4, 5)}
@@ -124,12 +49,10 @@ def extremes_of(domain: DomainTree) -> Extremes:
     return Extremes(float(ratio.max()), float(ratio.min()), ratio.size)
 
 
-def range_table(heights: tuple[int, ...], sizes: tuple[int, ...]) -> Table:
-    """Return the extreme ratios: binary trees in full, then every fan-out on smaller domains."""
-    entries = [(2, 2 ** (height - 1), height, extremes(height)) for height in heights]
-    for cells in sizes:
-        domains = [(fan_out, DomainTree(cells, fan_out)) for fan_out in FAN_OUTS]
-        entries += [(fan_out, cells, domain.height, extremes_of(domain)) for fan_out, domain in domains]
+def range_table(sizes: Sequence[int]) -> Table:
+    """Return the extreme ratios of every fan-out on domains of these sizes."""
+    domains = [DomainTree(cells, fan_out) for cells in sizes for fan_out in FAN_OUTS]
+    entries = ((domain.fan_out, domain.cells, domain.height, extremes_of(domain)) for domain in domains)
     rows = (
         {
             "tree": f"{fan_out}-ary",
@@ -210,7 +133,7 @@ def plan(data: Path | None, small: bool) -> list[tuple[bool, Sequence[int]]]:
 def measure(small: bool, seed: int) -> tuple[Table, Table]:
     """Return the extreme ratios, and the factors."""
     trees = {fan_out: heights[:2] for fan_out, heights in IMPROVED.items()} if small else IMPROVED
-    return range_table(*((SMALL_HEIGHTS, SMALL_CELLS) if small else (HEIGHTS, CELLS))), factor_table(trees)
+    return range_table(SMALL_CELLS if small else CELLS), factor_table(trees)
 
 
 def report(results: Sequence[Runs[bool, tuple[Table, Table]]], path: Path) -> Report:

@@ -14,7 +14,8 @@ random integer tables blurred by moves that keep all sums.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from time import perf_counter
@@ -22,13 +23,14 @@ from time import perf_counter
 import numpy as np
 
 from coco_experiments.kifer2019.redistricting import people
-from coco_experiments.outcome import Cell, Outcome, Record, Reporter, Table, publish
-from coco_experiments.study import Report, Runs, Study
+from coco_experiments.outcome import Record, Statement, Table
+from coco_experiments.statistics import Mean
+from coco_experiments.study import Report, Runs, Study, seeded
 from coco_experiments.topdown.data import generated_blocks, hawaii
 from coco_opt.array_types import Floats
 from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Grouping, Operator, stack, total
-from coco_opt.privacy import Epsilon, Measurement, SeededNoise
+from coco_opt.privacy import Epsilon, SeededNoise
 from coco_opt.problems import TableRounding
 from coco_opt.problems.linear_rows import LinearRows
 from coco_opt.problems.table_rounding.program import relaxation
@@ -46,101 +48,111 @@ from coco_opt.topdown import (
     parse_query,
 )
 
-NAME = "kifer2019/rounding"
-SEEDS, SMALL_SEEDS = 40, 4
+SEEDS, SMALL_SEEDS = range(40), range(4)
 EPSILON, EPSILONS = 4, (4, 20)
 WORKLOAD = {"total": "1/2", "voting_age": "1/8", "residence": "1/8", "hispanic * race": "1/8", "detail": "1/8"}
+CHILDREN = {"total": "1/2", "detail": "1/2"}
 LINEAR, PASSES, NEAREST = "linear", "in passes", "nearest cells alone"
 MOST_SPREAD, MOST_ERROR, MOST_WORSE = 1.3, 1.2, 1.02
-CHILD_COLUMNS = ("child", "mean error", "standard error", "within 3", f"mean error, {NEAREST}")
-COUNTY_COLUMNS = ("epsilon", "query", LINEAR, PASSES, NEAREST, "passes / linear", "passes / nearest")
 NOTE = "Noise is seeded: NOT PRIVATE."
+Errors = dict[str, list[Floats]]
+"""What answers of level 1 are off, by way and query."""
 
 
-def errors(measurement: Measurement, queries: Sequence[Query], truth: Sequence[Floats]) -> dict[str, list[Floats]]:
-    """Return what answers of level 1 are off, by way and query."""
-    linear = linear_estimates(measurement)
+@dataclass(frozen=True, eq=False, slots=True)
+class Tables:
+    """The table of a root's children, queries with their shares, and epsilon."""
+
+    counts: TableCounts
+    shares: Mapping[str, str]
+    epsilon: int
+
+    @property
+    def queries(self) -> tuple[Query, ...]:
+        """Return what is measured and compared."""
+        return tuple(parse_query(text, self.counts.schema) for text in self.shares)
+
+
+def measure_totals(tables: Tables, seed: int) -> Errors:
+    """Return the errors of linear estimates, of integers rounded in passes and of cells rounded alone."""
+    queries, counts = tables.queries, tables.counts
+    strategy = Strategy(queries, tuple(map(Fraction, tables.shares.values())))
+    plan = TablePlan.product(strategy, Epsilon(Fraction(tables.epsilon)), levels=2)
+    measurement = measure_tables(counts, plan, source=SeededNoise(seed))
     ways = {
+        LINEAR: linear_estimates(measurement),
         PASSES: estimate_tables(measurement),
         NEAREST: estimate_tables(measurement, TopdownMethod(rounding="nearest")),
     }
-    by_way: dict[str, list[Floats]] = {LINEAR: [linear.answers(query.operator, 1) for query in queries]}
-    for name, estimate in ways.items():
-        by_way[name] = [estimate.answers(query.operator, 1).astype(np.float64) for query in queries]
-    return {name: [a - b for a, b in zip(answers, truth, strict=True)] for name, answers in by_way.items()}
+    truth = [counts.answers_to(query.operator, counts.hierarchy.leaves) for query in queries]
+    return {
+        name: [estimate.answers(q.operator, 1) - exact for q, exact in zip(queries, truth, strict=True)]
+        for name, estimate in ways.items()
+    }
 
 
-def identical(seeds: int, reporter: Reporter, steps: int) -> tuple[Table, list[str]]:
-    """Return the children's errors over seeds, and what is out of bounds."""
-    tree = Hierarchy.from_paths([("nation", f"child {k}") for k in range(5)])
+def identical() -> TableCounts:
+    """Return five identical children of 200 cells."""
     schema = Schema({"a": [f"a{k}" for k in range(20)], "b": [f"b{k}" for k in range(10)]})
-    table = np.random.default_rng(0).poisson(1.0, 200)
-    counts = TableCounts.from_counts(tree, schema, np.tile(table, (5, 1)))
-    queries = [parse_query(text, schema) for text in ("total", "detail")]
-    plan = TablePlan.product(Strategy.uniform(queries), Epsilon(Fraction(EPSILON)), levels=2)
-    truth = [np.full((5, 1), float(table.sum()))]
-    by_way: dict[str, list[Floats]] = {LINEAR: [], PASSES: [], NEAREST: []}
-    for seed in range(seeds):
-        measurement = measure_tables(counts, plan, source=SeededNoise(seed))
-        for name, values in errors(measurement, queries[:1], truth).items():
-            by_way[name].append(values[0][:, 0])
-        reporter.progress(NAME, seed + 1, steps)
-    off = {name: np.array(values) for name, values in by_way.items()}
-    mean, error = off[PASSES].mean(axis=0), off[PASSES].std(axis=0, ddof=1) / np.sqrt(seeds)
-    alone, within = off[NEAREST].mean(axis=0), np.abs(mean) <= 3.0 * error
-    rows = tuple((f"child {k}", float(mean[k]), float(error[k]), bool(within[k]), float(alone[k])) for k in range(5))
-    spread = {name: float(values.std()) for name, values in off.items()}
-    each = ", ".join(f"{spread[name]:.3g} {name}" for name in spread)
-    notes = (f"{seeds} seeds, epsilon {EPSILON}. Standard deviation of a total: {each}. {NOTE}",)
-    wrong = [f"{row[0]}: the mean error of its total is over three standard errors" for row in rows if not row[3]]
-    if spread[PASSES] > MOST_SPREAD * spread[LINEAR]:
-        wrong.append(f"totals spread {spread[PASSES] / spread[LINEAR]:.2f} times as much as linear ones")
-    return Table("totals of five identical children of 200 cells", CHILD_COLUMNS, rows, notes), wrong
+    table = np.tile(np.random.default_rng(0).poisson(1.0, 200), (5, 1))
+    return TableCounts.from_counts(Hierarchy.from_paths([("nation", f"child {k}") for k in range(5)]), schema, table)
 
 
-def counties(leaves: TableCounts, seeds: int, reporter: Reporter, steps: int) -> tuple[Table, list[str]]:
-    """Return mean absolute errors of the counties' answers over seeds, and what is out of bounds."""
+def counties(leaves: TableCounts) -> TableCounts:
+    """Return the state's counties as leaves."""
     tree, schema = leaves.hierarchy, leaves.schema
     regions = tree.level_range(1)
     top = Hierarchy.from_paths([(tree.names[0], tree.names[region]) for region in regions])
-    queries = [parse_query(text, schema) for text in WORKLOAD]
-    counts = TableCounts.from_counts(top, schema, leaves.answers_to(parse_query("detail", schema).operator, regions))
-    truth = [counts.answers_to(query.operator, top.leaves).astype(np.float64) for query in queries]
-    strategy = Strategy(tuple(queries), tuple(map(Fraction, WORKLOAD.values())))
-    rows: list[tuple[Cell, ...]] = []
-    wrong = []
-    for epsilon in EPSILONS:
-        plan = TablePlan.product(strategy, Epsilon(Fraction(epsilon)), levels=2)
-        sums = {name: np.zeros(len(queries)) for name in (LINEAR, PASSES, NEAREST)}
-        for seed in range(seeds):
-            measurement = measure_tables(counts, plan, source=SeededNoise(seed))
-            for name, off in errors(measurement, queries, truth).items():
-                sums[name] += [np.abs(error).mean() / seeds for error in off]
-            reporter.progress(NAME, seeds * (1 + EPSILONS.index(epsilon)) + seed + 1, steps)
-        for i, text in enumerate(WORKLOAD):
-            linear, passes, nearest = (float(sums[name][i]) for name in (LINEAR, PASSES, NEAREST))
-            rows.append((epsilon, text, linear, passes, nearest, passes / linear, passes / nearest))
-            if text == "total" and passes > MOST_ERROR * linear:
-                wrong.append(f"epsilon {epsilon}: totals are off {passes / linear:.2f} times as much as linear ones")
-            if passes > MOST_WORSE * nearest:
-                wrong.append(f"epsilon {epsilon}: {text!r} loses by passes: {passes / nearest:.3f} times the error")
-    title = f"Hawaii's counties of {schema.size} cells: mean absolute error of an answer, people"
-    return Table(title, COUNTY_COLUMNS, tuple(rows), (f"{seeds} seeds. {NOTE}",)), wrong
+    detail = parse_query("detail", schema).operator
+    return TableCounts.from_counts(top, schema, leaves.answers_to(detail, regions))
 
 
-def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Compare totals and workload; fails where a bound of the comparison is broken."""
-    seeds = SMALL_SEEDS if small else SEEDS
+def plan_totals(data: Path | None, small: bool) -> list[tuple[Tables, Sequence[int]]]:
+    """Return the identical children, and Hawaii's or simulated counties at both budgets."""
     blocks = generated_blocks(np.random.default_rng(7), 5, 2, 1, 8) if small else hawaii(data)
-    steps = seeds * (1 + len(EPSILONS))
-    parts = [
-        identical(seeds, reporter, steps),
-        counties(people(blocks, structural_zeros=False), seeds, reporter, steps),
-    ]
-    tables = {ending: table for ending, (table, _) in zip(("_children", "_counties"), parts, strict=True)}
-    # Means of few seeds prove nothing.
-    wrong = [] if small else [line for _, lines in parts for line in lines]
-    return publish(NAME, tables, out, reporter, failures=wrong)
+    real = counties(people(blocks, structural_zeros=False))
+    cases = [Tables(identical(), CHILDREN, EPSILON), *(Tables(real, WORKLOAD, epsilon) for epsilon in EPSILONS)]
+    return seeded(cases, SMALL_SEEDS if small else SEEDS)
+
+
+def report_totals(results: Sequence[Runs[Tables, Errors]], path: Path) -> Report:
+    """Return both tables; it fails where a bound of the comparison is broken."""
+    children, *by_county = results
+    off = {way: np.array([found[way][0][:, 0] for found in children.found]) for way in (LINEAR, PASSES, NEAREST)}
+    failures, rows, seeds = list[str](), list[Record](), len(children.seeds)
+    for k, name in enumerate(children.case.counts.hierarchy.names[1:]):
+        mean = Mean.of(off[PASSES][:, k].tolist())
+        within = abs(mean.value) <= 3.0 * (mean.standard_error or 0.0)
+        alone = {f"mean error, {NEAREST}": float(off[NEAREST][:, k].mean())}
+        rows.append({"child": name, **mean.cells("mean error"), "within 3": within, **alone})
+        failures += [] if within else [f"{name}: the mean error of its total is over three standard errors"]
+    spread = {way: float(values.std()) for way, values in off.items()}
+    if spread[PASSES] > MOST_SPREAD * spread[LINEAR]:
+        failures.append(f"totals spread {spread[PASSES] / spread[LINEAR]:.2f} times as much as linear ones")
+    each = ", ".join(f"{value:.3g} {way}" for way, value in spread.items())
+    notes = (f"{seeds} seeds, epsilon {EPSILON}. Standard deviation of a total: {each}. {NOTE}",)
+    first = Table.of("totals of five identical children of 200 cells", rows, notes)
+    rows = []
+    for runs in by_county:
+        for place, text in enumerate(WORKLOAD):
+            key: Record = {"epsilon": runs.case.epsilon, "query": text}
+            means = {way: float(np.mean([np.abs(found[way][place]).mean() for found in runs.found])) for way in off}
+            linear, nearest = (means[PASSES] / means[way] for way in (LINEAR, NEAREST))
+            rows.append({**key, **means, "passes / linear": linear, "passes / nearest": nearest})
+            where = f"epsilon {runs.case.epsilon}: {text!r}"
+            if text == "total" and linear > MOST_ERROR:
+                failures.append(f"{where} is off {linear:.2f} times as much as linear ones")
+            if nearest > MOST_WORSE:
+                failures.append(f"{where} loses by passes: {nearest:.3f} times the error")
+    title = (
+        f"Hawaii's counties of {by_county[0].case.counts.schema.size} cells: mean absolute error of an answer, people"
+    )
+    second = Table.of(title, rows, (f"{seeds} seeds. {NOTE}",))
+    return Report({"_children": first, "_counties": second}, failures=failures)
+
+
+# Means of few seeds prove nothing.
+ROUNDING = Study("kifer2019/rounding", plan_totals, measure_totals, report_totals, fails_small=False)
 
 
 SHAPES = ((3, 3, 3), (5, 4, 6), (10, 6, 8))  # children, rows and columns of a table
@@ -243,7 +255,29 @@ def report(results: Sequence[Runs[tuple[Shape, str], Found]], path: Path) -> Rep
         "integer above linear: the largest distance that no integer table can save.",
     )
     table = Table.of("linear relaxation and integer optimum of rounding", rows, notes)
-    return Report({"": table}, failures=failures)
+    return Report({"": table}, failures=failures, statements=claims(rows))
+
+
+def claims(rows: Sequence[Record]) -> list[Statement]:
+    """Return what the slides say of the linear program that rounds."""
+    networks, others = ([row for row in rows if row["network"] == network] for network in (True, False))
+    fractional = [max(row["fractional vertices %"] for row in group) for group in (networks, others)]
+    above = [max(row["integer above linear"] for row in group) for group in (networks, others)]
+    return [
+        Statement(
+            "slides, rounding by a linear program",
+            "with totally unimodular rows a simplex method gives integers",
+            f"fractional vertices in {fractional[0]:.0f} % of the instances; integers err by {above[0]:.1g} more",
+            fractional[0] == 0.0,
+        ),
+        Statement(
+            "slides, TopDown with invariants",
+            "rows that are not totally unimodular do not always have an integer optimum, and are slower",
+            f"two marginals: fractional vertices in {fractional[1]:.0f} %, integers up to {above[1]:.3g} above",
+            fractional[1] > 0.0,
+            "" if fractional[1] else "no instance of these few is fractional",
+        ),
+    ]
 
 
 INTEGRALITY = Study("kifer2019/integrality", plan, measure, report)

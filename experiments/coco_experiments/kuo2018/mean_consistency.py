@@ -20,7 +20,7 @@ from coco_experiments.kuo2018.cases import TAXI_MAX_SIZE, hawaii_case, small_cas
 from coco_experiments.kuo2018.draws import Draws
 from coco_experiments.kuo2018.methods import matched
 from coco_experiments.kuo2018.sweep import SEEDS, SMALL_SEEDS
-from coco_experiments.outcome import Record, Table
+from coco_experiments.outcome import Record, Statement, Table
 from coco_experiments.study import Report, Runs, Study, seeded
 
 EPSILON = Fraction(1)
@@ -102,7 +102,23 @@ def report(results: Sequence[Runs[Case, Found]], path: Path) -> Report:
         if row["method"] in (NOISY, ESTIMATED) and not (row[FAULTS[0]] and row[FAULTS[1]])
     )
     table = Table.of(f"Mean-consistency, {len(results[0].seeds)} runs", rows, notes)
-    return Report({"": table}, level_figure(path, drawn), failures)
+    return Report({"": table}, level_figure(path, drawn), failures, claims(rows))
+
+
+def claims(rows: Sequence[Record]) -> list[Statement]:
+    """Return what sections 1 and 5 and footnote 5 say of mean-consistency."""
+    says = {
+        NOISY: "mean-consistency gives negative and fractional counts and misses the public numbers of groups",
+        ESTIMATED: "it gives negative counts even if all counts that it reads are nonnegative",
+    }
+    claims = []
+    for method, words in says.items():
+        own = [row for row in rows if row["method"] == method and row["level"] == 0]
+        wanted = FAULTS[:2] + FAULTS[3:] if method == NOISY else FAULTS[:1]
+        each = (f"{row['data']} {' / '.join(f'{row[fault]:.3g}' for fault in wanted)}" for row in own)
+        holds = all(row[fault] > 0 for row in own for fault in wanted)
+        claims.append(Statement("section 5", words, f"{', '.join(wanted)}: {'; '.join(each)}", holds))
+    return claims
 
 
 MEAN_CONSISTENCY = Study("kuo2018/mean_consistency", plan, measure, report)

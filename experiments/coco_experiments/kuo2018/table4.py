@@ -193,7 +193,7 @@ def statements(results: Sequence[Result]) -> tuple[Statement, ...]:
         claims.append(Statement(where, _levels(result.published), _levels(means), None if why else near, why))
     alone = {(result.case, result.method): result for result in results if result.noise == INDEPENDENT}
     for (case, method), result in alone.items():
-        if method == TOP_DOWN.name and result.published is not None:
+        if method == TOP_DOWN.name:
             claims.append(_independent(result, alone[case, BOTTOM_UP.name]))
     return tuple(claims)
 

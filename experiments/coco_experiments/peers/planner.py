@@ -19,8 +19,9 @@ from typing import Literal
 
 import numpy as np
 
+from coco_experiments.bench.apart import clocked
 from coco_experiments.outcome import Record, Table
-from coco_experiments.peers.study import OURS, clock
+from coco_experiments.peers.study import OURS
 from coco_experiments.study import Report, Runs, Study, seeded
 from coco_opt.privacy import Cost, Epsilon, Rho
 from coco_opt.topdown import Query, Schema, Strategy, optimised_strategy
@@ -75,7 +76,7 @@ def measure(case: Case, seed: int) -> list[Record]:
     schema = Schema({f"a{axis}": tuple(map(str, range(size))) for axis, size in enumerate(shape)})
     sets = [part for size in range(1, way + 1) for part in combinations(range(len(shape)), size)]
     workload = [marginal_query(part, schema) for part in sets]
-    planned, planning = clock(lambda: optimised_strategy(workload, schema, cost=cost, objective=objective))
+    planning, _, planned = clocked(lambda: optimised_strategy(workload, schema, cost=cost, objective=objective))
     least = closed_form(shape, sets, objective)
     strategies = {"even shares": (Strategy.uniform(workload), None), "optimised": (planned, planning)}
     return [

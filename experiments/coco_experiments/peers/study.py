@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from statistics import median
-from time import perf_counter
 from typing import Any
 
+from coco_experiments.bench.apart import clocked
 from coco_experiments.outcome import Record, Table
 from coco_experiments.statistics import Mean
 
@@ -54,13 +54,6 @@ class Result:
     seconds: tuple[float, ...]
 
 
-def clock(call: Callable[..., Any], *arguments: Any) -> tuple[Any, float]:
-    """Run a system once; return its answer and the seconds."""
-    start = perf_counter()
-    answer = call(*arguments)
-    return answer, perf_counter() - start
-
-
 Trial = dict[str, tuple[dict[str, float], float]]
 """One seed's errors by measure and seconds, by the name of the system."""
 
@@ -72,7 +65,7 @@ def trial(calls: Mapping[System, Callable[[], Any]], errors: Callable[[Any], dic
         if system.version is not None:
             if warm:
                 call()
-            answer, seconds = clock(call)
+            seconds, _, answer = clocked(call)
             found[system.name] = errors(answer), seconds
     return found
 
