@@ -1,18 +1,13 @@
-"""Extreme data: what no solver can answer is refused by a typed error, and nothing foreign leaves ``solve``.
-
-Every package on every continuous problem at counts and noise of all sizes, beside CVXPY's plain form.
-"""
+"""Extreme data: what no solver can answer is refused by a typed error, and nothing foreign leaves ``solve``."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
-from coco_experiments.bench.units import NOISE, PERSONS, compared, instances
 
 from coco_opt import solve
 from coco_opt.errors import CocoOptError, SolverError
@@ -127,26 +122,3 @@ def test_the_error_of_a_package_is_the_cause_of_a_typed_error() -> None:
             solve(problem, Broken())
         assert isinstance(caught.value.__cause__, KeyError)
         assert "private text" not in str(caught.value)
-
-
-SIZES = list(product(PERSONS, NOISE))
-
-
-def falls_short(persons: int, noise: int) -> list[str]:
-    """Return which packages fall short of their plain form at these sizes."""
-    return [
-        f"{row[0]} by {row[3]}: {row[4]}, {row[5]} beside {row[6]}"
-        for case, problem in instances(persons, noise).items()
-        for row in compared(case, persons, noise, problem)
-        if row[7]
-    ]
-
-
-def test_no_package_falls_short_of_its_plain_form() -> None:
-    assert falls_short(10**4, 10) == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("persons", "noise"), SIZES)
-def test_no_package_falls_short_of_its_plain_form_at_any_size(persons: int, noise: int) -> None:
-    assert falls_short(persons, noise) == []
