@@ -6,6 +6,7 @@ from collections import Counter
 from fractions import Fraction
 
 import numpy as np
+import pytest
 from coco_experiments.groups import Case
 from coco_experiments.kuo2018.draws import estimate_ranks
 
@@ -29,6 +30,7 @@ def by_noise_and_fit(seed: int) -> tuple[int, ...]:
     return outcome(estimate(GroupsMeasurements(noisy)[0], FitOptions("l2"), SolverChoices()).histogram)
 
 
+@pytest.mark.slow
 def test_the_shortcut_has_the_outcomes_of_noise_and_fit() -> None:
     """Two-sample chi-square over released histograms; those seen fewer than ten times in all are one class."""
     rng, solvers = np.random.default_rng(7), SolverChoices()

@@ -1,4 +1,4 @@
-"""Extreme data: what no solver can answer is refused by a typed error, and nothing foreign leaves ``solve``."""
+"""Extreme data: a typed error refuses what no solver can answer, and nothing foreign leaves ``solve``."""
 
 from __future__ import annotations
 

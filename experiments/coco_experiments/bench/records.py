@@ -1,4 +1,4 @@
-"""Records of persons read with all checks, each reading in a process of its own, against DuckDB's group-by."""
+"""Records of persons read with all checks against DuckDB's group-by, which makes none, each in a process of its own."""
 
 from __future__ import annotations
 
