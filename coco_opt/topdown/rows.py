@@ -172,16 +172,6 @@ class CellClasses:
         """Return an operator's weights on the classes, float64[answers, classes], read from their first cells."""
         return np.asarray(operator.to_sparse()[:, self.first].toarray(), np.float64)
 
-    def to_cells(self, values: Floats) -> Floats:
-        """Return tables [regions, cells] of persons by class [regions, classes]: its cells get equal parts."""
-        return np.asarray((values / np.bincount(self.labels))[:, self.labels])
-
-    def resolves(self, operator: Operator) -> Flags:
-        """Return which answers (answers,) of an operator weigh all cells of each class equally."""
-        rows = operator.to_sparse().tocsr()
-        spread = rows - rows[:, self.first][:, self.labels]
-        return np.asarray(abs(spread).sum(axis=1) == 0.0).reshape(-1)
-
 
 def _alike(operator: Operator) -> Ints:
     """Return a number for every cell, the same where an operator's columns are alike."""

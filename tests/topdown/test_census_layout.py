@@ -77,7 +77,7 @@ def test_units_of_a_state_are_those_of_dense_algebra(tmp_path: Path) -> None:
     write(tmp_path, UNITS, np.random.default_rng(2))
     measurement = co.read_noisy_measurements(tmp_path / UNITS.product, config(tmp_path, "units"))
     measured = TableMeasurements.of(measurement)
-    estimates = best_linear(measured)
+    estimates = best_linear(measured, full=True)
     assert isinstance(estimates, FullInformation)
     tree, query = measured.hierarchy, parse_query("h1", measured.schema)
     rows, values, variances = dense_system(measured)

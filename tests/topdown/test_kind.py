@@ -293,7 +293,7 @@ def test_shares_by_level_are_paid_told_and_used(tmp_path: Path) -> None:
         (0, "table total"), (1, "table total"), (1, "table sex"), (1, "table detail"), (2, "table detail"),
     ]  # fmt: skip
     measurement = measure(config).measurement
-    assert isinstance(linear_estimates(measurement), FullInformation)
+    assert isinstance(linear_estimates(measurement, full=True), FullInformation)
     assert failing(estimate(measurement).save(tmp_path / "alone")) == []
     rows = {(row["level"], row["query"]): row for row in forecast(config).as_dict()["predictions"]}
     assert rows["state", "total"]["standard_error"] == 0.0  # exact

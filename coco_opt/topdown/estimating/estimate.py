@@ -306,7 +306,8 @@ def linear_estimates(measurement: Measurement, *, full: bool | None = None) -> L
     """Return the linear unbiased estimates of the same measurement, to release next to the integer tables.
 
     They may be negative and fractional; ``standard_errors`` says exactly how sure they are. The best from all answers
-    of all regions and all that is exact, where that is affordable or ``full`` asks for it: then a ``FullInformation``,
-    which has covariances and intervals too. Raises ProblemError where it is requested and does not fit in memory.
+    of all regions and all that is exact, where that is affordable. With ``full`` they are a ``FullInformation``, which
+    has covariances and intervals too. Raises ProblemError where this does not fit in memory, or where the answers of
+    some leaf do not determine what is measured anywhere.
     """
     return best_linear(TableMeasurements.of(measurement), full)

@@ -113,6 +113,24 @@ def checked_variance(measured: TableMeasurements, level: int, query: int) -> flo
     return variance
 
 
+def kinds_of(measured: TableMeasurements) -> tuple[Floats, Ints]:
+    """Return the precisions [kinds, queries] of the different regions of every level, and each region's kind."""
+    weights: list[Floats] = []
+    kind_of = np.zeros(measured.hierarchy.regions, np.int64)
+    for level in range(measured.hierarchy.levels):
+        regions, queries = measured.hierarchy.level_range(level), range(len(measured.queries))
+        kinds, of = (
+            1.0 / np.array([[checked_variance(measured, level, query) for query in queries]]),
+            np.zeros(len(regions), int),
+        )
+        if any((level, query) in measured.by_region for query in queries):
+            each = np.stack([1.0 / measured.region_variances(level, query) for query in queries], axis=1)
+            kinds, of = np.unique(each, axis=0, return_inverse=True)
+        kind_of[regions.start : regions.stop] = sum(len(earlier) for earlier in weights) + of.reshape(-1)
+        weights.append(kinds)
+    return np.concatenate(weights), kind_of
+
+
 DENSE_CELLS = 4096
 _SAFE = 1e-7  # smallest pivot of a Cholesky factor, relative to the largest, that is taken for definite
 _CONVERGED = 1e-12  # residual, or curvature, relative to its start, at which conjugate gradients end

@@ -1,14 +1,15 @@
 """What is known of a region's table from its subtree, as matrices: equal for subtrees of one shape.
 
-Functionals of a table x are vectors over the atoms. At a region v with children c, some are determined, D_v, by what
-was measured at v and below, and of these some exactly, F_v, by constraints. Of the rest the subtree gives means and a
-covariance S_v. The children's tables are independent, so what they say of their sum is
+Functionals of a table x are vectors over the coordinates, all of which are determined in every region by what was
+measured at it and below: by the answers of a leaf alone. Some, F_v, are so exactly, by constraints. Of the rest the
+subtree gives means and a covariance S_v. The children's tables are independent, so what they say of their sum is
 
-    P = sum_c S_c   on   D = intersection of the D_c,   exact on   F = intersection of the F_c.
+    P = sum_c S_c,   exact on   F = intersection of the F_c.
 
-With V = D without F and K = V (V' P V)^-1 V', and the own answers y = Q x + noise of precision W, the region has
+With V orthogonal to F, K = V (V' P V)^-1 V' (0 in a leaf), and the own answers y = Q x + noise of precision W, the
+region has
 
-    S_v = B (B' (K + Q' W Q) B)^-1 B',   B = D_v without F_v,   D_v = span(D, Q', E'),   F_v = span(F, E')
+    S_v = B (B' (K + Q' W Q) B)^-1 B',   B orthogonal to F_v,   F_v = span(F, E')
 
 where E x = e are its own constraints: information of infinite weight, met before anything else is estimated (Kalman
 filter up, Rauch, Tung and Striebel smoother down, on a tree; Chou, Willsky and Benveniste 1994).
@@ -26,37 +27,25 @@ from functools import cached_property
 import numpy as np
 
 from coco_opt.array_types import Flags, Floats
+from coco_opt.errors import ProblemError
+
+
+class UndeterminedError(ProblemError):
+    """The answers of some leaf do not determine all that was measured anywhere."""
 
 
 @dataclass(frozen=True, eq=False)
 class Structure:
-    """Bases: what is determined, and what exactly, before and after a region's own answers.
+    """Bases of what is exact, before (``fixed``) and after (``exact``) a region's own ``constraints``.
 
-    Before them these are ``determined_before`` and ``fixed``, after them ``determined`` and ``exact``.
-
-    ``constraints`` (constraints, atoms) are the region's own exact functionals.
+    ``constraints`` (constraints, coordinates) are exact functionals; ``prior`` is V and ``noisy`` B.
     """
 
-    determined_before: Floats
-    fixed: Floats
-    determined: Floats
-    exact: Floats
     constraints: Floats
-
-    @cached_property
-    def prior(self) -> Floats:
-        """Return V: what the children say with noise."""
-        return without(self.determined_before, self.fixed)
-
-    @cached_property
-    def noisy(self) -> Floats:
-        """Return B: what the subtree says with noise."""
-        return without(self.determined, self.exact)
-
-    @cached_property
-    def open(self) -> Floats:
-        """Return a basis of the directions in which the subtree says nothing."""
-        return complement(self.determined)
+    fixed: Floats
+    exact: Floats
+    prior: Floats
+    noisy: Floats
 
     @cached_property
     def settled(self) -> tuple[Floats, Floats]:
@@ -79,11 +68,6 @@ class Shape:
     gain: Floats
     children: tuple[tuple[int, int], ...]
 
-    @property
-    def has_constraints(self) -> bool:
-        """Return whether anything is exact."""
-        return bool(self.structure.exact.shape[1] > 0)
-
 
 @dataclass(eq=False)
 class Shapes:
@@ -103,15 +87,15 @@ class Shapes:
     _structure_of: list[int] = field(default_factory=list)
 
     @property
-    def atoms(self) -> int:
-        """Return the number of atoms."""
+    def size(self) -> int:
+        """Return the number of coordinates."""
         return int(self.information[0].shape[0])
 
     def at(self, level: int, kind: int, exact: Flags, children: Sequence[int]) -> int:
         """Return the number of a subtree's shape.
 
         ``kind`` is the region's, which is of one level; ``exact`` are the constraints of the level that hold in it,
-        ``children`` its children's shapes. Raises MemoryError beyond ``most`` shapes.
+        ``children`` its children's shapes. Raises MemoryError beyond ``most`` shapes, and UndeterminedError.
         """
         counted = tuple(sorted(Counter(children).items()))
         structures = frozenset(self._structure_of[child] for child, _ in counted)
@@ -129,18 +113,18 @@ class Shapes:
         return self._shape_at[structure, counted]
 
     def _structure(self, level: int, kind: int, exact: Flags, below: frozenset[int]) -> Structure:
-        constraints = self.constraints[level][exact]
-        nothing = np.zeros((self.atoms, 0))
-        structures = [self._structures[place] for place in sorted(below)]
-        before = shared([structure.determined for structure in structures]) if structures else nothing
-        fixed = shared([structure.exact for structure in structures]) if structures else nothing
-        determined = before if before.shape[1] == self.atoms else span(before, self.queries[kind], constraints.T)
-        if determined.shape[1] == self.atoms:
-            determined = np.eye(self.atoms)
-        return Structure(before, fixed, determined, span(fixed, constraints.T), constraints)
+        constraints, size = self.constraints[level][exact], self.size
+        fixed, prior = np.zeros((size, 0)), np.zeros((size, 0))
+        if below:
+            fixed = shared([self._structures[place].exact for place in sorted(below)])
+            prior = complement(fixed)
+        elif span(fixed, self.queries[kind], constraints.T).shape[1] < size:
+            raise UndeterminedError("what was measured does not determine the tables of every region: leave out full")
+        after = span(fixed, constraints.T)
+        return Structure(constraints, fixed, after, prior, complement(after))
 
     def _shape(self, kind: int, structure: Structure, children: tuple[tuple[int, int], ...]) -> Shape:
-        gain = np.zeros((self.atoms, self.atoms))
+        gain = np.zeros((self.size, self.size))
         if structure.prior.shape[1]:
             summed = self.sum_of(children)
             gain = structure.prior @ _inverse(structure.prior.T @ summed @ structure.prior) @ structure.prior.T
@@ -150,7 +134,7 @@ class Shapes:
 
     def sum_of(self, children: tuple[tuple[int, int], ...]) -> Floats:
         """Return P, the sum of the children's covariances."""
-        out = np.zeros((self.atoms, self.atoms))
+        out = np.zeros((self.size, self.size))
         for child, count in children:
             out += count * self.shapes[child].covariance
         return out
@@ -192,10 +176,3 @@ def shared(bases: Sequence[Floats]) -> Floats:
     if all(basis.shape[1] == basis.shape[0] for basis in bases):
         return bases[0]
     return complement(span(*(complement(basis) for basis in bases)))
-
-
-def without(basis: Floats, part: Floats) -> Floats:
-    """Return a basis of what of a subspace is orthogonal to a part of it."""
-    if not part.shape[1]:
-        return basis
-    return basis @ complement(span(basis.T @ part))
