@@ -174,7 +174,6 @@ def changed(number: int, **values: Any) -> Callable[[list[dict[str, Any]]], None
 
 REFUSED: dict[str, tuple[Callable[[list[dict[str, Any]]], None], str, str]] = {
     "unknown query": (changed(3, query_name="race_dpq"), "unknown-query", "row 4, column 'query_name'"),
-    "shape": (changed(1, query_shape=[2, 2]), "bad-shape", "row 2, column 'query_shape'"),
     "values": (changed(1, value=[1, 2, 3]), "bad-shape", "has 3 values, and 2 x 3 make 6"),
     "zero variance": (changed(2, variance=0.0), "bad-variance", "row 3, column 'variance'"),
     "negative variance": (changed(2, variance=-1.0), "bad-variance", "must be a number from 1/25"),
@@ -185,8 +184,6 @@ REFUSED: dict[str, tuple[Callable[[list[dict[str, Any]]], None], str, str]] = {
     "empty entry": (changed(3, value=[1, 2, 3, 4, 5, None]), "null-value", "row 4, column 'value': the list"),
     "too large": (changed(3, value=[2**62] * 6), "too-large", "row 4, column 'value'"),
     "too large variance": (changed(3, variance=1e300), "bad-variance", "row 4, column 'variance'"),
-    "empty side": (changed(3, query_shape=[2, None]), "bad-shape", "row 4, column 'query_shape'"),
-    "negative sides": (changed(3, query_shape=[-2, -3]), "bad-shape", "row 4, column 'query_shape'"),
     "constraint without values": (
         lambda listed: listed.append({**listed[0], "value": None, "variance": None, "sign": "="}),
         "null-value",

@@ -2,9 +2,8 @@
 
 Each row is a measured query of a geographic unit, in Parquet: ``geocode``, ``query_name`` (such as
 "hispanic * cenrace_dpq"), ``value`` (a list of integers, the attributes in the schema's order, the last running
-fastest) and ``variance``. If present, ``query_shape`` (a list whose product is the number of values) is checked, and
-columns named like the attributes say what a query counts. A row with a ``sign`` (=, <= or >=) is a constraint on the
-answers to a query. Other columns are ignored.
+fastest) and ``variance``. If present, columns named like the attributes say what a query counts. A row with a ``sign``
+(=, <= or >=) is a constraint on the answers to a query. Other columns are ignored.
 
 The noise is read as discrete Gaussian, its variance as sigma^2, of neighbours that replace a person (Abowd et al.
 2022). The privacy guarantee is the publisher's: nothing was measured here, and no ledger records it.
@@ -31,7 +30,6 @@ from coco_opt.topdown.kind.noisy_measurement_files.columns import (
     COLUMNS,
     GEOCODE,
     QUERY,
-    SHAPE,
     SIGN,
     check_columns,
     coded,
@@ -173,7 +171,7 @@ def _batches(
 
     schema = quietly(path, lambda: pq.read_schema(path))
     check_columns(schema, path.name, attributes, sum_over)
-    names = [name for name in only or (*COLUMNS, SHAPE, SIGN, *attributes, *sum_over) if name in schema.names]
+    names = [name for name in only or (*COLUMNS, SIGN, *attributes, *sum_over) if name in schema.names]
     texts = [name for name in (GEOCODE, QUERY, SIGN, *attributes, *sum_over) if name in names]
     file = quietly(path, lambda: pq.ParquetFile(path, page_checksum_verification=True, read_dictionary=texts))
     with file:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from fractions import Fraction
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from coco_opt.errors import InputError, Place
 from coco_opt.privacy.budget import stated_fraction
 
 GEOCODE, QUERY, VALUE, VARIANCE = COLUMNS = ("geocode", "query_name", "value", "variance")
-SHAPE, SIGN = "query_shape", "sign"
+SIGN = "sign"
 _LEAST_VARIANCE = Fraction(1, 25)  # below, least squares by the inverse variances loses digits of other answers
 _LARGEST_VARIANCE = 2**80  # of noise that a measurement may state
 
@@ -30,7 +31,7 @@ def check_columns(schema: Any, file: str, attributes: Sequence[str] = (), sum_ov
     """
     import pyarrow.types as kinds
 
-    for name in (*COLUMNS, SHAPE, SIGN, *attributes, *sum_over):
+    for name in (*COLUMNS, SIGN, *attributes, *sum_over):
         if schema.names.count(name) > 1:
             raise InputError("duplicate-column", "two columns have this name", Place(file, None, name))
     for name in COLUMNS:
@@ -40,10 +41,9 @@ def check_columns(schema: Any, file: str, attributes: Sequence[str] = (), sum_ov
         if name not in schema.names:
             message = "no column says how queries count this attribute, which is to be summed over"
             raise InputError("missing-column", message, Place(file, None, name))
-    for name in (VALUE, SHAPE):
-        kind = schema.field(name).type if name in schema.names else None
-        if kind is not None and not (_is_list(kind) and kinds.is_integer(kind.value_type)):
-            raise InputError("wrong-type", f"must hold lists of integers, not {kind}", Place(file, None, name))
+    kind = schema.field(VALUE).type
+    if not (_is_list(kind) and kinds.is_integer(kind.value_type)):
+        raise InputError("wrong-type", f"must hold lists of integers, not {kind}", Place(file, None, VALUE))
     for name in (GEOCODE, QUERY, *(name for name in (SIGN, *attributes, *sum_over) if name in schema.names)):
         if not is_text(schema.field(name).type):
             raise InputError("wrong-type", f"must hold texts, not {schema.field(name).type}", Place(file, None, name))
@@ -127,30 +127,17 @@ def lists_of(batch: Any, positions: Ints, size: int, file: str, rows: Ints) -> I
     return values.astype(np.int64).reshape(positions.size, size)
 
 
-def check_shapes(
-    batch: Any, positions: Ints, size: int, shape: Sequence[int], name: str, file: str, rows: Ints
-) -> None:
-    """Raise InputError (bad-shape) unless rows have as many values as their query and their stated shape."""
+def check_lengths(batch: Any, positions: Ints, shape: Sequence[int], name: str, file: str, rows: Ints) -> None:
+    """Raise InputError (bad-shape) unless rows have as many values as the ``shape`` of their query makes."""
     import pyarrow.compute as pc
 
     every_length = pc.list_value_length(batch.column(VALUE)).to_numpy(zero_copy_only=False)
-    lengths = np.asarray(every_length, np.int64)[positions]
+    lengths, size = np.asarray(every_length, np.int64)[positions], prod(shape)
     wrong = lengths != size
     if wrong.any():
         expected = " x ".join(map(str, shape)) or "1"
         message = f"{name!r} has {lengths[wrong][0]:,} values, and {expected} make {size:,}"
         raise InputError("bad-shape", message, place_of(file, rows[positions], wrong, VALUE))
-    if SHAPE not in batch.schema.names:
-        return
-    stated = batch.column(SHAPE).take(positions)
-    count = np.asarray(pc.list_value_length(stated).fill_null(0).to_numpy(zero_copy_only=False), np.int64)
-    sides = np.maximum(np.asarray(stated.flatten().fill_null(0).to_numpy(zero_copy_only=False), np.int64), 0)
-    sizes, filled = np.where(np.asarray(stated.is_null()), size, 1), count > 0
-    if filled.any():
-        sizes[filled] = np.multiply.reduceat(sides, (np.cumsum(count) - count)[filled])
-    if (sizes != size).any():
-        message = f"the shape of {name!r} makes {sizes[sizes != size][0]:,} values, and it has {size:,}"
-        raise InputError("bad-shape", message, place_of(file, rows[positions], sizes != size, SHAPE))
 
 
 def place_of(file: str, rows: Ints, wrong: Flags | None, column: str) -> Place:

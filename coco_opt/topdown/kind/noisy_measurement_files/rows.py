@@ -26,7 +26,7 @@ from coco_opt.topdown.kind.noisy_measurement_files.columns import (
     SIGN,
     VALUE,
     VARIANCE,
-    check_shapes,
+    check_lengths,
     coded,
     lists_of,
     place_of,
@@ -73,15 +73,6 @@ class QueryAnswers:
         return len(self.variances) - 1
 
 
-@dataclass(eq=False)
-class QueryBounds:
-    """The bounds of one query's answers at one level, int64[regions, answers]."""
-
-    query: Query
-    lower: Ints
-    upper: Ints
-
-
 @dataclass(frozen=True, eq=False, slots=True)
 class _Rows:
     """Rows of a batch, of one query, level and sign: ``positions`` in the batch, ``regions`` counted in their level."""
@@ -112,7 +103,7 @@ class GatheredRows:
     sum_over: Sequence[str] = ()
     left_out: int = 0
     answers: dict[tuple[int, str], QueryAnswers] = field(default_factory=dict)
-    bounds: dict[tuple[int, str], QueryBounds] = field(default_factory=dict)
+    bounds: dict[tuple[int, str], tuple[Query, Ints, Ints]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         names = geocodes_of(self.public, self.root_has_code)
@@ -204,7 +195,7 @@ class GatheredRows:
         return self._queries.of(rows.name, stated, rows.place(QUERY))
 
     def _values(self, rows: _Rows, published: PublishedQuery) -> Ints:
-        check_shapes(rows.batch, rows.positions, published.size, published.shape, rows.name, rows.file, rows.numbers)
+        check_lengths(rows.batch, rows.positions, published.shape, rows.name, rows.file, rows.numbers)
         return lists_of(rows.batch, rows.positions, published.size, rows.file, rows.numbers)
 
     def _answer(self, rows: _Rows) -> None:
@@ -260,15 +251,15 @@ class GatheredRows:
         if published.query is None:
             return
         query, count = published.query, len(self.public.hierarchy.level_range(rows.level))
-        entry = self.bounds.get((rows.level, query.text))
-        if entry is None:
+        if (rows.level, query.text) not in self.bounds:
             lower, upper = (np.full((count, query.answers), side, np.int64) for side in (0, UNBOUNDED))
-            entry = self.bounds[rows.level, query.text] = QueryBounds(query, lower, upper)
+            self.bounds[rows.level, query.text] = query, lower, upper
+        _, lower, upper = self.bounds[rows.level, query.text]
         values = values[:, published.combinations]
         if below:
-            np.maximum.at(entry.lower, rows.regions, values)
+            np.maximum.at(lower, rows.regions, values)
         if above:
-            np.minimum.at(entry.upper, rows.regions, values)
+            np.minimum.at(upper, rows.regions, values)
 
     def _refuse_impossible(self, rows: _Rows, values: Ints, published: PublishedQuery, below: bool) -> None:
         """Raise InputError (inconsistent-bounds) where persons are required in cells that cannot occur."""
@@ -284,8 +275,8 @@ class GatheredRows:
 
     def region_bounds(self) -> Iterator[RegionBounds]:
         """Yield the constraints that were read."""
-        for (level, _), entry in self.bounds.items():
-            yield RegionBounds(entry.query, level, entry.lower, entry.upper, "public")
+        for (level, _), (query, lower, upper) in self.bounds.items():
+            yield RegionBounds(query, level, lower, upper, "public")
 
     def region_variances(self) -> Iterator[RegionVariances]:
         """Yield the variances of levels whose regions differ, or some of which have no answers at all.
@@ -300,18 +291,19 @@ class GatheredRows:
                 continue
             bypassed = np.all([place < 0 for place in places], axis=0)
             for text, entry in entries.items():
-                self._refuse_missing(level, text, (entry.variance_of < 0) & ~bypassed)
+                missing = np.flatnonzero((entry.variance_of < 0) & ~bypassed)
+                if missing.size:
+                    path = tree.paths[tree.level_range(level)[int(missing[0])]]
+                    message = (
+                        f"{text!r} is not answered for {missing.size:,} of the regions of {self.public.levels[level]!r}"
+                    )
+                    raise InputError(
+                        "missing-region", f"{message}, first {path!r}, which have answers to other queries"
+                    )
             classes, first = _classes(places)
             yield RegionVariances(
                 level, classes, {entry.query.name: _stated(entry, first) for entry in entries.values()}
             )
-
-    def _refuse_missing(self, level: int, text: str, missing: Flags) -> None:
-        if missing.any():
-            tree, number = self.public.hierarchy, int(np.count_nonzero(missing))
-            path = tree.paths[tree.level_range(level)[int(np.flatnonzero(missing)[0])]]
-            message = f"{text!r} is not answered for {number:,} of the regions of {self.public.levels[level]!r}"
-            raise InputError("missing-region", f"{message}, first {path!r}, which have answers to other queries")
 
 
 def geocodes_of(public: PublicRegions, root_has_code: bool = True) -> Sequence[str]:
