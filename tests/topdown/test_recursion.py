@@ -248,6 +248,6 @@ def test_sparse_tables_are_the_dense_ones() -> None:
     row = rng.poisson(2.0, 5).astype(np.int64)
     changed = dense.copy()
     changed[3] = row
-    np.testing.assert_array_equal(tables.changed(3, row).dense(), changed)
+    np.testing.assert_array_equal(tables.with_parts({3: SparseTables.of(row[None])}).dense(), changed)
     with pytest.raises(ProblemError, match="offsets must rise"):
         SparseTables(np.array([0, 3]), np.array([0]), np.array([1]), 5)

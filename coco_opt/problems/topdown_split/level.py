@@ -113,27 +113,6 @@ class SplitLevel:
         """Return the parent of each of ``cells``."""
         return np.repeat(np.arange(self.starts.size - 1), np.diff(self.starts))
 
-    def some(self, parents: Ints) -> SplitLevel:
-        """Return the splits of some parents, which rise."""
-        cells, children = (
-            runs_from(bounds[parents], np.diff(bounds)[parents]) for bounds in (self.starts, self.children)
-        )
-        starts, ends = (
-            np.concatenate([[0], np.cumsum(np.diff(bounds)[parents])]).astype(np.int64)
-            for bounds in (self.starts, self.children)
-        )
-        return replace(
-            self,
-            starts=starts,
-            cells=self.cells[cells],
-            counts=self.counts[cells],
-            children=ends,
-            answers=self.answers[children],
-            weights=self.weights[children],
-            lower=None if self.lower is None else self.lower[children],
-            upper=None if self.upper is None else self.upper[children],
-        )
-
     @property
     def pairs(self) -> tuple[Ints, Ints]:
         """Return the cell and the child of each number in the vector of tables."""

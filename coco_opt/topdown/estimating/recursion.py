@@ -105,12 +105,13 @@ class Splitter:
         for region in left:
             place = region - parents.start
             try:
-                tables = step.split(region, above.dense(place, place + 1)[0])
+                children_tables = step.split(region, above.dense(place, place + 1)[0])
             except (ProblemError, SolverError) as error:
                 failures.append((region, error))
             else:
-                single_tables[step.children(region).start - children.start] = SparseTables.of(tables)
-        result = SplitResult.of(parents, batch_tables.with_parts(single_tables).aside, step, failures)
+                single_tables[step.children(region).start - children.start] = SparseTables.of(children_tables)
+        tables = SparseTables.joined([batch_tables.with_parts(single_tables)])  # in a file, where they are large
+        result = SplitResult.of(parents, tables, step, failures)
         forget_pages()
         return [result]
 
@@ -306,7 +307,8 @@ def _with_change(
     changed = list(tables)
     for member in lineage:
         level, at = hierarchy.within_level(range(member, member + 1))
-        changed[level] = changed[level].changed(at.start, changed[level].dense(at.start, at.stop)[0] + change)
+        table = changed[level].dense(at.start, at.stop) + change
+        changed[level] = changed[level].with_parts({at.start: SparseTables.of(table)})
     return changed
 
 

@@ -79,11 +79,6 @@ class SparseTables:
         return cls(*arrays, several[0].size)
 
     @property
-    def aside(self) -> SparseTables:
-        """Return the same tables in a file, where they are large."""
-        return SparseTables.joined([self])
-
-    @property
     def regions(self) -> int:
         """Return the number of regions."""
         return self.offsets.size - 1
@@ -110,10 +105,6 @@ class SparseTables:
             pieces += [self.part(at, first), parts[first]]
             at = first + parts[first].regions
         return SparseTables.joined([*pieces, self.part(at, self.regions)]) if parts else self
-
-    def changed(self, region: int, table: Ints) -> SparseTables:
-        """Return the tables with one region's replaced."""
-        return self.with_parts({region: SparseTables.of(table[None])})
 
     def summed(self, starts: Sequence[int] | Ints) -> SparseTables:
         """Return the sums over consecutive groups of regions, each from its start to the next start."""

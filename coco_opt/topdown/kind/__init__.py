@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -47,10 +47,6 @@ def _every_cell(manifest: Mapping[str, Any], most: int) -> Mapping[str, Any] | N
     return {name: np.array(values, object)[codes[name]] for name, values in schema.attributes.items()}
 
 
-def _values_in_order(manifest: Mapping[str, Any]) -> Mapping[str, Sequence[str]]:
-    return schema_of(manifest.get("schema", {})).attributes
-
-
 class TablesKind:
     """Tables of persons for every region of a hierarchy; see ``coco_opt.releases.kind.ReleaseKind``."""
 
@@ -73,7 +69,7 @@ class TablesKind:
             keyed=intervals_of_cells,
             every=_every_cell,
             measured=CELLS_MEASURED,
-            ordered=_values_in_order,
+            ordered=lambda manifest: schema_of(manifest.get("schema", {})).attributes,
         ),
         Compared("estimates", "estimate", ("query", "answer"), error="standard_error", absent_is_zero=False),
     )

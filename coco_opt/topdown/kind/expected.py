@@ -69,11 +69,6 @@ class Expected:
     short: str
     seconds: float
 
-    @property
-    def is_range(self) -> bool:
-        """Return whether the ends differ."""
-        return self.low is not self.high
-
 
 def on_public_records(plan: Plan, public: Path, runs: int, method: TablesMethod, reporter: Reporter) -> Expected:
     """Release public records similar to the private records ``runs`` times; the first release compiles."""

@@ -329,34 +329,12 @@ class TablesRelease:
         With a ``region``, by its path from the root, return its table with labels: a row for each cell, also those
         without persons, with the attributes and persons. Raises InputError (unknown-table, bad-option), HierarchyError.
         """
-        if region is not None:
-            return self._labelled(region, table)
-        if table is not None:
-            return stored_frame(self.folder, table)
-        import pandas as pd
-
-        regions = self.runs.regions
-        level = self.hierarchy.level[regions]
-        columns = {
-            "level": level.astype(np.int32),
-            "level_name": Coded(self.levels, level),
-            "region": Coded(self.hierarchy.paths, regions),
-            "region_id": Coded(self.region_ids, regions),
-            **_values(self.schema, self.runs.cells),
-            PERSONS: self.runs.counts,
-        }
-        texts = {
-            name: np.array(column.texts, object)[column.codes]
-            for name, column in columns.items()
-            if isinstance(column, Coded)
-        }
-        return pd.DataFrame({**columns, **texts})
-
-    def _labelled(self, region: str, table: str | None) -> pd.DataFrame:
-        import pandas as pd
-
+        if region is None:
+            return stored_frame(self.folder, Path(TABLES).stem if table is None else table)
         if table is not None:
             raise InputError("bad-option", "give a table of the folder or a region, not both")
+        import pandas as pd
+
         columns = _values(self.schema, np.arange(self.schema.size))
         texts = {name: np.array(column.texts, object)[column.codes] for name, column in columns.items()}
         return pd.DataFrame({**texts, PERSONS: self.table(region)})

@@ -108,7 +108,7 @@ def _released_figures(plan: Plan, expected: Expected) -> Figures:
     detail: TablesDetail = plan.detail
 
     def shown(level: int, index: int) -> str:
-        if not expected.is_range:
+        if expected.low is expected.high:
             return f"{expected.rehearsed[level, index]:.{_DIGITS}g}"
         low, high = (f"{end[level, index]:.{_FEW_DIGITS}g}" for end in (expected.low, expected.high))
         return low if low == high else f"{low} to {high}"

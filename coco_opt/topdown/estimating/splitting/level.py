@@ -11,9 +11,7 @@ not settle to its tolerance are split individually, one after the other; both wa
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from time import perf_counter
 
 import numpy as np
@@ -35,9 +33,6 @@ Runs = tuple[Ints, Ints, Ints]
 
 Fractions = tuple[Floats, Flags]
 """The fractional tables of several parents, and which of them are certified."""
-Way = Callable[[SplitStep, SplitLevel, Ints, Ints], Fractions]
-"""How several parents are split: takes the step, the problem, the children, and the entries of the parents' tables."""
-
 
 _SAFE = 0.5  # of the tolerance
 
@@ -73,11 +68,10 @@ class LevelSplit:
         bounded = ~settled & people & ~only
         left = ~settled & ~bounded
         runs = [_only_children(above, np.flatnonzero(settled & people & only), bounds)]
-        placed = self._split if holder is None else partial(self._split_placed, holder, int(bounds[0]))
-        ways: list[tuple[Flags, Way]] = [(settled & people & ~only, placed), (bounded, self._split_bounded)]
-        for chosen, way in ways:
+        for chosen, child in ((settled & people & ~only, holder), (bounded, None)):
             if chosen.any():
-                batch_runs, done = self._split_batch(step, above, np.flatnonzero(chosen), bounds, way)
+                by_bounds = chosen is bounded
+                batch_runs, done = self._split_batch(step, above, np.flatnonzero(chosen), bounds, child, by_bounds)
                 runs.append(batch_runs)
                 left[np.flatnonzero(chosen)[~done]] = True
         region, cells, counts = (np.concatenate(arrays) for arrays in zip(*runs, strict=True))
@@ -85,9 +79,13 @@ class LevelSplit:
         return tables, [parents[place] for place in np.flatnonzero(left).tolist()]
 
     def _split_batch(
-        self, step: SplitStep, above: SparseTables, chosen: Ints, bounds: Ints, way: Way
+        self, step: SplitStep, above: SparseTables, chosen: Ints, bounds: Ints, holder: Ints | None, by_bounds: bool
     ) -> tuple[Runs, Flags]:
-        """Return the children's tables of the ``chosen`` among consecutive parents, and for which there are any."""
+        """Return the children's tables of the ``chosen`` among consecutive parents, and for which there are any.
+
+        Entries of the parents' tables are placed in their ``holder``, counted from the first child, or are ``FREE``;
+        ``by_bounds`` the bounds on the children's classes bind instead.
+        """
         offsets = above.offsets
         cells = np.concatenate([np.arange(offsets[at], offsets[at + 1]) for at in chosen])
         starts = np.concatenate([[0], np.cumsum(np.diff(offsets)[chosen])]).astype(np.int64)
@@ -96,8 +94,13 @@ class LevelSplit:
         problem = self._problem(step, starts, above.cells[cells], above.counts[cells], children, regions)
         if step.targets is not None:
             tables, settled = self._aimed(step, problem, regions)
+        elif by_bounds:
+            tables, settled = self._split_bounded(step, problem, regions)
+        elif holder is None:
+            tables, settled = self._split(step, problem)
         else:
-            tables, settled = way(step, problem, regions, cells)
+            child = np.where(holder[cells] < 0, FREE, np.searchsorted(regions, bounds[0] + holder[cells]))
+            tables, settled = self._split_rest(step, problem, child)
         level = RoundingLevel(
             self.passes,
             self.turn,
@@ -117,24 +120,12 @@ class LevelSplit:
         step.solvers.count(TableRounding, rounded.solves, rounded.gap, rounded.relative_gap, 0.0, seconds)
         done = settled & rounded.done
         if self.classes is not None:
-            done &= self._hold(step, problem, rounded.tables, regions)
+            places = regions - step.measured.hierarchy.level_range(self.level + 1).start
+            within = self.classes.hold(*problem.pairs, rounded.tables, places)
+            done &= np.logical_and.reduceat(within, problem.children[:-1])
         return _runs(problem, rounded.tables, done, regions - bounds[0]), done
 
-    def _hold(self, step: SplitStep, problem: SplitLevel, tables: Floats | Ints, regions: Ints) -> Flags:
-        """Return for which parents the children keep the bounds on classes."""
-        assert self.classes is not None
-        places = regions - step.measured.hierarchy.level_range(self.level + 1).start
-        within = self.classes.hold(*problem.pairs, tables, places)
-        return np.asarray(np.logical_and.reduceat(within, problem.children[:-1]))
-
-    def _split_placed(
-        self, holder: Ints, first: int, step: SplitStep, problem: SplitLevel, regions: Ints, entries: Ints
-    ) -> Fractions:
-        """Split with each entry of the parents' tables in its ``holder``, counted from ``first``, or ``FREE``."""
-        child = np.where(holder[entries] < 0, FREE, np.searchsorted(regions, first + holder[entries]))
-        return self._split_rest(step, problem, child)
-
-    def _split_bounded(self, step: SplitStep, problem: SplitLevel, regions: Ints, _: Ints) -> Fractions:
+    def _split_bounded(self, step: SplitStep, problem: SplitLevel, regions: Ints) -> Fractions:
         """Split with the bounds on the children's classes."""
         assert self.classes is not None
         places = regions - step.measured.hierarchy.level_range(self.level + 1).start
@@ -187,7 +178,7 @@ class LevelSplit:
         people = counts.astype(np.float64)
         return SplitLevel(self.rows, self.query_of, starts, cells, people, children, answers, weights)
 
-    def _split(self, step: SplitStep, problem: SplitLevel, *_: Ints) -> Fractions:
+    def _split(self, step: SplitStep, problem: SplitLevel) -> Fractions:
         """Split where only the parents' tables bind."""
         start = perf_counter()
         tables, rested = self.splitter.split_level(problem)
