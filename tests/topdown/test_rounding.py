@@ -24,7 +24,7 @@ from coco_opt.privacy import Epsilon, SeededNoise
 from coco_opt.problems import TableRounding
 from coco_opt.problems.linear_rows import LinearRows
 from coco_opt.problems.table_rounding import RoundingDual
-from coco_opt.problems.table_rounding.prices import relaxed_prices
+from coco_opt.problems.table_rounding.program import relaxed_prices
 from coco_opt.solution import Answer, Status
 from coco_opt.solving import solve
 from coco_opt.topdown.budget_plan import Strategy, TablePlan

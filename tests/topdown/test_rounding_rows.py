@@ -164,7 +164,7 @@ def test_what_is_whole_but_for_a_solvers_rounding_is_taken_for_it() -> None:
 
 def test_without_prices_the_gap_is_large_and_valid(monkeypatch: pytest.MonkeyPatch) -> None:
     problem, least = two_ways(1, 4, 3, 4), solve(two_ways(1, 4, 3, 4), check=False)
-    monkeypatch.setattr("coco_opt.problems.table_rounding.prices._PRICE_SECONDS", 0.0)
+    monkeypatch.setattr("coco_opt.problems.table_rounding.program._PRICE_SECONDS", 0.0)
     answer = solve(problem, check=False)
     assert answer.objective == pytest.approx(least.objective, abs=1e-7)
     assert least.gap <= answer.gap < np.inf

@@ -42,10 +42,8 @@ from coco_opt.operators import Grouping, stack, total
 from coco_opt.problem import Problem, integer_answer
 from coco_opt.problems.linear_rows import LinearRows
 from coco_opt.problems.table_rounding import transport
-from coco_opt.problems.table_rounding.data import RoundingData
-from coco_opt.problems.table_rounding.prices import relaxed_prices
-from coco_opt.problems.table_rounding.program import program
-from coco_opt.problems.table_rounding.rows import RoundingDual
+from coco_opt.problems.table_rounding.data import RoundingData, RoundingDual
+from coco_opt.problems.table_rounding.program import program, relaxed_prices
 
 _ENOUGH = 1e-9  # a relative gap that needs no better prices
 _NEAR_VERTEX = 1e-6  # the distance from an integer that a linear solver may leave

@@ -16,8 +16,12 @@ from numpy.typing import NDArray
 
 from coco_opt.array_types import Flags, Floats, Ints
 from coco_opt.forms import Formulation, LinearProgram, MixedIntegerProgram
-from coco_opt.problems.table_rounding.data import RoundingData
-from coco_opt.problems.table_rounding.rows import RoundingDual
+from coco_opt.problems.table_rounding.data import RoundingData, RoundingDual
+from coco_opt.registry import program_solver
+from coco_opt.solution import Status
+from coco_opt.solver import hushed
+
+_PRICE_SECONDS = 60.0  # for the linear relaxation that prices come from
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -152,3 +156,17 @@ def _base_rows(data: RoundingData, base: Ints) -> Floats:
     """Return the excess of every row at the base over the least tables [children, rows]."""
     above = (base - data.box[0])[:, data.open].astype(np.float64)
     return np.ascontiguousarray(data.rows.apply(np.ascontiguousarray(above.T)).T)
+
+
+def relaxed_prices(data: RoundingData) -> RoundingDual:
+    """Return the optimal prices of the linear relaxation; zeros, which prove little, where it is not solved in time.
+
+    By dual simplex of the solver table.
+    """
+    written = relaxation(data)
+    with hushed:
+        answer = program_solver("scipy", method="highs-ds", time_limit=_PRICE_SECONDS).solve_program(written.program)
+    if answer.status is not Status.OPTIMAL or answer.dual is None:
+        return RoundingDual.zeros(data.shape[1], data.sides[0].shape)
+    prices: RoundingDual = written.prices(answer.dual.rows)
+    return prices

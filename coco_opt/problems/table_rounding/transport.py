@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import ProblemError
-from coco_opt.problems.table_rounding.data import RoundingData
-from coco_opt.problems.table_rounding.rows import RoundingDual
+from coco_opt.problems.table_rounding.data import RoundingData, RoundingDual
 
 _ROUNDS = 20
 _NEAR_INTEGER = 1e-6  # a side this near to an integer counts as it

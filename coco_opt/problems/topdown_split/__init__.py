@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from coco_opt.problems.linear_rows import LinearRows
-from coco_opt.problems.topdown_split.data import SplitData, SplitDual
+from coco_opt.problems.topdown_split.data import SplitData, SplitDual, SplitTerm
 from coco_opt.problems.topdown_split.problem import TopdownSplit
-from coco_opt.problems.topdown_split.rows import SplitTerm
 
 __all__ = ["LinearRows", "SplitData", "SplitDual", "SplitTerm", "TopdownSplit"]

@@ -34,9 +34,8 @@ from coco_opt.operators import Grouping, identity, total
 from coco_opt.problem import Problem, plain_answer
 from coco_opt.problems.linear_rows import LinearRows
 from coco_opt.problems.topdown_split import prices
-from coco_opt.problems.topdown_split.data import SplitData, SplitDual
+from coco_opt.problems.topdown_split.data import SplitData, SplitDual, SplitTerm
 from coco_opt.problems.topdown_split.program import lifted
-from coco_opt.problems.topdown_split.rows import SplitTerm
 
 _ENOUGH = 1e-8  # a relative gap that needs no better prices
 _BEYOND = 1e100  # a cell of more is no answer: its square might be infinite, and infinity proves anything
