@@ -28,6 +28,7 @@ from coco_opt.topdown.estimating.splitting.level import LevelSplit, level_split
 from coco_opt.topdown.estimating.splitting.step import SplitStep
 
 _CHANGES = 50  # changed cells that a failsafe's record names
+_NUMBERS = 1 << 20  # answers or cells of the children that a compiled call splits: several arrays of so many numbers
 _WAITING_RUNS = 1 << 18  # nonzero cells of a level's finished tables, above which they are moved to a file
 
 
@@ -266,7 +267,7 @@ def _tasks(step: SplitStep, parents: range, workers: int, *, compiled: bool) -> 
     children = np.diff(step.measured.hierarchy.first_child[parents.start : parents.stop + 1])
     answers = sum(query.operator.answers for query in step.measured.queries)
     numbers = children * max(answers, step.measured.schema.size)
-    return list(batches(numbers, batch_size(int(numbers.sum()), workers)))
+    return list(batches(numbers, min(_NUMBERS, batch_size(int(numbers.sum()), workers))))
 
 
 def _checkpoint(step: SplitStep, tables: tuple[SparseTables, ...], relaxed: tuple[Relaxation, ...]) -> Checkpoint:

@@ -99,7 +99,9 @@ def _agreed_release(
         if agreement.on is not None:
             message = "is a release of groups: on is for one of tables, use persons and householders"
             raise InputError("other-release", message, place)
-        counted_as = {name: _conditions(text, schema, counts) for name, text in _group_conditions(agreement)}
+        stated = {"persons": TOTAL if agreement.persons is None else agreement.persons}
+        stated |= {} if agreement.householders is None else {"householders": agreement.householders}
+        counted_as = {name: _conditions(text, schema, counts) for name, text in stated.items()}
         constraints = agreed_groups(release, hierarchy, levels, schema, counted_as, name=manifest["name"])
         level = min(release.hierarchy.levels, hierarchy.levels) - 1
         return Earlier(
@@ -107,12 +109,6 @@ def _agreed_release(
         )
     message = f"is a release of {manifest['kind']}: tables agree with tables, and with groups"
     raise InputError("other-release", message, place)
-
-
-def _group_conditions(agreement: AgreesConfig) -> Iterator[tuple[str, str]]:
-    yield "persons", TOTAL if agreement.persons is None else agreement.persons
-    if agreement.householders is not None:
-        yield "householders", agreement.householders
 
 
 def _conditions(text: str, schema: Schema, counts: Mapping[str, str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from coco_opt.releases.clock import slowness
 from coco_opt.releases.kind import Figures, Forecast, ForecastOptions, Plan, ResourceCost
@@ -44,13 +45,29 @@ def forecast_tables(plan: Plan, options: ForecastOptions, reporter: Reporter) ->
     else:
         expected = on_public_records(plan, options.public, options.runs, method, reporter)
     choices = () if detail.choices is None else detail.choices()
-    tables = (*choices, _linear_figures(plan, predictions), _released_figures(plan, expected))
+    answers, errors = _predicted_answers(plan, predictions), _released_errors(plan, expected)
     plain: dict[str, object] = {
-        "predictions": [_plain(plan, prediction) for prediction in predictions],
-        "rehearsed": _plain_errors(plan, expected),
+        "predictions": answers,
+        "rehearsed": errors,
         "look_alike": expected.words,
         "choices": [dict(zip(table.header, row, strict=True)) for table in choices for row in table.rows],
     }
+    linear = tuple(
+        (row["level"], row["query"], _shown(row["standard_error"]), _shown(row["standard_error_alone"]))
+        for row in answers
+    )
+    released = tuple((row["level"], row["query"], _range(row["low"], row["high"], expected)) for row in errors)
+    title = "Standard error of an estimated answer (persons), root mean square: exact"
+    tables = (
+        *choices,
+        Figures(title, ("level", "query", "all levels", "own level alone"), linear, numeric=2),
+        Figures(
+            f"Mean absolute error of a released answer (persons): {expected.short}",
+            ("level", "query", "error"),
+            released,
+            numeric=2,
+        ),
+    )
     notes = (*_notes(plan, predictions, method), ("Rehearsed on", expected.words))
     rows = _ROWS * len(detail.table_queries.hierarchy.leaves) if options.rows is None else options.rows
     regions, slow = plan.measurement_plan.hierarchy.regions, slowness()
@@ -66,8 +83,8 @@ def forecast_tables(plan: Plan, options: ForecastOptions, reporter: Reporter) ->
     )
 
 
-def _plain_errors(plan: Plan, expected: Expected) -> list[dict[str, object]]:
-    """Return errors of released answers as plain values."""
+def _released_errors(plan: Plan, expected: Expected) -> list[dict[str, Any]]:
+    """Return the errors of released answers by level and query."""
     return [
         {
             "level": plan.measurement_plan.levels[level],
@@ -81,6 +98,19 @@ def _plain_errors(plan: Plan, expected: Expected) -> list[dict[str, object]]:
     ]
 
 
+def _predicted_answers(plan: Plan, predictions: Sequence[Predicted]) -> list[dict[str, Any]]:
+    """Return the standard errors of estimated answers by level and query, None where they are not determined."""
+    return [
+        {
+            "level": plan.measurement_plan.levels[prediction.level],
+            "query": prediction.query,
+            "standard_error": prediction.linear if math.isfinite(prediction.linear) else None,
+            "standard_error_alone": prediction.alone if math.isfinite(prediction.alone) else None,
+        }
+        for prediction in predictions
+    ]
+
+
 def _writing_seconds(detail: TablesDetail) -> float:
     """Return the seconds of writing the page, the regions' tables and the unbiased estimates."""
     tree, workload = detail.table_queries.hierarchy, detail.workload
@@ -88,47 +118,6 @@ def _writing_seconds(detail: TablesDetail) -> float:
     each = [len(tree.level_range(level)) for level in range(tree.levels)]
     estimates = answers * sum(regions for regions in each if regions * cells <= MOST_CELLS)
     return _PAGE_SECONDS + _REGION_SECONDS * tree.regions + _ESTIMATE_SECONDS * estimates
-
-
-def _linear_figures(plan: Plan, predictions: Sequence[Predicted]) -> Figures:
-    rows = tuple(
-        (
-            plan.measurement_plan.levels[prediction.level],
-            prediction.query,
-            _shown(prediction.linear),
-            _shown(prediction.alone),
-        )
-        for prediction in predictions
-    )
-    title = "Standard error of an estimated answer (persons), root mean square: exact"
-    return Figures(title, ("level", "query", "all levels", "own level alone"), rows, numeric=2)
-
-
-def _released_figures(plan: Plan, expected: Expected) -> Figures:
-    detail: TablesDetail = plan.detail
-
-    def shown(level: int, index: int) -> str:
-        if expected.low is expected.high:
-            return f"{expected.rehearsed[level, index]:.{_DIGITS}g}"
-        low, high = (f"{end[level, index]:.{_FEW_DIGITS}g}" for end in (expected.low, expected.high))
-        return low if low == high else f"{low} to {high}"
-
-    rows = tuple(
-        (plan.measurement_plan.levels[level], query.text, shown(level, index))
-        for level in range(len(expected.rehearsed))
-        for index, query in enumerate(detail.workload)
-    )
-    title = f"Mean absolute error of a released answer (persons): {expected.short}"
-    return Figures(title, ("level", "query", "error"), rows, 2)
-
-
-def _plain(plan: Plan, prediction: Predicted) -> dict[str, object]:
-    return {
-        "level": plan.measurement_plan.levels[prediction.level],
-        "query": prediction.query,
-        "standard_error": prediction.linear if math.isfinite(prediction.linear) else None,
-        "standard_error_alone": prediction.alone if math.isfinite(prediction.alone) else None,
-    }
 
 
 def _notes(plan: Plan, predictions: Sequence[Predicted], method: TablesMethod) -> Iterator[tuple[str, str]]:
@@ -154,5 +143,12 @@ def _notes(plan: Plan, predictions: Sequence[Predicted], method: TablesMethod) -
         yield "Not used", 'bottom_up reads the leaves alone: split = "leaves" gives them the whole budget'
 
 
-def _shown(value: float) -> str:
-    return f"{value:.{_DIGITS}g}" if math.isfinite(value) else _UNDETERMINED
+def _shown(value: float | None) -> str:
+    return _UNDETERMINED if value is None else f"{value:.{_DIGITS}g}"
+
+
+def _range(low: float, high: float, expected: Expected) -> str:
+    if expected.low is expected.high:
+        return f"{low:.{_DIGITS}g}"
+    ends = f"{low:.{_FEW_DIGITS}g}", f"{high:.{_FEW_DIGITS}g}"
+    return " to ".join(dict.fromkeys(ends))

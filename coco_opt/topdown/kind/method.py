@@ -15,7 +15,7 @@ from coco_opt.topdown.budget_plan import TablePlan
 from coco_opt.topdown.constraint import LinearConstraint
 from coco_opt.topdown.estimating.method import Pass, TopdownMethod, misfit
 from coco_opt.topdown.kind.plan import blamed, constraints_of, schema_of_config, workload_of
-from coco_opt.topdown.pooled_measurements import pooled_queries
+from coco_opt.topdown.noisy_measurements import pooled_queries
 from coco_opt.topdown.queries import Query, parse_queries, parse_query
 from coco_opt.topdown.schema import Schema, plain_schema
 from coco_opt.topdown.table_queries import AGREES, ROWS, TableQueries

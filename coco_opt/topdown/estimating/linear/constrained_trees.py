@@ -12,7 +12,7 @@ and so is what constraints say about other regions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 _OUTSIDE = 1e-8  # part of a row, relative to its size, that counts as zero
 _RANK = 1e-11  # eigenvalues and singular values below this part of the largest are zero
-_SMALL = 1e-6  # a variance, over that without constraints, that is computed more exactly
 _EXACT = 1e-18  # a variance, over that without constraints, that is none
 _NOTHING = 1e-20  # a variance, over that of a query's answer, that is none
 
@@ -132,72 +131,52 @@ class ConstrainedTrees(LinearEstimates):
             yield corrections[number], at
 
     def _spreads_of(self, operator: Operator, level: int) -> _Spreads:
-        if (operator, level) not in self._spreads:
-            self._spreads[operator, level] = _Spreads.of(operator, self._of(level), self.stage, level)
-        return self._spreads[operator, level]
+        spreads = self._spreads.get((operator, level))
+        if spreads is None:
+            spreads = _Spreads.of(operator, self._of(level), self.stage, level)
+            self._spreads.clear()  # they are as large as a query, which is read region by region
+            self._spreads[operator, level] = spreads
+        return spreads
 
 
 @dataclass(frozen=True, eq=False)
 class _Spreads:
     """What the errors of a query's answers r have in common for all regions of a level.
 
-    With A_q = w_q Q_q N^+, for each query q of positive weight: ``squares`` |A_q r|^2 (answers,), ``products``
-    A_q r . A_q E (answers, rows) and ``grams`` A_q E . A_q E (rows, rows). ``along`` is r' N^+ E'.
+    With A_q = w_q Q_q N^+, for each query q of positive weight: ``left`` A_q r (answers, answers of q) and ``right``
+    A_q E (rows, answers of q). ``along`` is r' N^+ E'.
     """
 
-    operator: Operator
-    constraints: LevelConstraints
-    weights: Sequence[tuple[float, Operator]]
-    squares: list[Floats]
-    products: list[Floats]
-    grams: list[Floats]
+    left: list[Floats]
+    right: list[Floats]
     along: Floats
-    _left: dict[bytes, list[Floats]] = field(default_factory=dict)
+    _lengths: dict[bytes, list[Floats]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, operator: Operator, constraints: LevelConstraints, stage: LinearStage, level: int) -> _Spreads:
         """Solve for all rows of a query: O(answers x cells^2)."""
-        exact = constraints.solved
-        weights = [
-            (weight, own) for weight, own in zip(stage.weights[level], stage.operators, strict=True) if weight > 0
-        ]
-        right = [weight * own.apply(np.asfortranarray(exact)) for weight, own in weights]
-        squares = [np.zeros(operator.answers) for _ in weights]
-        products = [np.zeros((operator.answers, len(exact))) for _ in weights]
+        weights = [pair for pair in zip(stage.weights[level], stage.operators, strict=True) if pair[0] > 0]
+        exact = np.asfortranarray(constraints.solved)  # as sums over groups of cells read it
+        left = [np.empty((operator.answers, query.answers)) for _, query in weights]
         along = np.zeros((operator.answers, len(exact)))
         for block, rows in blocks_of_rows(operator):
             solved = np.asfortranarray(constraints.normal.solve(rows))
-            for query, (weight, own) in enumerate(weights):
-                left = weight * own.apply(solved)
-                squares[query][block], products[query][block] = (left**2).sum(axis=1), left @ right[query].T
+            for parts, (weight, query) in zip(left, weights, strict=True):
+                parts[block] = weight * query.apply(solved)
             along[block] = rows @ exact.T
-        return cls(operator, constraints, weights, squares, products, [each @ each.T for each in right], along)
+        return cls(left, [weight * query.apply(exact) for weight, query in weights], along)
 
     def left_by(self, correction: Correction) -> list[Floats]:
         """Return |A_q (r - c E)|^2 (answers,) of every query under a correction."""
         key = correction.rows.tobytes()
-        if key not in self._left:
-            self._left[key] = self._left_by(correction)
-        return self._left[key]
-
-    def _left_by(self, correction: Correction) -> list[Floats]:
-        rows, used = correction.rows, self.along[:, correction.rows] @ correction.gain
-        lengths = []
-        for square, product, gram in zip(self.squares, self.products, self.grams, strict=True):
-            crossed = (used * product[:, rows]).sum(axis=1)
-            within = ((used @ gram[np.ix_(rows, rows)]) * used).sum(axis=1)
-            lengths.append(square - 2.0 * crossed + within)
-        small = np.flatnonzero(np.sum(lengths, axis=0) <= _SMALL * np.sum(self.squares, axis=0))
-        for length, square, direct in zip(lengths, self.squares, self._directly(small, used[small], rows), strict=True):
-            length[small] = np.where(direct > _EXACT * square[small] + _NOTHING, direct, 0.0)
-        return lengths
-
-    def _directly(self, answers: Ints, used: Floats, rows: Ints) -> Iterator[Floats]:
-        """Yield |A_q (r - c E)|^2 of some answers without differences of squares, which lose what is small."""
-        matrix = self.operator.to_sparse().tocsr()[answers].toarray()
-        left = np.asfortranarray(self.constraints.normal.solve(matrix - used @ self.constraints.matrix[rows]))
-        for weight, own in self.weights:
-            yield ((weight * own.apply(left)) ** 2).sum(axis=1)
+        if key not in self._lengths:
+            used, lengths = self.along[:, correction.rows] @ correction.gain, []
+            for left, right in zip(self.left, self.right, strict=True):
+                length = ((left - used @ right[correction.rows]) ** 2).sum(axis=1)
+                least = _EXACT * (left**2).sum(axis=1) + _NOTHING
+                lengths.append(np.where(length > least, length, 0.0))
+            self._lengths[key] = lengths  # at once, for other threads read them
+        return self._lengths[key]
 
 
 def constrained_trees(measured: TableMeasurements, stage: LinearStage | None = None) -> LinearEstimates:

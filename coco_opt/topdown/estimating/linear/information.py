@@ -22,6 +22,7 @@ import numpy as np
 
 from coco_opt.array_types import Flags, Floats, Ints
 from coco_opt.errors import ProblemError
+from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Operator
 from coco_opt.topdown.estimating.linear.directions import Directions
 from coco_opt.topdown.estimating.linear.linear_estimates import ExactRows, LinearEstimates, groups, kinds_of
@@ -124,8 +125,13 @@ class FullInformation(LinearEstimates):
     def filtered(self) -> tuple[Floats, ...]:
         """Return [levels][regions of the level, coordinates], what each subtree gives by itself: the pass up."""
         levels: list[Floats] = []
+        rights = [self._right(level) for level in range(self.hierarchy.levels)]
+        for level in range(1, self.hierarchy.levels):
+            only, parents = only_children(self.hierarchy, level)
+            rights[level][only] += rights[level - 1][parents]
+            rights[level - 1][parents] = 0.0
         for level in reversed(range(self.hierarchy.levels)):
-            right, regions, rows = self._right(level), self.hierarchy.level_range(level), self.exact_rows[level]
+            right, regions, rows = rights.pop(), self.hierarchy.level_range(level), self.exact_rows[level]
             total = self.hierarchy.child_sums(levels[-1], level) if levels else np.zeros_like(right)
             below = np.empty_like(right)
             for number, at in groups(self.shape_of[regions.start : regions.stop]):
@@ -247,12 +253,13 @@ def full_information(measured: TableMeasurements, directions: Directions) -> Ful
     size = directions.count
     matrices = tuple(directions.matrix(query.operator) for query in measured.queries)
     weights, kind_of = kinds_of(measured)
+    joint, joint_of = _with_parents(hierarchy, weights, kind_of)
     most = MOST_ENTRIES // max(1, size) ** 2
-    if len(weights) > most:
+    if len(joint) > most:
         raise MemoryError
     shapes = Shapes(
-        [sum_of_squares(matrices, each, size) for each in weights],
-        [span(np.zeros((size, 0)), *(q.T for q, w in zip(matrices, each, strict=True) if w)) for each in weights],
+        [sum_of_squares(matrices, each, size) for each in joint],
+        [span(np.zeros((size, 0)), *(q.T for q, w in zip(matrices, each, strict=True) if w)) for each in joint],
         [directions.matrix(rows.operator) for rows in exact_rows],
         most,
     )
@@ -262,8 +269,35 @@ def full_information(measured: TableMeasurements, directions: Directions) -> Ful
             children = hierarchy.children(region)
             exact = exact_rows[level].exact[at]
             below = shape_of[children.start : children.stop].tolist()
-            shape_of[region] = shapes.at(level, int(kind_of[region]), exact, below)
+            shape_of[region] = shapes.at(level, int(joint_of[region]), exact, below)
     return FullInformation(hierarchy, measured, directions, shapes, shape_of, matrices, weights, kind_of, exact_rows)
+
+
+def only_children(hierarchy: Hierarchy, level: int) -> tuple[Ints, Ints]:
+    """Return the only children among a level's regions, and their parents, both counted in their level."""
+    above = hierarchy.level_range(level - 1)
+    parents = np.flatnonzero(np.diff(hierarchy.first_child[above.start : above.stop + 1]) == 1)
+    return hierarchy.first_child[above.start + parents] - above.stop, parents
+
+
+def _with_parents(hierarchy: Hierarchy, weights: Floats, kind_of: Ints) -> tuple[list[Floats], Ints]:
+    """Return the precisions of the answers about each different kind of table, and each region's kind.
+
+    An only child has its parent's table: what was measured of the parent counts as measured of the child, which perhaps
+    was not measured itself, and for the parent there is the kind 0, without answers.
+    """
+    joint, joint_of = [np.zeros(weights.shape[1])], np.zeros(hierarchy.regions, np.int64)
+    for level in range(hierarchy.levels):
+        regions, above = hierarchy.level_range(level), np.zeros(len(hierarchy.level_range(level)), np.int64)
+        if level:
+            only, parents = only_children(hierarchy, level)
+            parents = parents + hierarchy.level_range(level - 1).start
+            above[only], joint_of[parents] = joint_of[parents], 0
+        kinds = kind_of[regions.start : regions.stop]
+        _, first, number = np.unique(kinds * len(joint) + above, return_index=True, return_inverse=True)
+        joint_of[regions.start : regions.stop] = len(joint) + number.reshape(-1)
+        joint += [weights[kinds[at]] + joint[above[at]] for at in first.tolist()]
+    return joint, joint_of
 
 
 def sum_of_squares(matrices: Sequence[Floats], weights: Floats, size: int) -> Floats:

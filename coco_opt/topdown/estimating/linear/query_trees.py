@@ -33,10 +33,9 @@ from coco_opt.execution.temporary_storage import forget_pages, stored_array, sto
 from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Operator, blocks_of_rows
 from coco_opt.topdown.estimating.linear.linear_estimates import LinearEstimates, NormalEquations, checked_variance
-from coco_opt.topdown.pooled_measurements import RegionMeasurements
 
 if TYPE_CHECKING:
-    from coco_opt.topdown.noisy_measurements import TableMeasurements
+    from coco_opt.topdown.noisy_measurements import RegionMeasurements, TableMeasurements
 
 _AT_ONCE = 1 << 19  # answers that are read and summed together
 

@@ -59,7 +59,7 @@ class Structure:
 class Shape:
     """A subtree up to its answers: ``covariance`` S, ``gain`` K; the children's shapes and how many of each.
 
-    ``kind`` is the region's own: its level, and the precisions of its answers.
+    ``kind`` is that of the precisions of the answers about the region's table.
     """
 
     kind: int
@@ -73,7 +73,7 @@ class Shape:
 class Shapes:
     """The shapes met so far; ``information`` [kinds] is Q' W Q and ``queries`` [kinds] a basis of the rows of Q.
 
-    ``constraints`` [levels] are the rows of E. A level whose regions have one precision each query has one kind.
+    ``constraints`` [levels] are the rows of E.
     """
 
     information: Sequence[Floats]
@@ -82,7 +82,7 @@ class Shapes:
     most: int
     shapes: list[Shape] = field(default_factory=list)
     _structures: list[Structure] = field(default_factory=list)
-    _structure_at: dict[tuple[int, bytes, frozenset[int]], int] = field(default_factory=dict)
+    _structure_at: dict[tuple[int, int, bytes, frozenset[int]], int] = field(default_factory=dict)
     _shape_at: dict[tuple[int, tuple[tuple[int, int], ...]], int] = field(default_factory=dict)
     _structure_of: list[int] = field(default_factory=list)
 
@@ -94,12 +94,12 @@ class Shapes:
     def at(self, level: int, kind: int, exact: Flags, children: Sequence[int]) -> int:
         """Return the number of a subtree's shape.
 
-        ``kind`` is the region's, which is of one level; ``exact`` are the constraints of the level that hold in it,
+        ``kind`` is the region's; ``exact`` are the constraints of the level that hold in it,
         ``children`` its children's shapes. Raises MemoryError beyond ``most`` shapes, and UndeterminedError.
         """
         counted = tuple(sorted(Counter(children).items()))
         structures = frozenset(self._structure_of[child] for child, _ in counted)
-        key = (kind, exact.tobytes(), structures)
+        key = (level, kind, exact.tobytes(), structures)
         if key not in self._structure_at:
             self._structure_at[key] = len(self._structures)
             self._structures.append(self._structure(level, kind, exact, structures))

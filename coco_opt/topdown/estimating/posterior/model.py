@@ -33,8 +33,7 @@ from coco_opt.privacy import DiscreteGaussian, Geometric, Measurement, NoiseDist
 from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.estimating.sparse_tables import SparseTables
 from coco_opt.topdown.feasibility.system import ConstraintSystem
-from coco_opt.topdown.noisy_measurements import Stored, TableMeasurements
-from coco_opt.topdown.pooled_measurements import RegionMeasurements
+from coco_opt.topdown.noisy_measurements import RegionMeasurements, Stored, TableMeasurements
 from coco_opt.topdown.queries import Query
 from coco_opt.topdown.table_queries import TableQueries
 
