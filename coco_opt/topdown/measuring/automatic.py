@@ -40,7 +40,7 @@ from coco_opt.topdown.measuring.predicted import (
     VarianceModel,
     closed_form,
     marginals_of,
-    predicted_variance,
+    predicted_variances,
     variance_model,
 )
 from coco_opt.topdown.queries import Query, marginal_query, parse_query
@@ -72,7 +72,7 @@ def _ranked_strategies(workload: tuple[Query, ...], schema: Schema, cost: type[C
     unit = cost(Fraction(1))
     try:
         candidates = [even, *(optimised_strategy(workload, schema, cost=unit, objective=each) for each in _OBJECTIVES)]
-        variances = [[predicted_variance(each, query, schema, cost=unit) for query in workload] for each in candidates]
+        variances = [predicted_variances(each, workload, schema, unit) for each in candidates]
         aims = [0.5 * float(np.mean(np.log(each))) for each in variances]
     except ProblemError:  # too many cells to predict
         return [Ranked(even, 0.0)]
