@@ -14,7 +14,7 @@ from coco_opt.errors import InputError, Place
 from coco_opt.files.columns import Columns
 from coco_opt.files.csv_text import check_file
 from coco_opt.files.foreign_errors import quietly
-from coco_opt.files.inputs import Frame, Input
+from coco_opt.files.inputs import UNREADABLE, Frame, Input
 from coco_opt.files.parts import all_columns, check_columns, parts_of
 
 _BATCH = 1 << 20  # rows
@@ -222,6 +222,9 @@ def _check_types(schema: Any, name: str, columns: Columns) -> None:
         column, kind = schema.names[k], schema.types[k]
         kind = kind.value_type if kinds.is_dictionary(kind) else kind
         place = Place(name, None, column if column in columns.required or not columns.private else None)
+        if schema.field(k).metadata == UNREADABLE:
+            message = "has values of several types, or of a type that Arrow does not know: use strings or integers"
+            raise InputError("bad-frame", message, Place(name, None, column))
         if column in columns.counts:
             if not kinds.is_integer(kind):
                 raise InputError("not-an-integer", f"must have an integer type, and has {kind}", place)

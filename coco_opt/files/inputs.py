@@ -38,13 +38,14 @@ class Frame:
         import pyarrow as pa
 
         name, failed = f"the {key} frame", False
+        pandas = sys.modules.get("pandas")
         try:
-            table = pa.table(_columns_only(frame))
+            is_pandas = pandas is not None and isinstance(frame, pandas.DataFrame)
+            table = _of_pandas(frame) if is_pandas else pa.table(frame)
         except (pa.ArrowException, TypeError, ValueError):  # its text may hold values
             failed = True
         if failed:
-            message = "has a column of several types, or of a type that Arrow does not know: use strings or integers"
-            raise InputError("bad-frame", message, Place(name))
+            raise InputError("bad-frame", "cannot be read as columns: use a frame of strings and integers", Place(name))
         return cls(name, table)
 
     def __repr__(self) -> str:
@@ -104,12 +105,28 @@ class Input:
         return isinstance(self.where, Path) and self.where.suffix.lower() in CSV_SUFFIXES
 
 
-def _columns_only(frame: ArrowStream) -> Any:
-    """Return a frame of columns: of pandas' index what has a name comes first, row numbers are dropped."""
-    pandas = sys.modules.get("pandas")
-    if pandas is None or not isinstance(frame, pandas.DataFrame):
-        return frame
-    return frame.reset_index() if any(frame.index.names) else frame.reset_index(drop=True)
+UNREADABLE = {b"coco_opt": b"unreadable"}
+"""The metadata of a column that Arrow could not read. Only a column that is needed makes this an error."""
+
+
+def _of_pandas(frame: Any) -> Any:
+    """Return an Arrow table: of the index what has a name comes first, row numbers are dropped.
+
+    Columns are converted one by one, for any may be of several types, sparse, or have the name of another.
+    """
+    import pyarrow as pa
+
+    frame = frame.reset_index() if any(frame.index.names) else frame.reset_index(drop=True)
+    fields, arrays = [], []
+    for place, label in enumerate(frame.columns):
+        column, metadata = frame.iloc[:, place], None
+        try:
+            array = pa.Array.from_pandas(column.sparse.to_dense() if hasattr(column, "sparse") else column)
+        except (pa.ArrowException, TypeError, ValueError, ArithmeticError):
+            array, metadata = pa.nulls(len(frame)), UNREADABLE
+        fields.append(pa.field(str(label), array.type, metadata=metadata))
+        arrays.append(array)
+    return pa.table(arrays, schema=pa.schema(fields))
 
 
 InputLike: TypeAlias = "str | Path | ArrowStream | Input"

@@ -123,6 +123,31 @@ def test_fractional_ids_and_mixed_columns_are_refused_by_type() -> None:
         assert refused(lambda entities=entities: read_tables(entities, _table(LISTED), _table(HIERARCHY))).code == code
 
 
+ODD: dict[str, Any] = {
+    "mixed": [1, CANARY],
+    "complex": [1 + 2j, 3],
+    "nested": [{"a": 1}, [1]],
+    "large": [10**30, 1],
+    "sparse": pd.arrays.SparseArray([0, 1]),
+    "months": pd.period_range("2026", periods=2, freq="M"),
+    "objects": [object(), object()],
+}
+
+
+@pytest.mark.parametrize("column", ODD)
+def test_a_column_that_arrow_cannot_read_matters_only_where_it_is_read(column: str) -> None:
+    unused = pd.DataFrame({"entity_id": ["a", "b"], "group_id": ["1", "2"], "odd": pd.Series(ODD[column])})
+    twice = pd.concat([unused, unused["odd"], unused["odd"].rename(0)], axis=1)
+    found = [read_tables(frame, _table(LISTED), _table(HIERARCHY)).arrays for frame in (unused, twice)]
+    plain = read_tables(unused[["entity_id", "group_id"]], _table(LISTED), _table(HIERARCHY)).arrays
+    assert all(np.array_equal(*pair) for arrays in found for pair in zip(arrays, plain, strict=True))
+    used = pd.DataFrame({"entity_id": ["a", "b"], "group_id": pd.Series(ODD[column])})
+    if column != "sparse":
+        error = refused(lambda: read_tables(used, _table(LISTED), _table(HIERARCHY)))
+        assert error.code in ("bad-frame", "wrong-type")
+        assert str(error.place) == "the entities frame, column 'group_id'"
+
+
 def _config(**data: Any) -> Any:
     return parse_config(
         {"data": data, "privacy": {"epsilon": "1", "noise": "seeded", "seed": 1}, "groups": {"max_size": 9}}, Path()
