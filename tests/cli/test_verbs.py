@@ -24,7 +24,7 @@ from coco_opt.cli.errors import EXIT_CODES, EXPLANATIONS
 from coco_opt.config.sections import Mechanism
 from coco_opt.estimators import ESTIMATORS
 from coco_opt.kinds import KINDS as BUILT_IN
-from tests.cli.helpers import KINDS, SECURE, Runner, write_groups, write_sizes
+from tests.cli.helpers import ENTITIES, GROUPS, KINDS, RECORDS, SECURE, Runner, write_groups, write_sizes
 
 VERBS = (
     "demo",
@@ -109,6 +109,27 @@ def test_plan_on_a_look_alike(tmp_path: Path, coco: Runner) -> None:
         assert words in shown
     assert "5 in the private table, as declared" in coco("plan", config, "--rows", "5").out
     assert coco("plan", config, "--like", tmp_path / "absent.csv").code == 2
+
+
+@pytest.mark.parametrize("kind", ["groups", "tables"])
+def test_plan_on_another_year_uses_the_regions_that_both_have_and_says_how_much_that_is(
+    tmp_path: Path, coco: Runner, kind: str
+) -> None:
+    config, last = KINDS[kind].write(tmp_path), tmp_path / "last"
+    texts = {"groups": {"groups": f"{GROUPS}g6,r9\ng7,r9\n", "entities": f"{ENTITIES}e10,g6\ne11,g7\n"}}
+    earlier = KINDS[kind].write(last, **texts.get(kind, {"records": f"{RECORDS}r9,male,old,4\nr8,male,old,1\n"}))
+    table = last / ("entities.csv" if kind == "groups" else "records.csv")
+    words = json.loads(coco("plan", config, "--like", table, "--json").out)["look_alike"]
+    all_rows = {"groups": "5 of its 7 rows (71.4 %)", "tables": "12 of its 14 rows (85.7 %)"}[kind]
+    assert all_rows in words
+    assert "left out, such as 'r" in words
+    renamed = {key: text.replace("r2", "r3") for key, text in KINDS[kind].files.items()}
+    earlier = KINDS[kind].write(last, **renamed)
+    assert coco("release", earlier, "--out", last / "out").code == 0
+    words = json.loads(coco("plan", config, "--like", last / "out", "--json").out)["look_alike"]
+    assert "the release out, 1 of whose 2 lowest regions have the id of a region here" in words
+    assert coco("measure", earlier, "--publish", last / "noisy").code == 0
+    assert "make a release of it, which is free" in coco("plan", config, "--like", last / "noisy").err
 
 
 def test_keys_are_listed_by_section_and_by_name(coco: Runner) -> None:

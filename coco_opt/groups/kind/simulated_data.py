@@ -18,6 +18,8 @@ from coco_opt.config.model import Config
 from coco_opt.errors import InputError, Place, ProblemError
 from coco_opt.files.columns import SIZES
 from coco_opt.files.inputs import Input
+from coco_opt.files.regions import read_regions
+from coco_opt.files.similar_rows import is_release, rows_of_regions, shared_words
 from coco_opt.files.source import names_of
 from coco_opt.groups.estimating.estimate import GroupsResult
 from coco_opt.groups.estimating.method import GroupsMethod
@@ -86,15 +88,28 @@ def simulated_or_public(plan: Plan, public: Path | None = None, branches: int | 
 
 
 def read_simulated_data(plan: Plan, path: Path) -> SimulatedData:
-    """Read public data like the private: a table of sizes with as many levels, or entities and their groups.
+    """Read public data like the private: a table of sizes or a release with as many levels, or entities and groups.
 
-    The groups lie next to the entities, in a file with the name of the configured file. Columns have the names that
-    [data] states. Raises InputError.
+    The groups lie next to the entities, in a file with the name of the configured file; those in regions of the plan
+    are used. Columns have the names that [data] states. Raises InputError.
     """
     data, levels, spill = plan.config.data, plan.measurement_plan.hierarchy.levels, plan.config.output.private
-    groups = None if data.sizes is not None else data.neighbour_of(path, "groups")
-    if groups is not None:
-        counts = read_tables(Input(path, data.columns), groups, data.table_of("hierarchy"), spill)
+    groups, words = (
+        None if data.sizes is not None else data.neighbour_of(path, "groups"),
+        f"the public table {path.name}",
+    )
+    if is_release(path):
+        from coco_opt.groups.kind.files import read_groups_release
+
+        release = read_groups_release(path)
+        tree = release.hierarchy
+        counts = PrivateCounts.of_leaves(tree, [release.histograms[leaf] for leaf in tree.leaves])
+        ids = (release.region_ids[leaf] for leaf in tree.leaves)
+        words = f"the release {path.name}{shared_words(plan.measurement_plan.region_ids, ids)}"
+    elif groups is not None:
+        regions = read_regions(data.table_of("hierarchy"))
+        entities, groups, left_out = rows_of_regions(Input(path, data.columns), groups, regions.ids)
+        counts, words = read_tables(entities, groups, data.table_of("hierarchy"), spill), words + left_out  # type: ignore[arg-type]
     else:
         table = Input(path, data.columns)
         rootless = len(names_of(table)) - len(SIZES.last) == levels - 1
@@ -102,7 +117,7 @@ def read_simulated_data(plan: Plan, path: Path) -> SimulatedData:
     if counts.hierarchy.levels != levels:
         message = f"has {counts.hierarchy.levels} levels, but the data to release have {levels}"
         raise InputError("other-levels", message, Place(path.name))
-    return queries_like(plan, counts, (), f"the public table {path.name}")
+    return queries_like(plan, counts, (), words)
 
 
 def queries_like(plan: Plan, counts: PrivateCounts, ids: tuple[str | None, ...], words: str) -> SimulatedData:

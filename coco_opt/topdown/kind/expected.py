@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import process_time
+from typing import Any
 
 import numpy as np
 
@@ -40,6 +41,7 @@ from coco_opt.topdown.kind.rehearsal import SimulatedReleases, generated_invaria
 from coco_opt.topdown.kind.simulated_data import Population, read_simulated_data
 from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.noisy_measurements import TableMeasurements
+from coco_opt.topdown.queries import Query
 from coco_opt.topdown.rows import Constraints
 from coco_opt.topdown.table_queries import TableQueries
 
@@ -52,6 +54,7 @@ _MEAN_ABSOLUTE = (2.0 / np.pi) ** 0.5  # of a standard normal number
 _SHAPE = _MEAN_ABSOLUTE**2 / (1.0 - _MEAN_ABSOLUTE**2)  # of the gamma distribution with its mean and variance
 _ALIKE = 2  # answers of a level that vary together, so that half of them count
 _INSIDE = 0.9  # of the errors that are to lie in their range
+_TOGETHER = 1 << 20  # errors that are in memory at a time
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -59,7 +62,8 @@ class Expected:
     """The errors to expect, float64[levels, workload], on what they rest, and the seconds of an estimation.
 
     ``low`` and ``high`` are the ends of the range of a level's mean absolute error (persons); both are ``rehearsed``
-    where public records were released. ``short`` says on what in a few words.
+    where public records were released. ``short`` says on what in a few words. ``most`` are the seconds with chains that
+    do not converge before their limit, None without chains.
     """
 
     rehearsed: Floats
@@ -68,6 +72,7 @@ class Expected:
     words: str
     short: str
     seconds: float
+    most: float | None = None
 
 
 def on_public_records(plan: Plan, public: Path, runs: int, method: TablesMethod, reporter: Reporter) -> Expected:
@@ -120,7 +125,8 @@ def on_simulated_persons(
         ". Nine in ten errors of a release should lie in their range; --like takes public records"
     )
     short = f"range for {persons:,} persons a leaf" if stated else "range for few to many persons a leaf"
-    return Expected(each[0], low, high, words, short, max(release.seconds for release in releases))
+    longest = max(releases, key=lambda release: release.seconds)
+    return Expected(each[0], low, high, words, short, longest.seconds, longest.most)
 
 
 def _releases(
@@ -146,7 +152,7 @@ def _errors_of_all(plan: Plan, releases: SimulatedReleases, predictions: Sequenc
     detail, part = plan.detail, releases.table_queries
     errors = _mean_errors(releases.truth, detail, releases.results)
     if part.hierarchy.regions < plan.measurement_plan.hierarchy.regions:
-        of_part, _ = predicted(TablesDetail(part, detail.workload))
+        of_part, _ = predicted(TablesDetail(part, detail.workload), alone=False)
         errors *= np.reshape(_growth(predictions, of_part), errors.shape)
     return errors
 
@@ -204,25 +210,31 @@ class Predicted:
     alone: float
 
 
-def predicted(detail: TablesDetail, progress: Progress = no_progress) -> tuple[tuple[Predicted, ...], float]:
+def predicted(
+    detail: TablesDetail, progress: Progress = no_progress, *, alone: bool = True
+) -> tuple[tuple[Predicted, ...], float]:
     """Return the exact standard errors of the workload at every level, and the seconds of those from all levels.
 
-    ``progress`` counts queries by level.
+    ``progress`` counts queries by level. Unless ``alone``, those of a level's own measurements are left out: infinite.
     """
     table_queries, start = detail.table_queries, process_time()
     with doing("combining all queries"):
         everything = best_linear(_zero_measurements(table_queries))
     rows, seconds = list[Predicted](), process_time() - start
-    levels = range(table_queries.plan.levels)
+    levels, costs = range(table_queries.plan.levels), table_queries.plan.costs
+    own_errors: dict[tuple[Any, ...], list[float]] = {}  # levels of equal costs have equal errors
     progress(0, len(levels) * len(detail.workload))
     for level in levels:
-        own = _own_level_estimates(table_queries, level)
-        for query in detail.workload:
-            alone = np.inf if own is None else _rms(own.standard_errors(query.operator, 0))
+        if costs[level] not in own_errors:
+            own = _own_level_estimates(table_queries, level) if alone else None
+            own_errors[costs[level]] = [
+                np.inf if own is None else _rms(own, query, range(1), 0) for query in detail.workload
+            ]
+        for index, query in enumerate(detail.workload):
             start = process_time()
-            linear = _rms(everything.standard_errors(query.operator, level))
+            linear = _rms(everything, query, table_queries.hierarchy.level_range(level), level)
             seconds += process_time() - start
-            rows.append(Predicted(level, query.text, linear, alone))
+            rows.append(Predicted(level, query.text, linear, own_errors[costs[level]][index]))
             progress(len(rows), len(levels) * len(detail.workload))
     return tuple(rows), seconds
 
@@ -289,5 +301,9 @@ def _own_level_estimates(table_queries: TableQueries, level: int) -> LinearEstim
     return best_linear(_zero_measurements(TableQueries(Hierarchy.from_paths([("region",)]), table_queries.schema, own)))
 
 
-def _rms(errors: Floats) -> float:
-    return float(np.sqrt((errors**2).mean())) if np.isfinite(errors).all() else float(np.inf)
+def _rms(estimates: LinearEstimates, query: Query, regions: range, level: int) -> float:
+    """Return the root mean square of the standard errors of a query in a level's regions, some regions at a time."""
+    total, step = 0.0, max(1, _TOGETHER // query.answers)
+    for begin in range(0, len(regions), step):
+        total += float((estimates.standard_errors(query.operator, level, slice(begin, begin + step)) ** 2).sum())
+    return math.sqrt(total / (len(regions) * query.answers))

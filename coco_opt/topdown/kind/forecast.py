@@ -78,7 +78,7 @@ def forecast_tables(plan: Plan, options: ForecastOptions, reporter: Reporter) ->
         notes,
         reading=ResourceCost(slow * (_ROW_SECONDS * rows + _REGION_SECONDS * regions), _ROW_BYTES * rows),
         querying=ResourceCost(slow * _REGION_SECONDS * regions),
-        estimating=ResourceCost(expected.seconds, memory),
+        estimating=ResourceCost(expected.seconds, memory, longest=expected.most),
         writing=ResourceCost(slow * _writing_seconds(detail) + linear_seconds, memory),
     )
 

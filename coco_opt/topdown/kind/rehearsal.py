@@ -14,6 +14,7 @@ from coco_opt.array_types import Ints
 from coco_opt.choices import SolverChoices
 from coco_opt.errors import InputError
 from coco_opt.histograms import Hierarchy
+from coco_opt.posterior.effort import MOVES_A_SECOND
 from coco_opt.privacy import SeededNoise
 from coco_opt.releases.clock import slowness
 from coco_opt.releases.kind import Plan, SimulatedData
@@ -23,6 +24,7 @@ from coco_opt.topdown.estimating.estimate import TablesResult, estimate_tables
 from coco_opt.topdown.estimating.implied import ImpliedChoice, implied_choice
 from coco_opt.topdown.estimating.linear.linear_estimates import DENSE_CELLS
 from coco_opt.topdown.estimating.method import TopdownMethod
+from coco_opt.topdown.estimating.posterior.sampler import SamplerOptions
 from coco_opt.topdown.feasibility.system import ConstraintSystem
 from coco_opt.topdown.invariants import Stated
 from coco_opt.topdown.kind.method import TablesMethod
@@ -46,19 +48,27 @@ _FEW = 2  # children of each region where only compiling counts
 _FEW_LEAVES, _FEW_CELLS, _FEW_PERSONS, _FEW_TABLE_CELLS = 8, 4_096, 60, 256
 _BRIEF = 0.05  # seconds of the chains there, as counted for large data: the fewest sweeps
 _LONG = 10.0  # seconds of enforcing implied constraints, above which they are predicted, not rehearsed
+# Seconds of the chains of a rehearsal, as counted for large data, at most and over the cells: of few regions these are
+# many sweeps, which cost by the cells.
+_DRAWN, _DRAWN_BY_CELL = 4.0, 100.0
+_MOVES = 1.5e7  # of chains a second of a core
+_DRAWN_CELLS = 30_000  # of all regions whose posterior is rehearsed
+_CELL_SECONDS = 5e-6  # of a cell of a region, besides the chains: fits, targets, intervals
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class SimulatedReleases:
     """Releases of simulated persons, their true counts, and the CPU seconds of noise and estimation of all regions.
 
-    ``table_queries`` are those of the regions that were released: all, or of a large hierarchy a part.
+    ``table_queries`` are those of the regions that were released: all, or of a large hierarchy a part. ``most`` are the
+    seconds where the posterior's chains do not converge before their limit, None for other estimations.
     """
 
     table_queries: TableQueries
     truth: TableCounts
     results: tuple[TablesResult, ...]
     seconds: float
+    most: float | None = None
 
 
 def simulated_releases(
@@ -76,31 +86,75 @@ def simulated_releases(
     release is not timed: it compiles. Where enforcing implied constraints takes long, its time is predicted, and the
     rehearsal keeps bounds on single answers. ``progress`` counts releases.
     """
-    tree, extra, implied = table_queries.hierarchy, 0.0, public_choice(table_queries, method)
+    extra, implied = 0.0, public_choice(table_queries, method)
     if implied.seconds > _LONG:
         extra, method = slowness() * implied.seconds, replace(method, implied="bounds")
+    if method.estimation == "posterior":
+        return _drawn_releases(table_queries, method, solvers, population, runs, progress, extra)
+    tree = table_queries.hierarchy
     limits = min(_REHEARSED[0], tree.regions // _PART), _REHEARSED[1]
     small, large = (_simulated(table_queries, _branch_limits(tree, regions), population) for regions in limits)
-    drawn = method.estimation == "posterior"  # takes long: its kernels are compiled on few regions
-    first = _simulated(table_queries, [_FEW] * (tree.levels - 1), population) if drawn else small
     regions, more = small[0].hierarchy.regions, large[0].hierarchy.regions
-    rehearsed(*first, method, solvers(), 0)
+    rehearsed(*small, method, solvers(), 0)
     seconds = 0.0
     extrapolates = regions < more < tree.regions
     if extrapolates:
         seconds = rehearsed(*small, method, solvers(), 1)[1]
-    results, times = [], []
-    for run in range(runs):
-        result, each = rehearsed(*large, method, solvers(), 1 + run)
-        results.append(result)
-        times.append(each)
-        progress(run + 1, runs)
-    longer = float(np.median(times))
+    results, longer = _rehearsed_times(large, method, solvers, runs, progress)
     if extrapolates:
         total = seconds + max(longer - seconds, 0.0) / (more - regions) * (tree.regions - regions)
     else:
         total = longer * tree.regions / more
-    return SimulatedReleases(large[1], large[0], tuple(results), extra + total)
+    return SimulatedReleases(large[1], large[0], results, extra + total)
+
+
+def _drawn_releases(
+    table_queries: TableQueries,
+    method: TopdownMethod,
+    solvers: Callable[[], SolverChoices],
+    population: Population,
+    runs: int,
+    progress: Progress,
+    extra: float,
+) -> SimulatedReleases:
+    """Return releases by the posterior of so many regions that they take seconds; chains of few make many sweeps.
+
+    The seconds of further regions are predicted by their cells; chains of all regions take up to their limit.
+    """
+    tree, cells = table_queries.hierarchy, table_queries.schema.size
+    many = min(_REHEARSED[1], _DRAWN_CELLS // cells)
+    large = _simulated(table_queries, _branch_limits(tree, many), population)
+    first = _simulated(table_queries, [_FEW] * (tree.levels - 1), population)
+    if 2 * first[0].hierarchy.regions < large[0].hierarchy.regions:
+        rehearsed(*first, replace(method, time=min(_BRIEF, method.time)), solvers(), 0)
+    brief = replace(method, time=min(_DRAWN, _DRAWN_BY_CELL / cells, method.time))
+    results, seconds = _rehearsed_times(large, brief, solvers, runs, progress)
+    further = tree.regions - large[0].hierarchy.regions
+    seconds += extra + slowness() * _CELL_SECONDS * cells * further
+    most = seconds + _chain_seconds(method.time) - _chain_seconds(brief.time)
+    return SimulatedReleases(large[1], large[0], results, seconds, most)
+
+
+def _chain_seconds(time: float) -> float:
+    """Return the seconds of a core that chains take up to the limit of their moves in a ``time``."""
+    return slowness() * min(SamplerOptions().moves, MOVES_A_SECOND * time) / _MOVES
+
+
+def _rehearsed_times(
+    part: tuple[TableCounts, TableQueries],
+    method: TopdownMethod,
+    solvers: Callable[[], SolverChoices],
+    runs: int,
+    progress: Progress,
+) -> tuple[tuple[TablesResult, ...], float]:
+    """Return ``runs`` releases of a part, and the median of their CPU seconds."""
+    results, times = [], []
+    for run in range(runs):
+        result, each = rehearsed(*part, method, solvers(), 1 + run)
+        results.append(result)
+        times.append(each)
+        progress(run + 1, runs)
+    return tuple(results), float(np.median(times))
 
 
 def rehearsed(

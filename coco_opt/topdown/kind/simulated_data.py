@@ -17,6 +17,7 @@ from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import InputError, Place, ProblemError
 from coco_opt.files.column_checks import REGION
 from coco_opt.files.inputs import Input
+from coco_opt.files.similar_rows import is_release, rows_of_regions, shared_words
 from coco_opt.files.source import names_of
 from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Operator
@@ -79,8 +80,9 @@ def simulated_or_public(plan: Plan, public: Path | None = None, branches: int | 
 
 
 def read_simulated_data(plan: Plan, path: Path) -> SimulatedData:
-    """Read public records similar to the private records, in the same regions and cells. Raises InputError.
+    """Read public records or a release similar to the private records, in the same cells. Raises InputError.
 
+    Those of regions that the plan has are used, and the words of the result say how many these are.
     Columns have the names that [data] states. Where the private records have groups, a file of their name next to
     ``path`` says where these records lie, else the records' own region_id. The private groups are not opened. Bounds
     and constraints are not used: they describe other people.
@@ -92,13 +94,37 @@ def read_simulated_data(plan: Plan, path: Path) -> SimulatedData:
     data, rows = plan.config.data, plan.config.method.rows_a_person
     # Public data need no ids of persons, unless these have several rows.
     columns = {own: there for own, there in data.columns.items() if own != PERSON or rows is not None}
-    records, groups = Input(path, columns), data.neighbour_of(path, "groups")
-    _check_placed(plan, records, groups)
-    counts = count_records(simulated_plan, records, groups)
-    return SimulatedData(
-        simulated_plan,
-        counts,
-        f"the public records {path.name}{_omission_note(detail.table_queries)}",
+    if is_release(path):
+        counts, words = _released_counts(detail, path)
+    else:
+        records, groups = Input(path, columns), data.neighbour_of(path, "groups")
+        _check_placed(plan, records, groups)
+        assert detail.public is not None
+        records, groups, words = rows_of_regions(records, groups, detail.public.ids)
+        counts, words = count_records(simulated_plan, records, groups), f"the public records {path.name}{words}"
+    return SimulatedData(simulated_plan, counts, f"{words}{_omission_note(detail.table_queries)}")
+
+
+def _released_counts(detail: TablesDetail, folder: Path) -> tuple[TableCounts, str]:
+    """Return the counts of a release in the regions of a plan that it has, and in words how many these are."""
+    from coco_opt.topdown.kind.files import read_tables_release
+
+    release, schema, public = read_tables_release(folder), detail.table_queries.schema, detail.public
+    assert public is not None
+    if release.schema.attributes != schema.attributes:
+        raise InputError("other-release", "has other attributes, or other values of one", Place(folder.name))
+    leaf_of, leaves = public.leaf_of, release.hierarchy.leaves
+    leaf = np.array([leaf_of.get(str(release.region_ids[region]), -1) for region in leaves], np.int64)
+    inside = release.runs.regions >= leaves.start
+    places = leaf[release.runs.regions[inside] - leaves.start]
+    if not (places >= 0).any():
+        raise InputError("unknown-region", "has no person in a region of this release", Place(folder.name))
+    cells, counts = release.runs.cells[inside][places >= 0], release.runs.counts[inside][places >= 0]
+    words = shared_words(public.ids, [release.region_ids[region] for region in leaves])
+    known = places[places >= 0]
+    return (
+        TableCounts.from_microdata(detail.table_queries.hierarchy, schema, known, cells, counts),
+        f"the release {folder.name}{words}",
     )
 
 
