@@ -393,6 +393,26 @@ def test_cells_that_no_query_measures_are_called_guesses(tmp_path: Path) -> None
         assert not any("guesses" in note for note in plan.notes)
 
 
+def test_the_page_of_a_posterior_has_the_intervals_of_the_file_for_every_cell_it_shows(tmp_path: Path) -> None:
+    config = write(tmp_path, topdown=f'{TOPDOWN}\nestimation = "posterior"')
+    outcome = release(config, tmp_path / "out", page=render_report)
+    packed = re.search(
+        r'id="explorer-data">([A-Za-z0-9+/=]*)</script>', (outcome.folder / "report.html").read_text(encoding="utf-8")
+    )
+    assert packed is not None
+    explored = json.loads(gzip.decompress(base64.b64decode(packed[1])))
+    ends = pd.read_parquet(outcome.folder / "intervals.parquet")
+    ends = ends[ends["query"] == "detail"].set_index(["region", "answer"])
+    paths = list(pd.read_parquet(outcome.folder / "hierarchy.parquet")["region"])
+    regions = [path for path, rows in zip(paths, explored["rows"], strict=True) for _ in range(rows)]
+    names = ("sex", "age")
+    for place, (region, key) in enumerate(zip(regions, explored["keys"], strict=True)):
+        values = explored["labels"][key].split(", ")
+        own = ends.loc[region, ", ".join(f"{name} = {value}" for name, value in zip(names, values, strict=True))]
+        assert (explored["lower"][place], explored["upper"][place]) == (own["lower"], own["upper"])
+        assert own["lower"] <= explored["values"][place] <= own["upper"]
+
+
 def test_simulated_persons_rehearse_what_no_public_records_do(tmp_path: Path) -> None:
     """The released tables of a large budget are nearly those of the simulated persons, of a small one far from them."""
     errors = []

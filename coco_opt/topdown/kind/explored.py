@@ -1,5 +1,7 @@
 """What a page shows of every region where no query measured the cells: the released answers to the measured queries.
 
+Intervals of the cells that hold persons, where the posterior has any.
+
 Widths of intervals of all persons of each region, for the map of a report: the release's own where it has any.
 """
 
@@ -11,11 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from coco_opt.array_types import Floats
+from coco_opt.array_types import Floats, Ints
 from coco_opt.releases.kind import Shown
 from coco_opt.report.explorer import MOST_ROWS, Explored
 from coco_opt.topdown.estimating.estimate import TablesResult
 from coco_opt.topdown.estimating.linear.best_linear import LinearEstimates
+from coco_opt.topdown.kind.files import CellRuns
 from coco_opt.topdown.queries import Query, parse_query
 from coco_opt.topdown.schema import Schema
 from coco_opt.topdown.table_queries import TableQueries
@@ -61,6 +64,7 @@ def explored_answers(shown: Shown, linear: LinearEstimates, unit: str) -> Explor
 
 _COVERAGE = 0.95  # of intervals around unbiased estimates
 _MOST = 1 << 22  # draws or cells that are in memory at a time
+_FEW = 1 << 20  # cells of all regions, whose intervals take a page seconds
 
 
 def widths_of(shown: Shown, schema: Schema, linear: LinearEstimates) -> tuple[str, Floats]:
@@ -87,6 +91,25 @@ def _of_posterior(result: TablesResult, total: Query) -> Iterator[Floats]:
         for begin in range(0, tables.regions, step):
             lower, upper = posterior.interval(total, level, slice(begin, begin + step), tables)
             yield (upper - lower)[:, 0].astype(np.float64)
+
+
+def cell_intervals(result: TablesResult, runs: CellRuns) -> tuple[Ints, Ints] | tuple[None, None]:
+    """Return the ends of the intervals of released cells, in the order of ``runs``; None without any, or for many."""
+    posterior, cells = result.posterior, result.tables[0].size
+    few = sum(tables.regions for tables in result.tables) * cells <= _FEW
+    if posterior is None or posterior.sampled is None or not posterior.has_intervals or not few:
+        return None, None
+    lower, upper, first = np.zeros_like(runs.counts), np.zeros_like(runs.counts), 0
+    step = max(1, _MOST // (cells * posterior.sampled.count))
+    for level, tables in enumerate(result.tables):
+        for begin in range(0, tables.regions, step):
+            some = slice(begin, min(begin + step, tables.regions))
+            low, high = posterior.interval(posterior.queries[0], level, some, tables)
+            rows = slice(*np.searchsorted(runs.regions, [first + some.start, first + some.stop]))
+            places = runs.regions[rows] - (first + begin), runs.cells[rows]
+            lower[rows], upper[rows] = low[places], high[places]
+        first += tables.regions
+    return lower, upper
 
 
 def _words(coverage: float, what: str) -> str:

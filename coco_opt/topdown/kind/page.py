@@ -23,7 +23,7 @@ from coco_opt.topdown.estimating.estimate import TablesResult
 from coco_opt.topdown.estimating.linear.best_linear import LinearEstimates, best_linear
 from coco_opt.topdown.estimating.posterior.result import NOT_CONNECTED
 from coco_opt.topdown.kind.earlier_releases import account_line
-from coco_opt.topdown.kind.explored import NOTE, explored_answers, widths_of
+from coco_opt.topdown.kind.explored import NOTE, cell_intervals, explored_answers, widths_of
 from coco_opt.topdown.kind.files import CellRuns
 from coco_opt.topdown.kind.intervals import INTERVALS, settled_regions
 from coco_opt.topdown.noisy_measurements import TableMeasurements
@@ -371,7 +371,8 @@ def _explored(shown: Shown, schema: Schema, linear: LinearEstimates, unit: str) 
         words["width"], widths = widths_of(shown, schema, linear)
         attributes = {name: (schema.attributes[name], codes[name]) for name in schema.names}
         mapped = {"outlines": shown.outlines, "attributes": attributes, "widths": widths}
-    return Explored(tree, levels, ids, persons, runs.regions, runs.cells, runs.counts, words, labels, **mapped)
+    ends = dict(zip(("lower", "upper"), cell_intervals(shown.result, runs), strict=True))
+    return Explored(tree, levels, ids, persons, runs.regions, runs.cells, runs.counts, words, labels, **ends, **mapped)
 
 
 def _relaxed_regions(shown: Shown) -> str:
