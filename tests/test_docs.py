@@ -20,7 +20,7 @@ import pytest
 
 import coco_opt
 from coco_opt.cli.config_keys import config_keys
-from coco_opt.cli.errors import EXPLANATIONS
+from coco_opt.cli.errors import explanations
 from tests.evidence import ROWS, defined, markdown, promises
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -179,7 +179,7 @@ def test_every_experiment_with_a_figure_is_in_the_gallery(generated: ModuleType)
 
 def test_the_page_of_errors_holds_every_code(generated: ModuleType) -> None:
     page = generated.NAMES["errors"]()
-    assert all(f"| `{code}` |" in page for code in EXPLANATIONS)
+    assert all(f"| `{code}` |" in page for code in explanations())
 
 
 @pytest.mark.slow

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from coco_opt.cli.file_roles import Candidate
+from coco_opt.cli.file_roles import Candidate, Header
 
 if TYPE_CHECKING:
     from coco_opt.files.proposals import LevelProposal
@@ -32,10 +33,14 @@ neighbours = "add_remove"     # or "replace": {replaced}
 [output]
 directory = "releases"        # public results
 private = "private"           # ledger, measurements and records for your eyes only, mode 0700
+{output}
 """
 _GEOMETRY = """\
 # geometry = "areas.geojson"  # public outlines of the regions, with region_id in the properties: a map in the report
 """
+_ID_OF = re.compile(r"([^\W\d_]{4,}?)[_ .-]?(id|nr|no|num|number|key|code)", re.IGNORECASE)
+_SHORT = {"hh": "household", "hid": "household", "hhid": "household", "pid": "person", "people": "person"}
+_SHOWN, _TITLED = 8, 3  # columns that a line names
 _DATASET = "the ledger's name of these data: one budget for all that is measured of them"
 ROOT = "all"
 
@@ -62,6 +67,7 @@ def text_of(
         dataset=_line("dataset", dataset or "data", _DATASET),
         replaced=draft.replaced,
         section=draft.section,
+        output="\n".join(_output(candidate, draft)),
     )
     return config + mapped
 
@@ -72,12 +78,14 @@ def level_lines(proposal: LevelProposal) -> list[str]:
     return [_line("levels", list(proposal.levels), "columns of the hierarchy, root first: check them"), *root]
 
 
-def missing_id(candidate: Candidate) -> str | None:
-    """Return the name of the column that must identify persons and was not found; None where nothing is missing."""
-    if candidate.persons is None:
-        return None
-    own, header = candidate.persons
-    return own if own == "entity_id" and own not in header.columns else None
+def missing_columns(candidate: Candidate) -> list[tuple[str, Header, str]]:
+    """Return the columns that link the tables, or identify an entity, and that a file lacks, with what they hold."""
+    own, header = candidate.persons or ("", None)
+    lacking = [] if header is None or own != "entity_id" or own in header.columns else [(own, header)]
+    missing = [(own, file, "one value for each entity") for own, file in lacking]
+    for own, file, other in candidate.unlinked:
+        missing.append((own, file, f"the ids by which {file.path.name} and {other.path.name} belong together"))
+    return missing
 
 
 def _columns(candidate: Candidate, stated: Mapping[str, Sequence[str]]) -> list[str]:
@@ -90,12 +98,46 @@ def _columns(candidate: Candidate, stated: Mapping[str, Sequence[str]]) -> list[
         f"{own} = {json.dumps(some if len(some) > 1 else some[0], ensure_ascii=False)}" for own, some in names.items()
     )
     lines = [f"columns = {{ {listed} }}   # of your files: check them"] if names else []
-    if (missing := missing_id(candidate)) is not None:
+    for own, file, what in missing_columns(candidate):
+        shown = ", ".join(map(json.dumps, map(file.name_in_file, file.columns[:_SHOWN])))
         lines += [
-            f'# {missing}: NOT FOUND. Add the column with one value for each entity to columns: {missing} = "NAME".',
-            f"# Or write this file again: coco-opt init ... --columns {missing}=NAME",
+            f"# {own}: NOT FOUND in {file.path.name}. It holds {what}; look at {shown}. Add it to columns:",
+            f'# {own} = "NAME". Or write this file again: coco-opt init ... --columns {own}=NAME',
         ]
     return lines
+
+
+def _output(candidate: Candidate, draft: Draft) -> list[str]:
+    """Return the lines of [output] for readers: a title, and what they call a group and an entity."""
+    files, words = candidate.files, dict[str, str]()
+    for word, key, own in (("group", "groups", "group_id"), ("entity", "entities", "entity_id")):
+        if draft.attributes is None and key in files:
+            words[word] = _unit(files[key], own)
+    for key in {"records", "values"} & set(files):
+        words["entity"] = _unit(files[key], "person_id")
+    if "values" in files and (value := files["values"].name_in_file("value")) != "value":
+        words["value"] = value
+    words = {word: text for word, text in words.items() if text}
+    many = {word: f"{text}s" for word, text in words.items()}
+    by = f"number of {many['entity']}" if {"group", "entity"} <= set(words) else words.get("value", "")
+    by = ", ".join(draft.attributes[:_TITLED]) if draft.attributes else by
+    what = many.get("group", many.get("entity", ""))
+    title = f"{what.capitalize()} by {by}" if what and by else ""
+    stated = ", ".join(f"{word} = {json.dumps(text, ensure_ascii=False)}" for word, text in words.items())
+    example = '{ group = "household", entity = "person" }'
+    return [
+        _line("title", title, "of the report: change it") if title else '# title = "Households of 2026"',
+        f"words = {{ {stated} }}   # what readers call them: check" if words else f"# words = {example}",
+    ]
+
+
+def _unit(file: Header, own: str) -> str:
+    """Return what an id's column, or else the file, calls what the id identifies, "" where they do not say."""
+    column = file.name_in_file(own)
+    named = _ID_OF.fullmatch(column) if column != own else None
+    word = _SHORT.get(column.lower()) or (named[1] if named else file.path.stem).lower()
+    word = _SHORT.get(word, word).removesuffix("s")
+    return word if word.isalpha() else ""
 
 
 def _line(key: str, value: str | list[str], note: str) -> str:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from itertools import pairwise
+from itertools import pairwise, permutations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -103,6 +103,16 @@ class Candidate:
     def missing(self) -> list[str]:
         """Return the keys of [data] that the kind needs and no file fills."""
         return [key for key in self.draft().files if key not in self.files]
+
+    @property
+    def unlinked(self) -> list[tuple[str, Header, Header]]:
+        """Return the columns that link two of its files and that the first of them lacks, with the other file."""
+        chains = [chain for chain in self.kind.data_model.chains if {key for key, _ in chain} <= set(self.files)]
+        lacking = []
+        for (key, _), (below, own) in pairwise(max(chains, key=len, default=())):
+            pair = self.files[key], self.files[below]
+            lacking += [(own, file, other) for file, other in (pair, pair[::-1]) if own not in file.columns]
+        return lacking
 
     @property
     def persons(self) -> tuple[str, Header] | None:
@@ -240,23 +250,12 @@ def _by_header(kind: AnyKind, headers: Sequence[Header], named: Mapping[str, Hea
 
 def _with_linked(candidate: Candidate, headers: Sequence[Header], named: Mapping[str, Header]) -> Candidate:
     """Return a candidate with the tables that links show, where headers alone left some out or lack the keys."""
-    if not candidate.missing and _has_keys(candidate):
+    if not candidate.missing and not candidate.unlinked:
         return candidate
     private = {key: candidate.files[key] for key in candidate.private}
     linked = _linked(candidate.kind, headers, {**private, **named})
     least = len(candidate.files) + bool(candidate.missing)
     return candidate if linked is None or len(linked.files) < least else linked
-
-
-def _has_keys(candidate: Candidate) -> bool:
-    """Return whether the tables of a candidate have the columns that link them, by their names here."""
-    chains = [chain for chain in candidate.kind.data_model.chains if all(key in candidate.files for key, _ in chain)]
-    longest = sorted(chains, key=len)[-1:]
-    return all(
-        own in candidate.files[above].columns and own in candidate.files[below].columns
-        for chain in longest
-        for (above, _), (below, own) in pairwise(chain)
-    )
 
 
 def _linked(kind: AnyKind, headers: Sequence[Header], named: Mapping[str, Header]) -> Candidate | None:
@@ -276,29 +275,26 @@ def _linked(kind: AnyKind, headers: Sequence[Header], named: Mapping[str, Header
         if not set(named) <= set(keys):
             continue
         links = [own for _, own in chain[1:]]
-        ways = list(_paths([named.get(key) for key in keys], others, links))
+        ways = list(_ways([named.get(key) for key in keys], others, links))
         if ways:
             return Candidate(kind, {**_of_chain(chain, ways[0]), **further}) if len(ways) == 1 else None
     return None
 
 
-def _paths(
-    named: Sequence[Header | None], others: Sequence[Header], links: Sequence[str], path: tuple[Header, ...] = ()
+def _ways(
+    named: Sequence[Header | None], others: Sequence[Header], links: Sequence[str]
 ) -> Iterator[tuple[Header, ...]]:
     """Yield the files that can stand in the places of a chain, each linked to the next; some places are named.
 
     Each link is a column of its own, which is not called like another link of the chain.
     """
-    if len(path) == len(named):
-        yield path
-        return
-    place = named[len(path)]
-    for header in others if place is None else [place]:
-        steps = [_link(above, below) for above, below in pairwise((*path, header))]
-        step = steps[-1] if steps else ""
-        usable = step is not None and step not in steps[:-1] and (step not in links or step == links[len(path) - 1])
-        if header not in path and usable:
-            yield from _paths(named, others, links, (*path, header))
+    for chosen in permutations(others, named.count(None)):
+        left = iter(chosen)
+        files = tuple(next(left) if header is None else header for header in named)
+        steps = [_link(above, below) for above, below in pairwise(files)]
+        named_right = all(step not in links or step == own for step, own in zip(steps, links, strict=True))
+        if None not in steps and len(set(steps)) == len(steps) and named_right:
+            yield files
 
 
 def _of_chain(chain: Sequence[tuple[str, str]], files: Sequence[Header]) -> dict[str, Header]:
@@ -330,9 +326,9 @@ def _link(above: Header, below: Header) -> str | None:
 def _repeats(header: Header, column: str) -> bool | None:
     """Return whether a column repeats a value; None where the file cannot be read, as whoever reads it will say."""
     from coco_opt.files.inputs import Input
-    from coco_opt.files.proposals import repeats_in
+    from coco_opt.files.proposals import repeated_values
 
     try:
-        return repeats_in(Input(header.path), header.name_in_file(column))
+        return bool(repeated_values(Input(header.path), header.name_in_file(column)))
     except InputError:
         return None

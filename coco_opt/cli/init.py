@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coco_opt.cli.config_text import ROOT, level_lines, missing_id, text_of
+from coco_opt.cli.config_text import ROOT, level_lines, missing_columns, text_of
 from coco_opt.cli.console import quoted, write, writing
 from coco_opt.cli.file_roles import (
     Candidate,
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _ALL = "all"  # of --values: every attribute
 _MOST_VALUES = 100
+_SHOWN_IDS = 3
 _UNLINKED = (
     "shares no column with the other files. Where a key has several names, list them, such as "
     "--columns group_id=household,household_id or --columns region_id=area,code"
@@ -169,13 +170,25 @@ def _unused_reason(
         return "no-header", _UNLINKED
     repeated = repeated_key(header, headers) or repeats_key(header)
     if repeated is not None:
-        return "no-header", f"repeats values of {repeated!r}, and the table that lists these has one row for each"
+        such = _repeated_ids(header, repeated)
+        return "no-header", f"repeats values of {repeated!r}{such}, and the table that lists these has one row for each"
     if chosen.missing and len(headers) > 1:
         return (
             "two-tables",
             f"and {', '.join(file.path.name for file in headers if file is not header)} fit in no single way",
         )
     return "no-header", f"has none of the headers {_headers(kinds)}; {_OTHER_NAMES}"
+
+
+def _repeated_ids(header: Header, column: str) -> str:
+    """Return which regions a file repeats; "" for other ids, which may be private."""
+    from coco_opt.files.inputs import Input
+    from coco_opt.files.proposals import repeated_values
+
+    if header.column_called(column) != "region_id":
+        return ""
+    values = repeated_values(Input(header.path), column, _SHOWN_IDS + 1)
+    return f" ({', '.join(values[:_SHOWN_IDS])}{', ...' if len(values) > _SHOWN_IDS else ''})" if values else ""
 
 
 def _headers(kinds: Sequence[AnyKind]) -> str:
@@ -254,8 +267,8 @@ def _say_other(chosen: Candidate, others: Sequence[Candidate]) -> None:
 def _say_next(chosen: Candidate, draft: Draft, out: Path) -> None:
     missing = [key for key in draft.files if key not in chosen.files]
     first = f"fill in the tables not found ({', '.join(missing)}), " if missing else ""
-    if (lacking := missing_id(chosen)) is not None:
-        first += f"say which column identifies an entity (--columns {lacking}=NAME), "
+    for own, file, what in missing_columns(chosen):
+        first += f"say which column of {file.path.name} holds {what} (--columns {own}=NAME), "
     *others, last = (f"coco-opt {verb} {quoted(out)}" for verb in ("check", "plan", "release"))
     write(f"Wrote {out}: {first}{draft.left}, then run  {',  '.join(others)}  and  {last}")
 

@@ -27,7 +27,16 @@ T = TypeVar("T")
 
 _HEADER_LIMIT = 1 << 20
 _START = 1 << 12  # bytes that tell what a file is
-_WORKBOOKS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1")  # .xlsx and .ods are zip archives; .xls
+_FOREIGN = {
+    b"PK\x03\x04": "a workbook (.xlsx, .ods) or a zip archive",
+    b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": "an Excel workbook (.xls)",
+    b"%PDF": "a PDF document",
+    b"\x1f\x8b": "a compressed file (.gz): unpack it",
+    b"\xff\xfe": "UTF-16 text",
+    b"\xfe\xff": "UTF-16 text",
+}
+"""What other programs write, by how it begins."""
+_SAVE = "open it in its program and save the sheet as CSV UTF-8"
 # Python's own limit of 131,072 characters a field would refuse what DuckDB reads: lines of up to 2 MB.
 csv.field_size_limit(max(csv.field_size_limit(), 1 << 21))
 _DELIMITERS = (",", ";", "\t")
@@ -114,7 +123,8 @@ def check_file(source: Input) -> None:
     """Raise InputError (unknown-format, file-not-found, unreadable-file, empty-file) for what is no table's file."""
     path, place = source.file, Place(source.name or str(source.file))
     if path.suffix.lower() not in SUFFIXES:
-        raise InputError("unknown-format", "must be a .csv, .tsv or .parquet file, or a folder of such", place)
+        message = f"must be a .csv, .tsv or .parquet file, or a folder of such: {_SAVE}"
+        raise InputError("unknown-format", message, place)
     if not os.path.exists(path):  # noqa: PTH110 - False too for a name that no file system takes
         raise InputError("file-not-found", f"no such file in {path.parent.absolute()}", place)
     if not path.is_file():
@@ -122,9 +132,8 @@ def check_file(source: Input) -> None:
     start = quietly(source, lambda: _start(path))
     if not start.removeprefix(b"\xef\xbb\xbf").strip():
         raise InputError("empty-file", "is empty", place)
-    if start.startswith(_WORKBOOKS):
-        message = "is an Excel workbook or a zip archive, whatever its name says: save the table as CSV"
-        raise InputError("unreadable-file", message, place)
+    if (what := next((name for mark, name in _FOREIGN.items() if start.startswith(mark)), None)) is not None:
+        raise InputError("unreadable-file", f"is {what}, whatever its name says: {_SAVE}", place)
 
 
 def _start(path: Path) -> bytes:

@@ -20,7 +20,6 @@ import numpy as np
 
 from coco_opt.array_types import Ints
 from coco_opt.errors import InputError
-from coco_opt.files import column_checks
 from coco_opt.files.columns import Columns, hierarchy_columns
 from coco_opt.files.inputs import Input
 from coco_opt.files.release_checks import coded
@@ -95,10 +94,12 @@ def propose_levels(source: Input, names: Sequence[str], region_id: str) -> Level
     return _chain(_root_first(levels), rows, region_id, left_out)
 
 
-def repeats_in(source: Input, column: str) -> bool:
-    """Return whether a column has a value twice. Raises InputError where the table cannot be read."""
+def repeated_values(source: Input, column: str, most: int = 1) -> list[str]:
+    """Return the first values that a column has more than once. Raises InputError where the table cannot be read."""
     with isolated([source]) as con:
-        return column_checks.repeats(load(con, "rows", source, _only(column)), "c0")
+        table = load(con, "rows", source, _only(column))
+        query = f"SELECT c0 FROM {{t}} GROUP BY c0 HAVING count(*) > 1 ORDER BY c0 LIMIT {most}"
+        return [str(value) for (value,) in table.fetch(query)]
 
 
 def values_of(source: Input, column: str, most: int) -> tuple[str, ...] | None:

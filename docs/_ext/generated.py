@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from coco_opt.cli import app
 from coco_opt.cli.config_keys import ConfigKey, config_keys, models
-from coco_opt.cli.errors import EXIT_CODES, EXPLANATIONS
+from coco_opt.cli.errors import exit_codes, explanations
 from coco_opt.problems import PROBLEMS
 from coco_opt.registry import backends
 
@@ -120,9 +120,9 @@ def _verdicts() -> str:
 
 
 def _errors() -> str:
+    codes, table = exit_codes(), explanations().items()
     rows = [
-        (f"`{code}`", str(EXIT_CODES[code]), _escape(meaning).replace("\\`", "`"), _escape(advice).replace("\\`", "`"))
-        for code, (meaning, advice) in EXPLANATIONS.items()
+        (f"`{code}`", str(codes[code]), *(_escape(text).replace("\\`", "`") for text in texts)) for code, texts in table
     ]
     return _table(("code", "exit code", "what it means", "what to do"), rows)
 

@@ -370,7 +370,7 @@ def test_a_file_whose_key_has_another_name_is_named(coco: Runner) -> None:
     assert load_config_without_values("linked.toml").data.columns["region_id"] == ("zone", "area")
 
 
-def load_config_without_values(name: str) -> Config:
+def load_config_without_values(name: str | Path) -> Config:
     """Read a written configuration in which the values of attributes are still to be listed."""
     path = Path(name)
     path.write_text(path.read_text().replace(" = []", ' = ["v"]'))
@@ -518,7 +518,7 @@ def test_a_first_column_of_another_name_is_not_taken_for_the_person(coco: Runner
     )
     ran = coco("init", "--kind", "groups")
     assert (ran.code, ran.errors) == (0, [])
-    assert "say which column identifies an entity (--columns entity_id=NAME)" in ran.out
+    assert "say which column of people.csv holds one value for each entity (--columns entity_id=NAME)" in ran.out
     assert "# entity_id: NOT FOUND" in CONFIG.read_text()
     assert "entity_id" not in load_config(CONFIG).data.columns
     assert "[missing-column]" in coco("check", CONFIG).err
@@ -532,7 +532,56 @@ def test_a_file_that_is_finer_than_the_regions_is_refused_for_what_repeats(coco:
     files = ("people.csv", "homes.csv", "towns.csv", "walk.csv")
     refused = coco("init", *files, "--columns", "region_id=town", "--kind", "groups")
     assert refused.code == 2
-    assert "walk.csv: repeats values of 'town', and the table that lists these has one row for each" in refused.err
+    assert "walk.csv: repeats values of 'town' (a), and the table that lists these has one row for each" in refused.err
+
+
+def test_columns_that_link_no_file_are_said_to_be_missing_with_where_to_look(coco: Runner) -> None:
+    write(people="a,b\n1,h1\n2,h1\n", homes="c,d\nh1,r1\n", areas=HIERARCHY)
+    named = ("entities=people.csv", "groups=homes.csv", "hierarchy=areas.csv")
+    options = [word for each in named for word in ("--data", each)]
+    ran = coco("init", *options)
+    assert ran.code == 0
+    assert "say which column of homes.csv holds the ids by which homes.csv and people.csv belong together" in ran.out
+    text = CONFIG.read_text()
+    assert "# group_id: NOT FOUND in people.csv." in text
+    assert "# region_id: NOT FOUND in homes.csv." in text
+    assert 'look at "c", "d"' in text
+    stated = ("entity_id=a", "group_id=b,c", "region_id=d,region_id")
+    ran = coco("init", *options, *(word for each in stated for word in ("--columns", each)), "--out", "stated.toml")
+    assert "NOT FOUND" not in Path("stated.toml").read_text()
+    assert coco("check", "stated.toml").errors == []
+
+
+@pytest.mark.parametrize(
+    ("files", "words", "title"),
+    [
+        (
+            {"persons": "pid,hh\np1,h1\np2,h1\n", "homes": "hh,area\nh1,r1\n", "areas": "area,land\nr1,l\n"},
+            {"group": "household", "entity": "person"},
+            "Households by number of persons",
+        ),
+        (
+            {
+                "records": "student_nr,school_id\n1,s1\n2,s1\n",
+                "schools": "school_id,area\ns1,r1\n",
+                "areas": "area,land\nr1,l\n",
+            },
+            {"group": "school", "entity": "student"},
+            "Schools by number of students",
+        ),
+        ({"patients": COUNTED, "areas": HIERARCHY}, {"entity": "patient"}, "Patients by sex"),
+        ({"visits": VALUES}, {"entity": "visit"}, None),
+    ],
+)
+def test_words_for_readers_come_from_the_names_of_columns_and_files(
+    coco: Runner, files: dict[str, str], words: dict[str, str], title: str | None
+) -> None:
+    write(**files)
+    kind = ("--kind", "groups") if "group" in words else ()
+    ran = coco("init", *kind, *(("--columns", "entity_id=student_nr") if "schools" in files else ()))
+    assert (ran.code, ran.errors) == (0, [])
+    output = load_config_without_values(CONFIG).output
+    assert (output.words, output.title) == (words, title)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from coco_opt._version import __version__
 from coco_opt.activity import steps
 from coco_opt.cli import app, experiments
 from coco_opt.cli.cite import references, sources
-from coco_opt.cli.errors import EXIT_CODES, EXPLANATIONS
+from coco_opt.cli.errors import exit_codes, explanations
 from coco_opt.config.sections import Mechanism
 from coco_opt.estimators import ESTIMATORS
 from coco_opt.kinds import KINDS as BUILT_IN
@@ -315,10 +315,10 @@ def test_every_code_that_is_raised_is_explained_and_every_explained_code_is_rais
         raised |= set(raised_codes(tree))
         written |= texts(tree)
     assert len(raised) > 100
-    assert raised | set(EXIT_CODES) == raised | set(EXPLANATIONS) == set(EXPLANATIONS)
-    assert set(EXPLANATIONS) <= written
-    assert list(EXPLANATIONS) == sorted(EXPLANATIONS)
-    assert all(meaning.endswith(".") and advice.endswith(".") for meaning, advice in EXPLANATIONS.values())
+    assert raised | set(exit_codes()) == raised | set(explanations()) == set(explanations())
+    assert set(explanations()) <= written
+    assert list(explanations()) == sorted(explanations())
+    assert all(meaning.endswith(".") and advice.endswith(".") for meaning, advice in explanations().values())
 
 
 def test_a_code_is_looked_up_alone_or_among_all(coco: Runner) -> None:
@@ -330,5 +330,5 @@ def test_a_code_is_looked_up_alone_or_among_all(coco: Runner) -> None:
     assert "[unknown-code]" in coco("errors", "no-such-code").errors[0]
     (entry,) = json.loads(coco("errors", "budget", "--json").out)
     assert (entry["code"], entry["exit_code"]) == ("budget", 3)
-    assert [entry["code"] for entry in json.loads(coco("errors", "--json").out)] == list(EXPLANATIONS)
-    assert (EXIT_CODES["solver"], EXIT_CODES["check-failed"], EXIT_CODES["interrupted"]) == (4, 1, 130)
+    assert [entry["code"] for entry in json.loads(coco("errors", "--json").out)] == list(explanations())
+    assert (exit_codes()["solver"], exit_codes()["check-failed"], exit_codes()["interrupted"]) == (4, 1, 130)
