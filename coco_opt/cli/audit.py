@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from coco_opt.cli.console import TerminalReporter, figure, fraction, write, write_json, write_table, writing
+from coco_opt.cli.console import TerminalReporter, csv_text, figure, fraction, write, write_json, write_table, writing
 from coco_opt.cli.options import ConfigFile, Json, Version, integer
 from coco_opt.errors import VerificationError
 
@@ -206,10 +205,7 @@ def _write_files(folder: Path, result: Audit, what: str, claimed: float) -> list
     with writing(folder):
         files = plot_losses(folder / "audit", result.losses, claimed)
         records = [row.as_dict() for row in result.rows]
-        with table.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, list(records[0]))
-            writer.writeheader()
-            writer.writerows(records)
+        table.write_text(csv_text(records, list(records[0])), encoding="utf-8", newline="")
         content = json_module.dumps(_as_dict(result, what, [*files, table]), indent=2, allow_nan=False)
         record.write_text(content + "\n", encoding="utf-8")
     return [*files, table, record]

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import csv
 import math
 import tomllib
 from collections.abc import Mapping, Sequence
-from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from coco_opt.cli.console import TerminalReporter, figure, write, write_json, write_table, writing
+from coco_opt.cli.console import TerminalReporter, csv_text, figure, write, write_json, write_table, writing
 from coco_opt.cli.options import Json, Version, integer
 from coco_opt.cli.release import settings_for
 from coco_opt.errors import InputError, VerificationError
@@ -219,12 +217,8 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 
 def _write_csv(path: Path, columns: Sequence[str], records: Sequence[Mapping[str, Any]]) -> None:
-    rows = StringIO(newline="")
-    writer = csv.DictWriter(rows, columns)
-    writer.writeheader()
-    writer.writerows(records)
     with writing(path):
-        path.write_text(rows.getvalue(), encoding="utf-8", newline="")
+        path.write_text(csv_text(records, columns), encoding="utf-8", newline="")
 
 
 def _draw_profile(path: Path, comparison: Comparison) -> list[Path]:

@@ -9,25 +9,19 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from coco_opt.config.sections import SOLVERS_MODEL, AutoSection, EngineConfig, OutputConfig, PrivacyConfig
+from coco_opt.config.load import SHARED
+from coco_opt.config.sections import SOLVERS_MODEL
 from coco_opt.config.values import RowName, SolverChoice, duration, duration_text
 from coco_opt.files.inputs import Frame
 from coco_opt.kinds import kind_rows
 from coco_opt.problem import step_of
 from coco_opt.problems import PROBLEMS
 
-_SHARED: Final[dict[str, type[BaseModel]]] = {
-    "privacy": PrivacyConfig,
-    "auto": AutoSection,
-    "solvers": SOLVERS_MODEL,
-    "engine": EngineConfig,
-    "output": OutputConfig,
-}
 _WORDS = {
     bool: "true or false",
     int: "integer",
@@ -47,7 +41,7 @@ def models() -> Iterator[tuple[str, type[BaseModel]]]:
     for row in kind_rows():
         kind = row.load()
         sections += [(f"data, with [{row.section}]", kind.data_model), (row.section, kind.section_model)]
-    for name, model in (*sections, *_SHARED.items()):
+    for name, model in (*sections, *SHARED.items()):
         yield name, model
         yield from _nested(name, model)
 

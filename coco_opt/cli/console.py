@@ -8,6 +8,7 @@ less often. In a terminal the bar of a stage moves, so nothing is added there.
 
 from __future__ import annotations
 
+import csv
 import errno
 import io
 import json
@@ -15,7 +16,7 @@ import os
 import shlex
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from fractions import Fraction
 from pathlib import Path
@@ -171,6 +172,15 @@ def write_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]
     # As a title of the table it would be wrapped to the table's width.
     console.print(title, style="bold")
     console.print(table)
+
+
+def csv_text(records: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:
+    """Return records as a CSV file has them."""
+    rows = io.StringIO(newline="")
+    writer = csv.DictWriter(rows, columns)
+    writer.writeheader()
+    writer.writerows(records)
+    return rows.getvalue()
 
 
 def write_values(values: Sequence[tuple[str, object]]) -> None:

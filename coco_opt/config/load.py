@@ -20,13 +20,14 @@ from coco_opt.kinds import KindRow, kind_rows
 from coco_opt.plugins import near
 from coco_opt.privacy.private_files import lies_in
 
-_SHARED: dict[str, type[BaseModel]] = {
+SHARED: dict[str, type[BaseModel]] = {
     "privacy": PrivacyConfig,
     "auto": AutoSection,
     "solvers": SOLVERS_MODEL,
     "engine": EngineConfig,
     "output": OutputConfig,
 }
+"""The sections that all kinds share, in the order of a file."""
 _REQUIRED = ("data", "privacy")
 _SHOWN_FILES = 3
 _QUOTED = re.compile(r"""\"[^"]*\"|'[^']*'""")
@@ -147,7 +148,7 @@ def parse_config(
         }
     row = _kind_of(raw, file)
     kind = row.load()
-    models = {"data": kind.data_model, **_SHARED, row.section: kind.section_model}
+    models = {"data": kind.data_model, **SHARED, row.section: kind.section_model}
     mistakes: Mistakes = [(name, _unknown_section(name, models)) for name in raw if name not in models]
     values: dict[str, Any] = {}
     for name, model in models.items():
@@ -234,7 +235,7 @@ def configure(
         foreign_sections = [row.section for row in kind_rows() if row.name != base.kind]
         for foreign in set(foreign_sections) & set(sections):
             raise ConfigError(foreign, f"this is a configuration of [{base.section}]: make a new configuration")
-        current = {section: base.explicit_keys(section) for section in ("data", "privacy", base.section, *_SHARED)}
+        current = {section: base.explicit_keys(section) for section in ("data", "privacy", base.section, *SHARED)}
         current["output"] = dict(base.output)  # its defaults too: these folders lie next to the file of the base
         merged = {
             section: {**current.get(section, {}), **sections.get(section, {})} for section in {**current, **sections}
@@ -252,7 +253,7 @@ def engine_with(engine: EngineConfig, keys: Mapping[str, Any], folder: str | Pat
     try:
         return EngineConfig.model_validate({**stated, **keys}, context={"folder": Path(folder)})
     except ValidationError as error:
-        mistakes = [explained(dict(entry), "engine", _SHARED) for entry in error.errors(include_url=False)]
+        mistakes = [explained(dict(entry), "engine", SHARED) for entry in error.errors(include_url=False)]
     raise _joined_error(mistakes, None)
 
 
@@ -273,8 +274,8 @@ def _kind_of(raw: Mapping[str, Any], file: str | None) -> KindRow:
         raise ConfigError(stated[1].section, f"a file releases one kind of data, and it has {names}", file)
     if not stated:
         sections = "; ".join(f"[{row.section}]: {row.summary}" for row in rows)
-        near = [match for name in raw for match in difflib.get_close_matches(name, [row.section for row in rows], n=1)]
-        hint = f"did you mean [{near[0]}]? " if near else ""
+        close = [match for name in raw for match in difflib.get_close_matches(name, [row.section for row in rows], n=1)]
+        hint = f"did you mean [{close[0]}]? " if close else ""
         raise ConfigError("", f"no section says what is released. {hint}There are {sections}", file)
     return stated[0]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -196,23 +196,31 @@ def check_delimiter(delimiter: str, decimal: str = ".") -> None:
         raise InputError("bad-option", '--decimal "," needs another separator of fields: add --delimiter ";"')
 
 
-def _write(path: Path, out: Path, levels: Sequence[str], delimiter: str, raw: bool, decimal: str) -> None:
+def exported_batches(path: Path, levels: Sequence[str], *, raw: bool = False) -> tuple[Any, Iterator[Any], int]:
+    """Return the schema of a Parquet file as exports have it, its batches of rows as tables, and their number."""
     import pyarrow as pa
-    import pyarrow.csv
     import pyarrow.parquet as pq
 
-    options = pa.csv.WriteOptions(delimiter=delimiter)
-    with pq.ParquetFile(path, page_checksum_verification=True) as source, out.open("wb") as file:
+    source = pq.ParquetFile(path, page_checksum_verification=True)
+    schema = plain_schema(source.schema_arrow)
+    plain = (pa.Table.from_batches([batch]).cast(schema) for batch in source.iter_batches())
+    tables = (exported(table, levels, raw=raw) for table in plain)
+    return exported(schema.empty_table(), levels, raw=raw).schema, tables, source.metadata.num_rows
+
+
+def _write(path: Path, out: Path, levels: Sequence[str], delimiter: str, raw: bool, decimal: str) -> None:
+    import pyarrow.csv as csv
+
+    def shown(table: Any) -> Any:
+        return _with_decimal(table if raw else _inert(table), decimal)
+
+    schema, tables, _ = exported_batches(path, levels, raw=raw)
+    options = csv.WriteOptions(delimiter=delimiter)
+    with out.open("wb") as file:
         file.write(_MARK)
-        schema = plain_schema(source.schema_arrow)
-
-        def shown(table: pa.Table) -> pa.Table:
-            table = exported(table, levels, raw=raw)
-            return _with_decimal(table if raw else _inert(table), decimal)
-
-        with pa.csv.CSVWriter(file, shown(schema.empty_table()).schema, write_options=options) as writer:
-            for batch in source.iter_batches():
-                writer.write_table(shown(pa.Table.from_batches([batch]).cast(schema)))
+        with csv.CSVWriter(file, shown(schema.empty_table()).schema, write_options=options) as writer:
+            for table in tables:
+                writer.write_table(shown(table))
 
 
 def _with_decimal(table: Any, decimal: str) -> Any:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from coco_opt.errors import InputError, MissingPackageError, Place
-from coco_opt.files.csv import exported, level_names, plain_schema, wide_table
+from coco_opt.files.csv import exported_batches, level_names, wide_table
 from coco_opt.files.differences import Compared
 from coco_opt.files.foreign_errors import quietly
 from coco_opt.privacy.private_files import building
@@ -45,7 +45,7 @@ def write_workbook(
                 _add_about(book, formats[0], about)
             levels = level_names(folder)
             for path in tables:
-                quietly(path, lambda path=path: _add(book, formats, path.stem, *_batches(path, levels)))  # type: ignore[misc]
+                quietly(path, lambda path=path: _add(book, formats, path.stem, *exported_batches(path, levels)))  # type: ignore[misc]
             if wide is not None:
                 table = wide_table(folder, wide)
                 _add(book, formats, f"{wide.table}-wide", table.schema, iter(table.to_batches()), table.num_rows)
@@ -61,21 +61,6 @@ def _add_about(book: Any, bold: Any, lines: Sequence[tuple[str, str]]) -> None:
     for row, cells in enumerate(lines):
         for place, text in enumerate(cells):
             sheet.write_string(row, place, text)
-
-
-def _batches(path: Path, levels: Sequence[str]) -> tuple[Any, Iterator[Any], int]:
-    """Return the schema of a file as exports have it, its batches of rows, and their number."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    source = pq.ParquetFile(path, page_checksum_verification=True)
-    schema = plain_schema(source.schema_arrow)
-
-    def shown(table: Any) -> Any:
-        return exported(table, levels)
-
-    tables = (shown(pa.Table.from_batches([batch]).cast(schema)) for batch in source.iter_batches())
-    return shown(schema.empty_table()).schema, tables, source.metadata.num_rows
 
 
 def _add(book: Any, formats: tuple[Any, Any], name: str, schema: Any, batches: Iterator[Any], rows: int) -> None:
