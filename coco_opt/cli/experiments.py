@@ -151,13 +151,16 @@ def _list(rows: Sequence[Any], *, json: bool) -> None:
             row["name"],
             row["summary"],
             "yes" if row["figure"] else "",
-            "heavy" if row["heavy"] else "-" if row["minutes"] is None else f"{row['minutes']:.2g}",
+            ("-" if row["minutes"] is None else f"{row['minutes']:.2g}") + (", heavy" if row["heavy"] else ""),
             ", ".join(row["data"]) or "none",
         )
         for row in listed
     ]
     write_table("Experiments", ("name", "what", "figure", "minutes", "data wanted"), shown, numeric=5)
-    write("Minutes are of a processor, measured on two cores; - was not timed. With --small each takes seconds.")
+    write(
+        "Minutes are of a processor, measured on two cores; - was not timed. With --small each takes "
+        "seconds. What is heavy runs by its whole name only."
+    )
 
 
 class _Quiet:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -153,13 +152,6 @@ def write_csv(path: Path, table: Table) -> Path:
         writer = csv.writer(file)
         writer.writerow(table.columns)
         writer.writerows(["" if cell is None else cell for cell in row] for row in table.rows)
-    return path
-
-
-def write_json(path: Path, tables: Iterable[Table]) -> Path:
-    """Write tables as a list of objects with title, notes and rows, creating the folder; return the path."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps([table.plain() for table in tables], indent=1) + "\n", encoding="utf-8")
     return path
 
 

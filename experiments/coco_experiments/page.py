@@ -12,11 +12,14 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from coco_experiments.outcome import Outcome, readable
 from coco_opt._version import machine, versions
 from coco_opt.report.html import document, table
+
+if TYPE_CHECKING:
+    from coco_experiments.experiment import Experiment
 
 _RECORDS = "_record.json"
 _FIGURES = (".png",)
@@ -25,27 +28,7 @@ _CALL = {"instance", "what", "n", "seconds"}  # columns of the bench's table of 
 _PACKAGES = ("coco-opt", "numpy", "scipy", "numba", "highspy", "osqp")
 
 
-class Described(Protocol):
-    """What a page says of an experiment: its name, "folder/module", and what the experiment table says of it."""
-
-    @property
-    def name(self) -> str:
-        """Return the name."""
-
-    @property
-    def summary(self) -> str:
-        """Return what it does, in a line."""
-
-    @property
-    def paper(self) -> str:
-        """Return what it reproduces."""
-
-    @property
-    def kind(self) -> str:
-        """Return "paper" or "bench"."""
-
-
-def write_page(out: Path, experiment: Described, outcome: Outcome, *, small: bool, minutes: float = 0.0) -> Path:
+def write_page(out: Path, experiment: Experiment, outcome: Outcome, *, small: bool, minutes: float = 0.0) -> Path:
     """Write the record of an outcome and the page of its folder, ``out/<folder>.html``; return the page.
 
     ``minutes`` are those of a processor.

@@ -308,8 +308,13 @@ DATA: dict[str, tuple[str, ...]] = {
 """The folders of real data that an experiment reads; the others need none. What may be simulated is not listed."""
 
 MINUTES: dict[str, float] = {
+    "bench/country": 22.0,
     "beyond/auto": 240.0,
+    "flaxman2019/direct": 0.05,
+    "flaxman2019/figure1": 0.03,
     "hay2010/figure3": 0.03,
+    "hay2010/theorem4": 0.07,
+    "hay2010/usefulness": 0.12,
     "kifer2019/dorm": 0.03,
     "kifer2019/households": 0.05,
     "kifer2019/zcdp": 0.02,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import sys
 from collections.abc import Callable
 from importlib.metadata import entry_points
@@ -23,7 +22,6 @@ from coco_experiments.outcome import (
     readable,
     statements_table,
     write_csv,
-    write_json,
 )
 from coco_experiments.page import write_page
 from coco_experiments.table import EXPERIMENTS
@@ -108,13 +106,6 @@ def test_csv_keeps_every_digit(tmp_path: Path) -> None:
     assert float(rows[1][0]) == 1.0 / 3.0
     assert rows[2] == [""]
     assert int(rows[3][0]) == 2**60 + 1
-
-
-def test_json_holds_titles_notes_and_rows(tmp_path: Path) -> None:
-    (read,) = json.loads(write_json(tmp_path / "t.json", [TABLE]).read_text())
-    assert read["title"] == "A title"
-    assert read["notes"] == ["a note"]
-    assert read["rows"][1] == {"name": "two", "value": None, "ok": False}
 
 
 SAID = (

@@ -15,7 +15,7 @@ from time import perf_counter
 from typing import Any, TypeVar
 
 from coco_experiments.bench.apart import Apart, apart, clocked, typical
-from coco_experiments.outcome import Outcome, Record, Reporter, Table, write_csv, write_json
+from coco_experiments.outcome import Outcome, Record, Reporter, Table, write_csv
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -225,15 +225,14 @@ class Bench:
         return lines
 
     def finish(self, title: str, out: Path) -> Outcome:
-        """Show the table and write it as CSV and JSON; only wrong answers fail, never a missed time."""
+        """Show the table and write it as CSV; only wrong answers fail, never a missed time."""
         rows = [row.cells() for row in self.rows]
         # Most rows are not measured apart: two empty columns would make their tables too wide for a screen.
         empty = [name for name in _APART if all(row[name] is None for row in rows)]
         shown = [{name: cell for name, cell in row.items() if name not in empty} for row in rows]
         table = Table.of(title, shown, self.notes)
         self.reporter.table(table)
-        files = (write_csv(out / f"{self.name}.csv", table), write_json(out / f"{self.name}.json", [table]))
-        return Outcome((table,), files, tuple(self.wrong))
+        return Outcome((table,), (write_csv(out / f"{self.name}.csv", table),), tuple(self.wrong))
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +248,7 @@ class Benchmark:
     repeats: tuple[int, int] = (1, 1)
 
     def run(self, *, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-        """Measure, and write the table as CSV and JSON below ``out``."""
+        """Measure, and write the table as CSV below ``out``; the record of the run holds it as JSON."""
         bench = Bench(self.name, reporter, repeats=self.repeats[small], small=small, data=data)
         title = self.measure(bench)
         bench.notes += self.notes
