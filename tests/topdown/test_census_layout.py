@@ -15,7 +15,7 @@ from coco_opt.releases import verify_release
 from coco_opt.releases.verify import verify_folder
 from coco_opt.topdown.estimating.linear.best_linear import best_linear
 from coco_opt.topdown.estimating.linear.information import FullInformation
-from coco_opt.topdown.kind.noisy_measurement_files.queries import PublishedQueries
+from coco_opt.topdown.kind.noisy_measurement_files.columns import PublishedQueries
 from coco_opt.topdown.kind.plan import schema_of_config
 from coco_opt.topdown.noisy_measurements import TableMeasurements
 from coco_opt.topdown.queries import parse_query

@@ -25,7 +25,7 @@ from coco_opt.releases.verify import verify_folder, verify_paid
 from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.estimating.estimate import linear_estimates
 from coco_opt.topdown.estimating.linear.information import FullInformation
-from coco_opt.topdown.kind.noisy_measurement_files.queries import regions_of
+from coco_opt.topdown.kind.noisy_measurement_files.columns import regions_of
 from coco_opt.topdown.kind.noisy_measurement_files.rows import QueryAnswers
 from coco_opt.topdown.noisy_measurements import TableMeasurements
 from coco_opt.topdown.queries import parse_query

@@ -225,7 +225,7 @@ def nested_conflict(system: ConstraintSystem) -> list[RegionConstraint] | None:
     if crossing is None:
         return None
     top, region = crossing
-    lows, highs = _lows(system, top, region), _highs(system, top, region)
+    lows, highs = (_terms(system, top, region, low=low) for low in (True, False))
     spare = sum(count for _, count in lows) - float(top.high[region])
     needed = []
     for constraint, count in sorted(lows, key=lambda item: item[1]):
@@ -233,7 +233,7 @@ def nested_conflict(system: ConstraintSystem) -> list[RegionConstraint] | None:
             spare -= count
         else:
             needed.append(constraint)
-    return sorted({*needed, *highs})
+    return sorted({*needed, *(constraint for constraint, _ in highs)})
 
 
 def _first_crossing(system: ConstraintSystem) -> tuple[_Top, int] | None:
@@ -278,25 +278,21 @@ def _sides(row: ConstraintRow, inside: Sequence[_Top], *, covered: bool) -> tupl
     return stored_by_parts(size, kind, low), stored_by_parts(size, kind, high)
 
 
-def _lows(system: ConstraintSystem, top: _Top, region: int) -> list[tuple[RegionConstraint, float]]:
-    """Return the constraints whose lower sides add up to what a set in a region has at least, and these sides."""
-    if not top.low[region]:
+def _terms(system: ConstraintSystem, top: _Top, region: int, *, low: bool) -> list[tuple[RegionConstraint, float]]:
+    """Return the constraints whose sides add up to what a set in a region has at least, or at most, and these sides.
+
+    For ``low`` they are lower sides above 0, else upper sides, of which the sum is finite.
+    """
+    value = (top.low if low else top.high)[region]
+    if low and not value:
         return []
     if top.row is None:
-        return [term for part in top.below(region) for term in _lows(system, top.parts[0], part)]
-    own = max(int(system.rows[top.row].lower[region]), 0)
-    if own >= top.low[region]:
-        return [((top.row, region), float(own))]
-    return [term for part in top.parts for term in _lows(system, part, region)]
-
-
-def _highs(system: ConstraintSystem, top: _Top, region: int) -> list[RegionConstraint]:
-    """Return the constraints whose upper sides add up to what a set in a region has at most, which is finite."""
-    if top.row is None:
-        return [constraint for part in top.below(region) for constraint in _highs(system, top.parts[0], part)]
-    if int(system.rows[top.row].upper[region]) <= top.high[region]:
-        return [(top.row, region)]
-    return [constraint for part in top.parts for constraint in _highs(system, part, region)]
+        return [term for part in top.below(region) for term in _terms(system, top.parts[0], part, low=low)]
+    row = system.rows[top.row]
+    side = max(int(row.lower[region]), 0) if low else int(row.upper[region])
+    if side >= value if low else side <= value:
+        return [((top.row, region), float(side))]
+    return [term for part in top.parts for term in _terms(system, part, region, low=low)]
 
 
 Verdict = Literal["holds", "conflict", "undecided"]

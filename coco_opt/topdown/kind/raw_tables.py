@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from coco_opt.array_types import Ints
 from coco_opt.execution.temporary_storage import forget_pages, stored_empty
@@ -22,7 +21,6 @@ from coco_opt.topdown.kind.files import PERSONS, TABLES
 from coco_opt.topdown.queries import Query
 from coco_opt.topdown.schema import Schema
 
-Int32Array = NDArray[np.int32]
 Tables = tuple[Ints, Ints, Ints]
 """Raw rows of tables: regions by row of the regions' file, allowed cells, persons."""
 

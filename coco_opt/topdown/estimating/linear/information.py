@@ -258,7 +258,10 @@ def full_information(measured: TableMeasurements, directions: Directions) -> Ful
     if len(joint) > most:
         raise MemoryError
     shapes = Shapes(
-        [sum_of_squares(matrices, each, size) for each in joint],
+        [
+            sum((w * (q.T @ q) for q, w in zip(matrices, each, strict=True) if w), np.zeros((size, size)))
+            for each in joint
+        ],
         [span(np.zeros((size, 0)), *(q.T for q, w in zip(matrices, each, strict=True) if w)) for each in joint],
         [directions.matrix(rows.operator) for rows in exact_rows],
         most,
@@ -298,15 +301,6 @@ def _with_parents(hierarchy: Hierarchy, weights: Floats, kind_of: Ints) -> tuple
         joint_of[regions.start : regions.stop] = len(joint) + number.reshape(-1)
         joint += [weights[kinds[at]] + joint[above[at]] for at in first.tolist()]
     return joint, joint_of
-
-
-def sum_of_squares(matrices: Sequence[Floats], weights: Floats, size: int) -> Floats:
-    """Return sum_q w_q Q_q' Q_q."""
-    out = np.zeros((size, size))
-    for matrix, weight in zip(matrices, weights, strict=True):
-        if weight:
-            out += weight * (matrix.T @ matrix)
-    return out
 
 
 def _filtered(shape: Shape, information: Floats, right: Floats, total: Floats, values: Floats, exact: Flags) -> Floats:

@@ -33,8 +33,8 @@ from coco_opt.topdown.kind.noisy_measurement_files.columns import (
     SIGN,
     check_columns,
     coded,
+    regions_of,
 )
-from coco_opt.topdown.kind.noisy_measurement_files.queries import regions_of
 from coco_opt.topdown.kind.noisy_measurement_files.rows import GatheredRows
 from coco_opt.topdown.kind.plan import schema_of_config
 from coco_opt.topdown.queries import Query

@@ -20,12 +20,15 @@ from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.budget_plan import RegionVariances
 from coco_opt.topdown.constraint import RegionBounds
 from coco_opt.topdown.kind.noisy_measurement_files.columns import (
+    ALL,
     COLUMNS,
     GEOCODE,
     QUERY,
     SIGN,
     VALUE,
     VARIANCE,
+    PublishedQueries,
+    PublishedQuery,
     check_lengths,
     coded,
     lists_of,
@@ -33,7 +36,6 @@ from coco_opt.topdown.kind.noisy_measurement_files.columns import (
     read_fraction,
     unmeasured,
 )
-from coco_opt.topdown.kind.noisy_measurement_files.queries import ALL, PublishedQueries, PublishedQuery
 from coco_opt.topdown.queries import Query
 from coco_opt.topdown.schema import Schema
 
