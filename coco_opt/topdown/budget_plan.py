@@ -128,18 +128,6 @@ class TablePlan:
             raise ProblemError(f"{levels} levels need as many shares, not {len(shares)}")
         return cls.of_levels(strategy, cost.shared(shares), neighbours)
 
-    @classmethod
-    def table(
-        cls,
-        queries: Sequence[Query],
-        cost: Cost,
-        shares: Sequence[Sequence[str | int | Fraction]],
-        neighbours: Neighbours = "add_remove",
-    ) -> TablePlan:
-        """Share a cost by a table [levels][queries] of fractions; ProblemError unless they sum to 1."""
-        flat = iter(cost.shared([share for level in shares for share in level]))
-        return cls(tuple(queries), tuple(tuple(next(flat) for _ in level) for level in shares), neighbours)
-
     @property
     def levels(self) -> int:
         """Return the number of levels."""

@@ -314,12 +314,9 @@ def test_plans_split_a_budget_exactly() -> None:
     assert plan.cost == Epsilon(Fraction(1, 7))
     assert plan.costs[0] == (Epsilon(Fraction(1, 5) * Fraction(1, 7) / 3),) * 3
     assert plan.measured_queries == ((0, 0), (0, 1), (0, 2), (2, 0), (2, 1), (2, 2))
-    table = TablePlan.table(queries, Rho(Fraction(2)), [["1/2", 0, 0], [0, "0.25", "0.25"]])
+    none, half, all_of_it = (Rho(Fraction(share)) for share in ("0", "1/2", "1"))
+    table = TablePlan(queries, ((all_of_it, none, none), (none, half, half)))
     assert table.cost == Rho(Fraction(2))
-    assert [[cost.amount for cost in level] for level in table.costs] == [
-        [1, 0, 0],
-        [0, Fraction(1, 2), Fraction(1, 2)],
-    ]
     assert table.variance(0, 1) == np.inf
     with pytest.raises(ProblemError, match="not measured at level 0"):
         table.distribution(0, 1)

@@ -264,8 +264,8 @@ def _with_sums(
         starts, here = bounds[some.start : some.stop + 1], slice(some.start, some.stop)
         sums = np.add.reduceat(below[slice(starts[0], starts[-1])], starts[:-1] - starts[0], axis=0)
         if answers is not None:
-            own = answers[here]
-            sums = own + (sums - own) * weight[here, None]
+            noisy = answers[here]
+            sums = noisy + (sums - noisy) * weight[here, None]
         out[here] = sums
         forget_pages()
 
