@@ -12,8 +12,14 @@ from numpy.typing import NDArray
 from coco_opt.histograms import Hierarchy
 from coco_opt.kernels.posterior_table_summaries import Draws
 from coco_opt.operators import Grouping, Operator
-from coco_opt.topdown.estimating.posterior.correction import Correction, _factors, _weights
-from coco_opt.topdown.estimating.posterior.drawn_tables import Counting, DrawnTables, central
+from coco_opt.topdown.estimating.posterior.correction import (
+    Correction,
+    Counting,
+    DrawnTables,
+    _factors,
+    _weights,
+    central,
+)
 from coco_opt.topdown.estimating.posterior.result import Targets
 
 REGIONS, DRAWS = 400, 120

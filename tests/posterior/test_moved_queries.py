@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from coco_opt.histograms import Hierarchy
 from coco_opt.kernels.posterior_table_summaries import Draws
 from coco_opt.operators import Grouping, Operator
-from coco_opt.topdown.estimating.posterior.correction import Correction
-from coco_opt.topdown.estimating.posterior.drawn_tables import Counting, DrawnTables, central
+from coco_opt.topdown.estimating.posterior.correction import Correction, Counting, DrawnTables, central
 from coco_opt.topdown.estimating.posterior.moved_queries import Moved
 from coco_opt.topdown.estimating.sparse_tables import SparseTables
 

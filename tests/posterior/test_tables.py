@@ -17,7 +17,7 @@ from coco_opt.kernels.posterior_table_state import SIZES
 from coco_opt.privacy import Epsilon, Measurement, Rho, SeededNoise
 from coco_opt.topdown.budget_plan import RegionVariances, Strategy, TablePlan
 from coco_opt.topdown.constraint import RegionBounds
-from coco_opt.topdown.estimating.posterior.drawn_tables import Counting, DrawnTables, central
+from coco_opt.topdown.estimating.posterior.correction import Counting, DrawnTables, central
 from coco_opt.topdown.estimating.posterior.sampler import SamplerOptions, sample_tables
 from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.measuring.measure import measure_tables
@@ -221,6 +221,7 @@ def test_chains_stop_after_their_time_with_the_same_draws_on_any_machine() -> No
     model = model_of(measured(2, TREE, SCHEMA, TRUE, ["sex"], 2))
     often = SamplerOptions(r_hat=0.0)
     assert often.affordable(10**6)[1] > replace(often, seconds=40.0).affordable(10**6)[1] > often.briefest
+    assert replace(often, seconds=600.0).affordable(100, free=True)[2] == often.longer * often.most
     few = replace(often, seconds=1e-6)
     one, two = (sample_tables(model, levels_of(model, TRUE), 3, replace(few, threads=threads)) for threads in (1, 2))
     assert one.stopped

@@ -23,8 +23,7 @@ from coco_opt.topdown.estimating.implied.minimal_schema import core_fits
 from coco_opt.topdown.estimating.linear.best_linear import LinearEstimates, best_linear
 from coco_opt.topdown.estimating.linear.query_trees import LinearStage, linear_stage
 from coco_opt.topdown.estimating.method import TopdownMethod, misfit
-from coco_opt.topdown.estimating.posterior.correction import Correction
-from coco_opt.topdown.estimating.posterior.drawn_tables import DrawnTables
+from coco_opt.topdown.estimating.posterior.correction import Correction, DrawnTables
 from coco_opt.topdown.estimating.posterior.model import Model
 from coco_opt.topdown.estimating.posterior.moved_queries import Moved
 from coco_opt.topdown.estimating.posterior.result import (

@@ -32,7 +32,7 @@ from coco_opt.privacy import Epsilon, Measurement, SeededNoise
 from coco_opt.topdown.budget_plan import Strategy, TablePlan
 from coco_opt.topdown.estimating.estimate import estimate_tables, linear_estimates
 from coco_opt.topdown.estimating.method import TopdownMethod
-from coco_opt.topdown.estimating.posterior.drawn_tables import central
+from coco_opt.topdown.estimating.posterior.correction import central
 from coco_opt.topdown.estimating.posterior.result import TablesPosterior
 from coco_opt.topdown.measuring.measure import measure_tables
 from coco_opt.topdown.queries import Query, parse_queries

@@ -35,6 +35,7 @@ from coco_opt.topdown.estimating.sparse_tables import SparseTables
 from coco_opt.topdown.feasibility.system import ConstraintSystem
 from coco_opt.topdown.noisy_measurements import RegionMeasurements, Stored, TableMeasurements
 from coco_opt.topdown.queries import Query
+from coco_opt.topdown.schema import Schema
 from coco_opt.topdown.table_queries import TableQueries
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 
 _REGIONS = 256  # of a level whose answers are subtracted together
 _SMALL = 2**30  # values of at most this need 32 bits
+_MARKED = 0x6D61726B  # seed of the marks, which no draw depends on
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -67,7 +69,7 @@ class Model:
     """The likelihood of all tables: noisy answers, each of its own measurement, and constraints."""
 
     hierarchy: Hierarchy
-    cells: int
+    schema: Schema
     noisy: tuple[NoisyBlock, ...]
     system: ConstraintSystem
 
@@ -75,7 +77,7 @@ class Model:
     def of(cls, measurement: Measurement, measured: TableMeasurements) -> Model:
         """Read the answers of one measurement, or of several of the same data, each with its own distribution."""
         noisy = tuple(block for each in measurement.every for block in _noisy_blocks(each))
-        return cls(measured.hierarchy, measured.schema.size, noisy, measured.invariants.system)
+        return cls(measured.hierarchy, measured.schema, noisy, measured.invariants.system)
 
     @property
     def connected(self) -> bool:
@@ -93,6 +95,18 @@ class Model:
         last = max((level for level, _ in every), default=0)
         return float(np.sqrt(min((variance for level, variance in every if level == last), default=1.0)))
 
+    def marks(self) -> Ints:
+        """Return a random sum of each cell's columns in all answers and constraints, int64[cells].
+
+        Where cells have the same sum of marks as others, they count in the same answers, but for chance of 2^-60.
+        """
+        rng = np.random.default_rng(_MARKED)
+        marks = np.zeros(self.schema.size, np.int64)
+        for part in (*self._noisy_parts(), *self._constraint_parts()):
+            matrix = part.matrix.rint().astype(np.int64)
+            marks += rng.integers(-(2**62), 2**62, matrix.shape[0]) @ matrix
+        return marks
+
     def answers(self, tables: tuple[SparseTables, ...]) -> tuple[Answers, NDArray[Any]]:
         """Return the answers by level and cell, and what tables of all levels leave of their values.
 
@@ -107,8 +121,8 @@ class Model:
         columns = [part.entries(first[n], first[n] - sides[n], ends[n]) for n, part in enumerate(parts)]
         level, cell, *rest = (np.concatenate([column[k] for column in columns]) for k in range(8))
         order = np.lexsort((rest[0], cell, level))
-        key = (level * (self.cells + 1) + cell)[order]
-        start = np.searchsorted(key, np.arange(self.hierarchy.levels * (self.cells + 1))).astype(np.int64)
+        key = (level * (self.schema.size + 1) + cell)[order]
+        start = np.searchsorted(key, np.arange(self.hierarchy.levels * (self.schema.size + 1))).astype(np.int64)
         place, stride, coefficient, kind, weight, side = (np.ascontiguousarray(column[order]) for column in rest)
         low, high = (
             np.concatenate([np.zeros(0, np.int64), *(getattr(part, name).reshape(-1) for part in parts)])

@@ -31,8 +31,7 @@ from coco_opt.array_types import Floats, Ints
 from coco_opt.operators import Grouping, Operator
 from coco_opt.posterior.comparison import Excess
 from coco_opt.topdown.estimating.linear.best_linear import LinearEstimates
-from coco_opt.topdown.estimating.posterior.correction import SAMPLED, blocks_of, compared
-from coco_opt.topdown.estimating.posterior.drawn_tables import DrawnTables
+from coco_opt.topdown.estimating.posterior.correction import SAMPLED, DrawnTables, blocks_of, compared
 from coco_opt.topdown.estimating.sparse_tables import SparseTables
 
 if TYPE_CHECKING:

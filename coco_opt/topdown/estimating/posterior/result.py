@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from coco_opt.array_types import Floats, Ints
 from coco_opt.operators import Grouping, Operator
 from coco_opt.topdown.estimating.linear.best_linear import LinearEstimates
-from coco_opt.topdown.estimating.posterior.correction import Correction, blocks_of
-from coco_opt.topdown.estimating.posterior.drawn_tables import Counting, DrawnTables, central
+from coco_opt.topdown.estimating.posterior.correction import Correction, Counting, DrawnTables, blocks_of, central
 from coco_opt.topdown.estimating.posterior.sampler import Sampled
 from coco_opt.topdown.estimating.sparse_tables import SparseTables
 from coco_opt.topdown.queries import Query
