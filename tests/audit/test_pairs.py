@@ -17,7 +17,7 @@ from coco_opt.groups.measuring.private import PrivateCounts
 from coco_opt.groups.queries import QUERIES, Query
 from coco_opt.histograms import CountOfCounts, Hierarchy
 from coco_opt.privacy import NEIGHBOURS, Epsilon, MeasurementPlan, Neighbours
-from coco_opt.ranges.measuring.neighbours import cell_pair
+from coco_opt.ranges.measuring.measure import cell_pair
 from coco_opt.releases.kind import Neighbours as Pair
 from coco_opt.topdown.budget_plan import Strategy, TablePlan
 from coco_opt.topdown.invariants import Invariant

@@ -15,8 +15,7 @@ from coco_opt import CountOfCounts, GroupsMethod, Hierarchy, SeededNoise, Solver
 from coco_opt.errors import ProblemError
 from coco_opt.groups import QUERIES, RegionMeasurement
 from coco_opt.groups.buckets import Buckets
-from coco_opt.groups.estimating.estimates import SizeEstimate
-from coco_opt.groups.estimating.estimators import FitOptions, estimate
+from coco_opt.groups.estimating.estimators import FitOptions, SizeEstimate, estimate
 from coco_opt.groups.estimating.subtrees import match_and_merge, matching
 from coco_opt.privacy import Epsilon
 from tests.groups.helpers import MAX_SIZE, answer, assert_consistent, measured, three_levels

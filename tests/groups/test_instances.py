@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from coco_opt.errors import SolverError
-from coco_opt.groups.estimating.estimates import SizeEstimate
+from coco_opt.groups.estimating.estimators import SizeEstimate
 from coco_opt.groups.kind import GROUPS
 from coco_opt.groups.kind.instances import CorruptedPav, cut_matching
 from coco_opt.histograms import CountOfCounts

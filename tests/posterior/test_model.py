@@ -24,8 +24,7 @@ from coco_opt.groups.estimating.posterior.prior import (
     smoothed,
 )
 from coco_opt.groups.estimating.posterior.sampler import SamplerOptions, sample_posterior, start_histograms
-from coco_opt.groups.estimating.posterior.shape import root_shape
-from coco_opt.groups.estimating.posterior.spikes import isolated_sizes
+from coco_opt.groups.estimating.posterior.spikes import isolated_sizes, root_shape
 from coco_opt.kernels import posterior_record
 from coco_opt.posterior.convergence import Criterion
 from coco_opt.posterior.diagnostics import effective_size, split_r_hat

@@ -16,7 +16,7 @@ from coco_opt.groups.estimating.method import GroupsMethod
 from coco_opt.groups.estimating.posterior import sampler
 from coco_opt.groups.estimating.posterior.observations import survey_of
 from coco_opt.groups.estimating.posterior.prior import only_last
-from coco_opt.groups.estimating.posterior.roughness import rough_sizes
+from coco_opt.groups.estimating.posterior.spikes import rough_sizes
 from coco_opt.groups.noisy_measurements import GroupsMeasurements
 from coco_opt.histograms import CountOfCounts, Hierarchy, emd
 from coco_opt.posterior.comparison import Distances, Excess

@@ -16,8 +16,7 @@ import numpy as np
 from coco_opt.array_types import Floats
 from coco_opt.choices import SolverChoices
 from coco_opt.errors import ProblemError
-from coco_opt.groups.estimating.estimates import SizeEstimate
-from coco_opt.groups.estimating.estimators import FitOptions, estimate
+from coco_opt.groups.estimating.estimators import FitOptions, SizeEstimate, estimate
 from coco_opt.groups.noisy_measurements import RegionMeasurement
 from coco_opt.groups.queries import exact_answers
 from coco_opt.histograms import CountOfCounts

@@ -32,8 +32,8 @@ class GroupsMethod:
         The loss of all levels, or one for each level, root first. "l1" fits geometric noise, "l2" Gaussian noise.
     ties : {"upper", "lower", "midpoint"}, default "upper"
         Which of several optima of "l1" is taken.
-    consistency : str, default "joint"
-        How regions are made to agree: "joint", "posterior", "matching", "convex", "bottom_up", "none", or an estimator
+    consistency : str, default "posterior"
+        How regions are made to agree: "posterior", "joint", "matching", "convex", "bottom_up", "none", or an estimator
         that a package adds to the table of ``coco_opt.estimators``. "posterior" reads no loss.
     merge : {"weighted", "average"}, default "weighted"
         How "matching" merges the groups of parent and children.
@@ -68,7 +68,7 @@ class GroupsMethod:
 
     losses: Loss | tuple[Loss, ...] = "l1"
     ties: TieRule = "upper"
-    consistency: Consistency = "joint"
+    consistency: Consistency = "posterior"
     merge: Merge = "weighted"
     rounding: Rounding = "half_up"
     variances: VarianceRule = "formula"

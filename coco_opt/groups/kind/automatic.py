@@ -23,6 +23,7 @@ from coco_opt.groups.estimating.method import Consistency, joint_seconds, needed
 from coco_opt.groups.estimating.posterior.effort import ANSWER_SECONDS, posterior_seconds
 from coco_opt.groups.measuring.automatic import (
     GROWTHS,
+    LIMIT,
     QueryChoice,
     QuerySearch,
     Reader,
@@ -264,8 +265,8 @@ def choice_tables(
 ) -> tuple[Figures, ...]:
     """Return the choice and the next best candidates as a table: ranges of the predicted errors by level.
 
-    Only the keys that ``config`` leaves open are shown. Predictions of other methods than the posterior rank queries,
-    but their errors are too far off to be shown.
+    Only the keys that ``config`` leaves open are shown, and last an even allocation. Predictions of other methods than
+    the posterior rank queries, but their errors are too far off to be shown.
     """
     if not ranking:
         return ()
@@ -280,9 +281,25 @@ def choice_tables(
         (*values, f"{choice.regret:.2f} times the best", *(range_words(*range_of(choice.errors)) if levels else ()))
         for choice, *values in zip(ranking, *keys.values(), strict=True)
     )
+    if levels and "split" in keys:
+        even = ["best for it", "even"][-len(keys) :]
+        rows += ((*even, "", *range_words(*range_of(ranking[0].even))),)
     title = f"Chosen queries and the next best, for estimation by {method!r}"
     title += ": expected mean earth mover's distance of a region (entities)" if levels else ""
     return (Figures(title, (*keys, "error at most", *levels), rows, numeric=len(keys)),)
+
+
+def price_notes(config: Config, levels: Sequence[str], ranking: Sequence[QueryChoice]) -> tuple[str, ...]:
+    """Return which levels pay for the mean over the levels; empty for none, and where the user asked for it."""
+    prices = zip(levels, ranking[0].price.tolist() if ranking else np.zeros(len(levels)), strict=True)
+    paying = [f"{level} {price:.2g} times as much" for level, price in prices if price > LIMIT]
+    if config.privacy.split != AUTO or len(set(config.level_weights(len(levels)))) > 1 or not paying:
+        return ()
+    note = (
+        "For a smaller mean over the levels, some are expected to err more than with an even allocation "
+        f'(split = "uniform"): {", ".join(paying)}'
+    )
+    return (note,)
 
 
 def range_words(low: Floats, high: Floats) -> tuple[str, ...]:

@@ -173,9 +173,8 @@ def _of_family(plan: Plan, reporter: Reporter) -> _Errors:
     with reporter.stage("Rehearsing"):
         first = _first_seconds(Rehearsal(part_of(plan, None, 1)), queries, method, solvers)
         answers = _ANSWERS.get(name, _MOST_ANSWERS)
-        outcome = rehearsed_errors(plan, queries, method, answers, solvers)
-    seconds = _estimating(plan, first, outcome.seconds, outcome.part)
-    return _of_range(plan, outcome.errors, seconds, outcome.part)
+        errors, part, seconds = rehearsed_errors(plan, queries, method, answers, solvers)
+    return _of_range(plan, errors, _estimating(plan, first, seconds, part), part)
 
 
 def _of_range(plan: Plan, errors: ExpectedErrors, seconds: float, part: SimulatedData | None) -> _Errors:

@@ -16,8 +16,7 @@ import numpy as np
 from coco_opt.array_types import Floats, Ints
 from coco_opt.choices import SolverChoices
 from coco_opt.config.model import Config
-from coco_opt.groups.estimating.estimates import SizeEstimate
-from coco_opt.groups.estimating.estimators import estimate
+from coco_opt.groups.estimating.estimators import SizeEstimate, estimate
 from coco_opt.groups.estimating.group_counts import with_group_counts
 from coco_opt.groups.estimating.joint import on_grid
 from coco_opt.groups.estimating.method import SLOW, GroupsMethod

@@ -7,11 +7,12 @@ from html import escape
 
 import numpy as np
 
-from coco_opt.array_types import Flags
+from coco_opt.array_types import Flags, Floats
 from coco_opt.estimators import estimator_row
 from coco_opt.groups.estimating.estimate import GroupsResult
 from coco_opt.groups.estimating.group_counts import with_group_counts
 from coco_opt.groups.estimating.method import GroupsMethod
+from coco_opt.groups.kind.expected import errors_and_even
 from coco_opt.groups.kind.intervals import measured_sizes
 from coco_opt.groups.noisy_measurements import GroupsMeasurements, count_queries, has_private_counts, split_of
 from coco_opt.histograms import errors_by_level
@@ -50,7 +51,7 @@ def sections_of(shown: Shown) -> list[str]:
     explorer = explorer_section(_explored(shown, measurements, words))
     return [
         front_section(what, _figures(shown, words), explorer, _sure(shown, words)) + _doubts(shown),
-        _method(measurements, shown.method),
+        _method(measurements, shown.method, errors_and_even(shown.measurement)),
         _posterior(shown),
         _errors(levels, errors),
         reading_section((*_NOTES, _worse(shown, errors), *_count_notes(shown), *([_ERROR_NOTE] if errors else []))),
@@ -133,14 +134,19 @@ def _count_notes(shown: Shown) -> list[tuple[str, str]]:
     return [("Numbers of groups", text)]
 
 
-def _method(measurements: GroupsMeasurements, method: GroupsMethod) -> str:
+def _method(measurements: GroupsMeasurements, method: GroupsMethod, expected: Floats | None) -> str:
+    """Return what was measured and how it was estimated, with the ``expected`` errors, also of an even allocation."""
     rows, by_posterior = [], method.consistency == "posterior"
+    header = ("level", "query", "noise", *(() if by_posterior else ("loss",)))
+    if by_posterior and expected is not None:
+        header += ("error to expect", "with an even allocation")
     for level, name in enumerate(measurements.measurement.measurement_plan.levels):
         measured = level in measurements.measured_levels
         query, noise = (
             (_query(measurements, level), str(measurements.distribution(level))) if measured else ("not measured", "-")
         )
-        rows.append((name, query, noise, *(() if by_posterior else (method.loss(level),))))
+        errors = () if len(header) < 5 or expected is None else [f"{error:,.3g}" for error in expected[:, level]]
+        rows.append((name, query, noise, *(() if by_posterior else (method.loss(level),)), *errors))
     matched = f", merging {method.merge}, variances by {method.variances}"
     rounded = "" if by_posterior else f", rounding {method.rounding}, ties {method.ties}"
     how = (
@@ -149,7 +155,12 @@ def _method(measurements: GroupsMeasurements, method: GroupsMethod) -> str:
     )
     if method.unbiased:
         how += " Counts that are right on average, signed, with exact variances, lie in unbiased.parquet: add those up."
-    shown = table(("level", "query", "noise", *(() if by_posterior else ("loss",))), rows, numeric=4, stacked=True)
+    if len(header) == 5:
+        how += (
+            " Errors to expect are earth mover's distances of a region from the truth, predicted from public numbers "
+            "and the first look."
+        )
+    shown = table(header, rows, numeric=3 if by_posterior else 4, stacked=True)
     return f"<h2>Queries and method</h2>\n{shown}\n<p class='note'>{escape(how)}</p>"
 
 

@@ -22,6 +22,7 @@ from coco_opt.groups.kind.automatic import (
     choice_digest,
     choice_tables,
     chosen_keys,
+    price_notes,
     resolved,
     stated_buckets,
     takes_look,
@@ -29,6 +30,7 @@ from coco_opt.groups.kind.automatic import (
     with_method,
 )
 from coco_opt.groups.look import distribution_of_look
+from coco_opt.groups.measuring.automatic import QueryChoice
 from coco_opt.groups.measuring.entities import PublicGroups, read_group_counts, read_private, read_public, read_tables
 from coco_opt.groups.measuring.measure import look_of, measurement_plan_of
 from coco_opt.groups.measuring.private import PrivateCounts
@@ -68,7 +70,9 @@ def _planned(
         settled, ranking = with_keys(config, keys), ()
     plan = _of_resolved(settled, public)
     method = plan.config.method.consistency
-    plan = replace(plan, tables=choice_tables(config, plan.measurement_plan.levels, ranking, method))
+    levels = plan.measurement_plan.levels
+    notes = price_notes(config, levels, ranking)
+    plan = replace(plan, tables=choice_tables(config, levels, ranking, method), notes=notes)
     if not look:
         again = partial(_planned, config, public, outline=outline)
         return replace(plan, chosen=chosen_keys(config, plan.config), choice=choice_digest(config), rechosen=again)
@@ -87,15 +91,17 @@ def _after_look(config: Config, public: PublicGroups, look: Measurement, chosen:
     """Return the plan for what a look leaves of the budget, under the size distribution that the look suggests."""
     left = config.privacy.cost * (1 - config.auto.look)
     config = replace(config, privacy=config.privacy.model_copy(update={left.unit: left.amount}))
+    ranking: tuple[QueryChoice, ...] = ()
     if chosen is None:
-        settled, _ = resolved(config, public.hierarchy, public.group_counts, {"look": distribution_of_look(look)})
+        settled, ranking = resolved(config, public.hierarchy, public.group_counts, {"look": distribution_of_look(look)})
     else:
         settled = with_keys(config, chosen)
     plan = _of_resolved(settled, public)
     keys = chosen_keys(config, plan.config)
     shown = {**keys, "consistency": plan.config.method.consistency}
     words = ", ".join(f"{name} = {json.dumps(value)}" for name, value in shown.items())
-    return replace(plan, chosen=keys, also=(look,), notes=(f"Chosen after the look: {words}",), again=None)
+    notes = price_notes(config, plan.measurement_plan.levels, ranking)
+    return replace(plan, chosen=keys, also=(look,), notes=(f"Chosen after the look: {words}", *notes), again=None)
 
 
 def _of_resolved(config: Config, public: PublicGroups | PublicRegions) -> Plan:

@@ -15,6 +15,12 @@ than the posterior, ``FitPredictor`` takes the predictor's place.
 Every step lowers its objective and the candidates are finite, so the search ends. Cost: about 100 predictions a
 distribution, each O(levels x grid cells^3).
 
+No level is to pay too much for the others. Where all levels weigh alike and the allocation is open, a candidate's price
+is the largest ratio, over the levels, of its error to that of the best candidate that shares the budget evenly. Of the
+candidates within ``_NEAR`` of the best, the one of least price is taken, or the first whose price is within ``_ALIKE``
+of it. Prices above ``LIMIT`` are passed over, unless the best one's aim is lower than the even one's by ``_WORTH``:
+more would be lost than saved, since what middle levels pay is predicted too high (Hawaii's counties by up to 1.7).
+
 The predictor takes all regions to have one size distribution. Where regions have narrower ones of their own, single
 sizes of the leaves gain more on buckets than it says. Where several distributions are weighed, none of which has such
 regions, ``_CELL_CREDIT`` lowers the aim's logarithm.
@@ -39,7 +45,7 @@ from coco_opt.array_types import Floats
 from coco_opt.groups.buckets import Buckets
 from coco_opt.groups.measuring.fitted import MOST_SIZES, FitPredictor
 from coco_opt.groups.measuring.predicted import Predictor, Regions
-from coco_opt.privacy.planner import LEAF_SHARES, NoisePlan, Shares, allocation, allocations
+from coco_opt.privacy.planner import LEAF_SHARES, NoisePlan, Shares, allocation, allocations, uniform_shares
 
 Reader = Literal["posterior", "joint", "fits"]
 Candidate = tuple[tuple[float, ...], Shares]
@@ -51,26 +57,39 @@ _COARSE_GROWTH = 0.07  # of its grid where several distributions are weighed; co
 _FIRST_GROWTH = 0.05  # of the search
 _LEAF_SHARES = (*LEAF_SHARES, 0.99)  # which the posterior reads all levels from where the budget is large
 _ROOT_AND_LEAF_SHARES = (0.5, 0.7, 0.8, 0.85, 0.9, 0.95)
+_SEEN = 0.5  # entities: smaller errors are alike
 _CELL_CREDIT = 0.3
 _CLEAR, _NOISY = 3.0, 14.0
 _MANY_GROUPS = 100.0
+_NEAR, _WORTH, _ALIKE = math.log(1.03), math.log(1.05), 1.1  # of the aim; ratio of what worst levels pay
 _ROUNDS = 6
 _LEAST_GAIN = 1e-3  # of the logarithm of the aim
 
+LIMIT = 1.25
+"""How many times the error of an even allocation a level may have, unless the mean over the levels gains much by it."""
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, eq=False, slots=True)
 class QueryChoice:
     """What is measured: a bucket growth a level (0: single sizes) and each level's share of the budget, root first.
 
     There are no growths where the buckets were stated.
     ``errors`` are the predicted mean distances of a region by level (entities), float64[distributions, levels].
     ``regret`` is the worst ratio of the aim to the least that any candidate reaches under the same distribution.
+    ``even`` are the errors if all levels share the budget evenly, with buckets of their own, float64[distributions,
+    levels].
     """
 
     growths: tuple[float, ...]
     shares: Shares
     errors: Floats
     regret: float
+    even: Floats
+
+    @property
+    def price(self) -> Floats:
+        """Return how many times the error of an even allocation each level has at worst, float64[levels]."""
+        return np.asarray((np.maximum(self.errors, _SEEN) / np.maximum(self.even, _SEEN)).max(axis=0))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -116,10 +135,15 @@ class QuerySearch:
         distinct: dict[tuple[bytes, Shares], Candidate] = {}
         for candidate in ranking:
             distinct.setdefault(evaluations.measured(candidate), candidate)
-        return tuple(
-            QueryChoice(*candidate, evaluations.errors(candidate), math.exp(max(regret(candidate), 0.0)))
-            for candidate in list(distinct.values())[:count]
-        )
+        even = next((each for each in distinct.values() if each[1] == uniform_shares(self.levels)), ranking[0])
+        choices = [
+            QueryChoice(*each, evaluations.errors(each), math.exp(max(regret(each), 0.0)), evaluations.errors(even))
+            for each in distinct.values()
+        ]
+        if self.shares is None and np.ptp(self.weights) == 0.0:
+            best_even = next(choice for choice in choices if (choice.growths, choice.shares) == even)
+            choices.insert(0, choices.pop(choices.index(_shared(choices, best_even))))
+        return tuple(choices[:count])
 
     @property
     def levels(self) -> int:
@@ -174,6 +198,15 @@ class QuerySearch:
             weighed = allocations(self.levels, _LEAF_SHARES, _ROOT_AND_LEAF_SHARES)
             changed += [(growths, other) for other in weighed]
         return [other for other in dict.fromkeys(changed) if other != candidate and self.fits(other[0])]
+
+
+def _shared(ranking: Sequence[QueryChoice], even: QueryChoice) -> QueryChoice:
+    """Return the choice whose worst level pays least, of those near the best that any level may pay for."""
+    gain = math.log(even.regret / ranking[0].regret)
+    allowed = [choice for choice in ranking if gain > _WORTH or choice.price.max() <= LIMIT]
+    near = [choice for choice in allowed if math.log(choice.regret / allowed[0].regret) <= _NEAR]
+    least = min(float(choice.price.max()) for choice in near)
+    return next(choice for choice in near if choice.price.max() <= _ALIKE * least)
 
 
 def cell_credit(noise: NoisePlan, regions: Regions) -> float:

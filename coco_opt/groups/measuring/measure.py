@@ -1,4 +1,12 @@
-"""Measure the private histograms: the queries are planned and checked on public information, before the first noise."""
+"""Measure the private histograms: the queries are planned and checked on public information, before the first noise.
+
+Where the Groups table is not public (Kuo et al. 2018, footnote 4), numbers of groups are private.
+Neighbours then differ by one entity and, where it is alone in its group, by that group too; or by one empty group.
+Under "replace" an entity, or an empty group, is moved. A level's numbers of groups so change by one in all (by two
+where one group goes and another comes), and the answers about sizes by no more than with public numbers, because they
+count from above (``coco_opt.groups.queries``). Hiding a group of s entities costs s times the sizes' part and once
+the counts'.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +21,6 @@ from coco_opt.array_types import Ints
 from coco_opt.errors import InputError, ProblemError
 from coco_opt.groups.buckets import Buckets, Scheme, Split
 from coco_opt.groups.look import LOOK_GROWTH
-from coco_opt.groups.measuring.group_counts import MAX_GROUPS, check_group_counts
 from coco_opt.groups.noisy_measurements import (
     KIND,
     MAX_SIZE,
@@ -29,6 +36,21 @@ from coco_opt.histograms import CountOfCounts, Hierarchy
 from coco_opt.histograms.arrays import as_int64
 from coco_opt.privacy import Cost, Exact, LevelQuery, Measurement, MeasurementPlan, Neighbours, NoiseSource, add_noise
 from coco_opt.privacy.noise import MAX_VALUE
+
+MAX_GROUPS = 2**40  # in one region; far above any data, and sums of counts and noise keep all digits in a float
+
+
+def check_group_counts(hierarchy: Hierarchy, truth: Sequence[CountOfCounts]) -> None:
+    """Raise InputError where a private number of groups cannot be measured; the message never shows it.
+
+    too-large: it is above 2^40; group-count-mismatch: it is not the sum of its children's.
+    """
+    counts = np.array([histogram.groups for histogram in truth], np.int64)
+    if counts.max() > MAX_GROUPS:
+        raise InputError("too-large", "a region has more than 2^40 groups")
+    if not np.array_equal(hierarchy.aggregate(counts[hierarchy.leaves.start :]), counts):
+        raise InputError("group-count-mismatch", "a region's number of groups is not the sum of its children's")
+
 
 _SPREADS = 64  # noise beyond this many spreads has probability below 1e-27
 

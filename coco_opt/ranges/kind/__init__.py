@@ -41,8 +41,7 @@ from coco_opt.ranges.kind.instances import generated_cells, instances
 from coco_opt.ranges.kind.intervals import PROMISE_OF, drawn_files, posterior_account, posterior_notes
 from coco_opt.ranges.kind.page import sections
 from coco_opt.ranges.kind.section import CHOSEN, RangesData, RangesSection, draft_of, file_key_of, query_keys
-from coco_opt.ranges.measuring.measure import exact_intervals, plan_ranges
-from coco_opt.ranges.measuring.neighbours import cell_pair
+from coco_opt.ranges.measuring.measure import cell_pair, exact_intervals, plan_ranges
 from coco_opt.ranges.measuring.values import CellCounts, read_values
 from coco_opt.ranges.strategy import choose_fan_out, optimised_tree
 from coco_opt.ranges.workload import Workload

@@ -12,7 +12,7 @@ import numpy as np
 from coco_experiments.bench.rows import Bench, Benchmark, take_turns
 from coco_experiments.simulated import generated_counts
 from coco_opt.choices import SolverChoices
-from coco_opt.groups.estimating.estimates import SizeEstimate
+from coco_opt.groups.estimating.estimators import SizeEstimate
 from coco_opt.groups.estimating.subtrees import match_and_merge, matching
 from coco_opt.histograms import CountOfCounts, Hierarchy
 

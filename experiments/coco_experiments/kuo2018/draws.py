@@ -28,8 +28,7 @@ from coco_experiments.kuo2018.baselines import omniscient
 from coco_opt.array_types import Ints
 from coco_opt.choices import SolverChoices
 from coco_opt.groups import Query, RegionMeasurement, exact_answers, sensitivity
-from coco_opt.groups.estimating.estimates import SizeEstimate
-from coco_opt.groups.estimating.estimators import SAME_BLOCK, FitOptions, estimate
+from coco_opt.groups.estimating.estimators import SAME_BLOCK, FitOptions, SizeEstimate, estimate
 from coco_opt.groups.noisy_measurements import Loss
 from coco_opt.histograms import CountOfCounts
 from coco_opt.kernels.merging import round_sizes

@@ -18,8 +18,7 @@ from coco_experiments.groups import Case, Levels
 from coco_opt.choices import SolverChoices
 from coco_opt.groups import GroupsMeasurements, exact_answers
 from coco_opt.groups.estimating.convex import convex
-from coco_opt.groups.estimating.estimates import SizeEstimate
-from coco_opt.groups.estimating.estimators import SAME_BLOCK, FitOptions, estimate
+from coco_opt.groups.estimating.estimators import SAME_BLOCK, FitOptions, SizeEstimate, estimate
 from coco_opt.groups.estimating.joint import JointEstimate, joint
 from coco_opt.groups.estimating.method import GroupsMethod
 from coco_opt.groups.estimating.subtrees import matching, sum_of_leaves

@@ -31,8 +31,7 @@ from coco_experiments.statistics import Mean, Reference
 from coco_experiments.study import Report, Runs, Study, seeded
 from coco_opt.choices import SolverChoices
 from coco_opt.groups import QUERIES, Query, RegionMeasurement
-from coco_opt.groups.estimating.estimates import SizeEstimate
-from coco_opt.groups.estimating.estimators import FitOptions, estimate
+from coco_opt.groups.estimating.estimators import FitOptions, SizeEstimate, estimate
 from coco_opt.histograms import CountOfCounts, emd
 from coco_opt.privacy import SeededNoise
 

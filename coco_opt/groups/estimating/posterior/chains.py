@@ -14,9 +14,14 @@ from numpy.typing import NDArray
 
 from coco_opt.array_types import Flags, Floats, Ints
 from coco_opt.errors import SolverError
-from coco_opt.groups.estimating.posterior.base import first_base
 from coco_opt.groups.estimating.posterior.observations import Survey, cumulative_rows, residuals
-from coco_opt.groups.estimating.posterior.prior import Hats, PriorOptions, SizeProbabilities, smooth_distribution
+from coco_opt.groups.estimating.posterior.prior import (
+    Hats,
+    PriorOptions,
+    SizeProbabilities,
+    first_base,
+    smooth_distribution,
+)
 from coco_opt.kernels.arrays import read_only
 
 if TYPE_CHECKING:

@@ -22,12 +22,11 @@ from coco_opt.execution import Threads
 from coco_opt.groups.estimating.intervals import SUMMARIES, Intervals, SummaryIntervals
 from coco_opt.groups.estimating.method import GroupsMethod
 from coco_opt.groups.estimating.nearest import integer_histograms, nearest
-from coco_opt.groups.estimating.posterior.convergence import Convergence
+from coco_opt.groups.estimating.posterior.convergence import Convergence, compared_classes
 from coco_opt.groups.estimating.posterior.in_buckets import finest_buckets, widen_in_buckets
 from coco_opt.groups.estimating.posterior.observations import Survey, survey_of
 from coco_opt.groups.estimating.posterior.prior import PriorOptions
 from coco_opt.groups.estimating.posterior.recording import summaries, summary_values
-from coco_opt.groups.estimating.posterior.refuted import compared_classes
 from coco_opt.groups.estimating.posterior.sampler import Posterior, SamplerOptions, groups_a_leaf, sample_posterior
 from coco_opt.groups.estimating.posterior.sparse import (
     MANY_CELLS,

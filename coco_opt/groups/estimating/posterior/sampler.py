@@ -54,9 +54,7 @@ from coco_opt.groups.estimating.posterior.recording import (
     summaries,
     together,
 )
-from coco_opt.groups.estimating.posterior.roughness import rough_sizes
-from coco_opt.groups.estimating.posterior.shape import root_shape, size_probabilities
-from coco_opt.groups.estimating.posterior.spikes import isolated_sizes
+from coco_opt.groups.estimating.posterior.spikes import isolated_sizes, root_shape, rough_sizes, size_probabilities
 from coco_opt.posterior.comparison import Distances
 from coco_opt.posterior.convergence import Criterion
 from coco_opt.posterior.diagnostics import effective_size, split_r_hat

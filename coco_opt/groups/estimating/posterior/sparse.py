@@ -31,7 +31,6 @@ from coco_opt.groups.estimating.posterior.effort import MANY_REGIONS
 from coco_opt.groups.estimating.posterior.observations import Survey
 from coco_opt.groups.estimating.posterior.prior import PriorOptions
 from coco_opt.groups.estimating.posterior.recording import parts_of_quantiles, summary_values
-from coco_opt.groups.estimating.posterior.roughness import rough_sizes
 from coco_opt.groups.estimating.posterior.sampler import (
     Sampler,
     SamplerOptions,
@@ -39,8 +38,7 @@ from coco_opt.groups.estimating.posterior.sampler import (
     first_histograms,
     start_histograms,
 )
-from coco_opt.groups.estimating.posterior.shape import root_shape, size_probabilities
-from coco_opt.groups.estimating.posterior.spikes import isolated_sizes
+from coco_opt.groups.estimating.posterior.spikes import isolated_sizes, root_shape, rough_sizes, size_probabilities
 from coco_opt.histograms import CountOfCounts
 from coco_opt.posterior.comparison import Distances
 from coco_opt.problems import ExpectedDistance, Marginals
