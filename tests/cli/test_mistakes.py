@@ -77,6 +77,16 @@ def test_folders_that_cannot_be_written(kind: str, tmp_path: Path, coco: Runner)
     assert paid(tmp_path) == []
 
 
+def test_a_private_folder_that_others_can_enter_is_refused(tmp_path: Path, coco: Runner) -> None:
+    config = write_sizes(tmp_path, privacy=SECURE)
+    (tmp_path / "private").mkdir(mode=0o755)
+    (tmp_path / "private").chmod(0o755)
+    assert "run chmod 700 on it" in told(coco("release", config))
+    (tmp_path / "private").chmod(0o700)
+    assert coco("release", config).code == 0
+    assert paid(tmp_path) == ONCE
+
+
 @pytest.mark.parametrize(
     ("choice", "words"),
     [

@@ -9,15 +9,18 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from coco_opt import solve
 from coco_opt._version import __version__
 from coco_opt.activity import NOTHING_PAID, Step, described, doing, set_interrupt_advice, steps, time_left
 from coco_opt.cli import main
 from coco_opt.cli.console import Heartbeat, SafeStream, TerminalReporter, figure, fraction, size, write
+from coco_opt.errors import SolverError
 from coco_opt.kernels.compile import compiled
 from coco_opt.releases import release
 from coco_opt.releases.notebook import NotebookReporter, in_notebook
@@ -282,6 +285,22 @@ def test_json_is_json_where_other_solvers_had_to_answer(tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stderr
     solvers = json.loads(ran.stdout)["solvers"]
     assert [entry["solver"] for entry in solvers["topdown_split"]["fallbacks"]] == ["osqp"]
+
+
+def test_answers_that_no_solver_certified_are_counted_where_certified_ones_are(
+    tmp_path: Path, coco: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missed(problem: Any, solver: Any) -> Any:
+        solution = solve(problem, solver)
+        if problem.kind == "topdown_split":
+            raise SolverError("missed", replace(solution, gap=0.25))
+        return solution
+
+    monkeypatch.setattr("coco_opt.choices.solve", missed)
+    ran = coco("release", KINDS["tables"].write(tmp_path))
+    assert ran.code == 0
+    (row,) = [line for line in ran.out.splitlines() if line.strip().startswith("topdown_split")]
+    assert "not certified" in row
 
 
 def test_exit_handlers_run_and_the_interpreter_is_not_taken_apart() -> None:
