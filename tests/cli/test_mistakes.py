@@ -286,7 +286,7 @@ def test_an_empty_file_name_is_no_path(kind: str, tmp_path: Path, coco: Runner) 
         ('entity_id,group_id\r\n"e1\nx",g1\r\n"e2,g2\r\n"e3\nx",g3\r\n', "row 3: has an unclosed or misplaced quote"),
         ('entity_id,group_id\n"e1,g1\n', "row 2: has an unclosed or misplaced quote"),
         ("\ufeff\r\n", "entities.csv: is empty"),
-        ("PK\x03\x04...", "entities.csv: is an Excel workbook or a zip archive"),
+        ("PK\x03\x04...", "entities.csv: is a workbook (.xlsx, .ods) or a zip archive"),
     ],
 )
 def test_the_row_where_line_ends_change_or_a_quote_is_missing_is_named(
