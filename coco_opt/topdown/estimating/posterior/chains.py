@@ -40,7 +40,8 @@ class MoveOptions:
     ``near`` is the share of partners below the same parent, and of some of the others. Up to ``furthest`` times the
     noise of a leaf's answers move, persons more or fewer one by one in the share ``single``; tables are poured of up to
     ``poured`` times it. Where values of attributes can be swapped so that no answer changes, the share ``swapped`` of
-    all moves does so: without it, what no query counts moves a few persons at a time, and chains take hours to agree.
+    all moves does so, and the root's shares vary around products; by default none does, because where a query counts
+    some of these attributes together, tables then err more.
     """
 
     least: int = 10
@@ -50,7 +51,7 @@ class MoveOptions:
     single: float = 0.05
     furthest: float = 1.2
     poured: float = 4.0
-    swapped: float = 0.4
+    swapped: float = 0.0
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -86,7 +87,7 @@ class Layout:
             visits.astype(np.int64),
         )
         marks = model.marks()
-        stride, size = _swappable(model.schema, marks)
+        stride, size = _swappable(model.schema, marks) if options.swapped else np.zeros((2, 0), np.int64)
         moved = 1.0 - options.swapped if stride.size else 1.0
         proposals = Proposals(
             np.append(moved * np.cumsum(options.shares), [1.0] * bool(stride.size)),
