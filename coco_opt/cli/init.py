@@ -414,6 +414,7 @@ def _tables_here() -> list[Path]:
 
 
 def _header(path: Path) -> Header:
-    from coco_opt.files.source import header
+    from coco_opt.files.inputs import Input
+    from coco_opt.files.source import names_of
 
-    return Header(path, header(path))
+    return Header(path, names_of(Input(path)))

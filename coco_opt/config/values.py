@@ -10,14 +10,14 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeGuard, cast, get_args
+from typing import Any, TypeGuard, get_args
 
 from pydantic import PlainValidator, ValidationInfo
 
 from coco_opt.errors import UnknownSolverError
 from coco_opt.estimators import estimator_rows
 from coco_opt.execution import executor_rows
-from coco_opt.files.inputs import ArrowStream, Frame, is_frame
+from coco_opt.files.inputs import ArrowStream, Frame
 from coco_opt.histograms.texts import is_plain_name
 from coco_opt.plugins import near
 from coco_opt.problems import PROBLEMS
@@ -220,8 +220,8 @@ def file_path(value: object, info: ValidationInfo) -> Path:
 
 def table_input(value: object, info: ValidationInfo) -> Path | Frame:
     """Read a path, or in Python a frame, which is read into Arrow immediately."""
-    if is_frame(value):
-        return Frame.of(info.field_name or "given", cast(ArrowStream, value))
+    if isinstance(value, ArrowStream):
+        return Frame.of(info.field_name or "given", value)
     if not isinstance(value, (str, Path, Frame)):
         lazy = ": call collect() first" if callable(getattr(value, "collect", None)) else ""
         raise ValueError(f"must be a path in a string, or in Python a frame of pandas, Polars, Arrow or DuckDB{lazy}")

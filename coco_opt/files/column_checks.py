@@ -230,34 +230,24 @@ def plain_texts(texts: Any) -> Any:
     return None if any(pc.match_substring_regex(texts, pattern).true_count for pattern in wrong) else texts
 
 
-def check_count(table: Loaded, column: int, negative: str) -> None:
+def check_count(table: Loaded, column: int, negative: str = "") -> None:
     """Raise InputError unless every entry is an integer 0, 1, 2, ... written plainly, of 18 digits at most.
 
-    Codes: not-an-integer (missing, fractional, 1e3, 007, +7, spaces, text), ``negative``, too-large.
+    Codes: not-an-integer (missing, fractional, 1e3, 007, +7, spaces, text), ``negative``, too-large. Without a code for
+    negative integers these may stand there, too.
     """
-    c, faults = f"c{column}", Faults()
+    c, faults, integer = f"c{column}", Faults(), _INTEGER if negative else _SIGNED
     minus = f"coalesce(regexp_full_match({c}, '-[1-9][0-9]*'), false)"
     with faults:
-        if rows := table.rows_where(minus):
+        if negative and (rows := table.rows_where(minus)):
             raise InputError(negative, "must not be negative", table.place(rows, column))
     with faults:
-        if rows := table.rows_where(f"NOT {minus} AND ({c} IS NULL OR NOT regexp_full_match({c}, {_INTEGER}))"):
-            message = "must be an integer written plainly, such as 0 or 12"
+        if rows := table.rows_where(f"NOT {minus} AND ({c} IS NULL OR NOT regexp_full_match({c}, {integer}))"):
+            example = "0 or 12" if negative else "-3, 0 or 12"
+            message = f"must be an integer written plainly, such as {example}"
             raise InputError("not-an-integer", message, table.place(rows, column))
     with faults:
-        _check_digits(table, column, _INTEGER)
-    faults.check()
-
-
-def check_integer(table: Loaded, column: int) -> None:
-    """Raise InputError (not-an-integer, too-large) unless every entry is an integer written plainly, maybe negative."""
-    faults = Faults()
-    with faults:
-        if rows := table.rows_where(f"c{column} IS NULL OR NOT regexp_full_match(c{column}, {_SIGNED})"):
-            message = "must be an integer written plainly, such as -3, 0 or 12"
-            raise InputError("not-an-integer", message, table.place(rows, column))
-    with faults:
-        _check_digits(table, column, _SIGNED)
+        _check_digits(table, column, integer)
     faults.check()
 
 

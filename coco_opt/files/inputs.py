@@ -14,8 +14,6 @@ CSV_SUFFIXES = (".csv", ".tsv", ".tab")
 SUFFIXES = (*CSV_SUFFIXES, ".parquet")
 """The ends of names of tables that are read; what separates the columns of a text file is seen in its header."""
 
-_STREAM = "__arrow_c_stream__"
-
 
 @runtime_checkable
 class ArrowStream(Protocol):
@@ -130,8 +128,3 @@ def _of_pandas(frame: Any) -> Any:
 
 
 InputLike: TypeAlias = "str | Path | ArrowStream | Input"
-
-
-def is_frame(value: object) -> bool:
-    """Return whether a value exports an Arrow stream."""
-    return hasattr(value, _STREAM)

@@ -227,16 +227,11 @@ def _append_batches(con: duckdb.DuckDBPyConnection, table: str, opened: Batches)
         start += quietly(source, partial(_append_texts, con, table, part.texts(), len(part.columns)))
 
 
-def header(path: Path) -> tuple[str, ...]:
-    """Return the column names of a file, or of the first file of a folder; nothing below its header is read.
+def names_of(source: Input) -> tuple[str, ...]:
+    """Return the column names of a file, a frame, or the first file of a folder; nothing below a header is read.
 
     Raises InputError: file-not-found, unknown-format, empty-file, unreadable-file, no-header.
     """
-    return names_of(Input(path))
-
-
-def names_of(source: Input) -> tuple[str, ...]:
-    """Return the column names of a file, a folder or a frame; raises InputError as ``header`` does."""
     part = parts_of(source)[0]
     if not part.is_csv:
         return tuple(column_types(part))
@@ -247,7 +242,7 @@ def names_of(source: Input) -> tuple[str, ...]:
 def unfit_columns(path: Path) -> dict[str, str]:
     """Return what columns of a Parquet file hold that can be no names: decimal numbers, dates; none for a CSV file.
 
-    Raises InputError as ``header`` does.
+    Raises InputError as ``names_of`` does.
     """
     part = parts_of(Input(path))[0]
     types = {} if part.is_csv else column_types(part)

@@ -86,7 +86,7 @@ def read_values(
         edges = (0, domain.cells) if by_cell else (int(domain.edges[0]), int(domain.edges[-1]))
         faults = Faults()
         with faults:
-            column_checks.check_integer(table, column)
+            column_checks.check_count(table, column)
         if "count" in table.names:
             with faults:
                 column_checks.check_count(table, table.names.index("count"), "negative-count")
