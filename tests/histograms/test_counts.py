@@ -13,12 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coco_opt.errors import InputError
-from coco_opt.histograms import (
-    CountOfCounts,
-    Hierarchy,
-    emd,
-    emd_cumulative,
-)
+from coco_opt.histograms import CountOfCounts, Hierarchy, emd, emd_cumulative
 
 RANKS = st.lists(st.integers(0, 30), max_size=40)
 

@@ -10,13 +10,7 @@ from hypothesis import strategies as st
 from coco_opt.array_types import Ints
 from coco_opt.errors import ProblemError
 from coco_opt.kernels.matching import match_runs
-from coco_opt.kernels.merging import (
-    Merge,
-    Rounding,
-    merge_estimates,
-    merge_runs,
-    round_sizes,
-)
+from coco_opt.kernels.merging import Merge, Rounding, merge_estimates, merge_runs, round_sizes
 
 
 def ints(*values: int) -> Ints:

@@ -319,7 +319,7 @@ MUTANTS = (
         "coco_opt/topdown/measuring/cell_query.py",
         "if (key < 0).any() or",
         "if",
-        ("tests/topdown/test_cell_query.py::test_a_row_of_no_region_is_named_where_no_cell_is_ruled_out",),
+        ("tests/topdown/test_records.py::test_a_row_of_no_region_is_named_where_no_cell_is_ruled_out",),
     ),
     Mutant(
         "a file of a folder is passed over",

@@ -12,14 +12,7 @@ from numpy.typing import NDArray
 from coco_opt.histograms import Hierarchy
 from coco_opt.kernels.posterior_table_summaries import Draws
 from coco_opt.operators import Grouping, Operator
-from coco_opt.topdown.estimating.posterior.correction import (
-    Correction,
-    Counting,
-    DrawnTables,
-    _factors,
-    _weights,
-    central,
-)
+from coco_opt.topdown.estimating.posterior.correction import Correction, Counting, DrawnTables, central
 from coco_opt.topdown.estimating.posterior.result import Targets
 
 REGIONS, DRAWS = 400, 120
@@ -93,14 +86,6 @@ def test_narrow_draws_get_the_spread_of_their_risk() -> None:
     assert 0.8 < np.mean((lower <= true) & (true <= upper)) < 0.95
 
 
-def test_few_answers_have_a_weight_of_their_own_where_they_clearly_differ() -> None:
-    holds, near, far, unsure = [400.0, 400.0, 400.0], [1.0, 4.0, 1.0], [1.0, 20.0, 1.0], [1.0, 20.0, -1.0]
-    assert _weights(np.array([holds, near])) == (0.0, 0.0)
-    assert _weights(np.array([holds, far]))[1] == pytest.approx(1.0 - (1.0 + 3.0 * 2.0**0.5) / 20.0)
-    assert _weights(np.array([holds, unsure]))[1] == 1.0  # draws that spread wider than the estimates tell nothing
-    assert _weights(np.array([[400.0, 800.0, 400.0], near])) == pytest.approx((0.5, 1.0 - 401.0 / 804.0))
-
-
 def test_leaves_of_a_posterior_that_holds_keep_their_intervals() -> None:
     correction, _, _ = corrected(0.0, widened=True)
     assert correction.factors[0] == pytest.approx(1.0, abs=0.1)
@@ -120,12 +105,3 @@ def test_intervals_of_leaves_are_widened_to_the_errors_and_keep_their_centres(er
     assert after.var(axis=1).mean() == pytest.approx(squared, rel=0.15)
     some = range(regions.start + 100, regions.start + 110)
     np.testing.assert_array_equal(correction.sorted_answers(2, some, 0), after[100:110])
-
-
-def test_each_answer_has_a_factor_of_its_own_where_it_differs_by_more_than_chance() -> None:
-    # A region's squared differences are 1 and 3, the linear estimates' variance 2 and the draws' 1: risks are 1 and 3.
-    region = np.array([[1.0, 1.0], [1.0, 3.0], [2.0, 2.0], [1.0, 1.0], [3.0, 27.0]])
-    assert _factors(400.0 * region) == pytest.approx(np.sqrt([1.0, 3.0]), rel=0.05)
-    assert _factors(4.0 * region) == pytest.approx(np.ones(2))  # four regions tell nothing
-    sure = np.array([[1.0], [2.4], [2.0], [0.01], [27.0]])  # nor do draws that are nearly all the same
-    assert _factors(400.0 * np.hstack([region, sure]))[2] < 2.0

@@ -11,25 +11,15 @@ from numpy.typing import NDArray
 
 from coco_opt.errors import ProblemError
 from coco_opt.groups.buckets import Buckets
-from coco_opt.groups.estimating.posterior.chains import MoveChain, MoveOptions, MoveTables
 from coco_opt.groups.estimating.posterior.convergence import Convergence
-from coco_opt.groups.estimating.posterior.effort import Effort
-from coco_opt.groups.estimating.posterior.observations import Answers, Ranks, Survey, compiled_queries
-from coco_opt.groups.estimating.posterior.prior import (
-    Hats,
-    PriorOptions,
-    SizeProbabilities,
-    only_last,
-    reaching,
-    smoothed,
-)
+from coco_opt.groups.estimating.posterior.observations import Answers, Ranks, Survey
+from coco_opt.groups.estimating.posterior.prior import Hats, PriorOptions, SizeProbabilities, only_last
 from coco_opt.groups.estimating.posterior.sampler import SamplerOptions, sample_posterior, start_histograms
 from coco_opt.groups.estimating.posterior.spikes import isolated_sizes, root_shape
 from coco_opt.kernels import posterior_record
 from coco_opt.posterior.convergence import Criterion
 from coco_opt.posterior.diagnostics import effective_size, split_r_hat
 from coco_opt.privacy import Geometric
-from tests.posterior import tiny
 
 SHORT = SamplerOptions(chains=2, burn_in=30, most_burn_in=60, settle=10, draws=20, thin=1, most_rounds=2)
 PARENT = np.array([-1, 0, 0, 1, 1, 1, 2, 2, 2])
@@ -60,32 +50,6 @@ def made(
         right = level_query.sums(true[region])
         found.append(Answers(region, level_query, right + geometric(rng, 3.0, right.size), Geometric(Fraction(3))))
     return Survey(PARENT, counts, max_size, found), true
-
-
-def test_moves_equal_the_exact_posterior_of_one_region() -> None:
-    """One region of 40 groups and 12 cells, a prior held fixed: marginals against matrices."""
-    rng = np.random.default_rng(4)
-    cells, groups = 12, 40
-    survey = Survey(
-        np.array([-1]),
-        np.array([groups]),
-        cells,
-        [Answers(0, Buckets.cells(cells), np.sort(rng.integers(0, groups, cells)), Geometric(Fraction(2)))],
-    )
-    prior = tiny.some_prior(1, cells)
-    away = np.abs(np.arange(groups + 1) - survey.answers[0].values[:, None])
-    wanted = tiny.marginals(np.exp(-0.5 * away), prior.probabilities[0])
-    chain = MoveChain(survey, compiled_queries(survey), start_histograms(survey), np.uint64(9))
-    chain.use(prior, MoveTables(survey, prior, MoveOptions(per_size=20.0, several=0.4)))
-    seen, table, draws = np.zeros(wanted.shape), np.empty((1, cells), np.int64), 4_000
-    chain.advance(50)
-    for _ in range(draws):
-        chain.advance(1)
-        chain.fill(table)
-        seen[np.arange(cells), table[0]] += 1
-    counts = np.arange(groups + 1)
-    np.testing.assert_allclose(seen / draws @ counts, wanted @ counts, atol=0.25)
-    assert np.abs(seen / draws - wanted).sum(axis=1).max() < 0.12
 
 
 @pytest.mark.parametrize(
@@ -173,14 +137,6 @@ def test_quantiles_are_decided_in_whole_numbers() -> None:
     ]:
         posterior_record.quantile(low, start, counts, 4, part, of, upper, found)
         assert found[0].tolist() == wanted
-
-
-def test_smoothing_keeps_single_sizes_and_averages() -> None:
-    values = np.array([8.0, 1.0, 2.0, 3.0, 10.0])
-    np.testing.assert_allclose(smoothed(values, reaching(5, 0.5)), [8.0, 1.0, 2.0, 2.5, 10.0])
-    np.testing.assert_allclose(smoothed(values[None], reaching(5, 0.0))[0], values)
-    alone = np.array([False, False, True, False, False])
-    np.testing.assert_allclose(smoothed(values, reaching(5, 0.5), alone), [8.0, 1.0, 2.0, 6.5, 6.5])
 
 
 @pytest.mark.parametrize("reach", [0.0, 0.15, 0.3])
@@ -310,23 +266,6 @@ def test_one_criterion_decides_and_its_numbers_agree() -> None:
     assert not account["converged"]
     assert account["not_converged"] == ["n/a", "n/b"]
     assert account["regions"] - account["regions_not_converged"] == 1
-
-
-def test_leaves_that_mix_slowly_get_more_moves_and_others_not() -> None:
-    survey, _ = made((0.1, 0.3, 0.5))
-    effort = Effort(survey, 1e9)
-    slow, leaves = int(survey.leaves[0]), survey.leaves.size
-    distance = np.full(survey.parent.size, 0.2)
-    distance[slow] = 3.0
-    effort.distribute(distance)
-    assert effort.factors[0] == 4.0
-    assert (effort.factors[1:] == 0.7).all()
-    root = np.full(survey.parent.size, 0.2)
-    root[0] = 3.0
-    before = effort.factors
-    effort.distribute(root)
-    assert effort.factors.size == leaves
-    assert (effort.factors <= before).all()
 
 
 def test_chains_go_on_until_they_converge_or_their_time_is_used() -> None:

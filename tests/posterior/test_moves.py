@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from itertools import product
 
 import numpy as np
 import pytest
@@ -65,6 +66,13 @@ def distance(seen: NDArray[np.int64], wanted: NDArray[np.float64]) -> float:
     return float((square - freedom) / np.sqrt(2.0 * freedom))
 
 
+def begun(survey: Survey, prior: Learned, start: Ints, options: MoveOptions) -> MoveChain:
+    """Return a chain that begins with given histograms under a prior."""
+    chain = MoveChain(survey, compiled_queries(survey), start, np.uint64(4))
+    chain.use(prior, MoveTables(survey, prior, options))
+    return chain
+
+
 def moved(chain: MoveChain, states: list[Ints], draws: int, thin: int) -> Ints:
     """Return how often each state was drawn."""
     histograms = np.empty((draws, *states[0].shape), np.int64)
@@ -89,74 +97,46 @@ def test_moves_draw_from_the_enumerated_posterior(case: str, distribution: str) 
     survey = Survey(PARENT, GROUPS, MAX_SIZE, answers(CASES[case], distribution))
     prior = tiny.some_prior(2, MAX_SIZE)
     states, wanted = tiny.posterior(survey, prior)
-    chain = MoveChain(survey, compiled_queries(survey), states[0], np.uint64(1))
-    chain.use(prior, MoveTables(survey, prior, MoveOptions(several=0.5, independent=0.4, furthest=3)))
+    chain = begun(survey, prior, states[0], MoveOptions(several=0.5, independent=0.4, furthest=3))
     chain.advance(100)
     assert distance(moved(chain, states, DRAWS, 3), wanted) < 5.0
 
 
-@pytest.mark.parametrize("by_group", [0.0, 1.0])
-@pytest.mark.parametrize(("several", "independent"), [(0.0, 0.0), (1.0, 0.0), (0.0, 1.0), (1.0, 1.0)])
-def test_each_kind_of_move_alone_keeps_the_posterior(several: float, independent: float, by_group: float) -> None:
-    survey = Survey(PARENT, GROUPS, MAX_SIZE, answers(CASES["buckets by level"], "geometric"))
-    prior = tiny.some_prior(2, MAX_SIZE)
-    states, wanted = tiny.posterior(survey, prior)
-    chain = MoveChain(survey, compiled_queries(survey), states[-1], np.uint64(2))
-    options = MoveOptions(several=several, independent=independent, by_group=by_group, furthest=3, exchanges=0.0)
-    chain.use(prior, MoveTables(survey, prior, options))
-    chain.advance(100)
-    assert distance(moved(chain, states, DRAWS, 6), wanted) < 5.0
+LEVELS, RANKED, TOPLESS = CASES["buckets by level"], [EDGES, Ranks(), CELLS], [None, EDGES, EDGES]
+ALONE = [(0.0, 0.0), (1.0, 0.0), (0.0, 1.0), (1.0, 1.0)]  # several sizes, independent ones
+MIXES: dict[str, tuple[list[Buckets | Ranks | None], MoveOptions]] = {
+    **{
+        f"{several}, {independent}, by group {by_group}": (
+            LEVELS,
+            MoveOptions(several=several, independent=independent, by_group=by_group, furthest=3, exchanges=0.0),
+        )
+        for (several, independent), by_group in product(ALONE, (0.0, 1.0))
+    },
+    "within a window": (LEVELS, MoveOptions(by_group=0.0, within=0.7, several=0.5, furthest=2)),
+    "mostly exchanges": (RANKED, MoveOptions(exchanges=8.0, furthest=3)),
+    **{
+        f"mostly {kind}, {name}": (queries, options)
+        for kind, options in (
+            ("trades", MoveOptions(exchanges=0.0, trades=8.0, traded=1.0, furthest=2)),
+            ("shifts", MoveOptions(exchanges=0.0, trades=1.0, traded=1.0, shifts=12.0, furthest=2)),
+        )
+        for name, queries in (("ranks", RANKED), ("no root", TOPLESS))
+    },
+}
 
 
-def test_moves_within_a_window_keep_the_posterior() -> None:
-    survey = Survey(PARENT, GROUPS, MAX_SIZE, answers(CASES["buckets by level"], "geometric"))
-    prior = tiny.some_prior(2, MAX_SIZE)
-    states, wanted = tiny.posterior(survey, prior)
-    chain = MoveChain(survey, compiled_queries(survey), states[-1], np.uint64(5))
-    chain.use(prior, MoveTables(survey, prior, MoveOptions(by_group=0.0, within=0.7, several=0.5, furthest=2)))
-    chain.advance(100)
-    assert distance(moved(chain, states, DRAWS, 6), wanted) < 5.0
-
-
-def test_exchanges_keep_the_posterior() -> None:
-    """Most steps are exchanges, which alone would hold every sum; ranks are asked of a leaf, and buckets above."""
-    survey = Survey(PARENT, GROUPS, MAX_SIZE, answers([EDGES, Ranks(), CELLS], "geometric"))
-    prior = tiny.some_prior(2, MAX_SIZE)
-    states, wanted = tiny.posterior(survey, prior)
-    chain = MoveChain(survey, compiled_queries(survey), states[-1], np.uint64(4))
-    chain.use(prior, MoveTables(survey, prior, MoveOptions(exchanges=8.0, furthest=3)))
-    chain.advance(100)
-    assert distance(moved(chain, states, DRAWS, 3), wanted) < 5.0
-
-
-@pytest.mark.parametrize("queries", [[EDGES, Ranks(), CELLS], [None, EDGES, EDGES]])
-def test_trades_keep_the_posterior(queries: list[Buckets | Ranks | None]) -> None:
-    """Most steps are trades, of one group up to all of a leaf's."""
+@pytest.mark.parametrize("name", MIXES)
+def test_each_kind_of_move_keeps_the_posterior(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    queries, options = MIXES[name]
+    if options.shifts:  # other trades are of few sizes and groups
+        monkeypatch.setattr(chains, "_TRADED_SIZES", 3)
+        monkeypatch.setattr(chains, "_MOST_TRADED", 2)
     survey = Survey(PARENT, GROUPS, MAX_SIZE, answers(queries, "geometric"))
     prior = tiny.some_prior(2, MAX_SIZE)
     states, wanted = tiny.posterior(survey, prior)
-    chain = MoveChain(survey, compiled_queries(survey), states[-1], np.uint64(4))
-    chain.use(prior, MoveTables(survey, prior, MoveOptions(exchanges=0.0, trades=8.0, traded=1.0, furthest=2)))
+    chain = begun(survey, prior, states[-1], options)
     chain.advance(100)
-    assert distance(moved(chain, states, DRAWS, 3), wanted) < 5.0
-    table = np.empty((3, MAX_SIZE), np.int64)
-    chain.fill(table)
-    np.testing.assert_array_equal(chain._state.residual, residuals(survey, table.__getitem__)[0])
-
-
-@pytest.mark.parametrize("queries", [[EDGES, Ranks(), CELLS], [None, EDGES, EDGES]])
-def test_shifts_keep_the_posterior(queries: list[Buckets | Ranks | None], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Most steps are shifts of two groups or of four, and other trades are of few sizes and groups."""
-    monkeypatch.setattr(chains, "_TRADED_SIZES", 3)
-    monkeypatch.setattr(chains, "_MOST_TRADED", 2)
-    survey = Survey(PARENT, GROUPS, MAX_SIZE, answers(queries, "geometric"))
-    prior = tiny.some_prior(2, MAX_SIZE)
-    states, wanted = tiny.posterior(survey, prior)
-    chain = MoveChain(survey, compiled_queries(survey), states[-1], np.uint64(6))
-    options = MoveOptions(exchanges=0.0, trades=1.0, traded=1.0, shifts=12.0, furthest=2)
-    chain.use(prior, MoveTables(survey, prior, options))
-    chain.advance(100)
-    assert distance(moved(chain, states, DRAWS, 3), wanted) < 5.0
+    assert distance(moved(chain, states, DRAWS, 6 if queries is LEVELS else 3), wanted) < 5.0
     table = np.empty((3, MAX_SIZE), np.int64)
     chain.fill(table)
     np.testing.assert_array_equal(chain._state.residual, residuals(survey, table.__getitem__)[0])
@@ -178,8 +158,7 @@ def test_shifts_move_pairs_that_buckets_and_sums_hold() -> None:
     prior = Learned(np.full((2, sizes + 1), 1 / (sizes + 1)))
     apart = {}
     for shifts in (0.0, 8.0):
-        chain = MoveChain(survey, compiled_queries(survey), start, np.uint64(3))
-        chain.use(prior, MoveTables(survey, prior, MoveOptions(by_group=0.0, trades=0.0, shifts=shifts, furthest=2)))
+        chain = begun(survey, prior, start, MoveOptions(by_group=0.0, trades=0.0, shifts=shifts, furthest=2))
         chain.advance(400)
         apart[shifts] = chain.take_means()[0, 56]
     assert apart[0.0] == 0.0
@@ -199,8 +178,7 @@ def test_trades_move_what_buckets_and_sums_hold() -> None:
     prior = Learned(np.full((2, 9), 1 / 9))
     gathered = {}
     for trades in (0.0, 4.0):
-        chain = MoveChain(survey, compiled_queries(survey), start, np.uint64(3))
-        chain.use(prior, MoveTables(survey, prior, MoveOptions(exchanges=1.0, trades=trades, furthest=2)))
+        chain = begun(survey, prior, start, MoveOptions(exchanges=1.0, trades=trades, furthest=2))
         chain.advance(400)
         gathered[trades] = chain.take_means()[0, 4]
     assert gathered[0.0] == 0.0
@@ -218,8 +196,7 @@ def test_exchanges_swap_what_sums_pin() -> None:
     prior = Learned(np.full((2, 9), 1 / 9))
     first = {}
     for exchanges in (0.0, 1.0):
-        chain = MoveChain(survey, compiled_queries(survey), start, np.uint64(3))
-        chain.use(prior, MoveTables(survey, prior, MoveOptions(exchanges=exchanges)))
+        chain = begun(survey, prior, start, MoveOptions(exchanges=exchanges))
         chain.advance(400)
         first[exchanges] = chain.take_means()[0]
     assert first[0.0][1] == 1.0
@@ -234,9 +211,8 @@ def test_a_wrong_prior_is_noticed() -> None:
     other = tiny.some_prior(2, MAX_SIZE)
     other.probabilities[:, 0] *= 1.25
     _, wanted = tiny.posterior(survey, other)
-    chain = MoveChain(survey, compiled_queries(survey), states[0], np.uint64(1))
-    chain.use(prior, MoveTables(survey, prior, MoveOptions(furthest=3)))
-    assert distance(moved(chain, states, DRAWS, 3), wanted) > 10.0
+    chain = begun(survey, prior, states[0], MoveOptions(furthest=3))
+    assert distance(moved(chain, states, 2 * DRAWS, 3), wanted) > 10.0
 
 
 def test_residuals_ranks_and_lists_stay_true() -> None:
@@ -260,8 +236,7 @@ def test_residuals_ranks_and_lists_stay_true() -> None:
     start = np.zeros((3, max_size + 1), np.int64)
     start[:, 7] = groups[survey.leaves]
     prior = tiny.some_prior(3, max_size)
-    chain = MoveChain(survey, compiled_queries(survey), start, np.uint64(6))
-    chain.use(prior, MoveTables(survey, prior, MoveOptions(several=0.5)))
+    chain = begun(survey, prior, start, MoveOptions(several=0.5))
     chain.advance(300)
     state = chain._state
     table = np.empty((6, max_size), np.int64)

@@ -91,13 +91,6 @@ def test_random_neighbours_change_bucketed_answers_by_at_most_one() -> None:
         assert np.abs(change).sum() <= 1
 
 
-def test_a_cell_in_two_buckets_would_cost_twice() -> None:
-    """What the check on buckets prevents, said with sums of overlapping ranges."""
-    sizes, more = np.array([1]), np.array([2])
-    change = cumulative(more, 4) - cumulative(sizes, 4)
-    assert sum(abs(int(change[begin:end].sum())) for begin, end in ((0, 2), (1, 3))) == 2
-
-
 @pytest.mark.parametrize("level_query", [Buckets.cells(3), Buckets.from_edges([0, 2, 3]), Ranks(), Ranks(2)])
 def test_residuals_equal_first_principles(level_query: Buckets | Ranks) -> None:
     groups = np.array([3])

@@ -19,7 +19,7 @@ from coco_opt.groups.estimating.posterior.prior import only_last
 from coco_opt.groups.estimating.posterior.spikes import rough_sizes
 from coco_opt.groups.noisy_measurements import GroupsMeasurements
 from coco_opt.histograms import CountOfCounts, Hierarchy, emd
-from coco_opt.posterior.comparison import Distances, Excess
+from coco_opt.posterior.comparison import Excess
 from coco_opt.privacy import Epsilon, Measurement, SeededNoise
 
 MAX_SIZE, GROUPS = 15, 2_000
@@ -105,14 +105,3 @@ def test_distances_of_a_right_model_are_expected_and_those_of_a_sure_one_are_not
     assert abs(right.share) < 0.05
     assert sure.refutes()
     assert (right + sure).excess == pytest.approx(right.excess + sure.excess)
-
-
-def test_moments_are_those_of_all_draws_of_all_chains() -> None:
-    draws = np.random.default_rng(1).integers(-50, 50, (2, 30, 7))
-    chains = [Distances(7), Distances(7)]
-    for chain, own in zip(chains, draws, strict=True):
-        for draw in own:
-            chain.take(draw)
-    mean, variance = (chains[0] + chains[1]).moments()
-    np.testing.assert_allclose(mean, draws.reshape(60, 7).mean(axis=0))
-    np.testing.assert_allclose(variance, draws.reshape(60, 7).var(axis=0))

@@ -26,7 +26,6 @@ from coco_opt.groups.estimating.posterior.sparse import (
     has_parents,
     sparse_estimate,
 )
-from coco_opt.histograms import emd
 from coco_opt.privacy import Epsilon, Measurement
 from coco_opt.problems import ExpectedDistance, Marginals
 from tests.groups.helpers import MAX_SIZE, assert_consistent, measured, three_levels
@@ -106,15 +105,6 @@ def test_threads_change_nothing_and_without_a_coverage_there_are_no_intervals() 
     assert all(a.equals(b) for a, b in zip(one.histograms, two.histograms, strict=True))
     assert one.intervals is None
     assert one.convergence == two.convergence
-
-
-def test_a_huge_budget_returns_nearly_the_truth() -> None:
-    found = integer_estimate(noisy(60), SolverChoices(), coverage=0.9, many=0)
-    assert_consistent(HIERARCHY, TRUTH, found.histograms)
-    assert found.convergence.draws <= 2 * 25 * sparse.MOST_ROUNDS
-    whole = integer_estimate(noisy(60), SolverChoices(), coverage=0.9, options=SHORT)
-    for one, other, true in zip(found.histograms, whole.histograms, TRUTH, strict=True):
-        assert emd(one, true) <= emd(other, true) + 0.05 * true.entities
 
 
 def test_leaves_without_a_common_level_are_told_apart(drawn: SparseDraws) -> None:

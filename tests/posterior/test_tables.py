@@ -1,9 +1,10 @@
-"""The posterior of tables against the enumeration of all tables of tiny hierarchies."""
+"""The posterior of tables against the enumeration of all tables of tiny hierarchies, some with random constraints."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import product
 from math import lgamma, log
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from coco_opt.array_types import Ints
 from coco_opt.histograms import Hierarchy
 from coco_opt.kernels import posterior_table_shares, posterior_table_summaries
 from coco_opt.kernels.posterior_table_state import SIZES
@@ -34,7 +36,7 @@ from tests.posterior.tiny_tables import (
     model_of,
     of_size,
 )
-from tests.topdown.estimation import measured, with_variances
+from tests.topdown.estimation import measured, random_hierarchy, sums_of_leaves, with_variances
 
 TREE = Hierarchy.from_paths([("land", "north"), ("land", "south")])
 DEEP = Hierarchy.from_paths([("land", "state", "north"), ("land", "state", "south")])
@@ -156,16 +158,6 @@ def _log_beta(s: float, a: float, b: float) -> float:
     return (a - 1.0) * log(s) + (b - 1.0) * log(1.0 - s) + lgamma(a + b) - lgamma(a) - lgamma(b)
 
 
-@pytest.mark.parametrize("strength", [0.05, 2.0, 40.0])
-def test_numbers_of_tables_have_their_mean(strength: float) -> None:
-    words = np.array([9], np.uint64)
-    customers = 3_000
-    drawn = [posterior_table_shares.tables_of(customers, strength, words) for _ in range(4_000)]
-    probability = strength / (strength + np.arange(customers))
-    error = np.sqrt((probability * (1.0 - probability)).sum() / len(drawn))
-    assert abs(np.mean(drawn) - probability.sum()) < 4.0 * error
-
-
 @pytest.mark.parametrize("precision", [0.0, 2.0])
 def test_concentrations_follow_their_likelihood_near_those_of_other_sizes(precision: float) -> None:
     words, sizes, value, found = np.array([9], np.uint64), np.array([5, 8, 0, 12]), 1.0, []
@@ -176,20 +168,6 @@ def test_concentrations_follow_their_likelihood_near_those_of_other_sizes(precis
     logs = np.array([posterior_table_shares.log_strength(sizes, float(np.exp(x)), 9) for x in grid])
     weight = np.exp(logs - 0.5 * precision * (grid - 3.0) ** 2)
     assert np.mean(found) == pytest.approx(float(grid @ weight / weight.sum()), abs=0.05)
-
-
-def test_larger_leaves_have_concentrations_of_their_own() -> None:
-    leaves = np.repeat([[2, 0], [0, 2], [50, 50]], 40, axis=0)
-    tree = Hierarchy.from_paths([("land", str(n)) for n in range(len(leaves))])
-    chain = chain_of(model_of(measured(2, tree, SCHEMA, leaves, ["sex"], 2)), leaves, 5)
-    chain.prior.share[1, :2] = 0.5
-    drawn = []
-    for _ in range(200):
-        chain.draw_tables()
-        chain.draw_strengths()
-        drawn.append(np.log(chain.prior.strength[-SIZES:, 0]))
-    small, large = np.mean(drawn, axis=0)[[1, 6]]
-    assert small < log(2.0) < log(50.0) < large
 
 
 @pytest.mark.parametrize("weight", [0.2, 1.0])
@@ -239,3 +217,89 @@ def test_intervals_leave_out_ranks_as_if_the_truth_were_one_more_draw() -> None:
     lower, upper = central(values, 0.9)
     # Of the 100 ranks of one more draw, those below 5 and above 95 are outside.
     assert (lower.tolist(), upper.tolist()) == ([5, 0], [95, 0])
+
+
+QUERIES = {"total": np.array([[1, 1]]), "sex": np.eye(2, dtype=np.int64)}
+STRENGTH = 1.5
+BATCHES, SWEEPS = 25, 160
+
+
+@dataclass(frozen=True)
+class Stated:
+    """Sides [regions, answers] of a query at a level, and at all levels above if it is ``exact``."""
+
+    query: str
+    level: int
+    low: Ints
+    high: Ints
+    exact: bool
+
+    def holds(self, tree: Hierarchy, every: Ints) -> NDArray[np.bool_]:
+        """Return which tables int64[tables, leaves, cells] meet the sides; sums above follow from those below."""
+        answers = np.einsum("rl,nlc,ac->nra", _below(tree, self.level), every, QUERIES[self.query])
+        return np.asarray(((answers >= self.low) & (answers <= self.high)).all(axis=(1, 2)))
+
+
+def _below(tree: Hierarchy, level: int) -> Ints:
+    return np.array([sums_of_leaves(tree, region) for region in tree.level_range(level)], np.int64)
+
+
+def _case(rng: np.random.Generator) -> tuple[Hierarchy, Ints, list[Stated]]:
+    """Return a tree of two or three leaves, their tables, and none to two constraints of one or both queries."""
+    tree = random_hierarchy(rng, int(rng.integers(2, 4)), 2)
+    while len(tree.leaves) not in (2, 3):
+        tree = random_hierarchy(rng, int(rng.integers(2, 4)), 2)
+    truth = rng.integers(0, 3, (len(tree.leaves), 2))
+    stated = []
+    for _ in range(int(rng.integers(3))):
+        query, level = ["total", "sex"][rng.integers(2)], int(rng.integers(tree.levels))
+        answers = np.einsum("rl,lc,ac->ra", _below(tree, level), truth, QUERIES[query])
+        exact = bool(rng.random() < 0.4)
+        less, more = (np.zeros((2, *answers.shape), np.int64)) if exact else rng.integers(0, 3, (2, *answers.shape))
+        stated.append(Stated(query, level, np.maximum(answers - less, 0), answers + more, exact))
+    return tree, truth, stated
+
+
+@pytest.mark.parametrize("seed", [1, 2, *(pytest.param(n, marks=pytest.mark.slow) for n in range(3, 51))])
+def test_chains_agree_with_enumeration_within_monte_carlo_error(seed: int) -> None:
+    rng = np.random.default_rng([2032, seed])
+    while True:
+        tree, truth, stated = _case(rng)
+        invariants = [(fact.query, fact.level) for fact in stated if fact.exact]
+        bounds = [
+            RegionBounds(parse_query(fact.query, SCHEMA), fact.level, fact.low, fact.high, "public")
+            for fact in stated
+            if not fact.exact
+        ]
+        model = model_of(measured(seed, tree, SCHEMA, truth, ["sex", "total"], 3, invariants, bounds))
+        if model.connected:
+            break
+    chain = chain_of(model, truth, seed)
+    chain.prior.share[1:, :-1] = SHARE
+    chain.prior.strength[:] = STRENGTH
+    posterior_table_shares.set_draw(chain.prior, 0.2)
+    most = 8 if len(truth) == 2 else 5
+    every = np.array(list(product(range(most), repeat=truth.size)), np.int64).reshape(-1, *truth.shape)
+    every = every[np.logical_and.reduce([fact.holds(tree, every) for fact in stated] or [np.ones(len(every), bool)])]
+    of_table = {(a, b): log_table(np.array([a, b]), SHARE, STRENGTH) for a, b in product(range(most), repeat=2)}
+    logs = np.array([log_totals(chain, leaves) + sum(of_table[tuple(table)] for table in leaves) for leaves in every])
+    for block in model.noisy:
+        counted = np.einsum("rl,nlc,ac->nra", _below(tree, block.level), every, block.matrix.toarray().astype(np.int64))
+        logs += block.distribution.log_weight(block.answers[:] - counted).sum(axis=(1, 2))
+    exact = np.exp(logs - logs.max())
+    exact /= exact.sum()
+    place = {leaves.tobytes(): number for number, leaves in enumerate(every)}
+    found = np.zeros((BATCHES, len(every) + 1))
+    for batch, _ in product(range(BATCHES), range(SWEEPS)):
+        chain.sweep()
+        leaves = chain.leaves().dense()
+        number = place.get(leaves.tobytes(), -1)
+        # Tables that are not enumerated have larger counts; none breaks a constraint.
+        assert number >= 0 or (leaves.max() >= most and all(fact.holds(tree, leaves[None]).all() for fact in stated))
+        found[batch, number] += 1.0
+    assert found[:, -1].sum() < 0.1 * found.sum()
+    seen = found[:, :-1] / found[:, :-1].sum(axis=1, keepdims=True)
+    traits = np.concatenate([every.reshape(len(every), -1), every.reshape(len(every), -1) == 0], axis=1)
+    means = seen @ traits
+    error = np.maximum(means.std(axis=0, ddof=1) / np.sqrt(BATCHES), 2e-3)
+    assert (np.abs(means.mean(axis=0) - exact @ traits) < 5.0 * error + 0.02).all()

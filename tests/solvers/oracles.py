@@ -10,11 +10,7 @@ from coco_solvers.oracles.brute_force import BruteForce
 
 from coco_opt import solve
 from coco_opt.problem import Problem
-from coco_opt.problems import (
-    CumulativeRounding,
-    TableRounding,
-    TreeLeastSquares,
-)
+from coco_opt.problems import CumulativeRounding, TableRounding, TreeLeastSquares
 from coco_opt.problems.integer_tree import IntegerTree
 from coco_opt.registry import backend
 from tests.tree.oracles import best_active_set, enumerated

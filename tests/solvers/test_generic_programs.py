@@ -209,14 +209,16 @@ def test_random_quadratic_programs_are_solved_to_optimality(backend: ProgramSolv
     assert kkt_residual(program, answer) <= 1e-5
 
 
+def random_lp(seed: int, n: int, m: int) -> LinearProgram:
+    """Return the same without the quadratic part, between bounds."""
+    quadratic = random_qp(np.random.default_rng(seed), n, m)
+    fields = {field.name: getattr(quadratic, field.name) for field in dataclasses.fields(LinearProgram)}
+    return LinearProgram(**{**fields, "lower": np.full(n, -10.0), "upper": np.full(n, 10.0)})
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_backends_agree_on_a_random_linear_program(seed: int) -> None:
-    rng = np.random.default_rng(100 + seed)
-    quadratic = random_qp(rng, n=8, m=5)
-    fields = {f.name: getattr(quadratic, f.name) for f in dataclasses.fields(LinearProgram)}
-    fields["lower"], fields["upper"] = np.full(8, -10.0), np.full(8, 10.0)
-    program = LinearProgram(**fields)
-    values = []
+    program, values = random_lp(100 + seed, n=8, m=5), []
     for backend in (*HIPO, HiGHS(), PIQP(), OSQP(), Clarabel(), CVXPY(), SciPyLinprog(), SciPyMilp()):
         answer = backend.solve_program(program)
         assert answer.status is Status.OPTIMAL
@@ -289,18 +291,7 @@ def test_the_iteration_limit_is_reported(backend: ProgramSolver) -> None:
     ids=label,
 )
 def test_the_time_limit_is_reported(backend: ProgramSolver) -> None:
-    y = np.random.default_rng(0).normal(size=300)
-    n = y.size
-    order = csc_array(np.eye(n, k=1)[: n - 1] - np.eye(n)[: n - 1])
-    program = LinearProgram(
-        c=y,
-        A=order,
-        row_lower=np.zeros(n - 1),
-        row_upper=np.full(n - 1, INF),
-        lower=np.full(n, -1.0),
-        upper=np.full(n, 1.0),
-    )
-    assert backend.solve_program(program).status is Status.TIME_LIMIT
+    assert backend.solve_program(random_lp(0, n=300, m=200)).status is Status.TIME_LIMIT
 
 
 def test_the_form_option_picks_one_writing_of_a_problem() -> None:

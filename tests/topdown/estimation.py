@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from coco_opt.array_types import Floats, Ints
 from coco_opt.histograms import Hierarchy
@@ -47,30 +48,111 @@ def sums_of_leaves(hierarchy: Hierarchy, region: int) -> Floats:
     return out
 
 
-def dense_system(measurements: Any, regions: Iterable[int] | None = None) -> tuple[Floats, Floats, Floats]:
-    """Return the rows, answers and variances of all measurements of some regions in the cells of all leaves."""
+def rows_of(hierarchy: Hierarchy, region: int, query: Operator) -> Floats:
+    """Return a region's answers in the cells of all leaves [answers, leaves x cells]."""
+    return np.kron(sums_of_leaves(hierarchy, region)[None, :], query.to_sparse().toarray())
+
+
+def dense_system(measurements: Any) -> tuple[Floats, Floats, Floats]:
+    """Return the rows, answers and variances of all noisy answers in the cells of all leaves."""
     hierarchy = measurements.hierarchy
     rows, answers, variances = [], [], []
-    for region in range(hierarchy.regions) if regions is None else regions:
+    for region in range(hierarchy.regions):
         level = int(hierarchy.level[region])
-        inside = sums_of_leaves(hierarchy, region)
+        at = region - hierarchy.level_start[level]
         for q, query in enumerate(measurements.queries):
-            level_answers = measurements.answers[level][q]
-            if level_answers is not None:
-                matrix = query.operator.to_sparse().toarray()
-                rows.append(np.kron(inside[None, :], matrix))
-                answers.append(level_answers[region - hierarchy.level_start[level]])
-                variance = measurements.region_variances(level, q)[region - hierarchy.level_start[level]]
-                variances.append(np.full(len(matrix), float(variance)))
+            level_answers, variance = measurements.answers[level][q], measurements.region_variances(level, q)[at]
+            if level_answers is not None and np.isfinite(variance):
+                rows.append(rows_of(hierarchy, region, query.operator))
+                answers.append(level_answers[at])
+                variances.append(np.full(len(rows[-1]), float(variance)))
     return np.concatenate(rows), np.concatenate(answers).astype(float), np.concatenate(variances)
 
 
-def dense_estimates(measurements: Any) -> tuple[Floats, Floats]:
-    """Return the generalised least squares estimate of all leaves' cells (flat) and its covariance."""
-    rows, answers, variances = dense_system(measurements)
-    normal = rows.T @ (rows / variances[:, None])
-    inverse: Floats = np.asarray(np.linalg.pinv(normal, rcond=1e-11, hermitian=True), dtype=np.float64)
-    return inverse @ (rows.T @ (answers / variances)), inverse
+def exact_system(measurements: Any) -> tuple[Floats, Floats]:
+    """Return the rows and values of all exact answers in the cells of all leaves."""
+    hierarchy, rows, values = measurements.hierarchy, [], []
+    for level in range(hierarchy.levels):
+        regions = hierarchy.level_range(level)
+        constraints = measurements.constraints_of(regions)
+        for at, region in enumerate(regions if constraints is not None else ()):
+            exact = constraints.lower[at] == constraints.upper[at]
+            rows.append(rows_of(hierarchy, region, constraints.operator)[exact])
+            values.append(constraints.lower[at][exact])
+    cells = len(hierarchy.leaves) * measurements.queries[0].operator.cells
+    return np.concatenate([np.zeros((0, cells)), *rows]), np.concatenate([np.zeros(0), *values])
+
+
+class DenseSolution:
+    """Generalised least squares over all cells of all leaves under all exact answers, as dense matrices.
+
+    Several measurements of the same tables are solved together. ``estimate`` and ``covariance`` are of the cells of
+    all leaves; ``unknown`` spans what no answer determines, ``exact`` what exact answers do.
+    """
+
+    def __init__(self, *measurements: Any) -> None:
+        self.hierarchy = measurements[0].hierarchy
+        systems = zip(*map(dense_system, measurements), strict=True)
+        rows, answers, variances = (np.concatenate(arrays) for arrays in systems)
+        constraints, values = exact_system(measurements[0])
+        start, free, self.exact = np.zeros(rows.shape[1]), np.eye(rows.shape[1]), np.zeros((0, rows.shape[1]))
+        if len(constraints):
+            start = np.linalg.pinv(constraints, rcond=1e-11) @ values
+            _, spread, right = np.linalg.svd(np.linalg.qr(constraints, mode="r"))
+            rank = int((spread > 1e-9 * spread[0]).sum())
+            self.exact, free = right[:rank], right[rank:].T
+        scale = np.sqrt(variances)
+        basis, triangle = np.linalg.qr(rows @ free / scale[:, None])
+        left, spread, right = np.linalg.svd(triangle)
+        rank = int((spread > 1e-8).sum())
+        within = left[:, :rank].T @ (basis.T @ ((answers - rows @ start) / scale))
+        self.estimate = start + free @ (right[:rank].T @ (within / spread[:rank]))
+        self.covariance = free @ (right[:rank].T / spread[:rank] ** 2) @ right[:rank] @ free.T
+        self.unknown = free @ right[rank:].T
+
+    def rows(self, region: int, query: Operator) -> Floats:
+        """Return a region's answers in the leaves' cells."""
+        return rows_of(self.hierarchy, region, query)
+
+    def determined(self, rows: Floats) -> NDArray[np.bool_]:
+        """Return which combinations of the leaves' cells are determined."""
+        return np.abs(rows @ self.unknown).max(axis=1, initial=0.0) < 1e-7
+
+    def variances(self, rows: Floats) -> Floats:
+        """Return the variances of combinations of the leaves' cells."""
+        return ((rows @ self.covariance) * rows).sum(axis=1)
+
+
+def check_estimates(
+    estimates: Any, dense: DenseSolution, queries: Sequence[Operator], rtol: float = 1e-9, atol: float = 1e-9
+) -> None:
+    """Assert that what is known, answers, standard errors and covariances are the dense solution's, of slices too."""
+    hierarchy = dense.hierarchy
+    for level in range(hierarchy.levels):
+        for query in queries:
+            answers, errors = estimates.answers(query, level), estimates.standard_errors(query, level)
+            rows = np.vstack([dense.rows(region, query) for region in hierarchy.level_range(level)])
+            determined = dense.determined(rows).reshape(answers.shape)
+            np.testing.assert_array_equal(np.isfinite(answers), determined)
+            np.testing.assert_array_equal(np.isfinite(errors), determined)
+            assert (determined | ~estimates.determines(query, level)).all()
+            expected = (rows @ dense.estimate).reshape(answers.shape)
+            np.testing.assert_allclose(answers[determined], expected[determined], rtol=1e-10, atol=atol)
+            variances = dense.variances(rows).reshape(answers.shape)
+            np.testing.assert_allclose(errors[determined] ** 2, variances[determined], rtol=rtol, atol=1e-9)
+            np.testing.assert_array_equal(estimates.of_level(level)(query, slice(None)), answers)
+            some = slice(len(answers) // 2, None)
+            for of, whole in ((estimates.answers, answers), (estimates.standard_errors, errors)):
+                np.testing.assert_allclose(of(query, level, some), whole[some], rtol=0, atol=1e-9)
+    pairs = (
+        np.random.default_rng(1).integers(hierarchy.regions, size=(12, 2)) if hasattr(estimates, "covariance") else ()
+    )
+    for first, second in np.asarray(pairs).tolist():
+        left, right = dense.rows(first, queries[0]), dense.rows(second, queries[-1])
+        if dense.determined(np.vstack([left, right])).all():
+            covariance = estimates.covariance((first, queries[0]), (second, queries[-1]))
+            size = 1e-9 * max(1.0, np.abs(dense.covariance).max())
+            np.testing.assert_allclose(covariance, left @ dense.covariance @ right.T, rtol=0, atol=size)
 
 
 def noisy(
@@ -101,6 +183,7 @@ def noisy(
         variance=lambda level, query: variances[level][query],
         region_variances=lambda level, query: np.full(len(hierarchy.level_range(level)), variances[level][query]),
         by_region={},
+        constraints_of=lambda regions: None,
     )
 
 

@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from coco_opt.errors import InputError
@@ -42,15 +40,6 @@ def test_sides_stand_where_the_rows_say_and_the_rest_is_free(tmp_path: Path) -> 
     assert males.lower.tolist() == [[0, 0], [0, 2], [0, 0]]
     assert (males.upper == UNBOUNDED).all()
     assert males.lower.dtype == males.upper.dtype == np.int64
-
-
-def test_equal_sides_are_exact_and_zero_is_a_bound(tmp_path: Path) -> None:
-    (bounds,) = read(tmp_path, 'land,kind * sex,"kind = small, sex = male",0,0\n')
-    place = bounds.query.labels().index("kind = small, sex = male")
-    assert (bounds.lower[0, place], bounds.upper[0, place]) == (0, 0)
-    constraints = Invariants(TREE, SCHEMA, (bounds,)).constraints_of(TREE.level_range(0))
-    assert constraints is not None
-    assert constraints.labels == ("kind * sex: kind = small, sex = male",)
 
 
 def test_odd_names_are_found_as_they_stand(tmp_path: Path) -> None:
@@ -93,20 +82,6 @@ def test_a_side_of_a_frame_that_is_no_count_is_refused_at_its_row(side: float) -
     )
     with pytest.raises(InputError, match="row 1, column 'upper'"):
         read_bounds(frame, TREE, SCHEMA)
-
-
-def test_parquet_with_integers_reads_alike(tmp_path: Path) -> None:
-    columns = {
-        "region": ["land/a", "land/b"],
-        "query": ["total"] * 2,
-        "answer": ["total"] * 2,
-        "lower": pa.array([1, None], pa.int32()),
-        "upper": pa.array([None, 12], pa.int64()),
-    }
-    pq.write_table(pa.table(columns), tmp_path / "bounds.parquet")
-    (bounds,) = read_bounds(tmp_path / "bounds.parquet", TREE, SCHEMA)
-    assert bounds.lower.tolist() == [[0], [1]]
-    assert bounds.upper.tolist() == [[12], [UNBOUNDED]]
 
 
 def test_two_spellings_of_a_query_bound_it_together(tmp_path: Path) -> None:
@@ -184,12 +159,3 @@ def test_a_lower_bound_no_country_has_is_refused(tmp_path: Path) -> None:
     (tmp_path / "bounds.csv").write_text("region,query,answer,lower,lower\n")
     with pytest.raises(InputError, match="missing-column"):
         read_bounds(tmp_path / "bounds.csv", TREE, SCHEMA)
-
-
-def test_many_rows_of_a_wide_query_are_read_in_linear_time(tmp_path: Path) -> None:
-    wide = Schema({"a": tuple(f"v{k}" for k in range(300))})
-    tree = Hierarchy.from_paths([("land", f"r{k}") for k in range(40)])
-    rows = "".join(f"land/r{k % 40},a,a = v{k // 40},{k},\n" for k in range(12_000))
-    (tmp_path / "bounds.csv").write_text(HEADER + rows)
-    (bounds,) = read_bounds(tmp_path / "bounds.csv", tree, wide)
-    assert bounds.lower.tolist() == np.arange(12_000).reshape(300, 40).T.tolist()

@@ -20,8 +20,8 @@ from coco_opt.topdown.kind.plan import schema_of_config
 from coco_opt.topdown.noisy_measurements import TableMeasurements
 from coco_opt.topdown.queries import parse_query
 from tests.cli.helpers import Runner
-from tests.topdown.census_layout import LEVELS, PERSONS, RHO, UNITS, noisy_rows, rho_of, tables, write
-from tests.topdown.estimation import dense_system, sums_of_leaves
+from tests.topdown.census_layout import LEVELS, PERSONS, RHO, UNITS, rho_of, write
+from tests.topdown.estimation import DenseSolution, check_estimates
 
 CONFIG = '[topdown]\nattributes = "census2020-pl94-{}"\n'
 
@@ -79,25 +79,7 @@ def test_units_of_a_state_are_those_of_dense_algebra(tmp_path: Path) -> None:
     measured = TableMeasurements.of(measurement)
     estimates = best_linear(measured, full=True)
     assert isinstance(estimates, FullInformation)
-    tree, query = measured.hierarchy, parse_query("h1", measured.schema)
-    rows, values, variances = dense_system(measured)
-    some = np.isfinite(variances)
-    rows, values, variances = rows[some], values[some], variances[some]
-    exact = np.array([np.kron(sums_of_leaves(tree, leaf), np.ones(2)) for leaf in tree.leaves])
-    totals = np.array(next(bound for bound in measured.invariants.bounds if bound.level == 5).lower[:, 0], float)
-    # Least squares under exact rows: x = x0 + F z with the rows' null space F.
-    start, free = np.linalg.pinv(exact) @ totals, np.linalg.svd(exact)[2][len(exact) :].T
-    inverse = np.linalg.inv((rows @ free).T @ ((rows @ free) / variances[:, None]))
-    estimate = start + free @ inverse @ (rows @ free).T @ ((values - rows @ start) / variances)
-    covariance = free @ inverse @ free.T
-    matrices = [np.kron(sums_of_leaves(tree, region)[None, :], np.eye(2)) for region in range(tree.regions)]
-    for region, left in enumerate(matrices):
-        level = int(tree.level[region])
-        at = region - int(tree.level_start[level])
-        np.testing.assert_allclose(estimates.answers(query.operator, level)[at], left @ estimate, rtol=0, atol=1e-9)
-        for other, right in enumerate(matrices):
-            pair = estimates.covariance((region, query.operator), (other, query.operator))
-            np.testing.assert_allclose(pair, left @ covariance @ right.T, rtol=0, atol=1e-9)
+    check_estimates(estimates, DenseSolution(measured), [parse_query("h1", measured.schema).operator])
     chosen = load_config(
         config(tmp_path, "units", more='workload = ["h1"]\nestimation = "posterior"\n'), measures=False
     )
@@ -117,19 +99,6 @@ def test_the_parts_of_a_state_without_the_nation_get_a_region_above_them(tmp_pat
     release = co.estimate(measurement)
     total = sum(int(exact[code].sum()) for code in ("050", "150"))
     assert int(release["all"].sum()) == total  # the numbers of units are exact
-
-
-def test_the_made_files_are_as_the_documentation_says() -> None:
-    exact = tables(PERSONS, np.random.default_rng(3))
-    rows = list(noisy_rows(PERSONS, exact, np.random.default_rng(4)))
-    sizes = {"total_dpq": 1, "hhinstlevels_dpq": 3, "hispanic * cenrace_dpq": 126, "detailed_dpq": 2016}
-    assert all(len(row["value"]) == np.prod(row["query_shape"]) for row in rows)
-    assert all(len(row["value"]) == sizes.get(row["query_name"], len(row["value"])) for row in rows)
-    # A path from the root to a block costs the same everywhere.
-    for code in exact:
-        if len(code) == 27:
-            units = ["0", *(code[:width] for width in LEVELS if width > 1)]
-            assert sum(rho_of(unit) for unit in units) == pytest.approx(sum(RHO.values()))
 
 
 def test_names_of_queries_and_constraints_alone_say_the_same_as_columns(tmp_path: Path) -> None:

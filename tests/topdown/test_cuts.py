@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from itertools import product
 
 import numpy as np
@@ -10,7 +9,6 @@ import pytest
 from coco_experiments.kifer2019.elimination import Inequality, eliminated
 
 from coco_opt.choices import SolverChoices
-from coco_opt.errors import ProblemError
 from coco_opt.histograms import Hierarchy
 from coco_opt.topdown import LinearConstraint, RegionBounds, Schema, TopdownMethod, estimate_tables, parse_query
 from coco_opt.topdown.bounds import UNBOUNDED
@@ -101,16 +99,6 @@ def test_cuts_of_the_dorms_are_the_published_constraints(kind: str) -> None:
     assert oracle.violated(0, 0, np.array([49, 52, 99])) is None
 
 
-def test_the_cut_that_bounds_on_single_answers_lack_is_found() -> None:
-    schema = Schema({"kind": ["a", "b", "c", "d"]})
-    kinds, total = parse_query("kind", schema), parse_query("total", schema)
-    most = np.array([[MANY, MANY, 0, 0], [0, 0, MANY, MANY]])
-    constraints = (RegionBounds.exact(total, 1, [[100], [100]]), RegionBounds(kinds, 1, np.zeros((2, 4), int), most))
-    cut = CutOracle(ConstraintSystem.of(TOWN, schema, constraints)).violated(0, 0, np.array([60, 60, 40, 40]))
-    assert cut is not None
-    assert (cut.weights.tolist(), cut.upper) == ([1, 1, 0, 0], 100)
-
-
 def random_nested(rng: np.random.Generator, classes: int) -> tuple[ConstraintSystem, np.ndarray]:
     """Return facts of two leaves that some table meets, and all sums that extend, by enumeration."""
     schema = Schema({"kind": [f"k{k}" for k in range(classes)]})
@@ -178,16 +166,6 @@ def test_elimination_agrees_with_projection_on_small_general_systems() -> None:
             cut = oracle.violated(0, 0, np.array(table)[system.classes.labels.argsort()])
             if cut is not None:
                 assert not holds(implied, table)
-
-
-def test_rows_that_others_imply_are_removed_and_too_many_refused() -> None:
-    box = [Inequality.of((1, 0), 0), Inequality.of((0, 1), 0), Inequality.of((-1, -1), -4)]
-    extra = Inequality.of((-2, -1), Fraction(-19, 2))
-    assert {row.weights for row in eliminated([*box, extra], [])} == {row.weights for row in box}
-    rng = np.random.default_rng(0)
-    many = [Inequality.of(rng.integers(-9, 10, 12).tolist(), -1) for _ in range(310)]
-    with pytest.raises(ProblemError, match="too large"):
-        eliminated(many, range(12))
 
 
 def test_an_estimation_with_cuts_relaxes_nobody() -> None:

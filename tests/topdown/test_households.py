@@ -105,19 +105,6 @@ def test_pairs_that_exclude_each_other_are_named_before_the_payment(tmp_path: Pa
     assert f"housed >= {number + 1}" in str(raised.value)
 
 
-def test_a_release_of_persons_that_excludes_one_of_households_is_named(tmp_path: Path) -> None:
-    nation(tmp_path, 2, 3)
-    households(tmp_path)
-    topdown = 'attributes = { role = ["head", "member", "lodger"] }\nworkload = ["role"]\n'
-    release(tables(tmp_path, "", topdown), tmp_path / "out" / "persons")
-    both = 'agrees_with = ["out/persons", { release = "out/households", persons = "housed" }]\n'
-    with pytest.raises(InputError, match=r"as published before; .*as published before.*inconsistent-bounds") as raised:
-        check(tables(tmp_path, both))
-    assert "as in persons" in str(raised.value)
-    assert "persons of households" in str(raised.value)
-    assert "land/s" in str(raised.value)
-
-
 @pytest.mark.parametrize(
     ("more", "words"),
     [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from typing import Any
 
 import numpy as np
@@ -13,8 +12,7 @@ from scipy.optimize import linprog
 
 from coco_opt.errors import InputError, ProblemError
 from coco_opt.histograms import Hierarchy
-from coco_opt.operators import Grouping
-from coco_opt.topdown.bounds import UNBOUNDED, close, refinement
+from coco_opt.topdown.bounds import UNBOUNDED, close
 from coco_opt.topdown.constraint import RegionBounds
 from coco_opt.topdown.invariants import Invariant, Invariants
 from coco_opt.topdown.queries import Query, parse_query
@@ -137,17 +135,6 @@ def test_regions_above_get_sums_and_regions_below_nothing() -> None:
     assert "total at level 1" in repr(constraints)
 
 
-def test_a_level_keeps_its_own_bound_where_it_is_tighter_than_the_sum() -> None:
-    a = parse_query("a", SCHEMA)
-    leaves = RegionBounds(a, 2, [[1, 0]] * 6, [[5, UNBOUNDED]] * 6)
-    parents = RegionBounds(a, 1, [[3, 0], [0, 0], [0, 2]], [[7, 9], [UNBOUNDED, UNBOUNDED], [8, UNBOUNDED]])
-    constraints = Invariants(HIERARCHY, SCHEMA, (leaves, parents))
-    lower, upper = limits(constraints, 1, a)
-    assert lower == [[3, 0], [2, 0], [2, 2]]
-    assert upper == [[7, 9], [10, UNBOUNDED], [8, UNBOUNDED]]
-    assert limits(constraints, 0, a) == ([[7, 2]], [[25, UNBOUNDED]])
-
-
 def test_two_facts_about_one_query_and_level_are_both_kept() -> None:
     total = parse_query("total", SCHEMA)
     first, second = RegionBounds(total, 0, [[3]], [[9]]), RegionBounds(total, 0, [[1]], [[7]])
@@ -166,33 +153,6 @@ def test_contradictions_name_region_and_query() -> None:
         Invariants(HIERARCHY, SCHEMA, (parts, totals))
     with pytest.raises(InputError, match="inconsistent-bounds"):
         Invariants(HIERARCHY, SCHEMA, (RegionBounds(total, 0, [[3]], [[2]]),))
-
-
-def test_rows_that_bind_nowhere_are_left_out() -> None:
-    b = parse_query("b", SCHEMA)
-    constraints = Invariants(HIERARCHY, SCHEMA, (RegionBounds(b, 2, [[0, 0, 0]] * 6, [[UNBOUNDED, 4, UNBOUNDED]] * 6),))
-    level_constraints = constraints.constraints_of(HIERARCHY.leaves)
-    assert level_constraints is not None
-    assert level_constraints.labels == ("b: b = 1",)
-    assert isinstance(level_constraints.operator, Grouping)
-    assert level_constraints.operator.to_sparse().toarray().tolist() == [[0.0, 1.0, 0.0, 0.0, 1.0, 0.0]]
-
-
-def test_overlapping_ranges_can_be_bounded_too() -> None:
-    ranges = parse_query("cumulative(b)", SCHEMA)
-    constraints = Invariants(HIERARCHY, SCHEMA, (RegionBounds(ranges, 2, [[0, 1, 2]] * 6, [[3, 4, 5]] * 6),))
-    assert limits(constraints, 0, ranges) == ([[0, 6, 12]], [[18, 24, 30]])
-
-
-def test_refinements_are_found() -> None:
-    total, a, detail = (parse_query(text, SCHEMA).operator for text in ("total", "a", "detail"))
-    assert refinement(a, total) is not None
-    coarse_of = refinement(detail, a)
-    assert coarse_of is not None
-    assert coarse_of.tolist() == [0, 0, 0, 1, 1, 1]
-    assert refinement(total, a) is None
-    assert refinement(parse_query("b", SCHEMA).operator, a) is None
-    assert refinement(a, parse_query("cumulative(b)", SCHEMA).operator) is None
 
 
 def test_bounds_that_do_not_fit_are_refused() -> None:
@@ -217,14 +177,6 @@ def test_bounds_that_do_not_fit_are_refused() -> None:
     constraints = Invariants(HIERARCHY, SCHEMA, (RegionBounds.exact(total, 0, [[1]]),))
     with pytest.raises(ProblemError, match="consecutive regions"):
         constraints.constraints_of(range(3))
-
-
-def test_facts_survive_pickling() -> None:
-    total = parse_query("total", SCHEMA)
-    constraints = Invariants(HIERARCHY, SCHEMA, (RegionBounds.exact(total, 1, [[3], [0], [4]]),))
-    copy = pickle.loads(pickle.dumps(constraints))
-    assert limits(copy, 0, copy.bounds[0].query) == ([[7]], [[7]])
-    assert not copy.bounds[0].lower.flags.writeable
 
 
 @pytest.mark.parametrize("parents", [1, 2, 5])

@@ -1,31 +1,23 @@
-"""Many splits and roundings at once: the answers and certificates of one problem after the other.
-
-Lower bounds on classes that few prices keep: the splits of a general solver, after few rounds.
-"""
+"""Many splits and roundings at once: the answers and certificates of one problem after the other."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
 from coco_solvers.structured.split import SplitNewton
 
-from coco_opt.array_types import Floats
 from coco_opt.choices import SolverChoices
 from coco_opt.execution import executor as batching
 from coco_opt.histograms import Hierarchy
-from coco_opt.operators import Grouping, Operator
-from coco_opt.privacy import Epsilon, SeededNoise
 from coco_opt.problems.sparse_rows import stacked
 from coco_opt.problems.topdown_split import LinearRows, SplitTerm, TopdownSplit
 from coco_opt.problems.topdown_split.level import SplitLevel
 from coco_opt.problems.topdown_split.prices import best_parent, caps, gradient
 from coco_opt.solving import solve
 from coco_opt.topdown.bounds import UNBOUNDED
-from coco_opt.topdown.budget_plan import Strategy, TablePlan
 from coco_opt.topdown.constraint import RegionBounds
 from coco_opt.topdown.estimating.estimate import TablesResult, estimate_tables
 from coco_opt.topdown.estimating.method import TopdownMethod
@@ -33,10 +25,8 @@ from coco_opt.topdown.estimating.sparse_tables import SparseTables
 from coco_opt.topdown.estimating.splitting import level as levels
 from coco_opt.topdown.estimating.splitting.level import LevelSplit, level_split
 from coco_opt.topdown.estimating.splitting.step import SplitStep, split_step
-from coco_opt.topdown.measuring.counts import TableCounts
-from coco_opt.topdown.measuring.measure import measure_tables
 from coco_opt.topdown.noisy_measurements import TableMeasurements
-from coco_opt.topdown.queries import parse_queries, parse_query
+from coco_opt.topdown.queries import parse_query
 from coco_opt.topdown.schema import Schema
 from tests.topdown.estimation import check_tables, measured
 
@@ -167,9 +157,10 @@ def test_few_regions_are_split_one_by_one() -> None:
     assert level_split(split_step(TableMeasurements.of(measurement), TopdownMethod(seed=1), SolverChoices()), 2) is None
 
 
+@pytest.mark.parametrize("sides", ["equal", "lower"])
 @pytest.mark.parametrize("queries", [["detail"], ["total", "race", "detail"], ["race", "age", "detail"]])
 @pytest.mark.parametrize("classes", ["race", "age", "race[a, b]"])
-def test_splits_below_exact_counts_are_those_of_a_general_solver(queries: list[str], classes: str) -> None:
+def test_splits_below_bounds_are_those_of_a_general_solver(queries: list[str], classes: str, sides: str) -> None:
     rng = np.random.default_rng(len(queries) + len(classes))
     class_counts = parse_query(classes, SCHEMA).operator
     operators = [parse_query(text, SCHEMA).operator for text in queries]
@@ -182,9 +173,10 @@ def test_splits_below_exact_counts_are_those_of_a_general_solver(queries: list[s
     weights = [rng.uniform(0.1, 2.0, (len(table), len(operators))) for table in tables]
     parents = [table.sum(axis=0) for table in tables]
     cells = [np.flatnonzero(parent) for parent in parents]
-    every = np.arange(6)
+    lower = [class_counts.apply(table).astype(float) for table in tables]
+    upper = [sums if sides == "equal" else np.full_like(sums, np.inf) for sums in lower]
     level = SplitLevel(
-        stacked(operators, every),
+        stacked(operators, np.arange(6)),
         np.repeat(np.arange(len(operators)), [operator.answers for operator in operators]),
         np.cumsum([0, *(nonzero.size for nonzero in cells)]),
         np.concatenate(cells),
@@ -193,95 +185,28 @@ def test_splits_below_exact_counts_are_those_of_a_general_solver(queries: list[s
         np.concatenate([np.hstack(parent_answers) for parent_answers in answers]),
         np.concatenate(weights),
         class_counts.labels,
-        *[np.concatenate([class_counts.apply(table) for table in tables]).astype(float)] * 2,
+        np.concatenate(lower),
+        np.concatenate(upper),
     )
     level_solution, ended, prices = SplitNewton().split_bounded(level)
     judged = level.judge(level_solution, prices)
     assert ended.all()
     most = np.maximum.reduceat(level.counts, level.starts[:-1])
-    assert (judged.violation <= TopdownSplit.feasibility_tolerance * most).all()
-    for p, table in enumerate(tables):
-        exact = class_counts.apply(table).astype(float)
+    tolerance = TopdownSplit.feasibility_tolerance * (1.0 if sides == "equal" else 10.0)
+    assert (judged.violation <= tolerance * most).all()
+    assert sides == "equal" or (prices >= 0.0).all()
+    for p in range(len(tables)):
         terms = [
             SplitTerm(operator, operator_answers, weights[p][:, at])
             for at, (operator, operator_answers) in enumerate(zip(operators, answers[p], strict=True))
         ]
-        problem = TopdownSplit(terms, parents[p].astype(float), LinearRows(class_counts, exact, exact))
+        problem = TopdownSplit(terms, parents[p].astype(float), LinearRows(class_counts, lower[p], upper[p]))
         x = problem.expand(level_solution[level.places[p] : level.places[p + 1]].reshape(cells[p].size, -1))
         assert problem.objective(x) == pytest.approx(judged.objective[p], rel=1e-9)
         assert judged.objective[p] == pytest.approx(problem.objective(solve(problem, "piqp").value), rel=1e-5, abs=1e-5)
         assert judged.gap[p] <= 1e-6 * max(1.0, judged.objective[p])
     wrong = level.judge(level_solution)
     assert (wrong.gap >= judged.gap - 1e-9).all()
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_batches_keep_what_was_published_as_single_problems_do(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-    tree, tables = ragged(np.random.default_rng(seed))
-    query = parse_query("race", SCHEMA)
-    published = query.operator.apply(np.random.default_rng(9 + seed).poisson(tables + 0.2))
-    bounds = RegionBounds(query, 3, published, published, "release")
-    counts = TableCounts.from_counts(tree, SCHEMA, tables)
-    plan = TablePlan.product(Strategy.uniform(parse_queries(["age", "detail"], SCHEMA)), Epsilon(Fraction(1)), 4)
-    measurement = measure_tables(counts, plan, source=SeededNoise(seed), bounds=[bounds])
-    at_once = estimate_tables(measurement)
-    check_tables(measurement, at_once)
-    monkeypatch.setattr(levels.BoundedClasses, "of", lambda _: None)
-    singly = estimate_tables(measurement)
-    for level in range(4):
-        assert (at_once.answers(query.operator, level) == singly.answers(query.operator, level)).all()
-        distance = [
-            np.abs(result.level(level) - tree_tables(tree, tables, level)).sum() for result in (at_once, singly)
-        ]
-        assert abs(distance[0] - distance[1]) <= 0.2 * max(distance) + 8
-
-
-@pytest.mark.usefixtures("batches")
-@pytest.mark.parametrize("seed", range(3))
-def test_what_one_child_alone_may_hold_is_placed_there(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    tree, tables = ragged(rng)
-    kinds = parse_query("race[a, b]", SCHEMA)
-    facilities = rng.random((len(tables), 2)) < 0.25  # many parents have one child with each kind, or none
-    tables = tables * (kinds.operator.adjoint(1 * ~facilities) == 0)
-    facilities &= kinds.operator.apply(tables) > 0
-    bounds = RegionBounds(kinds, 3, facilities.astype(np.int64), np.where(facilities, UNBOUNDED, 0))
-    measurement = measured(seed, tree, SCHEMA, tables, QUERIES, 3, bounds=[bounds])
-    method, choices = TopdownMethod(implied="bounds", seed=3), SolverChoices()
-    step = split_step(TableMeasurements.of(measurement), method, choices)
-    split, parents, splits = (
-        level_split(step, 2),
-        tree.level_range(2),
-        list[tuple[SplitLevel, np.ndarray, np.ndarray]](),
-    )
-    assert split is not None
-    split_rest = LevelSplit._split_rest
-
-    def watched(self: LevelSplit, own: SplitStep, problem: SplitLevel, child: np.ndarray) -> object:
-        out = split_rest(self, own, problem, child)
-        splits.append((problem, out[0], child))
-        return out
-
-    monkeypatch.setattr(LevelSplit, "_split_rest", watched)
-    above = SparseTables.of(tree.aggregate(tables)[parents.start : parents.stop])
-    _, left = split(step, parents, above)
-    ((problem, found, child),) = splits
-    assert (child >= 0).any()
-    persons, first_children = above.dense(), tree.first_child[parents.start : parents.stop + 1] - parents.stop
-    assert split.classes is not None
-    decided = (split.classes.decided(above, first_children)[0] & persons.any(axis=1)).tolist()
-    chosen = [v for v, here in zip(parents, decided, strict=True) if here and len(tree.children(v)) > 1]
-    assert chosen
-    assert not set(chosen) & set(left)
-    for number, parent in enumerate(chosen):
-        cells = problem.cells[problem.starts[number] : problem.starts[number + 1]]
-        own = found[problem.places[number] : problem.places[number + 1]].reshape(cells.size, -1)
-        alone = step.fractional(tree.children(parent), persons[parent - parents.start])
-        np.testing.assert_allclose(own, alone[:, cells].T, atol=1e-3 * max(1, persons.max()))
-    result = estimate_tables(measurement, method, choices)
-    check_tables(measurement, result)
-    assert not result.relaxed
-    assert all(row.relative_gap <= 1e-6 for row in choices.certificates)
 
 
 @pytest.mark.usefixtures("batches")
@@ -317,69 +242,3 @@ def test_what_several_children_may_hold_is_closed_in_the_others(seed: int, least
         alone = step.fractional(children, above.dense()[region - parents.start])
         assert np.abs(own - alone).max() < 1.0 + 1e-6
         assert not broken[children.start - parents.stop : children.stop - parents.stop].any()
-
-
-def tree_tables(tree: Hierarchy, tables: np.ndarray, level: int) -> np.ndarray:
-    regions = tree.level_range(level)
-    return tree.aggregate(tables)[regions.start : regions.stop]
-
-
-CELLS, CLASSES = 24, 4
-LABELS = np.where(np.arange(CELLS) < 16, np.arange(CELLS) % CLASSES, -1)
-PRICED_QUERIES: list[Operator] = [Grouping(np.zeros(CELLS, np.int64), 1), Grouping(np.arange(CELLS), CELLS)]
-COUNTED = Grouping(LABELS, CLASSES)
-
-
-def noisy(rng: np.random.Generator, children: int, size: float) -> tuple[Floats, list[SplitTerm]]:
-    """Return a parent's table, and noisy answers to two queries in its children."""
-    true = rng.poisson(rng.gamma(0.5, 2.0 * size, (children, CELLS))).astype(np.float64)
-    terms = [
-        SplitTerm(query, query.apply(true) + rng.normal(0.0, 1.0 + size**0.5, (children, query.answers)), weight)
-        for query, weight in (
-            (PRICED_QUERIES[0], np.full(children, 3.0)),
-            (PRICED_QUERIES[1], rng.uniform(0.5, 1.5, children)),
-        )
-    ]
-    return true.sum(axis=0), terms
-
-
-@pytest.mark.parametrize(("seed", "children", "size"), [(0, 12, 30.0), (1, 8, 30.0), (2, 40, 300.0)])
-def test_lower_bounds_give_the_split_of_a_general_solver(seed: int, children: int, size: float) -> None:
-    rng = np.random.default_rng(seed)
-    parent, terms = noisy(rng, children, size)
-    cells, rows = np.flatnonzero(parent), stacked(PRICED_QUERIES, np.arange(CELLS))
-    level = SplitLevel(
-        rows,
-        np.repeat([0, 1], [1, CELLS]),
-        np.array([0, cells.size]),
-        cells,
-        parent[cells],
-        np.array([0, children]),
-        np.hstack([term.answers for term in terms]),
-        np.stack([np.asarray(term.weights).reshape(children, -1)[:, 0] for term in terms], axis=1),
-    )
-    free, _ = SplitNewton().split_level(level)
-    sums = COUNTED.apply(level_table(level, free))
-    lower = np.zeros((children, CLASSES))
-    binding = rng.integers(children, size=3), np.arange(3)  # a child of each of three classes
-    more = np.minimum(rng.uniform(0.5, 3.0, 3), 0.3 * (COUNTED.apply(parent)[:3] - sums[binding]))
-    lower[binding] = sums[binding] + more
-    level = replace(level, classes=LABELS, lower=lower, upper=np.full_like(lower, np.inf))
-    tables, rested, prices = SplitNewton().split_bounded(level)
-    judged = level.judge(tables, prices)
-    assert rested.all()
-    assert (prices >= 0.0).all()
-    assert judged.gap[0] <= 1e-6 * max(1.0, judged.objective[0])
-    found = level_table(level, tables)
-    assert (COUNTED.apply(found) >= lower - 1e-9 * max(1.0, parent.max())).all()
-    constraints = LinearRows(COUNTED, lower, np.full_like(lower, np.inf))
-    other = solve(TopdownSplit(terms, parent, constraints), "clarabel")
-    assert judged.objective[0] == pytest.approx(other.objective, rel=1e-5)
-    np.testing.assert_allclose(found, other.value, atol=2e-3 * max(1.0, float(parent.max())) ** 0.5)
-
-
-def level_table(level: SplitLevel, tables: Floats) -> Floats:
-    """Return the only parent's children [children, all cells]."""
-    out = np.zeros((level.children[-1], CELLS))
-    out[:, level.cells] = tables.reshape(level.cells.size, -1).T
-    return out

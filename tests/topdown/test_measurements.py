@@ -13,7 +13,6 @@ import pytest
 from coco_opt.array_types import Ints
 from coco_opt.errors import InputError, ProblemError
 from coco_opt.histograms import Hierarchy
-from coco_opt.operators import Grouping
 from coco_opt.privacy import Cost, Epsilon, Measurement, NoiseSource, Rho, SecureNoise, SeededNoise, add_noise
 from coco_opt.privacy.noise import NoiseStream
 from coco_opt.topdown.budget_plan import Strategy, TablePlan
@@ -155,13 +154,6 @@ def test_noise_has_the_declared_mean_and_variance_and_is_independent(unit: type[
         assert abs(np.corrcoef(noise[:-1, 0], noise[1:, 0])[0, 1]) < 5 / np.sqrt(leaves)
 
 
-def test_variances_follow_the_plan_and_are_infinite_where_nothing_is_asked() -> None:
-    measured = TableMeasurements.of(measure_tables(COUNTS, PLAN, source=SilentNoise()))
-    a = np.exp(-1 / 10)
-    assert measured.variance(0, 0) == pytest.approx(2 * a / (1 - a) ** 2, rel=1e-12)
-    assert measured.variance(0, 1) == np.inf
-
-
 def test_measurements_say_whether_they_are_private_and_nothing_else_of_the_data() -> None:
     seeded = measure_tables(COUNTS, PLAN, source=SeededNoise(0))
     assert "NOT PRIVATE" in repr(seeded)
@@ -229,6 +221,9 @@ def test_nothing_is_drawn_where_public_facts_do_not_fit() -> None:
         measure_tables(COUNTS, TablePlan(QUERIES, COSTS[:1]), source=noise)
     with pytest.raises(ProblemError, match="another schema"):
         measure_tables(COUNTS, TablePlan.product(Strategy.identity(other), Epsilon(Fraction(1)), 3), source=noise)
+    many = TableCounts.from_microdata(HIERARCHY, SCHEMA, [0], [0], [2**40])
+    with pytest.raises(InputError, match="too-large"):
+        measure_tables(many, plan, source=noise, invariants=[Invariant(QUERIES[0], 1)])
     assert noise.measurement_plan == []
 
 
@@ -255,28 +250,3 @@ def test_another_kinds_measurement_is_refused() -> None:
     other = replace(measurement, measurement_plan=replace(measurement.measurement_plan, kind="groups"))
     with pytest.raises(ProblemError, match="a measurement of groups, not of tables"):
         TableMeasurements.of(other)
-
-
-def test_answers_that_are_declared_exact_exclude_public_bounds_before_any_noise() -> None:
-    noise, plan = SilentNoise(), TablePlan(QUERIES, COSTS, neighbours="replace")
-    most = RegionBounds(QUERIES[0], 2, np.zeros((20, 1), np.int64), np.ones((20, 1), np.int64))
-    with pytest.raises(InputError, match="inconsistent-bounds"):
-        measure_tables(COUNTS, plan, source=noise, invariants=[Invariant(QUERIES[0], 1)], bounds=[most])
-    many = TableCounts.from_microdata(HIERARCHY, SCHEMA, [0], [0], [2**40])
-    with pytest.raises(InputError, match="too-large"):
-        measure_tables(many, plan, source=noise, invariants=[Invariant(QUERIES[0], 1)])
-    assert noise.measurement_plan == []
-
-
-@pytest.mark.parametrize("block", [1, 10, 10**9])
-def test_sums_of_occupied_cells_are_those_of_dense_tables(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("coco_opt.topdown.measuring.counts.BLOCK", block)
-    rng = np.random.default_rng(5)
-    tree = Hierarchy.from_paths([("land", f"part{k // 3}", f"leaf{k}") for k in range(11)])
-    schema = Schema({"sex": ["female", "male"], "age": ["a", "b", "c"]})
-    dense = rng.integers(0, 4, (11, 6)) * 2**40
-    counts = TableCounts.from_counts(tree, schema, dense)
-    query = Grouping(np.array([1, -1, 0, 1, 3, 0]), 4)
-    parts = np.add.reduceat(dense, np.arange(0, 11, 3), axis=0)
-    for regions, tables in ((tree.leaves, dense), (tree.level_range(1), parts), (tree.leaves[4:6], dense[4:6])):
-        np.testing.assert_array_equal(counts.answers_to(query, regions), query.apply(tables))

@@ -5,12 +5,10 @@ How implied constraints are enforced: chosen by predicted times, and the next on
 
 from __future__ import annotations
 
-import pickle
 from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +18,6 @@ from coco_opt.choices import SolverChoices
 from coco_opt.errors import InputError, ProblemError
 from coco_opt.histograms import Hierarchy
 from coco_opt.privacy import Measurement
-from coco_opt.problems.table_rounding import TableRounding
 from coco_opt.topdown import (
     UNBOUNDED,
     LinearConstraint,
@@ -32,7 +29,6 @@ from coco_opt.topdown import (
 )
 from coco_opt.topdown.estimating.implied import implied_choice, minimal_schema, predicted_seconds
 from coco_opt.topdown.estimating.implied.cuts import CutOracle, Cutting
-from coco_opt.topdown.estimating.implied.minimal_schema import RegionVariables
 from coco_opt.topdown.estimating.splitting.step import split_step
 from coco_opt.topdown.feasibility.conflict import Proof
 from coco_opt.topdown.feasibility.programs import tightened
@@ -116,32 +112,6 @@ def test_the_classes_are_the_least_squares_of_all_answers_within_all_facts() -> 
     ends = np.column_stack([lower.reshape(-1), infinite(upper.reshape(-1))])
     best = linprog(slope.reshape(-1), A_eq=matrix, b_eq=low, bounds=ends)
     assert float((slope * fitted).sum()) - best.fun <= 1e-4 * (1.0 + abs(best.fun))
-
-
-def test_rows_over_all_regions_say_what_rows_over_the_leaves_say() -> None:
-    system = TableMeasurements.of(facilities(2, rules=True)).invariants.system
-    regions, pairs = RegionVariables(system), [(at, np.flatnonzero(row.binding)) for at, row in enumerate(system.rows)]
-    leaves = np.random.default_rng(3).integers(0, 9, (system.leaves, system.classes.count)).astype(np.float64)
-    rows, low, high = regions.matrix(pairs)
-    expected, expected_low, expected_high = system.matrix(pairs)
-    values = regions.sums(leaves)
-    np.testing.assert_array_equal(rows @ values, expected @ leaves.reshape(-1))
-    np.testing.assert_array_equal(low, expected_low)
-    np.testing.assert_array_equal(high, expected_high)
-    assert (regions.adding_up @ values == 0).all()
-    values[-1] += 1  # the root
-    assert np.count_nonzero(regions.adding_up @ values) == 1
-
-
-def test_every_class_of_every_region_is_next_to_its_fit() -> None:
-    for seed in range(6):
-        measured_ = TableMeasurements.of(facilities(seed))
-        system = measured_.invariants.system
-        fitted = minimal_schema._fit(measured_, system, *tightened(system), SolverChoices())
-        step = split_step(measured_, TopdownMethod(seed=3), SolverChoices())
-        assert step.core is not None
-        for level in range(3):
-            assert (np.abs(step.core.levels[level] - system.sums(fitted, level)) < 1.0 + 1e-5).all()
 
 
 def test_where_every_solver_fails_whole_tables_that_hold_remain(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -291,19 +261,6 @@ def test_a_method_is_chosen_by_what_it_is_predicted_to_take() -> None:
         TopdownMethod(time=0.0)
 
 
-def test_predictions_grow_with_regions_and_open_classes() -> None:
-    seconds = []
-    for leaves in (10, 1_000, 100_000):
-        tree = Hierarchy.from_paths([("land", f"leaf {leaf}") for leaf in range(leaves)])
-        texts = ["[kind = a] >= [kind = b]", "[age = minor] <= 2 * [age = adult]"]
-        constraints = [LinearConstraint.of(text, tree, SCHEMA) for text in texts]
-        seconds.append(predicted_seconds(minimal_schema.ConstraintSystem.of(tree, SCHEMA, [], constraints)))
-    for method in ("minimal_schema", "cuts"):
-        times = [row[method] for row in seconds]
-        assert times == sorted(times)
-        assert times[2] > 10 * times[1]
-
-
 def test_the_next_method_goes_on_where_a_step_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     measurement, notes = facilities(1, rules=True), list[str]()
     monkeypatch.setattr(minimal_schema, "round_leaves", lambda *_: None)
@@ -318,22 +275,6 @@ def test_the_next_method_goes_on_where_a_step_is_slow(monkeypatch: pytest.Monkey
     measured = TableMeasurements.of(measurement)
     resumed = split_step(measured, TopdownMethod(seed=1), SolverChoices(), resumed=True)
     assert resumed.implied.method == "cuts"
-
-
-def test_rounding_and_failsafe_share_the_time() -> None:
-    measured, solvers = TableMeasurements.of(facilities(1, rules=True)), SolverChoices()
-    step = split_step(measured, TopdownMethod(seed=1, time=1200.0), solvers)
-    assert 1190 < step.seconds_left <= 1200
-    shared: Any = step.solvers.fresh().solver(TableRounding)
-    assert shared.time_limit == 30.0  # twelve problems may take longer
-    chosen, hurried = (
-        split_step(measured, TopdownMethod(seed=1, time=24.0), choices)
-        for choices in (SolverChoices({"table_rounding": "highs"}), solvers)
-    )
-    limited: Any = pickle.loads(pickle.dumps(hurried.solvers)).solver(TableRounding)
-    assert 0.5 <= limited.time_limit < 6.0
-    assert chosen.solvers.solver(TableRounding).name == "highs"
-    assert replace(hurried, deadline=0.0).seconds_left == 1.0
 
 
 def test_a_constraint_on_one_count_is_a_bound() -> None:

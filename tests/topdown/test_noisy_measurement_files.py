@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +23,10 @@ from coco_opt.releases import verify_release
 from coco_opt.releases.verify import verify_folder, verify_paid
 from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.estimating.estimate import linear_estimates
-from coco_opt.topdown.estimating.linear.information import FullInformation
 from coco_opt.topdown.kind.noisy_measurement_files.columns import regions_of
-from coco_opt.topdown.kind.noisy_measurement_files.rows import QueryAnswers
 from coco_opt.topdown.noisy_measurements import TableMeasurements
 from coco_opt.topdown.queries import parse_query
-from coco_opt.topdown.schema import Schema
 from tests.cli.helpers import Runner
-from tests.topdown.estimation import dense_estimates, sums_of_leaves
 
 HIERARCHY = "region_id,US,State,County\n" + "".join(f"{k},0,{k[:2]},{k}\n" for k in ("01001", "01003", "02005"))
 CODES = ("0", "01", "02", "01001", "01003", "02005")
@@ -146,28 +141,6 @@ def test_regions_of_a_level_may_differ_and_be_bypassed(tmp_path: Path) -> None:
     assert [check.detail for check in verify_release(tables.save(tmp_path / "out")) if not check.passed] == []
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_estimates_and_covariances_are_those_of_dense_algebra(seed: int, tmp_path: Path) -> None:
-    measurement = co.read_noisy_measurements(publish(tmp_path / "nmf.parquet", rows(seed)), config(tmp_path))
-    estimates = linear_estimates(measurement, full=True)
-    assert isinstance(estimates, FullInformation)
-    measured = TableMeasurements.of(measurement)
-    estimate, covariance = dense_estimates(measured)
-    tree, query = measured.hierarchy, parse_query("sex", measured.schema)
-    matrices = [
-        np.kron(sums_of_leaves(tree, v)[None, :], query.operator.to_sparse().toarray()) for v in range(tree.regions)
-    ]
-    for region, left in enumerate(matrices):
-        level = int(tree.level[region])
-        position = region - int(tree.level_start[level])
-        np.testing.assert_allclose(
-            estimates.answers(query.operator, level)[position], left @ estimate, rtol=0, atol=1e-9
-        )
-        for right, two in enumerate(matrices):
-            pair = (region, query.operator), (right, query.operator)
-            np.testing.assert_allclose(estimates.covariance(*pair), left @ covariance @ two.T, rtol=0, atol=1e-9)
-
-
 def changed(number: int, **values: Any) -> Callable[[list[dict[str, Any]]], None]:
     return lambda listed: listed[number].update(values)
 
@@ -260,28 +233,6 @@ def test_answers_that_count_an_attribute_to_sum_over_are_left_out(
         co.read_noisy_measurements(publish(tmp_path / "empty.parquet", crossed, schema), settings, sum_over=["home"])
 
 
-def test_the_least_variance_that_is_read_is_estimated_with(tmp_path: Path) -> None:
-    listed, certain = rows(), [row for row in rows() if row["query_name"] == "total_dpq" and len(row["geocode"]) == 5]
-    listed = [{**row, "variance": 0.04} if row in certain else row for row in listed]
-    measurement = co.read_noisy_measurements(publish(tmp_path / "nmf.parquet", listed), config(tmp_path))
-    total = parse_query("total", TableMeasurements.of(measurement).schema).operator
-    estimates = total.apply(linear_estimates(measurement).tables(2))[:, 0]
-    np.testing.assert_allclose(estimates, [row["value"][0] for row in certain], atol=0.01)
-
-
-def test_variances_that_agree_in_32_bits_are_one_in_linear_time() -> None:
-    """50,000 different ones take seconds, and each finds the ones that differ from it by less than a rounding."""
-    query = parse_query("total", Schema({"sex": ("f", "m")}))
-    entry = QueryAnswers(query, np.zeros((0, 1), np.int64), np.zeros(0, np.int64))
-    different = [Fraction(1 + k, 25) for k in range(50_000)]
-    places = [entry.place_of(variance) for variance in different]
-    assert places == list(range(50_000))
-    for sign in (-1, 1):
-        rounded = [entry.place_of(variance * (1 + sign * Fraction(1, 2**24))) for variance in different[:1000]]
-        assert rounded == list(range(1000))
-    assert entry.place_of(different[-1] * (1 + Fraction(1, 2**21))) == 50_000
-
-
 def test_values_may_be_unsigned(tmp_path: Path) -> None:
     listed = [{**row, "value": [abs(value) for value in row["value"]]} for row in rows()]
     schema = SCHEMA.set(3, pa.field("value", pa.list_(pa.uint64())))
@@ -328,42 +279,12 @@ def summed(measurement: co.Measurement) -> int:
     return sum(int(part.values.sum()) for part in measurement.answers)
 
 
-def test_imported_answers_are_released_as_their_publisher_s(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    coco = Runner(capsys)
-    config(tmp_path)
-    publish(tmp_path / "nmf.parquet", rows())
-    attributes = 'attributes = { sex = ["f", "m"], age = ["child", "adult", "old"] }'
-    groups = 'groupings = { grown = { of = "age", groups = { minor = ["child"], major = ["adult", "old"] } } }'
-    toml = tmp_path / "theirs.toml"
-    toml.write_text(
-        '[data]\nrecords = "nowhere.parquet"\nhierarchy = "hierarchy.csv"\n[privacy]\nepsilon = "1"\n'
-        f'dataset = "theirs"\n[topdown]\n{attributes}\n{groups}\nstructural_zeros = ["sex = m & age = old"]\n'
-        'workload = ["total", "sex * age"]\n'
-    )
-    ran = coco("import", toml, tmp_path / "nmf.parquet", "--out", tmp_path / "theirs")
-    assert (ran.code, ran.errors) == (0, [])
-    assert "NOT MEASURED HERE" in ran.out
-    assert "as its publisher states" in ran.out
-    assert coco("import", toml, tmp_path / "nmf.parquet", "--out", tmp_path / "theirs").code == 2
-    assert all(check.passed for check in verify_folder(tmp_path / "theirs"))
-    ran = coco("estimate", tmp_path / "theirs", toml, "--out", tmp_path / "out", "--json")
-    assert (ran.code, ran.errors) == (0, [])
-    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
-    assert (manifest["status"], manifest["private"]) == ("as its publisher states", False)
-    assert manifest["budget"]["noise"] == "foreign"
-    assert "NOT MEASURED HERE" in (tmp_path / "out" / "report.html").read_text()
-    assert [check.detail for check in verify_release(tmp_path / "out") if not check.passed] == []
-    assert (tmp_path / "out" / "estimates.parquet").is_file()
-    assert not (tmp_path / "private").exists()
-    assert all(check.passed for check in verify_paid(tmp_path / "out", co.load_config(toml)))
-
-
 ATTRIBUTES = '[topdown]\nattributes = { sex = ["f", "m"], age = ["child", "adult", "old"] }\n'
 
 
 def test_an_import_asks_for_what_it_reads_and_no_more(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     coco, toml, out = Runner(capsys), tmp_path / "theirs.toml", tmp_path / "theirs"
-    config(tmp_path)
+    settings = config(tmp_path)
     publish(tmp_path / "nmf.parquet", [row for row in rows() if "grown" not in row["query_name"]])
     for text, missing in (
         ('[data]\nhierarchy = "hierarchy.csv"\n[topdown]\n', "[topdown.attributes] is required"),
@@ -377,12 +298,19 @@ def test_an_import_asks_for_what_it_reads_and_no_more(tmp_path: Path, capsys: py
     toml.write_text(f'[data]\nhierarchy = "hierarchy.csv"\n{ATTRIBUTES}')
     ran = coco("import", toml, tmp_path / "nmf.parquet", "--out", out)
     assert (ran.code, ran.errors) == (0, [])
+    assert "NOT MEASURED HERE" in ran.out
+    assert coco("import", toml, tmp_path / "nmf.parquet", "--out", out).code == 2  # the folder is there
     by_path = co.read_noisy_measurements(tmp_path / "nmf.parquet", toml)
     assert summed(by_path) == summed(read_measurement(out)[0])
     ran = coco("estimate", out, toml, "--out", tmp_path / "out")
     assert (ran.code, ran.errors) == (0, [])
     assert all(check.passed for check in verify_release(tmp_path / "out"))
-    assert "unread" not in (tmp_path / "out" / "manifest.json").read_text()
+    assert all(check.passed for check in verify_paid(tmp_path / "out", settings))
+    text = (tmp_path / "out" / "manifest.json").read_text()
+    manifest = json.loads(text)
+    assert (manifest["status"], manifest["budget"]["noise"]) == ("as its publisher states", "foreign")
+    assert not manifest["private"]
+    assert "unread" not in text
     ran = coco("measure", toml)  # what is measured needs it all
     assert ran.code == 2
     assert "records" in ran.err

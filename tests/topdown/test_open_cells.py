@@ -49,17 +49,6 @@ def test_every_solver_ends_at_the_same_tables(seed: int) -> None:
             assert np.abs(np.subtract(tables, first)).max() <= 1
 
 
-@pytest.mark.parametrize("solver", ["piqp", "clarabel", "osqp", "highs"])
-@pytest.mark.parametrize("persons", [1e2, 1e4])
-def test_small_residuals_of_large_cells_do_not_drown_in_any_package(solver: str, persons: float) -> None:
-    rng = np.random.default_rng(3)
-    table = persons * rng.dirichlet(np.full(CELLS, 0.4), 1)
-    pairs = [marginal(*axes) for axes in ((0, 1), (0, 2), (1, 2))]
-    noisy = [pair.apply(table) + rng.normal(0, 3, (1, pair.answers)) for pair in pairs]
-    problem = TopdownSplit([SplitTerm(*term, 0.1) for term in zip(pairs, noisy, strict=True)])
-    assert solve(problem, solver).ok
-
-
 @pytest.mark.parametrize("children", [1, 3])
 @pytest.mark.parametrize("noise", [1.0, 30.0])
 def test_a_good_point_certifies_itself(children: int, noise: float) -> None:
@@ -74,14 +63,6 @@ def test_a_good_point_certifies_itself(children: int, noise: float) -> None:
     for _ in range(20):
         point = problem.repair(best.value * rng.uniform(0.9, 1.1, best.value.shape))
         assert problem.certified_gap(point) >= problem.objective(point) - best.objective
-
-
-def test_the_fits_of_two_solvers_differ_and_their_guesses_do_not() -> None:
-    problem = margins_alone(5)
-    fits = [solve(problem, solver).value for solver in ("split-dual-newton", "clarabel")]
-    guesses = [shared_in_proportion(problem, fit) for fit in fits]
-    assert np.abs(fits[0] - fits[1]).max() > 0.5
-    np.testing.assert_allclose(*guesses, atol=0.02)
 
 
 def test_single_attributes_alone_make_the_product_of_their_margins() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -98,13 +96,3 @@ def test_operators_over_different_cells_are_not_stacked() -> None:
         Stacked((identity(2), identity(3)))
     with pytest.raises(ProblemError, match="finite"):
         Kronecker((np.array([[np.inf]]),))
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_operators_survive_pickling(kind: str) -> None:
-    operator = operator_of(kind, np.random.default_rng(1))
-    operator.apply(np.ones(operator.cells))
-    copy = pickle.loads(pickle.dumps(operator))
-    np.testing.assert_array_equal(copy.to_sparse().toarray(), operator.to_sparse().toarray())
-    if isinstance(copy, Grouping):
-        assert not copy.labels.flags.writeable

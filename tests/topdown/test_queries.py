@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from itertools import combinations, product
 
 import numpy as np
@@ -10,11 +9,11 @@ import pytest
 
 from coco_opt.errors import InputError, ProblemError
 from coco_opt.histograms import Hierarchy
-from coco_opt.operators import Grouping, Kronecker, Restricted
+from coco_opt.operators import Grouping, Kronecker
 from coco_opt.privacy.budget import NEIGHBOURS, Neighbours
 from coco_opt.privacy.cost import Sensitivity
 from coco_opt.topdown.measuring.counts import TableCounts
-from coco_opt.topdown.queries import Query, marginal_query, parse_queries, parse_query
+from coco_opt.topdown.queries import Query, parse_queries, parse_query
 from coco_opt.topdown.schema import Schema, ValueGroups
 
 ATTRIBUTES = {"hispanic": ("no", "yes"), "race": ("white", "black", "other"), "age": ("0", "1", "2", "3")}
@@ -155,22 +154,6 @@ def test_known_sensitivities() -> None:
         assert query.sensitivity("add_remove") == Sensitivity(*both)
 
 
-def test_operators_are_sums_where_answers_do_not_overlap() -> None:
-    kinds = {text: type(parse_query(text, PLAIN).operator) for text in TEXTS}
-    assert kinds["race * age[..1, 2..]"] is Grouping
-    assert kinds["cumulative(age)"] is Kronecker
-    assert type(parse_query("cumulative(age)", ZEROS).operator) is Restricted
-    assert {kind for text, kind in kinds.items() if "cumulative" not in text and "|" not in text} == {Grouping}
-
-
-def test_marginals_know_their_attributes() -> None:
-    expected = {"total": set(), "race": {1}, "age * hispanic": {0, 2}, "detail": {0, 1, 2}}
-    assert {text: parse_query(text, ZEROS).marginal for text in expected} == expected
-    assert parse_query("school", PLAIN).marginal is None
-    for axes in expected.values():
-        assert marginal_query(list(axes), PLAIN).marginal == axes
-
-
 def test_names_are_the_text_in_its_normal_form_unless_given() -> None:
     assert parse_query(" race*age[ ..1,2.. ] ", PLAIN).name == "race * age[..1, 2..]"
     assert parse_query("identity", PLAIN).text == "detail"
@@ -215,11 +198,3 @@ def test_a_query_without_cells_and_a_query_given_twice_are_refused() -> None:
         parse_queries(["race", " race"], PLAIN)
     with pytest.raises(ProblemError, match="unknown neighbours"):
         parse_query("race", PLAIN).sensitivity("swap")  # type: ignore[arg-type]
-
-
-def test_queries_survive_pickling() -> None:
-    for text in TEXTS:
-        query = parse_query(text, ZEROS)
-        copy = pickle.loads(pickle.dumps(query))
-        assert copy.labels() == query.labels()
-        assert not copy.combinations.flags.writeable

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from pathlib import Path
 
@@ -12,10 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from coco_opt.errors import InputError
+from coco_opt.files import scratch
 from coco_opt.files.regions import read_regions
 from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.measuring.records import read_records
-from coco_opt.topdown.names import Bins, labels_of
+from coco_opt.topdown.names import Bins
 from coco_opt.topdown.schema import Schema
 
 ATTRIBUTES = {"sex": ("female", "male"), "age": ("child", "adult", "old")}
@@ -55,22 +57,6 @@ def test_columns_go_by_name_and_counts_stand_for_persons(tmp_path: Path) -> None
     assert triples(counts) == [(0, 0, 1), (0, 4, 1), (1, 5, 2)]
 
 
-def test_parquet_gives_the_same_as_a_loop(tmp_path: Path) -> None:
-    rng = np.random.default_rng(3)
-    (tmp_path / "hierarchy.csv").write_text(HIERARCHY)
-    region, sex, age = rng.integers(2, size=500), rng.integers(2, size=500), rng.integers(3, size=500)
-    columns = {
-        "region_id": [("e", "w")[k] for k in region],
-        "sex": [ATTRIBUTES["sex"][k] for k in sex],
-        "age": [ATTRIBUTES["age"][k] for k in age],
-    }
-    pq.write_table(pa.table(columns), tmp_path / "persons.parquet")
-    public = read_regions(tmp_path / "hierarchy.csv")
-    counts = read_records(public, tmp_path / "persons.parquet", SCHEMA)
-    expected = Counter(zip(region.tolist(), (3 * sex + age).tolist(), strict=True))
-    assert triples(counts) == [(leaf, cell, n) for (leaf, cell), n in sorted(expected.items())]
-
-
 BAD = [
     (RECORDS.replace("w,male,old\ne,f", "north,male,old\ne,f", 1), "unknown-region", 2, "region_id"),
     (RECORDS.replace("female,child", "female,secret"), "unknown-value", 3, "age"),
@@ -105,27 +91,6 @@ def test_a_mistake_is_found_where_it_is(
     for private in ("secret", "north", "-7", "7.5"):
         assert private not in str(caught.value)
     assert caught.value.__context__ is None or "secret" not in str(caught.value.__context__)
-
-
-def test_a_structural_zero_is_found_at_its_first_row(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="structural-zero") as caught:
-        read(tmp_path, RECORDS, ZEROS)
-    assert caught.value.place is not None
-    assert caught.value.place.row == 2
-
-
-def test_a_structural_zero_is_blamed_on_a_row_that_has_persons(tmp_path: Path) -> None:
-    header = "region_id,sex,age,count\n"
-    assert triples(read(tmp_path, header + "w,male,old,0\ne,male,adult,2\n", ZEROS)) == [(0, 4, 2)]
-    with pytest.raises(InputError, match="structural-zero") as caught:
-        read(tmp_path, header + "w,male,old,0\ne,male,adult,2\nw,male,old,0\nw,male,old,3\n", ZEROS)
-    assert caught.value.place is not None
-    assert caught.value.place.row == 5
-
-
-def test_zero_counts_are_read_and_count_nobody(tmp_path: Path) -> None:
-    counts = read(tmp_path, "region_id,sex,age,count\nw,male,old,0\ne,male,adult,0\n")
-    assert (triples(counts), counts.rows_read) == ([], 2)
 
 
 def test_huge_counts_are_exact_or_refused(tmp_path: Path) -> None:
@@ -163,21 +128,6 @@ def test_columns_stand_in_any_order_and_others_are_ignored(tmp_path: Path) -> No
     assert triples(read(tmp_path, text)) == [(0, 0, 1), (1, 5, 3)]
 
 
-def test_other_columns_of_a_parquet_file_may_hold_anything(tmp_path: Path) -> None:
-    (tmp_path / "hierarchy.csv").write_text(HIERARCHY)
-    columns = {
-        "height": [1.5, None],
-        "sex": ["male", "female"],
-        "sex.more": ["x", "y"],
-        "visits": [[1, 2], []],
-        "region_id": ["w", "e"],
-        "age": ["old", "child"],
-    }
-    pq.write_table(pa.table(columns), tmp_path / "persons.parquet")
-    counts = read_records(read_regions(tmp_path / "hierarchy.csv"), tmp_path / "persons.parquet", SCHEMA)
-    assert triples(counts) == [(0, 0, 1), (1, 5, 1)]
-
-
 def test_parquet_counts_and_codes_are_integers(tmp_path: Path) -> None:
     (tmp_path / "hierarchy.csv").write_text(HIERARCHY)
     public = read_regions(tmp_path / "hierarchy.csv")
@@ -189,14 +139,6 @@ def test_parquet_counts_and_codes_are_integers(tmp_path: Path) -> None:
         pq.write_table(pa.table({**columns, name: column}), tmp_path / "persons.parquet")
         with pytest.raises(InputError, match=r"not-an-integer|wrong-type"):
             read_records(public, tmp_path / "persons.parquet", ages)
-
-
-def test_one_level_is_a_hierarchy(tmp_path: Path) -> None:
-    (tmp_path / "hierarchy.csv").write_text("region_id,nation\nx,all\n")
-    (tmp_path / "persons.csv").write_text("region_id,sex,age\nx,male,old\n")
-    public = read_regions(tmp_path / "hierarchy.csv")
-    assert public.hierarchy.levels == 1
-    assert triples(read_records(public, tmp_path / "persons.csv", SCHEMA)) == [(0, 5, 1)]
 
 
 AGES = {"age": ("..17", "18..64", "65..")}
@@ -232,18 +174,6 @@ def test_integers_are_counted_by_ranges(tmp_path: Path, form: str) -> None:
 def test_ranges_that_are_none_are_refused(texts: tuple[str, ...]) -> None:
     with pytest.raises(ValueError, match=r"ranges|range of integers|ends before"):
         Bins.of(texts)
-
-
-def test_ranges_are_named_in_rules_as_they_are_written() -> None:
-    schema = Schema(
-        {"age": labels_of(AGES["age"]), "sex": ["f", "m"]}, ["age = 65.. & sex = m", "age = ..17 & sex = f"]
-    )
-    assert schema.labels() == [
-        "age = up to 17, sex = m",
-        "age = 18-64, sex = f",
-        "age = 18-64, sex = m",
-        "age = 65+, sex = f",
-    ]
 
 
 def housed(tmp_path: Path, persons: str, homes: str = HOMES, form: str = "csv") -> TableCounts:
@@ -387,3 +317,36 @@ def test_mistakes_in_groups_and_in_records_are_named_together(tmp_path: Path) ->
         ("persons.csv", "unknown-value", [2]),
         ("persons.csv", "unknown-value", [3]),
     ]
+
+
+def test_records_are_counted_in_files_as_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(4)
+    regions, private = tmp_path / "regions.csv", tmp_path / "private"
+    regions.write_text("region_id,land,town\n" + "".join(f"{k},land,t{k}\n" for k in range(90)))
+    columns = {
+        "region_id": rng.integers(0, 90, 4000).astype(str),
+        **{name: np.array(values)[rng.integers(0, len(values), 4000)] for name, values in SCHEMA.attributes.items()},
+    }
+    path = tmp_path / "records.parquet"
+    pq.write_table(pa.table(columns), path, row_group_size=500)
+    public = read_regions(regions)
+    expected = read_records(public, path, SCHEMA, spill=private)
+    assert not private.exists()
+    monkeypatch.setattr(scratch, "LARGE", 0)
+    counts = read_records(public, path, SCHEMA, spill=private)
+    for ours, theirs in zip(counts.arrays, expected.arrays, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+        assert not ours.flags.writeable
+    assert counts.identity() == expected.identity()
+    assert not list(private.glob(".spill-*"))
+    assert os.name != "posix" or private.stat().st_mode & 0o077 == 0
+
+
+def test_a_row_of_no_region_is_named_where_no_cell_is_ruled_out(tmp_path: Path) -> None:
+    (tmp_path / "regions.csv").write_text("region_id,land,town\n1,land,a\n2,land,b\n")
+    columns = {"region_id": ["1", "3", "2"], "sex": ["male"] * 3, "age": ["old"] * 3}
+    pq.write_table(pa.table(columns), tmp_path / "records.parquet")
+    with pytest.raises(InputError, match="unknown-region") as caught:
+        read_records(read_regions(tmp_path / "regions.csv"), tmp_path / "records.parquet", SCHEMA)
+    assert caught.value.place is not None
+    assert (caught.value.place.row, caught.value.place.column) == (2, "region_id")

@@ -17,20 +17,20 @@ from coco_opt.histograms import Hierarchy
 from coco_opt.privacy import Measurement, Rho, SeededNoise
 from coco_opt.releases.estimate import config_of
 from coco_opt.topdown.budget_plan import RegionVariances, TablePlan
-from coco_opt.topdown.estimating.estimate import linear_estimates
 from coco_opt.topdown.estimating.linear import information
 from coco_opt.topdown.estimating.linear.best_linear import best_linear, is_full, low_rank_information, trees_are_best
 from coco_opt.topdown.estimating.linear.query_trees import LinearStage, linear_stage
 from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.measuring.measure import measure_tables
 from coco_opt.topdown.noisy_measurements import TableMeasurements
-from coco_opt.topdown.queries import parse_query
+from coco_opt.topdown.queries import parse_queries, parse_query
 from coco_opt.topdown.schema import Schema
 from coco_opt.topdown.table_queries import TableQueries
-from tests.topdown.estimation import dense_estimates, dense_system, random_hierarchy, sums_of_leaves, with_variances
+from tests.topdown.estimation import DenseSolution, check_estimates, random_hierarchy, with_variances
 
 SCHEMA = Schema({"sex": ["f", "m"], "age": ["child", "adult", "old"]}, ["sex = m & age = old"])
 QUERIES = ("total", "sex", "detail")
+OPERATORS = [query.operator for query in parse_queries(QUERIES, SCHEMA)]
 
 
 def measured(seed: int, hierarchy: Hierarchy) -> Measurement:
@@ -54,30 +54,9 @@ def random_variances(rng: np.random.Generator, hierarchy: Hierarchy, level: int,
     return RegionVariances(level, np.arange(count), {name: stated() for name in QUERIES})
 
 
-def check_against_dense(measurement: Measurement, stage: Any) -> None:
-    """Assert that estimates, variances and covariances of all regions are those of dense algebra."""
-    tables = TableMeasurements.of(measurement)
-    estimate, covariance = dense_estimates(tables)
-    rows, _, variances = dense_system(tables)
-    known = rows[np.isfinite(variances)]
-    spanned = np.linalg.pinv(known, rcond=1e-11) @ known
-    query, tree = parse_query("sex", SCHEMA), tables.hierarchy
-    cells = query.operator.to_sparse().toarray()
-    matrices = [np.kron(sums_of_leaves(tree, region)[None, :], cells) for region in range(tree.regions)]
-    determined = [np.allclose(matrix @ spanned, matrix, atol=1e-7) for matrix in matrices]
-    for region, left in enumerate(matrices):
-        level = int(tree.level[region])
-        at = region - int(tree.level_start[level])
-        estimates, errors = stage.answers(query.operator, level)[at], stage.standard_errors(query.operator, level)[at]
-        if not determined[region]:
-            assert np.isnan(estimates).any()
-            assert np.isinf(errors).any()
-            continue
-        np.testing.assert_allclose(estimates, left @ estimate, rtol=0, atol=1e-9)
-        np.testing.assert_allclose(errors, np.sqrt(np.diag(left @ covariance @ left.T)), rtol=1e-9)
-        for other in np.flatnonzero(determined).tolist() if hasattr(stage, "covariance") else []:
-            pair = stage.covariance((region, query.operator), (other, query.operator))
-            np.testing.assert_allclose(pair, left @ covariance @ matrices[other].T, rtol=0, atol=1e-9)
+def check_against_dense(measurement: Measurement, estimates: Any) -> None:
+    """Assert that estimates are the dense solution."""
+    check_estimates(estimates, DenseSolution(TableMeasurements.of(measurement)), OPERATORS)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -178,44 +157,14 @@ def test_few_directions_are_dense_algebra_where_levels_ask_in_other_proportions(
     check_against_dense(measurement, estimates)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_trees_share_what_they_do_not_know(seed: int) -> None:
-    """Children that were not measured get equal parts of what is left of their parent; all estimates add up."""
-    rng = np.random.default_rng([seed, 4])
-    hierarchy = random_hierarchy(rng, 4)
-    variances = tuple(random_variances(rng, hierarchy, level, 0.5) for level in (2, 3))
-    tables = TableMeasurements.of(with_variances(measured(seed, hierarchy), variances))
-    for query, tree in enumerate(linear_stage(tables).trees):
-        above = tree.estimates(2)
-        below, first = tree.estimates(3), int(hierarchy.level_start[3])
-        assert above is not None
-        assert below is not None
-        for number, region in enumerate(hierarchy.level_range(2)):
-            children = hierarchy.children(region)
-            inside = slice(children.start - first, children.stop - first)
-            np.testing.assert_allclose(below[inside].sum(axis=0), above[number], rtol=1e-9, atol=1e-9)
-            missing = below[inside][np.isinf(tables.region_variances(3, query)[inside])]
-            np.testing.assert_allclose(missing, np.broadcast_to(missing[:1], missing.shape), rtol=1e-9, atol=1e-9)
-        some = tree.estimates(3, slice(1, 2))
-        assert some is not None
-        np.testing.assert_allclose(some, below[1:2], rtol=1e-9, atol=1e-9)
-
-
 @pytest.mark.parametrize("seed", range(2))
 def test_measurements_with_and_without_variances_by_region_are_pooled(seed: int) -> None:
     rng = np.random.default_rng([seed, 5])
     hierarchy = random_hierarchy(rng, 3)
     first = with_variances(measured(seed, hierarchy), (random_variances(rng, hierarchy, 2, 0.4),))
     second = measured(seed + 10, hierarchy)
-    both = TableMeasurements.of(replace(first, also=(second,)))
-    parts = [dense_system(TableMeasurements.of(each)) for each in (first, second)]
-    rows, answers, variances = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-    covariance = np.linalg.pinv(rows.T @ (rows / variances[:, None]), rcond=1e-11, hermitian=True)
-    estimate, detail = covariance @ (rows.T @ (answers / variances)), parse_query("detail", SCHEMA).operator
-    result = best_linear(both, full=True)
-    np.testing.assert_allclose(result.answers(detail, 2).reshape(-1), estimate, rtol=0, atol=1e-9)
-    errors = result.standard_errors(detail, 2).reshape(-1)
-    np.testing.assert_allclose(errors, np.sqrt(np.diag(covariance)), rtol=1e-9)
+    dense = DenseSolution(TableMeasurements.of(first), TableMeasurements.of(second))
+    check_estimates(best_linear(TableMeasurements.of(replace(first, also=(second,))), full=True), dense, OPERATORS)
 
 
 @pytest.mark.parametrize("estimation", ["full", "classic", "bottom_up"])
@@ -229,25 +178,6 @@ def test_every_estimation_takes_them(estimation: str, tmp_path: Path) -> None:
     config = co.parse_config({"topdown": keys}, tmp_path, like=config_of(measurement))
     folder = co.estimate(measurement, config).save(tmp_path / "out")
     assert [check.detail for check in co.verify_release(folder) if not check.passed] == []
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_equal_variances_by_region_change_nothing(seed: int) -> None:
-    hierarchy = random_hierarchy(np.random.default_rng([seed, 3]), 3)
-    plain = measured(seed, hierarchy)
-    queries = TableQueries.of(plain.measurement_plan)
-    stated = {
-        query.name: (queries.plan.distribution(2, place).parameter,) for place, query in enumerate(queries.plan.queries)
-    }
-    same = RegionVariances(2, np.zeros(len(hierarchy.leaves), np.int64), stated)
-    differing = with_variances(plain, (same,))
-    query = parse_query("sex", SCHEMA).operator
-    for level in range(3):
-        first, second = (linear_estimates(each, full=True) for each in (plain, differing))
-        np.testing.assert_allclose(first.answers(query, level), second.answers(query, level), rtol=1e-12, atol=1e-12)
-        np.testing.assert_allclose(
-            first.standard_errors(query, level), second.standard_errors(query, level), rtol=1e-12
-        )
 
 
 def test_variances_by_region_are_stored_and_checked(tmp_path: Path) -> None:

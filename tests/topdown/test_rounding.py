@@ -25,12 +25,12 @@ from coco_opt.problems import TableRounding
 from coco_opt.problems.linear_rows import LinearRows
 from coco_opt.problems.table_rounding import RoundingDual
 from coco_opt.problems.table_rounding.program import relaxed_prices
-from coco_opt.solution import Answer, Status
+from coco_opt.solution import Status
 from coco_opt.solving import solve
 from coco_opt.topdown.budget_plan import Strategy, TablePlan
 from coco_opt.topdown.estimating.estimate import estimate_tables, linear_estimates
 from coco_opt.topdown.estimating.method import TopdownMethod
-from coco_opt.topdown.estimating.rounding import PRECISION, Ties, nested_passes, round_in_passes, seed_of
+from coco_opt.topdown.estimating.rounding import PRECISION, Ties, round_in_passes, seed_of
 from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.measuring.measure import measure_tables
 from coco_opt.topdown.queries import parse_queries, parse_query
@@ -100,19 +100,6 @@ def test_what_comes_back_is_whole_adds_up_and_is_certified(seed: int, children: 
     assert np.array_equal(solve(problem).value, solution.value)
 
 
-def test_a_root_without_parent_keeps_its_total() -> None:
-    rng = np.random.default_rng(5)
-    x = rng.exponential(2.0, (1, 40))
-    rows = LinearRows(Grouping(np.zeros(40, np.int64), 1), np.array([[87]]), np.array([[87]]))
-    x *= 87 / x.sum()
-    problem = TableRounding(x, None, rows)
-    solution, reference = solve(problem), solve(problem, "highs", check=False)
-    assert solution.value.sum() == 87
-    assert solution.objective == pytest.approx(reference.objective, abs=1e-7)
-    assert solution.gap <= 1e-9
-    assert np.array_equal(solve(TableRounding(x)).value, np.rint(x))
-
-
 def test_rounding_errors_of_the_split_open_no_cell() -> None:
     x = np.array([[3 + 1e-12, 0.5], [2 - 1e-12, 0.5]])
     solution = solve(TableRounding(x, np.array([5, 1])))
@@ -171,16 +158,6 @@ def test_what_cannot_be_is_refused_by_name() -> None:
     )
     with pytest.raises(CocoOptError):
         solve(TableRounding(x, np.array([1, 1]), overlapping))
-
-
-def test_open_sides_bind_nothing() -> None:
-    rng = np.random.default_rng(2)
-    x, parent = split(rng, 4, 10)
-    operator = Grouping(np.zeros(10, np.int64), 1)
-    wide = LinearRows(operator, np.zeros((4, 1), np.int64), np.full((4, 1), np.inf))
-    free, bound = solve(TableRounding(x, parent)), solve(TableRounding(x, parent, wide))
-    assert bound.objective == pytest.approx(free.objective, abs=1e-12)
-    assert bound.status is Status.OPTIMAL
 
 
 Ints = np.ndarray
@@ -259,17 +236,6 @@ def test_passes_are_best_one_after_the_other(seed: int) -> None:
     assert any(np.array_equal(point, table) for point in left)
     for query in queries[:2]:
         assert (np.abs(query.apply(table - x)) < 1.0 + 1e-9).all()
-
-
-def test_crossing_and_overlapping_queries_are_no_network() -> None:
-    halves, crossing, fine = Grouping(np.array([0, 0, 1, 1]), 2), Grouping(np.array([0, 1, 0, 1]), 2), np.arange(4)
-    cells = Grouping(fine, 4)
-    everybody = total(4)
-    assert nested_passes([everybody, crossing, halves, cells], None) == (everybody, crossing)
-    assert nested_passes([halves, crossing, cells], None) == (halves,)
-    assert nested_passes([halves, crossing], crossing) == (crossing,)
-    assert nested_passes([halves], stack([crossing, total(4)])) == ()
-    assert nested_passes([everybody, halves], stack([crossing, halves])) == (everybody,)
 
 
 def test_ties_are_decided_by_a_hash_and_move_nothing_else() -> None:
@@ -365,22 +331,3 @@ def test_an_optimum_that_duality_cannot_prove_is_returned_as_the_searches_claim(
     counted = SolverChoices()
     with pytest.raises(SolverError, match="certificate does not prove"):
         counted.solve(problem)
-
-
-def test_advice_names_solvers_of_this_very_problem_alone() -> None:
-    with pytest.raises(SolverError) as refused:
-        solve(TableRounding.examples()["crossing"], NoPoint())
-    others = str(refused.value).partition("Others")[2]
-    assert "scipy-milp" in others
-    assert "osqp" not in others
-    assert "clarabel" not in others
-
-
-class NoPoint:
-    """A solver that finds nothing."""
-
-    name, tolerance = "no-point", 0.0
-
-    def solve(self, _: object) -> Answer[np.ndarray, None]:
-        """Return no point."""
-        return Answer(None, Status.TIME_LIMIT)

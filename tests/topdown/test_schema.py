@@ -67,16 +67,6 @@ def test_rules_agree_with_a_reading_cell_by_cell(data: st.DataObject) -> None:
         assert code_of(Schema, ATTRIBUTES, texts) == "no-cells"
 
 
-def test_spans_follow_the_declared_order() -> None:
-    schema = Schema(
-        {"age": [str(age) for age in range(10)], "licence": ["no", "yes"]}, ["age = ..3 | 9 & licence = yes"]
-    )
-    forbidden = {schema.label(cell) for cell in range(schema.size)} ^ {
-        f"age = {age}, licence = {licence}" for age in range(10) for licence in ("no", "yes")
-    }
-    assert forbidden == {f"age = {age}, licence = yes" for age in (0, 1, 2, 3, 9)}
-
-
 @pytest.mark.parametrize(
     ("rule", "code", "said"),
     [
@@ -172,14 +162,6 @@ def test_columns_that_do_not_fit_are_refused(columns: dict[str, list[int]], code
     assert caught.value.code == code
     assert said in str(caught.value)
     assert "77" not in str(caught.value)
-
-
-def test_schemas_survive_pickling() -> None:
-    schema = Schema(ATTRIBUTES, [RULE], {"adult": ValueGroups("age", {"yes": "18_64.."})})
-    copy = pickle.loads(pickle.dumps(schema))
-    assert copy.labels() == schema.labels()
-    assert not copy.allowed.flags.writeable
-    assert repr(copy) == "Schema(age 3 x residence 3 x hispanic 2: 18 cells, 4 structural zeros)"
 
 
 # The private runs ---------------------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -11,15 +10,12 @@ from coco_solvers.generic.piqp import PIQP
 from numpy.typing import NDArray
 
 from coco_opt import solve
-from coco_opt.errors import ProblemError, SolverError, UnknownSolverError
+from coco_opt.errors import ProblemError, UnknownSolverError
 from coco_opt.forms import LinearProgram, QuadraticProgram
-from coco_opt.operators import Grouping, identity, stack, total
+from coco_opt.operators import identity, total
 from coco_opt.problems import PROBLEMS, TopdownSplit
-from coco_opt.problems.sparse_rows import stacked
 from coco_opt.problems.topdown_split import LinearRows, SplitDual, SplitTerm
-from coco_opt.solution import Answer, Status
-from coco_opt.solving import judge
-from tests.topdown.splits import CASES, CELLS, QUERIES, drawn, marginal
+from tests.topdown.splits import CASES, CELLS, drawn
 
 
 def spread(problem: TopdownSplit, rng: np.random.Generator) -> NDArray[np.float64]:
@@ -73,35 +69,6 @@ def test_prices_rebuilt_from_the_optimum_certify_it(name: str) -> None:
     assert problem.certified_gap(best.value) <= 1e-6 * max(1.0, best.objective)
 
 
-@pytest.mark.parametrize("name", ["all-parent-none", "all-parent-equal", "marginals-root-none", "ranges-parent-ranges"])
-def test_a_point_that_is_not_optimal_is_not_certified(name: str) -> None:
-    problem, rng = CASES[name], np.random.default_rng(3)
-    best = solve(problem, PIQP())
-    seen = 0
-    for _ in range(40):
-        x = problem.repair(0.7 * best.value + 0.3 * spread(problem, rng))
-        verdict = judge(problem, Answer(x, Status.OPTIMAL), "liar", 1e-6)
-        if verdict.violation <= 1e-9 * problem.scale and verdict.objective > best.objective * (1 + 1e-5):
-            assert verdict.status is Status.GAP_TOO_LARGE
-            assert verdict.gap >= verdict.objective - best.objective - 1e-6
-            seen += 1
-    assert seen > 0
-
-
-def test_the_bound_is_the_best_of_a_cell_by_cell_search() -> None:
-    rng = np.random.default_rng(8)
-    children, grid = 3, np.linspace(0, 1, 41)
-    answers = rng.normal(2, 2, (children, 1))
-    weights = np.array([1.0, 0.0, 0.25])
-    problem = TopdownSplit([SplitTerm(identity(1), answers, weights)], [5])
-    points = [5 * np.array([[a], [b], [1 - a - b]]) for a in grid for b in grid if a + b <= 1]
-    best = min(problem.objective(point) for point in points)
-    for point in points[::37]:
-        # With one cell and only its own answers the linear bound with curvature is exact.
-        assert problem.objective(point) - best <= problem.certified_gap(point) + 1e-9
-        assert problem.certified_gap(point) <= problem.objective(point) - best + 0.05
-
-
 def test_violation_names_the_worst_constraint() -> None:
     exact = np.array([[3.0], [2.0]])
     problem = TopdownSplit(
@@ -134,22 +101,6 @@ def test_cells_without_a_parent_hold_nothing_and_are_no_variables() -> None:
     assert 0 < empty.sum() < CELLS
     assert problem.variables == problem.shape[0] * int((~empty).sum())
     assert (solve(problem, PIQP()).value[:, empty] == 0.0).all()
-
-
-def test_rows_are_the_operators_matrices() -> None:
-    cells = np.array([0, 3, 4, 10])
-    operators = (*QUERIES["ranges"], stack([marginal(1), QUERIES["ranges"][1]]), Grouping(np.arange(CELLS) % 3 - 1, 2))
-    rows = stacked(operators, cells)
-    dense = np.vstack([operator.to_sparse().toarray()[:, cells] for operator in operators])
-    x = np.random.default_rng(0).normal(size=(4, 3))
-    y = np.random.default_rng(1).normal(size=(dense.shape[0], 3))
-    np.testing.assert_allclose(rows.apply(x), dense @ x, atol=1e-12)
-    np.testing.assert_allclose(rows.adjoint(y), dense.T @ y, atol=1e-12)
-    picked = np.array([5, 1, 13])
-    np.testing.assert_allclose(rows.take(picked).apply(x), (dense @ x)[picked], atol=1e-12)
-    np.testing.assert_allclose(
-        rows.take(picked).above(rows).apply(x), np.vstack([dense[picked], dense]) @ x, atol=1e-12
-    )
 
 
 def _term(**changes: Any) -> SplitTerm:
@@ -185,25 +136,6 @@ def test_it_is_a_registered_quadratic_problem_only() -> None:
         CASES["all-parent-none"].formulate(LinearProgram)
 
 
-def test_data_cannot_be_changed() -> None:
-    problem = CASES["all-parent-equal"]
-    assert problem.parent is not None
-    assert problem.constraints is not None
-    for array in (problem.parent, problem.terms[0].answers, problem.terms[0].weights, problem.constraints.lower):
-        with pytest.raises(ValueError, match="read-only"):
-            array[:] = 0
-
-
-def test_wrong_prices_of_any_shape_are_made_admissible() -> None:
-    problem = CASES["all-parent-ranges"]
-    best = solve(problem, PIQP())
-    for prices in (
-        SplitDual(np.zeros(2), np.zeros((1, 1))),
-        SplitDual(np.full(CELLS, np.nan), np.full((4, 2), np.inf)),
-    ):
-        assert problem.gap(best.value, problem.admissible(prices)) >= 0.0
-
-
 def test_one_sided_rows_have_prices_of_one_sign() -> None:
     infinite = np.full((4, 1), np.inf)
     base = drawn(7)
@@ -211,22 +143,3 @@ def test_one_sided_rows_have_prices_of_one_sign() -> None:
     prices = problem.admissible(SplitDual(np.ones(CELLS), np.array([[1.0], [-1.0], [2.0], [0.0]])))
     assert (prices.rows == 0.0).all()
     assert solve(problem, PIQP()).objective == pytest.approx(solve(base, PIQP()).objective, rel=1e-7)
-
-
-def test_contradicting_constraints_end_in_a_typed_error() -> None:
-    base = drawn(7)
-    assert base.parent is not None
-    much = np.full((4, 1), float(base.parent.sum()))
-    with pytest.raises(SolverError, match=r"no feasible point.* Others for topdown_split: split-newton"):
-        solve(TopdownSplit(base.terms, base.parent, LinearRows(total(CELLS), much, much)), "clarabel")
-
-
-def test_every_pair_of_queries_agrees_with_dense_least_squares_when_nothing_binds() -> None:
-    rng = np.random.default_rng(6)
-    for pair in combinations(QUERIES["all"], 2):
-        terms = [SplitTerm(q, q.apply(rng.uniform(50, 60, (2, CELLS))), np.ones(2)) for q in (identity(CELLS), *pair)]
-        problem = TopdownSplit(terms)
-        matrix = np.vstack([term.operator.to_sparse().toarray() for term in terms])
-        for j, row in enumerate(solve(problem, PIQP()).value):
-            target = np.concatenate([term.answers[j] for term in terms])
-            np.testing.assert_allclose(row, np.linalg.lstsq(matrix, target, rcond=None)[0], atol=1e-5)

@@ -1,12 +1,18 @@
-"""The structured solver of top-down splits against interior-point solvers, closed forms and hard input."""
+"""The structured solvers of top-down splits against interior-point solvers, closed forms and hard input.
+
+Splits of marginals alone, whose cells no answer determines: Newton on the answers' side, and who calls it.
+"""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import pytest
 from coco_solvers.generic.piqp import PIQP
 from coco_solvers.structured import split
 from coco_solvers.structured.split import SplitNewton
+from coco_solvers.structured.split_dual import SplitDualNewton
 
 from coco_opt import solve, solve_many
 from coco_opt.errors import SolverError, UnknownSolverError
@@ -14,6 +20,7 @@ from coco_opt.operators import identity, total
 from coco_opt.problems import SimplexProjection, TopdownSplit
 from coco_opt.problems.topdown_split import LinearRows, SplitTerm
 from coco_opt.solution import Status
+from coco_opt.topdown import Schema, parse_queries
 from tests.topdown.splits import CASES, CELLS, QUERIES, drawn, marginal
 
 
@@ -54,10 +61,6 @@ def test_a_smaller_tolerance_is_kept(name: str) -> None:
     assert solution.relative_gap <= 1e-10
 
 
-def test_it_is_what_auto_picks() -> None:
-    assert solve(CASES["all-parent-none"]).solver == "split-newton"
-
-
 def test_cells_alone_are_simplex_projections() -> None:
     rng = np.random.default_rng(9)
     answers, parent = rng.normal(3, 5, (6, 8)), rng.integers(1, 40, 8)
@@ -69,76 +72,48 @@ def test_cells_alone_are_simplex_projections() -> None:
         np.testing.assert_allclose(value[:, cell], expected, rtol=0, atol=1e-6)
 
 
-def test_without_parent_and_noise_below_zero_it_is_clipping() -> None:
-    answers = np.array([[3.0, -2.0, 0.5]])
-    solution = solve(TopdownSplit([SplitTerm(identity(3), answers, np.array(1.0))]), SplitNewton())
-    np.testing.assert_allclose(solution.value, [[3.0, 0.0, 0.5]], atol=1e-9)
-    assert solution.objective == pytest.approx(4.0)
+BASE = drawn(7)
 
 
-def test_one_child_gets_the_parent() -> None:
-    problem = drawn(21, children=1)
-    assert problem.parent is not None
-    np.testing.assert_allclose(solve(problem, SplitNewton()).value[0], problem.parent, atol=1e-9)
+def degenerate() -> dict[str, TopdownSplit]:
+    """Return splits that leave little to choose, or whose numbers are far apart."""
+    assert BASE.parent is not None
+    first, *others = BASE.terms
+    totals = np.array([[0.0], [1.0], [2.0], [BASE.parent.sum() - 3.0]])
+    one_cell = SplitTerm(identity(1), np.array([[5.0], [1.0], [-9.0]]), np.array(1.0))
+    below_zero = SplitTerm(identity(3), np.array([[3.0, -2.0, 0.5]]), np.array(1.0))
+    apart = {"nobody asked a child": (np.arange(4) != 2)[:, None], "no weight": 0.0}
+    apart["children of other weights"] = np.array([1.0, 1e4, 1e-4, 1.0])[:, None]
+    return {
+        "one child": drawn(21, children=1),
+        "one cell": TopdownSplit([one_cell], [4]),
+        "clipping": TopdownSplit([below_zero]),
+        "an empty parent": TopdownSplit(BASE.terms, np.zeros(CELLS)),
+        "a parent of fractions": TopdownSplit(BASE.terms, BASE.parent * 0.37),
+        "large counts": TopdownSplit([scaled(term, 1e7, 1.0) for term in BASE.terms], BASE.parent * 1e7),
+        "an empty child": TopdownSplit(BASE.terms, BASE.parent, LinearRows(total(CELLS), totals, totals)),
+        **{
+            name: TopdownSplit([scaled(term, 1.0, factor) for term in BASE.terms], BASE.parent)
+            for name, factor in apart.items()
+        },
+        **{
+            f"a query of weight {ratio}": TopdownSplit([scaled(first, 1.0, ratio), *others], BASE.parent)
+            for ratio in (1e-6, 1e-3, 1e3, 1e6)
+        },
+    }
 
 
-def test_one_cell() -> None:
-    problem = TopdownSplit([SplitTerm(identity(1), np.array([[5.0], [1.0], [-9.0]]), np.array(1.0))], [4])
-    np.testing.assert_allclose(solve(problem, SplitNewton()).value[:, 0], [4.0, 0.0, 0.0], atol=1e-9)
+def scaled(term: SplitTerm, answers: float, weights: Any) -> SplitTerm:
+    """Return a term with multiples of its answers and weights."""
+    return SplitTerm(term.operator, term.answers * answers, term.weights * weights)
 
 
-def test_an_empty_parent_gives_empty_children() -> None:
-    base = drawn(7)
-    assert not solve(TopdownSplit(base.terms, np.zeros(CELLS)), SplitNewton()).value.any()
-    with pytest.raises(SolverError, match="no feasible point"):
-        solve(TopdownSplit(base.terms, np.zeros(CELLS), LinearRows(total(CELLS), np.ones((4, 1)), np.ones((4, 1)))))
+DEGENERATE = degenerate()
 
 
-def test_a_child_that_nobody_asked() -> None:
-    base = drawn(7)
-    terms = [SplitTerm(term.operator, term.answers, term.weights * (np.arange(4) != 2)[:, None]) for term in base.terms]
-    agree(TopdownSplit(terms, base.parent))
-
-
-def test_no_weight_at_all() -> None:
-    base = drawn(7)
-    problem = TopdownSplit([SplitTerm(term.operator, term.answers, np.array(0.0)) for term in base.terms], base.parent)
-    assert solve(problem, SplitNewton()).objective == 0.0
-
-
-@pytest.mark.parametrize("ratio", [1e-6, 1e-3, 1e3, 1e6])
-def test_weights_many_orders_apart(ratio: float) -> None:
-    base = drawn(7)
-    first, *others = base.terms
-    agree(TopdownSplit([SplitTerm(first.operator, first.answers, first.weights * ratio), *others], base.parent))
-
-
-def test_children_of_very_different_weight() -> None:
-    base = drawn(7)
-    factor = np.array([1.0, 1e4, 1e-4, 1.0])[:, None]
-    agree(TopdownSplit([SplitTerm(t.operator, t.answers, t.weights * factor) for t in base.terms], base.parent))
-
-
-def test_a_parent_of_fractions() -> None:
-    base = drawn(7)
-    assert base.parent is not None
-    agree(TopdownSplit(base.terms, base.parent * 0.37))
-
-
-def test_large_counts() -> None:
-    base = drawn(7)
-    assert base.parent is not None
-    terms = [SplitTerm(term.operator, term.answers * 1e7, term.weights) for term in base.terms]
-    agree(TopdownSplit(terms, base.parent * 1e7))
-
-
-def test_a_child_whose_total_is_nothing() -> None:
-    base = drawn(7)
-    assert base.parent is not None
-    totals = np.array([[0.0], [1.0], [2.0], [base.parent.sum() - 3.0]])
-    problem = TopdownSplit(base.terms, base.parent, LinearRows(total(CELLS), totals, totals))
-    agree(problem)
-    assert solve(problem, SplitNewton()).value[0].max() < 1e-12
+@pytest.mark.parametrize("name", DEGENERATE)
+def test_degenerate_splits(name: str) -> None:
+    agree(DEGENERATE[name])
 
 
 def test_rows_that_bind_at_both_ends() -> None:
@@ -153,19 +128,6 @@ def test_rows_that_bind_at_both_ends() -> None:
     assert (values > middle + 0.1 - 1e-6).any()
 
 
-def test_a_row_said_twice_changes_nothing() -> None:
-    from coco_opt.operators import Kronecker
-
-    base = drawn(7, sides="equal")
-    rows = base.constraints
-    assert rows is not None
-    twice = Kronecker((np.ones((2, CELLS)),))
-    both = LinearRows(twice, np.repeat(rows.lower, 2, axis=1), np.repeat(rows.upper, 2, axis=1))
-    problem = TopdownSplit(base.terms, base.parent, both)
-    agree(problem)
-    assert solve(problem).objective == pytest.approx(solve(base).objective, rel=1e-6)
-
-
 @pytest.mark.parametrize("excess", [1.0, 1e-3])
 def test_contradictions_are_proved_not_guessed(excess: float) -> None:
     base = drawn(7, sides="equal")
@@ -174,14 +136,6 @@ def test_contradictions_are_proved_not_guessed(excess: float) -> None:
     wrong = rows.lower + excess
     with pytest.raises(SolverError, match="no feasible point"):
         solve(TopdownSplit(base.terms, base.parent, LinearRows(rows.operator, wrong, wrong)), SplitNewton())
-
-
-def test_contradicting_rows_without_a_parent() -> None:
-    base = drawn(7, parent=False)
-    negative = np.full((4, 1), -1.0)
-    problem = TopdownSplit(base.terms, None, LinearRows(total(CELLS), negative, negative))
-    with pytest.raises(SolverError, match="no feasible point"):
-        solve(problem, SplitNewton())
 
 
 def test_what_takes_too_long_is_handed_over_or_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,22 +161,48 @@ def test_another_problem_is_refused() -> None:
         SplitNewton().solve(SimplexProjection([1.0, 2.0], 2))
 
 
-def test_larger_than_a_toy() -> None:
-    rng = np.random.default_rng(12)
-    children, cells = 9, 300
-    parent = rng.geometric(0.05, cells)
-    table = np.array([rng.multinomial(count, rng.dirichlet(np.ones(children))) for count in parent]).T
-    from coco_opt.operators import Grouping
+def marginals(seed: int, sizes: tuple[int, ...], children: int, noise: float) -> TopdownSplit:
+    """Return noisy two-way marginals of sparse tables of children, below their parent's table."""
+    rng = np.random.default_rng(seed)
+    schema = Schema({f"a{i}": tuple(f"v{value}" for value in range(size)) for i, size in enumerate(sizes)})
+    pairs = [f"a{i} * a{j}" for i in range(len(sizes)) for j in range(i)]
+    tables = rng.poisson(rng.gamma(0.3, 4.0, (children, schema.cells)))
+    terms = []
+    for query in parse_queries(pairs, schema):
+        exact = query.operator.apply(tables)
+        terms.append(SplitTerm(query.operator, exact + rng.normal(0, noise, exact.shape), np.full(children, noise**-2)))
+    return TopdownSplit(terms, tables.sum(axis=0))
 
-    operators = [identity(cells), total(cells), *(Grouping(rng.integers(0, 12, cells), 12) for _ in range(3))]
-    terms = [
-        SplitTerm(q, q.apply(table * 1.0) + rng.normal(0, 4, (children, q.answers)), np.array(1 / 16))
-        for q in operators
-    ]
-    totals = table.sum(axis=1, keepdims=True).astype(np.float64)
-    for rows in (None, LinearRows(total(cells), totals, totals)):
-        solution = solve(TopdownSplit(terms, parent, rows), SplitNewton())
-        assert solution.relative_gap <= 1e-6
-        assert (solution.value == 0.0).sum() > 100
-        assert solution.iterations is not None
-        assert solution.iterations > 30
+
+@pytest.mark.parametrize("seed", range(6))
+def test_is_certified_and_equals_a_general_solver(seed: int) -> None:
+    problem = marginals(seed, (2, 3, 4), 1 + seed, 10.0 ** (seed % 3 - 1))
+    ours, general = solve(problem, SplitDualNewton()), solve(problem, "clarabel", check=False)
+    assert ours.ok
+    assert ours.objective == pytest.approx(general.objective, rel=1e-5, abs=1e-6)
+
+
+@pytest.mark.parametrize("noise", [1.0, 1e3])
+@pytest.mark.parametrize("persons", [1e2, 1e6])
+def test_counts_of_any_size_are_certified_with_and_without_a_parent(persons: float, noise: float) -> None:
+    rng = np.random.default_rng(1)
+    rows = parse_queries(["a * b", "b * c", "a * c"], Schema({name: tuple("vwxyz"[:4]) for name in "abc"}))
+    tables = rng.multinomial(int(persons), rng.dirichlet(np.full(192, 0.2))).reshape(3, 64)
+    terms = []
+    for row in rows:
+        exact = row.operator.apply(tables.astype(np.float64))
+        terms.append(SplitTerm(row.operator, exact + rng.normal(0, noise, exact.shape), noise**-2))
+    for parent in (tables.sum(axis=0), None):
+        assert solve(TopdownSplit(terms, parent), SplitDualNewton()).ok
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_steps_that_do_not_end_are_made_shorter(seed: int) -> None:
+    assert solve(marginals(seed, (2, 3, 4, 3), 5, 8.0), SplitDualNewton(max_newton=2)).ok
+
+
+def test_newton_hands_it_what_is_not_measured_cell_by_cell() -> None:
+    problem = marginals(3, (3, 4, 5, 2), 5, 8.0)
+    solution = solve(problem, SplitNewton(few_steps=1))
+    assert solution.ok
+    assert solution.objective == pytest.approx(solve(problem, SplitDualNewton()).objective, rel=1e-6)

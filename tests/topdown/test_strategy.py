@@ -18,11 +18,9 @@ from coco_opt.topdown.measuring.automatic import (
     OBJECTIVES,
     Objective,
     ShareProblem,
-    _starts,
     best_shares,
     candidate_queries,
     optimised_strategy,
-    ranked_strategies,
 )
 from coco_opt.topdown.measuring.predicted import DenseModel, MarginalModel, predicted_variance, variance_model
 from coco_opt.topdown.queries import Query, parse_queries, parse_query
@@ -84,16 +82,6 @@ def test_answers_that_are_not_determined_have_infinite_variance() -> None:
         assert predicted_variance(measurement_plan, parse_query("c", schema), schema) == np.inf
         assert predicted_variance(measurement_plan, parse_query("total", schema), schema) < np.inf
     assert predicted_variance(only, parse_query("detail", PLAIN), PLAIN) == np.inf
-
-
-def test_structural_zeros_outside_the_queries_keep_the_closed_form() -> None:
-    queries = parse_queries(("b", "b * c"), ZEROS)
-    assert isinstance(variance_model(queries, queries, ZEROS), MarginalModel)
-    assert isinstance(variance_model(parse_queries(("a * b",), ZEROS), queries, ZEROS), DenseModel)
-    bound = variance_model(parse_queries(("a * b",), ZEROS), parse_queries(("b",), ZEROS), ZEROS, most=1)
-    assert isinstance(bound, MarginalModel)
-    exact = variance_model(parse_queries(("a * b",), ZEROS), parse_queries(("b",), ZEROS), ZEROS)
-    assert bound.variances(np.ones(1))[0] >= exact.variances(np.ones(1))[0]
 
 
 def test_too_many_atoms_are_refused_with_advice() -> None:
@@ -240,14 +228,6 @@ def test_optimised_strategies_sum_to_one_and_beat_the_workload(
     assert value(strategy) <= value(Strategy.uniform(workload))
 
 
-def test_ranges_and_groupings_are_optimised_too() -> None:
-    workload = parse_queries(("cumulative(c)", "g * a"), ZEROS)
-    strategy = optimised_strategy(workload, ZEROS, cost=Rho(Fraction(1)))
-    assert {query.name for query in strategy.queries} <= {"cumulative(c)", "g * a", "total"}
-    for query in workload:
-        assert predicted_variance(strategy, query, ZEROS, cost=Rho(Fraction(1))) < np.inf
-
-
 @pytest.mark.parametrize("texts", [("total",), ("detail",), ("a * b", "b * a"), ("cumulative(b)",)])
 @pytest.mark.parametrize("cost", COSTS, ids=lambda cost: cost.unit)
 @pytest.mark.parametrize("objective", OBJECTIVES)
@@ -259,16 +239,6 @@ def test_workloads_of_little_choice(texts: tuple[str, ...], cost: Cost, objectiv
     for query in workload:
         optimised, equal = (predicted_variance(candidate, query, PLAIN, cost=cost) for candidate in (strategy, even))
         assert optimised <= 1.001 * equal
-
-
-def test_a_query_of_the_workload_may_have_the_name_of_another_kind() -> None:
-    strategy = optimised_strategy([parse_query("a", PLAIN, "total")], PLAIN)
-    assert [query.text for query in strategy.queries] == ["a"]
-
-
-def test_the_workload_keeps_its_names() -> None:
-    named = (parse_query("a * b", PLAIN, "table 1"),)
-    assert [query.name for query in optimised_strategy(named, PLAIN).queries] == ["table 1"]
 
 
 def test_unknown_options_are_refused() -> None:
@@ -358,24 +328,3 @@ def test_plans_name_what_is_wrong_with_shares_and_names() -> None:
         TablePlan.product(strategy, cost, 2, level_shares=["1/2", "1/4"])
     with pytest.raises(ProblemError, match="unknown neighbours"):
         TablePlan(strategy.queries, ((cost,),), neighbours="swap")  # type: ignore[arg-type]
-
-
-def test_a_choice_below_structural_zeros_takes_few_searches_with_matrices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The closed form finds the start; the result is as good as all searches with matrices, and is chosen once."""
-    zeros = ["a = 0 & b = 1", "a = 1 & c = 2", "b = 2 & c = 0"]
-    schema = Schema({name: ["0", "1", "2"] for name in "abc"}, structural_zeros=zeros)
-    workload = parse_queries(["total", "a * b", "b * c", "a"], schema)
-    spectra = list[int]()
-    original = np.linalg.eigh
-    monkeypatch.setattr(np.linalg, "eigh", lambda matrix: (spectra.append(len(matrix)), original(matrix))[1])
-    first = ranked_strategies(workload, schema, Epsilon(Fraction(1)))
-    once = len(spectra)
-    assert once < 400
-    assert ranked_strategies(workload, schema, Epsilon(Fraction(2))) == first
-    assert len(spectra) == once
-    model = variance_model(candidate_queries(workload, schema), workload, schema, 512)
-    problem = ShareProblem(candidate_queries(workload, schema), tuple(workload), model, Epsilon(Fraction(1)), "mean")
-    every = min(problem.value(best_shares(problem, start)) for start in _starts(problem))
-    chosen = optimised_strategy(workload, schema, cost=Epsilon(Fraction(1)))
-    shares = {query.text: float(share) for query, share in zip(chosen.queries, chosen.shares, strict=True)}
-    assert problem.value(np.array([shares.get(query.text, 0.0) for query in problem.candidates])) <= 1.01 * every

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import unicodedata
 from collections import Counter
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,6 @@ from coco_opt.histograms import Hierarchy
 from coco_opt.privacy import Measurement
 from coco_opt.topdown.estimating.estimate import estimate_tables
 from coco_opt.topdown.estimating.linear.best_linear import best_linear
-from coco_opt.topdown.estimating.linear.query_trees import linear_stage
 from coco_opt.topdown.kind import files, verify
 from coco_opt.topdown.kind.raw_tables import RawTables
 from coco_opt.topdown.measuring import records
@@ -46,16 +44,6 @@ def _measurement(seed: int, measurement_plan: list[str]) -> Measurement:
     hierarchy = random_hierarchy(rng, 3)
     leaves = rng.poisson(3.0, (len(hierarchy.leaves), SCHEMA.size)).astype(np.int64)
     return measured(seed, hierarchy, SCHEMA, leaves, measurement_plan, 2)
-
-
-@settings(max_examples=25, deadline=None)
-@given(sizes=st.lists(st.integers(0, 9), min_size=1, max_size=8), at_once=st.integers(1, 12))
-def test_rows_come_in_equal_groups_and_stay_in_order(sizes: list[int], at_once: int) -> None:
-    ends = np.cumsum([0, *sizes])
-    parts = [{"row": np.arange(begin, end)} for begin, end in pairwise(ends)]
-    groups = list(files._row_groups(parts, at_once))
-    assert [len(group["row"]) for group in groups[:-1]] == [at_once] * (len(groups) - 1)
-    np.testing.assert_array_equal(np.concatenate([group["row"] for group in groups]), np.arange(ends[-1]))
 
 
 @pytest.mark.parametrize("rows", [1, 3, 10**6])
@@ -101,17 +89,6 @@ def test_estimates_by_pieces_are_those_of_whole_levels(full: bool, rows: int, mo
             ]
     columns = ["level", "region", "query", "answer", "estimate", "standard_error"]
     assert list(frame[columns].itertuples(index=False, name=None)) == expected
-
-
-def test_undetermined_answers_are_left_out() -> None:
-    measurement = _measurement(3, ["race", "total"])
-    table, _ = files.estimate_table(
-        measurement.measurement_plan,
-        linear_stage(TableMeasurements.of(measurement)),
-        parse_queries(["age", "race"], SCHEMA),
-    )
-    assert table is not None
-    assert set(arrow_table(table).column("query").to_pylist()) == {"race"}
 
 
 def test_a_part_of_a_file_knows_the_texts_that_it_holds() -> None:
@@ -202,14 +179,6 @@ def test_what_is_wrong_in_a_batch_is_told_as_of_texts(
     assert [error.place is None or error.place.column for error in errors[:1]] == [
         error.place is None or error.place.column for error in errors[1:]
     ]
-
-
-def test_good_batches_need_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(*_: object, **__: object) -> None:
-        raise AssertionError("the table was brought into DuckDB")
-
-    monkeypatch.setattr("coco_opt.topdown.measuring.records.load", refused)
-    assert _read(tmp_path, [("1", "male", "child", 1)], "parquet").identity()["persons"] == 1
 
 
 @settings(max_examples=50, deadline=None)

@@ -11,14 +11,11 @@ import pytest
 
 from coco_opt.errors import InputError
 from coco_opt.histograms import Hierarchy
-from coco_opt.privacy import Cost, Epsilon, Neighbours, Rho, SeededNoise
+from coco_opt.privacy import Cost, Epsilon, Neighbours, Rho
 from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.budget_plan import Strategy, TablePlan
 from coco_opt.topdown.constraint import RegionBounds
 from coco_opt.topdown.invariants import Invariant
-from coco_opt.topdown.measuring.counts import TableCounts
-from coco_opt.topdown.measuring.measure import measure_tables
-from coco_opt.topdown.noisy_measurements import TableMeasurements
 from coco_opt.topdown.queries import parse_queries, parse_query
 from coco_opt.topdown.schema import Schema, ValueGroups, plain_schema, schema_of
 from coco_opt.topdown.table_queries import TableQueries
@@ -99,21 +96,6 @@ def test_names_of_levels_and_groupings_that_nobody_asks_for_change_no_question()
         == measurement_plan.digest
     )
     assert [name for name, _, _ in measurement_plan.parameters["schema"]["groupings"]] == ["voting"]
-
-
-def test_a_measurement_is_read_back_level_by_level() -> None:
-    queries = table_queries()
-    counts = TableCounts.from_counts(TREE, SCHEMA, TABLES)
-    measurement = measure_tables(
-        counts, queries.plan, source=SeededNoise(4), invariants=queries.invariants, bounds=queries.bounds
-    )
-    measured = TableMeasurements.of(measurement)
-    for level, row in enumerate(AMOUNTS):
-        assert [answer is not None for answer in measured.answers[level]] == [bool(amount) for amount in row]
-    exact = measured.constraints_of(TREE.level_range(1))
-    assert exact is not None
-    voting = parse_query("voting", SCHEMA).operator
-    assert exact.lower.tolist() == voting.apply(counts.level_tables(1)).tolist()
 
 
 def test_a_lower_bound_where_nobody_can_be_is_refused() -> None:

@@ -15,7 +15,6 @@ import pytest
 import coco_opt as co
 from coco_opt.errors import ConfigError, InputError
 from coco_opt.files.folder import as_json, sealed
-from coco_opt.operators import total
 from coco_opt.privacy import Cost, Epsilon, Measurement, Rho, SeededNoise
 from coco_opt.privacy.combined_measurements import together
 from coco_opt.releases.verify import verify_paid
@@ -28,13 +27,16 @@ from coco_opt.topdown.measuring.measure import measure_tables
 from coco_opt.topdown.noisy_measurements import TableMeasurements
 from coco_opt.topdown.queries import parse_queries, parse_query
 from coco_opt.topdown.schema import Schema, ValueGroups
-from tests.topdown.estimation import dense_system, sums_of_leaves
+from tests.topdown.estimation import DenseSolution, check_estimates
 from tests.topdown.persons import SECURE, TOPDOWN, failing, write
 
 SCHEMA = Schema({"sex": ("f", "m"), "age": ("child", "adult", "old")}, ("sex = m & age = old",))
 TREE = co.Hierarchy.from_paths([("land", f"s{k // 3}", f"c{k}") for k in range(7)])
 TRUTH = np.random.default_rng(3).integers(0, 30, (7, SCHEMA.size))
 COUNTS = TableCounts.from_counts(TREE, SCHEMA, TRUTH)
+
+
+OPERATORS = [query.operator for query in parse_queries(("total", "sex", "detail"), SCHEMA)]
 
 
 def measured(
@@ -56,12 +58,9 @@ def even(cost: Cost, queries: int) -> list[list[Cost]]:
     return [[cost * Fraction(1, 3 * queries)] * queries] * 3
 
 
-def dense(listed: Sequence[Measurement]) -> tuple[Any, Any]:
-    """Return the least squares estimate of all leaves' cells from all answers one by one, and its covariance."""
-    parts = [dense_system(TableMeasurements.of(measurement)) for measurement in listed]
-    rows, answers, variances = (np.concatenate([part[k] for part in parts]) for k in range(3))
-    covariance = np.linalg.pinv(rows.T @ (rows / variances[:, None]), rcond=1e-12, hermitian=True)
-    return covariance @ (rows.T @ (answers / variances)), covariance
+def dense(listed: Sequence[Measurement]) -> DenseSolution:
+    """Return the least squares estimate from all answers one by one."""
+    return DenseSolution(*map(TableMeasurements.of, listed))
 
 
 def differing(seed: int) -> list[Measurement]:
@@ -82,61 +81,13 @@ def test_estimates_and_covariances_are_those_of_all_answers_at_once(seed: int) -
     listed = differing(seed)
     estimates = linear_estimates(together(listed), full=True)
     assert isinstance(estimates, FullInformation)
-    estimate, covariance = dense(listed)
-    queries = parse_queries(("total", "sex", "detail"), SCHEMA)
-    rows = {
-        (region, query.text): np.kron(sums_of_leaves(TREE, region)[None, :], query.operator.to_sparse().toarray())
-        for region in range(TREE.regions)
-        for query in queries
-    }
-    for (region, text), row in rows.items():
-        query, level = parse_query(text, SCHEMA).operator, int(TREE.level[region])
-        position = region - int(TREE.level_start[level])
-        np.testing.assert_allclose(estimates.answers(query, level)[position], row @ estimate, rtol=0, atol=1e-9)
-        variances = np.diag(row @ covariance @ row.T)
-        np.testing.assert_allclose(estimates.standard_errors(query, level)[position] ** 2, variances, rtol=1e-9)
-    some = np.random.default_rng(seed).integers(TREE.regions, size=(6, 2)).tolist()
-    for left, right in some:
-        expected = rows[left, "sex"] @ covariance @ rows[right, "detail"].T
-        pair = (left, queries[1].operator), (right, queries[2].operator)
-        np.testing.assert_allclose(estimates.covariance(*pair), expected, rtol=0, atol=1e-9 * np.abs(covariance).max())
+    check_estimates(estimates, dense(listed), OPERATORS)
 
 
 def test_trees_take_all_answers_where_proportions_agree() -> None:
     listed = [measured(("sex", "detail"), even(Rho(Fraction(amount)), 2), amount) for amount in (1, 2, 5)]
     estimates = linear_estimates(together(listed), full=False)
-    estimate, covariance = dense(listed)
-    np.testing.assert_allclose(estimates.tables(2).ravel(), estimate, rtol=0, atol=1e-9)
-    errors = estimates.standard_errors(total(SCHEMA.size), 0)
-    rows = np.ones((1, estimate.size))
-    np.testing.assert_allclose(errors[0] ** 2, (rows @ covariance @ rows.T)[0], rtol=1e-9)
-
-
-@pytest.mark.parametrize(("unit", "factor"), [(Rho, 1.0), (Epsilon, 2.0**0.5)])
-def test_two_half_budgets_are_one_whole(unit: type[Cost], factor: float) -> None:
-    """Precision is proportional to rho, so halves add up to the whole; it grows with epsilon squared, so they do not.
-
-    Error: root mean square over all regions, cells and draws.
-    """
-    queries, cells = ("total", "sex", "detail"), parse_query("detail", SCHEMA).operator
-    truth = TREE.aggregate(TRUTH)
-    full, halves, draws = np.zeros(3), np.zeros(3), 100
-    for seed in range(draws):
-        single = measured(queries, even(unit(Fraction(1)), 3), 3 * seed)
-        two = [measured(queries, even(unit(Fraction(1, 2)), 3), 3 * seed + k) for k in (1, 2)]
-        for squares, measurement in ((full, single), (halves, together(two))):
-            estimates = linear_estimates(measurement, full=True)
-            for level in range(3):
-                regions = TREE.level_range(level)
-                squares[level] += ((estimates.answers(cells, level) - truth[regions.start : regions.stop]) ** 2).mean()
-    ratio = np.sqrt(halves.sum() / full.sum())
-    assert abs(ratio / factor - 1.0) < 0.05
-
-
-def test_the_order_of_measurements_changes_no_estimate() -> None:
-    listed = differing(1)
-    forward, backward = (linear_estimates(together(order), full=True) for order in (listed, listed[::-1]))
-    np.testing.assert_allclose(forward.tables(2), backward.tables(2), rtol=0, atol=1e-9)
+    check_estimates(estimates, dense(listed), OPERATORS)
 
 
 def test_whole_tables_are_those_of_the_pooled_answers() -> None:
@@ -208,7 +159,6 @@ def test_groups_of_values_must_mean_the_same() -> None:
 
 
 HALF = SECURE.replace('"2"', '"1"')
-RHO = 'mechanism = "discrete_gaussian"\nrho = "1/2"\ndataset = "persons"\n'
 
 
 def test_two_runs_of_a_ledger_make_one_release(tmp_path: Path) -> None:
