@@ -108,8 +108,8 @@ class Candidate:
     def unlinked(self) -> list[tuple[str, Header, Header]]:
         """Return the columns that link two of its files and that the first of them lacks, with the other file."""
         chains = [chain for chain in self.kind.data_model.chains if {key for key, _ in chain} <= set(self.files)]
-        lacking = []
-        for (key, _), (below, own) in pairwise(max(chains, key=len, default=())):
+        longest, lacking = max(chains, key=len, default=()), []
+        for (key, _), (below, own) in pairwise(longest):
             pair = self.files[key], self.files[below]
             lacking += [(own, file, other) for file, other in (pair, pair[::-1]) if own not in file.columns]
         return lacking

@@ -91,5 +91,6 @@ class Experiment:
         minutes = (sum(os.times()[:4]) - begun) / 60.0
         for statement in outcome.statements:
             shown.note(statement.line)
-        write_page(out, self, outcome, small=small, minutes=minutes)
+        about = {"summary": self.summary, "paper": self.paper}
+        write_page(out, self.name, outcome, about, small=small, minutes=minutes)
         return outcome

@@ -175,6 +175,6 @@ def publish(
         written.append(write_csv(out / f"{name}{ending}.csv", table))
     outcome = Outcome(tuple(tables.values()), (*written, *files), tuple(failures), said)
     if said:
-        table = write_csv(out / f"{name}_statements.csv", statements_table(said, outcome.figure))
-        return replace(outcome, files=(*outcome.files, table))
+        path = write_csv(out / f"{name}_statements.csv", statements_table(said, outcome.figure))
+        return replace(outcome, files=(*outcome.files, path))
     return outcome

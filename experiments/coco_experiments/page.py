@@ -12,14 +12,11 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from coco_experiments.outcome import Outcome, readable
 from coco_opt._version import machine, versions
 from coco_opt.report.html import document, table
-
-if TYPE_CHECKING:
-    from coco_experiments.experiment import Experiment
 
 _RECORDS = "_record.json"
 _FIGURES = (".png",)
@@ -28,25 +25,26 @@ _CALL = {"instance", "what", "n", "seconds"}  # columns of the bench's table of 
 _PACKAGES = ("coco-opt", "numpy", "scipy", "numba", "highspy", "osqp")
 
 
-def write_page(out: Path, experiment: Experiment, outcome: Outcome, *, small: bool, minutes: float = 0.0) -> Path:
-    """Write the record of an outcome and the page of its folder, ``out/<folder>.html``; return the page.
+def write_page(
+    out: Path, name: str, outcome: Outcome, about: Mapping[str, str], *, small: bool, minutes: float = 0.0
+) -> Path:
+    """Write the record of an experiment's outcome and the page of its folder, ``out/<folder>.html``; return the page.
 
-    ``minutes`` are those of a processor.
+    ``about`` are its summary and its paper; ``minutes`` are those of a processor. The bench keeps former runs.
     """
-    folder, _, _ = experiment.name.partition("/")
+    folder, _, _ = name.partition("/")
     record = {
-        **outcome.record(experiment.name),
-        "summary": experiment.summary,
-        "paper": experiment.paper,
+        **outcome.record(name),
+        **about,
         "small": small,
         "minutes": minutes,
         "machine": machine(),
         "versions": {name: number for name, number in versions(_PACKAGES).items() if name != "python"},
         "files": [Path(os.path.relpath(path, out)).as_posix() for path in outcome.files],
     }
-    path = out / f"{experiment.name}{_RECORDS}"
+    path = out / f"{name}{_RECORDS}"
     path.parent.mkdir(parents=True, exist_ok=True)
-    if experiment.kind == "bench":
+    if folder == "bench":
         earlier = json.loads(path.read_text(encoding="utf-8")).get("runs", []) if path.is_file() else []
         record["runs"] = [*earlier, _run(record)][-_RUNS:]
     path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")

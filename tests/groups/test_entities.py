@@ -178,7 +178,7 @@ BAD_ENTITIES = [
     ("malformed-row", ENTITIES + f'{C},"1\n', 10, None),
     ("malformed-row", ENTITIES + f'{C},"1"2\n', 10, None),
     ("unreadable-file", ENTITIES.encode() + b"J\xe9," + C.encode() + b"\n", 10, None),
-    ("unreadable-file", (ENTITIES + f"{C},1\n").encode("utf-16"), 1, None),
+    ("unreadable-file", (ENTITIES + f"{C},1\n").encode("utf-16"), None, None),
     ("malformed-row", ENTITIES + f"{C},1\r\nx,1\ry,1\n", 10, None),
     ("malformed-row", ENTITIES + C * 300_000 + ",1\n", 10, None),
     ("no-header", '"entity_id,group_id\nx,1\n', 1, None),

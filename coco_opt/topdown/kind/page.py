@@ -371,8 +371,8 @@ def _explored(shown: Shown, schema: Schema, linear: LinearEstimates, unit: str) 
         words["width"], widths = widths_of(shown, schema, linear)
         attributes = {name: (schema.attributes[name], codes[name]) for name in schema.names}
         mapped = {"outlines": shown.outlines, "attributes": attributes, "widths": widths}
-    ends = dict(zip(("lower", "upper"), cell_intervals(shown.result, runs), strict=True))
-    return Explored(tree, levels, ids, persons, runs.regions, runs.cells, runs.counts, words, labels, **ends, **mapped)
+    ends = cell_intervals(shown.result, runs)
+    return Explored(tree, levels, ids, persons, runs.regions, runs.cells, runs.counts, words, labels, *ends, **mapped)
 
 
 def _relaxed_regions(shown: Shown) -> str:

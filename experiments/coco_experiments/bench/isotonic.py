@@ -164,9 +164,11 @@ def candidates(p: int, y: Ints) -> dict[str, Callable[[], Any]]:
 
 def disagreements(instance: str, p: int, y: Ints, timings: dict[str, Timing]) -> list[str]:
     """Return one line for every answer whose objective is not the kernel's (optima for p = 1 are not unique)."""
-    problem, answers = problem_of(p, y), {name: timing.value for name, timing in timings.items()}
+    problem = problem_of(p, y)
+    answers: dict[str, Any] = {name: timing.value for name, timing in timings.items()}
     if BLOCKS in answers:
-        answers[BLOCKS] = isotonic_l2.expand(*answers[BLOCKS], np.empty(y.size))
+        starts, means = answers[BLOCKS]
+        answers[BLOCKS] = isotonic_l2.expand(starts, means, np.empty(y.size))
     best = problem.objective(answers[KERNEL])
     return [
         f"{instance}: the objective of {name} is not the kernel's"

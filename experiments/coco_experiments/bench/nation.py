@@ -15,7 +15,7 @@ some minutes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -136,7 +136,7 @@ def fitted(size: str, data: str | None, max_size: int, method: str, growth: Sequ
     case, solvers = Case.of("nation", counts, max_size), SolverChoices()
     noisy = case.measured(SEED, growth=growth)
     many = 0 if small else MANY_CELLS
-    estimated = {
+    estimated: dict[str, Callable[[], Any]] = {
         "joint": partial(joint, noisy, solvers),
         "posterior": partial(integer_estimate, noisy, solvers, coverage=0.9, threads=2, many=many),
     }

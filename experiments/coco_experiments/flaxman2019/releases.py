@@ -19,7 +19,7 @@ from coco_experiments.data import data_file
 from coco_experiments.outcome import Record, Statement, Table
 from coco_experiments.simulated import generated_counts
 from coco_experiments.study import Report, Runs, Study, seeded
-from coco_opt.audit import CAVEAT, Audit, audit_release
+from coco_opt.audit import CAVEAT, Audit, PrivacyLoss, audit_release
 from coco_opt.cli.audit import noise_of, subject_of
 from coco_opt.config import Config, configure
 from coco_opt.groups.kind import GROUPS
@@ -73,7 +73,7 @@ def plan(data: Path | None, small: bool) -> list[tuple[Setting, Sequence[int]]]:
 
 def report(results: Sequence[Runs[Setting, Audit]], path: Path) -> Report:
     """Return one row a method and audited thing; it fails where more is lost than claimed."""
-    rows, failures, losses = list[Record](), list[str](), {}
+    rows, failures, losses = list[Record](), list[str](), dict[str, PrivacyLoss]()
     audits = {runs.case.method: runs.found[0] for runs in results}
     for name, audit in audits.items():
         losses |= {f"{name}: {what}": loss for what, loss in audit.losses.items()}

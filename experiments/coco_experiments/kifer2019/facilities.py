@@ -118,10 +118,9 @@ def report(results: Sequence[Runs[tuple[int, int, str], tuple[Record, str]]], pa
     notes = ("error by type: mean absolute error of a region's type, in persons, mean over the four levels.",)
     found = [runs.found[0] for runs in results]
     table = Table.of("facilities by type and block", (row for row, _ in found), notes)
-    failsafes = {
-        method: sum(row.get("failsafes", row["parents"]) for row, _ in found if row["method"] == method)
-        for method in METHODS
-    }
+    failsafes = dict.fromkeys(METHODS, 0)
+    for row, _ in found:
+        failsafes[row["method"]] += row["failsafes"] if "failsafes" in row else row["parents"]
     claim = Statement(
         "slides, TopDown with invariants, Example",
         "every combination of types has an implied constraint; cutting planes and the minimal schema keep them all",
@@ -203,12 +202,14 @@ def report_households(results: Sequence[Runs[Setting, tuple[list[int], int, floa
                 words = f"{sum(broken)} regions break {RULE!r}"
                 failures.append(f"epsilon {runs.case.epsilon}, seed {seed}: {words}")
     notes = ("error by relation: mean absolute error of a block's answer. Noise is seeded: NOT PRIVATE.",)
-    broken = {declared: sum(row["broken"] for row in rows if row["declared"] == declared) for declared in (False, True)}
+    by_rule = {
+        declared: sum(row["broken"] for row in rows if row["declared"] == declared) for declared in (False, True)
+    }
     claim = Statement(
         "slides, Invariants",
         f"data must satisfy {RULE}, which noise does not know",
-        f"blocks that break it: {broken[False]:,} where it is not declared, {broken[True]:,} where it is",
-        broken[True] == 0 < broken[False],
+        f"blocks that break it: {by_rule[False]:,} where it is not declared, {by_rule[True]:,} where it is",
+        by_rule[True] == 0 < by_rule[False],
     )
     table = Table.of(f"{RULE} in every block", rows, notes)
     return Report({"": table}, failures=failures, statements=[claim])

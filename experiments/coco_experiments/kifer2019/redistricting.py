@@ -119,7 +119,8 @@ def config_of(counts: TableCounts, folder: Path) -> Config:
     homes = counts.answers_to(parse_query("residence", counts.schema).operator, counts.hierarchy.leaves)
     types = {name: (homes[:, k] > 0).astype(np.int64) for k, name in enumerate(RESIDENCES) if k}
     facilities = pa.table({"region_id": data["hierarchy"].column("region_id"), **types})
-    return configure(folder=folder, data={**data, "facilities": facilities}, **settings(counts.schema))
+    sections: dict[str, Any] = settings(counts.schema)
+    return configure(folder=folder, data={**data, "facilities": facilities}, **sections)
 
 
 def _errors(counts: TableCounts, folder: Path, seconds: float) -> Table:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 
@@ -79,7 +80,7 @@ def measure_totals(tables: Tables, seed: int) -> Errors:
     strategy = Strategy(queries, tuple(map(Fraction, tables.shares.values())))
     plan = TablePlan.product(strategy, Epsilon(Fraction(tables.epsilon)), levels=2)
     measurement = measure_tables(counts, plan, source=SeededNoise(seed))
-    ways = {
+    ways: dict[str, Any] = {
         LINEAR: linear_estimates(measurement),
         PASSES: estimate_tables(measurement),
         NEAREST: estimate_tables(measurement, TopdownMethod(rounding="nearest")),

@@ -332,7 +332,7 @@ def _state(layout: Layout, leaves: SparseTables, values: NDArray[Any], word: np.
     )
 
 
-def _base(proposals: Proposals, counts: Floats) -> Floats:
+def _base(proposals: Proposals, counts: Ints | Floats) -> Floats:
     """Return the shares around which the root's lie: equal ones, products where no query counts attributes together.
 
     Around equal shares few cells would have nearly all persons, in one way or another, as no answer speaks against it.
