@@ -25,6 +25,7 @@ MARKS = "osD^v<>Pdh"
 _DOTS = 150  # an inch
 _MANY_DECADES = 300.0
 _TICKS = 6  # decades labelled along an axis
+_LONGEST = (1e3, 1e4)  # before and after which labels are shorter
 _LETTER = 0.07  # inches of a digit, wide ones and the space between two labels counted
 _AFTER_LAYOUT = 0.6  # of a panel's width
 _RAGGED = 4  # letters by which lines of a divided text may differ
@@ -57,21 +58,25 @@ def plain(axis: Axis) -> None:
 
     if axis.get_scale() == "log":
         low, high = sorted(axis.get_view_interval())
-        few = low > 0 and high / low < _MANY_DECADES and (axis is axis.axes.yaxis or _has_room(axis, low, high))
-        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,), numticks=_TICKS))
+        letters = max(len(tick(value)) for value in (low, high, *_LONGEST) if low <= value <= high)
+        upright = axis is axis.axes.yaxis
+        room = math.inf if upright else _inches(axis) / (_LETTER * letters)
+        few = low > 0 and high / low < _MANY_DECADES and room * math.log10(2.0) > math.log10(high / low)
+        most = _TICKS if upright else min(_TICKS, max(2, int(room)))
+        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,), numticks=most))
     axis.set_major_formatter(FuncFormatter(lambda value, _: tick(value)))
     axis.set_minor_formatter(NullFormatter())
 
 
-def _has_room(axis: Axis, low: float, high: float) -> bool:
-    """Return whether the labels of a horizontal axis fit between 1 and 2 of a decade."""
+def _inches(axis: Axis) -> float:
+    """Return about how wide a horizontal axis will be."""
     from matplotlib.figure import Figure
 
     figure = axis.axes.figure
     inches = axis.axes.get_window_extent().width / figure.dpi
     if isinstance(figure, Figure) and figure.get_layout_engine() is not None:  # labels of rows will take their part
         inches *= _AFTER_LAYOUT
-    return len(tick(high)) * _LETTER < inches * math.log10(2.0) / math.log10(high / low)
+    return inches
 
 
 def wrapped(text: Text, inches: float) -> int:
