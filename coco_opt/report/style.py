@@ -62,7 +62,7 @@ def plain(axis: Axis) -> None:
         upright = axis is axis.axes.yaxis
         room = math.inf if upright else _inches(axis) / (_LETTER * letters)
         few = low > 0 and high / low < _MANY_DECADES and room * math.log10(2.0) > math.log10(high / low)
-        most = _TICKS if upright else min(_TICKS, max(2, int(room)))
+        most = _TICKS if upright else min(_TICKS, max(2, round(room)))
         axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,), numticks=most))
     axis.set_major_formatter(FuncFormatter(lambda value, _: tick(value)))
     axis.set_minor_formatter(NullFormatter())

@@ -26,6 +26,7 @@ _ONE = 4.6  # inches across a figure of one panel
 _PANEL = 2.1  # inches of a row of panels
 _BETWEEN = 0.5  # inches, for the labels of ticks
 _MOST_IN_A_LEGEND = 4
+_MANY_PANELS = 4  # in a row
 _LETTERS = 20  # of all labels of ticks at the measured points, and a space each
 _LEAST_LEFT, _EDGE = 0.75, 0.05  # inches left of the first panels, and of the canvas
 _LINE = 0.13  # inches of a further line of a title
@@ -70,14 +71,14 @@ class AxisStyle:
 def draw(path: Path, rows: Sequence[Sequence[CurvePanel]], style: AxisStyle) -> list[Path]:
     """Write ``path``.png and ``path``.pdf, panels in rows of any length; return the files.
 
-    A legend names few curves; many are named where they end, in the last panel of each row.
+    A legend names few curves; many are named where they end, in the last panel of each row, if panels stay wide.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     width = max(len(row) for row in rows)
     names = list(dict.fromkeys(curve.name for row in rows for panel in row for curve in panel.curves))
-    named = len(names) > _MOST_IN_A_LEGEND
+    named = len(names) > _MOST_IN_A_LEGEND and width < _MANY_PANELS
     styles = looks(names)
     figure = Figure(figsize=(_ONE if width == 1 and not named else PAGE, 4.0))
     FigureCanvasAgg(figure)
@@ -95,14 +96,15 @@ def draw(path: Path, rows: Sequence[Sequence[CurvePanel]], style: AxisStyle) -> 
     if len(names) == 1 or named:
         beside = _widest(figure, names) if named else 0.0
         _arrange(figure, (len(rows), width), 0.0, beside, titles, own_labels=own_labels)
-        places = np.cumsum([len(row) for row in rows]) - 1
-        for row, last in zip(rows, places, strict=True) if named else ():
-            if len(row) == width:
-                _name_curves(figure, figure.axes[last], row[-1], styles, marks=style.marks)
     else:
         legend = fitted_legend(figure, handles, 4, loc="upper center")
         above = legend.get_window_extent().height / figure.dpi
         _arrange(figure, (len(rows), width), above, 0.0, titles, own_labels=own_labels)
+    panels = [panel for row in rows for panel in row]
+    for axes, panel in zip(figure.axes, panels, strict=True):
+        _label_x(axes, panel)
+    for last, row in zip(np.cumsum([len(row) for row in rows]) - 1, rows, strict=True) if named else ():
+        _name_curves(figure, figure.axes[last], row[-1], styles, marks=style.marks)
     return saved(figure, path)
 
 
@@ -154,8 +156,6 @@ def _widest(figure: Figure, names: Sequence[str]) -> float:
 
 
 def _draw(axes: Axes, panel: CurvePanel, styles: Mapping[str, Look], style: AxisStyle) -> dict[str, Artist]:
-    from matplotlib.ticker import MaxNLocator
-
     axes.set_xscale(panel.xscale or style.xscale)
     axes.set_yscale(style.yscale)
     drawn = {curve.name: _curve(axes, curve, styles[curve.name], marks=style.marks) for curve in panel.curves}
@@ -163,10 +163,20 @@ def _draw(axes: Axes, panel: CurvePanel, styles: Mapping[str, Look], style: Axis
         axes.set_ylim(*style.ylim)
     elif style.yscale == "symlog" and axes.get_ylim()[0] > -1.0:
         axes.set_ylim(bottom=0.0)
+    if axes.get_yscale() != "linear":
+        plain(axes.yaxis)
+    axes.tick_params(which="both", labelsize=7)
+    axes.grid(alpha=0.3)
+    return drawn
+
+
+def _label_x(axes: Axes, panel: CurvePanel) -> None:
+    """Label the measured points, or what an axis has room for: once panels have their width."""
+    from matplotlib.ticker import MaxNLocator
+
     points = sorted({x for curve in panel.curves for x in curve.x})
-    for axis in (axes.xaxis, axes.yaxis):
-        if axis.get_scale() != "linear":
-            plain(axis)
+    if axes.get_xscale() != "linear":
+        plain(axes.xaxis)
     if axes.get_xscale() == "log" and len(points) == 1:
         axes.set_xlim(points[0] / 2.0, points[0] * 2.0)
     labels = [tick(x) for x in points]
@@ -175,9 +185,6 @@ def _draw(axes: Axes, panel: CurvePanel, styles: Mapping[str, Look], style: Axis
         axes.set_xticks([], minor=True)
     elif axes.get_xscale() == "linear" and all(x == int(x) for x in points):
         axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
-    axes.tick_params(which="both", labelsize=7)
-    axes.grid(alpha=0.3)
-    return drawn
 
 
 def _curve(axes: Axes, curve: Curve, look: Look, *, marks: bool) -> Artist:

@@ -80,10 +80,15 @@ def method_of(name: str) -> str:
     """Return the method behind a series' name: "matching Hc x Hc, average half up" is "matching Hc"."""
     if name in _PLACES:
         return name
-    short = _SAME.sub(r"\1", name)
+    short = without_repeats(name)
     while short not in _PLACES and (shorter := _ASIDE.sub("", short)) != short:
         short = shorter
     return short
+
+
+def without_repeats(name: str) -> str:
+    """Return the name of a method that has one estimator at all levels, however many: "matching Hc"."""
+    return _SAME.sub(r"\1", name)
 
 
 def looks(names: Iterable[str]) -> dict[str, Look]:
@@ -218,7 +223,8 @@ def _draw(axes: Axes, panel: Panel, styles: Mapping[str, Look], *, log: bool, ap
         axes.set_xscale("log")
         plain(axes.xaxis)
     else:
-        axes.set_xlim(left=min(0.0, axes.get_xlim()[0]))
+        left, right = axes.get_xlim()
+        axes.set_xlim(min(0.0, left), right + 0.03 * (right - left))  # no mark is cut in half
     axes.set_yticks(range(len(panel.labels)), panel.labels)
     axes.set_ylim(len(panel.labels) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from coco_experiments.groups import BARS, SEEDED, Case, Levels, means_of, split_
 from coco_experiments.kuo2018.draws import Draws, omniscient_line
 from coco_experiments.kuo2018.methods import Method
 from coco_experiments.outcome import Record, Statement, Table
+from coco_experiments.plots import without_repeats
 from coco_experiments.statistics import Mean
 from coco_experiments.study import Report, Runs, Study
 
@@ -123,6 +124,8 @@ def best_table(title: str, points: Sequence[Point]) -> Table:
 def curves(path: Path, points: Sequence[Point]) -> list[Path]:
     """Draw error against epsilon a level: a row a case, a column a level, a line a method; return the files."""
     rows: list[list[CurvePanel]] = []
+    if len({len(point.line) for point in points}) > 1:  # one name and look for all rows
+        points = [replace(point, method=without_repeats(point.method)) for point in points]
     for case in dict.fromkeys(point.case for point in points):
         own = [point for point in points if point.case == case]
         rows.append([_panel(case, level, own) for level in range(len(own[0].line))])
