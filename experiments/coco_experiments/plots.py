@@ -223,8 +223,8 @@ def _draw(axes: Axes, panel: Panel, styles: Mapping[str, Look], *, log: bool, ap
         axes.set_xscale("log")
         plain(axes.xaxis)
     else:
-        left, right = axes.get_xlim()
-        axes.set_xlim(min(0.0, left), right + 0.03 * (right - left))  # no mark is cut in half
+        left, right = min(0.0, axes.get_xlim()[0]), axes.get_xlim()[1]
+        axes.set_xlim(left, right + 0.03 * (right - left))  # no mark is cut in half
     axes.set_yticks(range(len(panel.labels)), panel.labels)
     axes.set_ylim(len(panel.labels) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0)
