@@ -71,14 +71,16 @@ class AxisStyle:
 def draw(path: Path, rows: Sequence[Sequence[CurvePanel]], style: AxisStyle) -> list[Path]:
     """Write ``path``.png and ``path``.pdf, panels in rows of any length; return the files.
 
-    A legend names few curves; many are named where they end, in the last panel of each row, if panels stay wide.
+    A legend names few curves; many are named where they end, in the last panel of each row, if that has all of them and
+    panels stay wide.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     width = max(len(row) for row in rows)
     names = list(dict.fromkeys(curve.name for row in rows for panel in row for curve in panel.curves))
-    named = len(names) > _MOST_IN_A_LEGEND and width < _MANY_PANELS
+    last_has_all = all(_names(row) <= _names(row[-1:]) for row in rows)
+    named = len(names) > _MOST_IN_A_LEGEND and width < _MANY_PANELS and last_has_all
     styles = looks(names)
     figure = Figure(figsize=(_ONE if width == 1 and not named else PAGE, 4.0))
     FigureCanvasAgg(figure)
@@ -106,6 +108,10 @@ def draw(path: Path, rows: Sequence[Sequence[CurvePanel]], style: AxisStyle) -> 
     for last, row in zip(np.cumsum([len(row) for row in rows]) - 1, rows, strict=True) if named else ():
         _name_curves(figure, figure.axes[last], row[-1], styles, marks=style.marks)
     return saved(figure, path)
+
+
+def _names(panels: Sequence[CurvePanel]) -> set[str]:
+    return {curve.name for panel in panels for curve in panel.curves}
 
 
 def _arrange(
