@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _ROW = 1.9  # inches
+_DASHES = ("-", "--", "-.")
 _SHOWN = 4.0  # times the claim: farther out the estimate follows a handful of residuals
 
 
@@ -48,10 +50,10 @@ def plot_losses(path: Path, losses: Mapping[str, PrivacyLoss], claimed: float, r
 def _draw_residuals(axes: Axes, losses: Mapping[str, PrivacyLoss], title: str) -> None:
     from matplotlib.ticker import FuncFormatter
 
-    for name, loss in losses.items():
+    for (name, loss), dash in zip(losses.items(), cycle(_DASHES)):
         share = loss.counts / max(1, int(loss.counts.sum()))
         seen = np.where(share > 0, share, np.nan)
-        axes.semilogy(loss.centres - 0.5, seen, ".-", markersize=3, linewidth=1.0, label=name)
+        axes.semilogy(loss.centres - 0.5, seen, f".{dash}", markersize=3, linewidth=1.0, label=name)
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g} %"))
     axes.set(ylabel="share of the cells", title=title)
     axes.grid(alpha=0.3)
@@ -60,13 +62,17 @@ def _draw_residuals(axes: Axes, losses: Mapping[str, PrivacyLoss], title: str) -
 
 
 def _draw_losses(axes: Axes, losses: Mapping[str, PrivacyLoss], claimed: float, title: str) -> None:
-    for loss in losses.values():
-        axes.plot(loss.centres[:-1], loss.loss, linewidth=1.1)
+    largest = 0.0
+    for loss, dash in zip(losses.values(), cycle(_DASHES)):
+        seen = np.flatnonzero(loss.counts)  # beyond, the estimate is the kernel's alone
+        shown = slice(seen[0], seen[-1]) if seen.size else slice(0)
+        axes.plot(loss.centres[:-1][shown], loss.loss[shown], dash, linewidth=1.1)
+        largest = max(largest, float(np.nanmax(np.abs(loss.loss[shown]), initial=0.0)))
     for sign in (-1, 1):
         axes.axhline(sign * claimed, color="black", linestyle=":", label="epsilon claimed" if sign > 0 else None)
-    if any(np.nanmax(np.abs(loss.loss), initial=0.0) > _SHOWN * claimed for loss in losses.values()):
+    if largest > _SHOWN * claimed:
         axes.set_ylim(-_SHOWN * claimed, _SHOWN * claimed)
         title += f", cut at {_SHOWN:g} epsilon"
-    axes.set(ylabel="log of share at k over k + 1", title=title)
+    axes.set(ylabel="log of share at k\nover that at k + 1", title=title)
     axes.grid(alpha=0.3)
     axes.legend(fontsize=7)

@@ -231,7 +231,7 @@ BUDGETS = study(
         f"Even split but for bottom-up. Hawaii's buckets grow by {GROWTH[:3]}, root first; Taxi is asked for cells.",
     ),
     figure=lambda path, results: draw(
-        path, budget_curves(results), AxisStyle("total epsilon", "error / error of Algorithm 1")
+        path, budget_curves(results), AxisStyle("total epsilon", "error / error of\nmatching, cells; one run")
     ),
 )
 FRONTIER = study(
@@ -244,7 +244,7 @@ FRONTIER = study(
     figure=lambda path, results: draw(
         path,
         [[frontier_panel(case, results) for case in dict.fromkeys(result.case for result in results)]],
-        AxisStyle("error at the leaves", "error at the root"),
+        AxisStyle("error at the leaves (entities a region), one run", "error at the root (entities)"),
     ),
 )
 POSTERIOR = study(

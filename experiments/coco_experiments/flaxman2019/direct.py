@@ -16,7 +16,6 @@ import numpy as np
 
 from coco_experiments.flaxman2019.setting import EPSILONS, MOVED, NOT_PRIVATE, PAPERS, SMALL, Database
 from coco_experiments.outcome import Record, Statement, Table
-from coco_experiments.plots import looks
 from coco_experiments.study import Report, Runs, Study, seeded
 from coco_opt.array_types import Floats
 from coco_opt.audit.bounds import LowerBound, lower_bound
@@ -147,9 +146,7 @@ def _draw(path: Path, estimates: dict[MechanismName, DirectEstimate]) -> list[Pa
 
 def _panel(axes: Axes, name: MechanismName, estimate: DirectEstimate) -> None:
     axes.plot(estimate.k, estimate.equal, ".", color="C8", markersize=3, label="error = k")
-    axes.plot(
-        estimate.k, estimate.at_least, "-", color=looks([name])[name].colour, linewidth=1.1, label="error \u2265 k"
-    )
+    axes.plot(estimate.k, estimate.at_least, "-", color="C0", linewidth=1.1, label="error \u2265 k")
     for sign in (-1, 1):
         axes.axhline(sign * EPSILONS[name], color="black", linestyle=":", label="budget" if sign > 0 else None)
     axes.set(title=f"{name}, epsilon {EPSILONS[name]:g}", xlabel="k (people)")

@@ -54,6 +54,7 @@ COLUMNS = (
     "residual range K",
 )
 CURVES = ("panel", "mechanism", "epsilon", "whose", "error", "value")
+_DASHES: dict[str, str] = {"GDPC": "-", "RDPC": "--", "ADPC": "-."}
 _BIN = 5  # people: single ones of 1,000 cells are a thicket
 
 Losses = dict[MechanismName, PrivacyLoss]
@@ -172,7 +173,7 @@ def _draw(path: Path, ours: Panels, his: Panels | None) -> list[Path]:
     for place, (title, panels) in enumerate(columns.items()):
         _residual_panel(axes[0][place], panels["a"], f"(a) how far cells are off, {title}")
         _loss_panel(axes[1][place], panels["b"], f"(b) loss, {title}", first=place == 0)
-    axes[0][0].set_ylabel(f"cells in {_BIN} people")
+    axes[0][0].set_ylabel(f"cells a bin of {_BIN} people")
     axes[1][0].set_ylabel("empirical privacy loss")
     handles, labels = axes[0][0].get_legend_handles_labels()
     fitted_legend(figure, dict(zip(labels, handles, strict=True)), 3, loc="outside upper center")
@@ -183,7 +184,15 @@ def _residual_panel(axes: Axes, curves: dict[MechanismName, Curve], title: str) 
     for name, curve in curves.items():
         middles, cells = _in_bins(curve)
         label = f"{name}, epsilon {EPSILONS[name]:g}"
-        axes.step(middles, cells, where="mid", color=looks([name])[name].colour, linewidth=1.0, label=label)
+        axes.step(
+            middles,
+            cells,
+            where="mid",
+            color=looks([name])[name].colour,
+            linestyle=_DASHES[name],
+            linewidth=1.0,
+            label=label,
+        )
     axes.set_title(title)
     axes.grid(alpha=0.3)
 
@@ -202,7 +211,7 @@ def _loss_panel(axes: Axes, curves: dict[MechanismName, Curve], title: str, *, f
     axes.axhspan(-0.03, -0.02, color="#dddddd", alpha=0.6, linewidth=0)
     for name, curve in curves.items():
         colour = looks([name])[name].colour
-        axes.plot(curve.error, curve.value, color=colour, linewidth=1.2)
+        axes.plot(curve.error, curve.value, color=colour, linestyle=_DASHES[name], linewidth=1.2)
         for sign in (-1, 1):
             axes.axhline(sign * EPSILONS[name], color=colour, linestyle=":", linewidth=0.9)
         if first:

@@ -21,6 +21,7 @@ from coco_experiments.flaxman2019.setting import (
     NOT_PRIVATE,
     PAPERS,
     SHARE_BAND,
+    SHARES,
     SMALL,
     TAILS,
     Database,
@@ -237,7 +238,7 @@ def report_plateaus(results: Sequence[Runs[Database, PlateausFound]], path: Path
     """Return one row a figure and mechanism; it fails further than four deviations from a reference."""
     (runs,) = results
     means = {key: Mean.of([found[key] for found in runs.found]) for key in runs.found[0]}
-    rows, failures, panels = list[Record](), list[str](), {}
+    rows, failures = list[Record](), list[str]()
     for figure, name in product(FIGURES, MECHANISMS):
         mean, reference = means[name, figure], REFERENCES[name, figure] if runs.case == PAPERS else None
         apart = None if reference is None else abs(mean.value - reference.value) / reference.deviation
@@ -255,16 +256,19 @@ def report_plateaus(results: Sequence[Runs[Database, PlateausFound]], path: Path
         )
         if apart is not None and apart > BAND:
             failures.append(f"{name}, {figure}: {apart:.1f} deviations from the reference")
-    for figure in FIGURES:
-        series = {"measured": tuple(means[name, figure].value for name in MECHANISMS)}
-        if runs.case == PAPERS:
-            series["reference"] = tuple(REFERENCES[name, figure].value for name in MECHANISMS)
-        errors = {"measured": tuple(means[name, figure].standard_error for name in MECHANISMS)}
-        panels[figure] = Panel(MECHANISMS, series, errors)
+    found = [(means[name, LOSS], EPSILONS[name]) for name in MECHANISMS]
+    series = {
+        "measured": tuple(mean.value / budget for mean, budget in found),
+        "published": tuple(SHARES[name][0] for name in MECHANISMS),
+    }
+    errors = {"measured": tuple(mean.standard_error and mean.standard_error / budget for mean, budget in found)}
+    panel = {f"{len(runs.seeds)} databases": Panel(MECHANISMS, series, errors)}
     notes = (f"The loss is {CAVEAT}.", TAILS, "The maximum depends on the seed and is not compared.", NOT_PRIVATE)
     table = Table.of(f"Flaxman 2019: plateaus of Figure 1, {len(runs.seeds)} databases", rows, notes)
     claims = share_claims({name: means[name, LOSS].value / EPSILONS[name] for name in MECHANISMS})
-    return Report({"": table}, comparison(path, panels, ""), failures, claims)
+    return Report(
+        {"": table}, comparison(path, panel, "empirical privacy loss of the plateau over the budget"), failures, claims
+    )
 
 
 PLATEAUS = Study("flaxman2019/plateaus", plan_plateaus, measure_plateaus, report_plateaus)

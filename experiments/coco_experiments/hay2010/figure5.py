@@ -189,7 +189,7 @@ def _plot(path: Path, results: list[Measured]) -> list[Path]:
     for result in results:
         panels.setdefault(result.data.label, []).append(result)
     drawn = [CurvePanel(label, _curves(group)) for label, group in panels.items()]
-    style = AxisStyle("epsilon", "mean squared error")
+    style = AxisStyle("epsilon", "squared error, summed over\nthe counts; mean of the samples")
     return draw(path, [drawn[start : start + 3] for start in range(0, len(drawn), 3)], style)
 
 

@@ -108,7 +108,7 @@ def report(results: Sequence[Runs[int, dict[str, float]]], path: Path) -> Report
     measured = [Curve(name, x, values) for name, values in quantiles.items()]
     bound_curve = Curve("bound of Appendix E", x, bounds, theory=True)
     panel = CurvePanel("95 % quantile of the largest error over all ranges", (*measured, bound_curve))
-    figures = draw(path, [[panel]], AxisStyle("cells", "entities"))
+    figures = draw(path, [[panel]], AxisStyle("cells", "largest error (entities)"))
     within = min(float(row["H~ within bound"]) for row in rows)
     claim = Statement(
         "Appendix E",

@@ -126,7 +126,12 @@ def report(results: Sequence[Runs[Case, dict[str, Gaps]]], path: Path) -> Report
     title = f"Figure 1: where the error lies, one region, epsilon 1, {len(results[0].seeds)} runs"
     table = Table.of(title, (row for runs in results for row in rows_of(runs)), notes)
     style = AxisStyle(
-        "size (entities)", "estimated minus true number\nof groups up to a size", "symlog", "symlog", marks=False
+        "size (entities)",
+        "estimated minus true number\nof groups up to a size",
+        "symlog",
+        "symlog",
+        marks=False,
+        same_y=True,
     )
     figures = draw(path, [panels(runs) for runs in results], style)
     return Report({"": table}, figures, statements=claims(table))

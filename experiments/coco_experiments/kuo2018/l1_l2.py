@@ -191,7 +191,7 @@ def curves(path: Path, duels: Sequence[Duel]) -> list[Path]:
     for case in dict.fromkeys(item.case for item in duels):
         own = [item for item in duels if item.case == case]
         rows.append([_panel(case, level, own) for level in sorted({item.level for item in own})])
-    return draw(path, rows, AxisStyle("total epsilon", f"error of {P2} / error of {P1}", yscale="linear"))
+    return draw(path, rows, AxisStyle("total epsilon", f"error of {P2} / error of {P1}", yscale="linear", same_y=True))
 
 
 def _panel(case: str, level: int, duels: Sequence[Duel]) -> CurvePanel:
@@ -204,7 +204,7 @@ def _panel(case: str, level: int, duels: Sequence[Duel]) -> CurvePanel:
         drawn.append(Curve(name, x, tuple(item.ratio or 0.0 for item in own), tuple(bars)))
     ends = tuple(sorted({float(item.epsilon) for item in at_level}))
     drawn.append(Curve("equal", ends, (1.0,) * len(ends), theory=True))
-    return CurvePanel(f"{case}, level {level}", tuple(drawn))
+    return CurvePanel(f"level {level}" if level else f"{case}, level 0", tuple(drawn))
 
 
 def _label(item: Duel) -> str:

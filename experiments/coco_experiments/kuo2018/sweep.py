@@ -140,7 +140,7 @@ def _panel(case: str, level: int, points: Sequence[Point]) -> CurvePanel:
         drawn.append(Curve(method, x, [mean.value for mean in means], [mean.standard_error or 0.0 for mean in means]))
     line = {float(point.epsilon) / len(point.line): point.line[level] for point in points}
     drawn.append(Curve("omniscient", tuple(line), tuple(line.values()), theory=True))
-    return CurvePanel(f"{case}, level {level}", tuple(drawn))
+    return CurvePanel(f"level {level}" if level else f"{case}, level 0", tuple(drawn))
 
 
 def sweep(
