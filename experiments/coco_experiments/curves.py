@@ -25,7 +25,7 @@ _ONE = 4.6  # inches across a figure of one panel
 _PANEL, _HIGHEST = 2.1, 9.0  # inches of a row of panels at most, and of a figure
 _BETWEEN = 0.5  # inches, for the labels of ticks
 _FEW = 4  # names that a narrow figure has room for
-_LETTER = 0.065  # inches of a digit at a tick, the space between labels counted
+_LETTER, _SPACE = 0.055, 0.02  # inches of a digit at a tick, and between two labels
 _LEAST_LEFT, _EDGE = 0.75, 0.05  # inches left of the first panels, and of the canvas
 _LINE = 0.13  # inches of a further line of a title
 
@@ -176,7 +176,7 @@ def _fit(axes: Axes, points: Sequence[float], labels: Sequence[str]) -> bool:
     width = axes.get_window_extent().width / axes.figure.dpi
     places = np.log10(points) * width / np.diff(np.log10(axes.get_xlim()))
     wide = _LETTER * np.array([len(label) for label in labels])
-    return bool((np.diff(places) >= (wide[1:] + wide[:-1]) / 2.0).all())
+    return bool((np.diff(places) >= (wide[1:] + wide[:-1]) / 2.0 + _SPACE).all())
 
 
 def _curve(axes: Axes, curve: Curve, look: Look, *, marks: bool) -> Artist:

@@ -309,7 +309,10 @@ DATA: dict[str, tuple[str, ...]] = {
 
 MINUTES: dict[str, float] = {
     "bench/country": 22.0,
+    "beyond/ablation": 9.8,
     "beyond/auto": 240.0,
+    "beyond/budgets": 15.0,
+    "beyond/frontier": 8.6,
     "flaxman2019/direct": 0.034,
     "flaxman2019/figure1": 0.013,
     "flaxman2019/plateaus": 0.018,

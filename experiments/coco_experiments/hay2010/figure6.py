@@ -95,7 +95,8 @@ def _plot(path: Path, results: list[Measured]) -> list[Path]:
     style = AxisStyle("range size", "mean squared error")
     grid: dict[str, list[CurvePanel]] = {}
     for result in results:
-        panel = CurvePanel(f"{result.data.label}, epsilon {result.epsilon:g}", _curves(result))
+        named = "" if result.data.label in grid else f"{result.data.label}, "
+        panel = CurvePanel(f"{named}epsilon {result.epsilon:g}", _curves(result))
         grid.setdefault(result.data.label, []).append(panel)
     return draw(path, list(grid.values()), style)
 

@@ -191,7 +191,9 @@ def curves(path: Path, duels: Sequence[Duel]) -> list[Path]:
     for case in dict.fromkeys(item.case for item in duels):
         own = [item for item in duels if item.case == case]
         rows.append([_panel(case, level, own) for level in sorted({item.level for item in own})])
-    return draw(path, rows, AxisStyle("total epsilon", f"error of {P2} / error of {P1}", yscale="linear", same_y=True))
+    return draw(
+        path, rows, AxisStyle("total epsilon", f"error of {P2}\nover that of {P1}", yscale="linear", same_y=True)
+    )
 
 
 def _panel(case: str, level: int, duels: Sequence[Duel]) -> CurvePanel:

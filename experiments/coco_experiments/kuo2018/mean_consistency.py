@@ -21,6 +21,7 @@ from coco_experiments.kuo2018.draws import Draws
 from coco_experiments.kuo2018.methods import matched
 from coco_experiments.kuo2018.sweep import SEEDS, SMALL_SEEDS
 from coco_experiments.outcome import Record, Statement, Table
+from coco_experiments.plots import without_repeats
 from coco_experiments.study import Report, Runs, Study, seeded
 
 EPSILON = Fraction(1)
@@ -67,7 +68,7 @@ def measure(case: Case, seed: int) -> Found:
         shares = 100 * consistent.negative, 100 * consistent.fractional
         faults = (*shares, float(consistent.table.min()), wrong_totals(case, consistent))
         found[name] = distances(case, consistent), faults
-    found[algorithm.name] = case.errors(algorithm.run(draws, EPSILON)), (0.0,) * len(FAULTS)
+    found[without_repeats(algorithm.name)] = case.errors(algorithm.run(draws, EPSILON)), (0.0,) * len(FAULTS)
     return found
 
 

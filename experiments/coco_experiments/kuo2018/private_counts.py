@@ -14,7 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from coco_experiments.groups import BARS, SEEDED, Case, Levels, level_figure, means_of
+from coco_experiments.curves import AxisStyle, Curve, CurvePanel, draw
+from coco_experiments.groups import BARS, SEEDED, Case, Levels, means_of
 from coco_experiments.kuo2018.cases import TAXI_MAX_SIZE, hawaii_case, small_cases, taxi_case
 from coco_experiments.outcome import Record, Statement, Table
 from coco_experiments.statistics import Mean
@@ -56,13 +57,11 @@ def plan(data: Path | None, small: bool) -> list[tuple[Setting, Sequence[int]]]:
 
 def report(results: Sequence[Runs[Setting, tuple[Levels, Levels]]], path: Path) -> Report:
     """Return one row a case, method, share and level, and its error as a multiple of that with public counts."""
-    rows, public, drawn = list[Record](), tuple[Mean, ...](), dict[str, dict[str, Sequence[Mean]]]()
+    rows, public = list[Record](), tuple[Mean, ...]()
     for runs in results:
         setting, method = runs.case, str(runs.case.method.consistency)
         errors, groups = (means_of(levels) for levels in zip(*runs.found, strict=True))
         public = errors if setting.share is None else public
-        share = setting.counts if setting.share is None else f"share {setting.share}"
-        drawn.setdefault(setting.case.name, {})[f"{method}, {share}"] = errors
         for level, (error, off) in enumerate(zip(errors, groups, strict=True)):
             key: Record = {"data": setting.case.name, "method": method, "share for counts": setting.counts}
             times = {"times public": error.value / public[level].value, "groups off": off.value}
@@ -78,7 +77,26 @@ def report(results: Sequence[Runs[Setting, tuple[Levels, Levels]]], path: Path) 
         None,
         "the paper states no error",
     )
-    return Report({"": Table.of(title, rows, notes)}, level_figure(path, drawn), statements=[claim])
+    style = AxisStyle("share for counts", "error over that\nwith public counts", "linear", "linear", same_y=True)
+    figures = draw(path, panels(rows), style)
+    return Report({"": Table.of(title, rows, notes)}, figures, statements=[claim])
+
+
+def panels(rows: Sequence[Record]) -> list[list[CurvePanel]]:
+    """Return a row of panels a data set, one a level: error over that with public numbers by share."""
+    drawn: dict[str, list[CurvePanel]] = {}
+    for name, level in dict.fromkeys((row["data"], row["level"]) for row in rows):
+        here = [row for row in rows if (row["data"], row["level"]) == (name, level)]
+        own = [row for row in here if row["share for counts"] != "public"]
+        curves = []
+        for method in dict.fromkeys(row["method"] for row in own):
+            points = [row for row in own if row["method"] == method]
+            shares = [float(Fraction(row["share for counts"])) for row in points]
+            curves.append(Curve(method, shares, [row["times public"] for row in points]))
+        curves.append(Curve("equal", curves[0].x, [1.0] * len(curves[0].x), theory=True))
+        title = f"level {level}" if level else f"{name}, level 0"
+        drawn.setdefault(name, []).append(CurvePanel(title, tuple(curves)))
+    return list(drawn.values())
 
 
 PRIVATE_COUNTS = Study("kuo2018/private_counts", plan, measure, report)
