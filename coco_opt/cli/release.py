@@ -65,7 +65,7 @@ def write_release(folder: Path, manifest: Mapping[str, Any], *, json: bool, **en
     ]
     header = ("problem", "solver", "solved", "worst gap", "relative", "worst violation", "note")
     if rows:
-        write_table("Solvers", header, rows, numeric=2)
+        write_table("Solvers: a gap bounds how far an answer is from the best there is", header, rows, numeric=2)
     record = entries.get("private_record")
     write_values(
         [
