@@ -5,6 +5,7 @@ No message ever holds a private value; raise them with ``from None`` wherever th
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,14 @@ def with_advice(message: str, error: BaseException) -> str:
     """Return the message of an error, followed by the advice that is noted on it."""
     advice = [note for note in getattr(error, "__notes__", ()) if isinstance(note, Advice)]
     return ". ".join([message.removesuffix("."), *advice]) if advice else message
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether an error means that memory, or address space for a thread or a library, is short."""
+    if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
+        return True
+    short = ("can't start new thread", "cannot allocate memory", "failed to map segment")
+    return isinstance(error, (RuntimeError, ImportError)) and any(words in str(error).lower() for words in short)
 
 
 class CocoOptError(Exception):

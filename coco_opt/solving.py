@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from coco_opt.activity import doing
-from coco_opt.errors import CocoOptError, ProblemError, SolverError
+from coco_opt.errors import CocoOptError, ProblemError, SolverError, is_out_of_memory
 from coco_opt.problem import Problem
 from coco_opt.registry import candidates, resolve
 from coco_opt.solution import Answer, Solution, Status
@@ -110,9 +110,11 @@ def _named_failure(name: str, problem: Problem[Any, Any]) -> Iterator[None]:
     try:
         with np.errstate(all="ignore"):
             yield
-    except (CocoOptError, MemoryError):
+    except CocoOptError:
         raise
     except Exception as error:
+        if is_out_of_memory(error):
+            raise
         message = f"{name} on {problem.kind} failed with {type(error).__name__}. {_others(problem, name)}"
         raise SolverError(message) from error
 

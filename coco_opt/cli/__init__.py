@@ -7,7 +7,6 @@ reach its tolerance; 130 interrupted. With ``--json`` an error is an object on s
 from __future__ import annotations
 
 import atexit
-import errno
 import os
 import sys
 import threading
@@ -40,7 +39,7 @@ from coco_opt.cli import (
 )
 from coco_opt.cli.console import Heartbeat, SafeStream, keep_stdout, open_descriptors, safe_streams, write, write_json
 from coco_opt.cli.options import Version
-from coco_opt.errors import CocoOptError, InputError, MissingPackageError, with_advice
+from coco_opt.errors import CocoOptError, InputError, MissingPackageError, is_out_of_memory, with_advice
 
 INTERRUPTED = 130
 UNEXPECTED = 1
@@ -232,7 +231,7 @@ def _failure_of(error: Exception) -> Failure:
     if isinstance(error, ModuleNotFoundError) and error.name:  # the name of a package, and no value
         missing = MissingPackageError(error.name.partition(".")[0], "this command")
         return Failure(missing.exit_code, missing.code, str(missing))
-    if _is_memory(error):
+    if is_out_of_memory(error):
         return Failure(BAD_USAGE, "out-of-memory", _OUT_OF_MEMORY)
     if isinstance(error, OSError) and error.filename is not None:
         # This names a path and the system's reason, and no value of a table.
@@ -254,14 +253,6 @@ def _as_key(error: Exception) -> str:
         return ""
     sections = dict.fromkeys(each.section.partition(",")[0] for each in config_keys() if each.key == name)
     return f"--{name} is no option: set {name} in [{'] or ['.join(sections)}] of the configuration" if sections else ""
-
-
-def _is_memory(error: BaseException) -> bool:
-    """Return whether an error means that memory, or address space for a thread or a library, is short."""
-    if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
-        return True
-    short = ("can't start new thread", "cannot allocate memory", "failed to map segment")
-    return isinstance(error, (RuntimeError, ImportError)) and any(words in str(error).lower() for words in short)
 
 
 def _report(failure: Failure, out: SafeStream, *, json: bool) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from coco_opt.errors import ConfigError, MissingPackageError, VerificationError
+from coco_opt.errors import ConfigError, MissingPackageError, VerificationError, is_out_of_memory
 from coco_opt.execution import Threads
 from coco_opt.files.folder import as_json
 from coco_opt.histograms import Hierarchy
@@ -49,9 +49,11 @@ def rehearse(plan: Plan, page: PageWriter | None, reporter: Reporter) -> None:
                 simulated = kind.simulated_data(plan)
             _release(plan, simulated, brief, page)
         return
-    except (ConfigError, MissingPackageError, MemoryError):
+    except (ConfigError, MissingPackageError):
         raise
     except Exception as error:
+        if is_out_of_memory(error):
+            raise
         failure = error
     raise _refusal(kind, plan, failure)
 
