@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from coco_opt.array_types import Ints
-from coco_opt.errors import CocoOptError, InputError, Place, WorkerError
+from coco_opt.errors import CocoOptError, InputError, Place, WorkerError, is_out_of_memory
 from coco_opt.execution import Count
 from coco_opt.files.folder import FileTable, read_columns, write_new
 from coco_opt.files.foreign_errors import quietly
@@ -91,7 +91,7 @@ class _PartFile:
         except OSError as error:
             reason = error.strerror or "unknown reason"
         except Exception as error:  # its words could be private, and workers may hand errors on
-            reason = type(error).__name__
+            reason = "out of memory" if is_out_of_memory(error) else type(error).__name__
         raise WorkerError(f"a part of the measurement could not be drawn and written: {reason}")
 
 

@@ -260,17 +260,6 @@ class Hierarchy:
         sums: npt.NDArray[Number] = np.add.reduceat(child_values, starts, axis=0, out=out)
         return sums
 
-    def at_and_below(self, numbers: Ints) -> list[Ints]:
-        """Return for each level how many numbers there are at and below its regions, int64[regions].
-
-        ``numbers`` int64[levels] are those of a single region.
-        """
-        levels: list[Ints] = []
-        for level in range(self.levels - 1, -1, -1):
-            own = np.full(len(self.level_range(level)), int(numbers[level]), np.int64)
-            levels.append(own + self.child_sums(levels[-1], level) if levels else own)
-        return levels[::-1]
-
     def leaf_starts(self) -> tuple[Ints, ...]:
         """Return, for each level, the first leaf of every region and the number of leaves, int64[regions + 1].
 

@@ -84,6 +84,8 @@ def _outlines(plan: Plan, tree: Hierarchy, path: Path) -> Path | None:
     try:
         map_data(outlines, full, full.levels)
     except Exception as error:
+        if is_out_of_memory(error):
+            raise
         failure = type(error).__name__
         raise plan.config.error("output.geometry", f"no map can be drawn of it ({failure}): leave it out") from None
     features = []

@@ -60,7 +60,7 @@ def plain(axis: Axis) -> None:
         low, high = sorted(axis.get_view_interval())
         letters = max(len(tick(value)) for value in (low, high, *_LONGEST) if low <= value <= high)
         upright = axis is axis.axes.yaxis
-        room = math.inf if upright else _inches(axis) / (_LETTER * letters)
+        room = math.inf if upright else width_of(axis) / (_LETTER * letters)
         few = low > 0 and high / low < _MANY_DECADES and room * math.log10(2.0) > math.log10(high / low)
         most = _TICKS if upright else min(_TICKS, max(2, round(room)))
         axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,), numticks=most))
@@ -68,8 +68,8 @@ def plain(axis: Axis) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-def _inches(axis: Axis) -> float:
-    """Return about how wide a horizontal axis will be."""
+def width_of(axis: Axis) -> float:
+    """Return about how many inches wide a horizontal axis will be."""
     from matplotlib.figure import Figure
 
     figure = axis.axes.figure

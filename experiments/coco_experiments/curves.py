@@ -11,7 +11,7 @@ import numpy as np
 
 from coco_experiments.plots import Look, looks
 from coco_opt.report.chart import tick
-from coco_opt.report.style import PAGE, fitted_legend, plain, saved, styled, wrapped
+from coco_opt.report.style import PAGE, fitted_legend, plain, saved, styled, width_of, wrapped
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -51,6 +51,11 @@ class CurvePanel:
     xscale: Scale | None = None
 
 
+def level_title(data: str, level: int) -> str:
+    """Return the title of a level's panel; the first panel of a row also names the data set."""
+    return f"level {level}" if level else f"{data}, level 0"
+
+
 @dataclass(frozen=True, slots=True)
 class AxisStyle:
     """Labels and scales of all panels of a figure; with ``same_y`` rows share limits; ``marks`` at measured points."""
@@ -86,12 +91,7 @@ def draw(path: Path, rows: Sequence[Sequence[CurvePanel]], style: AxisStyle) -> 
             axes.set_ylabel(style.ylabel if place == 0 else "")
             below = line == len(rows) - 1 or place >= len(rows[line + 1])
             axes.set_xlabel(panel.xlabel or (style.xlabel if below else ""))
-        if style.same_y:
-            of_row = figure.axes[-len(row) :]
-            lows, highs = zip(*(axes.get_ylim() for axes in of_row), strict=True)
-            for axes in of_row:
-                axes.set_ylim(min(lows), max(highs))
-                plain(axes.yaxis)
+        _label_y(figure.axes[-len(row) :], style)
     above = 0.0
     if len(names) > 1:
         legend = fitted_legend(figure, handles, 4, loc="upper center")
@@ -147,11 +147,20 @@ def _draw(axes: Axes, panel: CurvePanel, styles: Mapping[str, Look], style: Axis
         axes.set_ylim(*style.ylim)
     elif style.yscale == "symlog" and axes.get_ylim()[0] > -1.0:
         axes.set_ylim(bottom=0.0)
-    if axes.get_yscale() != "linear":
-        plain(axes.yaxis)
     axes.tick_params(which="both", labelsize=7)
     axes.grid(alpha=0.3)
     return drawn
+
+
+def _label_y(panels: Sequence[Axes], style: AxisStyle) -> None:
+    """Share the limits of a row's panels where the style says so, then label what they reach."""
+    if style.same_y:
+        lows, highs = zip(*(axes.get_ylim() for axes in panels), strict=True)
+        for axes in panels:
+            axes.set_ylim(min(lows), max(highs))
+    if style.yscale != "linear":
+        for axes in panels:
+            plain(axes.yaxis)
 
 
 def _label_x(axes: Axes, panel: CurvePanel) -> None:
@@ -173,8 +182,7 @@ def _label_x(axes: Axes, panel: CurvePanel) -> None:
 
 def _fit(axes: Axes, points: Sequence[float], labels: Sequence[str]) -> bool:
     """Return whether labels at all points of a logarithmic axis keep apart."""
-    width = axes.get_window_extent().width / axes.figure.dpi
-    places = np.log10(points) * width / np.diff(np.log10(axes.get_xlim()))
+    places = np.log10(points) * width_of(axes.xaxis) / np.diff(np.log10(axes.get_xlim()))
     wide = _LETTER * np.array([len(label) for label in labels])
     return bool((np.diff(places) >= (wide[1:] + wide[:-1]) / 2.0 + _SPACE).all())
 

@@ -39,7 +39,7 @@ def write_page(
         "small": small,
         "minutes": minutes,
         "machine": machine(),
-        "versions": {name: number for name, number in versions(_PACKAGES).items() if name != "python"},
+        "versions": {package: number for package, number in versions(_PACKAGES).items() if package != "python"},
         "files": [Path(os.path.relpath(path, out)).as_posix() for path in outcome.files],
     }
     path = out / f"{name}{_RECORDS}"

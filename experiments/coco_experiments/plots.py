@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _SAME = re.compile(r"\b(\w+)(?: x \1)+\b")
 # What is said of a method without changing it: it keeps its colour.
 _ASIDE = re.compile(r"^(?:exact|bound) | unrounded$| zeroed$| exact nonnegative$|[:,].*$")
-_READ = "x"  # of values read off a paper
+_PUBLISHED = "x"  # the mark of values read off a paper
 _PLACES = {
     "measured": 0,
     "published": 6,
@@ -102,7 +102,7 @@ def looks(names: Iterable[str]) -> dict[str, Look]:
     seen: set[str] = set()
     shown = {}
     for name, method in methods.items():
-        mark = _READ if name == "published" else MARKS[places[method]]
+        mark = _PUBLISHED if name == "published" else MARKS[places[method]]
         shown[name] = Look(COLOURS[places[method]], mark, method in seen)
         seen.add(method)
     return shown

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +26,14 @@ RECORDS = "region_id,sex,age,count\n" + "".join(
 )
 VALUES = "value\n" + "".join(f"{k * k % 9}\n" for k in range(40))
 
+ROOT = Path(__file__).resolve().parents[2]
 SECURE, SEEDED = 'dataset = "land"', 'noise = "seeded"\nseed = 5'
+
+
+def environment_of(checkout: Path) -> dict[str, str]:
+    """Return the environment in which Python imports the packages of a checkout."""
+    paths = (checkout, checkout / "solvers", checkout / "experiments")
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths))}
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -11,11 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.helpers import KINDS
+from tests.cli.helpers import KINDS, ROOT, environment_of
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).resolve().parents[2]
 EXPERIMENT = '''"""One noisy sequence, fitted by squares: a rehearsal."""
 
 from __future__ import annotations
@@ -66,15 +64,14 @@ def clean_copy(tmp_path: Path) -> Path:
 
 def run(folder: Path, *command: object) -> str:
     """Run a module of Python on the copy; it must succeed."""
-    paths = (folder, folder / "solvers", folder / "experiments")
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths))}
     line = [sys.executable, "-m", *map(str, command)]
-    ran = subprocess.run(line, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    ran = subprocess.run(line, cwd=folder, env=environment_of(folder), capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stdout[-2_000:] + ran.stderr[-2_000:]
     return ran.stdout
 
 
-def inserted(path: Path, before: str, text: str) -> None:
+def insert(path: Path, before: str, text: str) -> None:
+    """Write a text into a file, before another that stands there once."""
     content = path.read_text(encoding="utf-8")
     assert content.count(before) == 1
     path.write_text(content.replace(before, text + before), encoding="utf-8")
@@ -83,7 +80,7 @@ def inserted(path: Path, before: str, text: str) -> None:
 def test_an_experiment_is_a_module_a_row_and_its_verdict(clean_copy: Path) -> None:
     experiments, name = clean_copy / "experiments" / "coco_experiments", "hay2010/rehearsed"
     (experiments / f"{name}.py").write_text(EXPERIMENT, encoding="utf-8")
-    inserted(experiments / "table.py", '    "hay2010/figure3": (', f'    "{name}": ("section 3.1", "one sequence"),\n')
+    insert(experiments / "table.py", '    "hay2010/figure3": (', f'    "{name}": ("section 3.1", "one sequence"),\n')
     expected = clean_copy / "tests" / "experiments" / "verdicts.json"
     verdicts = json.loads(expected.read_text(encoding="utf-8")) | {name: ["section 3.1: reproduced"]}
     expected.write_text(json.dumps(verdicts), encoding="utf-8")
@@ -95,7 +92,7 @@ def test_an_experiment_is_a_module_a_row_and_its_verdict(clean_copy: Path) -> No
 
 
 def test_a_query_is_a_form_of_its_text(clean_copy: Path, tmp_path: Path) -> None:
-    inserted(clean_copy / "coco_opt" / "topdown" / "queries.py", "    if not part or set(", QUERY)
+    insert(clean_copy / "coco_opt" / "topdown" / "queries.py", "    if not part or set(", QUERY)
     config = KINDS["tables"].write(tmp_path)
     config.write_text(config.read_text().replace("sex * age", "sex * at_least(age)"))
     for verb in ("check", "plan"):

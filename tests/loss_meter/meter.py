@@ -32,6 +32,7 @@ from coco_opt.privacy.bookkeeping import write_record
 from coco_opt.privacy.noise_distributions import DiscreteGaussian, Geometric, NoiseDistribution
 from coco_opt.privacy.run_key import RunKey
 from coco_opt.releases import runs
+from tests.cli.helpers import ROOT, environment_of
 
 Labels = tuple[str, str, str, str]
 """Of a stream of noise: the law's name, its parameter, the measurement and the region."""
@@ -43,7 +44,6 @@ _TIME = "2026-01-01T00:00:00+00:00"
 _LAWS: Mapping[str, Callable[[Fraction], NoiseDistribution]] = {"laplace": Geometric, "gaussian": DiscreteGaussian}
 _WARMING = "warming up"  # drawn under a key of its own, and thrown away
 _PRIVATE = "private"
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @dataclass
@@ -173,9 +173,7 @@ def in_a_process(command: Command, noise: Noise, folder: Path) -> Streams:
     state = folder.with_name("noise.pickle")
     state.write_bytes(pickle.dumps(noise))
     started = [sys.executable, "-m", "tests.loss_meter.process", str(state), *command]
-    paths = os.pathsep.join(str(ROOT / part) for part in (".", "solvers", "experiments"))
-    environment = {**os.environ, "PYTHONPATH": paths}
-    done = subprocess.run(started, cwd=folder, env=environment, capture_output=True, check=False)
+    done = subprocess.run(started, cwd=folder, env=environment_of(ROOT), capture_output=True, check=False)
     noise.__dict__.update(pickle.loads(state.read_bytes()).__dict__)
     return {"output": done.stdout, "errors": done.stderr, "exit code": str(done.returncode).encode()}
 

@@ -14,10 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import ArrowInvalid
 
-from tests.cli.helpers import KINDS, SECURE
+from tests.cli.helpers import KINDS, ROOT, SECURE, environment_of
 from tests.releases.towns import STAGES
 
-ROOT = Path(__file__).resolve().parents[2]
 PLANTED = 1000
 MARK = "canary"
 PRIVATE = {"groups": "entities", "tables": "records", "ranges": "values"}
@@ -76,12 +75,10 @@ def released(config: Path, stop: str = "") -> subprocess.CompletedProcess[str]:
     folder = config.parent
     for name in ("cwd", "tmp"):
         (folder / name).mkdir(exist_ok=True)
-    paths = os.pathsep.join(str(ROOT / part) for part in (".", "solvers", "experiments"))
-    places = {"TMPDIR": str(folder / "tmp"), "PYTHONPATH": paths}
     return subprocess.run(
         [sys.executable, "-c", RUN, str(config), stop],
         cwd=folder / "cwd",
-        env={**os.environ, **places},
+        env={**environment_of(ROOT), "TMPDIR": str(folder / "tmp")},
         capture_output=True,
         text=True,
         check=False,

@@ -20,6 +20,9 @@ from scipy.sparse import csc_array
 
 from coco_opt.errors import ConfigError, SolverError, UnknownSolverError
 from coco_opt.forms import FORMS, LinearProgram, MixedIntegerProgram, QuadraticProgram
+from coco_opt.operators import Grouping, identity
+from coco_opt.problem import Problem
+from coco_opt.problems import JointL2, SplitTerm, TopdownSplit
 from coco_opt.problems.controlled_rounding import ControlledRounding
 from coco_opt.problems.isotonic import IsotonicL2
 from coco_opt.problems.simplex_projection import SimplexProjection
@@ -27,6 +30,7 @@ from coco_opt.registry import backend as registry_backend
 from coco_opt.registry import make_solver
 from coco_opt.solution import Status
 from coco_opt.solver import ProgramAnswer, ProgramSolver
+from coco_opt.solving import solve
 
 INF = np.inf
 
@@ -354,6 +358,51 @@ def test_highs_refuses_values_and_programs_it_cannot_use() -> None:
     concave = lp([0], [], ([], []), ([0], [1]), P=[[-2]])
     with pytest.raises(SolverError, match="qp"):
         HiGHS().solve_program(concave)
+
+
+def _few_groups(seed: int) -> JointL2:
+    """Measured groups in a tree of 13 regions, some of them without a weight."""
+    rng = np.random.default_rng(seed)
+    weights = (rng.random(13) < 0.6).astype(float)
+    weights[0] = 1
+    parent, groups = [-1, 0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3], [33, 11, 9, 13, 3, 7, 1, 3, 6, 0, 5, 1, 7]
+    return JointL2(parent, np.rint(rng.laplace(0, 1000, (13, 20))), groups, weights)
+
+
+def _noisy_split(seed: int) -> TopdownSplit:
+    """Two children whose noise is as large as their persons."""
+    rng = np.random.default_rng(seed)
+    true = rng.multinomial(10_000, rng.dirichlet(np.full(80, 0.3))).reshape(2, 40).astype(float)
+    fives = true.reshape(2, 8, 5).sum(axis=2)
+    terms = [
+        SplitTerm(operator, counts + np.rint(rng.laplace(0, noise, counts.shape)), np.full(2, noise**-2))
+        for noise in (1.0, 100.0, 10_000.0)
+        for operator, counts in ((identity(40), true), (Grouping(np.arange(40) // 5, 8), fives))
+    ]
+    return TopdownSplit(terms[-2:], true.sum(axis=0))
+
+
+@pytest.mark.skipif(not HIPO, reason="needs HiPO")
+@pytest.mark.parametrize(
+    "problem",
+    [
+        pytest.param(SimplexProjection(np.random.default_rng(5).normal(0, 1e6, 300), 0.0), id="point"),
+        pytest.param(_few_groups(21), id="joint"),
+        pytest.param(_noisy_split(16338), id="split"),
+        pytest.param(_noisy_split(16602), id="split 2"),
+    ],
+)
+def test_highs_answers_where_its_active_set_ends_in_trouble(problem: Problem[Any, Any]) -> None:
+    """The point that HiGHS refuses is kept where it is good after repair, the interior point's is taken elsewhere."""
+    assert solve(problem, "highs").status is Status.OPTIMAL
+
+
+def test_highs_keeps_to_its_limits_where_its_active_set_ends_in_trouble() -> None:
+    y = [[106994.21389482348], [81584.49121717345], [27790.82066476997], [27869.433070290906]]
+    problem = JointL2([-1, 0, 0, 0], y, [155123, 82264, 44121, 28738], [1.0, 0.0, 0.0, 100.0])
+    answer = HiGHS(max_iter=5).solve(problem)
+    assert answer.status is Status.ITERATION_LIMIT
+    assert HiGHS().solve(problem).seconds < 10
 
 
 def test_highs_changes_its_number_of_threads_and_runs_in_threads() -> None:

@@ -59,12 +59,12 @@ def dense_system(measurements: Any) -> tuple[Floats, Floats, Floats]:
     rows, answers, variances = [], [], []
     for region in range(hierarchy.regions):
         level = int(hierarchy.level[region])
-        at = region - hierarchy.level_start[level]
+        offset = region - hierarchy.level_start[level]
         for q, query in enumerate(measurements.queries):
-            level_answers, variance = measurements.answers[level][q], measurements.region_variances(level, q)[at]
+            level_answers, variance = measurements.answers[level][q], measurements.region_variances(level, q)[offset]
             if level_answers is not None and np.isfinite(variance):
                 rows.append(rows_of(hierarchy, region, query.operator))
-                answers.append(level_answers[at])
+                answers.append(level_answers[offset])
                 variances.append(np.full(len(rows[-1]), float(variance)))
     return np.concatenate(rows), np.concatenate(answers).astype(float), np.concatenate(variances)
 
@@ -75,10 +75,10 @@ def exact_system(measurements: Any) -> tuple[Floats, Floats]:
     for level in range(hierarchy.levels):
         regions = hierarchy.level_range(level)
         constraints = measurements.constraints_of(regions)
-        for at, region in enumerate(regions if constraints is not None else ()):
-            exact = constraints.lower[at] == constraints.upper[at]
+        for offset, region in enumerate(regions if constraints is not None else ()):
+            exact = constraints.lower[offset] == constraints.upper[offset]
             rows.append(rows_of(hierarchy, region, constraints.operator)[exact])
-            values.append(constraints.lower[at][exact])
+            values.append(constraints.lower[offset][exact])
     cells = len(hierarchy.leaves) * measurements.queries[0].operator.cells
     return np.concatenate([np.zeros((0, cells)), *rows]), np.concatenate([np.zeros(0), *values])
 

@@ -60,7 +60,7 @@ class Case:
         rng = np.random.default_rng(seed)
         levels = int(rng.integers(1, 5))
         self.tree = random_hierarchy(rng, levels, 3 if levels < 4 else 2)
-        operators = [QUERIES[0], *(QUERIES[at] for at in rng.permutation([1, 2, 3, 4])[: int(rng.integers(4))])]
+        operators = [QUERIES[0], *(QUERIES[number] for number in rng.permutation([1, 2, 3, 4])[: int(rng.integers(4))])]
         variances: list[list[float | None]] = [
             [float(10 ** rng.uniform(-1, 2)) if rng.random() < 0.7 else None for _ in operators] for _ in range(levels)
         ]
@@ -72,8 +72,8 @@ class Case:
             if rng.random() < 0.4:
                 regions, query = self.tree.level_range(level), (ROWS, COLUMNS, total(6), SOME)[int(rng.integers(4))]
                 exact = query.apply(tables[regions.start : regions.stop])
-                stated = np.ones(exact.shape, np.bool_) if rng.random() < 0.5 else rng.random(exact.shape) < 0.6
-                sides = np.where(stated, exact, 0), np.where(stated, exact, UNBOUNDED)
+                public = np.ones(exact.shape, np.bool_) if rng.random() < 0.5 else rng.random(exact.shape) < 0.6
+                sides = np.where(public, exact, 0), np.where(public, exact, UNBOUNDED)
                 self.constraints[level] = Constraints(query, *sides, ("",) * query.answers)
         self.measured.constraints_of = lambda regions: self.constraints.get(int(self.tree.level[regions.start]))
         self.dense = DenseSolution(self.measured)
@@ -161,14 +161,14 @@ def check_own_errors(estimator: Callable[[Any], Any], measured: Any) -> None:
         spread = np.sqrt(measured.variance(level, query))
         for place in np.ndindex(measured.answers[level][query].shape):
             other = estimator(one_more(measured, level, query, place))
-            after = [other.answers(wanted, at) for at, wanted in pairs]
+            after = [other.answers(wanted, level) for level, wanted in pairs]
             changes.append([spread * (new - old) for new, old in zip(after, before, strict=True)])
     for number, (level, query) in enumerate(pairs):
-        stated = estimates.standard_errors(query, level)
-        variances, known = np.sum([change[number] ** 2 for change in changes], axis=0), np.isfinite(stated)
+        errors = estimates.standard_errors(query, level)
+        variances, known = np.sum([change[number] ** 2 for change in changes], axis=0), np.isfinite(errors)
         np.testing.assert_array_equal(np.isfinite(variances), known)
         np.testing.assert_array_equal(known.all(axis=0), estimates.determines(query, level))
-        np.testing.assert_allclose(stated[known] ** 2, variances[known], rtol=1e-8, atol=1e-9)
+        np.testing.assert_allclose(errors[known] ** 2, variances[known], rtol=1e-8, atol=1e-9)
 
 
 def test_trees_in_other_proportions_are_unbiased_and_state_the_errors_that_they_have() -> None:
@@ -250,13 +250,13 @@ def exact_measurement(cells: int, shares: str) -> tuple[TableCounts, Measurement
     """Return tables and a measurement with an invariant, public exact totals, a public equation, and empty classes."""
     schema, rng = schema_of(cells), np.random.default_rng(cells)
     leaves = rng.poisson(rng.gamma(0.3, 30.0, cells), (3, cells))
-    race, whole = parse_query("race", schema), parse_query("total", schema)
+    race, persons = parse_query("race", schema), parse_query("total", schema)
     leaves[0, race.operator.labels == 2] = 0  # type: ignore[attr-defined]
     counts = TableCounts.from_counts(TREE, schema, leaves)
     none = np.full((3, race.answers), UNBOUNDED)
     none[0, 2] = 0  # no resident of race c in the first leaf: known to everybody
-    people = counts.answers_to(whole.operator, range(1, 3))
-    bounds = [RegionBounds(whole, 1, people, people), RegionBounds(race, 2, np.zeros_like(none), none)]
+    people = counts.answers_to(persons.operator, range(1, 3))
+    bounds = [RegionBounds(persons, 1, people, people), RegionBounds(race, 2, np.zeros_like(none), none)]
     women = int(leaves[1, parse_query("sex", schema).operator.labels == 0].sum())  # type: ignore[attr-defined]
     linear = [LinearConstraint.of(f"[sex = f] = {women}", TREE, schema, 2, regions=["land/s/s1"], source="public")]
     queries = [parse_query(text, schema) for text in ("total", "sex * race", "detail")]
@@ -268,10 +268,10 @@ def exact_measurement(cells: int, shares: str) -> tuple[TableCounts, Measurement
 def check_exact(counts: TableCounts, estimates: Any, query: Operator, level: int, regions: Any, answers: Any) -> None:
     """Assert that some answers of a query are the truth, with standard error 0."""
     truth = counts.answers_to(query, counts.hierarchy.level_range(level))
-    at = np.ix_(regions, answers)
+    chosen = np.ix_(regions, answers)
     # Rounding of floating point alone, whose size depends on the machine's linear algebra.
-    np.testing.assert_allclose(estimates.answers(query, level)[at], truth[at], rtol=1e-12, atol=1e-9)
-    np.testing.assert_array_equal(estimates.standard_errors(query, level)[at], 0.0)
+    np.testing.assert_allclose(estimates.answers(query, level)[chosen], truth[chosen], rtol=1e-12, atol=1e-9)
+    np.testing.assert_array_equal(estimates.standard_errors(query, level)[chosen], 0.0)
 
 
 @pytest.mark.parametrize("cells", AGES)
@@ -280,11 +280,11 @@ def test_whatever_is_public_is_exact_in_the_estimates(cells: int) -> None:
     measured = TableMeasurements.of(measurement)
     estimates = best_linear(measured)
     assert is_full(estimates)
-    whole, sex, race = (parse_query(text, counts.schema).operator for text in ("total", "sex", "race"))
+    persons, sex, race = (parse_query(text, counts.schema).operator for text in ("total", "sex", "race"))
     check_exact(counts, estimates, sex, 0, [0], [0, 1])
-    check_exact(counts, estimates, whole, 0, [0], [0])
-    check_exact(counts, estimates, whole, 1, [0, 1], [0])
-    check_exact(counts, estimates, whole, 2, [0], [0])  # the only child
+    check_exact(counts, estimates, persons, 0, [0], [0])
+    check_exact(counts, estimates, persons, 1, [0, 1], [0])
+    check_exact(counts, estimates, persons, 2, [0], [0])  # the only child
     check_exact(counts, estimates, sex, 2, [1], [0])
     check_exact(counts, estimates, race, 2, [0], [2])
 
@@ -339,12 +339,12 @@ def test_unions_of_the_same_or_nested_regions_are_refused() -> None:
 
 @pytest.mark.slow
 def test_stated_variances_and_intervals_hold_over_many_measurements() -> None:
-    """500 measurements with shares by level and facts: squared errors and coverage are as stated."""
+    """500 measurements with shares by level and constraints: squared errors and coverage are as stated."""
     tree, plan, counts = people(9)
     constraints = [Invariant(parse_query("total", counts.schema), 1)]
     race, leaves = parse_query("race", counts.schema).operator, [*tree.leaves][:2]
     aimed = race.apply(counts.level_tables(2)[:2].sum(axis=0))
-    squares, covered, runs, stated = np.zeros(3), np.zeros(3), 500, np.zeros(3)
+    squares, covered, runs, variances = np.zeros(3), np.zeros(3), 500, np.zeros(3)
     for seed in range(runs):
         measurement = measure_tables(counts, plan, source=SeededNoise(seed), invariants=constraints)
         information = linear_estimates(measurement, full=True)
@@ -353,6 +353,6 @@ def test_stated_variances_and_intervals_hold_over_many_measurements() -> None:
         low, high = information.interval(race, leaves, 0.95)
         squares += (estimate - aimed) ** 2 / runs
         covered += ((low <= aimed) & (aimed <= high)) / runs
-        stated = np.diag(covariance)
-    np.testing.assert_allclose(squares, stated, rtol=0.25)
+        variances = np.diag(covariance)
+    np.testing.assert_allclose(squares, variances, rtol=0.25)
     assert (np.abs(covered - 0.95) < 0.03).all()

@@ -47,7 +47,8 @@ Ints = np.ndarray
 EACH = 1_000  # instances of a class
 MOST_UNDECIDED = 0.01
 MOST_FAILSAFES = 0.01  # of all parents
-MOST_RATIO, SECONDS = 2.0, 2.0  # of the actual to the stated time; runs below so many seconds are not slow
+MOST_RATIO, SECONDS = 2.0, 0.5  # of the actual to the stated time; runs below so many seconds are not slow
+RUNS = 3  # of which one must take as long as stated
 
 Config = tuple[int, int, int, bool, int]
 CONFIGS: list[Config] = [
@@ -333,10 +334,11 @@ def is_slow(measurement: Measurement) -> bool:
     method = TopdownMethod()
     table_queries = TableQueries.of(measurement.measurement_plan)
     stated = simulated_releases(table_queries, method, lambda: SolverChoices(fallback=True)).seconds
-    _, actual = _timed(measurement, method)
-    if actual > MOST_RATIO * stated:  # once more: a first run may have compiled what others never took
+    for _ in range(RUNS):  # a first run may compile what others never took, and a machine may be busy
         _, actual = _timed(measurement, method)
-    return actual > max(SECONDS, MOST_RATIO * stated)
+        if actual <= max(SECONDS, MOST_RATIO * stated):
+            return False
+    return True
 
 
 def test_no_estimation_with_constraints_takes_twice_the_time_that_was_stated() -> None:

@@ -37,7 +37,7 @@ from coco_experiments.beyond.study import (
     study,
     usual_ways,
 )
-from coco_experiments.curves import AxisStyle, Curve, CurvePanel, draw
+from coco_experiments.curves import AxisStyle, Curve, CurvePanel, draw, level_title
 from coco_experiments.groups import Case
 from coco_experiments.kuo2018.cases import (
     TAXI_MAX_SIZE,
@@ -103,7 +103,7 @@ def budget_curves(results: Sequence[Result]) -> list[list[CurvePanel]]:
         own = [result for result in results if result.case is case]
         names = dict.fromkeys(result.way.name for result in own)
         panels = {level: tuple(curve(own, name, level) for name in names) for level in range(case.levels)}
-        rows.append([CurvePanel(f"{case.name}, level {level}", curves) for level, curves in panels.items()])
+        rows.append([CurvePanel(level_title(case.name, level), curves) for level, curves in panels.items()])
     return rows
 
 

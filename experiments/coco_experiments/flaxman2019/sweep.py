@@ -256,19 +256,18 @@ def report_plateaus(results: Sequence[Runs[Database, PlateausFound]], path: Path
         )
         if apart is not None and apart > BAND:
             failures.append(f"{name}, {figure}: {apart:.1f} deviations from the reference")
-    found = [(means[name, LOSS], EPSILONS[name]) for name in MECHANISMS]
+    plateaus = [(means[name, LOSS], EPSILONS[name]) for name in MECHANISMS]
     series = {
-        "measured": tuple(mean.value / budget for mean, budget in found),
+        "measured": tuple(mean.value / budget for mean, budget in plateaus),
         "published": tuple(SHARES[name][0] for name in MECHANISMS),
     }
-    errors = {"measured": tuple(mean.standard_error and mean.standard_error / budget for mean, budget in found)}
+    errors = {"measured": tuple(mean.standard_error and mean.standard_error / budget for mean, budget in plateaus)}
     panel = {f"{len(runs.seeds)} databases": Panel(MECHANISMS, series, errors)}
     notes = (f"The loss is {CAVEAT}.", TAILS, "The maximum depends on the seed and is not compared.", NOT_PRIVATE)
     table = Table.of(f"Flaxman 2019: plateaus of Figure 1, {len(runs.seeds)} databases", rows, notes)
     claims = share_claims({name: means[name, LOSS].value / EPSILONS[name] for name in MECHANISMS})
-    return Report(
-        {"": table}, comparison(path, panel, "empirical privacy loss of the plateau over the budget"), failures, claims
-    )
+    figures = comparison(path, panel, "empirical privacy loss of the plateau over the budget")
+    return Report({"": table}, figures, failures, claims)
 
 
 PLATEAUS = Study("flaxman2019/plateaus", plan_plateaus, measure_plateaus, report_plateaus)

@@ -95,8 +95,8 @@ def _plot(path: Path, results: list[Measured]) -> list[Path]:
     style = AxisStyle("range size", "mean squared error")
     grid: dict[str, list[CurvePanel]] = {}
     for result in results:
-        named = "" if result.data.label in grid else f"{result.data.label}, "
-        panel = CurvePanel(f"{named}epsilon {result.epsilon:g}", _curves(result))
+        prefix = "" if result.data.label in grid else f"{result.data.label}, "
+        panel = CurvePanel(f"{prefix}epsilon {result.epsilon:g}", _curves(result))
         grid.setdefault(result.data.label, []).append(panel)
     return draw(path, list(grid.values()), style)
 

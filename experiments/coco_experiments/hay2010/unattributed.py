@@ -126,9 +126,9 @@ def statements(noisy: Floats, fitted: Floats) -> list[Statement]:
 def report(results: Sequence[Runs[Ints, tuple[Floats, Floats]]], path: Path) -> Report:
     """Return the table, the statements, and the figure of the first draw in which the unique count keeps its answer."""
     noisy, fitted = (np.stack(samples) for samples in zip(*results[0].found, strict=True))
-    shown = int(np.isclose(noisy[:, RUN], fitted[:, RUN]).argmax())
+    example = int(np.isclose(noisy[:, RUN], fitted[:, RUN]).argmax())
     x = list(range(1, SEQUENCE.size + 1))
-    lines = {"true counts": SEQUENCE.astype(float), RAW: noisy[shown], FIT: fitted[shown]}
+    lines = {"true counts": SEQUENCE.astype(float), RAW: noisy[example], FIT: fitted[example]}
     curves = tuple(Curve(name, x, values.tolist(), theory=name == "true counts") for name, values in lines.items())
     style = AxisStyle("rank", "count", "linear", "linear")
     figures = draw(path, [[CurvePanel("one draw, epsilon 1", curves)]], style)

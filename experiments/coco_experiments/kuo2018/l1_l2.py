@@ -15,7 +15,7 @@ from fractions import Fraction
 from itertools import product
 from pathlib import Path
 
-from coco_experiments.curves import AxisStyle, Curve, CurvePanel, draw
+from coco_experiments.curves import AxisStyle, Curve, CurvePanel, draw, level_title
 from coco_experiments.data import hawaiian
 from coco_experiments.groups import BARS, SEEDED, Case, evenly
 from coco_experiments.kuo2018.cases import (
@@ -191,9 +191,8 @@ def curves(path: Path, duels: Sequence[Duel]) -> list[Path]:
     for case in dict.fromkeys(item.case for item in duels):
         own = [item for item in duels if item.case == case]
         rows.append([_panel(case, level, own) for level in sorted({item.level for item in own})])
-    return draw(
-        path, rows, AxisStyle("total epsilon", f"error of {P2}\nover that of {P1}", yscale="linear", same_y=True)
-    )
+    style = AxisStyle("total epsilon", f"error of {P2}\nover that of {P1}", yscale="linear", same_y=True)
+    return draw(path, rows, style)
 
 
 def _panel(case: str, level: int, duels: Sequence[Duel]) -> CurvePanel:
@@ -206,7 +205,7 @@ def _panel(case: str, level: int, duels: Sequence[Duel]) -> CurvePanel:
         drawn.append(Curve(name, x, tuple(item.ratio or 0.0 for item in own), tuple(bars)))
     ends = tuple(sorted({float(item.epsilon) for item in at_level}))
     drawn.append(Curve("equal", ends, (1.0,) * len(ends), theory=True))
-    return CurvePanel(f"level {level}" if level else f"{case}, level 0", tuple(drawn))
+    return CurvePanel(level_title(case, level), tuple(drawn))
 
 
 def _label(item: Duel) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from coco_experiments.curves import AxisStyle, Curve, CurvePanel, draw
+from coco_experiments.curves import AxisStyle, Curve, CurvePanel, draw, level_title
 from coco_experiments.groups import BARS, SEEDED, Case, Levels, means_of
 from coco_experiments.kuo2018.cases import TAXI_MAX_SIZE, hawaii_case, small_cases, taxi_case
 from coco_experiments.outcome import Record, Statement, Table
@@ -84,19 +84,17 @@ def report(results: Sequence[Runs[Setting, tuple[Levels, Levels]]], path: Path) 
 
 def panels(rows: Sequence[Record]) -> list[list[CurvePanel]]:
     """Return a row of panels a data set, one a level: error over that with public numbers by share."""
-    drawn: dict[str, list[CurvePanel]] = {}
-    for name, level in dict.fromkeys((row["data"], row["level"]) for row in rows):
-        here = [row for row in rows if (row["data"], row["level"]) == (name, level)]
-        own = [row for row in here if row["share for counts"] != "public"]
-        curves = []
-        for method in dict.fromkeys(row["method"] for row in own):
-            points = [row for row in own if row["method"] == method]
-            shares = [float(Fraction(row["share for counts"])) for row in points]
-            curves.append(Curve(method, shares, [row["times public"] for row in points]))
-        curves.append(Curve("equal", curves[0].x, [1.0] * len(curves[0].x), theory=True))
-        title = f"level {level}" if level else f"{name}, level 0"
-        drawn.setdefault(name, []).append(CurvePanel(title, tuple(curves)))
-    return list(drawn.values())
+    by_data: dict[str, list[CurvePanel]] = {}
+    for data, level in dict.fromkeys((row["data"], row["level"]) for row in rows):
+        points: dict[str, list[Record]] = {}
+        for row in rows:
+            if (row["data"], row["level"]) == (data, level) and row["share for counts"] != "public":
+                points.setdefault(row["method"], []).append(row)
+        shares = [float(share) for share in SHARES if share is not None]
+        curves = [Curve(name, shares, [row["times public"] for row in by_share]) for name, by_share in points.items()]
+        curves.append(Curve("equal", shares, [1.0] * len(shares), theory=True))
+        by_data.setdefault(data, []).append(CurvePanel(level_title(data, level), tuple(curves)))
+    return list(by_data.values())
 
 
 PRIVATE_COUNTS = Study("kuo2018/private_counts", plan, measure, report)

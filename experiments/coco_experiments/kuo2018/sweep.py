@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 
-from coco_experiments.curves import AxisStyle, Curve, CurvePanel, draw
+from coco_experiments.curves import AxisStyle, Curve, CurvePanel, draw, level_title
 from coco_experiments.groups import BARS, SEEDED, Case, Levels, means_of, split_evenly
 from coco_experiments.kuo2018.draws import Draws, omniscient_line
 from coco_experiments.kuo2018.methods import Method
@@ -140,7 +140,7 @@ def _panel(case: str, level: int, points: Sequence[Point]) -> CurvePanel:
         drawn.append(Curve(method, x, [mean.value for mean in means], [mean.standard_error or 0.0 for mean in means]))
     line = {float(point.epsilon) / len(point.line): point.line[level] for point in points}
     drawn.append(Curve("omniscient", tuple(line), tuple(line.values()), theory=True))
-    return CurvePanel(f"level {level}" if level else f"{case}, level 0", tuple(drawn))
+    return CurvePanel(level_title(case, level), tuple(drawn))
 
 
 def sweep(

@@ -68,12 +68,13 @@ class Step:
 def plan(data: Path | None, small: bool) -> list[tuple[Step, Sequence[int]]]:
     """Return the steps on Taxi and Hawaii's or on simulated data, after tiny ones of all backends, which compile."""
     tiny = small_tables(generated_blocks(np.random.default_rng(1), 1, 1, 1, 2))
-    for step in (*of_groups(small_cases(20)[0]), *of_tables(tiny, SETTING)):
+    for step in (*of_groups(small_cases(20)[0]), *of_totals(tiny), *of_tables(tiny, SETTING)):
         measure(step, SEED)
     blocks = generated_blocks(np.random.default_rng(7), 2, 2, 2, 4) if small else hawaii(data)
     case = small_cases(100)[0] if small else Case.of("Taxi", taxi(data), MAX_SIZE)
     tables = [(small_tables(blocks), SETTING), (large_tables(blocks), LARGE)]
-    return seeded([*of_groups(case), *(step for each in tables for step in of_tables(*each))])
+    splits = (step for table, setting in tables for step in of_tables(table, setting))
+    return seeded([*of_groups(case), *of_totals(tables[0][0]), *splits])
 
 
 def of_groups(case: Case) -> Iterator[Step]:
@@ -91,19 +92,24 @@ def of_groups(case: Case) -> Iterator[Step]:
     yield Step("rounding LP", name, ControlledRounding(solve(projection).value, total=groups))
 
 
+def of_totals(tables: Tables) -> Iterator[Step]:
+    """Yield the tree of all regions, and that of the regions above the leaves, which most backends can take."""
+    hierarchy, rng = tables.hierarchy, np.random.default_rng(SEED)
+    totals = np.concatenate([tables.counts.level_tables(level).sum(axis=1) for level in range(hierarchy.levels)])
+    noisy = totals + np.rint(rng.laplace(0.0, 10.0, totals.size))
+    for regions in (hierarchy.leaves.start, hierarchy.regions):
+        tree = Tree(hierarchy.parent[:regions])
+        yield Step("tree", f"{regions:,} regions", TreeLeastSquares(tree, noisy[:regions], lower=0.0))
+
+
 def of_tables(tables: Tables, setting: Setting) -> Iterator[Step]:
-    """Yield the trees of totals, and for each level that has children the split and the rounding of its largest region.
+    """Yield, for each level that has children, the split and the rounding of its largest region.
 
     The true tables are parents.
     """
-    hierarchy, rng = tables.hierarchy, np.random.default_rng(SEED)
+    hierarchy = tables.hierarchy
     step = split_step(TableMeasurements.of(setting.measure(tables, SEED)), TopdownMethod(), SolverChoices())
     truth = [tables.counts.level_tables(level) for level in range(hierarchy.levels)]
-    totals = np.concatenate([table.sum(axis=1) for table in truth])
-    noisy = totals + np.rint(rng.laplace(0.0, 10.0, totals.size))
-    for regions in (hierarchy.leaves.start, hierarchy.regions):  # most backends can take the regions above the leaves
-        tree = Tree(hierarchy.parent[:regions])
-        yield Step("tree", f"{regions:,} regions", TreeLeastSquares(tree, noisy[:regions], lower=0.0))
     for level in range(hierarchy.levels - 1):
         largest = int(truth[level].sum(axis=1).argmax())
         children = hierarchy.children(hierarchy.level_range(level)[largest])
