@@ -19,7 +19,7 @@ from coco_opt.groups.buckets import Buckets, Split
 from coco_opt.groups.estimating.posterior.consistent import posterior_estimate, seed_of
 from coco_opt.groups.estimating.posterior.observations import survey_of
 from coco_opt.groups.estimating.posterior.recording import Counted, summaries, summary_values
-from coco_opt.groups.estimating.posterior.sampler import SamplerOptions
+from coco_opt.groups.estimating.posterior.sampler import Posterior, SamplerOptions
 from coco_opt.groups.estimating.posterior.spikes import informed_counts
 from coco_opt.groups.kind import GROUPS
 from coco_opt.groups.kind.files import read_groups_release
@@ -229,13 +229,14 @@ def test_all_questions_and_laws_give_consistent_tables(
     each = shares or thirds(3)
     costs = [cost * getattr(share, "amount", share) for share in each]
     noisy = measured(hierarchy, truth, queries, buckets=buckets, costs=costs)
-    result = posterior_estimate(noisy, SolverChoices(), sizes=True, options=SHORT)
+    result = posterior_estimate(noisy, SolverChoices(), coverage=0.8, options=SHORT)
     assert_consistent(hierarchy, truth, result.histograms)
-    cumulative = result.posterior.cumulative
-    assert result.posterior.sizes is not None
-    assert result.posterior.sizes.counts.sum() == result.posterior.draws * hierarchy.regions * (MAX_SIZE + 1)
-    assert cumulative.counts.sum() == result.posterior.draws * hierarchy.regions * MAX_SIZE
-    intervals = result.intervals(0.8)
+    drawn, intervals = result.drawn, result.intervals
+    assert isinstance(drawn, Posterior)
+    assert drawn.sizes is not None
+    assert drawn.sizes.counts.sum() == drawn.draws * hierarchy.regions * (MAX_SIZE + 1)
+    assert drawn.cumulative.counts.sum() == drawn.draws * hierarchy.regions * MAX_SIZE
+    assert intervals is not None
     for row, one in enumerate(result.histograms):
         dense, running = one.to_dense(MAX_SIZE), one.cumulative(MAX_SIZE)
         assert (intervals.groups_lower[row] <= dense).all()

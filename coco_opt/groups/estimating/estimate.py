@@ -17,7 +17,7 @@ from coco_opt.groups.estimating.group_counts import with_group_counts
 from coco_opt.groups.estimating.intervals import NO_INTERVALS, Intervals
 from coco_opt.groups.estimating.joint import joint
 from coco_opt.groups.estimating.method import GroupsMethod, needed_levels
-from coco_opt.groups.estimating.posterior.consistent import integer_estimate
+from coco_opt.groups.estimating.posterior.consistent import posterior_estimate
 from coco_opt.groups.estimating.posterior.convergence import Convergence
 from coco_opt.groups.estimating.subtrees import estimate_subtrees
 from coco_opt.groups.estimating.unbiased import NO_UNBIASED, UnbiasedCounts, UnbiasedEstimates
@@ -184,7 +184,7 @@ def _result(
     if method.consistency != "posterior" and not all(is_look(further.measurement_plan) for further in also):
         raise ProblemError(f"{method.consistency!r} reads one measurement: only 'posterior' estimates several together")
     if method.consistency == "posterior":
-        posterior = integer_estimate(
+        posterior = posterior_estimate(
             measurement,
             solvers,
             coverage=method.intervals,

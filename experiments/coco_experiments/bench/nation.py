@@ -36,7 +36,7 @@ from coco_opt.errors import SolverError
 from coco_opt.groups.estimating.estimate import estimate_groups
 from coco_opt.groups.estimating.joint import joint
 from coco_opt.groups.estimating.method import GroupsMethod
-from coco_opt.groups.estimating.posterior.consistent import integer_estimate
+from coco_opt.groups.estimating.posterior.consistent import posterior_estimate
 from coco_opt.groups.estimating.posterior.sparse import MANY_CELLS
 from coco_opt.groups.measuring.private import PrivateCounts
 from coco_opt.groups.noisy_measurements import Loss
@@ -138,7 +138,7 @@ def fitted(size: str, data: str | None, max_size: int, method: str, growth: Sequ
     many = 0 if small else MANY_CELLS
     estimated: dict[str, Callable[[], Any]] = {
         "joint": partial(joint, noisy, solvers),
-        "posterior": partial(integer_estimate, noisy, solvers, coverage=0.9, threads=2, many=many),
+        "posterior": partial(posterior_estimate, noisy, solvers, coverage=0.9, threads=2, many=many),
     }
     try:
         seconds, cpu, estimate = clocked(estimated[method])

@@ -23,7 +23,11 @@ from coco_experiments.statistics import Mean
 from coco_experiments.study import Report, Runs, Study, not_converged, seeded
 from coco_opt.array_types import Floats, Ints
 from coco_opt.choices import SolverChoices
-from coco_opt.groups.estimating.posterior.consistent import PosteriorEstimate, posterior_estimate
+from coco_opt.groups.estimating.intervals import Intervals
+from coco_opt.groups.estimating.posterior.consistent import convergence_of, dense_estimate, seed_of
+from coco_opt.groups.estimating.posterior.observations import survey_of
+from coco_opt.groups.estimating.posterior.sampler import Posterior, SamplerOptions, sample_posterior
+from coco_opt.groups.noisy_measurements import GroupsMeasurements
 
 SEEDS = tuple(range(2018, 2038))
 SHARE = 0.9
@@ -40,9 +44,8 @@ class Setting:
     queries: QueryPlan
 
 
-def coverage_of(case: Case, estimate: PosteriorEstimate) -> dict[str, list[list[list[float]]]]:
+def coverage_of(case: Case, drawn: Posterior, intervals: Intervals) -> dict[str, list[list[list[float]]]]:
     """Return the coverage of both kinds of counts, by level and class of sizes, over the intervals of any width."""
-    drawn, intervals = estimate.posterior, estimate.intervals(SHARE)
     assert drawn.sizes is not None
     sizes = np.array([histogram.to_dense(case.max_size) for histogram in case.truth])
     running, middle = np.cumsum(sizes, axis=1)[:, :-1], Fraction(str(SHARE))  # the last cell of Hc is public
@@ -70,8 +73,13 @@ def _coverage(true: Ints, low: Ints, high: Ints, split: Floats) -> list[float]:
 
 def measure(setting: Setting, seed: int) -> Found:
     """Return the coverage under one seed."""
-    estimate = posterior_estimate(setting.queries.measured(setting.case, seed), SolverChoices(), sizes=True)
-    return {**coverage_of(setting.case, estimate), "converged": estimate.convergence.converged}
+    measurement, options = setting.queries.measured(setting.case, seed), SamplerOptions()
+    survey = survey_of(GroupsMeasurements(measurement))
+    drawn = sample_posterior(survey, seed_of(measurement), options=options, sizes=True)
+    _, intervals, _ = dense_estimate(survey, drawn, SolverChoices(), SHARE)
+    assert intervals is not None
+    converged = convergence_of(survey, drawn, options).converged
+    return {**coverage_of(setting.case, drawn, intervals), "converged": converged}
 
 
 def rows_of(runs: Runs[Setting, Found], counts: str) -> list[Record]:

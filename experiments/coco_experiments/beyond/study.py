@@ -27,7 +27,7 @@ from coco_opt.choices import SolverChoices
 from coco_opt.groups.estimating.estimate import estimate_groups
 from coco_opt.groups.estimating.method import Consistency, GroupsMethod
 from coco_opt.groups.estimating.nearest import integer_histograms
-from coco_opt.groups.estimating.posterior.consistent import draws_sparse, integer_estimate, seed_of
+from coco_opt.groups.estimating.posterior.consistent import draws_sparse, posterior_estimate, seed_of
 from coco_opt.groups.estimating.posterior.observations import survey_of
 from coco_opt.groups.estimating.posterior.sampler import SamplerOptions, sample_posterior
 from coco_opt.groups.noisy_measurements import GroupsMeasurements
@@ -136,7 +136,7 @@ def _brief(noisy: Measurement) -> Sequence[CountOfCounts]:
     """Return the posterior's histograms of few draws: of its medians, or consistent ones where draws are sparse."""
     survey = survey_of(GroupsMeasurements(noisy))
     if draws_sparse(survey):
-        return integer_estimate(noisy, SolverChoices(), options=BRIEF).histograms
+        return posterior_estimate(noisy, SolverChoices(), options=BRIEF).histograms
     drawn = sample_posterior(survey, seed_of(noisy), options=BRIEF)
     # Values outside the windows count at their ends, so that medians of few draws can decrease.
     rising = np.maximum.accumulate(drawn.quantile(1, 2), axis=1)

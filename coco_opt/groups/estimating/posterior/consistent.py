@@ -26,7 +26,7 @@ from coco_opt.groups.estimating.posterior.convergence import Convergence, compar
 from coco_opt.groups.estimating.posterior.in_buckets import finest_buckets, widen_in_buckets
 from coco_opt.groups.estimating.posterior.observations import Survey, survey_of
 from coco_opt.groups.estimating.posterior.prior import PriorOptions
-from coco_opt.groups.estimating.posterior.recording import summaries, summary_values
+from coco_opt.groups.estimating.posterior.recording import Counted, summaries, summary_values
 from coco_opt.groups.estimating.posterior.sampler import Posterior, SamplerOptions, groups_a_leaf, sample_posterior
 from coco_opt.groups.estimating.posterior.sparse import (
     MANY_CELLS,
@@ -45,117 +45,24 @@ from coco_opt.posterior.seeds import answers_seed
 from coco_opt.privacy import Measurement
 from coco_opt.problems import ExpectedDistance
 
+_CHOOSING = "choosing the integer table of least expected error"
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class PosteriorEstimate:
-    """The table of least expected error, int64[regions, K] cumulative counts, and the draws behind it.
+    """The consistent integer table of least expected error, its intervals if requested, and the draws behind it.
 
     ``uncertified_gap`` is the relative gap that its solver left, 0 where the table is certified best for the draws.
     """
 
-    cumulative: Ints
-    group_counts: Ints
-    posterior: Posterior
-    convergence: Convergence
-    uncertified_gap: float
-
-    @property
-    def histograms(self) -> list[CountOfCounts]:
-        """Return one consistent histogram a region."""
-        return integer_histograms(self.cumulative, self.group_counts)
-
-    def intervals(self, coverage: float) -> Intervals:
-        """Return the posterior's intervals of H and Hc, equal tails, widened to hold the released values.
-
-        ``coverage`` is a lower bound on the posterior probability that an interval holds its count. Needs draws of H.
-        """
-        drawn, groups = self.posterior, self.group_counts[:, None]
-        assert drawn.sizes is not None
-        tail = (1 - Fraction(str(coverage))) / 2
-        low, high = (tail.numerator, tail.denominator), (tail.denominator - tail.numerator, tail.denominator)
-        cumulative = np.concatenate([self.cumulative, groups], axis=1)
-        sizes = np.diff(cumulative, axis=1, prepend=0)
-        return Intervals(
-            coverage,
-            np.minimum(drawn.sizes.quantile(*low), sizes),
-            np.maximum(drawn.sizes.quantile(*high, upper=True), sizes),
-            np.minimum(np.concatenate([drawn.quantile(*low), groups], axis=1), cumulative),
-            np.maximum(np.concatenate([drawn.quantile(*high, upper=True), groups], axis=1), cumulative),
-            self._summaries(low, high),
-        )
-
-    def _summaries(self, low: tuple[int, int], high: tuple[int, int]) -> SummaryIntervals:
-        drawn, groups = self.posterior.summaries, self.group_counts
-        assert drawn is not None
-        value = summaries(self.cumulative, groups)
-        ends = np.minimum(drawn.quantile(*low), value), np.maximum(drawn.quantile(*high, upper=True), value)
-        return SummaryIntervals(SUMMARIES, *(summary_values(values, groups) for values in (value, *ends)))
-
-
-def posterior_estimate(
-    measurement: Measurement,
-    solvers: SolverChoices,
-    *,
-    sizes: bool = False,
-    threads: int | None = None,
-    progress: Progress | None = None,
-    options: SamplerOptions | None = None,
-    prior: PriorOptions | None = None,
-    also: Sequence[Measurement] = (),
-) -> PosteriorEstimate:
-    """Return the posterior's estimate from answers about cumulative counts, buckets of them or ranks, at any levels.
-
-    ``also`` are more measurements of the same groups, for example from a later year's budget: all are estimated
-    together, and their costs add up. ``sizes``: also count draws of H and of summaries, which intervals need. The
-    sampler's seed is computed from the measurements, so the same answers give the same table on any number of threads.
-    Chains that did not converge are reported, not refused. Raises ProblemError where sizes were measured or
-    measurements do not fit together, SolverError where no solver returns an integer table.
-    """
-    survey = survey_of(*map(GroupsMeasurements, (measurement, *also)))
-    chosen = prior or PriorOptions()
-    how = options or SamplerOptions(threads=threads)
-    drawn = sample_posterior(
-        survey, seed_of(measurement, *also), prior=chosen, options=how, sizes=sizes, progress=progress
-    )
-    problem = ExpectedDistance(survey.parent, survey.groups, drawn.cumulative.marginals(), total=drawn.draws)
-    with doing("choosing the integer table of least expected error"):
-        table, gap = nearest(problem, solvers)
-    return PosteriorEstimate(table, survey.groups, drawn, _convergence(survey, drawn, chosen, how), gap)
-
-
-def _convergence(
-    survey: Survey, drawn: Posterior | SparseDraws, prior: PriorOptions, options: SamplerOptions
-) -> Convergence:
-    met = options.criterion.met(drawn.r_hat, drawn.effective)
-    return Convergence(
-        options.criterion,
-        met.size,
-        tuple(np.flatnonzero(~met).tolist()),
-        float(drawn.r_hat.max()),
-        float(drawn.effective.min()),
-        prior.kind,
-        drawn.draws,
-        drawn.sweeps,
-        drawn.prior_moved,
-        drawn.single,
-        tuple(each for each in compared_classes(survey, drawn.distances) if each.refutes),
-    )
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class IntegerEstimate:
-    """The released part of a posterior: integer histograms of all regions, intervals if requested, and convergence.
-
-    ``uncertified_gap`` is as in ``PosteriorEstimate``.
-    """
-
-    histograms: Sequence[CountOfCounts]
+    histograms: list[CountOfCounts]
     intervals: Intervals | None
     uncertified_gap: float
     convergence: Convergence
+    drawn: Posterior | SparseDraws
 
 
-def integer_estimate(
+def posterior_estimate(
     measurement: Measurement,
     solvers: SolverChoices,
     *,
@@ -166,38 +73,86 @@ def integer_estimate(
     many: int = MANY_CELLS,
     seconds: float = math.inf,
     options: SamplerOptions | None = None,
-) -> IntegerEstimate:
-    """Return ``posterior_estimate`` and its intervals of a coverage above 0, of any number of regions.
+) -> PosteriorEstimate:
+    """Return the posterior's estimate from answers about cumulative counts, buckets of them or ranks, at any levels.
+
+    ``also`` are more measurements of the same groups, for example from a later year's budget: all are estimated
+    together, and their costs add up. The sampler's seed is computed from the measurements, so the same answers give the
+    same table on any number of threads. Chains that did not converge are reported, not refused.
 
     With more than ``many`` regions x sizes, draws are stored by the sizes that occur (``posterior.sparse``). The same
     holds where leaves have thousands of groups, or tens of thousands if all answers are about cells, because trades mix
     better there than other moves and complete rows. This requires that all leaves lie on one level below the root.
     Once draws have taken about ``seconds``, no more rounds begin; ``options`` state this and more in their place.
+
+    Raises ProblemError where sizes were measured or measurements do not fit together, SolverError where no solver
+    returns an integer table.
     """
     survey = survey_of(*map(GroupsMeasurements, (measurement, *also)))
-    options = options or SamplerOptions(seconds=seconds, threads=threads)
-    if not draws_sparse(survey, many):
-        estimate = posterior_estimate(
-            measurement, solvers, sizes=coverage > 0.0, progress=progress, options=options, also=also
-        )
-        histograms = estimate.histograms
-        intervals = estimate.intervals(coverage) if coverage else None
-        if intervals is not None:
-            widen_in_buckets(intervals, histograms, finest_buckets(survey))
-        return IntegerEstimate(histograms, intervals, estimate.uncertified_gap, estimate.convergence)
-    prior, how = PriorOptions(), fewer_chains(options, survey.parent.size)
-    near, seed = _matched_leaves(GroupsMeasurements(measurement), solvers, threads), seed_of(measurement, *also)
-    with ThreadPoolExecutor(threads or os.cpu_count()) as pool:
-        drawn = SparseSampler(survey, seed, prior, how, near, progress).sample(pool)
-    with doing("choosing the integer table of least expected error"):
-        estimate_by_size = sparse_estimate(drawn, solvers, coverage)
-    if estimate_by_size.intervals is not None:
-        widen_in_buckets(estimate_by_size.intervals, estimate_by_size.histograms, finest_buckets(survey))
-    return IntegerEstimate(
-        estimate_by_size.histograms,
-        estimate_by_size.intervals,
-        estimate_by_size.uncertified_gap,
-        _convergence(survey, drawn, prior, how),
+    options, seed = options or SamplerOptions(seconds=seconds, threads=threads), seed_of(measurement, *also)
+    drawn: Posterior | SparseDraws
+    if draws_sparse(survey, many):
+        options = fewer_chains(options, survey.parent.size)
+        near = _matched_leaves(GroupsMeasurements(measurement), solvers, threads)
+        with ThreadPoolExecutor(threads or os.cpu_count()) as pool:
+            drawn = SparseSampler(survey, seed, PriorOptions(), options, near, progress).sample(pool)
+        with doing(_CHOOSING):
+            histograms, intervals, gap = sparse_estimate(drawn, solvers, coverage)
+    else:
+        drawn = sample_posterior(survey, seed, options=options, sizes=coverage > 0.0, progress=progress)
+        with doing(_CHOOSING):
+            histograms, intervals, gap = dense_estimate(survey, drawn, solvers, coverage)
+    if intervals is not None:
+        widen_in_buckets(intervals, histograms, finest_buckets(survey))
+    return PosteriorEstimate(histograms, intervals, gap, convergence_of(survey, drawn, options), drawn)
+
+
+def dense_estimate(
+    survey: Survey, drawn: Posterior, solvers: SolverChoices, coverage: float
+) -> tuple[list[CountOfCounts], Intervals | None, float]:
+    """Return the table of least expected error of draws, intervals of a coverage above 0, and the uncertified gap.
+
+    Intervals of H and Hc have equal tails, and are widened to hold the released values. ``coverage`` is a lower bound
+    on the posterior probability that an interval holds its count.
+    """
+    problem = ExpectedDistance(survey.parent, survey.groups, drawn.cumulative.marginals(), total=drawn.draws)
+    table, gap = nearest(problem, solvers)
+    histograms = integer_histograms(table, survey.groups)
+    if not coverage:
+        return histograms, None, gap
+    assert drawn.sizes is not None
+    assert drawn.summaries is not None
+    tail, groups = (1 - Fraction(str(coverage))) / 2, survey.groups[:, None]
+    ends = (tail.numerator, tail.denominator), (tail.denominator - tail.numerator, tail.denominator)
+
+    def held(counted: Counted, released: Ints) -> tuple[Ints, Ints]:
+        """Return both ends of the intervals of a table, with the released values inside."""
+        lower, upper = counted.quantile(*ends[0]), counted.quantile(*ends[1], upper=True)
+        return np.minimum(lower, released), np.maximum(upper, released)
+
+    sizes = held(drawn.sizes, np.diff(np.concatenate([table, groups], axis=1), axis=1, prepend=0))
+    lower, upper = (np.concatenate([end, groups], axis=1) for end in held(drawn.cumulative, table))
+    value = summaries(table, survey.groups)
+    of_regions = (summary_values(values, survey.groups) for values in (value, *held(drawn.summaries, value)))
+    intervals = Intervals(coverage, *sizes, lower, upper, SummaryIntervals(SUMMARIES, *of_regions))
+    return histograms, intervals, gap
+
+
+def convergence_of(survey: Survey, drawn: Posterior | SparseDraws, options: SamplerOptions) -> Convergence:
+    """Return which regions' chains have met the criterion, and what the answers say against the draws."""
+    met = options.criterion.met(drawn.r_hat, drawn.effective)
+    return Convergence(
+        options.criterion,
+        met.size,
+        tuple(np.flatnonzero(~met).tolist()),
+        float(drawn.r_hat.max()),
+        float(drawn.effective.min()),
+        PriorOptions.kind,
+        drawn.draws,
+        drawn.sweeps,
+        drawn.prior_moved,
+        drawn.single,
+        tuple(each for each in compared_classes(survey, drawn.distances) if each.refutes),
     )
 
 

@@ -10,7 +10,7 @@ from coco_opt.groups.buckets import Buckets
 from coco_opt.groups.estimating.posterior.chains import MoveChain, SizeLearner
 from coco_opt.groups.estimating.posterior.observations import Answers, Survey, compiled_queries
 from coco_opt.groups.estimating.posterior.prior import PriorOptions
-from coco_opt.groups.estimating.posterior.recording import Range, Tally, summaries, together
+from coco_opt.groups.estimating.posterior.recording import Range, Tally, together, views_of
 from coco_opt.groups.estimating.posterior.sampler import SamplerOptions, sample_posterior
 from coco_opt.kernels.arrays import read_only
 from coco_opt.privacy import Geometric
@@ -30,13 +30,13 @@ def move_groups() -> None:
 
 def record_draws() -> None:
     """Record a table, which compiles the kernels of records."""
-    groups, table = _survey().groups, np.empty((3, 2), np.int64)
+    survey, table = _survey(), np.empty((3, 2), np.int64)
     _chain().fill(table)
-    recorded = ((Range(), table), (Range(np.int64), summaries(table, groups)))
-    for values, counts in recorded:
-        values.see(counts, anew=True)
-        tally = Tally(values.windows(groups[:, None]))
-        tally.count(counts)
+    for view in views_of(survey.groups, survey.max_size, sizes=True):
+        values = Range(view)
+        values.see(table, anew=True)
+        tally = Tally(values.windows())
+        tally.count(view.of(table))
         together([tally], 1).quantile(1, 2)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -76,28 +76,56 @@ class Windows:
     start: Ints
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class View:
+    """What is recorded of a draw: a table computed of its cumulative counts, its largest values, and their type."""
+
+    of: Callable[[Ints], Ints]
+    most: Ints
+    kind: type[np.int32] | type[np.int64] = np.int32
+
+
+def views_of(groups: Ints, max_size: int, *, sizes: bool) -> list[View]:
+    """Return the view of Hc (regions, K) and, with ``sizes``, those of H and of the regions' ``summaries``.
+
+    A view of H has one array for all draws: allocating memory takes several times as long as filling it.
+    """
+    cumulative = View(lambda table: table, groups[:, None])
+    if not sizes:
+        return [cumulative]
+    into = np.empty((groups.size, max_size + 1), np.int64)
+    largest = np.full((groups.size, 1 + len(QUANTILES)), max_size)
+    most = np.column_stack([groups * max_size, groups, largest])
+    return [
+        cumulative,
+        View(lambda table: size_counts(table, groups, into), groups[:, None]),
+        View(lambda table: summaries(table, groups), most, np.int64),
+    ]
+
+
 class Range:
-    """The lowest and highest value that each cell of a table (regions, cells) was seen with, int32 or another type."""
+    """The lowest and highest value that each cell of a view was seen with."""
 
     lowest: NDArray[Any]
     highest: NDArray[Any]
 
-    def __init__(self, kind: type[np.int32] | type[np.int64] = np.int32) -> None:
-        self._kind = kind
+    def __init__(self, view: View) -> None:
+        self._view = view
 
     def see(self, table: Ints, *, anew: bool = False) -> None:
-        """Widen by a table; ``anew``: begin with it."""
+        """Widen by the view of a draw; ``anew``: begin with it."""
+        values = self._view.of(table)
         if anew:
-            self.lowest, self.highest = table.astype(self._kind), table.astype(self._kind)
+            self.lowest, self.highest = values.astype(self._view.kind), values.astype(self._view.kind)
         else:
-            np.minimum(self.lowest, table, out=self.lowest, casting="same_kind")
-            np.maximum(self.highest, table, out=self.highest, casting="same_kind")
+            np.minimum(self.lowest, values, out=self.lowest, casting="same_kind")
+            np.maximum(self.highest, values, out=self.highest, casting="same_kind")
 
-    def windows(self, most: Ints) -> Windows:
-        """Return windows with margins on both sides, within 0 and the most (regions, cells) or (regions, 1)."""
+    def windows(self) -> Windows:
+        """Return windows with margins on both sides, within 0 and the largest values."""
         slack = _MARGIN + (self.highest - self.lowest) // 2
-        low = np.maximum(self.lowest - slack, 0).astype(self._kind)
-        high = np.minimum(self.highest + slack, most)
+        low = np.maximum(self.lowest - slack, 0).astype(self._view.kind)
+        high = np.minimum(self.highest + slack, self._view.most)
         return Windows(low, np.concatenate([np.zeros(1, np.int64), np.cumsum(high - low + 1, dtype=np.int64)]))
 
 
@@ -108,14 +136,13 @@ class Tally:
         self.windows = windows
         self.counts = np.zeros(int(windows.start[-1]), np.uint16)
         self.sums = np.zeros(windows.low.shape, np.int64)
-        self.outside = 0
 
     def count(self, table: Ints) -> None:
         """Count a table."""
         from coco_opt.kernels import posterior_record
 
         low, start = self.windows.low, self.windows.start
-        self.outside += posterior_record.count(table, low, start, self.counts, self.sums)
+        posterior_record.count(table, low, start, self.counts, self.sums)
 
 
 def together(tallies: Sequence[Tally], draws: int) -> Counted:
@@ -125,13 +152,12 @@ def together(tallies: Sequence[Tally], draws: int) -> Counted:
     return Counted(first.windows.low, first.windows.start, counts, draws)
 
 
-def size_counts(table: Ints, groups: Ints, into: Ints | None = None) -> Ints:
-    """Return H (regions, K + 1) from Hc (regions, K) and the regions' groups, in ``into`` where one is given."""
-    sizes = np.empty((table.shape[0], table.shape[1] + 1), np.int64) if into is None else into
-    sizes[:, 0] = table[:, 0]
-    np.subtract(table[:, 1:], table[:, :-1], out=sizes[:, 1:-1])
-    np.subtract(groups, table[:, -1], out=sizes[:, -1])
-    return sizes
+def size_counts(table: Ints, groups: Ints, into: Ints) -> Ints:
+    """Return H (regions, K + 1) from Hc (regions, K) and the regions' groups, in ``into``."""
+    into[:, 0] = table[:, 0]
+    np.subtract(table[:, 1:], table[:, :-1], out=into[:, 1:-1])
+    np.subtract(groups, table[:, -1], out=into[:, -1])
+    return into
 
 
 def summaries(table: Ints, groups: Ints) -> Ints:
@@ -162,21 +188,6 @@ def summary_values(counted: Ints, groups: Ints) -> Floats:
     return values
 
 
-def most_of_summaries(groups: Ints, max_size: int) -> Ints:
-    """Return the largest values that ``summaries`` can have."""
-    sizes = np.full((groups.size, 1 + len(QUANTILES)), max_size)
-    return np.column_stack([groups * max_size, groups, sizes])
-
-
-@dataclass(frozen=True, slots=True)
-class RecordedWindows:
-    """The windows of the recorded cells: of Hc and, where requested, of H and the regions' ``summaries``."""
-
-    cumulative: Windows
-    sizes: Windows | None
-    summaries: Windows | None
-
-
 def compared(table: Ints, probe: int) -> Floats:
     """Return float64[regions x 3], the counts by which chains are compared (``convergence.COUNTS``)."""
     # The entities are a constant less the sum of all cumulative counts.
@@ -185,34 +196,22 @@ def compared(table: Ints, probe: int) -> Floats:
 
 
 class Recorder:
-    """The record of one chain's draws: the counts in the given windows, and traces of scalars."""
+    """The record of one chain's draws: the counts of each view in its windows, and traces of scalars."""
 
     def __init__(
-        self,
-        chain: MoveChain,
-        table: Ints,
-        groups: Ints,
-        windows: RecordedWindows,
-        probe: int,
+        self, chain: MoveChain, table: Ints, views: Sequence[View], windows: Sequence[Windows], probe: int
     ) -> None:
-        self.chain, self.table, self.groups, self.probe = chain, table, groups, probe
-        self.cumulative = Tally(windows.cumulative)
-        self.sizes = None if windows.sizes is None else Tally(windows.sizes)
-        self.summaries = None if windows.summaries is None else Tally(windows.summaries)
+        self.chain, self.table, self.views, self.probe = chain, table, views, probe
+        self.tallies = [Tally(each) for each in windows]
         self.trace: list[Floats] = []
         self.distances = Distances(chain.residual.size)
-        # One array for all draws: allocating memory takes several times as long as filling it.
-        self._of_sizes = None if windows.sizes is None else np.empty(windows.sizes.low.shape, np.int64)
 
     def take(self, draws: int, thin: int) -> None:
         """Take so many draws, ``thin`` sweeps apart."""
         for _ in range(draws):
             self.chain.advance(thin)
             self.chain.fill(self.table)
-            self.cumulative.count(self.table)
-            if self.sizes is not None:
-                self.sizes.count(size_counts(self.table, self.groups, self._of_sizes))
-            if self.summaries is not None:
-                self.summaries.count(summaries(self.table, self.groups))
+            for view, tally in zip(self.views, self.tallies, strict=True):
+                tally.count(view.of(self.table))
             self.trace.append(compared(self.table, self.probe))
             self.distances.take(self.chain.residual)

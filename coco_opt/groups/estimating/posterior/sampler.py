@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import partial, reduce
 from operator import add
 from typing import Any, Protocol
 
@@ -46,13 +46,10 @@ from coco_opt.groups.estimating.posterior.prior import PriorOptions
 from coco_opt.groups.estimating.posterior.recording import (
     Counted,
     Range,
-    RecordedWindows,
     Recorder,
     compared,
-    most_of_summaries,
-    size_counts,
-    summaries,
     together,
+    views_of,
 )
 from coco_opt.groups.estimating.posterior.spikes import isolated_sizes, root_shape, rough_sizes, size_probabilities
 from coco_opt.posterior.comparison import Distances
@@ -110,7 +107,7 @@ class Posterior:
 
     ``mean`` float64[regions, K] is that of Hc. ``r_hat`` and ``effective`` float64[regions, 3] are those of the
     entities, of Hc[0], and of Hc at the ``probe`` cell (``convergence.COUNTS``).
-    ``outside`` is the share of values outside their windows, ``accepted`` the share of accepted moves;
+    ``accepted`` is the share of accepted moves;
     ``probabilities`` float64[leaves, K + 1] is the prior's expected share of each size, and ``prior_moved`` the share
     of all groups for which it changed over the last updates before it was frozen. Up to size ``single`` sizes vary
     alone; ``distances`` are those of the draws from the noisy answers.
@@ -126,7 +123,6 @@ class Posterior:
     r_hat: Floats
     effective: Floats
     accepted: float
-    outside: float
     probabilities: Floats
     prior_moved: float
     single: int
@@ -226,9 +222,8 @@ class Sampler:
         self.learned: Learned
         self.shared: MoveTables | None = None
         self.effort = Effort(survey, options.seconds)
-        self.cumulative = Range()
-        self.sizes = Range() if sizes else None
-        self.summaries = Range(np.int64) if sizes else None
+        self.recorded = partial(views_of, survey.groups, survey.max_size, sizes=sizes)
+        self.ranges = [Range(view) for view in self.recorded()]
         self.progress = progress
 
     def _begin(self, start: Ints | None) -> NDArray[Any]:
@@ -329,13 +324,9 @@ class Sampler:
 
     def _see(self, *, anew: bool) -> None:
         """Widen the ranges of values by every chain's present table; ``anew``: forget those seen before."""
-        groups = self.survey.groups
         for n, table in enumerate(self.tables):
-            self.cumulative.see(table, anew=anew and n == 0)
-            if self.sizes is not None:
-                self.sizes.see(size_counts(table, groups), anew=anew and n == 0)
-            if self.summaries is not None:
-                self.summaries.see(summaries(table, groups), anew=anew and n == 0)
+            for values in self.ranges:
+                values.see(table, anew=anew and n == 0)
 
     def _report_progress(self, sweeps: int, *, last: bool = False) -> None:
         if self.progress is not None:
@@ -351,18 +342,16 @@ class Sampler:
         self._learn()
 
     def _set_windows(self, margin: int) -> None:
-        leaves, seen = self.survey.leaves, self.cumulative
+        leaves, seen = self.survey.leaves, self.ranges[0]
         for chain in self.chains:
             if isinstance(chain, CountRowChain):
                 lowest, highest = (ends[leaves].astype(np.int64) for ends in (seen.lowest, seen.highest))
                 chain.within(lowest - margin, highest + margin)
 
     def _record(self, pool: ThreadPoolExecutor) -> Posterior:
-        survey, options = self.survey, self.options
-        probe = self._probe()
-        windows = self._windows()
+        options, probe, windows = self.options, self._probe(), [values.windows() for values in self.ranges]
         recorders = [
-            Recorder(chain, table, survey.groups, windows, probe)
+            Recorder(chain, table, self.recorded(), windows, probe)
             for chain, table in zip(self.chains, self.tables, strict=True)
         ]
         moves, states = self.chains[0].work
@@ -371,14 +360,14 @@ class Sampler:
         judged = self._rounds(pool, recorders)
         draws = len(recorders) * judged.rounds * options.draws
         proposed = sum(chain.proposed for chain in self.chains)
-        cumulative = together([recorder.cumulative for recorder in recorders], draws)
-        of_sizes = [recorder.sizes for recorder in recorders if recorder.sizes is not None]
-        of_regions = [recorder.summaries for recorder in recorders if recorder.summaries is not None]
+        tallies = zip(*(recorder.tallies for recorder in recorders), strict=True)
+        cumulative, *further = (together(each, draws) for each in tallies)
+        sizes, of_regions = further or (None, None)
         return Posterior(
-            cumulative=cumulative,
-            sizes=together(of_sizes, draws) if of_sizes else None,
-            summaries=together(of_regions, draws) if of_regions else None,
-            mean=np.sum([recorder.cumulative.sums for recorder in recorders], axis=0) / draws,
+            cumulative,
+            sizes,
+            of_regions,
+            mean=np.sum([recorder.tallies[0].sums for recorder in recorders], axis=0) / draws,
             draws=draws,
             sweeps=self.burnt + judged.sweeps,
             probe=probe,
@@ -386,7 +375,6 @@ class Sampler:
             effective=judged.effective,
             accepted=sum(chain.accepted for chain in self.chains) / proposed if proposed else 1.0,
             prior_moved=self.moved,
-            outside=sum(recorder.cumulative.outside for recorder in recorders) / (draws * cumulative.low.size),
             probabilities=self.learned.probabilities,
             single=self.prior.single,
             distances=reduce(add, [recorder.distances for recorder in recorders]),
@@ -430,15 +418,6 @@ class Sampler:
     def _share_of_draws(self, rounds: int) -> float:
         """Return by what the distance from the criterion is multiplied after so many rounds."""
         return 1.0
-
-    def _windows(self) -> RecordedWindows:
-        groups = self.survey.groups
-        most = most_of_summaries(groups, self.survey.max_size)
-        return RecordedWindows(
-            self.cumulative.windows(groups[:, None]),
-            None if self.sizes is None else self.sizes.windows(groups[:, None]),
-            None if self.summaries is None else self.summaries.windows(most),
-        )
 
     def _probe(self) -> int:
         """Return the cell where about half of the root's groups of size above 0 are counted."""

@@ -296,21 +296,14 @@ def _concatenated(lists: Sequence[list[NDArray[Any]]]) -> NDArray[Any]:
     return joined
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class SparseEstimate:
-    """The integer table of least expected error, its intervals if a coverage was requested, and the uncertified gap.
+def sparse_estimate(
+    drawn: SparseDraws, solvers: SolverChoices, coverage: float
+) -> tuple[list[CountOfCounts], Intervals | None, float]:
+    """Return the table of least expected error of draws, intervals of a coverage above 0, and the uncertified gap.
 
     The gap is relative to the expected error, and of the complete integer program: it does not assume the bounds
     between stretches.
     """
-
-    histograms: list[CountOfCounts]
-    intervals: Intervals | None
-    uncertified_gap: float
-
-
-def sparse_estimate(drawn: SparseDraws, solvers: SolverChoices, coverage: float) -> SparseEstimate:
-    """Return the table of least expected error of draws, and intervals of a coverage above 0."""
     survey, tail = drawn.survey, (1 - Fraction(str(coverage))) / 2
     intervals = _empty_intervals(survey, coverage)
     entries: list[tuple[Ints, ...]] = []
@@ -329,7 +322,7 @@ def sparse_estimate(drawn: SparseDraws, solvers: SolverChoices, coverage: float)
     histograms = _histograms(region, size, count, survey.parent.size)
     if coverage:
         intervals = replace(intervals, summaries=_summaries(drawn, histograms, tail))
-    return SparseEstimate(histograms, intervals if coverage else None, gap / max(cost, 1.0))
+    return histograms, intervals if coverage else None, gap / max(cost, 1.0)
 
 
 def _empty_intervals(survey: Survey, coverage: float) -> Intervals:
