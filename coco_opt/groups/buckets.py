@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from coco_opt.array_types import Ints
+from coco_opt.array_types import Flags, Ints
 from coco_opt.errors import ProblemError
 
 
@@ -71,6 +71,24 @@ class Buckets:
         """Return whether every cell 0 .. max_size - 1 is a bucket of its own."""
         return self.count == max_size and int(self.end[-1]) == max_size
 
+    def check(self, query: str, max_size: int) -> None:
+        """Raise ProblemError unless they sum up all cells of the query "cumulative"."""
+        if query != "cumulative":
+            raise ProblemError(f"buckets are sums of cumulative counts: they cannot be used with the query {query!r}")
+        if self.begin[0] != 0 or self.end[-1] != max_size or (self.begin[1:] != self.end[:-1]).any():
+            raise ProblemError(f"buckets must hold every size from 0 to below max_size = {max_size:,} exactly once")
+
+    def separated(self, max_size: int) -> Flags:
+        """Return the sizes 0 .. max_size that sums tell from their neighbours, bool[max_size + 1].
+
+        Their own cell and the one before are buckets of one cell; the last cell is public.
+        """
+        single = np.zeros(max_size + 1, np.bool_)
+        single[self.begin[self.end - self.begin == 1]] = True
+        single[max_size] = True
+        separated: Flags = single & np.append(True, single[:-1])
+        return separated
+
     def sums(self, cumulative: ArrayLike) -> Ints:
         """Return the sums over the buckets of cumulative counts (..., at least the last end), the true answers."""
         table = np.asarray(cumulative, np.int64)
@@ -94,6 +112,14 @@ class Split:
     def __post_init__(self) -> None:
         if self.at < 1:
             raise ProblemError("a split is at a size of at least 1")
+
+    def check(self, query: str, max_size: int) -> None:
+        """Raise ProblemError unless it splits the query "cumulative" below the largest size."""
+        if query != "cumulative":
+            raise ProblemError(f"a split is for cumulative counts only: it cannot be used with the query {query!r}")
+        if self.at >= max_size:
+            message = f"a split must be below max_size = {max_size:,}, because all ranks from there on are equal"
+            raise ProblemError(message)
 
     def answers(self, cumulative: Ints, ranks: Ints) -> Ints:
         """Return the true answers from Hc[0..K-1] and the sorted sizes up to K, int64[at + G]."""

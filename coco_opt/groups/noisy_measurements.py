@@ -135,36 +135,6 @@ class RegionMeasurement:
             end = min(begin + _PIECE, self.stored.size)
             yield begin, self.stored[begin:end] if isinstance(self.stored, np.ndarray) else self.stored.read(begin, end)
 
-    def histogram(self) -> tuple[Ints, Floats]:
-        """Return the sizes and the noisy number of groups of each, from this answer alone.
-
-        Noisy cumulative counts are differenced, and noisy sizes are counted; noise can make counts negative. Buckets
-        give the differences of their means, one a bucket, each at the first size of the later bucket.
-        """
-        if self.query == "ranks":
-            counted = [np.unique(piece, return_counts=True) for _, piece in self.pieces()]
-            sizes, place = np.unique(np.concatenate([pair[0] for pair in counted]), return_inverse=True)
-            counts = np.concatenate([pair[1] for pair in counted]).astype(np.float64)
-            return sizes, np.bincount(place, counts, sizes.size).astype(np.float64)
-        if self.buckets is not None:
-            means = self.values / (self.buckets.end - self.buckets.begin)
-            starts = np.append(self.buckets.begin, self.max_size)
-            return starts, np.diff(means, prepend=0.0, append=float(self.groups))
-        if self.split is not None:
-            return self._split_histogram(self.split.at)
-        cells = self.values
-        if self.query == "cumulative":
-            cells = np.diff(np.append(cells, self.groups), prepend=0)
-        return np.arange(cells.size, dtype=np.int64), cells.astype(np.float64)
-
-    def _split_histogram(self, at: int) -> tuple[Ints, Floats]:
-        """Return sizes and counts: differences of cells below the split, then the noisy ranks of the other groups."""
-        cells, ranks = self.values[:at], self.values[at:]
-        above = min(max(self.groups - int(cells[-1]), 0), self.groups)
-        sizes, counts = np.unique(np.maximum(ranks[self.groups - above :], at), return_counts=True)
-        below = np.diff(cells, prepend=0).astype(np.float64)
-        return np.append(np.arange(at), sizes), np.append(below, counts.astype(np.float64))
-
     def __repr__(self) -> str:
         return f"RegionMeasurement({self.query} of {self.region!r}, {self.groups:,} groups, {self.distribution})"
 

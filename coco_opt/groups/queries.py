@@ -52,35 +52,20 @@ _BELOW: Mapping[MeasuredQuery, MeasuredQuery] = {above: query for query, above i
 # and two cells of one bucket cancel too. In a split a move is one cell or one rank, never both (``Split``). Where
 # numbers of groups are private, a group may come or go with its only entity, and empty ones by themselves: that is one
 # cell of H, at most one of G - Hc, and one of the numbers of groups.
-_SENSITIVITIES: Mapping[tuple[MeasuredQuery, Neighbours], Sensitivity] = {
-    ("sizes", "add_remove"): Sensitivity(2, 2),
-    ("sizes", "replace"): Sensitivity(4, 6),
-    ("cumulative", "add_remove"): Sensitivity(1, 1),
-    ("cumulative", "replace"): Sensitivity(2, 2),
-    ("buckets", "add_remove"): Sensitivity(1, 1),
-    ("buckets", "replace"): Sensitivity(2, 2),
-    ("split", "add_remove"): Sensitivity(1, 1),
-    ("split", "replace"): Sensitivity(2, 2),
-    ("ranks", "add_remove"): Sensitivity(1, 1),
-    ("ranks", "replace"): Sensitivity(2, 2),
-    ("larger", "add_remove"): Sensitivity(1, 1),
-    ("larger", "replace"): Sensitivity(2, 2),
-    ("larger_buckets", "add_remove"): Sensitivity(1, 1),
-    ("larger_buckets", "replace"): Sensitivity(2, 2),
-}
-_OF_GROUPS: Mapping[Neighbours, Sensitivity] = {"add_remove": Sensitivity(1, 1), "replace": Sensitivity(2, 2)}
+_OF_SIZES: Mapping[Neighbours, Sensitivity] = {"add_remove": Sensitivity(2, 2), "replace": Sensitivity(4, 6)}
+_OF_OTHERS: Mapping[Neighbours, Sensitivity] = {"add_remove": Sensitivity(1, 1), "replace": Sensitivity(2, 2)}
 
 
 def sensitivity(query: MeasuredQuery, neighbours: Neighbours) -> Sensitivity:
     """Return by how much neighbouring databases change a query's cells on a level; ProblemError for unknown names."""
     check_query(query)
-    _check_neighbours(neighbours)
-    return _SENSITIVITIES[query, neighbours]
+    return _sensitivity(query, neighbours)
 
 
-def _check_neighbours(neighbours: Neighbours) -> None:
+def _sensitivity(query: str, neighbours: Neighbours) -> Sensitivity:
     if neighbours not in NEIGHBOURS:
         raise ProblemError(f"unknown neighbours {neighbours!r}: use one of {', '.join(NEIGHBOURS)}")
+    return (_OF_SIZES if query == "sizes" else _OF_OTHERS)[neighbours]
 
 
 def check_query(query: str) -> None:
@@ -107,24 +92,16 @@ def level_query(
     """
     check_query(query)
     measured_query: MeasuredQuery = query
-    if isinstance(buckets, Split):
-        _check_split(query, max_size, buckets)
-        measured_query = "split"
-    elif buckets is not None:
-        _check_buckets(query, max_size, buckets)
-        measured_query = query if buckets.of_cells(max_size) else "buckets"
+    if buckets is not None:
+        buckets.check(query, max_size)
+        measured_query = "split" if isinstance(buckets, Split) else query if buckets.of_cells(max_size) else "buckets"
     if private_counts:
         if measured_query in ("ranks", "split"):
             raise ProblemError("ranks are as many as there are groups: use 'cumulative' if these numbers are private")
         measured_query = FROM_ABOVE.get(measured_query, measured_query)
-    size: int | str = (
-        GROUPS
-        if measured_query == "ranks"
-        else f"{GROUPS} + {_split_of(buckets).at}"
-        if measured_query == "split"
-        else 0
-    )
-    size = size or cells(measured_query, max_size, 0, buckets)
+    size: int | str = cells(measured_query, max_size, 0, buckets)
+    if measured_query in ("ranks", "split"):
+        size = f"{GROUPS} + {size}" if size else GROUPS
     return LevelQuery(
         level, measured_query, _WORDS[measured_query], size, sensitivity(measured_query, neighbours), cost
     )
@@ -132,8 +109,7 @@ def level_query(
 
 def groups_query(level: int, neighbours: Neighbours, cost: Cost) -> LevelQuery:
     """Return the query for the number of groups of every region of a level, where these are private."""
-    _check_neighbours(neighbours)
-    return LevelQuery(level, GROUPS, "number of groups", 1, _OF_GROUPS[neighbours], cost)
+    return LevelQuery(level, GROUPS, "number of groups", 1, _sensitivity(GROUPS, neighbours), cost)
 
 
 def with_public_counts(query: LevelQuery) -> LevelQuery:
@@ -148,21 +124,6 @@ def plain_query(query: LevelQuery) -> MeasuredQuery:
     return _BELOW.get(name, name)
 
 
-def _check_split(query: str, max_size: int, split: Split) -> None:
-    if query != "cumulative":
-        raise ProblemError(f"a split is for cumulative counts only: it cannot be used with the query {query!r}")
-    if split.at >= max_size:
-        raise ProblemError(f"a split must be below max_size = {max_size:,}, because all ranks from there on are equal")
-
-
-def _check_buckets(query: str, max_size: int, buckets: Buckets) -> None:
-    if query != "cumulative":
-        raise ProblemError(f"buckets are sums of cumulative counts: they cannot be used with the query {query!r}")
-    starts, ends = buckets.begin, buckets.end
-    if starts[0] != 0 or ends[-1] != max_size or (starts[1:] != ends[:-1]).any():
-        raise ProblemError(f"buckets must hold every size from 0 to below max_size = {max_size:,} exactly once")
-
-
 def exact_answers(histogram: CountOfCounts, query: MeasuredQuery, max_size: int, buckets: Scheme | None = None) -> Ints:
     """Return a region's cells before the noise, int64, their sizes clamped to ``max_size`` = K first.
 
@@ -170,21 +131,18 @@ def exact_answers(histogram: CountOfCounts, query: MeasuredQuery, max_size: int,
 
     As private as the histogram is.
     """
+    check_query(query)
     clamped = histogram.clamp(max_size)
     if query == "sizes":
         return clamped.to_dense(max_size)
-    if query == "cumulative":
-        return clamped.cumulative(max_size)[:-1]
-    if query == "buckets":
-        return _buckets_of(buckets).sums(clamped.cumulative(max_size)[:-1])
+    if query == "ranks":
+        return clamped.ranks()
+    values = clamped.cumulative(max_size)[:-1]
     if query == "split":
-        return _split_of(buckets).answers(clamped.cumulative(max_size)[:-1], clamped.ranks())
-    if query == "larger":
-        return clamped.groups - clamped.cumulative(max_size)[:-1]
-    if query == "larger_buckets":
-        return _buckets_of(buckets).sums(clamped.groups - clamped.cumulative(max_size)[:-1])
-    check_query(query)
-    return clamped.ranks()
+        return _split_of(buckets).answers(values, clamped.ranks())
+    if query in ("larger", "larger_buckets"):
+        values = clamped.groups - values
+    return _buckets_of(buckets).sums(values) if query in ("buckets", "larger_buckets") else values
 
 
 def rank_pieces(histogram: CountOfCounts, max_size: int) -> Iterator[Ints]:

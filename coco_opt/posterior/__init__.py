@@ -1,4 +1,4 @@
-"""What the posteriors of all kinds share: seeds, diagnostics, convergence, effort and the comparison with the answers.
+"""What the posteriors of all kinds share: seeds, effort and convergence of chains, and the comparison with the answers.
 
 A kind brings its state and its moves.
 """

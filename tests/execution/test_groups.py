@@ -17,8 +17,7 @@ from coco_opt.execution import Executor, Threads, open_executor
 from coco_opt.files.measurement import read_measurement, write_measurement
 from coco_opt.groups import GroupsMethod, estimate_groups
 from coco_opt.groups.estimating.estimate import GroupsResult
-from coco_opt.groups.estimating.subtrees import sum_of_leaves
-from coco_opt.histograms import CountOfCounts, Hierarchy
+from coco_opt.histograms import CountOfCounts, Hierarchy, sum_of_leaves
 from coco_opt.privacy import Measurement
 from tests.execution.tasks import ByFiles, Killing
 from tests.groups.helpers import measured

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from coco_opt import CountOfCounts, GroupsMethod, Hierarchy, SeededNoise
 from coco_opt.errors import InputError, ProblemError
-from coco_opt.groups.estimating.subtrees import sum_of_leaves
+from coco_opt.histograms import sum_of_leaves
 from coco_opt.privacy import NoiseSource, NoiseStream, RunKey, SecureNoise
 
 Sizes = tuple[tuple[int, ...], ...]  # the groups of each leaf

@@ -11,7 +11,7 @@ import numpy as np
 from coco_opt import CountOfCounts, Hierarchy, SeededNoise
 from coco_opt.array_types import Ints
 from coco_opt.groups import GroupsMeasurements, RegionMeasurement, measure_hierarchy
-from coco_opt.groups.estimating.subtrees import sum_of_leaves
+from coco_opt.histograms import sum_of_leaves
 from coco_opt.privacy import Cost, Epsilon, Measurement
 
 MAX_SIZE = 12

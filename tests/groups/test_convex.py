@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from coco_opt import CountOfCounts, GroupsMethod, Hierarchy, SolverChoices, emd
 from coco_opt.groups.estimating.convex import convex, reconciled
-from coco_opt.groups.estimating.subtrees import sum_of_leaves
 from coco_opt.groups.measuring.sizes import read_sizes
 from coco_opt.groups.noisy_measurements import Loss
+from coco_opt.histograms import sum_of_leaves
 from tests.groups.helpers import MAX_SIZE, assert_consistent, measured, three_levels
 from tests.groups.test_groups import release
 

@@ -15,15 +15,8 @@ from coco_opt.errors import InputError
 from coco_opt.groups.estimating.estimate import estimate_groups
 from coco_opt.groups.estimating.method import Consistency, GroupsMethod
 from coco_opt.groups.kind import GROUPS
-from coco_opt.groups.kind.forecast import Rehearsed, rehearsed
-from coco_opt.groups.kind.rehearsal import (
-    Rehearsal,
-    branch_answers,
-    branches_within,
-    extrapolated,
-    part_of,
-    rehearsed_queries,
-)
+from coco_opt.groups.kind.expected import Rehearsed, rehearsed
+from coco_opt.groups.kind.rehearsal import Rehearsal, branch_answers, branches_within, extrapolated, part_of
 from coco_opt.groups.kind.simulated_data import read_simulated_data, simulated_data_of
 from coco_opt.groups.measuring.measure import look_of
 from coco_opt.groups.measuring.measure import measured as noisy
@@ -83,7 +76,7 @@ def test_a_look_alike_predicts_the_release(tmp_path: Path) -> None:
     config = config_of(tmp_path, consistency="bottom_up", privacy='split = "leaves"')
     plan = GROUPS.plan(config)
     rehearsal = Rehearsal(read_simulated_data(plan, tmp_path / "sizes.csv"))
-    predicted = rehearsal.errors(rehearsed_queries(plan), result.methods["bottom_up"], 30, SolverChoices())
+    predicted, _ = rehearsal.errors(result.methods["bottom_up"], 30, SolverChoices())
     truth, method = GROUPS.read(plan).histograms(), GroupsMethod(("l1", "l1"), consistency="bottom_up")
     tree, errors = plan.measurement_plan.hierarchy, []
     for seed in range(30):

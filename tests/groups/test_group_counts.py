@@ -17,11 +17,10 @@ from coco_opt.errors import InputError, ProblemError
 from coco_opt.groups import GroupsMeasurements
 from coco_opt.groups.buckets import Buckets
 from coco_opt.groups.estimating.group_counts import FromAbove, estimate_group_counts, noisy_counts, with_group_counts
-from coco_opt.groups.estimating.subtrees import sum_of_leaves
 from coco_opt.groups.measuring.measure import MAX_GROUPS, exact_parts, measure_hierarchy
 from coco_opt.groups.noisy_measurements import KIND, MAX_SIZE
 from coco_opt.groups.queries import groups_query
-from coco_opt.histograms import errors_by_level
+from coco_opt.histograms import errors_by_level, sum_of_leaves
 from coco_opt.privacy import (
     Cost,
     Epsilon,

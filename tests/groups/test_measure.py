@@ -18,7 +18,6 @@ import coco_opt.privacy.queries
 from coco_opt.array_types import Ints
 from coco_opt.errors import InputError, ProblemError
 from coco_opt.groups import QUERIES, GroupsMeasurements, Query, measure_hierarchy
-from coco_opt.groups.buckets import Buckets
 from coco_opt.histograms import CountOfCounts, Hierarchy
 from coco_opt.privacy import Cost, Epsilon, Measurement, OpenDPNoise, Rho, SeededNoise
 from tests.groups.helpers import NoNoise, answer, costs, measured
@@ -58,18 +57,6 @@ def test_values_are_the_query_plus_the_stream_of_that_region(query: Query) -> No
     noise = SeededNoise(4).stream(result.distribution.parameter, measurement=query, region="n").draw(len(truth))
     np.testing.assert_array_equal(result.values, truth + noise)
     assert np.any(noise != 0)
-
-
-@pytest.mark.parametrize("query", ["sizes", "cumulative"])
-def test_a_noisy_histogram_is_that_of_the_answer(query: Query) -> None:
-    sizes, counts = answer(HISTOGRAM, query, NoNoise(), max_size=5).histogram()
-    assert sizes.tolist() == list(range(6))
-    assert counts.tolist() == [2, 4, 0, 1, 0, 3]
-    sizes, counts = answer(HISTOGRAM, "ranks", NoNoise(), max_size=5).histogram()
-    assert (sizes.tolist(), counts.tolist()) == ([0, 1, 3, 5], [2, 4, 1, 3])
-    wide = answer(HISTOGRAM, "cumulative", NoNoise(), max_size=5, buckets=[Buckets.from_edges([0, 1, 5])])
-    sizes, counts = wide.histogram()
-    assert (sizes.tolist(), counts.sum()) == ([0, 1, 5], pytest.approx(10))
 
 
 # --- a hierarchy ----------------------------------------------------------------------------------------

@@ -16,8 +16,8 @@ from coco_opt import CountOfCounts, Hierarchy, SolverChoices, emd
 from coco_opt.errors import ProblemError, SolverError
 from coco_opt.groups import Buckets, GroupsMeasurements, Query
 from coco_opt.groups.estimating.joint import joint, round_tables
-from coco_opt.groups.estimating.subtrees import sum_of_leaves
 from coco_opt.groups.noisy_measurements import Loss
+from coco_opt.histograms import sum_of_leaves
 from coco_opt.privacy import Measurement
 from tests.groups.helpers import assert_consistent, measured
 from tests.joint.helpers import TREES, JointSolvers, noisy_tables

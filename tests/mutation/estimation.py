@@ -202,7 +202,7 @@ MUTANTS = (
     Mutant(
         "chains that differ have converged",
         "a posterior of one mode is released as the whole",
-        "coco_opt/posterior/diagnostics.py",
+        "coco_opt/posterior/chains.py",
         "return within, within * (n - 1) / n + between",
         "return within, within * (n - 1) / n",
         (f"{_MODEL}test_r_hat_and_effective_sizes_know_good_chains_from_bad",),

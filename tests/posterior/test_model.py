@@ -17,8 +17,7 @@ from coco_opt.groups.estimating.posterior.prior import Hats, PriorOptions, SizeP
 from coco_opt.groups.estimating.posterior.sampler import SamplerOptions, sample_posterior, start_histograms
 from coco_opt.groups.estimating.posterior.spikes import isolated_sizes, root_shape
 from coco_opt.kernels import posterior_record
-from coco_opt.posterior.convergence import Criterion
-from coco_opt.posterior.diagnostics import effective_size, split_r_hat
+from coco_opt.posterior.chains import Criterion, effective_size, split_r_hat
 from coco_opt.privacy import Geometric
 
 SHORT = SamplerOptions(chains=2, burn_in=30, most_burn_in=60, settle=10, draws=20, thin=1, most_rounds=2)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from coco_opt.errors import ProblemError
-from coco_opt.posterior.convergence import Criterion
+from coco_opt.posterior.chains import Criterion
 from coco_opt.privacy import DiscreteGaussian, Epsilon, Geometric, NoiseDistribution, Rho, SeededNoise
 from coco_opt.ranges import DomainTree, IntervalCounts, UniversalHistogram, Workload, measure_ranges
 from coco_opt.ranges.estimating.posterior import sampler

@@ -1,19 +1,20 @@
-"""Estimating regions individually, and making them agree, as parallel tasks: one task for each subtree below a level.
+"""Estimating regions individually, and making them agree, as parallel tasks of regions or of subtrees below a level.
 
 ``matching`` is Algorithm 1, top-down matching and merging; ``bottom_up`` sums the leaves; ``none`` leaves every region
 as it was estimated.
 
 Down to the level that has enough regions for many tasks, each region is fitted, and matched with its parent (Kuo et
 al. 2018, Algorithm 1). Nothing above a region depends on what lies below it, except the sums at the end. Below that
-level each subtree is one task: fit its regions, match them from its root down, and add up its leaves. The choice of the
-level, and the number of subtrees in a task, do not change any bit: every step is the same, and sums are of integers.
+level each subtree is one task: fit its regions, and match them from its root down. The choice of the level, and the
+number of subtrees in a task, do not change any bit: every step is the same, and sums are of integers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TypeVar
 
 import numpy as np
 
@@ -24,11 +25,13 @@ from coco_opt.groups.estimating.bootstrap import bootstrap_variances, public_red
 from coco_opt.groups.estimating.estimators import SizeEstimate, estimate
 from coco_opt.groups.estimating.method import GroupsMethod
 from coco_opt.groups.noisy_measurements import GroupsMeasurements
-from coco_opt.histograms import CountOfCounts, Hierarchy
+from coco_opt.histograms import CountOfCounts, Hierarchy, sum_of_leaves
 from coco_opt.kernels.merging import Merge, Rounding, merge_runs
 from coco_opt.problems import GroupMatching
 
-Certificates = tuple[Certificate, ...]
+ValueT = TypeVar("ValueT")
+Done = tuple[list[ValueT], tuple[Certificate, ...], int]
+"""What a task returns: one value a region, the certificates of its problems, and how many regions it fitted."""
 
 LEAST_SUBTREES = 32
 """The least number of regions of a level at which its subtrees become tasks."""
@@ -36,50 +39,44 @@ LEAST_SUBTREES = 32
 
 @dataclass(frozen=True, eq=False, slots=True)
 class RegionFits:
-    """The task to fit consecutive regions of one level; returns their estimates and their certificates."""
+    """The task to fit consecutive regions of one level."""
 
     answers: Shared[GroupsMeasurements]
     method: GroupsMethod
     solvers: SolverChoices
 
-    def __call__(self, regions: range) -> tuple[list[SizeEstimate], Certificates]:
+    def __call__(self, regions: range) -> Done[SizeEstimate]:
         """Fit the regions."""
         own = self.solvers.fresh()
-        return _fits(self.answers.value, self.method, own, regions), own.certificates
+        return _fits(self.answers.value, self.method, own, regions), own.certificates, len(regions)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Subtrees:
-    """The task to estimate all regions in and below consecutive regions of one level.
+class Histograms:
+    """The task to estimate the histograms of consecutive regions of one level, or of the leaves below them.
 
-    ``tops`` are estimates of the level's regions, merged with all above them; None where regions are not matched.
-    Returns the histograms in the hierarchy's order, those of a level together, and the certificates.
+    ``tops`` are estimates of the level's regions, merged with all above them: then all regions below are fitted, and
+    matched down to the leaves. Without any each of the regions is fitted by itself.
     """
 
     answers: Shared[GroupsMeasurements]
     method: GroupsMethod
     solvers: SolverChoices
-    tops: Shared[Sequence[SizeEstimate]] | None
+    tops: Shared[Sequence[SizeEstimate]] | None = None
 
-    def __call__(self, regions: range) -> tuple[list[list[CountOfCounts]], Certificates]:
-        """Estimate the regions and all below them."""
-        answers, own = self.answers.value, self.solvers.fresh()
-        levels = answers.hierarchy.levels_below(regions)
-        if self.method.consistency == "none":
-            return [[fit.histogram for fit in _fits(answers, self.method, own, below)] for below in levels], (
-                own.certificates
-            )
+    def __call__(self, regions: range) -> Done[CountOfCounts]:
+        """Estimate the regions, or the leaves below them."""
+        answers, method, own = self.answers.value, self.method, self.solvers.fresh()
         if self.tops is None:
-            leaves = _fits(answers, self.method, own, levels[-1])
-        else:
-            first = answers.hierarchy.level_range(int(answers.hierarchy.level[regions.start])).start
-            leaves = list(self.tops.value[regions.start - first : regions.stop - first])
-            for above, below in pairwise(levels):
-                fits = _fits(answers, self.method, own, below)
-                leaves = matched(
-                    answers.hierarchy, above, leaves, fits, own, merge=self.method.merge, rounding=self.method.rounding
-                )
-        return summed(answers.hierarchy, levels, [leaf.histogram for leaf in leaves]), own.certificates
+            return [fit.histogram for fit in _fits(answers, method, own, regions)], own.certificates, len(regions)
+        _, places = answers.hierarchy.within_level(regions)
+        estimates, levels = list(self.tops.value[places]), answers.hierarchy.levels_below(regions)
+        for above, below in pairwise(levels):
+            fits = _fits(answers, method, own, below)
+            estimates = matched(
+                answers.hierarchy, above, estimates, fits, own, merge=method.merge, rounding=method.rounding
+            )
+        return [leaf.histogram for leaf in estimates], own.certificates, sum(map(len, levels[1:]))
 
 
 def estimate_subtrees(
@@ -93,48 +90,33 @@ def estimate_subtrees(
 
     ``progress`` is called with the number of fitted regions and their total. The needed levels must be measured.
     """
-    hierarchy, matching = answers.hierarchy, method.consistency == "matching"
-    cut = _cut(hierarchy)
-    above = range(cut + 1) if matching else range(cut) if method.consistency == "none" else range(0)
+    hierarchy, cut = answers.hierarchy, _cut(answers.hierarchy)
+    levels = [hierarchy.level_range(level) for level in range(hierarchy.levels)]
     count = Count(len(hierarchy.leaves) if method.consistency == "bottom_up" else hierarchy.regions, progress)
-    with executor.share(answers) as shared:
-        chunks = [chunk for level in above for chunk in _chunks(hierarchy.level_range(level), executor.workers)]
-        fits = executor.map(RegionFits(shared, method, solvers), chunks, lambda place, _: count.add(len(chunks[place])))
-        estimates = [fit for chunk_fits, certificates in fits for fit in chunk_fits]
-        for _, certificates in fits:
+
+    def run(task: Callable[[range], Done[ValueT]], levels: Sequence[range]) -> list[ValueT]:
+        """Return what a task makes of every region of some levels."""
+        chunks = [
+            level[places.start : places.stop] for level in levels for places in even_tasks(len(level), executor.workers)
+        ]
+        results = executor.map(task, chunks, lambda _, result: count.add(result[2]))
+        for _, certificates, _ in results:
             solvers.merge(certificates)
-        subtrees = hierarchy.level_range(cut)
-        if matching:
-            tops = matched_down(hierarchy, estimates, solvers, last=cut, merge=method.merge, rounding=method.rounding)
-            if subtrees == hierarchy.leaves:
-                return sum_of_leaves(hierarchy, [top.histogram for top in tops])
-            with executor.share(tops) as shared_tops:
-                parts = _subtree_histograms(
-                    Subtrees(shared, method, solvers, shared_tops), hierarchy, cut, executor, count
-                )
-        else:
-            parts = _subtree_histograms(Subtrees(shared, method, solvers, None), hierarchy, cut, executor, count)
-    histograms = [_concatenated([part[level] for part in parts]) for level in range(hierarchy.levels - cut)]
-    if method.consistency == "none":
-        return [*(fit.histogram for fit in estimates), *_concatenated(histograms)]
-    levels = [hierarchy.level_range(level) for level in range(cut + 1)]
-    return [*_concatenated(summed(hierarchy, levels, histograms[0])[:-1]), *_concatenated(histograms)]
+        return [value for values, _, _ in results for value in values]
 
-
-def _subtree_histograms(
-    task: Subtrees, hierarchy: Hierarchy, cut: int, executor: Executor, count: Count
-) -> list[list[list[CountOfCounts]]]:
-    chunks = _chunks(hierarchy.level_range(cut), executor.workers)
-    counts = [
-        sum(len(level) for level in hierarchy.levels_below(chunk)[task.tops is not None :])
-        if task.method.consistency != "bottom_up"
-        else len(hierarchy.levels_below(chunk)[-1])
-        for chunk in chunks
-    ]
-    results = executor.map(task, chunks, lambda place, _: count.add(counts[place]))
-    for _, certificates in results:
-        task.solvers.merge(certificates)
-    return [part for part, _ in results]
+    with executor.share(answers) as shared:
+        if method.consistency == "none":
+            return run(Histograms(shared, method, solvers), levels)
+        if method.consistency == "bottom_up":
+            return sum_of_leaves(hierarchy, run(Histograms(shared, method, solvers), levels[-1:]))
+        fits = run(RegionFits(shared, method, solvers), levels[: cut + 1])
+        tops = matched_down(hierarchy, fits, solvers, last=cut, merge=method.merge, rounding=method.rounding)
+        if cut == hierarchy.levels - 1:
+            return sum_of_leaves(hierarchy, [top.histogram for top in tops])
+        with executor.share(tops) as shared_tops:
+            return sum_of_leaves(
+                hierarchy, run(Histograms(shared, method, solvers, shared_tops), levels[cut : cut + 1])
+            )
 
 
 def matched(
@@ -214,22 +196,6 @@ def match_and_merge(
     return [SizeEstimate(merged.sizes[a:b], merged.counts[a:b], merged.variances[a:b]) for a, b in pieces]
 
 
-def summed(hierarchy: Hierarchy, levels: Sequence[range], lowest: Sequence[CountOfCounts]) -> list[list[CountOfCounts]]:
-    """Return the histograms of consecutive regions of levels that follow each other, from those of the lowest."""
-    histograms = [list(lowest)]
-    for above, below in zip(reversed(levels[:-1]), reversed(levels[1:]), strict=True):
-        children = (hierarchy.children(region) for region in above)
-        parts = (histograms[0][family.start - below.start : family.stop - below.start] for family in children)
-        histograms.insert(0, [CountOfCounts.total(part) for part in parts])
-    return histograms
-
-
-def sum_of_leaves(hierarchy: Hierarchy, leaves: Sequence[CountOfCounts]) -> list[CountOfCounts]:
-    """Return the histogram of every region from those of the leaves, in the hierarchy's order."""
-    levels = [hierarchy.level_range(level) for level in range(hierarchy.levels)]
-    return _concatenated(summed(hierarchy, levels, leaves))
-
-
 def _fits(
     answers: GroupsMeasurements, method: GroupsMethod, solvers: SolverChoices, regions: range
 ) -> list[SizeEstimate]:
@@ -247,12 +213,3 @@ def _cut(hierarchy: Hierarchy) -> int:
     """Return the level whose subtrees are tasks: the first with enough regions, else the leaves'."""
     enough = np.flatnonzero(np.diff(hierarchy.level_start) >= LEAST_SUBTREES)
     return int(enough[0]) if enough.size else hierarchy.levels - 1
-
-
-def _chunks(regions: range, workers: int) -> list[range]:
-    """Return consecutive regions cut into tasks."""
-    return [regions[places.start : places.stop] for places in even_tasks(len(regions), workers)]
-
-
-def _concatenated(parts: Sequence[Sequence[CountOfCounts]]) -> list[CountOfCounts]:
-    return [histogram for part in parts for histogram in part]

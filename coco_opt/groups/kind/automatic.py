@@ -10,7 +10,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from coco_opt.config.sections import AUTO
 from coco_opt.groups.buckets import Buckets, same_buckets
 from coco_opt.groups.estimating.method import Consistency, joint_seconds, needed_levels
 from coco_opt.groups.estimating.posterior.effort import ANSWER_SECONDS, posterior_seconds
+from coco_opt.groups.kind.section import GroupsSection, query_keys
 from coco_opt.groups.measuring.automatic import (
     GROWTHS,
     LIMIT,
@@ -31,16 +32,12 @@ from coco_opt.groups.measuring.automatic import (
     bucket_count,
 )
 from coco_opt.groups.measuring.predicted import Regions, range_of
-from coco_opt.groups.noisy_measurements import Loss, buckets_of, size_queries, split_of
+from coco_opt.groups.noisy_measurements import Loss, buckets_of, size_queries
 from coco_opt.groups.queries import plain_query, sensitivity
 from coco_opt.histograms import Hierarchy
 from coco_opt.privacy import DiscreteGaussian, MeasurementPlan
 from coco_opt.privacy.planner import NoisePlan, Shares, allocation
 from coco_opt.releases.kind import Figures
-
-if TYPE_CHECKING:
-    from coco_opt.groups.kind.section import GroupsSection
-
 
 T = TypeVar("T")
 
@@ -249,14 +246,12 @@ def with_measured_queries(config: Config, measurement_plan: MeasurementPlan) -> 
     """Return a configuration whose open buckets are those of a measurement."""
     if not _growths_open(config):
         return config
-    buckets = [buckets_of(measurement_plan, level) for level in range(measurement_plan.hierarchy.levels)]
-    edges = tuple(() if each is None else tuple(each.begin.tolist()) for each in buckets)
+    keys = query_keys(measurement_plan)
     update: dict[str, Any] = {"bucket_growth": 0.0}
-    if any(edges):
-        update["bucket_edges"] = edges
-    splits = [split_of(measurement_plan, level) for level in range(measurement_plan.hierarchy.levels)]
-    if any(splits):
-        update["rank_above"] = tuple(0 if each is None else each.at for each in splits)
+    if "bucket_edges" in keys:
+        update["bucket_edges"] = tuple(map(tuple, keys["bucket_edges"]))
+    if "rank_above" in keys:
+        update["rank_above"] = tuple(keys["rank_above"])
     return replace(config, method=config.method.model_copy(update=update))
 
 

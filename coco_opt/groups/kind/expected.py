@@ -1,57 +1,100 @@
-"""The errors to expect of a release of groups, as a range by level, from public numbers or after a look.
+"""The errors to expect of a release of groups by level, from public numbers or after a look.
 
-The posterior's errors are predicted (``coco_opt.groups.measuring.predicted``), under each size distribution of the
-family of ``assumed_distributions`` or under the distribution that a look suggests. Another method is rehearsed on part
-of simulated data, under a few distributions of the family.
+The posterior's errors are a range by a formula (``coco_opt.groups.measuring.predicted``), under each size distribution
+of the family of ``assumed_distributions`` or under the distribution that a look suggests. Another method's are a range
+over rehearsals on part of simulated data, under a few distributions of the family. On public data, or where several
+runs are requested, every method that can read the planned queries is rehearsed on part of the data, with seeded noise,
+and its errors are extrapolated to all of them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, Final
 
 import numpy as np
 
+from coco_opt.activity import doing
 from coco_opt.array_types import Floats, Ints
 from coco_opt.choices import SolverChoices
+from coco_opt.errors import ConfigError
+from coco_opt.estimators import added_rows
 from coco_opt.groups.buckets import Buckets
-from coco_opt.groups.estimating.method import GroupsMethod
-from coco_opt.groups.kind.rehearsal import (
-    LevelQueries,
-    Rehearsal,
-    branches_within,
-    extrapolated,
+from coco_opt.groups.estimating.method import Consistency, GroupsMethod
+from coco_opt.groups.estimating.posterior.effort import longest_posterior_seconds, posterior_seconds
+from coco_opt.groups.kind.automatic import range_words
+from coco_opt.groups.kind.method import method_of
+from coco_opt.groups.kind.rehearsal import Rehearsal, branch_answers, branches_within, extrapolated, on_leaves, part_of
+from coco_opt.groups.kind.simulated_data import (
+    assumed_groups,
+    numbers_words,
+    read_simulated_data,
+    simulated_data_of,
 )
-from coco_opt.groups.kind.simulated_data import assumed_groups, numbers_words, simulated_data_of
 from coco_opt.groups.look import distribution_of_look, is_look
 from coco_opt.groups.measuring.automatic import assumed_distributions, grid_growth
 from coco_opt.groups.measuring.predicted import Predictor, Regions, range_of
+from coco_opt.groups.measuring.private import PrivateCounts
 from coco_opt.groups.noisy_measurements import buckets_of, max_size_of, size_queries
 from coco_opt.groups.queries import GROUPS, sensitivity
 from coco_opt.privacy import Measurement, MeasurementPlan
-from coco_opt.privacy.planner import NoisePlan, uniform_shares
-from coco_opt.releases.kind import Plan, SimulatedData
+from coco_opt.privacy.planner import NoisePlan, Prediction, Shares, uniform_shares
+from coco_opt.releases.clock import slowness
+from coco_opt.releases.kind import Figures, ForecastOptions, Plan, SimulatedData
+from coco_opt.releases.reporter import Reporter
+from coco_opt.releases.solvers import choices_of
 
+COMPARED: tuple[Consistency, ...] = ("posterior", "joint", "matching", "bottom_up")
+"""The methods whose errors are compared with those of the configured method, with those of other packages."""
+
+AS_CONFIGURED, LEAVES = "as configured", "leaves"
 _REHEARSED: Final = ("steep, 70 % empty", "heavy tail (1/s)", "geometric")
 _BELOW, _ABOVE = 2.5, 1.5  # factors by which errors may lie outside those rehearsed: data of few sizes err less
+
+# Noisy answers of a rehearsal of about two seconds, by method. All compared methods use the same part of the data.
+_ANSWERS: Mapping[Consistency, int] = {"posterior": 50_000, "joint": 120_000, "convex": 400_000}
+_MOST_ANSWERS = 1_000_000
+_SECONDS = 2.0  # of a release of so many answers
+_CORES = 2  # of the times of the posterior that were measured
+_TIMED = 0.1  # seconds of an estimation from which on one run times it well
+_RUNS = 300  # sizes of leaves that have groups, added up, beyond which the posterior takes long too
+_TOO_MANY = 4  # times its answers: then a slow method is not compared
+_LOADING = 1.0  # seconds of loading compiled kernels, at most
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ExpectedErrors:
-    """The least and largest mean distance of a region (entities) to expect by level, float64[levels], root first."""
+    """Errors by level as a table and as plain values, what they rest on, and the seconds of the estimation.
 
-    low: Floats
-    high: Floats
+    ``longest`` are the seconds where the posterior converges slowly, which public numbers do not determine.
+    """
+
+    table: Figures
+    plain: list[dict[str, Any]]
     words: str
+    seconds: float
+    part: SimulatedData | None = None
+    longest: float | None = None
 
 
-def is_predictable(plan: Plan) -> bool:
+def expected_errors(plan: Plan, options: ForecastOptions, reporter: Reporter) -> ExpectedErrors:
+    """Return the errors to expect of a plan; raises InputError, ProblemError."""
+    if options.public is not None or options.runs > 1:
+        simulated_data = None if options.public is None else read_simulated_data(plan, options.public)
+        return _of_methods(plan, rehearsed(plan, simulated_data, options.runs, reporter))
+    return _of_formula(plan) if _is_predictable(plan) else _of_family(plan, reporter)
+
+
+def _is_predictable(plan: Plan) -> bool:
     """Return whether a formula predicts the planned release: the posterior of cumulative counts at every level."""
     queries = {query.name for query in plan.measurement_plan.queries}
     return plan.config.method.consistency == "posterior" and not queries & {"ranks", "split", "sizes"}
 
 
-def distributions_of(plan: Plan) -> tuple[dict[str, Floats], str]:
+def _distributions(plan: Plan) -> tuple[dict[str, Floats], str]:
     """Return the size distributions that a plan's errors are predicted under, by name, and words about them."""
     if plan.also:
         return {"look": distribution_of_look(plan.also[0])}, "the size distribution that the look suggests"
@@ -59,13 +102,48 @@ def distributions_of(plan: Plan) -> tuple[dict[str, Floats], str]:
     return family, f"{len(family)} size distributions, from steep to flat"
 
 
-def predicted_errors(plan: Plan) -> ExpectedErrors:
-    """Return the range of the posterior's errors, from the formula; ``is_predictable`` must hold."""
-    distributions, words = distributions_of(plan)
+def _of_formula(plan: Plan) -> ExpectedErrors:
+    distributions, words = _distributions(plan)
     grid = grid_growth(len(distributions))  # as the choice's, so that both state the same errors
     groups, measured = assumed_groups(plan), plan.measurement_plan
     errors = [_predicted(measured, groups, each, grid)[0] for each in distributions.values()]
-    return ExpectedErrors(*range_of(np.array(errors)), f"predicted under {words}, with {numbers_words(plan)}")
+    expected = _range(plan, *range_of(np.array(errors)), f"predicted under {words}, with {numbers_words(plan)}")
+    return replace(expected, seconds=slowness() * posterior_seconds(measured.answers), longest=_longest(plan))
+
+
+def _of_family(plan: Plan, reporter: Reporter) -> ExpectedErrors:
+    """Return the range of the configured method's errors, rehearsed under a few distributions."""
+    method, solvers = method_of(plan.config, plan.measurement_plan), choices_of(plan.config)
+    family, _ = _distributions(plan)
+    chosen = [each for name, each in family.items() if plan.also or name.startswith(_REHEARSED)]
+    branches = branches_within(plan, _ANSWERS.get(method.consistency, _MOST_ANSWERS) // len(chosen))
+    errors, seconds = [], 0.0
+    with reporter.stage("Rehearsing"):
+        first = _first_seconds(Rehearsal(part_of(plan, None, 1)), method, solvers)
+        parts = [simulated_data_of(plan, branches, probabilities) for probabilities in chosen]
+        for rehearsal in map(Rehearsal, parts):
+            seconds = max(seconds, rehearsal.seconds(method, solvers, 0.1))
+            (run,), _ = rehearsal.errors(method, 1, solvers)
+            errors.append(extrapolated(run, rehearsal.plan.hierarchy, plan.measurement_plan.hierarchy))
+    low, high = np.min(errors, axis=0) / _BELOW, np.max(errors, axis=0) * _ABOVE
+    words = f"rehearsed on simulated data of {len(chosen)} size distributions, with {numbers_words(plan)}"
+    return replace(_range(plan, low, high, words), seconds=_estimating(plan, first, seconds, parts[0]), part=parts[0])
+
+
+def _range(plan: Plan, low: Floats, high: Floats, words: str) -> ExpectedErrors:
+    """Return the least and largest mean distance of a region (entities) by level, float64[levels], as a table."""
+    method = plan.config.method.consistency
+    header = "method", *plan.measurement_plan.levels
+    row = method, *range_words(low, high)
+    table = Figures("Expected mean earth mover's distance of a region (entities)", header, (row,))
+    plain = {"method": method, "low": low.tolist(), "high": high.tolist(), "exact": False}
+    return ExpectedErrors(table, [plain], words, 0.0)
+
+
+def _longest(plan: Plan) -> float:
+    measurement_plan = plan.measurement_plan
+    regions = measurement_plan.hierarchy.regions
+    return slowness() * longest_posterior_seconds(measurement_plan.answers, plan.config.auto.time, regions)
 
 
 def errors_and_even(measurement: Measurement) -> Floats | None:
@@ -97,23 +175,147 @@ def _predicted(plan: MeasurementPlan, groups: Ints, sizes: Floats, grid: float, 
     return np.array([predictor.errors(buckets, each) for each in variances])
 
 
-def rehearsed_errors(
-    plan: Plan, queries: LevelQueries, method: GroupsMethod, answers: int, solvers: SolverChoices
-) -> tuple[ExpectedErrors, SimulatedData, float]:
-    """Return the range of a method's errors over rehearsals of about ``answers`` noisy answers in all.
+@dataclass(frozen=True, eq=False, slots=True)
+class Rehearsed:
+    """The predictions of all methods that can read the planned queries, and the data they were rehearsed on.
 
-    Also the part of the data that was rehearsed, and the seconds of a release of it.
+    ``first`` are the seconds of a single path of regions, ``seconds`` those of the part, by the configured method.
     """
-    family, _ = distributions_of(plan)
-    chosen = {name: each for name, each in family.items() if plan.also or name.startswith(_REHEARSED)}
-    branches = branches_within(plan, answers // len(chosen))
-    errors, seconds, parts = [], 0.0, []
-    for probabilities in chosen.values():
-        parts.append(simulated_data_of(plan, branches, probabilities))
-        rehearsal = Rehearsal(parts[-1])
-        seconds = max(seconds, rehearsal.seconds(queries, method, solvers, 0.1))
-        each = rehearsal.errors(queries, method, 1, solvers)[0]
-        errors.append(extrapolated(each, rehearsal.hierarchy, plan.measurement_plan.hierarchy))
-    low, high = np.min(errors, axis=0) / _BELOW, np.max(errors, axis=0) * _ABOVE
-    words = f"rehearsed on simulated data of {len(chosen)} size distributions, with {numbers_words(plan)}"
-    return ExpectedErrors(low, high, words), parts[0], seconds
+
+    part: SimulatedData
+    words: str
+    methods: Mapping[Consistency, GroupsMethod]
+    predictions: tuple[Prediction, ...]
+    first: float
+    seconds: float
+
+
+def _of_methods(plan: Plan, outcome: Rehearsed) -> ExpectedErrors:
+    table = figures("Mean earth mover's distance of a region (entities): rehearsed", outcome.predictions, plan)
+    plain = [as_plain(prediction) for prediction in outcome.predictions]
+    seconds = _estimating(plan, outcome.first, outcome.seconds, outcome.part)
+    longest = max(seconds, _longest(plan)) if plan.config.method.consistency == "posterior" else None
+    return ExpectedErrors(table, plain, f"rehearsed on {outcome.words}", seconds, outcome.part, longest)
+
+
+def rehearsed(plan: Plan, public: SimulatedData | None, runs: int, reporter: Reporter) -> Rehearsed:
+    """Rehearse every method that can read the planned queries on part of the simulated data."""
+    configured, solvers = plan.config.method.consistency, choices_of(plan.config)
+    full = plan if public is None else public.plan
+    methods, branches = _within_seconds(full, readable_methods(plan))
+    part = part_of(plan, public, branches)
+    counts: PrivateCounts = part.private
+    if configured != "posterior" and counts.sizes.size > _RUNS:
+        methods.pop("posterior", None)
+    if "posterior" in methods:
+        # The sweeps of a usual run, although chains of some data need ten times as many.
+        posterior, usual = methods["posterior"], posterior_seconds(part.plan.measurement_plan.answers)
+        methods["posterior"] = replace(posterior, seconds=min(posterior.seconds, usual))
+    reporter.line(_rehearsal_words(part, methods, runs))
+    predictions, first, seconds = [], 0.0, 0.0
+    with reporter.stage("Rehearsing") as progress:
+        for done, (name, method) in enumerate(methods.items()):
+            progress(done, len(methods))
+            used = on_leaves(part) if name == "bottom_up" else part
+            rehearsal = Rehearsal(used)
+            with doing(name):
+                if name == configured:
+                    path = part_of(plan, public, 1)
+                    first = _first_seconds(Rehearsal(on_leaves(path) if used is not part else path), method, solvers)
+                errors, each = rehearsal.errors(method, runs, solvers)
+                if name == configured:
+                    seconds = each if each > _TIMED else rehearsal.seconds(method, solvers)
+            level_errors = extrapolated(errors.mean(axis=0), rehearsal.plan.hierarchy, plan.measurement_plan.hierarchy)
+            split, shares = AS_CONFIGURED if used is part else LEAVES, shares_of(used.plan)
+            predictions.append(Prediction(name, split, shares, tuple(level_errors.tolist()), exact=False))
+    leaves, all_leaves = (len(each.measurement_plan.hierarchy.leaves) for each in (part.plan, full))
+    words = "" if leaves == all_leaves else f"; {leaves:,} of {all_leaves:,} leaves, the levels above extrapolated"
+    return Rehearsed(part, f"{part.words}{words}; {runs} run(s)", methods, tuple(predictions), first, seconds)
+
+
+def _rehearsal_words(part: SimulatedData, methods: Mapping[Consistency, GroupsMethod], runs: int) -> str:
+    """Return how many releases a rehearsal makes, and about how long they take."""
+    answers = part.plan.measurement_plan.answers
+    seconds = sum(_SECONDS * answers / _ANSWERS.get(name, _MOST_ANSWERS) for name in methods)
+    if "posterior" in methods:  # of both cores
+        seconds += _CORES * posterior_seconds(answers)
+    seconds = max(1, round(slowness() * runs * seconds))
+    releases = f"{runs} release(s) of {part.private.hierarchy.regions:,} regions by each of {', '.join(methods)}"
+    return f"Rehearsing {releases}: about {seconds:,} s of a core, if it is idle"
+
+
+def _within_seconds(
+    plan: Plan, methods: Mapping[Consistency, GroupsMethod]
+) -> tuple[dict[Consistency, GroupsMethod], int | None]:
+    """Return the methods that can be rehearsed in seconds, and the number of children per region to keep.
+
+    The configured method is always included. At least two children are kept, since extrapolation needs them, unless
+    even that takes the configured method too long.
+    """
+    configured = plan.config.method.consistency
+    least = branch_answers(plan, 2)
+    feasible = {
+        name: method
+        for name, method in methods.items()
+        if name == configured or least <= _TOO_MANY * _ANSWERS.get(name, _MOST_ANSWERS)
+    }
+    branches = branches_within(plan, min(_ANSWERS.get(name, _MOST_ANSWERS) for name in feasible))
+    most = _TOO_MANY * _ANSWERS.get(configured, _MOST_ANSWERS)
+    return feasible, 2 if branches == 1 and least <= most else branches
+
+
+def _first_seconds(path: Rehearsal, method: GroupsMethod, solvers: SolverChoices) -> float:
+    """Return the seconds of a process's first estimation, on one path, with loading but not compiling kernels."""
+    first, again = (path.seconds(method, solvers, 0.0) for _ in range(2))
+    return again + min(max(first - again, 0.0), _LOADING * slowness())
+
+
+def _estimating(plan: Plan, first: float, seconds: float, data: SimulatedData) -> float:
+    """Return the seconds of the configured estimation: loading, plus the part's seconds scaled by the answers."""
+    measurement_plan, part = plan.measurement_plan, data.plan.measurement_plan
+    if measurement_plan.hierarchy.levels == 1:
+        return first
+    return first + seconds * measurement_plan.answers / max(part.answers, 1)
+
+
+def readable_methods(plan: Plan) -> dict[Consistency, GroupsMethod]:
+    """Return the configured method, then the compared methods that can read the planned queries."""
+    readable = {plan.config.method.consistency: method_of(plan.config, plan.measurement_plan)}
+    for name in (*COMPARED, *(row.name for row in added_rows("groups"))):
+        section = plan.config.method.model_copy(update={"consistency": name, "intervals": 0.0})
+        try:
+            readable.setdefault(name, method_of(replace(plan.config, method=section), plan.measurement_plan))
+        except ConfigError:
+            continue
+    return readable
+
+
+def shares_of(plan: Plan) -> Shares:
+    """Return each level's share of the total cost."""
+    costs = plan.config.levels_cost(plan.measurement_plan.hierarchy.levels)
+    return tuple(Fraction(cost.amount) / plan.measurement_plan.cost.amount for cost in costs)
+
+
+def figures(title: str, predictions: Sequence[Prediction], plan: Plan) -> Figures:
+    """Return predictions as a table, one row for each."""
+    rows = tuple(
+        (
+            prediction.method,
+            prediction.split,
+            " ".join(f"{float(share):.3f}" for share in prediction.shares),
+            *(f"{error:.4g}" if math.isfinite(error) else "not measured" for error in prediction.errors),
+        )
+        for prediction in predictions
+    )
+    return Figures(title, ("method", "split", "shares", *plan.measurement_plan.levels), rows, numeric=3)
+
+
+def as_plain(prediction: Prediction) -> dict[str, Any]:
+    """Return a prediction as plain values."""
+    return {
+        "method": prediction.method,
+        "split": prediction.split,
+        "shares": [str(share) for share in prediction.shares],
+        "errors": [error if math.isfinite(error) else None for error in prediction.errors],
+        "exact": prediction.exact,
+    }

@@ -87,30 +87,37 @@ def instances_of(measurement: Measurement, config: Config) -> list[Instance]:
 
 
 def _cells(measurement: RegionMeasurement) -> RegionMeasurement:
-    """Return a measurement of single sizes: every size of a bucket gets the bucket's mean."""
-    if measurement.split is not None:
-        sizes, counts = measurement.histogram()
-        counts_by_size = np.bincount(np.clip(sizes, 0, measurement.max_size), counts, measurement.max_size + 1)
-        values = np.cumsum(counts_by_size)[:-1].astype(np.int64)
-        return replace(measurement, query="cumulative", stored=values, split=None)
-    if measurement.buckets is None:
+    """Return a measurement of single sizes, of cumulative counts where it was one of buckets or split."""
+    if measurement.split is None and measurement.buckets is None:
         return measurement
-    widths = measurement.buckets.end - measurement.buckets.begin
-    means = np.floor(measurement.values / widths + 0.5).astype(np.int64)
-    return replace(measurement, query="cumulative", stored=np.repeat(means, widths), buckets=None)
+    return replace(measurement, query="cumulative", stored=_cumulative(measurement), buckets=None, split=None)
 
 
 def _cumulative(measurement: RegionMeasurement) -> Ints:
-    """Return noisy cumulative counts int64[K] of a measurement, which may be of ranks."""
-    if measurement.query != "ranks":
-        return measurement.values
-    sizes = np.clip(measurement.values, 0, measurement.max_size)
-    return np.cumsum(np.bincount(sizes, minlength=measurement.max_size + 1))[:-1].astype(np.int64)
+    """Return noisy cumulative counts int64[K] of a measurement: each size of a bucket gets the bucket's mean."""
+    values, largest, begin = measurement.values, measurement.max_size, 0
+    if measurement.buckets is not None:
+        widths = measurement.buckets.end - measurement.buckets.begin
+        return np.repeat(np.floor(values / widths + 0.5).astype(np.int64), widths)
+    if measurement.query == "sizes":
+        return np.cumsum(values)[:-1]
+    if measurement.query == "cumulative":
+        return values
+    cells, ranks = np.zeros(0, np.int64), values
+    if measurement.split is not None:  # the ranks of the groups that are not counted below the split
+        begin = measurement.split.at
+        cells, ranks = values[:begin], values[begin:]
+        ranks = ranks[min(max(int(cells[-1]), 0), measurement.groups) :]
+    counts = np.bincount(np.clip(ranks, begin, largest), minlength=largest + 1)[begin:-1]
+    return np.append(cells, (cells[-1] if begin else 0) + np.cumsum(counts)).astype(np.int64)
 
 
 def _region_instances(measurement: RegionMeasurement, method: GroupsMethod, solvers: SolverChoices) -> list[Instance]:
-    cells = np.rint(measurement.histogram()[1]).astype(np.int64)
-    y = np.cumsum(measurement.values)[:-1] if measurement.query == "sizes" else measurement.values
+    cumulative = _cumulative(measurement)
+    cells = np.diff(cumulative, prepend=0, append=measurement.groups)
+    if measurement.query == "sizes":
+        cells = measurement.values
+    y = measurement.values if measurement.query == "ranks" else cumulative
     upper = measurement.max_size if measurement.query == "ranks" else measurement.groups
     return [
         Instance("isotonic_l2", y.size, lambda n: IsotonicL2(y[:n], lower=0, upper=upper), CorruptedPav()),

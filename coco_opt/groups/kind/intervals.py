@@ -86,17 +86,11 @@ def measured_sizes(measurement_plan: MeasurementPlan) -> Flags:
     The other sizes share a bucket with others, or follow one that does: how groups are spread in a bucket is up to the
     model, and its intervals are widened there (``posterior.in_buckets``).
     """
-    levels = measurement_plan.hierarchy.levels
-    alone = np.zeros((levels, max_size_of(measurement_plan) + 1), np.bool_)
-    alone[:, -1] = True  # no group is larger
+    max_size = max_size_of(measurement_plan)
+    separated = np.zeros((measurement_plan.hierarchy.levels, max_size + 1), np.bool_)
     for query in size_queries(measurement_plan):
         buckets = buckets_of(measurement_plan, query.level)
-        alone[query.level, :-1] |= (
-            True
-            if buckets is None
-            else np.isin(np.arange(alone.shape[1] - 1), buckets.begin[buckets.end - buckets.begin == 1])
-        )
-    separated = alone & np.pad(alone, ((0, 0), (1, 0)), constant_values=True)[:, :-1]
+        separated[query.level] = True if buckets is None else buckets.separated(max_size)
     return np.logical_or.accumulate(separated[::-1], axis=0)[::-1]
 
 

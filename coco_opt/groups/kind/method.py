@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import numpy as np
-
 from coco_opt.config.model import Config
 from coco_opt.estimators import estimator_row, estimator_rows
-from coco_opt.groups.buckets import Buckets, Scheme, Split, same_buckets
+from coco_opt.groups.buckets import Buckets, Split, same_buckets
 from coco_opt.groups.estimating.method import ONE_PROGRAM, Consistency, GroupsMethod, needed_levels
 from coco_opt.groups.kind.automatic import with_measured_queries, with_method
 from coco_opt.groups.kind.plan import buckets_of as configured_buckets
@@ -72,45 +70,29 @@ def _coverage(config: Config) -> float:
 
 def _check_measured(config: Config, measurement_plan: MeasurementPlan) -> None:
     """Raise ConfigError where the configuration's queries are not those of the measurement."""
-    if config.method.max_size != max_size_of(measurement_plan):
+    section, levels = config.method, measurement_plan.hierarchy.levels
+    if section.max_size != max_size_of(measurement_plan):
         raise config.error("groups.max_size", f"the measurement's is {max_size_of(measurement_plan)}")
-    levels = measurement_plan.hierarchy.levels
-    queries, buckets = queries_of(config, levels), configured_buckets(config, levels)
-    _check_counts(config, measurement_plan)
-    for level_query in size_queries(measurement_plan):
-        query = plain_query(level_query)
-        if queries[level_query.level] != ("cumulative" if query in ("buckets", "split") else query):
-            message = f"the query that was measured at {measurement_plan.levels[level_query.level]!r} is {query!r}"
-            raise config.error("groups.query", message)
-        scheme, split = buckets[level_query.level], split_of(measurement_plan, level_query.level)
-        if (scheme if isinstance(scheme, Split) else None) != split:
-            message = (
-                f"the measurement of {measurement_plan.levels[level_query.level]!r} has ranks from another size on"
-            )
-            raise config.error("groups.rank_above", message)
-        if split is None and not _same_buckets(
-            scheme, buckets_of(measurement_plan, level_query.level), max_size_of(measurement_plan)
-        ):
-            key = "groups.bucket_growth" if config.method.bucket_edges is None else "groups.bucket_edges"
-            raise config.error(
-                key, f"the measurement of {measurement_plan.levels[level_query.level]!r} has other buckets of sizes"
-            )
-
-
-def _check_counts(config: Config, measurement_plan: MeasurementPlan) -> None:
-    share, private = config.method.counts_share, has_private_counts(measurement_plan)
-    if private != (share is not None):
+    queries, schemes = queries_of(config, levels), configured_buckets(config, levels)
+    private, share = has_private_counts(measurement_plan), counts_share_of(measurement_plan)
+    if private != (section.counts_share is not None):
         message = f'the measurement was made with group_counts = "{"private" if private else "public"}"'
         raise config.error("groups.group_counts", message)
-    measured_share = counts_share_of(measurement_plan)
-    if measured_share != share:
-        raise config.error("groups.group_counts_share", f'the measurement\'s is "{measured_share}"')
-
-
-def _same_buckets(configured: Scheme | None, measured: Buckets | None, max_size: int) -> bool:
-    cells = Buckets.cells(max_size)
-    begin = configured.begin if isinstance(configured, Buckets) else cells.begin
-    return np.array_equal(begin, (measured or cells).begin)
+    if share != section.counts_share:
+        raise config.error("groups.group_counts_share", f'the measurement\'s is "{share}"')
+    for level_query in size_queries(measurement_plan):
+        level, query, name = level_query.level, plain_query(level_query), measurement_plan.levels[level_query.level]
+        if queries[level] != ("cumulative" if query in ("buckets", "split") else query):
+            raise config.error("groups.query", f"the query that was measured at {name!r} is {query!r}")
+        split, scheme = split_of(measurement_plan, level), schemes[level]
+        if (scheme if isinstance(scheme, Split) else None) != split:
+            message = f"the measurement of {name!r} has ranks from another size on"
+            raise config.error("groups.rank_above", message)
+        measured, cells = buckets_of(measurement_plan, level), Buckets.cells(section.max_size)
+        if isinstance(scheme, Split) or same_buckets([scheme or cells, measured or cells]):
+            continue
+        key = "groups.bucket_growth" if section.bucket_edges is None else "groups.bucket_edges"
+        raise config.error(key, f"the measurement of {name!r} has other buckets of sizes")
 
 
 def _check_queries(config: Config, measurement_plan: MeasurementPlan) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 from coco_opt.config.model import Config
 from coco_opt.errors import InputError, Place
 from coco_opt.files.regions import PublicRegions, read_regions
-from coco_opt.groups.buckets import Buckets, Scheme, Split
+from coco_opt.groups.buckets import Scheme, Split
 from coco_opt.groups.kind.automatic import (
     assumed_counts,
     choice_digest,
@@ -139,36 +139,22 @@ def buckets_of(config: Config, levels: int) -> tuple[Scheme | None, ...]:
 
     Raises ConfigError where a level has both, or has either with another query than "cumulative".
     """
-    splits, schemes = _splits(config, levels), list[Scheme | None](_buckets(config, levels))
-    for level, split in enumerate(splits):
-        if split is not None:
-            if schemes[level] is not None:
-                message = f"level {level} has buckets too: give a level either of the two, and 0 for the other"
-                raise config.error("groups.rank_above", message)
-            schemes[level] = split
-    return tuple(schemes)
-
-
-def _splits(config: Config, levels: int) -> tuple[Split | None, ...]:
-    key = "groups.rank_above"
-    splits = [Split(start) if start else None for start in config.per_level(config.method.rank_above, levels, key)]
-    for level, (query, split) in enumerate(zip(queries_of(config, levels), splits, strict=True)):
-        if split is not None and query != "cumulative":
+    section, schemes = config.method, list[Scheme | None]()
+    bucket_key = "groups.bucket_growth" if section.bucket_edges is None else "groups.bucket_edges"
+    starts = config.per_level(section.rank_above, levels, "groups.rank_above")
+    rows = zip(queries_of(config, levels), starts, stated_buckets(config, levels), strict=True)
+    for level, (query, start, buckets) in enumerate(rows):
+        key, does = ("groups.rank_above", "splits") if start else (bucket_key, "sums")
+        if (start or buckets is not None) and query != "cumulative":
             message = (
-                f"splits cumulative counts, but the query of level {level} is {query}: give one per level, 0 there"
+                f"{does} cumulative counts, but the query of level {level} is {query}: give one per level, 0 there"
             )
             raise config.error(key, message)
-    return tuple(splits)
-
-
-def _buckets(config: Config, levels: int) -> tuple[Buckets | None, ...]:
-    key = "groups.bucket_growth" if config.method.bucket_edges is None else "groups.bucket_edges"
-    buckets = stated_buckets(config, levels)
-    for level, (query, level_buckets) in enumerate(zip(queries_of(config, levels), buckets, strict=True)):
-        if level_buckets is not None and query != "cumulative":
-            message = f"sums cumulative counts, but the query of level {level} is {query}: give one per level, 0 there"
+        if start and buckets is not None:
+            message = f"level {level} has buckets too: give a level either of the two, and 0 for the other"
             raise config.error(key, message)
-    return buckets
+        schemes.append(Split(start) if start else buckets)
+    return tuple(schemes)
 
 
 def _read_public(config: Config, counted: bool) -> PublicGroups:

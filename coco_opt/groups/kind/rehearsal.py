@@ -6,8 +6,7 @@ power of the leaves below a region, which the part itself shows, and the seconds
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from time import process_time
 
@@ -16,120 +15,61 @@ import numpy as np
 from coco_opt.activity import doing
 from coco_opt.array_types import Floats
 from coco_opt.choices import SolverChoices
-from coco_opt.groups.buckets import Scheme, Split
 from coco_opt.groups.estimating.estimate import estimate_groups
 from coco_opt.groups.estimating.method import GroupsMethod
-from coco_opt.groups.kind.plan import buckets_of, queries_of
 from coco_opt.groups.kind.simulated_data import SEED, queries_like, simulated_data_of
 from coco_opt.groups.look import certain_distribution
-from coco_opt.groups.measuring.measure import measured, measurement_plan_of
+from coco_opt.groups.measuring.measure import measured
 from coco_opt.groups.measuring.private import PrivateCounts
-from coco_opt.groups.noisy_measurements import counts_share_of, has_private_counts, max_size_of
-from coco_opt.groups.queries import GROUPS, Query, cells
+from coco_opt.groups.noisy_measurements import max_size_of
 from coco_opt.histograms import Hierarchy, errors_by_level
-from coco_opt.privacy import Cost, Measurement, MeasurementPlan, SeededNoise
+from coco_opt.privacy import Measurement, SeededNoise
 from coco_opt.releases.kind import Plan, SimulatedData
 
 
-@dataclass(frozen=True, slots=True)
-class LevelQueries:
-    """The queries of a rehearsal at each level, root first; a level of cost zero is not measured."""
-
-    queries: tuple[Query, ...]
-    buckets: tuple[Scheme | None, ...]
-    costs: tuple[Cost, ...]
-
-
-def rehearsed_queries(plan: Plan) -> LevelQueries:
-    """Return the queries of a plan's configuration."""
-    config, levels = plan.config, plan.measurement_plan.hierarchy.levels
-    return LevelQueries(queries_of(config, levels), buckets_of(config, levels), tuple(config.levels_cost(levels)))
-
-
-def cost_of_sizes(plan: Plan) -> Cost:
-    """Return the cost of the queries about sizes: the total, less that of private numbers of groups."""
-    return plan.measurement_plan.cost * (1 - (counts_share_of(plan.measurement_plan) or Fraction(0)))
-
-
 class Rehearsal:
-    """Releases of simulated data, each a function of its seed, so methods and queries can be compared."""
+    """Releases of simulated data by its plan, each a function of its seed, so that methods can be compared."""
 
     def __init__(self, simulated_data: SimulatedData) -> None:
-        self._plan = simulated_data.plan.measurement_plan
-        self._truth = [histogram.clamp(max_size_of(self._plan)) for histogram in simulated_data.private.histograms()]
+        self.plan = simulated_data.plan.measurement_plan
+        self._truth = [histogram.clamp(max_size_of(self.plan)) for histogram in simulated_data.private.histograms()]
 
-    @property
-    def hierarchy(self) -> Hierarchy:
-        """Return the regions of the simulated data."""
-        return self._plan.hierarchy
-
-    def errors(self, queries: LevelQueries, method: GroupsMethod, runs: int, solvers: SolverChoices) -> Floats:
-        """Return every run's mean error of each level, float64[runs, levels]."""
-        return self.timed_errors(queries, method, runs, solvers)[0]
-
-    def timed_errors(
-        self, queries: LevelQueries, method: GroupsMethod, runs: int, solvers: SolverChoices
-    ) -> tuple[Floats, float]:
+    def errors(self, method: GroupsMethod, runs: int, solvers: SolverChoices) -> tuple[Floats, float]:
         """Return every run's mean error of each level, float64[runs, levels], and the CPU seconds of an estimation."""
         run_errors, seconds = [], 0.0
         for run in range(runs):
-            measurement, start = self._measured(queries, run), process_time()
+            measurement, start = self._measured(run), process_time()
             with doing(f"run {run + 1} of {runs}"):
                 result = estimate_groups(measurement, method, solvers)
             seconds += process_time() - start
-            run_errors.append(errors_by_level(self.hierarchy, result.histograms, self._truth))
+            run_errors.append(errors_by_level(self.plan.hierarchy, result.histograms, self._truth))
         return np.array(run_errors), seconds / runs
 
-    def seconds(self, queries: LevelQueries, method: GroupsMethod, solvers: SolverChoices, least: float = 0.3) -> float:
+    def seconds(self, method: GroupsMethod, solvers: SolverChoices, least: float = 0.3) -> float:
         """Return the CPU seconds of an estimation: the mean over as many runs as take ``least`` seconds in all."""
-        measurement, done, start = self._measured(queries, 0), 0, process_time()
+        measurement, done, start = self._measured(0), 0, process_time()
         while done == 0 or process_time() - start < least:
             estimate_groups(measurement, method, solvers)
             done += 1
         return (process_time() - start) / done
 
-    def _measured(self, queries: LevelQueries, run: int) -> Measurement:
-        return measured(self._plan_of(queries), self._truth, SeededNoise(SEED + run))
-
-    def _plan_of(self, queries: LevelQueries) -> MeasurementPlan:
-        return measurement_plan_of(
-            self.hierarchy,
-            None if has_private_counts(self._plan) else self._plan.per_region[GROUPS],
-            queries=queries.queries,
-            costs=queries.costs,
-            max_size=max_size_of(self._plan),
-            neighbours=self._plan.neighbours,
-            buckets=queries.buckets,
-            counts_share=counts_share_of(self._plan),
-        )
+    def _measured(self, run: int) -> Measurement:
+        return measured(self.plan, self._truth, SeededNoise(SEED + run))
 
 
-def count_cells(
-    measurement_plan: MeasurementPlan, queries: Sequence[Query], buckets: Sequence[Scheme | None]
-) -> tuple[int, ...]:
-    """Return the number of noisy answers about sizes for each level's query, root first; at least one."""
-    counts = []
-    for level, (query, scheme) in enumerate(zip(queries, buckets, strict=True)):
-        regions = measurement_plan.hierarchy.level_range(level)
-        ranked = query == "ranks" or isinstance(scheme, Split)
-        if scheme is not None and not isinstance(scheme, Split):
-            counts.append(max(scheme.count * len(regions), 1))
-            continue
-        if not ranked:
-            counts.append(cells(query, max_size_of(measurement_plan), 0) * len(regions))
-            continue
-        groups = int(measurement_plan.per_region[GROUPS][regions.start : regions.stop].sum())
-        counts.append(max(groups + (scheme.at if isinstance(scheme, Split) else 0) * len(regions), 1))
-    return tuple(counts)
+def on_leaves(simulated_data: SimulatedData) -> SimulatedData:
+    """Return the same data under a plan that spends all of the budget on the leaves."""
+    plan = simulated_data.plan
+    shares = (*(Fraction(0),) * (plan.measurement_plan.hierarchy.levels - 1), Fraction(1))
+    config = replace(plan.config, privacy=plan.config.privacy.model_copy(update={"split": shares}))
+    return queries_like(replace(plan, config=config), simulated_data.private, (), simulated_data.words)
 
 
 def branch_answers(plan: Plan, branches: int) -> int:
     """Return the number of answers when the first ``branches`` children of every region are kept."""
-    queries = rehearsed_queries(plan)
     tree, where = plan.measurement_plan.hierarchy.first_branches(branches)
     groups = {name: values[where] for name, values in plan.measurement_plan.per_region.items()}
-    measurement_plan = replace(plan.measurement_plan, hierarchy=tree, per_region=groups, region_ids=())
-    return sum(count_cells(measurement_plan, queries.queries, queries.buckets))
+    return replace(plan.measurement_plan, hierarchy=tree, per_region=groups, region_ids=()).answers
 
 
 def branches_within(plan: Plan, answers: int) -> int | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from coco_opt.array_types import Ints
 from coco_opt.errors import InputError
 from coco_opt.histograms import CountOfCounts, Hierarchy
 from coco_opt.histograms.arrays import as_int64
+from coco_opt.histograms.counts import sum_of_runs
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
@@ -103,18 +103,7 @@ class PrivateCounts:
 
     def histograms(self) -> list[CountOfCounts]:
         """Return the histogram of every region, in the hierarchy's order; O(levels x runs log runs)."""
-        owner = self._leaf_of_run() + self.hierarchy.leaves.start
-        sizes, counts = self.sizes, self.counts
-        levels = [self._cut(self.hierarchy.levels - 1, owner, sizes, counts)]
-        for level in range(self.hierarchy.levels - 2, -1, -1):
-            owner, sizes, counts = _combine(self.hierarchy.parent[owner], sizes, counts)
-            levels.append(self._cut(level, owner, sizes, counts))
-        return [histogram for level in reversed(levels) for histogram in level]
-
-    def _cut(self, level: int, owner: Ints, sizes: Ints, counts: Ints) -> list[CountOfCounts]:
-        regions = self.hierarchy.level_range(level)
-        cuts = np.searchsorted(owner, np.arange(regions.start, regions.stop + 1)).tolist()
-        return [CountOfCounts(sizes[start:stop], counts[start:stop]) for start, stop in pairwise(cuts)]
+        return sum_of_runs(self.hierarchy, *self.arrays)
 
     def identity(self) -> dict[str, int]:
         """Return the row and group counts of the run's *private* record; never for public output or logs."""
@@ -128,14 +117,3 @@ class PrivateCounts:
 
     def __repr__(self) -> str:
         return f"PrivateCounts({self.hierarchy!r}, {int(self.group_counts[0]):,} groups; sizes are private)"
-
-
-def _combine(owner: Ints, sizes: Ints, counts: Ints) -> tuple[Ints, Ints, Ints]:
-    """Add up the runs of equal (owner, size) and sort them so."""
-    order = np.lexsort((sizes, owner))
-    owner, sizes, counts = owner[order], sizes[order], counts[order]
-    if owner.size == 0:
-        return owner, sizes, counts
-    new = np.r_[True, (owner[1:] != owner[:-1]) | (sizes[1:] != sizes[:-1])]
-    first = np.flatnonzero(new)
-    return owner[first], sizes[first], np.add.reduceat(counts, first)

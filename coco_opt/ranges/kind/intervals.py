@@ -30,7 +30,7 @@ from coco_opt.files.release_checks import (
     refuse_types,
     sound,
 )
-from coco_opt.posterior.convergence import Criterion
+from coco_opt.posterior.chains import Criterion
 from coco_opt.ranges.domain import DomainTree
 from coco_opt.ranges.estimating.posterior.release import RangeDraws
 from coco_opt.ranges.estimating.posterior.sampler import LEAST_DRAWS

@@ -15,7 +15,7 @@ from coco_opt.files.folder import Again, Coded, FileTable, read_columns
 from coco_opt.files.regions import region_columns
 from coco_opt.files.release_checks import int64_column, positions, refuse_row
 from coco_opt.histograms import Hierarchy
-from coco_opt.posterior.convergence import Criterion
+from coco_opt.posterior.chains import Criterion
 from coco_opt.privacy.measurement import MeasurementPlan
 from coco_opt.topdown.estimating.estimate import TablesResult
 from coco_opt.topdown.estimating.posterior.result import TableIntervals

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from coco_opt.posterior.convergence import Criterion
+from coco_opt.posterior.chains import Criterion
 from coco_opt.privacy.budget import with_decimal
 from coco_opt.privacy.cost import Cost, cost_of
 from coco_opt.privacy.measurement import Measurement

@@ -8,7 +8,7 @@ from typing import Any
 
 from coco_opt.config.model import Config
 from coco_opt.files.folder import FileTable
-from coco_opt.posterior.convergence import Criterion
+from coco_opt.posterior.chains import Criterion
 from coco_opt.privacy.measurement import Measurement, MeasurementPlan
 from coco_opt.releases.kind import Released
 from coco_opt.topdown.estimating.estimate import TablesResult

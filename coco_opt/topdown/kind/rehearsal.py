@@ -14,7 +14,7 @@ from coco_opt.array_types import Ints
 from coco_opt.choices import SolverChoices
 from coco_opt.errors import InputError
 from coco_opt.histograms import Hierarchy
-from coco_opt.posterior.effort import MOVES_A_SECOND
+from coco_opt.posterior.chains import MOVES_A_SECOND
 from coco_opt.privacy import SeededNoise
 from coco_opt.releases.clock import slowness
 from coco_opt.releases.kind import Plan, SimulatedData

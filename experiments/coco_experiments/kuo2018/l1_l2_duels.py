@@ -21,8 +21,9 @@ from coco_opt.groups.estimating.convex import convex
 from coco_opt.groups.estimating.estimators import SAME_BLOCK, FitOptions, SizeEstimate, estimate
 from coco_opt.groups.estimating.joint import JointEstimate, joint
 from coco_opt.groups.estimating.method import GroupsMethod
-from coco_opt.groups.estimating.subtrees import matching, sum_of_leaves
+from coco_opt.groups.estimating.subtrees import matching
 from coco_opt.groups.noisy_measurements import Loss
+from coco_opt.histograms import sum_of_leaves
 from coco_opt.privacy import Measurement, Rho
 from coco_opt.problem import Problem
 from coco_opt.solution import Solution

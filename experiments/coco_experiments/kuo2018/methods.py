@@ -13,9 +13,9 @@ from coco_opt.groups import Query
 from coco_opt.groups.estimating.convex import convex
 from coco_opt.groups.estimating.joint import joint
 from coco_opt.groups.estimating.method import GroupsMethod
-from coco_opt.groups.estimating.subtrees import matching, sum_of_leaves
+from coco_opt.groups.estimating.subtrees import matching
 from coco_opt.groups.noisy_measurements import Loss
-from coco_opt.histograms import CountOfCounts
+from coco_opt.histograms import CountOfCounts, sum_of_leaves
 from coco_opt.kernels.merging import Merge, Rounding
 
 _QUERIES: dict[str, Query] = {"Hc": "cumulative", "Hg": "ranks", "naive": "sizes"}

@@ -41,7 +41,7 @@ from coco_opt.groups.estimating.posterior.sparse import (
 from coco_opt.groups.estimating.subtrees import estimate_subtrees
 from coco_opt.groups.noisy_measurements import GroupsMeasurements
 from coco_opt.histograms import CountOfCounts
-from coco_opt.posterior.seeds import answers_seed
+from coco_opt.posterior.chains import answers_seed
 from coco_opt.privacy import Measurement
 from coco_opt.problems import ExpectedDistance
 

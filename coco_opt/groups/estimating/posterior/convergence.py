@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from coco_opt.groups.estimating.posterior.observations import Ranks, Survey
+from coco_opt.posterior.chains import Criterion
 from coco_opt.posterior.comparison import Distances, Excess
-from coco_opt.posterior.convergence import Criterion
 
 _OCTAVES = 2.0  # of sizes in a class
 _CLEAR = 6.0  # standard errors, for there are several classes at every level, and cells of a region go together

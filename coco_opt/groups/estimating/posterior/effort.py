@@ -11,7 +11,7 @@ import numpy as np
 
 from coco_opt.array_types import Floats
 from coco_opt.groups.estimating.posterior.observations import Survey
-from coco_opt.posterior.effort import sweeps_within
+from coco_opt.posterior.chains import sweeps_within
 
 ANSWER_SECONDS = 2e-4
 """What a noisy answer takes in the measured runs, on two cores."""

@@ -52,10 +52,8 @@ from coco_opt.groups.estimating.posterior.recording import (
     views_of,
 )
 from coco_opt.groups.estimating.posterior.spikes import isolated_sizes, root_shape, rough_sizes, size_probabilities
+from coco_opt.posterior.chains import Criterion, chain_words, effective_size, split_r_hat
 from coco_opt.posterior.comparison import Distances
-from coco_opt.posterior.convergence import Criterion
-from coco_opt.posterior.diagnostics import effective_size, split_r_hat
-from coco_opt.posterior.seeds import chain_words
 
 # With answers about cells, complete rows are drawn if leaves have so many groups on average and margins this narrow.
 _DENSE, _WIDEST = 100.0, 40

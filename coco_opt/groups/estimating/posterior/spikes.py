@@ -98,7 +98,7 @@ def count_sets(survey: Survey) -> Iterator[CountSet]:
             continue
         regions = np.array([block.region for block in answers])
         variance = sum(float(block.distribution.variance) for block in answers) / len(answers)
-        yield CountSet(level, regions, answers, buckets, variance, _distinct_sizes(buckets, survey.max_size))
+        yield CountSet(level, regions, answers, buckets, variance, buckets.separated(survey.max_size))
 
 
 def informed_counts(survey: Survey) -> tuple[Floats, Floats]:
@@ -117,15 +117,6 @@ def informed_counts(survey: Survey) -> tuple[Floats, Floats]:
         weights, weighted, sharp = weights + each, weighted + each * counts, sharp + weight * level.distinct
     with np.errstate(divide="ignore"):
         return weighted / np.maximum(weights, 1e-300), 1.0 / sharp
-
-
-def _distinct_sizes(buckets: Buckets, max_size: int) -> Flags:
-    """Return the sizes 0 .. max_size whose own cell and the one before are single buckets; the last cell is public."""
-    single = np.zeros(max_size + 1, bool)
-    single[buckets.begin[buckets.end - buckets.begin == 1]] = True
-    single[max_size] = True
-    distinct: Flags = single & np.append(True, single[:-1])
-    return distinct
 
 
 def _differences(buckets: Buckets, sums: Ints, groups: int, sizes: int) -> Floats:

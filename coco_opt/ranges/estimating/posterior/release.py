@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from coco_opt.activity import Progress
 from coco_opt.array_types import Floats, Ints
-from coco_opt.posterior.diagnostics import central_ranks
+from coco_opt.posterior.chains import central_ranks
 from coco_opt.ranges.estimating.posterior.sampler import Sampled, SamplerOptions, sample_counts
 from coco_opt.ranges.interval_counts import IntervalCounts
 from coco_opt.ranges.workload import Workload

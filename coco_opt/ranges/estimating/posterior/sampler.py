@@ -16,10 +16,7 @@ from numpy.typing import NDArray
 from coco_opt.activity import Progress
 from coco_opt.array_types import Ints
 from coco_opt.errors import ProblemError
-from coco_opt.posterior.convergence import Criterion
-from coco_opt.posterior.diagnostics import effective_size, split_r_hat
-from coco_opt.posterior.effort import sweeps_within
-from coco_opt.posterior.seeds import answers_seed
+from coco_opt.posterior.chains import Criterion, answers_seed, effective_size, split_r_hat, sweeps_within
 from coco_opt.ranges.estimating.posterior.layout import Layout
 from coco_opt.ranges.estimating.posterior.prior import SplitComponents, SplitPrior
 from coco_opt.ranges.interval_counts import IntervalCounts

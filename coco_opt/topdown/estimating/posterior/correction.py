@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 from coco_opt.array_types import Flags, Floats, Ints
 from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Operator
-from coco_opt.posterior.diagnostics import central_ranks
+from coco_opt.posterior.chains import central_ranks
 from coco_opt.topdown.estimating.linear.best_linear import LinearEstimates
 
 if TYPE_CHECKING:

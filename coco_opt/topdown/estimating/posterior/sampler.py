@@ -21,10 +21,7 @@ from numpy.typing import NDArray
 from coco_opt.activity import Progress, may_end_early
 from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import ProblemError
-from coco_opt.posterior.convergence import Criterion
-from coco_opt.posterior.diagnostics import effective_size, split_r_hat
-from coco_opt.posterior.effort import MOVES_A_SECOND, sweeps_within
-from coco_opt.posterior.seeds import chain_words
+from coco_opt.posterior.chains import MOVES_A_SECOND, Criterion, chain_words, effective_size, split_r_hat, sweeps_within
 from coco_opt.topdown.estimating.posterior.chains import Layout, MoveOptions, TableChain
 from coco_opt.topdown.estimating.posterior.model import Model, best_division, divided, dividing
 from coco_opt.topdown.estimating.sparse_tables import SparseTables
