@@ -7,6 +7,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from coco_experiments.groups import Case
 from coco_experiments.kuo2018.baselines import (
     clipped_naive,
     cumulative_distance,
@@ -35,31 +36,11 @@ def of_sizes(seed: int, shares: list[Fraction | None], query: str = "sizes") -> 
 def test_the_omniscient_line_by_hand() -> None:
     """Two regions below the root with 1 and 3 distinct sizes; the root has 3."""
     hierarchy = Hierarchy.from_paths([("n", "a"), ("n", "b")])
-    a, b = CountOfCounts.from_runs([4], [10]), CountOfCounts.from_runs([1, 4, 9], [5, 5, 5])
-    result = omniscient(hierarchy, [a + b, a, b], costs([Fraction(1, 2), Fraction(1, 4)]))
-    np.testing.assert_allclose(result.deviation, [3 * 2**0.5 / 0.5, 2 * 2**0.5 / 0.25])
-    np.testing.assert_allclose(result.absolute, [3 / 0.5, 2 / 0.25])
-    gaussian = omniscient(hierarchy, [a + b, a, b], costs([Fraction(1, 2), None], Rho))
-    np.testing.assert_allclose(gaussian.deviation, [3.0, np.inf])
-    np.testing.assert_allclose(gaussian.absolute, [3 * (2 / np.pi) ** 0.5, np.inf])
-
-
-def test_the_absolute_line_is_what_such_a_method_errs() -> None:
-    """Laplace and normal noise on each distinct size: the mean of its absolute value, by simulation."""
-    hierarchy = Hierarchy.from_paths([("n",)])
-    truth = [CountOfCounts.from_runs(range(1, 8), [100] * 7)]
-    rng = np.random.default_rng(5)
-    laplace = np.abs(rng.laplace(0, 4.0, (20_000, 7))).sum(axis=1).mean()
-    assert omniscient(hierarchy, truth, costs([Fraction(1, 4)])).absolute[0] == pytest.approx(laplace, rel=0.02)
-    normal = np.abs(rng.normal(0, 4.0, (20_000, 7))).sum(axis=1).mean()
-    assert omniscient(hierarchy, truth, costs([Fraction(1, 32)], Rho)).absolute[0] == pytest.approx(normal, rel=0.02)
-
-
-def test_an_empty_level_has_no_error_and_amounts_must_fit() -> None:
-    hierarchy = Hierarchy.from_paths([("n",)])
-    assert omniscient(hierarchy, [CountOfCounts.empty()], costs([None])).deviation.tolist() == [0.0]
-    with pytest.raises(ProblemError, match="a cost for every level"):
-        omniscient(hierarchy, [CountOfCounts.empty()], costs([1, 1]))
+    case = Case.of_leaves("two", hierarchy, [np.repeat(4, 10), np.repeat([1, 4, 9], 5)], 9)
+    line = omniscient(case, costs([Fraction(1, 2), Fraction(1, 4)]))
+    np.testing.assert_allclose(line, [3 * 2**0.5 / 0.5, 2 * 2**0.5 / 0.25])
+    np.testing.assert_allclose(omniscient(case, costs([Fraction(1, 2), None], Rho)), [3.0, np.inf])
+    assert omniscient(Case.of_leaves("none", hierarchy, [np.empty(0, np.int64)] * 2, 9), costs([None, 1])) == (0.0, 0.0)
 
 
 SHARES: list[list[Fraction | None]] = [

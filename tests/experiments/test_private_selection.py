@@ -1,8 +1,9 @@
-"""Selection with an honest budget: sensitivity by brute force, exact totals, exact laws, and which candidate wins."""
+"""Selection with an honest budget: sensitivity by brute force, exact totals and distributions, audits of the whole."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import product
@@ -10,45 +11,30 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from coco_experiments.kuo2018.private_selection import (
-    Candidate,
-    PrivateGroups,
-    Selection,
-    noisy_min_selection,
-    score_sensitivity,
-)
+from coco_experiments.groups import Case
+from coco_experiments.kuo2018.private_selection import Candidate, noisy_min, noisy_min_selection, score
 from numpy.typing import NDArray
 
-from coco_opt import CountOfCounts, GroupsMethod, Hierarchy, SeededNoise
-from coco_opt.errors import InputError, ProblemError
-from coco_opt.histograms import sum_of_leaves
-from coco_opt.privacy import NoiseSource, NoiseStream, RunKey, SecureNoise
+from coco_opt import CountOfCounts, GroupsMethod, Hierarchy, SeededNoise, SolverChoices, estimate_groups
+from coco_opt.audit.bounds import lower_bound
+from coco_opt.errors import ProblemError
+from coco_opt.groups import GroupsMeasurements
+from coco_opt.privacy import Measurement, NoiseStream, RunKey, SecureNoise
 
 Sizes = tuple[tuple[int, ...], ...]  # the groups of each leaf
-HIERARCHY = Hierarchy.from_paths([("n", "a"), ("n", "b")])
-TINY_SIZE = 2
+HIERARCHY, REGION = Hierarchy.from_paths([("n", "a"), ("n", "b")]), Hierarchy.from_paths([("n",)])
 
 
-def tables(leaves: Sizes) -> tuple[CountOfCounts, ...]:
-    return tuple(sum_of_leaves(HIERARCHY, [CountOfCounts.from_ranks(list(leaf)) for leaf in leaves]))
+def case_of(leaves: Sizes, hierarchy: Hierarchy = HIERARCHY, max_size: int = 2) -> Case:
+    return Case.of_leaves("tiny", hierarchy, map(np.array, leaves), max_size)
 
 
-def private(
-    truth: Sequence[CountOfCounts],
-    source: NoiseSource,
-    *,
-    hierarchy: Hierarchy = HIERARCHY,
-    max_size: int = TINY_SIZE,
-    neighbours: str = "add_remove",
-    levels: tuple[int, ...] | None = None,
-) -> PrivateGroups:
-    counts = np.array([histogram.groups for histogram in truth])
-    return PrivateGroups(hierarchy, tuple(truth), counts, max_size, neighbours, source, levels)
+TINY = case_of(((0, 1), (2,)))
 
 
-def fixed(name: str, histograms: Sequence[CountOfCounts], epsilon: Fraction = Fraction(1, 4)) -> Candidate:
+def fixed(name: str, epsilon: Fraction = Fraction(1, 4)) -> Candidate:
     """Return a candidate whose estimate does not depend on what it measured."""
-    return Candidate(name, ("cumulative",) * 2, (epsilon / 2,) * 2, lambda _: histograms)
+    return Candidate(name, ("cumulative",) * 2, (epsilon / 2,) * 2, lambda _: TINY.truth)
 
 
 def added(leaves: Sizes) -> Iterator[Sizes]:
@@ -59,46 +45,25 @@ def added(leaves: Sizes) -> Iterator[Sizes]:
             yield (*leaves[:leaf], grown, *leaves[leaf + 1 :])
 
 
-def replaced(leaves: Sizes) -> Iterator[Sizes]:
-    """Yield all databases with one entity moved between two groups."""
-    for more in added(leaves):
-        for leaf, sizes in enumerate(more):
-            for group, size in enumerate(sizes):
-                if size > 0:
-                    yield (*more[:leaf], (*sizes[:group], size - 1, *sizes[group + 1 :]), *more[leaf + 1 :])
-
-
-@pytest.mark.parametrize("levels", [None, (1,), (0,)])
-@pytest.mark.parametrize(("neighbours", "others"), [("add_remove", added), ("replace", replaced)])
-def test_the_sensitivity_holds_and_is_reached(
-    neighbours: str, others: Callable[[Sizes], Iterator[Sizes]], levels: tuple[int, ...] | None
-) -> None:
+def test_the_sensitivity_holds_and_is_reached() -> None:
     """Every database of two and one groups with sizes to 3 (bound 2), every neighbour, every estimate of some."""
     databases = [((x, y), (z,)) for x, y, z in product(range(4), repeat=3)]
-    estimates = [tables(((x, y), (z,))) for x, y, z in product(range(3), repeat=3)]
-    claimed = score_sensitivity(2 if levels is None else 1, neighbours)
-    scores: dict[Sizes, list[int]] = {}
-
-    def scored(leaves: Sizes) -> list[int]:
-        if leaves not in scores:
-            data = private(tables(leaves), SeededNoise(0), neighbours=neighbours, levels=levels)
-            scores[leaves] = [data.score(estimate) for estimate in estimates]
-        return scores[leaves]
-
+    estimates = [case_of(((x, y), (z,))).truth for x, y, z in product(range(3), repeat=3)]
+    scores = {}
+    for leaves in {other for one in databases for other in (one, *added(one))}:
+        case = case_of(leaves)
+        scores[leaves] = [score(case, estimate) for estimate in estimates]
     worst = max(
-        abs(a - b) for one in databases for two in others(one) for a, b in zip(scored(one), scored(two), strict=True)
+        abs(a - b) for one in databases for other in added(one) for a, b in zip(scores[one], scores[other], strict=True)
     )
-    assert worst == claimed
+    assert worst == HIERARCHY.levels
 
 
 def test_totals_are_exact_and_cover_every_candidate() -> None:
-    truth = tables(((0, 1), (2,)))
-    candidates = [fixed("x", truth, Fraction(1, 3)), fixed("y", truth, Fraction(1, 7)), fixed("z", truth)]
-    least = noisy_min_selection(private(truth, SeededNoise(1)), candidates, epsilon=Fraction(1, 10))
+    candidates = [fixed("x", Fraction(1, 3)), fixed("y", Fraction(1, 7)), fixed("z")]
+    least = noisy_min_selection(TINY, candidates, SeededNoise(1), epsilon=Fraction(1, 10))
     assert least.epsilon == Fraction(1, 3) + Fraction(1, 7) + Fraction(1, 4) + Fraction(1, 10)
-    assert sum(one.cost.amount for one in least.paid) + Fraction(1, 10) == least.epsilon
     assert [one.cost.amount for one in least.paid] == [one.epsilon for one in candidates]
-    assert not least.private
 
 
 class Recording:
@@ -123,114 +88,141 @@ class Silent:
         return np.zeros(n, dtype=np.int64)
 
 
-@pytest.mark.parametrize(("neighbours", "factor"), [("add_remove", 1), ("replace", 2)])
-def test_noise_is_scaled_for_the_claim_and_never_shared(neighbours: str, factor: int) -> None:
-    truth = tables(((0, 1), (2,)))
+def test_noise_is_scaled_for_the_claim_and_never_shared() -> None:
     source = Recording()
-    data = private(truth, source, neighbours=neighbours)
-    noisy_min_selection(data, [fixed("x", truth), fixed("y", truth)], epsilon=Fraction(1, 5))
+    noisy_min_selection(TINY, [fixed("x"), fixed("y")], source, epsilon=Fraction(1, 5))
     assert len({opened[1:] for opened in source.opened}) == len(source.opened) == 2 * 3 + 1
-    assert source.opened[-1] == (2 * 2 * factor * Fraction(5), "selection of a candidate", "n")
-    assert {scale for scale, what, _ in source.opened if "candidate " in what and ":" in what} == {Fraction(8 * factor)}
+    assert source.opened[-1] == (2 * 2 * Fraction(5), "selection of a candidate", "n")
+    assert {scale for scale, what, _ in source.opened if "candidate " in what and ":" in what} == {Fraction(8)}
 
 
 def test_secure_noise_gives_the_same_selection_again_and_no_second_one() -> None:
-    truth = tables(((0, 1), (2,)))
-    secret = bytes(range(32))
-
-    def chosen() -> tuple[Selection, PrivateGroups]:
-        data = private(truth, SecureNoise(RunKey(secret)))
-        return noisy_min_selection(data, [fixed("x", truth), fixed("y", truth)], epsilon=Fraction(1, 2)), data
-
-    (first, data), (second, _) = chosen(), chosen()
+    candidates, sources = [fixed("x"), fixed("y")], [SecureNoise(RunKey(bytes(range(32)))) for _ in range(2)]
+    first, second = (noisy_min_selection(TINY, candidates, one, epsilon=Fraction(1, 2)) for one in sources)
     assert first.candidate.name == second.candidate.name
     assert [each.answers[0].values.tolist() for each in first.paid] == [
         each.answers[0].values.tolist() for each in second.paid
     ]
-    assert first.private
     with pytest.raises(ProblemError, match="already drawn"):
-        noisy_min_selection(data, [fixed("x", truth)], epsilon=Fraction(1, 2))
+        noisy_min_selection(TINY, candidates[:1], sources[0], epsilon=Fraction(1, 2))
 
 
-def one_region(groups: CountOfCounts, max_size: int, seed: int) -> PrivateGroups:
-    return private([groups], SeededNoise(seed), hierarchy=Hierarchy.from_paths([("n",)]), max_size=max_size)
-
-
-def of_query(query: str, epsilon: Fraction) -> Candidate:
-    return Candidate.of_method(query, GroupsMethod(losses=("l2",), consistency="matching"), [query], [epsilon])
-
-
-RANK_WINS = CountOfCounts.from_runs(range(50, 2_000, 65), [1] * 30)  # few groups, far apart
-CUMULATIVE_WINS = CountOfCounts.from_runs(range(1, 60), np.arange(400, 105, -5))  # many groups, every size
+RANK_WINS = np.arange(50, 2_000, 65)  # few groups, far apart
+CUMULATIVE_WINS = np.repeat(range(1, 60), np.arange(400, 105, -5))  # many groups, every size
 
 
 @pytest.mark.parametrize(
     ("groups", "max_size", "winner"), [(RANK_WINS, 3_000, "ranks"), (CUMULATIVE_WINS, 80, "cumulative")]
 )
-def test_the_better_query_is_chosen(groups: CountOfCounts, max_size: int, winner: str) -> None:
-    candidates = [of_query("cumulative", Fraction(1)), of_query("ranks", Fraction(1))]
+def test_the_better_query_is_chosen(groups: NDArray[np.int64], max_size: int, winner: str) -> None:
+    def released(measurement: Measurement) -> Sequence[CountOfCounts]:
+        method = GroupsMethod(losses=("l2",), consistency="matching")
+        return estimate_groups(measurement, method, SolverChoices()).histograms
+
+    candidates = [Candidate(query, (query,), (Fraction(1),), released) for query in ("cumulative", "ranks")]
+    case = case_of((groups,), REGION, max_size)
     for seed in range(10):
-        data = one_region(groups, max_size, seed)
-        least = noisy_min_selection(data, candidates, epsilon=Fraction(1))
-        assert least.candidate.name == winner
-        assert least.epsilon == 3
-
-
-def test_private_numbers_are_not_shown() -> None:
-    data = private(tables(((0, 1), (2,))), SeededNoise(1))
-    assert "CountOfCounts" not in repr(data)
+        least = noisy_min_selection(case, candidates, SeededNoise(seed), epsilon=Fraction(1))
+        assert (least.candidate.name, least.epsilon) == (winner, 3)
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "epsilon", "message"),
     [
-        ({"candidates": []}, "at least one candidate"),
-        ({"epsilons": (Fraction(1),)}, "2 levels need as many epsilons"),
-        ({"epsilons": (Fraction(2), Fraction(-1))}, "may be negative"),
-        ({"epsilons": (Fraction(0), Fraction(0))}, "nor all of them zero"),
-        ({"epsilon": Fraction(0)}, "epsilon above zero"),
+        ({"queries": ("cumulative", "rank")}, 1, "unknown query"),
+        ({"epsilons": (Fraction(1),)}, 1, "2 levels need as many"),
+        ({"epsilons": (Fraction(1, 2**41), Fraction(1))}, 1, "at most 2\\*\\*40"),
+        ({"epsilons": (Fraction(2), Fraction(-1))}, 1, "negative"),
+        ({"epsilons": (Fraction(0), Fraction(0))}, 1, "no query has noise"),
+        ({}, 0, "epsilon above zero"),
     ],
 )
-def test_budgets_are_checked_before_any_noise(change: dict[str, Any], message: str) -> None:
-    truth = tables(((0, 1), (2,)))
-    source = Recording()
-    epsilons = change.get("epsilons", (Fraction(1), Fraction(1)))
-    candidate = Candidate("x", ("ranks",) * 2, epsilons, lambda _: truth)
-    epsilon = change.get("epsilon", Fraction(1))
+def test_every_candidate_is_checked_before_the_first_one_draws(
+    change: dict[str, Any], epsilon: int, message: str
+) -> None:
+    source, bad = Recording(), replace(fixed("bad"), **change)
     with pytest.raises(ProblemError, match=message):
-        noisy_min_selection(private(truth, source), change.get("candidates", [candidate]), epsilon=epsilon)
+        noisy_min_selection(TINY, [fixed("good"), bad], source, epsilon=Fraction(epsilon))
     assert source.opened == []
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"queries": ("cumulative", "rank")}, "unknown query"),
-        ({"epsilons": (Fraction(1, 2**41), Fraction(1))}, "at most 2\\*\\*40"),
-    ],
-)
-def test_every_candidate_is_checked_before_the_first_one_draws(change: dict[str, Any], message: str) -> None:
-    truth = tables(((0, 1), (2,)))
-    source = Recording()
-    bad = replace(fixed("bad", truth), **change)
-    with pytest.raises(ProblemError, match=message):
-        noisy_min_selection(private(truth, source), [fixed("good", truth), bad], epsilon=Fraction(1))
-    assert source.opened == []
+def pmf(scale: float, reach: int) -> NDArray[np.float64]:
+    a = math.exp(-1 / scale)
+    return (1 - a) / (1 + a) * a ** np.abs(np.arange(-reach, reach + 1))
 
 
-def test_a_wrong_number_of_groups_is_refused_before_any_noise_and_not_shown() -> None:
-    truth = (*tables(((0, 1), (2,)))[:2], CountOfCounts.from_runs([2], [98_765]))
-    with pytest.raises(InputError, match="public number of groups") as error:
-        PrivateGroups(HIERARCHY, truth, np.array([3, 2, 1]), TINY_SIZE, "add_remove", SeededNoise(1))
-    assert "98" not in str(error.value)
+def wins(scores: Sequence[int], scale: float) -> list[float]:
+    """Return the exact law of ``noisy_min``: the sum over the winner's noise of the others' chances to stay behind."""
+    reach = int(60 * scale) + max(scores)
+    distribution = pmf(scale, reach)
+    above = 1.0 - np.cumsum(distribution)  # P(noise > x), x = -reach .. reach
+    probabilities = []
+    for place, own in enumerate(scores):
+        noisy = own + np.arange(-reach, reach + 1)
+        behind = np.ones(noisy.size)
+        for other, beside in enumerate(scores):
+            if other != place:  # an earlier one must be above, a later one at least as large
+                least = noisy - beside - (other > place)
+                at = np.clip(least + reach, -1, 2 * reach)
+                behind *= np.where(at < 0, 1.0, above[at])
+        probabilities.append(float(distribution @ behind))
+    return probabilities
 
 
-def test_estimates_must_be_tables_of_the_hierarchy() -> None:
-    truth = tables(((0, 1), (2,)))
-    with pytest.raises(ProblemError, match="one histogram for each region"):
-        noisy_min_selection(private(truth, SeededNoise(1)), [fixed("x", truth[:1])], epsilon=Fraction(1))
-    wrong = (truth[0], truth[2], truth[1])
-    with pytest.raises(InputError, match="same number of groups"):
-        noisy_min_selection(private(truth, SeededNoise(1)), [fixed("x", wrong)], epsilon=Fraction(1))
-    with pytest.raises(ProblemError, match="each once"):
-        private(truth, SeededNoise(1), levels=(0, 0))
+def test_a_neighbour_changes_no_chance_to_win_by_more_than_the_claim() -> None:
+    """The exact law at scale 2 D / epsilon, over all shifts of three scores by at most D = 2; ties included."""
+    epsilon, most = 0.8, 2
+    base = [10, 11, 13]
+    reference = wins(base, 2 * most / epsilon)
+    assert sum(reference) == pytest.approx(1.0)
+    ratios = []
+    for shift in product(range(-most, most + 1), repeat=3):
+        moved = wins([score + by for score, by in zip(base, shift, strict=True)], 2 * most / epsilon)
+        ratios.append(max(abs(math.log(a / b)) for a, b in zip(reference, moved, strict=True)))
+    assert 0.5 * epsilon < max(ratios) <= epsilon + 1e-9
+
+
+@pytest.mark.slow
+def test_noisy_min_follows_its_exact_law() -> None:
+    scores, n = [3, 0, 4, 0], 20_000
+    stream = SecureNoise(RunKey(bytes(32))).stream(Fraction(4), measurement="t", region="n")
+    counts = np.bincount([noisy_min(scores, stream) for _ in range(n)], minlength=4)
+    expected = n * np.array(wins(scores, 4.0))
+    assert ((counts - expected) ** 2 / expected).sum() < 16.3  # chi-square, 3 degrees of freedom, 0.1 %
+
+
+def followed(measurement: Measurement) -> list[CountOfCounts]:
+    """Estimate a group of size 0 where the noisy first cell says so, otherwise of size 1."""
+    noisy = int(GroupsMeasurements(measurement)[0].values[0])
+    return [CountOfCounts.from_runs([0 if noisy >= 1 else 1], [1])]
+
+
+def audited(size: int, runs: int) -> NDArray[np.int64]:
+    """Return the outputs of many selections: who won, and what was measured."""
+    case, budget = case_of(((size,),), REGION, 1), (("cumulative",), (Fraction(1),))
+    candidates = [
+        Candidate("followed", *budget, followed),
+        Candidate("0", *budget, lambda _: [CountOfCounts.from_runs([0], [1])]),
+    ]
+    outputs = np.empty((runs, 3), np.int64)
+    for run in range(runs):
+        result = noisy_min_selection(case, candidates, SeededNoise(2 * run + size), epsilon=Fraction(1))
+        won = candidates.index(result.candidate)
+        paid = sum(int(one.answers[0].values[0]) for one in result.paid)
+        outputs[run] = won, paid, paid + 4 * won
+    return outputs
+
+
+@pytest.mark.slow
+def test_a_selection_loses_no_more_than_it_says() -> None:
+    """A sound lower bound on epsilon from runs on two neighbours: below the total, well above nothing."""
+    assert 0.5 < lower_bound(audited(0, 1_000), audited(1, 1_000)).epsilon <= Fraction(3)
+
+
+@pytest.mark.slow
+def test_the_audit_sees_a_choice_without_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted bug: exact scores choose, as if choosing were free."""
+    monkeypatch.setattr(
+        "coco_experiments.kuo2018.private_selection.noisy_min", lambda scores, _: scores.index(min(scores))
+    )
+    assert lower_bound(audited(0, 1_500), audited(1, 1_500)).epsilon > 3

@@ -23,8 +23,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from coco_experiments.groups import Case, Levels
-from coco_experiments.kuo2018.baselines import omniscient
+from coco_experiments.groups import Case
 from coco_opt.array_types import Ints
 from coco_opt.choices import SolverChoices
 from coco_opt.groups import Query, RegionMeasurement, exact_answers, sensitivity
@@ -182,9 +181,3 @@ class Draws:
     def _source(self) -> NoiseSource:
         # A new source each time: one seed's noise may be read twice here, for nothing is released.
         return SharedNoise(self.seed) if self.shared else SeededNoise(self.seed)
-
-
-def omniscient_line(case: Case, epsilons: Sequence[Fraction]) -> Levels:
-    """Return the paper's line by level: distinct sizes x sqrt(2) / epsilon, in entities (section 6.2)."""
-    line = omniscient(case.hierarchy, case.truth, [Epsilon(epsilon) for epsilon in epsilons]).deviation
-    return tuple(float(value) for value in line)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 from coco_experiments.groups import BARS, SEEDED, Case, Levels, means_of, split_evenly
@@ -17,15 +18,18 @@ from coco_experiments.kuo2018.cases import SEED, TAXI_MAX_SIZE, hawaii_case, sma
 from coco_experiments.kuo2018.draws import Draws
 from coco_experiments.kuo2018.housing import LARGEST_OUTLIER, census_households, housing
 from coco_experiments.kuo2018.methods import matched, queries_of
-from coco_experiments.kuo2018.private_selection import Candidate, PrivateGroups, Selection, noisy_min_selection
+from coco_experiments.kuo2018.private_selection import Candidate, noisy_min_selection
 from coco_experiments.kuo2018.sweep import SEEDS, SMALL_SEEDS
 from coco_experiments.outcome import Record, Statement, Table
 from coco_experiments.plots import Panel, comparison
 from coco_experiments.statistics import Mean
 from coco_experiments.study import Report, Runs, Study, seeded
+from coco_opt.choices import SolverChoices
 from coco_opt.groups import GroupsMethod
+from coco_opt.groups.estimating.estimate import estimate_groups
 from coco_opt.groups.noisy_measurements import Loss
-from coco_opt.privacy import SeededNoise
+from coco_opt.histograms import CountOfCounts
+from coco_opt.privacy import Measurement, SeededNoise
 
 TOTAL = Fraction(1)
 CHOOSING = Fraction(1, 10)  # of the total, for the choice alone
@@ -45,17 +49,14 @@ def candidates(levels: int, epsilon: Fraction) -> list[Candidate]:
     options = []
     for choice in choices_of(levels):
         method = GroupsMethod(tuple(losses[name] for name in choice), consistency="matching")
-        split = split_evenly(epsilon, levels)
-        options.append(Candidate.of_method(" x ".join(choice), method, queries_of(choice), split))
+        queries, split = tuple(queries_of(choice)), split_evenly(epsilon, levels)
+        options.append(Candidate(" x ".join(choice), queries, split, partial(released, method)))
     return options
 
 
-def select(case: Case, seed: int) -> Selection:
-    """Run one selection at the total budget; the price is accounted by the library."""
-    options = candidates(case.levels, candidate_epsilon(case))
-    source = SeededNoise(seed)
-    data = PrivateGroups(case.hierarchy, case.truth, case.counts.group_counts, case.max_size, "add_remove", source)
-    return noisy_min_selection(data, options, epsilon=CHOOSING)
+def released(method: GroupsMethod, measurement: Measurement) -> Sequence[CountOfCounts]:
+    """Return the histograms that a release with this method estimates; certificates of its runs are not stored."""
+    return estimate_groups(measurement, method, SolverChoices()).histograms
 
 
 def candidate_epsilon(case: Case) -> Fraction:
@@ -67,7 +68,8 @@ def measure(case: Case, seed: int) -> Found:
     """Return the errors of every method with the whole budget, had it been known, and of what was chosen."""
     methods = [matched(choice) for choice in choices_of(case.levels)]
     found = {method.name: (case.errors(method.run(Draws(case, seed), TOTAL)), "-") for method in methods}
-    selection = select(case, seed)
+    options = candidates(case.levels, candidate_epsilon(case))
+    selection = noisy_min_selection(case, options, SeededNoise(seed), epsilon=CHOOSING)
     if selection.epsilon != TOTAL:
         raise AssertionError(f"the selection costs {selection.epsilon}, not {TOTAL}")
     return {**found, SELECTED: (case.errors(selection.histograms), selection.candidate.name)}

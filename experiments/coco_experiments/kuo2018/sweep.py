@@ -9,8 +9,9 @@ from fractions import Fraction
 from pathlib import Path
 
 from coco_experiments.curves import AxisStyle, Curve, CurvePanel, draw, level_title
-from coco_experiments.groups import BARS, SEEDED, Case, Levels, means_of, split_evenly
-from coco_experiments.kuo2018.draws import Draws, omniscient_line
+from coco_experiments.groups import BARS, SEEDED, Case, Levels, evenly, means_of
+from coco_experiments.kuo2018.baselines import omniscient
+from coco_experiments.kuo2018.draws import Draws
 from coco_experiments.kuo2018.methods import Method
 from coco_experiments.outcome import Record, Statement, Table
 from coco_experiments.plots import without_repeats
@@ -64,7 +65,7 @@ def points_of(results: Sequence[Runs[Setting, Found]]) -> list[Point]:
     points = []
     for runs in results:
         case, epsilon = runs.case.case, runs.case.epsilon
-        line = omniscient_line(case, split_evenly(epsilon, case.levels))
+        line = omniscient(case, evenly(epsilon, case.levels))
         for method in runs.case.methods:
             found = [by_method[method.name] for by_method in runs.found if method.name in by_method]
             errors, seconds = zip(*found, strict=True)
