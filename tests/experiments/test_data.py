@@ -7,8 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from coco_experiments.data import VARIABLE, data_file, find_data_file, hawaiian, taxi
-from coco_experiments.simulated import generated_counts, group_sizes
+from coco_experiments.data import VARIABLE, data_file, find_data_file, generated_counts, group_sizes, hawaiian, taxi
 from coco_experiments.statistics import Mean, Reference
 
 from coco_opt.errors import ConfigError

@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from coco_experiments.groups import Case
-from coco_experiments.kuo2018.draws import estimate_ranks
+from coco_experiments.kuo2018.methods import estimate_ranks
 
 from coco_opt import CountOfCounts, Hierarchy, SeededNoise, SolverChoices
 from coco_opt.groups import GroupsMeasurements

@@ -7,7 +7,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from coco_experiments.hay2010 import theorem4, theory, usefulness
+from coco_experiments.hay2010 import strategies as theory
+from coco_experiments.hay2010 import theorem4, usefulness
 from coco_experiments.hay2010.strategies import (
     FIT_LEAVES,
     NONNEGATIVE,

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 from coco_experiments.groups import Case
-from coco_experiments.kuo2018.private_selection import Candidate, noisy_min, noisy_min_selection, score
+from coco_experiments.kuo2018.selection import Candidate, noisy_min, noisy_min_selection, score
 from numpy.typing import NDArray
 
 from coco_opt import CountOfCounts, GroupsMethod, Hierarchy, SeededNoise, SolverChoices, estimate_groups
@@ -222,7 +222,5 @@ def test_a_selection_loses_no_more_than_it_says() -> None:
 @pytest.mark.slow
 def test_the_audit_sees_a_choice_without_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted bug: exact scores choose, as if choosing were free."""
-    monkeypatch.setattr(
-        "coco_experiments.kuo2018.private_selection.noisy_min", lambda scores, _: scores.index(min(scores))
-    )
+    monkeypatch.setattr("coco_experiments.kuo2018.selection.noisy_min", lambda scores, _: scores.index(min(scores)))
     assert lower_bound(audited(0, 1_500), audited(1, 1_500)).epsilon > 3

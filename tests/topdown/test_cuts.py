@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from coco_experiments.kifer2019.elimination import Inequality, eliminated
+from coco_experiments.kifer2019.implied import Inequality, eliminated
 
 from coco_opt.choices import SolverChoices
 from coco_opt.histograms import Hierarchy

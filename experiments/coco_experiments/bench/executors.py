@@ -22,8 +22,7 @@ import numpy as np
 
 from coco_experiments.bench.rows import Bench, Benchmark, take_turns
 from coco_experiments.bench.topdown import HAWAII, LARGE_SETTING, SETTING
-from coco_experiments.data import find_data_file
-from coco_experiments.simulated import generated_counts
+from coco_experiments.data import find_data_file, generated_counts
 from coco_experiments.topdown.data import generated_blocks, hawaii, large_tables, small_tables
 from coco_opt.execution import Executor, Threads, executor_row, open_executor
 from coco_opt.files.measurement import read_measurement, write_measurement

@@ -17,9 +17,8 @@ from coco_solvers.structured.joint import AlternatingDirections
 
 from coco_experiments.bench.rows import Bench, Benchmark, take_turns
 from coco_experiments.bench.solved import compare
-from coco_experiments.data import hawaii_blocks, taxi
+from coco_experiments.data import generated_counts, hawaii_blocks, taxi
 from coco_experiments.groups import Case
-from coco_experiments.simulated import generated_counts
 from coco_opt.choices import SolverChoices
 from coco_opt.errors import ConfigError
 from coco_opt.groups import GroupsMeasurements

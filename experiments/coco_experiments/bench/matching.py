@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from coco_experiments.bench.rows import Bench, Benchmark, take_turns
-from coco_experiments.simulated import generated_counts
+from coco_experiments.data import generated_counts
 from coco_opt.choices import SolverChoices
 from coco_opt.groups.estimating.estimators import SizeEstimate
 from coco_opt.groups.estimating.subtrees import match_and_merge, matching

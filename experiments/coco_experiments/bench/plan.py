@@ -18,9 +18,8 @@ import numpy as np
 from coco_experiments.bench.ingestion import write_tables
 from coco_experiments.bench.release import write_sizes
 from coco_experiments.bench.stages import toml, watched
-from coco_experiments.data import HAWAII_MAX_SIZE, hawaii_blocks
+from coco_experiments.data import HAWAII_MAX_SIZE, generated_counts, hawaii_blocks
 from coco_experiments.outcome import Record, Table
-from coco_experiments.simulated import generated_counts
 from coco_experiments.study import Report, Runs, Study, seeded
 from coco_experiments.topdown.data import Blocks, frames, generated_blocks, hawaii, small_tables
 from coco_opt.groups.measuring.private import PrivateCounts

@@ -20,8 +20,7 @@ import numpy as np
 
 from coco_experiments.bench.apart import apart
 from coco_experiments.bench.rows import Bench, Benchmark
-from coco_experiments.data import find_data_file
-from coco_experiments.simulated import generated_counts
+from coco_experiments.data import find_data_file, generated_counts
 from coco_opt.config import parse_config
 from coco_opt.groups.kind import GROUPS
 from coco_opt.groups.measuring.private import PrivateCounts

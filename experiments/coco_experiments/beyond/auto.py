@@ -30,8 +30,18 @@ from pathlib import Path
 
 import numpy as np
 
-from coco_experiments.beyond.queries import EPSILON, GROWTH, NEIGHBOURS, QueryPlan, search_of
-from coco_experiments.beyond.study import Result, Way, seconds_table, study, usual_ways
+from coco_experiments.beyond.study import (
+    EPSILON,
+    GROWTH,
+    NEIGHBOURS,
+    QueryPlan,
+    Result,
+    Way,
+    search_of,
+    seconds_table,
+    study,
+    usual_ways,
+)
 from coco_experiments.groups import Case
 from coco_experiments.kuo2018.cases import (
     TAXI_MAX_SIZE,

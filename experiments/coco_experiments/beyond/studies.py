@@ -13,25 +13,23 @@ from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 
-from coco_experiments.beyond.queries import (
+from coco_experiments.beyond.study import (
+    BOTTOM_UP,
     BUCKETS,
     CELLS,
     GROWTH,
-    PLANNED,
-    QueryPlan,
-    cells,
-    grown,
-    leaves_only,
-    planned,
-)
-from coco_experiments.beyond.study import (
-    BOTTOM_UP,
     JOINT,
     MATCHING,
+    PLANNED,
+    QueryPlan,
     Result,
     Way,
+    cells,
+    grown,
     hawaii_to_tracts,
+    leaves_only,
     measured_cases,
+    planned,
     reference_of,
     seconds_table,
     study,

@@ -14,12 +14,11 @@ from pathlib import Path
 
 import numpy as np
 
-from coco_experiments.beyond.queries import planned
-from coco_experiments.beyond.study import MATCHING, Result, Way, reference_of, study, usual_ways
+from coco_experiments.beyond.study import MATCHING, Result, Way, planned, reference_of, study, usual_ways
 from coco_experiments.curves import AxisStyle, Curve, CurvePanel, draw
+from coco_experiments.data import counts_of_runs, group_sizes
 from coco_experiments.groups import Case
 from coco_experiments.outcome import Record, Table
-from coco_experiments.simulated import counts_of_runs, group_sizes
 from coco_opt.histograms import Hierarchy
 
 FAN_OUT, MAX_SIZE = 4, 200

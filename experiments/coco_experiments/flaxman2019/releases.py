@@ -15,9 +15,8 @@ from tempfile import mkdtemp
 import numpy as np
 
 from coco_experiments.bench.release import write_sizes
-from coco_experiments.data import data_file
+from coco_experiments.data import data_file, generated_counts
 from coco_experiments.outcome import Record, Statement, Table
-from coco_experiments.simulated import generated_counts
 from coco_experiments.study import Report, Runs, Study, seeded
 from coco_opt.audit import CAVEAT, Audit, PrivacyLoss, audit_release
 from coco_opt.cli.audit import noise_of, subject_of

@@ -17,7 +17,7 @@ import numpy as np
 
 from coco_experiments.curves import AxisStyle, Curve, CurvePanel, draw
 from coco_experiments.hay2010.data import SNAP, Counts, generated, unattributed
-from coco_experiments.hay2010.theory import EqualRuns, noisy_ranks_deviation, noisy_ranks_error
+from coco_experiments.hay2010.strategies import EqualRuns, noisy_ranks_deviation, noisy_ranks_error
 from coco_experiments.hay2010.unattributed import (
     ESTIMATORS,
     FIT,

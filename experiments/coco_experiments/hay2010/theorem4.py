@@ -13,8 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from coco_experiments.curves import AxisStyle, Curve, CurvePanel, draw
-from coco_experiments.hay2010.strategies import Ranges, fit_variances, node_numbers
-from coco_experiments.hay2010.theory import most_improved_factor
+from coco_experiments.hay2010.strategies import Ranges, fit_variances, most_improved_factor, node_numbers
 from coco_experiments.outcome import Record, Statement, Table
 from coco_experiments.study import Report, Runs, Study
 from coco_opt.ranges.domain import DomainTree

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from coco_experiments.curves import AxisStyle, Curve, CurvePanel, draw
 from coco_experiments.hay2010.data import NET_TRACE_SOURCE, Counts, generated, original_or_simulated
-from coco_experiments.hay2010.theory import EqualRuns
+from coco_experiments.hay2010.strategies import EqualRuns
 from coco_experiments.outcome import Record, Statement, Table
 from coco_experiments.study import Report, Runs, Study
 from coco_opt import solving

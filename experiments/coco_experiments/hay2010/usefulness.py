@@ -13,8 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from coco_experiments.curves import AxisStyle, Curve, CurvePanel, draw
-from coco_experiments.hay2010.strategies import RAW_FIT, RAW_NODES, RAW_UNIT
-from coco_experiments.hay2010.theory import useful_error
+from coco_experiments.hay2010.strategies import RAW_FIT, RAW_NODES, RAW_UNIT, useful_error
 from coco_experiments.outcome import Record, Statement, Table
 from coco_experiments.study import Report, Runs, Study
 from coco_opt.array_types import Floats

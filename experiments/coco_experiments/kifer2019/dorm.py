@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from coco_experiments.kifer2019.elimination import Inequality, eliminated, implied, irredundant
+from coco_experiments.kifer2019.implied import Inequality, eliminated, implied, irredundant
 from coco_experiments.outcome import Cell, Outcome, Reporter, Statement, Table, publish
 from coco_opt.choices import SolverChoices
 from coco_opt.histograms import Hierarchy

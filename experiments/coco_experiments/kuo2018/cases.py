@@ -12,11 +12,26 @@ from pathlib import Path
 
 import numpy as np
 
-from coco_experiments.data import HAWAII_MAX_SIZE, hawaii_blocks, hawaiian, own_copy, taxi
+from coco_experiments.data import (
+    HAWAII_MAX_SIZE,
+    counts_of_runs,
+    generated_counts,
+    hawaii_blocks,
+    hawaiian,
+    own_copy,
+    taxi,
+)
 from coco_experiments.groups import Case
-from coco_experiments.kuo2018.blocks import HAWAIIAN, WHITE, Margin, simulated_data, spread_over_counties
-from coco_experiments.kuo2018.housing import census_households, generated_households, housing
-from coco_experiments.simulated import counts_of_runs, generated_counts
+from coco_experiments.kuo2018.housing import (
+    HAWAIIAN,
+    WHITE,
+    Margin,
+    census_households,
+    generated_households,
+    housing,
+    simulated_data,
+    spread_over_counties,
+)
 from coco_opt.groups.measuring.private import PrivateCounts
 from coco_opt.histograms import CountOfCounts, Hierarchy
 

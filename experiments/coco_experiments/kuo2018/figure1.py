@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from coco_experiments.curves import AxisStyle, Curve, CurvePanel, draw
 from coco_experiments.groups import BARS, SEEDED, Case
 from coco_experiments.kuo2018.cases import housing_case, small_cases, taxi_case, top, white_case
-from coco_experiments.kuo2018.draws import Draws
-from coco_experiments.kuo2018.methods import queries_of
+from coco_experiments.kuo2018.methods import Draws, queries_of
 from coco_experiments.kuo2018.sweep import SEEDS, SMALL_SEEDS
 from coco_experiments.outcome import Record, Statement, Table
 from coco_experiments.statistics import Mean

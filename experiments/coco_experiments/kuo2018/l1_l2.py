@@ -33,18 +33,16 @@ from coco_experiments.kuo2018.l1_l2_duels import (
     BOTTOM_UP,
     CONVEX,
     JOINT,
-    STEPS,
-    Side,
-    duel,
-    gaussian_of,
-)
-from coco_experiments.kuo2018.l1_l2_tables import (
     P1,
     P2,
     PAIRED,
+    STEPS,
     Duel,
+    Side,
+    duel,
     fit_table,
     full_table,
+    gaussian_of,
     seconds_table,
     verdict_table,
 )

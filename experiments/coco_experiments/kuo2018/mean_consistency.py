@@ -8,27 +8,72 @@ from each child for the sums to agree. Beside it Algorithm 1 at the same total e
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 
 from coco_experiments.groups import BARS, SEEDED, Case, Levels, level_figure, means_of, split_evenly
-from coco_experiments.kuo2018.baselines import MeanConsistency, mean_consistency
 from coco_experiments.kuo2018.cases import TAXI_MAX_SIZE, hawaii_case, small_cases, taxi_case
-from coco_experiments.kuo2018.draws import Draws
-from coco_experiments.kuo2018.methods import matched
+from coco_experiments.kuo2018.methods import Draws, matched
 from coco_experiments.kuo2018.sweep import SEEDS, SMALL_SEEDS
 from coco_experiments.outcome import Record, Statement, Table
 from coco_experiments.plots import without_repeats
 from coco_experiments.study import Report, Runs, Study, seeded
+from coco_opt.array_types import Floats
+from coco_opt.errors import ProblemError
+from coco_opt.groups.noisy_measurements import GroupsMeasurements
+from coco_opt.histograms import Hierarchy
+from coco_opt.kernels import tree_passes
+from coco_opt.privacy import Measurement
 
 EPSILON = Fraction(1)
 NOISY, ESTIMATED = "mean-consistency of noisy H", "mean-consistency of integer, nonnegative estimates"
 FAULTS = ("% negative cells", "% fractional cells", "least cell (groups)", "regions without their number of groups")
 Found = dict[str, tuple[Levels, tuple[float, ...]]]
 """One seed's distances by level and faults, by method."""
+
+
+INTEGER_TOLERANCE = 1e-9  # cells nearer to an integer, relative to the largest cell, count as integers
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class MeanConsistency:
+    """Consistent tables of H[0..K], float64[regions, K + 1] in groups, that are not histograms."""
+
+    hierarchy: Hierarchy
+    table: Floats
+
+    @property
+    def negative(self) -> float:
+        """Return the share of cells below zero."""
+        return float(np.mean(self.table < 0))
+
+    @property
+    def fractional(self) -> float:
+        """Return the share of cells that are not integers."""
+        largest = max(1.0, float(np.abs(self.table).max()))
+        return float(np.mean(np.abs(self.table - np.rint(self.table)) > INTEGER_TOLERANCE * largest))
+
+
+def mean_consistency(measurement: Measurement) -> MeanConsistency:
+    """Return the least squares tables in which every cell of a parent is the sum of its children's.
+
+    Hay et al. 2010, section 4, on the noisy H[j] of each size j, weighted by 1 / variance. Kuo et al. 2018, section 5,
+    says why it fails: H[j] becomes negative and fractional, and misses the public number of groups. Raises ProblemError
+    where the leaves were not measured. O(regions x K) time and memory.
+    """
+    answers, tree = GroupsMeasurements(measurement), measurement.hierarchy
+    if tree.levels - 1 not in answers.measured_levels:
+        raise ProblemError("mean-consistency needs the leaves' counts: give their level a share of the budget")
+    # Zeros of infinite variance where nothing was measured.
+    table, variance = np.zeros((answers.max_size + 1, tree.regions)), np.full(tree.regions, np.inf)
+    for region, answer in enumerate(answers):
+        if answer is not None:
+            table[:, region], variance[region] = answer.values, answer.distribution.variance
+    fitted = [tree_passes.fit(tree.first_child, cells, variance) for cells in table]
+    return MeanConsistency(tree, np.stack(fitted, axis=1))
 
 
 def tables_of(draws: Draws) -> dict[str, MeanConsistency]:

@@ -8,15 +8,16 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
+
 from coco_experiments.curves import AxisStyle, Curve, CurvePanel, draw, level_title
 from coco_experiments.groups import BARS, SEEDED, Case, Levels, evenly, means_of
-from coco_experiments.kuo2018.baselines import omniscient
-from coco_experiments.kuo2018.draws import Draws
-from coco_experiments.kuo2018.methods import Method
+from coco_experiments.kuo2018.methods import Draws, Method
 from coco_experiments.outcome import Record, Statement, Table
 from coco_experiments.plots import without_repeats
 from coco_experiments.statistics import Mean
 from coco_experiments.study import Report, Runs, Study
+from coco_opt.privacy import Cost, Sensitivity
 
 SEEDS = tuple(range(2018, 2028))  # ten, as in the paper
 SMALL_SEEDS = SEEDS[:2]
@@ -44,6 +45,19 @@ class Point:
     means: tuple[Mean, ...]
     line: Levels
     seconds: float
+
+
+def omniscient(case: Case, costs: Sequence[Cost]) -> Levels:
+    """Return the error (entities a region) by level of a method that knows which sizes occur where, and noises those.
+
+    A region of d distinct sizes costs d standard deviations of noise, d sqrt(2) / epsilon for Laplace noise; a level's
+    line is the mean over its regions, infinite where it has no budget. Kuo et al. 2018, section 6.2, "Interpreting
+    error".
+    """
+    means = case.by_level(np.array([histogram.distinct for histogram in case.truth], dtype=np.float64))
+    noise = (np.sqrt(cost.distribution(Sensitivity(1, 1)).nominal_variance) if cost else np.inf for cost in costs)
+    # A level without groups has no error, whatever its noise.
+    return tuple(float(mean * deviation) if mean else 0.0 for mean, deviation in zip(means, noise, strict=True))
 
 
 def measure(setting: Setting, seed: int) -> Found:

@@ -30,8 +30,7 @@ from coco_experiments.kuo2018.cases import (
     taxi_case,
     white_case,
 )
-from coco_experiments.kuo2018.draws import LABEL, Draws
-from coco_experiments.kuo2018.methods import Method, leaves_only, matched
+from coco_experiments.kuo2018.methods import LABEL, Draws, Method, leaves_only, matched
 from coco_experiments.outcome import Record, Statement, Table
 from coco_experiments.plots import Panel, comparison
 from coco_experiments.statistics import Mean
