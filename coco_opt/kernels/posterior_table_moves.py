@@ -1,7 +1,7 @@
 """Metropolis moves of persons between the cells of the leaves' tables, given noisy answers and constraints.
 
-1. Visit every leaf; propose some moves there: persons more or fewer, from cell to cell, from leaf to leaf, a leaf's
-   whole table into another's, or an attribute's value swapped between cells where no answer and no constraint changes.
+1. Visit every leaf; propose some moves there: persons more or fewer, from cell to cell, from leaf to leaf, or a leaf's
+   whole table into another's.
 2. Add up what the move changes in the log posterior: answers that count its persons twice or not at all are left out.
 3. Accept the move with the probability of Metropolis and Hastings, and only then change the tables.
 
@@ -49,21 +49,12 @@ class Proposals(NamedTuple):
 
     A move adds or removes as many persons as one of the ``steps`` says; the last is also the most that change their
     cell or leaf. ``poured`` [1] is the largest table that is poured.
-
-    Values of attributes that have a ``stride`` and a ``size`` in the product of all values are swapped. Cell c is
-    product[c] there, and a cell of the product is ``place`` [product] (-1: it cannot occur). A swap changes no answer
-    and no constraint if the ``marks`` [cells] of the old cells and of the new ones have the same sum.
     """
 
     kinds: Floats
     levels: Floats
     steps: Ints
     poured: Ints
-    stride: Ints
-    size: Ints
-    product: Ints
-    place: Ints
-    marks: Ints
 
 
 @compiled_in_place
@@ -363,59 +354,6 @@ def exchange(
 
 
 @compiled_in_place
-def log_move(tree: Tree, prior: Prior, state: State, leaf: int, old: int, new: int, m: int) -> float:
-    """Return the change of the log prior when m persons go from an occupied cell of a leaf to another cell."""
-    top = common(prior, old, new)
-    h, there = count_at(state, find(state, leaf, old)), count_at(state, find(state, leaf, new))
-    change = log_prior(tree, prior, state, leaf, new, there, m, top, 0)
-    return change + log_prior(tree, prior, state, leaf, old, h, -m, top, 0)
-
-
-@compiled_in_place
-def move(prior: Prior, state: State, leaf: int, old: int, new: int, m: int) -> None:
-    """Let m persons go from an occupied cell of a leaf to another cell, and leave the answers as they are."""
-    leave(prior, state, leaf, find(state, leaf, old), m)
-    enter(prior, state, leaf, new, m)
-
-
-@compiled_in_place
-def swap(tree: Tree, prior: Prior, state: State, proposals: Proposals, leaf: int) -> None:
-    """Try to swap an attribute's value between persons of two occupied cells of a leaf, so that no answer changes.
-
-    Their number is uniform from 1 to all of the smaller cell: no noise says how large such a move may be.
-    """
-    used = state.used[leaf]
-    if used < 2:
-        return
-    first, other = below(state.words, used), below(state.words, used - 1)
-    other += other >= first
-    a, b = state.cell[state.first[leaf] + first], state.cell[state.first[leaf] + other]
-    k = below(state.words, proposals.stride.size)
-    stride, size, product = proposals.stride[k], proposals.size[k], proposals.product
-    by = stride * (product[b] // stride % size - product[a] // stride % size)
-    new_a, new_b = proposals.place[product[a] + by], proposals.place[product[b] - by]
-    if by == 0 or new_a < 0 or new_b < 0 or new_a == b:
-        return
-    marks = proposals.marks
-    if marks[a] + marks[b] != marks[new_a] + marks[new_b]:
-        return
-    h, g = state.number[state.first[leaf] + first], state.number[state.first[leaf] + other]
-    there_a, there_b = count_at(state, find(state, leaf, new_a)), count_at(state, find(state, leaf, new_b))
-    m = 1 + below(state.words, min(h, g))
-    # The way back chooses the new cells among those then occupied, the same attribute, and a number.
-    occupied = used + (there_a == 0) + (there_b == 0) - (h == m) - (g == m)
-    pairs = used * (used - 1.0) / (occupied * (occupied - 1.0))
-    change = math.log(pairs * min(h, g) / (min(there_a, there_b) + m))
-    change += log_move(tree, prior, state, leaf, a, new_a, m)
-    move(prior, state, leaf, a, new_a, m)
-    change += log_move(tree, prior, state, leaf, b, new_b, m)
-    if accepted(state, change, 4):
-        move(prior, state, leaf, b, new_b, m)
-    else:
-        move(prior, state, leaf, new_a, a, m)
-
-
-@compiled_in_place
 def gathered(tree: Tree, answers: Answers, state: State, source: int, target: int, kept: int) -> float:
     """Return the change of the log likelihood when the first ``kept`` entries of the old table go to another leaf."""
     change = 0.0
@@ -546,9 +484,6 @@ def visit(tree: Tree, answers: Answers, prior: Prior, state: State, proposals: P
             continue
         if kind == 1:
             exchange(tree, answers, prior, state, leaf, leaf, most, False)
-            continue
-        if kind == 5:
-            swap(tree, prior, state, proposals, leaf)
             continue
         # The way back chooses the same partner, and the other direction by a coin.
         other = partner(tree, proposals, state, leaf)

@@ -199,7 +199,6 @@ def test_chains_stop_after_their_time_with_the_same_draws_on_any_machine() -> No
     model = model_of(measured(2, TREE, SCHEMA, TRUE, ["sex"], 2))
     often = SamplerOptions(r_hat=0.0)
     assert often.affordable(10**6)[1] > replace(often, seconds=40.0).affordable(10**6)[1] > often.briefest
-    assert replace(often, seconds=600.0).affordable(100, free=True)[2] == often.longer * often.most
     few = replace(often, seconds=1e-6)
     one, two = (sample_tables(model, levels_of(model, TRUE), 3, replace(few, threads=threads)) for threads in (1, 2))
     assert one.stopped

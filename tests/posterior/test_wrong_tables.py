@@ -67,7 +67,7 @@ def errors(case: str, split: str, seed: int) -> Floats:
 def test_errors_are_hardly_larger_than_those_of_least_squares(
     case: str, split: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sampler.SamplerOptions, "affordable", lambda options, moves, free: (2, SWEEPS, SWEEPS))
+    monkeypatch.setattr(sampler.SamplerOptions, "affordable", lambda options, moves: (2, SWEEPS, SWEEPS))
     full, posterior = np.moveaxis([errors(case, split, seed) for seed in SEEDS], 1, 0)
     over = posterior - 1.05 * full
     noise = 2.0 * over.std(axis=0, ddof=1) / np.sqrt(len(SEEDS))

@@ -17,9 +17,7 @@ from coco_opt.topdown.estimating.posterior.model import Model, divided
 from coco_opt.topdown.estimating.sparse_tables import SparseTables
 from coco_opt.topdown.noisy_measurements import TableMeasurements
 
-MOVES = MoveOptions(
-    least=4, per_cell=0, shares=(0.35, 0.15, 0.25, 0.1, 0.15), near=0.4, single=0.5, furthest=1.0, swapped=0.4
-)
+MOVES = MoveOptions(least=4, per_cell=0, shares=(0.35, 0.15, 0.25, 0.1, 0.15), near=0.4, single=0.5, furthest=1.0)
 
 
 def model_of(measurement: Measurement) -> Model:

@@ -27,7 +27,7 @@ POSTERIOR = TOPDOWN + 'estimation = "posterior"\n'
 
 @pytest.fixture(autouse=True)
 def _few_sweeps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sampler.SamplerOptions, "affordable", lambda options, moves, free: (2, 120, 120))
+    monkeypatch.setattr(sampler.SamplerOptions, "affordable", lambda options, moves: (2, 120, 120))
 
 
 def test_a_release_has_intervals_that_are_checked(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ from coco_opt.array_types import Floats, Ints
 from coco_opt.histograms import Hierarchy
 from coco_opt.topdown.estimating.posterior.model import Model, one_class, persons_by_class, shares_within, sizes_of
 from coco_opt.topdown.estimating.sparse_tables import SparseTables
-from coco_opt.topdown.schema import Schema
 
 if TYPE_CHECKING:
     from coco_opt.kernels.posterior_table_moves import Proposals
@@ -26,8 +25,6 @@ _GROWTH = 1.4  # of the bins of totals above 3
 _BIN_WEIGHT = 0.5  # prior weight of a bin of totals
 _FLAT = 0.1  # of the proposed cells that are any cell
 _LEAST_POURED = 8  # persons that may be poured whatever the noise
-_SOMEWHERE = 0.02  # of all persons, spread evenly, in the sums of which a base is the product
-_FREE = 100.0  # largest concentration of the root where no query counts some attributes together
 _SMALL_TOTALS = 4096  # whose bins are looked up
 
 
@@ -39,9 +36,7 @@ class MoveOptions:
     of: more or fewer persons; between a leaf's cells; between leaves in one cell; between leaves and cells; pouring.
     ``near`` is the share of partners below the same parent, and of some of the others. Up to ``furthest`` times the
     noise of a leaf's answers move, persons more or fewer one by one in the share ``single``; tables are poured of up to
-    ``poured`` times it. Where values of attributes can be swapped so that no answer changes, the share ``swapped`` of
-    all moves does so, and the root's shares vary around products; by default none does, because where a query counts
-    some of these attributes together, tables then err more.
+    ``poured`` times it.
     """
 
     least: int = 10
@@ -51,7 +46,6 @@ class MoveOptions:
     single: float = 0.05
     furthest: float = 1.2
     poured: float = 4.0
-    swapped: float = 0.0
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -86,19 +80,11 @@ class Layout:
             row.astype(np.int64),
             visits.astype(np.int64),
         )
-        marks = model.marks()
-        stride, size = _swappable(model.schema, marks) if options.swapped else np.zeros((2, 0), np.int64)
-        moved = 1.0 - options.swapped if stride.size else 1.0
         proposals = Proposals(
-            np.append(moved * np.cumsum(options.shares), [1.0] * bool(stride.size)),
+            np.cumsum(options.shares),
             _partner_levels(hierarchy.levels, options.near),
             _steps(model.spread(), options),
             np.array([max(_LEAST_POURED, int(options.poured * model.spread()))], np.int64),
-            stride,
-            size,
-            model.schema.allowed,
-            model.schema.position,
-            marks,
         )
         rows = np.concatenate([[0], hierarchy.parent[:inner] + 1]).astype(np.int64)
         levels = np.concatenate([[0], hierarchy.level[:inner]]).astype(np.int64)
@@ -175,17 +161,14 @@ class TableChain:
         sent = np.zeros((self.prior.share.shape[0], strength.shape[1]), np.int64)
         for part in range(layout.up.size - 1):
             sent[:, layout.up[part] - self.prior.draw.shape[1]] += self._tables[:, part]
-        top = _FREE if layout.proposals.stride.size else _MOST
         for level in range(int(layout.levels.max(initial=-1)) + 1):
             customers = sent[1:][layout.levels[1:] == level]
-            most = top if level == 0 else _MOST
             for place, own in enumerate(np.ascontiguousarray(customers.T)):
                 opened, before = self._opened[level, place], strength[level, place]
-                strength[level, place] = shares.draw_strength(own, opened, before, _LEAST, most, 0.0, 0.0, words)
+                strength[level, place] = shares.draw_strength(own, opened, before, _LEAST, _MOST, 0.0, 0.0, words)
         own = np.empty(self.state.used.size, np.int64)
-        most = top if layout.above.size == 1 else _MOST  # the root may be the only leaf
         for place in range(strength.shape[1]):
-            shares.draw_strengths(self.prior, self.state, place, self._opened, _LEAST, most, _ALIKE, own)
+            shares.draw_strengths(self.prior, self.state, place, self._opened, _LEAST, _MOST, _ALIKE, own)
 
     def draw_shares(self) -> None:
         """Draw the shares of all regions given the numbers of tables."""
@@ -265,21 +248,6 @@ def _partner_levels(levels: int, near: float) -> Floats:
     return np.cumsum(probability)
 
 
-def _swappable(schema: Schema, marks: Ints) -> tuple[Ints, Ints]:
-    """Return the strides and numbers of values of attributes that some pairs of cells can swap without any change."""
-    rows = np.zeros(schema.cells, np.int64)
-    rows[schema.allowed] = marks
-    strides = np.append(np.cumprod(schema.shape[:0:-1])[::-1], 1).astype(np.int64)
-    chosen = []
-    for axis in range(len(schema.shape)):
-        # A swap of two values changes nothing where they differ by the same in both cells.
-        values = np.moveaxis(rows.reshape(schema.shape), axis, 0).reshape(schema.shape[axis], -1)
-        free = np.moveaxis((schema.position >= 0).reshape(schema.shape), axis, 0).reshape(values.shape)
-        steps, both = np.diff(values, axis=0), free[1:] & free[:-1]
-        chosen.append(any(np.unique(step[own]).size < own.sum() for step, own in zip(steps, both, strict=True)))
-    return strides[chosen], np.array(schema.shape, np.int64)[chosen]
-
-
 def _steps(spread: float, options: MoveOptions) -> Ints:
     """Return the numbers of persons more or fewer, one of them chosen at random; no move takes more than the last."""
     furthest = max(2.0, options.furthest * spread)
@@ -328,25 +296,8 @@ def _state(layout: Layout, leaves: SparseTables, values: NDArray[Any], word: np.
         np.zeros(int(layout.answers.column.max(initial=0)) + 1, np.int64),
         np.zeros(layout.answers.first.size, np.int64),
         np.zeros(layout.up.size - leaves.size, np.int64),
-        np.zeros((5, 2), np.int64),
+        np.zeros((4, 2), np.int64),
     )
-
-
-def _base(proposals: Proposals, counts: Ints | Floats) -> Floats:
-    """Return the shares around which the root's lie: equal ones, products where no query counts attributes together.
-
-    Around equal shares few cells would have nearly all persons, in one way or another, as no answer speaks against it.
-    """
-    product, rest, base = proposals.product, proposals.product.copy(), np.ones(counts.size)
-    counts = counts + _SOMEWHERE * counts.sum() / counts.size
-    for stride, size in zip(proposals.stride, proposals.size, strict=True):
-        value = product // stride % size
-        base *= np.bincount(value, counts)[value]
-        rest -= value * stride
-    if proposals.stride.size:
-        _, labels = np.unique(rest, return_inverse=True)
-        base *= np.bincount(labels, counts)[labels]
-    return np.asarray(base / base.sum())
 
 
 def _prior(layout: Layout, leaves: SparseTables) -> Prior:
@@ -360,7 +311,7 @@ def _prior(layout: Layout, leaves: SparseTables) -> Prior:
     np.add.at(share, (owner, leaves.cells), leaves.counts)
     for row in range(rows - 1, 0, -1):
         share[layout.above[row]] += share[row]
-    share[0] = _base(layout.proposals, np.bincount(leaves.cells, leaves.counts, cells))
+    share[0] = 1.0 / cells  # no cell is likelier before any answer
     for row in range(1, rows):
         share[row] = (share[row] + _STRENGTH * share[layout.above[row]]) / (share[row].sum() + _STRENGTH)
     bins = np.searchsorted(layout.edge, _persons(leaves), side="right") - 1

@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 
 _REGIONS = 256  # of a level whose answers are subtracted together
 _SMALL = 2**30  # values of at most this need 32 bits
-_MARKED = 0x6D61726B  # seed of the marks, which no draw depends on
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -94,18 +93,6 @@ class Model:
         every = [(block.level, float(block.distribution.variance)) for block in self.noisy]
         last = max((level for level, _ in every), default=0)
         return float(np.sqrt(min((variance for level, variance in every if level == last), default=1.0)))
-
-    def marks(self) -> Ints:
-        """Return a random sum of each cell's columns in all answers and constraints, int64[cells].
-
-        Where cells have the same sum of marks as others, they count in the same answers, but for chance of 2^-60.
-        """
-        rng = np.random.default_rng(_MARKED)
-        marks = np.zeros(self.schema.size, np.int64)
-        for part in (*self._noisy_parts(), *self._constraint_parts()):
-            matrix = part.matrix.rint().astype(np.int64)
-            marks += rng.integers(-(2**62), 2**62, matrix.shape[0]) @ matrix
-        return marks
 
     def answers(self, tables: tuple[SparseTables, ...]) -> tuple[Answers, NDArray[Any]]:
         """Return the answers by level and cell, and what tables of all levels leave of their values.

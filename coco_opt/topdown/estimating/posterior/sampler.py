@@ -48,10 +48,8 @@ class SamplerOptions:
     ``r_hat`` and half of them an effective size of at least ``effective``, or until the largest number of sweeps: about
     ``moves`` moves of all chains together, but ``least`` to ``most`` sweeps. Where ``seconds`` are stated, chains that
     have not converged after ``most`` sweeps go on up to those moves, or until all regions meet the criterion of all
-    posteriors; up to ``longer`` times ``most`` sweeps where no query counts some attributes together, because more of
-    them say little of what nothing was measured of. Draws are ``thin`` sweeps apart at first. When there are more than
-    ``kept``, every second is dropped, and they are twice as far apart from then on. Classes of cells are chosen after
-    so many sweeps of a ``pilot``.
+    posteriors. Draws are ``thin`` sweeps apart at first. When there are more than ``kept``, every second is dropped,
+    and they are twice as far apart from then on. Classes of cells are chosen after so many sweeps of a ``pilot``.
 
     All chains together take about ``seconds`` on two cores at most, but not less than ``briefest`` sweeps. They are
     counted in moves, so that a measurement always gives the same bits.
@@ -72,7 +70,6 @@ class SamplerOptions:
     moves: float = 3e8
     least: int = 240
     most: int = 2000
-    longer: int = 3
     seconds: float = math.inf
     briefest: int = 64
     threads: int | None = None
@@ -87,17 +84,13 @@ class SamplerOptions:
         ):
             raise ProblemError("sampling needs two chains, four draws a round and room for two rounds")
 
-    def affordable(self, moves: int, *, free: bool = False) -> tuple[int, int, int]:
-        """Return the number of chains, and their planned and largest number of sweeps of so many moves each.
-
-        ``free``: no query counts some attributes together.
-        """
+    def affordable(self, moves: int) -> tuple[int, int, int]:
+        """Return the number of chains, and their planned and largest number of sweeps of so many moves each."""
         allowed = min(self.moves, MOVES_A_SECOND * self.seconds)
         chains = self.chains if allowed >= self.enough * moves * self.chains else min(self.fewer, self.chains)
         longest = max(self.moves / max(moves * chains, 1), self.least)
         in_time = max(sweeps_within(self.seconds, moves * chains), self.briefest)
         planned = int(min(longest, self.most, in_time))
-        longest = min(longest, self.longer * self.most) if free else longest
         return chains, planned, planned if math.isinf(self.seconds) else int(min(longest, in_time))
 
 
@@ -107,8 +100,8 @@ class Sampled:
 
     ``r_hat`` and ``effective`` float64[regions, 2] are those of a region's persons, and of its persons in the cell that
     is largest at the root. ``strengths`` [levels] are the mean concentrations, the leaves' over their sizes too, among
-    the ``classes`` where the answers of such a query divide the cells; ``accepted`` [5] the shares of accepted moves:
-    of totals, within leaves, between leaves, poured, and swapped.
+    the ``classes`` where the answers of such a query divide the cells; ``accepted`` [4] the shares of accepted moves:
+    of totals, within leaves, between leaves, and poured.
     """
 
     draws: Draws
@@ -146,8 +139,8 @@ def sample_tables(
     chosen = options or SamplerOptions()
     answers, values = model.answers(tuple(tables))
     layout = Layout.of(model, answers, tables[-1], chosen.proposals)
-    moves, free = int(layout.tree.moves.sum()), layout.proposals.stride.size > 0
-    number, most, longest = chosen.affordable(moves, free=free)
+    moves = int(layout.tree.moves.sum())
+    number, most, longest = chosen.affordable(moves)
     words = chain_words(seed, number, _OWN_SEED)
     by = _dividing(layout, TableChain(layout, values.copy(), tables[-1], words[0]), queries, chosen.pilot)
     if by is not None:
@@ -158,7 +151,7 @@ def sample_tables(
     run = _Run(model, layout, chains, chosen, (most, longest), largest, progress)
     with ThreadPoolExecutor(chosen.threads or os.cpu_count()) as pool:
         sampled = run(pool)
-    longer = replace(chosen, seconds=sys.float_info.max).affordable(moves, free=free)
+    longer = replace(chosen, seconds=sys.float_info.max).affordable(moves)
     stopped = not sampled.converged and math.isfinite(chosen.seconds) and longer != (number, most, longest)
     return replace(sampled, classes=None if by is None else by.text, stopped=stopped)
 
