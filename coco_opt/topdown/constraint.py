@@ -46,23 +46,15 @@ _TOKEN = re.compile(r"\s*(?:(\[[^\[\]]*\])|(\d+)|(>=|<=|==|=|<|>)|([+*-])|([^\W\
 _FORM = "a constraint reads 'a >= 2 * b + c', with counts by name, [conditions] or total"
 
 Terms = tuple[tuple[int, str], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Relation:
-    """lower <= sum of coefficient x count <= upper; a count is its conditions as text, ``total`` for everybody."""
-
-    terms: Terms
-    lower: int
-    upper: int
+"""The summands of a constraint: a coefficient, and conditions as text, ``total`` for everybody."""
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class LinearConstraint:
     """lower <= sum of coefficient x count <= upper in every region of a level, sides int64[regions].
 
-    ``text`` is how messages name it, ``terms`` as in ``Relation``; ``UNBOUNDED`` and its negative are no side. Regions
-    above get the sums. Raises InputError (bad-constraint, too-large).
+    ``text`` is how messages name it; ``UNBOUNDED`` and its negative are no side. Regions above get the sums. Raises
+    InputError (bad-constraint, too-large).
     """
 
     text: str
@@ -109,7 +101,7 @@ class LinearConstraint:
         ``counts`` names conditions; ``regions`` are paths of regions at that level or above it. Raises InputError:
         bad-constraint, bad-rule, unknown-attribute, unknown-value, unknown-level; HierarchyError for an unknown path.
         """
-        relation = parse_constraint(text, schema, counts or {})
+        terms, lower, upper = parse_constraint(text, schema, counts or {})
         at = hierarchy.levels - 1 if level is None else level
         if not 0 <= at < hierarchy.levels:
             raise InputError("unknown-level", f"{text!r}: there is no level {at}")
@@ -119,8 +111,8 @@ class LinearConstraint:
             bound[:] = False
             for path in regions:
                 bound[_places_in(hierarchy, hierarchy.index(path), at, text)] = True
-        lower = np.where(bound, relation.lower, -UNBOUNDED)
-        return cls(text, relation.terms, at, lower, np.where(bound, relation.upper, UNBOUNDED), source)
+        sides = np.where(bound, lower, -UNBOUNDED), np.where(bound, upper, UNBOUNDED)
+        return cls(text, terms, at, *sides, source)
 
     @property
     def is_relation(self) -> bool:
@@ -159,8 +151,11 @@ def counted(conditions: str, schema: Schema) -> Flags:
     return np.asarray(mask.reshape(-1)[schema.allowed])
 
 
-def parse_constraint(text: str, schema: Schema, counts: Mapping[str, str]) -> Relation:
-    """Return what a text says. Raises InputError: bad-constraint, and what ``parse_rule`` says of conditions."""
+def parse_constraint(text: str, schema: Schema, counts: Mapping[str, str]) -> tuple[Terms, int, int]:
+    """Return the summands of a text and the two sides of their sum.
+
+    Raises InputError: bad-constraint, and what ``parse_rule`` says of conditions.
+    """
     for name in counts:
         if not name.isidentifier() or name == TOTAL:
             message = f"a count's name is letters, digits and _, and not {TOTAL!r}: {name!r}"
@@ -183,7 +178,7 @@ def parse_constraint(text: str, schema: Schema, counts: Mapping[str, str]) -> Re
         raise InputError("bad-constraint", f"{text!r} says nothing about any cell that can occur; {_FORM}")
     compare = tokens[at[0]][1]
     lower = constant if compare != "<=" else -UNBOUNDED
-    return Relation(terms, lower, constant if compare != ">=" else UNBOUNDED)
+    return terms, lower, constant if compare != ">=" else UNBOUNDED
 
 
 def _tokens(text: str) -> Iterator[tuple[str, str]]:

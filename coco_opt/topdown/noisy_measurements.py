@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any, Protocol
 
 import numpy as np
 
 from coco_opt.array_types import Flags, Floats, Ints
-from coco_opt.errors import ProblemError
+from coco_opt.execution.temporary_storage import stored_by_parts
 from coco_opt.histograms.hierarchy import Hierarchy
 from coco_opt.privacy.combined_measurements import differ
 from coco_opt.privacy.measurement import Measurement
-from coco_opt.privacy.queries import Answers, LevelQuery
+from coco_opt.privacy.queries import Answers
 from coco_opt.topdown.constraint import RegionBounds
 from coco_opt.topdown.invariants import Invariants
 from coco_opt.topdown.queries import Query, parse_query
@@ -40,60 +41,29 @@ class RegionMeasurements(Protocol):
         ...
 
 
-@dataclass(frozen=True, eq=False, slots=True, repr=False)
-class Unread:
-    """Answers pooled from ``several`` with some ``weights`` [regions, 1], which are not all in memory."""
+def pooled(
+    several: Sequence[tuple[RegionMeasurements, float | Floats]],
+) -> tuple[RegionMeasurements, float | Floats]:
+    """Return the pooled answers of independent measurements of one query, and their variance; one alone is as it was.
 
-    several: tuple[RegionMeasurements, ...]
-    weights: tuple[Floats, ...]
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Return the number of regions and of answers."""
-        return self.several[0].shape
-
-    def __getitem__(self, regions: slice, /) -> Floats:
-        """Return the weighted sum of all answers of consecutive regions, counted in their level."""
-        weights = [weight[regions] if len(weight) > 1 else weight for weight in self.weights]
-        return _mean([answers[regions] for answers in self.several], weights)
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Noisy:
-    """Answers [regions of a level, answers] to one query, and the variance of the noise of each.
-
-    It is one number, or float64[regions] where regions differ, infinite where one was not measured.
-    """
-
-    answers: RegionMeasurements
-    variance: float | Floats
-
-
-def harmonic_mean(variance: float | Floats) -> float:
-    """Return the variance of the mean precision."""
-    return float(1.0 / np.mean(1.0 / np.asarray(variance)))
-
-
-def pooled(several: Sequence[Noisy]) -> Noisy:
-    """Return the pooled answers of independent measurements of one query; a single measurement is returned unchanged.
-
-    O(answers) where they are in memory; else they are pooled where they are read.
+    A variance is one number, or float64[regions] where regions differ, infinite where one was not measured. O(answers);
+    they lie in a file if they are many.
     """
     if len(several) == 1:
         return several[0]
-    precisions = [1.0 / np.atleast_1d(noisy.variance) for noisy in several]
+    precisions = [1.0 / np.atleast_1d(variance) for _, variance in several]
     total = np.asarray(sum(precisions), np.float64)
     shares = [np.divide(precision, total, out=np.zeros_like(total), where=total > 0.0) for precision in precisions]
-    answers, weights = tuple(noisy.answers for noisy in several), tuple(share[:, None] for share in shares)
     variance = np.divide(1.0, total, out=np.full_like(total, np.inf), where=total > 0.0)
-    stated = float(variance[0]) if all(isinstance(noisy.variance, float) for noisy in several) else variance
-    if all(isinstance(array, np.ndarray) for array in answers):
-        return Noisy(_mean(answers, weights), stated)
-    return Noisy(Unread(answers, weights), stated)
 
+    def mean(some: slice) -> Floats:
+        weights = [share[some] if share.size > 1 else share for share in shares]
+        weighted = (answers[some] * weight[:, None] for (answers, _), weight in zip(several, weights, strict=True))
+        return np.asarray(sum(weighted), np.float64)
 
-def _mean(several: Sequence[Any], weights: Sequence[Floats]) -> Floats:
-    return np.asarray(sum(answers * weight for answers, weight in zip(several, weights, strict=True)), np.float64)
+    one = all(isinstance(variance, float) for _, variance in several)
+    answers = stored_by_parts(several[0][0].shape, np.dtype(np.float64), mean)
+    return answers, float(variance[0]) if one else variance
 
 
 Levels = tuple[tuple[RegionMeasurements | None, ...], ...]
@@ -110,7 +80,7 @@ class TableMeasurements:
     (float64[regions of the level], by level and query, infinite where a region was not measured: its answers are
     0), and ``variances`` their harmonic mean. ``invariants`` are all exact answers and bounds,
     closed under sums; ``rows`` the public maximum of rows a person, ``earlier`` what is said of the releases that they
-    agree with. Raises ProblemError where the parts do not fit together.
+    agree with.
     """
 
     hierarchy: Hierarchy
@@ -124,27 +94,9 @@ class TableMeasurements:
     by_region: Mapping[tuple[int, int], Floats] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        answers = tuple(tuple(level) for level in self.answers)
-        shape = (self.hierarchy.levels, len(self.queries))
-        if [len(level) for level in answers] != [shape[1]] * shape[0] or self.variances.shape != shape:
-            raise ProblemError("answers and variances must be given for each level and query")
-        for level in range(self.hierarchy.levels):
-            for query, answer in enumerate(answers[level]):
-                self._check_answer(level, query, answer)
-        object.__setattr__(self, "answers", answers)
-
-    def _check_answer(self, level: int, query: int, answer: RegionMeasurements | None) -> None:
-        name = self.queries[query].name
-        if (answer is None) == bool(np.isfinite(self.variances[level, query])):
-            raise ProblemError(f"level {level}, {name!r}: queries that were measured, and no others, have answers")
-        if answer is None:
-            return
-        shape = (len(self.hierarchy.level_range(level)), self.queries[query].answers)
-        number = not isinstance(answer, np.ndarray) or answer.dtype in (np.int64, np.float64)
-        if answer.shape != shape or not number:
-            raise ProblemError(f"level {level}, {name!r}: answers must be int64 or float64 of shape {shape}")
-        if isinstance(answer, np.ndarray):
-            answer.setflags(write=False)
+        for answers in chain.from_iterable(self.answers):
+            if isinstance(answers, np.ndarray):
+                answers.setflags(write=False)
 
     def __reduce__(self) -> tuple[Callable[..., TableMeasurements], tuple[Any, ...]]:
         # Unpickled arrays are writable: going through the constructor makes them read-only again.
@@ -163,30 +115,32 @@ class TableMeasurements:
         check_same_parameters(plans, exact)
         first = plans[0]
         queries, places = pooled_queries(plans)
-        noisy_answers: dict[tuple[int, int], list[Noisy]] = {}
+        noisy: dict[tuple[int, int], list[tuple[RegionMeasurements, float | Floats]]] = {}
         for single, table_queries, place in zip(measurement.every, plans, places, strict=True):
-            for (level, query), noisy in _noisy(single, table_queries).items():
-                noisy_answers.setdefault((level, place[query]), []).append(noisy)
+            for level, query, stored, variance in _noisy(single, table_queries):
+                noisy.setdefault((level, place[query]), []).append((stored, variance))
         levels = first.hierarchy.levels
-        pooled_answers = {at: pooled(several) for at, several in noisy_answers.items()}
-        answers = tuple(
-            tuple(
-                pooled_answers[level, query].answers if (level, query) in pooled_answers else None
-                for query in range(len(queries))
-            )
-            for level in range(levels)
-        )
-        variances = np.full((levels, len(queries)), np.inf)
-        for at, noisy in pooled_answers.items():
-            variances[at] = harmonic_mean(noisy.variance)
+        answers: list[list[RegionMeasurements | None]] = [[None] * len(queries) for _ in range(levels)]
+        variances, by_region = np.full((levels, len(queries)), np.inf), dict[tuple[int, int], Floats]()
+        for (level, query), several in noisy.items():
+            answers[level][query], variance = pooled(several)
+            variances[level, query] = 1.0 / np.mean(1.0 / np.asarray(variance))
+            if isinstance(variance, np.ndarray):
+                by_region[level, query] = variance
         constraints = Invariants(
             first.hierarchy, first.schema, (*first.bounds, *exact[0]), first.invariants, first.linear
         )
-        by_region = {
-            at: noisy.variance for at, noisy in pooled_answers.items() if isinstance(noisy.variance, np.ndarray)
-        }
-        rows, earlier = first.plan.rows, first.earlier
-        return cls(first.hierarchy, first.schema, queries, answers, variances, constraints, rows, earlier, by_region)
+        return cls(
+            first.hierarchy,
+            first.schema,
+            queries,
+            tuple(map(tuple, answers)),
+            variances,
+            constraints,
+            first.plan.rows,
+            first.earlier,
+            by_region,
+        )
 
     @property
     def measured_queries(self) -> tuple[tuple[int, int], ...]:
@@ -243,33 +197,33 @@ class Stored:
         return answers if self.unmeasured is None else np.where(self.unmeasured[begin:end, None], 0, answers)
 
 
-def _noisy(measurement: Measurement, table_queries: TableQueries) -> dict[tuple[int, int], Noisy]:
-    """Return the answers of a measurement by level and place of the query in its plan."""
-    answers_by_key = {_key(answers.query): answers for answers in measurement.answers}
-    differ = {(each.level, name): each.of(name) for each in table_queries.variances for name in each.stated}
-    noisy = {}
+def measured_answers(measurement: Measurement, table_queries: TableQueries) -> Iterator[tuple[int, int, Answers]]:
+    """Yield the level of each measured query, its place in the plan, and its noisy answers."""
+    by_name = {(answers.query.level, answers.query.name): answers for answers in measurement.answers}
     for pair, level_query in zip(table_queries.plan.measured_queries, table_queries.noisy, strict=True):
-        answers = answers_by_key[_key(level_query)]
+        yield *pair, by_name[level_query.level, level_query.name]
+
+
+def _noisy(
+    measurement: Measurement, table_queries: TableQueries
+) -> Iterator[tuple[int, int, RegionMeasurements, float | Floats]]:
+    """Yield the level of each measured query, its place in the plan, its answers and their variance."""
+    differ = {(each.level, name): each.of(name) for each in table_queries.variances for name in each.stated}
+    for level, query, answers in measured_answers(measurement, table_queries):
+        by_region = differ.get((level, table_queries.plan.queries[query].name))
+        stored = Stored(answers, None if by_region is None else np.isinf(by_region))
         in_memory = isinstance(answers.stored, np.ndarray)
-        key = pair[0], table_queries.plan.queries[pair[1]].name
-        variance = differ.get(key, answers.query.distribution.variance)
-        unmeasured = np.isinf(differ[key]) if key in differ else None
-        stored = Stored(answers, unmeasured)
-        noisy[pair] = Noisy(stored[:] if in_memory else stored, variance)
-    return noisy
+        variance = answers.query.distribution.variance if by_region is None else by_region
+        yield level, query, stored[:] if in_memory else stored, variance
 
 
 def _exact(measurement: Measurement, table_queries: TableQueries) -> list[RegionBounds]:
     """Return what a measurement declares exact, with its answers."""
-    answers_by_key = {_key(answers.query): answers for answers in measurement.answers}
+    by_name = {(answers.query.level, answers.query.name): answers for answers in measurement.answers}
     return [
-        RegionBounds.exact(invariant.query, invariant.level, answers_by_key[_key(level_query)].table())
+        RegionBounds.exact(invariant.query, invariant.level, by_name[level_query.level, level_query.name].table())
         for invariant, level_query in zip(table_queries.invariants, table_queries.exact, strict=True)
     ]
-
-
-def _key(level_query: LevelQuery) -> tuple[int, str]:
-    return level_query.level, level_query.name
 
 
 def pooled_queries(plans: Sequence[TableQueries]) -> tuple[tuple[Query, ...], list[list[int]]]:

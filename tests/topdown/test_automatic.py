@@ -17,7 +17,7 @@ from coco_opt.ranges import kind as ranges_kind
 from coco_opt.topdown.budget_plan import Strategy
 from coco_opt.topdown.kind import automatic
 from coco_opt.topdown.kind.plan import plan_tables
-from coco_opt.topdown.measuring.automatic import chosen_allocation, chosen_strategy, tree_errors
+from coco_opt.topdown.measuring.automatic import ranked_allocations, ranked_strategies, tree_errors
 from coco_opt.topdown.measuring.predicted import predicted_variance
 from coco_opt.topdown.queries import parse_queries
 from coco_opt.topdown.schema import Schema
@@ -40,19 +40,19 @@ def test_errors_of_a_regular_tree_are_those_of_least_squares() -> None:
 
 def test_the_allocation_follows_the_aim_and_beats_the_even_one() -> None:
     widths, cost = [1, 5, 50, 800], Epsilon(ONE)
-    root, leaves = (chosen_allocation(widths, cost, weights) for weights in ((1, 0, 0, 0), (0, 0, 0, 1)))
+    root, leaves = (ranked_allocations(widths, cost, weights)[0][0] for weights in ((1, 0, 0, 0), (0, 0, 0, 1)))
     assert root[0] > Fraction(1, 4) > root[-1]
     assert leaves[-1] > Fraction(1, 4) > leaves[0]
     variances = [np.array([2.0 / float(share) ** 2 for share in shares]) for shares in (leaves, uniform_shares(4))]
     chosen, even = (tree_errors(widths, each)[-1] for each in variances)
     assert chosen < even
-    assert chosen_allocation([1], cost, (1.0,)) == (ONE,)
+    assert ranked_allocations([1], cost, (1.0,))[0][0] == (ONE,)
 
 
 @pytest.mark.parametrize("cost", [Epsilon(ONE), Rho(ONE)])
 def test_the_strategy_has_no_larger_standard_errors_than_the_workload(cost: Cost) -> None:
     workload = parse_queries(WORKLOAD, SCHEMA)
-    strategies = chosen_strategy(workload, SCHEMA, cost), Strategy.uniform(workload)
+    strategies = ranked_strategies(workload, SCHEMA, type(cost))[0][0], Strategy.uniform(workload)
     chosen, even = (
         np.mean([np.log(predicted_variance(strategy, query, SCHEMA, cost=cost)) for query in workload])
         for strategy in strategies
@@ -110,8 +110,10 @@ def test_another_version_of_the_choice_takes_up_what_was_measured(
     chosen = first.config
     assert sum(chosen.method.shares) == sum(chosen.privacy.split) == 1
     workload = parse_queries(WORKLOAD, SCHEMA)
-    monkeypatch.setattr(automatic, "chosen_strategy", lambda *_: Strategy.uniform(workload))
-    monkeypatch.setattr(automatic, "chosen_allocation", lambda *_: (Fraction(1, 2), Fraction(1, 4), Fraction(1, 4)))
+    monkeypatch.setattr(automatic, "ranked_strategies", lambda *_: [(Strategy.uniform(workload), 0.0)])
+    monkeypatch.setattr(
+        automatic, "ranked_allocations", lambda *_: [((Fraction(1, 2), Fraction(1, 4), Fraction(1, 4)), 0.0)]
+    )
     again = measure(configure(folder=tmp_path, **sections(tmp_path)))
     assert not again.paid
     assert again.measurement.measurement_plan.digest == first.measurement.measurement_plan.digest

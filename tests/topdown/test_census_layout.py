@@ -89,18 +89,6 @@ def test_units_of_a_state_are_those_of_dense_algebra(tmp_path: Path) -> None:
     assert (tmp_path / "posterior" / "intervals.parquet").is_file()
 
 
-def test_the_parts_of_a_state_without_the_nation_get_a_region_above_them(tmp_path: Path) -> None:
-    exact = write(tmp_path, UNITS, np.random.default_rng(3))
-    parts = sorted((tmp_path / UNITS.product).glob("*.parquet/*/State=*"))
-    measurement = co.read_noisy_measurements(parts, config(tmp_path, "units"))
-    tree = measurement.hierarchy
-    assert measurement.measurement_plan.levels == ("root", *list(LEVELS.values())[1:])
-    assert sorted(tree.names) == sorted(["all", *(code for code in exact if code != "0")])
-    release = co.estimate(measurement)
-    total = sum(int(exact[code].sum()) for code in ("050", "150"))
-    assert int(release["all"].sum()) == total  # the numbers of units are exact
-
-
 def test_names_of_queries_and_constraints_alone_say_the_same_as_columns(tmp_path: Path) -> None:
     schema = schema_of_config(load_config(config(tmp_path, "persons", 'workload = ["total"]\n'), measures=False))
     queries, place = PublishedQueries(schema), Place("f")

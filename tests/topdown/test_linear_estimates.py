@@ -335,24 +335,3 @@ def test_unions_of_the_same_or_nested_regions_are_refused() -> None:
         estimates.interval(total(6), [1], 1.0)
     low, high = estimates.interval(total(6), [1, 2], 0.9)
     assert low < estimates.union(total(6), [1, 2])[0] < high
-
-
-@pytest.mark.slow
-def test_stated_variances_and_intervals_hold_over_many_measurements() -> None:
-    """500 measurements with shares by level and constraints: squared errors and coverage are as stated."""
-    tree, plan, counts = people(9)
-    constraints = [Invariant(parse_query("total", counts.schema), 1)]
-    race, leaves = parse_query("race", counts.schema).operator, [*tree.leaves][:2]
-    aimed = race.apply(counts.level_tables(2)[:2].sum(axis=0))
-    squares, covered, runs, variances = np.zeros(3), np.zeros(3), 500, np.zeros(3)
-    for seed in range(runs):
-        measurement = measure_tables(counts, plan, source=SeededNoise(seed), invariants=constraints)
-        information = linear_estimates(measurement, full=True)
-        assert isinstance(information, FullInformation)
-        estimate, covariance = information.union(race, leaves)
-        low, high = information.interval(race, leaves, 0.95)
-        squares += (estimate - aimed) ** 2 / runs
-        covered += ((low <= aimed) & (aimed <= high)) / runs
-        variances = np.diag(covariance)
-    np.testing.assert_allclose(squares, variances, rtol=0.25)
-    assert (np.abs(covered - 0.95) < 0.03).all()

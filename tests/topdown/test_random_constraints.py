@@ -261,68 +261,6 @@ def test_census_like_constraints_are_released_and_hardly_need_the_failsafe(metho
     assert relaxed <= MOST_FAILSAFES * parents
 
 
-def random_measurement(seed: int) -> Measurement:
-    """Return a measurement of random persons, regions and constraints that these persons meet."""
-    rng = np.random.default_rng([17, seed])
-    tree, schema = _random_tree(rng), _random_schema(rng)
-    share = rng.dirichlet(np.full(schema.size, 0.3))
-    people = rng.poisson(rng.gamma(1.0, 60.0, (len(tree.leaves), 1)) * share).astype(np.int64)
-    tables = tree.aggregate(people)
-    invariants, bounds, linear = [], [], []
-    for _ in range(int(rng.integers(1, 5))):
-        level, names = int(rng.integers(tree.levels)), list(schema.attributes)
-        query = parse_query(str(rng.choice(["total", *names, " * ".join(names[:2])])), schema)
-        regions = tree.level_range(level)
-        answers = query.operator.apply(tables[regions.start : regions.stop])
-        kind = int(rng.integers(4))
-        if kind == 0:
-            invariants.append(Invariant(query, level))
-        elif kind == 1:
-            bounds.append(RegionBounds(query, level, answers // 2, np.where(answers > 0, UNBOUNDED, 0)))
-        elif kind == 2:
-            bounds.append(RegionBounds(query, level, np.maximum(answers - 2, 0), answers + 3))
-        else:
-            linear.append(_random_relation(rng, tree, schema, tables, level))
-    queries = [parse_query(text, schema) for text in ("total", next(iter(schema.attributes)), "detail")]
-    plan = TablePlan.product(Strategy.uniform(queries), Epsilon(Fraction(1)), tree.levels, neighbours="replace")
-    return measure_tables(
-        TableCounts.from_counts(tree, schema, people),
-        plan,
-        source=SeededNoise(seed),
-        invariants=invariants,
-        bounds=bounds,
-        linear=linear,
-    )
-
-
-def _random_tree(rng: np.random.Generator) -> Hierarchy:
-    leaves, levels = int(rng.integers(20, 301)), int(rng.integers(2, 6))
-    fan_out = max(2, round(leaves ** (1 / (levels - 1))))
-    paths = []
-    for leaf in range(leaves):
-        above = [f"{level}: {leaf // fan_out ** (levels - 1 - level)}" for level in range(1, levels)]
-        paths.append(("land", *above))
-    return Hierarchy.from_paths(paths)
-
-
-def _random_schema(rng: np.random.Generator) -> Schema:
-    sizes = [int(rng.integers(2, 9)) for _ in range(int(rng.integers(2, 4)))]
-    sizes[-1] = max(sizes[-1], 4)
-    return Schema({f"a{number}": [f"v{value}" for value in range(size)] for number, size in enumerate(sizes)})
-
-
-def _random_relation(
-    rng: np.random.Generator, tree: Hierarchy, schema: Schema, tables: np.ndarray, level: int
-) -> LinearConstraint:
-    """Return a constraint between two counts, with the constant that makes the tables meet it."""
-    regions = tree.level_range(level)
-    first, second = (f"[{name} = {rng.choice(list(values))}]" for name, values in list(schema.attributes.items())[:2])
-    times = int(rng.integers(1, 4))
-    relation = LinearConstraint.of(f"{first} <= {times} * {second}", tree, schema, level)
-    most = int((tables[regions.start : regions.stop] @ relation.row(schema)).max())
-    return LinearConstraint.of(f"{first} <= {times} * {second} + {max(0, most)}", tree, schema, level)
-
-
 def _timed(measurement: Measurement, method: TopdownMethod) -> tuple[TablesResult, float]:
     start = process_time()
     result = estimate_tables(measurement, method, SolverChoices(fallback=True))
@@ -345,4 +283,3 @@ def test_no_estimation_with_constraints_takes_twice_the_time_that_was_stated() -
     configs = (*CONFIGS, *MANY_CELLS)
     census = ((config, blocks(*config[:2], config[4], ages=config[2], exact=config[3])[0]) for config in configs)
     assert not [config for config, measurement in census if is_slow(measurement)]
-    assert not [seed for seed in range(100) if is_slow(random_measurement(seed))]

@@ -36,7 +36,6 @@ from coco_opt.topdown.measuring.measure import measure_tables
 from coco_opt.topdown.queries import parse_queries, parse_query
 from coco_opt.topdown.rows import MatrixOperator
 from coco_opt.topdown.schema import Schema
-from tests.solvers.oracles import best_tables
 from tests.topdown.estimation import measured
 
 
@@ -64,26 +63,6 @@ def totals(x: np.ndarray, groups: np.ndarray | None = None, loose: int = 0) -> L
         order = np.argsort(-(aims[:, row] - integers[:, row]), kind="stable")
         integers[order[:ups], row] += 1
     return LinearRows(operator, np.maximum(integers - loose, 0), integers + loose)
-
-
-@pytest.mark.parametrize("slack", [1, 2])
-@pytest.mark.parametrize("kind", ["free", "totals", "loose", "groups"])
-@pytest.mark.parametrize("seed", range(4))
-def test_no_whole_table_is_nearer(seed: int, kind: str, slack: int) -> None:
-    rng = np.random.default_rng(seed)
-    x, parent = split(rng, 2 if slack > 1 else 3, 3, grid=4)
-    groups = np.array([0, 0, 1]) if kind == "groups" else None
-    rows = None if kind == "free" else totals(x, groups, loose=int(kind == "loose"))
-    problem = TableRounding(x, parent, rows, slack)
-    best = best_tables(problem)
-    if not np.isfinite(best):
-        with pytest.raises(ProblemError):
-            solve(problem)
-        return
-    solution = solve(problem)
-    assert solution.objective == pytest.approx(best, abs=1e-9)
-    assert solution.gap <= 1e-9
-    assert problem.violation(solution.value) == 0
 
 
 @given(st.integers(0, 10**6), st.integers(1, 5), st.integers(1, 6), st.booleans())

@@ -93,32 +93,6 @@ def test_nested_rows_give_the_optimum_of_highs_or_nothing(seed: int, slack: int,
     assert ours.objective == pytest.approx(theirs.objective, abs=1e-9)
 
 
-@given(st.integers(0, 10**6))
-def test_many_children_with_tight_totals(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    x, parent = mixed(rng, 12, 15)
-    values = x.sum(axis=1)
-    totals = np.floor(values + 1e-9).astype(np.int64)
-    totals[rng.permutation(12)[: parent.sum() - totals.sum()]] += 1
-    groups = Grouping(rng.integers(0, 3, 15), 3)
-    near = groups.apply(x)
-    rows = LinearRows(
-        stack([groups, total(15)]),
-        np.hstack([np.floor(near).astype(np.int64) - 1, totals[:, None]]),
-        np.hstack([np.ceil(near).astype(np.int64) + 1, totals[:, None]]),
-    )
-    try:
-        problem = TableRounding(x, parent, rows)
-        solution = solve(problem)
-    except ProblemError:
-        return
-    assert np.array_equal(solution.value.sum(axis=1), totals)
-    assert np.array_equal(solution.value.sum(axis=0), parent)
-    assert np.abs(solution.value - x).max() < 1.0
-    assert solution.gap <= 1e-12
-    assert np.array_equal(solve(problem).value, solution.value)
-
-
 def two_ways(seed: int, children: int, rows: int, columns: int) -> TableRounding:
     """Return tables whose row and column sums are whole and kept: no network with more than two children."""
     rng = np.random.default_rng(seed)
@@ -156,14 +130,6 @@ def test_what_is_whole_but_for_a_solvers_rounding_is_taken_for_it() -> None:
     assert answer.value.dtype == np.int64
     assert np.array_equal(answer.value, best.value)
     assert answer.gap == pytest.approx(best.gap, abs=1e-9)
-
-
-def test_without_prices_the_gap_is_large_and_valid(monkeypatch: pytest.MonkeyPatch) -> None:
-    problem, least = two_ways(1, 4, 3, 4), solve(two_ways(1, 4, 3, 4), check=False)
-    monkeypatch.setattr("coco_opt.problems.table_rounding.program._PRICE_SECONDS", 0.0)
-    answer = solve(problem, check=False)
-    assert answer.objective == pytest.approx(least.objective, abs=1e-7)
-    assert least.gap <= answer.gap < np.inf
 
 
 def test_no_time_is_said() -> None:

@@ -10,10 +10,10 @@ from coco_solvers.generic.piqp import PIQP
 from numpy.typing import NDArray
 
 from coco_opt import solve
-from coco_opt.errors import ProblemError, UnknownSolverError
-from coco_opt.forms import LinearProgram, QuadraticProgram
+from coco_opt.errors import ProblemError
+from coco_opt.forms import QuadraticProgram
 from coco_opt.operators import identity, total
-from coco_opt.problems import PROBLEMS, TopdownSplit
+from coco_opt.problems import TopdownSplit
 from coco_opt.problems.topdown_split import LinearRows, SplitDual, SplitTerm
 from tests.topdown.splits import CASES, CELLS, drawn
 
@@ -128,12 +128,6 @@ def test_bad_input_is_refused() -> None:
         TopdownSplit([_term()], [1, 1, 1])
     with pytest.raises(ProblemError, match="children"):
         TopdownSplit([_term()], [1, 1], LinearRows(total(2), np.zeros((2, 1)), np.ones((2, 1))))
-
-
-def test_it_is_a_registered_quadratic_problem_only() -> None:
-    assert PROBLEMS["topdown_split"] is TopdownSplit
-    with pytest.raises(UnknownSolverError, match="cannot be written as lp"):
-        CASES["all-parent-none"].formulate(LinearProgram)
 
 
 def test_one_sided_rows_have_prices_of_one_sign() -> None:

@@ -127,18 +127,6 @@ def test_mending_what_nothing_can_mend_stays_finite() -> None:
     assert np.isfinite(problem.repair(np.array([[5.0, 0.0], [0.0, 0.0], [0.0, 0.0]]))).all()
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if not name.endswith("none")])
-def test_large_systems_are_mended_like_small_ones(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    problem = CASES[name]
-    best = solve(problem, SplitNewton()).value
-    off = best * np.random.default_rng(1).uniform(1.0 - 1e-6, 1.0 + 1e-6, best.shape)
-    dense = problem.repair(off)
-    monkeypatch.setattr("coco_opt.problems.topdown_split.prices._DENSE", 0)
-    iterated = problem.repair(off)
-    assert problem.violation(iterated) <= 1e-9 < problem.violation(off)
-    np.testing.assert_allclose(iterated, dense, rtol=0, atol=1e-8)
-
-
 def test_only_proofs_make_a_problem_infeasible(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(self: PIQP, problem: Problem[object, object]) -> Answer[object, object]:
         return Answer(None, Status.INFEASIBLE)

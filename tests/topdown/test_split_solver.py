@@ -14,14 +14,14 @@ from coco_solvers.structured import split
 from coco_solvers.structured.split import SplitNewton
 from coco_solvers.structured.split_dual import SplitDualNewton
 
-from coco_opt import solve, solve_many
-from coco_opt.errors import SolverError, UnknownSolverError
+from coco_opt import solve
+from coco_opt.errors import SolverError
 from coco_opt.operators import identity, total
 from coco_opt.problems import SimplexProjection, TopdownSplit
 from coco_opt.problems.topdown_split import LinearRows, SplitTerm
 from coco_opt.solution import Status
 from coco_opt.topdown import Schema, parse_queries
-from tests.topdown.splits import CASES, CELLS, QUERIES, drawn, marginal
+from tests.topdown.splits import CASES, CELLS, drawn, marginal
 
 
 def agree(problem: TopdownSplit, solver: SplitNewton | None = None) -> None:
@@ -45,13 +45,6 @@ def test_a_start_far_from_the_answer_does_not_loosen_the_tolerance() -> None:
     solution = solve(TopdownSplit(terms, [1003, 1004]), SplitNewton())
     assert solution.ok
     assert solution.relative_gap <= 1e-6
-
-
-@pytest.mark.parametrize("seed", range(12))
-@pytest.mark.parametrize("sides", ["none", "equal", "ranges"])
-def test_random_splits(seed: int, sides: str) -> None:
-    queries = tuple(QUERIES)[seed % 3]
-    agree(drawn(100 + seed, queries, children=1 + seed % 7, parent=seed % 4 != 3, sides=sides))
 
 
 @pytest.mark.parametrize("name", ["all-parent-none", "all-parent-equal", "all-root-ranges"])
@@ -149,18 +142,6 @@ def test_what_takes_too_long_is_handed_over_or_said(monkeypatch: pytest.MonkeyPa
         solve(problem, hurried)
 
 
-def test_threads_change_nothing() -> None:
-    problems = [drawn(seed, sides="equal") for seed in range(6)]
-    alone, together = solve_many(problems), solve_many(problems, threads=3)
-    for left, right in zip(alone, together, strict=True):
-        np.testing.assert_array_equal(left.value, right.value)
-
-
-def test_another_problem_is_refused() -> None:
-    with pytest.raises(UnknownSolverError, match="topdown_split"):
-        SplitNewton().solve(SimplexProjection([1.0, 2.0], 2))
-
-
 def marginals(seed: int, sizes: tuple[int, ...], children: int, noise: float) -> TopdownSplit:
     """Return noisy two-way marginals of sparse tables of children, below their parent's table."""
     rng = np.random.default_rng(seed)
@@ -172,14 +153,6 @@ def marginals(seed: int, sizes: tuple[int, ...], children: int, noise: float) ->
         exact = query.operator.apply(tables)
         terms.append(SplitTerm(query.operator, exact + rng.normal(0, noise, exact.shape), np.full(children, noise**-2)))
     return TopdownSplit(terms, tables.sum(axis=0))
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_is_certified_and_equals_a_general_solver(seed: int) -> None:
-    problem = marginals(seed, (2, 3, 4), 1 + seed, 10.0 ** (seed % 3 - 1))
-    ours, general = solve(problem, SplitDualNewton()), solve(problem, "clarabel", check=False)
-    assert ours.ok
-    assert ours.objective == pytest.approx(general.objective, rel=1e-5, abs=1e-6)
 
 
 @pytest.mark.parametrize("noise", [1.0, 1e3])

@@ -228,19 +228,6 @@ def test_optimised_strategies_sum_to_one_and_beat_the_workload(
     assert value(strategy) <= value(Strategy.uniform(workload))
 
 
-@pytest.mark.parametrize("texts", [("total",), ("detail",), ("a * b", "b * a"), ("cumulative(b)",)])
-@pytest.mark.parametrize("cost", COSTS, ids=lambda cost: cost.unit)
-@pytest.mark.parametrize("objective", OBJECTIVES)
-def test_workloads_of_little_choice(texts: tuple[str, ...], cost: Cost, objective: Objective) -> None:
-    workload = parse_queries(texts, PLAIN)
-    strategy = optimised_strategy(workload, PLAIN, cost=cost, objective=objective)
-    assert sum(strategy.shares) == 1
-    even = Strategy.uniform(workload)
-    for query in workload:
-        optimised, equal = (predicted_variance(candidate, query, PLAIN, cost=cost) for candidate in (strategy, even))
-        assert optimised <= 1.001 * equal
-
-
 def test_unknown_options_are_refused() -> None:
     with pytest.raises(ProblemError, match="unknown objective"):
         optimised_strategy(parse_queries(("a",), PLAIN), PLAIN, objective="least")  # type: ignore[arg-type]

@@ -21,9 +21,7 @@ from coco_opt.files import batches
 from coco_opt.files.folder import Coded, FileTable, arrow_table, parquet
 from coco_opt.files.regions import read_regions
 from coco_opt.files.release_checks import Regions, checked
-from coco_opt.histograms import Hierarchy
 from coco_opt.privacy import Measurement
-from coco_opt.topdown.estimating.estimate import estimate_tables
 from coco_opt.topdown.estimating.linear.best_linear import best_linear
 from coco_opt.topdown.kind import files, verify
 from coco_opt.topdown.kind.raw_tables import RawTables
@@ -44,25 +42,6 @@ def _measurement(seed: int, measurement_plan: list[str]) -> Measurement:
     hierarchy = random_hierarchy(rng, 3)
     leaves = rng.poisson(3.0, (len(hierarchy.leaves), SCHEMA.size)).astype(np.int64)
     return measured(seed, hierarchy, SCHEMA, leaves, measurement_plan, 2)
-
-
-@pytest.mark.parametrize("rows", [1, 3, 10**6])
-def test_tables_by_pieces_are_those_of_all_runs(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    measurement = _measurement(rows, ["detail"])
-    levels = estimate_tables(measurement).tables
-    runs = files.CellRuns.of(levels)
-    monkeypatch.setattr(files, "ROWS_PER_GROUP", rows)
-    table = files.cell_table(measurement.measurement_plan, SCHEMA, levels)
-    assert max(len(part["persons"]) for part in table.parts) <= rows
-    frame = arrow_table(table).to_pandas()
-    paths, codes = measurement.hierarchy.paths, SCHEMA.decode(runs.cells)
-    assert frame["region"].tolist() == [paths[region] for region in runs.regions.tolist()]
-    assert frame["persons"].tolist() == runs.counts.tolist()
-    for name, values in SCHEMA.attributes.items():
-        assert frame[name].tolist() == [values[code] for code in codes[name].tolist()]
-    first = files.CellRuns.of(levels, 5)
-    for some, every in zip((first.regions, first.cells), (runs.regions, runs.cells), strict=True):
-        np.testing.assert_array_equal(some, every[:5])
 
 
 @pytest.mark.parametrize("full", [False, True])
@@ -178,26 +157,6 @@ def test_what_is_wrong_in_a_batch_is_told_as_of_texts(
     assert errors[0].code == errors[1].code
     assert [error.place is None or error.place.column for error in errors[:1]] == [
         error.place is None or error.place.column for error in errors[1:]
-    ]
-
-
-@settings(max_examples=50, deadline=None)
-@given(
-    keys=st.lists(
-        st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 2)), min_size=1, max_size=12, unique=True
-    )
-)
-def test_columns_make_the_tree_that_paths_make(keys: list[tuple[int, int, int]]) -> None:
-    paths = [("root", f"a{one}", f"b{two}", f"c{three}") for one, two, three in keys]
-    columns = []
-    for column in zip(*paths, strict=True):
-        texts = sorted(set(column), reverse=True)
-        columns.append((np.array([texts.index(name) for name in column]), texts))
-    tree, leaf = Hierarchy.from_columns(columns)
-    expected = Hierarchy.from_paths(paths)
-    assert tree.paths == expected.paths
-    assert [tree.paths[tree.leaves.start + position] for position in leaf - tree.leaves.start] == [
-        "/".join(path) for path in paths
     ]
 
 

@@ -19,12 +19,9 @@ from coco_opt.activity import doing
 from coco_opt.config.model import Config, digest_of
 from coco_opt.config.sections import AUTO
 from coco_opt.histograms import Hierarchy
-from coco_opt.privacy.planner import Shares, uniform_shares
+from coco_opt.privacy.planner import uniform_shares
 from coco_opt.releases.kind import Figures
 from coco_opt.topdown.measuring.automatic import (
-    Ranked,
-    chosen_allocation,
-    chosen_strategy,
     ranked_allocations,
     ranked_strategies,
 )
@@ -84,14 +81,15 @@ def _chosen(config: Config, hierarchy: Hierarchy, schema: Schema, workload: Sequ
     keys: dict[str, Any] = {}
     if _queries_open(config):
         with doing("choosing the queries"):
-            strategy = chosen_strategy(workload, schema, config.privacy.cost)
+            strategy, _ = ranked_strategies(tuple(workload), schema, type(config.privacy.cost))[0]
         keys["strategy"] = [query.text for query in strategy.queries]
         keys["shares"] = [str(share) for share in strategy.shares]
     if config.privacy.split == AUTO:
         widths, levels = np.diff(hierarchy.level_start).tolist(), hierarchy.levels
         weights = config.level_weights(levels)
-        weighed = _reads_all_levels(config)
-        shares = chosen_allocation(widths, config.privacy.cost, weights) if weighed else uniform_shares(levels)
+        shares = uniform_shares(levels)
+        if _reads_all_levels(config):
+            shares, _ = ranked_allocations(widths, config.privacy.cost, weights)[0]
         keys["split"] = [str(share) for share in shares]
     return keys
 
@@ -105,29 +103,30 @@ def choice_tables(
     [auto] aim weighs them, the levels. ``settled`` is the configuration with the choice.
     """
     cost, levels = config.privacy.cost, hierarchy.levels
-    strategies, allocations = [Ranked(_stated(settled), 0.0)], [Ranked(_shares_of(settled, levels), 0.0)]
+    stated = tuple(Fraction(level.amount) / cost.amount for level in settled.levels_cost(levels))
+    strategies, allocations = [(_stated(settled), 0.0)], [(stated, 0.0)]
     if _queries_open(config):
-        ranked = ranked_strategies(workload, schema, cost)
+        ranked = ranked_strategies(tuple(workload), schema, type(cost))
         strategies = [
-            Ranked((tuple(query.text for query in each.value.queries), each.value.shares), each.aim) for each in ranked
+            ((tuple(query.text for query in strategy.queries), strategy.shares), aim) for strategy, aim in ranked
         ]
     if config.privacy.split == AUTO and _reads_all_levels(config):
         widths = np.diff(hierarchy.level_start).tolist()
         allocations = ranked_allocations(widths, cost, config.level_weights(levels))
-    pairs = sorted(product(strategies, allocations), key=lambda pair: pair[0].aim + pair[1].aim)
+    pairs = sorted(product(strategies, allocations), key=lambda pair: pair[0][1] + pair[1][1])
     # Pairs are equal but for rounding errors: the chosen pair is the first.
     pairs = list(dict.fromkeys([(strategies[0], allocations[0]), *pairs]))[:_SHOWN]
     if len(pairs) < 2:
         return ()
-    least = strategies[0].aim + allocations[0].aim
+    least = strategies[0][1] + allocations[0][1]
     rows = tuple(
         (
-            "; ".join(strategy.value[0]),
-            " ".join(f"{float(share):.3g}" for share in strategy.value[1]),
-            " ".join(f"{float(share):.3g}" for share in allocation.value),
-            f"{math.exp(max(strategy.aim + allocation.aim - least, 0.0)):.3g}",
+            "; ".join(queries),
+            " ".join(f"{float(share):.3g}" for share in shares),
+            " ".join(f"{float(share):.3g}" for share in split),
+            f"{math.exp(max(aim + split_aim - least, 0.0)):.3g}",
         )
-        for strategy, allocation in pairs
+        for ((queries, shares), aim), (split, split_aim) in pairs
     )
     title = "Chosen queries and the next best: predicted error, in the geometric mean, over the best's"
     return (Figures(title, ("strategy", "shares", "split", "times the best"), rows, numeric=3),)
@@ -139,11 +138,6 @@ def _stated(config: Config) -> tuple[tuple[str, ...], tuple[Fraction, ...]]:
     queries = (method.strategy,) if isinstance(method.strategy, str) else tuple(method.strategy)
     plain = not isinstance(method.shares, str) and not isinstance(method.shares[0], tuple)
     return queries, tuple(method.shares) if plain else ()
-
-
-def _shares_of(config: Config, levels: int) -> Shares:
-    whole = config.privacy.cost
-    return tuple(Fraction(cost.amount) / whole.amount for cost in config.levels_cost(levels))
 
 
 def _reads_all_levels(config: Config) -> bool:

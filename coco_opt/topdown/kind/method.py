@@ -25,11 +25,15 @@ _STAYS = "was stated when this was measured: the tables hold it all the same, so
 
 @dataclass(frozen=True, eq=False, slots=True)
 class TablesMethod:
-    """How integer tables are estimated, and the queries whose estimates are shown next to them, by ``schema``."""
+    """How integer tables are estimated; the estimates of its workload, by ``schema``, are shown next to them."""
 
     topdown: TopdownMethod
     schema: Schema
-    workload: tuple[Query, ...]
+
+    @property
+    def workload(self) -> tuple[Query, ...]:
+        """Return the queries to look at."""
+        return self.topdown.workload
 
 
 def method_of(config: Config, measurement_plan: MeasurementPlan, *also: MeasurementPlan) -> TablesMethod:
@@ -70,13 +74,12 @@ def method_of(config: Config, measurement_plan: MeasurementPlan, *also: Measurem
         names = ", ".join(repr(release["release"]) for release in table_queries.earlier) or "none"
         raise config.error(f"topdown.{AGREES}", f"are not the releases agreed with when this was measured: {names}")
     passes = blamed(config, "passes", lambda: tuple(Pass(step.queries, step.tolerance) for step in section.passes))
-    workload = workload_of(config, schema)
     order = blamed(config, "rounding_order", lambda: parse_queries(section.rounding_order or (), schema))
     method = TopdownMethod(
         section.estimation,
         passes,
         rounding=section.rounding,
-        workload=workload,
+        workload=workload_of(config, schema),
         rounding_order=order,
         implied=section.implied,
         time=config.auto.time,
@@ -89,7 +92,7 @@ def method_of(config: Config, measurement_plan: MeasurementPlan, *also: Measurem
     unfit = misfit(method, [query.name for query in queries], levels, measurement_plan.hierarchy.levels, bound)
     if unfit is not None:
         raise config.error(f"topdown.{unfit[0]}", unfit[1])
-    return TablesMethod(method, schema, workload)
+    return TablesMethod(method, schema)
 
 
 def _coverage(config: Config) -> float:

@@ -278,7 +278,7 @@ def small_instance(plan: Plan, method: TablesMethod) -> tuple[SimulatedData, Tab
     """
     detail: TablesDetail = plan.detail
     own = method.topdown
-    schema = _few_values(detail.table_queries, (*own.workload, *own.rounding_order, *method.workload))
+    schema = _few_values(detail.table_queries, (*own.workload, *own.rounding_order))
     full, cells = detail.table_queries.hierarchy, schema.size
     if len(full.leaves) <= _FEW_LEAVES and len(full.leaves) * cells <= _FEW_CELLS:
         branches = [full.regions] * (full.levels - 1)
@@ -297,8 +297,7 @@ def small_instance(plan: Plan, method: TablesMethod) -> tuple[SimulatedData, Tab
     time = _BRIEF if own.estimation == "posterior" else own.time
     order = _over(schema, own.rounding_order)
     brief = replace(own, time=time, workload=_over(schema, own.workload), rounding_order=order)
-    shown = TablesMethod(brief, schema, _over(schema, method.workload))
-    return SimulatedData(small, counts, "a small simulated instance"), shown
+    return SimulatedData(small, counts, "a small simulated instance"), TablesMethod(brief, schema)
 
 
 def _loosened(constraint: Stated, table_queries: TableQueries, counts: TableCounts, where: np.ndarray) -> Stated:

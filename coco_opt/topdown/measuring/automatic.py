@@ -25,7 +25,7 @@ from fractions import Fraction
 from functools import cached_property, lru_cache
 from itertools import combinations
 from math import prod
-from typing import Any, Generic, Literal, TypeVar, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
 
@@ -53,21 +53,13 @@ _SMALL = Fraction(1, 1000)  # a budget under which integer noise has the varianc
 _LEAST_GAIN = 1e-6  # of the logarithm of an aim: of equal candidates the first is taken, on every machine
 
 
-@dataclass(frozen=True, slots=True)
-class Ranked(Generic[Value]):
-    """A candidate and the logarithm of its aim: of errors whose least weighted geometric mean wins."""
-
-    value: Value
-    aim: float
-
-
-def ranked_strategies(workload: Sequence[Query], schema: Schema, cost: Cost) -> list[Ranked[Strategy]]:
-    """Return measured queries and their shares, best first; the workload evenly where nothing else can be predicted."""
-    return list(_ranked_strategies(tuple(workload), schema, type(cost)))
+Ranked = list[tuple[Value, float]]
+"""Candidates, best first, each with the logarithm of its aim: of errors whose least weighted geometric mean wins."""
 
 
 @lru_cache(maxsize=2)  # a plan chooses, and then shows the choice
-def _ranked_strategies(workload: tuple[Query, ...], schema: Schema, cost: type[Cost]) -> list[Ranked[Strategy]]:
+def ranked_strategies(workload: tuple[Query, ...], schema: Schema, cost: type[Cost]) -> Ranked[Strategy]:
+    """Return measured queries and their shares, best first; the workload evenly where nothing else can be predicted."""
     even = Strategy.uniform(workload)
     unit = cost(Fraction(1))
     try:
@@ -75,11 +67,11 @@ def _ranked_strategies(workload: tuple[Query, ...], schema: Schema, cost: type[C
         variances = [predicted_variances(each, workload, schema, unit) for each in candidates]
         aims = [0.5 * float(np.mean(np.log(each))) for each in variances]
     except ProblemError:  # too many cells to predict
-        return [Ranked(even, 0.0)]
+        return [(even, 0.0)]
     return _ranked(candidates, aims)
 
 
-def ranked_allocations(widths: Sequence[int], cost: Cost, weights: Sequence[float]) -> list[Ranked[Shares]]:
+def ranked_allocations(widths: Sequence[int], cost: Cost, weights: Sequence[float]) -> Ranked[Shares]:
     """Return shares of the levels, best first, from the numbers of regions by level and the weights of the aim.
 
     Only the unit of the cost matters. A level shares its budget among queries, so that noise is wide even where the
@@ -90,16 +82,6 @@ def ranked_allocations(widths: Sequence[int], cost: Cost, weights: Sequence[floa
     candidates.sort(key=lambda shares: len(set(shares)) > 1)  # the even allocation is the first
     errors = [tree_errors(widths, noise.variances(shares)) for shares in candidates]
     return _ranked(candidates, [float(np.log(each) @ np.asarray(weights)) for each in errors])
-
-
-def chosen_strategy(workload: Sequence[Query], schema: Schema, cost: Cost) -> Strategy:
-    """Return the best of ``ranked_strategies``."""
-    return ranked_strategies(workload, schema, cost)[0].value
-
-
-def chosen_allocation(widths: Sequence[int], cost: Cost, weights: Sequence[float]) -> Shares:
-    """Return the best of ``ranked_allocations``."""
-    return ranked_allocations(widths, cost, weights)[0].value
 
 
 def tree_errors(widths: Sequence[int], variances: Floats) -> Floats:
@@ -118,11 +100,11 @@ def tree_errors(widths: Sequence[int], variances: Floats) -> Floats:
     return np.asarray(np.sqrt(result))
 
 
-def _ranked(candidates: Sequence[Value], aims: Sequence[float]) -> list[Ranked[Value]]:
+def _ranked(candidates: Sequence[Value], aims: Sequence[float]) -> Ranked[Value]:
     """Return candidates by their aims; of those equal but for rounding errors the first given is the first."""
     least = next(place for place, aim in enumerate(aims) if aim <= min(aims) + _LEAST_GAIN)
     rest = sorted((place for place in range(len(aims)) if place != least), key=lambda place: (aims[place], place))
-    return [Ranked(candidates[place], aims[place]) for place in (least, *rest)]
+    return [(candidates[place], aims[place]) for place in (least, *rest)]
 
 
 Objective = Literal["total", "mean", "max"]

@@ -31,7 +31,7 @@ from coco_opt.ranges.strategy import FAN_OUTS, evenly
 from coco_opt.topdown.budget_plan import Strategy, TablePlan
 from coco_opt.topdown.estimating.estimate import estimate_tables
 from coco_opt.topdown.estimating.method import TopdownMethod
-from coco_opt.topdown.measuring.automatic import chosen_allocation, chosen_strategy
+from coco_opt.topdown.measuring.automatic import ranked_allocations, ranked_strategies
 from coco_opt.topdown.measuring.measure import measure_tables
 from coco_opt.topdown.queries import parse_queries
 
@@ -97,11 +97,11 @@ def plans_of(case: TablesCase) -> dict[str, TablePlan]:
     tables, cost = case.tables, Epsilon(case.epsilon)
     widths = np.diff(tables.hierarchy.level_start).tolist()
     levels, workload = len(widths), parse_queries(case.workload, tables.schema)
-    chosen = chosen_strategy(workload, tables.schema, cost)
+    chosen = ranked_strategies(tuple(workload), tables.schema, type(cost))[0][0]
     even, by_hand = Strategy.uniform(workload), Strategy(workload, tuple(map(Fraction, case.shares)))
     uniform = uniform_shares(levels)
     plans: list[tuple[str, Strategy, Shares]] = [
-        (CHOSEN, chosen, chosen_allocation(widths, cost, (1.0 / levels,) * levels)),
+        (CHOSEN, chosen, ranked_allocations(widths, cost, (1.0 / levels,) * levels)[0][0]),
         ("workload and levels evenly", even, uniform),
         ("shares by hand, levels evenly", by_hand, uniform),
         ("shares by hand, half on the blocks", by_hand, leaf_allocation(0.5, levels)),

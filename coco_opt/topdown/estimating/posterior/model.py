@@ -33,7 +33,7 @@ from coco_opt.privacy import DiscreteGaussian, Geometric, Measurement, NoiseDist
 from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.estimating.sparse_tables import SparseTables
 from coco_opt.topdown.feasibility.system import ConstraintSystem
-from coco_opt.topdown.noisy_measurements import RegionMeasurements, Stored, TableMeasurements
+from coco_opt.topdown.noisy_measurements import RegionMeasurements, Stored, TableMeasurements, measured_answers
 from coco_opt.topdown.queries import Query
 from coco_opt.topdown.schema import Schema
 from coco_opt.topdown.table_queries import TableQueries
@@ -187,10 +187,8 @@ class _Part:
 def _noisy_blocks(measurement: Measurement) -> Iterator[NoisyBlock]:
     """Yield the noisy answers of one measurement, a query and level at a time."""
     plan = TableQueries.of(measurement.measurement_plan)
-    by_key = {(answers.query.level, answers.query.name): answers for answers in measurement.answers}
     differ = {(each.level, name): each.precisions(name) for each in plan.variances for name in each.stated}
-    for (level, query), level_query in zip(plan.plan.measured_queries, plan.noisy, strict=True):
-        answers = by_key[level, level_query.name]
+    for level, query, answers in measured_answers(measurement, plan):
         matrix = plan.plan.queries[query].operator.to_sparse()
         precision = differ.get((level, plan.plan.queries[query].name))
         yield NoisyBlock(level, matrix, Stored(answers), answers.query.distribution, precision)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -44,9 +43,6 @@ _SIGNS |= {">=": (True, False), "ge": (True, False)}
 """Whether a constraint's values are lower bounds, and upper bounds."""
 
 
-_ALIKE = Fraction(1, 2**23)  # relative to a variance
-
-
 @dataclass(eq=False)
 class QueryAnswers:
     """The noisy answers to one query at one level, and the variance of each region's.
@@ -58,21 +54,13 @@ class QueryAnswers:
     values: Ints
     variance_of: Ints
     variances: list[Fraction] = field(default_factory=list)
-    _places: dict[int, list[int]] = field(default_factory=dict)
+    _places: dict[np.float32, int] = field(default_factory=dict)
 
     def place_of(self, variance: Fraction) -> int:
-        """Return the place of a variance: numbers that agree in floating point of 32 bits are the same. O(1).
-
-        Logarithms that differ so little lie in one strip of twice that width, or in two next to each other.
-        """
-        strip = math.floor(math.log(variance) / (2 * _ALIKE))
-        near = (place for each in (strip - 1, strip, strip + 1) for place in self._places.get(each, ()))
-        for place in sorted(near):
-            if abs(variance - self.variances[place]) <= self.variances[place] * _ALIKE:
-                return place
-        self._places.setdefault(strip, []).append(len(self.variances))
-        self.variances.append(variance)
-        return len(self.variances) - 1
+        """Return the place of a variance: numbers that are one in floating point of 32 bits are the same."""
+        if (place := self._places.setdefault(np.float32(float(variance)), len(self.variances))) == len(self.variances):
+            self.variances.append(variance)
+        return place
 
 
 @dataclass(frozen=True, eq=False, slots=True)
