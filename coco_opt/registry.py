@@ -235,4 +235,6 @@ def _fits(value: object, hint: Any) -> bool:
 def _spelled(hint: Any) -> str:
     if typing.get_origin(hint) is typing.Literal:
         return " or ".join(repr(choice) for choice in typing.get_args(hint))
+    if arguments := [argument for argument in typing.get_args(hint) if argument is not type(None)]:
+        return " or ".join(map(_spelled, arguments))
     return getattr(hint, "__name__", str(hint))

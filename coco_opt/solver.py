@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 import numpy as np
 
 from coco_opt.array_types import Floats
-from coco_opt.errors import UnknownSolverError
+from coco_opt.errors import ConfigError, UnknownSolverError
 from coco_opt.forms import FORMS, FormName, Formulation, LinearProgram, MixedIntegerProgram, ProgramDual
 from coco_opt.problem import Problem
 from coco_opt.solution import Answer, Status
@@ -77,6 +77,10 @@ class ProgramSolver(ABC):
 
     def form_for(self, problem: Problem[Any, Any]) -> type[LinearProgram]:
         """Return the first of the problem's forms that this solver accepts, or ``form`` where that is set."""
+        if self.form is not None and self.form not in FORMS:
+            raise ConfigError(
+                f"solvers.{self.name}.form", f"must be {' or '.join(map(repr, FORMS))}, not {self.form!r}"
+            )
         offered = self.accepts if self.form is None else (FORMS[self.form],)
         for form in problem.own_forms:
             if form in offered:

@@ -6,12 +6,15 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from coco_opt.cli.file_roles import Candidate, Header
+from coco_opt.errors import ConfigError
 
 if TYPE_CHECKING:
+    from coco_opt.config import Config
     from coco_opt.files.proposals import LevelProposal
     from coco_opt.releases.kind import Draft
 
@@ -21,12 +24,12 @@ _CONFIG = """\
 {data}
 
 [privacy]
-{dataset}
+{account}
 epsilon = "1"                 # the whole budget, an exact decimal or fraction; smaller is more private
 # mechanism = "discrete_gaussian" takes rho = "1/2", or epsilon and delta = "1/1000000", in place of epsilon alone
 # split = "uniform"           # how the budget is allocated: or "leaves", or one share a level, root first
 noise = "secure"              # cryptographic noise that cannot be repeated
-neighbours = "add_remove"     # or "replace": {replaced}
+neighbours = "{neighbours}"     # add_remove, or replace: {replaced}
 # Exact totals need "replace", in every release of the dataset: state it from the first release on if you publish any.
 
 {section}
@@ -42,34 +45,75 @@ _ID_OF = re.compile(r"([^\W\d_]{4,}?)[_ .-]?(id|nr|no|num|number|key|code)", re.
 _SHORT = {"hh": "household", "hid": "household", "hhid": "household", "pid": "person", "people": "person"}
 _SHOWN, _TITLED = 8, 3  # columns that a line names
 _DATASET = "the ledger's name of these data: one budget for all that is measured of them"
+_TOTAL = '# total = "3"                 # for all kinds and years; left out: as much as the first release'
+_YEAR = re.compile(r"(?<!\d)(19|20)\d\d(?!\d)")
 ROOT = "all"
 
 
+def earlier_config(candidate: Candidate, out: Path) -> Config | None:
+    """Return the last configuration of private files that are called as the candidate's but for the year, if any.
+
+    It lies next to ``out``, or in a folder next to this one that is called like it but for the year. The persons are
+    taken to be the same. One of the same kind comes before others.
+    """
+    from coco_opt.config import load_config
+
+    folder, names = out.resolve().parent, {_without_year(candidate.files[key].path) for key in candidate.private}
+    years = [each for each in folder.parent.iterdir() if each.is_dir() and _without_year(each) == _without_year(folder)]
+    found = []
+    for path in sorted(path for each in years for path in each.glob("*.toml")):
+        with suppress(ConfigError, OSError):
+            config = load_config(path)
+            files = [getattr(config.data, key) for key in config.private_tables]
+            if names & {_without_year(file) for file in files if isinstance(file, Path)} and config.privacy.dataset:
+                found.append(config)
+    return sorted(found, key=lambda config: config.kind == candidate.kind.name)[-1] if found else None
+
+
 def text_of(
-    candidate: Candidate, draft: Draft, stated: Mapping[str, Sequence[str]], levels: Sequence[str], out: Path
+    candidate: Candidate,
+    draft: Draft,
+    stated: Mapping[str, Sequence[str]],
+    levels: Sequence[str],
+    out: Path,
+    earlier: Config | None = None,
 ) -> str:
     """Return the configuration, with stated columns as they were stated; what was not found is left to fill in."""
-    # It loads numpy, whose threads are limited before that, when a command begins.
-    from coco_opt.histograms.texts import is_plain_name
-
     lines = []
     for key, note in draft.files.items():
         header = candidate.files.get(key)
         name, missing = (f"{key}.csv", " (NOT FOUND: fill in)") if header is None else (_relative(header.path, out), "")
         lines.append(_line(key, name, note + missing))
     lines += levels
-    private = [candidate.files[key].path.stem for key in draft.files if key in candidate.private]
-    dataset = next(filter(is_plain_name, (stem.strip() for stem in private[:1])), "")
     mapped = _GEOMETRY if {"hierarchy", "sizes"} & set(draft.files) else ""
     config = _CONFIG.format(
         name=out.name,
         data="\n".join((*lines, *_columns(candidate, stated), *draft.data)),
-        dataset=_line("dataset", dataset or "data", _DATASET),
+        account="\n".join(_account(candidate, draft, out, earlier)),
+        neighbours="add_remove" if earlier is None else earlier.privacy.neighbours,
         replaced=draft.replaced,
         section=draft.section,
-        output="\n".join(_output(candidate, draft)),
+        output="\n".join(_output(candidate, draft, out, earlier)),
     )
     return config + mapped
+
+
+def _account(candidate: Candidate, draft: Draft, out: Path, earlier: Config | None) -> list[str]:
+    """Return the lines of [privacy] that name the data and, where an earlier year has another, the ledger."""
+    # It loads numpy, whose threads are limited before that, when a command begins.
+    from coco_opt.histograms.texts import is_plain_name
+    from coco_opt.releases.runs import ledger_of
+
+    if earlier is not None:
+        here, ledger = out.resolve().parent / "private" / "ledger.sqlite", ledger_of(earlier).path
+        lines = [
+            _line("dataset", str(earlier.privacy.dataset), f"as in {earlier.name}: losses of the same persons add up")
+        ]
+        stated = _line("ledger", _relative(ledger, out), "theirs. Of other persons: another dataset, without this line")
+        return lines if ledger.resolve() == here else [*lines, stated]
+    private = [candidate.files[key].path.stem for key in draft.files if key in candidate.private]
+    dataset = next(filter(is_plain_name, (stem.strip() for stem in private[:1])), "")
+    return [_line("dataset", dataset or "data", _DATASET), _TOTAL]
 
 
 def level_lines(proposal: LevelProposal) -> list[str]:
@@ -107,7 +151,7 @@ def _columns(candidate: Candidate, stated: Mapping[str, Sequence[str]]) -> list[
     return lines
 
 
-def _output(candidate: Candidate, draft: Draft) -> list[str]:
+def _output(candidate: Candidate, draft: Draft, out: Path, earlier: Config | None) -> list[str]:
     """Return the lines of [output] for readers: a title, and what they call a group and an entity."""
     files, words = candidate.files, dict[str, str]()
     for word, key, own in (("group", "groups", "group_id"), ("entity", "entities", "entity_id")):
@@ -122,13 +166,22 @@ def _output(candidate: Candidate, draft: Draft) -> list[str]:
     by = f"number of {many['entity']}" if {"group", "entity"} <= set(words) else words.get("value", "")
     by = ", ".join(draft.attributes[:_TITLED]) if draft.attributes else by
     what = many.get("group", many.get("entity", ""))
-    title = f"{what.capitalize()} by {by}" if what and by else ""
+    named = " ".join((*(files[key].path.stem for key in candidate.private), out.stem, out.resolve().parent.name))
+    year = next((found[0] for found in _YEAR.finditer(named)), "")
+    title = f"{what.capitalize()} by {by}{year and f', {year}'}" if what and by else ""
+    if earlier is not None and earlier.kind == candidate.kind.name:
+        words.update((str(word), text) for word, text in earlier.output.words.items())
+        title = _YEAR.sub(year or r"\g<0>", earlier.output.title or title)
     stated = ", ".join(f"{word} = {json.dumps(text, ensure_ascii=False)}" for word, text in words.items())
     example = '{ group = "household", entity = "person" }'
     return [
         _line("title", title, "of the report: change it") if title else '# title = "Households of 2026"',
         f"words = {{ {stated} }}   # what readers call them: check" if words else f"# words = {example}",
     ]
+
+
+def _without_year(path: Path) -> str:
+    return _YEAR.sub("", path.stem)
 
 
 def _unit(file: Header, own: str) -> str:

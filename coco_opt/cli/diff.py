@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from json import loads
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -52,6 +52,7 @@ def diff(
         are_guesses,
         checked_differences,
         different_regions,
+        noise_words,
         regions_words,
         renamed_words,
         render_differences,
@@ -88,7 +89,7 @@ def diff(
         _write_rows(frame, shown)
     else:
         write("No row differs.")
-    write(_noise(first, later, table, frame))
+    write(noise_words(later, first, table, frame))
     if table is not None:
         write(f"Compared: the table {table!r} of both releases; --table names another.")
     if any(apart):
@@ -102,31 +103,10 @@ def diff(
 
 
 def _write_rows(frame: pd.DataFrame, shown: pd.DataFrame) -> None:
-    from coco_opt.files.differences import key_columns
-    from coco_opt.releases.differences import has_unsettled, short_figure
+    from coco_opt.releases.differences import has_unsettled, shown_rows
 
-    keys, noise = key_columns(frame), [name for name in ("lower", "upper") if name in frame]
-    marks = [*(["beyond_noise"] if noise else []), *(["converged"] if has_unsettled(frame) else [])]
-    header = (*keys, "earlier", "later", "difference", *noise, *(mark.replace("_", " ") for mark in marks))
-    rows = [
-        (
-            *(str(row[key]) for key in keys),
-            *(short_figure(row[name]) for name in ("earlier", "later")),
-            *(short_figure(row[name], sign=True) for name in ("difference", *noise)),
-            *("yes" if row[mark] else "no" for mark in marks),
-        )
-        for row in shown.to_dict("records")
-    ]
+    header, rows, numeric = shown_rows(
+        shown if has_unsettled(frame) else shown.drop(columns="converged", errors="ignore")
+    )
     changed = int((frame["difference"] != 0).sum())
-    write_table(f"The {len(rows)} clearest of the {changed:,} rows that differ", header, rows, numeric=len(keys))
-
-
-def _noise(earlier: Any, later: Path, table: str | None, frame: pd.DataFrame) -> str:
-    """Return what is known of the noise of the rows: how many are beyond it, or that they are guesses."""
-    from coco_opt.releases.differences import GUESSES, NO_ERRORS, are_guesses, noise_words, stated_errors
-
-    others, words = stated_errors(later, earlier), noise_words(later, earlier, table, frame)
-    if words:
-        return words
-    unknown = GUESSES if are_guesses(later, earlier, table, frame) else NO_ERRORS
-    return unknown + "".join(f" --table {name} compares unbiased estimates, with standard errors." for name in others)
+    write_table(f"The {len(rows)} clearest of the {changed:,} rows that differ", header, rows, numeric=numeric)

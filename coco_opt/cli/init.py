@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coco_opt.cli.config_text import ROOT, level_lines, missing_columns, text_of
+from coco_opt.cli.config_text import ROOT, earlier_config, level_lines, missing_columns, text_of
 from coco_opt.cli.console import quoted, write, writing
 from coco_opt.cli.file_roles import (
     Candidate,
@@ -106,10 +106,16 @@ def init(
     levels = () if proposal is None else proposal.levels
     notes = _notes(chosen, stated_ranges, _listed(values or (), "--values"))
     draft = chosen.draft(notes, levels)
-    text = text_of(chosen, draft, stated, [] if proposal is None else level_lines(proposal), out)
+    earlier = earlier_config(chosen, out)
+    text = text_of(chosen, draft, stated, [] if proposal is None else level_lines(proposal), out, earlier)
     with writing(out), out.open("x", encoding="utf-8") as file:
         file.write(text)
     _say_taken(chosen, draft, proposal)
+    if earlier is not None:
+        write(
+            f"Taken as dataset: {earlier.privacy.dataset!r} of {earlier.name}.toml, so that its ledger adds up what is "
+            "measured of the same persons. The same queries of another year: coco-opt measure --again pays for them"
+        )
     _say_whose(chosen)
     _say_unlinked(chosen, [*named.values(), *headers])
     _say_other(chosen, others)

@@ -22,8 +22,9 @@ from coco_opt.files.folder import read_columns, read_manifest
 from coco_opt.files.renamed_regions import Renamed, renamed_release
 from coco_opt.files.unchanged import TABLE, stated_files, unchanged_manifest
 from coco_opt.kinds import kind_row
+from coco_opt.releases.about import date_of, title_of
 from coco_opt.releases.kind import AnyKind
-from coco_opt.report.html import counted, document
+from coco_opt.report.html import counted, document, table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -130,15 +131,21 @@ def with_renamed(earlier: Any, later: Any, file: Path) -> Renamed:
 def render_differences(later: Any, earlier: Any, names: tuple[str, str] = ("earlier", "later")) -> str:
     """Return a page of the differences of all tables that can be compared; those beyond noise are marked.
 
-    ``names`` are those of the earlier and the later release. Raises what ``differences`` does.
+    Their titles name the releases, or ``names``, earlier first, where both have the same. Raises what ``differences``
+    does.
     """
-    kind = _kind(later)
-    title = f"{escape(names[1])} compared with {escape(names[0])}"
-    states = [str(_manifest(release).get("status")) for release in (earlier, later)]
+    kind, manifests = _kind(later), (_manifest(earlier), _manifest(later))
+    titles = [", ".join(filter(None, (title_of(manifest), date_of(manifest)))) for manifest in manifests]
+    names = (titles[0], titles[1]) if titles[0] != titles[1] else names
+    title = f"{names[1]} compared with {names[0]}"
+    states = [str(manifest.get("status")) for manifest in manifests]
     exposed = "; ".join(f"{name} is {state}" for name, state in zip(names, states, strict=True) if state != "private")
     public = "Both are differentially private, and comparing costs no budget."
     words = f"{names[1]} minus {names[0]}, row by row. {f'Do not publish: {exposed}.' if exposed else public}"
-    sections = [f"<h1>{title}</h1>", f"<p class='banner {'exposed' if exposed else 'private'}'>{escape(words)}</p>"]
+    sections = [
+        f"<h1>{escape(title)}</h1>",
+        f"<p class='banner {'exposed' if exposed else 'private'}'>{escape(words)}</p>",
+    ]
     words = regions_words(*different_regions(later, earlier), (names[1], names[0]))
     words = " ".join(filter(None, (words, renamed_words(later, earlier))))
     sections += [f"<p>{escape(words)}</p>"] if words else []
@@ -149,8 +156,9 @@ def render_differences(later: Any, earlier: Any, names: tuple[str, str] = ("earl
             _, coverage = _compared(later, earlier, compared.table)
             frame = difference_frame(compared, *readers, coverage)
             guessed = are_guesses(later, earlier, compared.table, frame)
-            sections.append(_section(compared, frame, coverage, stated_errors(later, earlier), guessed=guessed))
-    return document(f"{names[1]} compared with {names[0]}", sections)
+            words = noise_words(later, earlier, compared.table, frame, "The table {} has standard errors.")
+            sections.append(_section(compared.table, frame, words, guessed=guessed))
+    return document(title, sections)
 
 
 def different_regions(later: Any, earlier: Any) -> tuple[list[str], list[str]]:
@@ -169,10 +177,28 @@ def are_guesses(later: Any, earlier: Any, table: str | None, frame: pd.DataFrame
     return unmeasured and "beyond_noise" not in frame
 
 
-def noise_words(later: Any, earlier: Any, table: str | None, frame: pd.DataFrame) -> str:
-    """Return how many of a table's differences are beyond noise and how many by chance; "" without their noise."""
+def noise_words(
+    later: Any,
+    earlier: Any,
+    table: str | None,
+    frame: pd.DataFrame,
+    elsewhere: str = "--table {} compares unbiased estimates, with standard errors.",
+) -> str:
+    """Return how many of a table's differences are beyond noise and how many by chance, or what is unknown of it.
+
+    ``elsewhere`` names a table that states standard errors, where this one states no errors.
+    """
     compared, coverage = _compared(later, earlier, table)
-    return _noise_words(compared, frame, coverage) if "beyond_noise" in frame else ""
+    if "beyond_noise" not in frame:
+        unknown = GUESSES if are_guesses(later, earlier, table, frame) else NO_ERRORS
+        return " ".join([unknown, *(elsewhere.format(name) for name in stated_errors(later, earlier))])
+    share = COVERAGE if compared.error else coverage
+    assert share is not None
+    return (
+        f"{int(frame['beyond_noise'].sum()):,} of {len(frame):,} rows compared are beyond noise: their interval of "
+        f"{100 * share:g} % excludes 0. Each interval holds on its own: of counts that did not change, up to "
+        f"{100 * (1 - share):.3g} % are marked by chance.{_unsettled_words(frame)}"
+    )
 
 
 def stated_errors(later: Any, earlier: Any) -> list[str]:
@@ -302,36 +328,15 @@ def _ids_of(release: Any, regions: set[str]) -> set[str]:
     return {region_id for region, region_id in pairs if region_id is not None and region in regions}
 
 
-def _section(
-    compared: Compared, frame: pd.DataFrame, coverage: float | None, others: Sequence[str], *, guessed: bool
-) -> str:
+def _section(name: str, frame: pd.DataFrame, words: str, *, guessed: bool) -> str:
+    title = f"<h2>{escape(name.capitalize())}</h2>"
     if guessed:
-        note = f"{GUESSES} They are not compared here; coco-opt diff --table {compared.table} lists them."
-        return f"<h2>{escape(compared.table.capitalize())}</h2>\n<p>{escape(note)}</p>"
+        note = f"{GUESSES} They are not compared here; coco-opt diff --table {name} lists them."
+        return f"{title}\n<p>{escape(note)}</p>"
     levels = list(dict.fromkeys(frame["level_name"])) if "level_name" in frame else [""]
-    words = _words(compared, frame, coverage, others)
-    parts = [f"<h2>{escape(compared.table.capitalize())}</h2>", f"<p>{escape(words)}</p>"]
     shown = frame if has_unsettled(frame) else frame.drop(columns="converged", errors="ignore")
-    for level in levels:
-        rows = shown[shown["level_name"] == level] if level else shown
-        parts.append(_level(level, rows))
-    return "\n".join(parts)
-
-
-def _words(compared: Compared, frame: pd.DataFrame, coverage: float | None, others: Sequence[str]) -> str:
-    if "beyond_noise" not in frame:
-        return NO_ERRORS + "".join(f" The section {name.capitalize()} has standard errors." for name in others)
-    return _noise_words(compared, frame, coverage)
-
-
-def _noise_words(compared: Compared, frame: pd.DataFrame, coverage: float | None) -> str:
-    share = COVERAGE if compared.error else coverage
-    assert share is not None
-    return (
-        f"{int(frame['beyond_noise'].sum()):,} of {len(frame):,} rows compared are beyond noise: their interval of "
-        f"{100 * share:g} % excludes 0. Each interval holds on its own: of counts that did not change, up to "
-        f"{100 * (1 - share):.3g} % are marked by chance.{_unsettled_words(frame)}"
-    )
+    parts = [_level(level, shown[shown["level_name"] == level] if level else shown) for level in levels]
+    return "\n".join((title, f"<p>{escape(words)}</p>", *parts))
 
 
 def _unsettled_words(frame: pd.DataFrame) -> str:
@@ -356,35 +361,26 @@ def _level(level: str, rows: pd.DataFrame) -> str:
     changed = int((rows["difference"] != 0).sum())
     rest = "; coco-opt diff --csv writes all" if len(shown) < changed else ""
     note = f"<p class='note'>{len(shown):,} of {changed:,} rows that differ, the clearest first{rest}.</p>"
-    return f"{title}\n{note}\n{_table(shown)}" if changed else f"{title}\n<p class='note'>No row differs.</p>"
+    if not changed:
+        return f"{title}\n<p class='note'>No row differs.</p>"
+    header, texts, numeric = shown_rows(shown)
+    page = table(header, texts, numeric, stacked=True, beyond=shown.get("beyond_noise", ()))
+    return f"{title}\n{note}\n{page}"
 
 
-def _table(frame: pd.DataFrame) -> str:
-    """Return the rows as an HTML table; those beyond noise are marked by a sign and by their colour."""
+def shown_rows(frame: pd.DataFrame) -> tuple[list[str], list[list[str]], int]:
+    """Return rows for reading: their header, their texts, and how many columns stand before the figures."""
     keys, noise = list(key_columns(frame)), "beyond_noise" in frame
-    converged = ["converged"] if "converged" in frame else []
-    header = [*keys, "earlier", "later", "difference", *(["interval", "beyond noise", *converged] if noise else [])]
-    texts_only = (*keys, "beyond noise", "converged")
-    marks = ["" if name in texts_only else " class='n'" for name in header]
-    lines = []
+    marks = [name for name in ("beyond_noise", "converged") if name in frame]
+    header = [*keys, "earlier", "later", "difference", *(["interval"] if noise else []), *marks]
+    rows = []
     for row in frame.to_dict("records"):
-        texts = [escape(str(row[key])) for key in keys]
-        texts += [short_figure(row[name]) for name in ("earlier", "later")]
+        texts = [*(str(row[key]) for key in keys), *(short_figure(row[name]) for name in ("earlier", "later"))]
         texts.append(short_figure(row["difference"], sign=True))
         if noise:
-            ends = f"{short_figure(row['lower'], sign=True)} to {short_figure(row['upper'], sign=True)}"
-            texts += [ends, *("yes" if row[name] else "no" for name in ("beyond_noise", *converged))]
-        cells = [
-            f"<td{mark} data-name='{escape(name)}'>{text}</td>"
-            for name, mark, text in zip(header, marks, texts, strict=True)
-        ]
-        lines.append(f"<tr{' class=beyond' if noise and row['beyond_noise'] else ''}>{''.join(cells)}</tr>")
-    head = "".join(f"<th{mark}>{escape(name)}</th>" for name, mark in zip(header, marks, strict=True))
-    label = escape(f"Table of {', '.join(header)}")
-    return (
-        f'<div class="wide" tabindex="0" role="group" aria-label="{label}"><table class="stacked">\n'
-        f"<thead><tr>{head}</tr></thead>\n<tbody>\n{chr(10).join(lines)}\n</tbody>\n</table></div>"
-    )
+            texts.append(f"{short_figure(row['lower'], sign=True)} to {short_figure(row['upper'], sign=True)}")
+        rows.append([*texts, *("yes" if row[mark] else "no" for mark in marks)])
+    return [name.replace("_", " ") for name in header], rows, len(keys)
 
 
 def short_figure(value: float, *, sign: bool = False) -> str:

@@ -197,7 +197,7 @@ def _estimate(
     }
     path = write_private_record(config.output.private, _record_name(measured, digest), record)
     if scratch is not None:
-        record_release(config, measured.run, digest)
+        record_release(measured.config, measured.run, digest)  # whose ledger was paid from
         _write_note(scratch, config, folder, digest)  # a release that a note names is recorded
     return Outcome(folder, path, measured.run, measured.paid, estimate, estimate.manifest)
 

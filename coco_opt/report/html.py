@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from importlib.resources import files
+from itertools import chain, repeat
 from typing import Any
 
 from coco_opt.privacy.composition import Composition
@@ -41,10 +42,18 @@ def _style() -> str:
     return (files("coco_opt.report") / "page.css").read_text(encoding="utf-8")
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[object]], numeric: int = 1, *, stacked: bool = False) -> str:
+def table(
+    header: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    numeric: int = 1,
+    *,
+    stacked: bool = False,
+    beyond: Iterable[bool] = (),
+) -> str:
     """Return an HTML table, every cell escaped; columns from ``numeric`` on are right-aligned.
 
     On a narrow screen every cell of a ``stacked`` table is a line with its column's name; other tables scroll sideways.
+    Rows ``beyond`` noise stand out by their colour.
     """
     aligned = ["" if k < numeric else ' class="n"' for k in range(len(header))]
     named = [mark + f' data-name="{escape(name)}"' for mark, name in zip(aligned, header, strict=True)]
@@ -52,7 +61,10 @@ def table(header: Sequence[str], rows: Iterable[Sequence[object]], numeric: int 
     def line(cells: Sequence[object], tag: str, marks: Sequence[str]) -> str:
         return "".join(f"<{tag}{m}>{escape(str(cell))}</{tag}>" for m, cell in zip(marks, cells, strict=True))
 
-    body = "\n".join(f"<tr>{line(row, 'td', named if stacked else aligned)}</tr>" for row in rows)
+    body = "\n".join(
+        f"<tr{' class=beyond' if mark else ''}>{line(row, 'td', named if stacked else aligned)}</tr>"
+        for row, mark in zip(rows, chain(beyond, repeat(object=False)), strict=False)
+    )
     head = f"<thead><tr>{line(header, 'th', aligned)}</tr></thead>"
     # A table that scrolls sideways on a narrow screen must be reachable by keyboard and have a label.
     label = escape(f"Table of {', '.join(header)}")

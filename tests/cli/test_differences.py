@@ -65,26 +65,31 @@ def test_a_release_without_groups_has_no_rows_and_is_compared() -> None:
 
 
 def test_rows_of_regions_that_have_not_converged_are_marked(capsys: pytest.CaptureFixture[str]) -> None:
-    def release_of(*rows: tuple[str, int, int, int, int]) -> SimpleNamespace:
+    def release_of(*rows: tuple[str, int, int, int, int], date: str = "2026") -> SimpleNamespace:
         tables = _tables(*rows)
         intervals = tables["i"].rename_columns({"low": "groups_lower", "high": "groups_upper"})
         named = {"histograms": tables["h"], "intervals": intervals}
         manifest = {"kind": "groups", "status": "private", "max_size": 3, "intervals": {"coverage": 0.95}}
+        manifest |= {"name": "homes", "about": {"title": "Homes & sizes", "date": date}}
         return SimpleNamespace(manifest=manifest, tables=tuple(named), to_arrow=named.get)
 
-    later, earlier = release_of(("a", 1, 9, 8, 9), ("b", 1, 5, 4, 6)), release_of(("a", 1, 2, 1, 3), ("b", 1, 4, 3, 5))
+    later = release_of(("a", 1, 9, 8, 9), ("b", 1, 5, 4, 6))
+    earlier = release_of(("a", 1, 2, 1, 3), ("b", 1, 4, 3, 5), date="2025")
     frame = differences(later, earlier)
     words = noise_words(later, earlier, None, frame)
     assert words.startswith("1 of 2 rows compared are beyond noise: their interval of 95 % excludes 0.")
     assert "up to 5 % are marked by chance. The chains of 1 region have not converged" in words
     page = render_differences(later, earlier)
     assert words in unescape(page)
-    assert page.count("data-name='converged'>no<") == 1
+    assert page.count('data-name="converged">no<') == 1
     _write_rows(frame, frame)
     last = [line.split()[-1] for line in capsys.readouterr().out.splitlines() if " 1 " in line or "converged" in line]
     assert last == ["converged", "yes", "no"]
+    assert "<h1>Homes &amp; sizes, 2026 compared with Homes &amp; sizes, 2025</h1>" in page
     settled = release_of(("a", 1, 9, 8, 9))
-    assert "converge" not in render_differences(settled, settled)
+    again = render_differences(settled, settled, ("out1", "out2"))
+    assert "<h1>out2 compared with out1</h1>" in again
+    assert "converge" not in again
 
 
 def test_standard_errors_add_up_as_variances() -> None:

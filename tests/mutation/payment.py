@@ -359,7 +359,7 @@ MUTANTS = (
         "a release is not recorded",
         "verify cannot tell a release of the ledger from a forged one",
         "coco_opt/releases/release.py",
-        "record_release(config, measured.run, digest)",
+        "record_release(measured.config, measured.run, digest)",
         "assert digest",
         (f"{_PAYMENT}test_a_private_release_pays_seals_and_forgets_its_key",),
     ),

@@ -68,6 +68,16 @@ def test_a_look_of_other_answers_is_another_measurement_whose_cost_adds(tmp_path
     assert together([first, second]).cost == Epsilon(Fraction(2))
 
 
+def test_a_look_and_its_release_are_paid_from_the_ledger_of_an_earlier_year(tmp_path: Path) -> None:
+    first = config_of(tmp_path / "2025", total="2")
+    release(first)
+    second = config_of(tmp_path / "2026", epsilon="1/2", ledger="../2025/private/ledger.sqlite")
+    outcome = release(replace(second, name="second"))
+    entries = Ledger(tmp_path / "2025" / "private" / "ledger.sqlite").entries()
+    assert [entry.kind for entry in entries].count("RELEASED") == 4
+    assert all(check.passed for check in verify_paid(outcome.folder, second))
+
+
 @pytest.mark.parametrize("how", ["forgotten", "gone"])
 def test_a_run_without_its_look_states_the_cost_of_both(how: str, tmp_path: Path) -> None:
     config = config_of(tmp_path)

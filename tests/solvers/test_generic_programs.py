@@ -313,6 +313,8 @@ def test_a_problem_of_another_form_is_refused() -> None:
         SciPyLinprog().solve(SimplexProjection([1.0, 2.0], 1.0))
     with pytest.raises(UnknownSolverError, match=r"highs.*milp.*qp"):
         HiGHS(form="milp").solve(SimplexProjection([1.0, 2.0], 1.0))
+    with pytest.raises(ConfigError, match=r"solvers.highs.form\] must be 'lp' or 'qp' or 'milp', not 'sdp'"):
+        HiGHS(form="sdp").solve(SimplexProjection([1.0, 2.0], 1.0))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("solver", [OSQP(), CVXPY(engine="OSQP")], ids=label)

@@ -381,6 +381,8 @@ def test_unknown_names_and_options_name_the_nearest() -> None:
         make_solver("osqp", max_iters=3)
     with pytest.raises(ConfigError, match="must be"):
         make_solver("osqp", max_iter="many")
+    with pytest.raises(ConfigError, match=r"\[solvers.highs.form\] must be 'lp' or 'qp' or 'milp', not 'sdp'"):
+        make_solver("highs", form="sdp")
     with pytest.raises(UnknownSolverError, match="cannot express isotonic_l2"):
         solve(IsotonicL2([1, 2]), "scipy")
     with pytest.raises(UnknownSolverError, match="did you mean 'isotonic_l"):
