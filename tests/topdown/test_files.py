@@ -27,7 +27,6 @@ from coco_opt.topdown.budget_plan import Strategy, TablePlan
 from coco_opt.topdown.constraint import RegionBounds
 from coco_opt.topdown.estimating.sparse_tables import SparseTables
 from coco_opt.topdown.kind.files import (
-    CellRuns,
     TablesRelease,
     cell_table,
     exact_table,
@@ -71,12 +70,11 @@ def written(
     measurement_plan, every = measurement_plan_of(schema, tree), tree.aggregate(np.asarray(leaves).astype(np.int64))
     levels = [tree.level_range(level) for level in range(tree.levels)]
     tables = [SparseTables.of(every[level.start : level.stop]) for level in levels]
-    runs = CellRuns.of(tables)
     few = every.sum() < 10**6
     files: dict[str, Content] = {
         "tables.parquet": cell_table(measurement_plan, schema, tables),
         "hierarchy.parquet": region_table(measurement_plan),
-        **({"microdata.parquet": person_table(measurement_plan, schema, runs, rows)} if few else {}),
+        **({"microdata.parquet": person_table(measurement_plan, schema, tables[-1], rows)} if few else {}),
         **({} if exact is None else {"invariants.parquet": exact_table(measurement_plan, exact)}),
         **(more or {}),
     }

@@ -83,6 +83,11 @@ class SparseTables:
         """Return the number of regions."""
         return self.offsets.size - 1
 
+    @property
+    def owners(self) -> Ints:
+        """Return the region of every run, int64[runs]."""
+        return np.repeat(np.arange(self.regions), np.diff(self.offsets))
+
     def dense(self, begin: int = 0, end: int | None = None) -> Ints:
         """Return the tables of regions begin:end, int64[regions, size]; mind the memory."""
         stop = self.regions if end is None else end
@@ -109,7 +114,7 @@ class SparseTables:
     def summed(self, starts: Sequence[int] | Ints) -> SparseTables:
         """Return the sums over consecutive groups of regions, each from its start to the next start."""
         groups = np.searchsorted(np.asarray(starts), np.arange(self.regions), side="right") - 1
-        keys = np.repeat(groups, np.diff(self.offsets)) * self.size + self.cells
+        keys = groups[self.owners] * self.size + self.cells
         keys, counts = summed(keys, self.counts)
         ends = np.arange(len(starts) + 1, dtype=np.int64) * self.size
         return SparseTables(np.searchsorted(keys, ends), keys % self.size, counts, self.size)

@@ -143,25 +143,25 @@ def agreed_tables(
     if complete and level == hierarchy.levels - 1:
         message = f"{name!r} has published every cell of every region: nothing is left to measure; add an attribute"
         raise InputError("nothing-new", message)
-    runs = earlier.runs
-    mask = earlier.hierarchy.level[runs.regions] == level
-    codes = earlier.schema.decode(runs.cells[mask])
+    first = earlier.hierarchy.level_range(level)
+    runs = earlier.runs.part(first.start, first.stop)
+    codes = earlier.schema.decode(runs.cells)
     places = [
         np.array([values[factor.title].index(value) for value in earlier.schema.attributes[factor.title]])[
             codes[factor.title]
         ]
         for factor in query.factors
     ]
-    where = region[runs.regions[mask]]
+    where = region[first.start + runs.owners]
     answer = _answers(query, places, where.size)
     if (answer < 0).any():
-        first = int(np.flatnonzero(answer < 0)[0])
-        path = hierarchy.paths[hierarchy.level_range(level).start + int(where[first])]
-        cell = earlier.schema.label(int(runs.cells[mask][first]))
+        wrong = int(np.flatnonzero(answer < 0)[0])
+        path = hierarchy.paths[hierarchy.level_range(level).start + int(where[wrong])]
+        cell = earlier.schema.label(int(runs.cells[wrong]))
         message = f"{name!r} has persons with {cell} in {path!r}, whom the structural zeros of these tables forbid"
         raise InputError("inconsistent-facts", message)
     table = np.zeros((len(hierarchy.level_range(level)), query.answers), np.int64)
-    np.add.at(table, (where, answer), runs.counts[mask])
+    np.add.at(table, (where, answer), runs.counts)
     return RegionBounds(query, level, table, table, "release"), {
         attribute: list(values[attribute]) for attribute in shared
     }

@@ -18,7 +18,6 @@ from coco_opt.releases.kind import Shown
 from coco_opt.report.explorer import MOST_ROWS, Explored
 from coco_opt.topdown.estimating.estimate import TablesResult
 from coco_opt.topdown.estimating.linear.best_linear import LinearEstimates
-from coco_opt.topdown.kind.files import CellRuns
 from coco_opt.topdown.queries import Query, parse_query
 from coco_opt.topdown.schema import Schema
 from coco_opt.topdown.table_queries import TableQueries
@@ -93,20 +92,20 @@ def _of_posterior(result: TablesResult, total: Query) -> Iterator[Floats]:
             yield (upper - lower)[:, 0].astype(np.float64)
 
 
-def cell_intervals(result: TablesResult, runs: CellRuns) -> tuple[Ints, Ints] | tuple[None, None]:
-    """Return the ends of the intervals of released cells, in the order of ``runs``; None without any, or for many."""
-    posterior, cells = result.posterior, result.tables[0].size
-    few = sum(tables.regions for tables in result.tables) * cells <= _FEW
+def cell_intervals(result: TablesResult, regions: Ints, cells: Ints) -> tuple[Ints, Ints] | tuple[None, None]:
+    """Return the ends of the intervals of released cells of regions, which rise; None without any, or for many."""
+    posterior, size = result.posterior, result.tables[0].size
+    few = sum(tables.regions for tables in result.tables) * size <= _FEW
     if posterior is None or posterior.sampled is None or not posterior.has_intervals or not few:
         return None, None
-    lower, upper, first = np.zeros_like(runs.counts), np.zeros_like(runs.counts), 0
-    step = max(1, _MOST // (cells * posterior.sampled.count))
+    lower, upper, first = np.zeros_like(cells), np.zeros_like(cells), 0
+    step = max(1, _MOST // (size * posterior.sampled.count))
     for level, tables in enumerate(result.tables):
         for begin in range(0, tables.regions, step):
             some = slice(begin, min(begin + step, tables.regions))
             low, high = posterior.interval(posterior.queries[0], level, some, tables)
-            rows = slice(*np.searchsorted(runs.regions, [first + some.start, first + some.stop]))
-            places = runs.regions[rows] - (first + begin), runs.cells[rows]
+            rows = slice(*np.searchsorted(regions, [first + some.start, first + some.stop]))
+            places = regions[rows] - (first + begin), cells[rows]
             lower[rows], upper[rows] = low[places], high[places]
         first += tables.regions
     return lower, upper

@@ -61,23 +61,10 @@ _CONSTRAINT_TYPES = {"level": "int32", "fact": "int32", "lower": "int64", "upper
 _ESTIMATE_TYPES = {"level": "int32", "estimate": "double", "standard_error": "double"}
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class CellRuns:
-    """Nonzero cells of regions: ``counts[k]`` persons in cell ``cells[k]`` of region ``regions[k]``.
-
-    Regions are numbers in the hierarchy, cells are positions among the allowed cells; both are sorted.
-    """
-
-    regions: Ints
-    cells: Ints
-    counts: Ints
-
-    @classmethod
-    def of(cls, levels: Sequence[SparseTables], most: int | None = None) -> CellRuns:
-        """Return the runs of the tables of all levels, root first, or the first ``most`` of them."""
-        rows = sum(level.cells.size for level in levels)
-        columns = next(_row_groups(_runs_of(levels, ROWS_PER_GROUP), rows if most is None else most))
-        return cls(columns["region"], columns["cell"], columns[PERSONS])
+def first_runs(levels: Sequence[SparseTables], most: int) -> tuple[Ints, Ints, Ints]:
+    """Return regions, cells and persons of the first ``most`` nonzero cells of all levels, root first."""
+    columns = next(_row_groups(_runs_of(levels, ROWS_PER_GROUP), most))
+    return columns["region"], columns["cell"], columns[PERSONS]
 
 
 def _runs_of(levels: Sequence[SparseTables], rows: int) -> Iterator[Columns]:
@@ -103,17 +90,16 @@ def cell_table(measurement_plan: MeasurementPlan, schema: Schema, levels: Sequen
 
 
 def person_table(
-    measurement_plan: MeasurementPlan, schema: Schema, runs: CellRuns, size: int = ROWS_PER_GROUP
+    measurement_plan: MeasurementPlan, schema: Schema, leaves: SparseTables, size: int = ROWS_PER_GROUP
 ) -> FileTable:
     """Return one row for each person of a leaf, in the order of regions and cells, built ``size`` at a time."""
 
     def rows() -> Iterator[Columns]:
-        leaf = np.flatnonzero(runs.regions >= measurement_plan.hierarchy.leaves.start)
-        ends = np.cumsum(runs.counts[leaf])
+        region, ends = measurement_plan.hierarchy.leaves.start + leaves.owners, np.cumsum(leaves.counts)
         persons = int(ends[-1]) if ends.size else 0
         for start in range(0, max(1, persons), size):
-            run = leaf[np.searchsorted(ends, np.arange(start, min(start + size, persons)), side="right")]
-            yield {**region_columns(measurement_plan, runs.regions[run]), **_values(schema, runs.cells[run])}
+            run = np.searchsorted(ends, np.arange(start, min(start + size, persons)), side="right")
+            yield {**region_columns(measurement_plan, region[run]), **_values(schema, leaves.cells[run])}
 
     return FileTable(Again(rows), {"level": "int32"})
 
@@ -277,14 +263,15 @@ def _values(schema: Schema, cells: Ints) -> dict[str, Coded]:
 class TablesRelease:
     """A release of tables as read from its folder: everything in it is public.
 
-    ``levels`` are the names of the hierarchy's levels, ``region_ids`` the regions' ids in the user's files.
+    ``levels`` are the names of the hierarchy's levels, ``region_ids`` the regions' ids in the user's files; ``runs``
+    are the tables of all regions.
     """
 
     hierarchy: Hierarchy
     levels: tuple[str, ...]
     region_ids: Sequence[str | None]
     schema: Schema
-    runs: CellRuns
+    runs: SparseTables
     manifest: Mapping[str, Any]
     folder: Path | None = None
     released_intervals: ReleasedIntervals | None = None
@@ -314,10 +301,7 @@ class TablesRelease:
     def table(self, region: str) -> Ints:
         """Return a region's table, int64[schema.size], by its path. Raises HierarchyError."""
         number = self.hierarchy.index(region)
-        start, stop = np.searchsorted(self.runs.regions, [number, number + 1])
-        table = np.zeros(self.schema.size, np.int64)
-        table[self.runs.cells[start:stop]] = self.runs.counts[start:stop]
-        return table
+        return np.asarray(self.runs.dense(number, number + 1)[0], np.int64)
 
     def __getitem__(self, region: str) -> Ints:
         """Return a region's table, as ``table`` does."""
@@ -382,7 +366,8 @@ def read_tables_release(folder: str | Path) -> TablesRelease:
     cells = schema.encode(codes)
     counts = np.asarray(rows.column(PERSONS).to_numpy(), np.int64)
     order = np.lexsort((cells, region))
-    runs = CellRuns(region[order], cells[order], counts[order])
+    shape = hierarchy.regions, schema.size
+    runs = SparseTables.of_runs(region[order], cells[order], counts[order], shape)
     stated, intervals = manifest.get("intervals"), None
     if isinstance(stated, Mapping):
         from coco_opt.topdown.kind.intervals import read_intervals

@@ -24,7 +24,7 @@ from coco_opt.topdown.estimating.linear.best_linear import LinearEstimates, best
 from coco_opt.topdown.estimating.posterior.result import NOT_CONNECTED
 from coco_opt.topdown.kind.earlier_releases import account_line
 from coco_opt.topdown.kind.explored import NOTE, cell_intervals, explored_answers, widths_of
-from coco_opt.topdown.kind.files import CellRuns
+from coco_opt.topdown.kind.files import first_runs
 from coco_opt.topdown.kind.intervals import INTERVALS, settled_regions
 from coco_opt.topdown.noisy_measurements import TableMeasurements
 from coco_opt.topdown.queries import Query, parse_query
@@ -359,10 +359,10 @@ def _explored(shown: Shown, schema: Schema, linear: LinearEstimates, unit: str) 
     """Return every region's cells that hold persons, at most one more than a page can hold."""
     measurement_plan = shown.measurement.measurement_plan
     tree, levels, ids = measurement_plan.hierarchy, measurement_plan.levels, measurement_plan.region_ids
-    runs = CellRuns.of(shown.result.tables, MOST_ROWS + 1)
+    regions, cells, counts = first_runs(shown.result.tables, MOST_ROWS + 1)
     codes = schema.decode(np.arange(schema.size))
     values = [[schema.attributes[name][code] for code in codes[name]] for name in schema.names]
-    persons = np.bincount(runs.regions, runs.counts, tree.regions).astype(np.int64)
+    persons = np.bincount(regions, counts, tree.regions).astype(np.int64)
     key = ", ".join(schema.names)
     words = {"weight": unit, "key": key, "value": unit, "title": f"{unit} by {key}"}
     labels = [", ".join(cell) for cell in zip(*values, strict=True)]
@@ -371,8 +371,8 @@ def _explored(shown: Shown, schema: Schema, linear: LinearEstimates, unit: str) 
         words["width"], widths = widths_of(shown, schema, linear)
         attributes = {name: (schema.attributes[name], codes[name]) for name in schema.names}
         mapped = {"outlines": shown.outlines, "attributes": attributes, "widths": widths}
-    ends = cell_intervals(shown.result, runs)
-    return Explored(tree, levels, ids, persons, runs.regions, runs.cells, runs.counts, words, labels, *ends, **mapped)
+    ends = cell_intervals(shown.result, regions, cells)
+    return Explored(tree, levels, ids, persons, regions, cells, counts, words, labels, *ends, **mapped)
 
 
 def _relaxed_regions(shown: Shown) -> str:

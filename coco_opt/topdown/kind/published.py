@@ -21,7 +21,6 @@ from coco_opt.topdown.kind.files import (
     EXACT,
     MICRODATA,
     TABLES,
-    CellRuns,
     cell_table,
     constraint_table,
     estimate_table,
@@ -55,7 +54,7 @@ def released(measurement: Measurement, method: TablesMethod, result: TablesResul
     if estimates is not None:
         files[ESTIMATES] = estimates
     if config.method.microdata:
-        files[MICRODATA] = person_table(measurement_plan, result.schema, CellRuns.of(result.tables))
+        files[MICRODATA] = person_table(measurement_plan, result.schema, result.tables[-1])
         promises.append(MICRODATA_AGREE)
     if result.posterior is not None and result.posterior.has_intervals:
         files[INTERVALS] = interval_table(measurement_plan, result)

@@ -115,11 +115,11 @@ def _released_counts(detail: TablesDetail, folder: Path) -> tuple[TableCounts, s
         raise InputError("other-release", "has other attributes, or other values of one", Place(folder.name))
     leaf_of, leaves = public.leaf_of, release.hierarchy.leaves
     leaf = np.array([leaf_of.get(str(release.region_ids[region]), -1) for region in leaves], np.int64)
-    inside = release.runs.regions >= leaves.start
-    places = leaf[release.runs.regions[inside] - leaves.start]
+    runs = release.runs.part(leaves.start, leaves.stop)
+    places = leaf[runs.owners]
     if not (places >= 0).any():
         raise InputError("unknown-region", "has no person in a region of this release", Place(folder.name))
-    cells, counts = release.runs.cells[inside][places >= 0], release.runs.counts[inside][places >= 0]
+    cells, counts = runs.cells[places >= 0], runs.counts[places >= 0]
     words = shared_words(public.ids, [release.region_ids[region] for region in leaves])
     known = places[places >= 0]
     return (

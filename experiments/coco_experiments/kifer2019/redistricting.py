@@ -126,11 +126,8 @@ def config_of(counts: TableCounts, folder: Path) -> Config:
 def _errors(counts: TableCounts, folder: Path, seconds: float) -> Table:
     """Return mean absolute errors by level and query, of the tables as read back from the folder."""
     published, tree = read_tables_release(folder), counts.hierarchy
-    leaves = published.runs.regions >= tree.leaves.start
-    where = published.runs.regions[leaves] - tree.leaves.start
-    released = TableCounts.from_microdata(
-        tree, counts.schema, where, published.runs.cells[leaves], published.runs.counts[leaves]
-    )
+    leaves = published.runs.part(tree.leaves.start, tree.leaves.stop)
+    released = TableCounts.from_microdata(tree, counts.schema, leaves.owners, leaves.cells, leaves.counts)
     rows: list[tuple[Cell, ...]] = []
     for level, name in enumerate(LEVELS):
         regions = tree.level_range(level)

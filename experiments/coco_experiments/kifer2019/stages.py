@@ -28,9 +28,10 @@ from coco_opt.privacy import Epsilon, SeededNoise
 from coco_opt.topdown.budget_plan import Strategy, TablePlan
 from coco_opt.topdown.constraint import RegionBounds
 from coco_opt.topdown.estimating.estimate import TablesResult, estimate_tables
+from coco_opt.topdown.estimating.sparse_tables import SparseTables
 from coco_opt.topdown.invariants import Invariant
 from coco_opt.topdown.kind.earlier_releases import agreed_tables
-from coco_opt.topdown.kind.files import CellRuns, TablesRelease
+from coco_opt.topdown.kind.files import TablesRelease
 from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.measuring.measure import measure_tables
 from coco_opt.topdown.queries import parse_queries, parse_query
@@ -97,7 +98,7 @@ def measure(setting: Setting, seed: int) -> Found:
         seconds.append(process_time() - begun)
         differing += sum(_differing(result, bound) for bound in bounds)
         ids = (None,) * tree.regions
-        published = TablesRelease(tree, LEVELS, ids, private.schema, CellRuns.of(result.tables), {})
+        published = TablesRelease(tree, LEVELS, ids, private.schema, SparseTables.joined(result.tables), {})
     absolute, bias = errors_of(counts, result)
     return {"absolute": absolute, "bias": bias, "seconds": seconds, "differing": differing}
 

@@ -306,7 +306,7 @@ def _prior(layout: Layout, leaves: SparseTables) -> Prior:
     from coco_opt.kernels.posterior_table_state import SIZES, Prior
 
     rows, cells = layout.above.size, leaves.size
-    owner = np.repeat(layout.tree.row, np.diff(leaves.offsets))
+    owner = layout.tree.row[leaves.owners]
     share = np.zeros((rows, cells))
     np.add.at(share, (owner, leaves.cells), leaves.counts)
     for row in range(rows - 1, 0, -1):

@@ -247,7 +247,7 @@ def divided(query: Operator) -> Ints:
 def persons_by_class(up: Ints, leaves: SparseTables) -> Ints:
     """Return the persons of each leaf in each class of cells, int64[leaves, classes]."""
     persons = np.zeros((leaves.regions, up.size - leaves.size), np.int64)
-    owner, part, counts = np.repeat(np.arange(leaves.regions), np.diff(leaves.offsets)), leaves.cells, leaves.counts
+    owner, part, counts = leaves.owners, leaves.cells, leaves.counts
     while owner.size:
         part = up[part]
         np.add.at(persons, (owner, part - leaves.size), counts)
@@ -286,7 +286,7 @@ def log_probability(up: Ints, leaves: SparseTables, share: Floats, row: Ints) ->
     owner, place = np.nonzero(persons[:, :-1])
     part = np.concatenate([leaves.cells, place + leaves.size])
     counts = np.concatenate([leaves.counts, persons[owner, place]])
-    owner = np.concatenate([np.repeat(np.arange(leaves.regions), np.diff(leaves.offsets)), owner])
+    owner = np.concatenate([leaves.owners, owner])
     shares, number, sizes = within[row[owner], part], up[part] - leaves.size, sizes_of(persons)
     value = 0.0
     for k, of_class in enumerate(sizes.T):

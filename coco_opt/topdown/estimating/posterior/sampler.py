@@ -269,8 +269,7 @@ class _Recorder:
         used = np.diff(leaves.offsets)
         self.kept.append((_narrow(used), _narrow(leaves.cells), _narrow(leaves.counts)))
         chosen = leaves.cells == self.largest
-        owner = np.repeat(np.arange(leaves.regions), np.diff(leaves.offsets))
-        own = np.bincount(owner[chosen], leaves.counts[chosen], leaves.regions)
+        own = np.bincount(leaves.owners[chosen], leaves.counts[chosen], leaves.regions)
         scalars = np.stack([self.chain.state.persons[:, -1], own], axis=1)
         tree, levels = self.layout.tree, self.layout.tree.above.shape[1]
         ends = [*tree.place[1:].tolist(), tree.start.size]

@@ -87,7 +87,7 @@ class BoundedClasses:
 
     def _entries(self, above: SparseTables) -> tuple[Ints, Ints]:
         """Return the parent and the class of each entry of some parents' tables."""
-        return np.repeat(np.arange(above.regions), np.diff(above.offsets)), self.labels[above.cells]
+        return above.owners, self.labels[above.cells]
 
     def _persons(self, above: SparseTables) -> Ints:
         """Return the persons of each class in some parents' tables, int64[parents, classes]."""
