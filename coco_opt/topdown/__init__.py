@@ -6,9 +6,8 @@
 
 from __future__ import annotations
 
-from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.budget_plan import Strategy, TablePlan
-from coco_opt.topdown.constraint import LinearConstraint, RegionBounds
+from coco_opt.topdown.constraint import UNBOUNDED, LinearConstraint, RegionBounds
 from coco_opt.topdown.estimating.estimate import TablesResult, estimate_tables, linear_estimates
 from coco_opt.topdown.estimating.linear.information import FullInformation
 from coco_opt.topdown.estimating.method import Pass, TopdownMethod

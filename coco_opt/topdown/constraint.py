@@ -20,7 +20,6 @@ from coco_opt.errors import InputError
 from coco_opt.execution.temporary_storage import stored_by_parts
 from coco_opt.histograms.arrays import as_int64
 from coco_opt.histograms.hierarchy import Hierarchy
-from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.names import nearest
 from coco_opt.topdown.queries import Query
 from coco_opt.topdown.schema import Schema, parse_rule
@@ -37,6 +36,8 @@ SOURCE_WORDS: Mapping[Source, str] = {
     "data": "taken from the data: published as it is, without noise",
     "release": "published in an earlier release, with which this one agrees",
 }
+UNBOUNDED = 2**62
+"""No upper bound; its negative is no lower bound."""
 TOTAL = "total"
 LARGEST_COEFFICIENT = 2**20
 _LARGEST_SIDE = 2**40

@@ -10,8 +10,7 @@ import numpy as np
 from coco_opt.array_types import Ints
 from coco_opt.errors import InputError
 from coco_opt.execution.temporary_storage import stored_empty
-from coco_opt.topdown.bounds import UNBOUNDED
-from coco_opt.topdown.constraint import LARGEST, LinearConstraint, RegionBounds, Source
+from coco_opt.topdown.constraint import LARGEST, UNBOUNDED, LinearConstraint, RegionBounds, Source
 from coco_opt.topdown.names import find
 from coco_opt.topdown.queries import parse_query
 from coco_opt.topdown.schema import Schema, parse_rule

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -14,8 +14,7 @@ from coco_opt.errors import InputError, ProblemError
 from coco_opt.execution.temporary_storage import stored_by_parts
 from coco_opt.histograms.hierarchy import Hierarchy
 from coco_opt.operators import Grouping, Operator, stack
-from coco_opt.topdown.bounds import UNBOUNDED, Sides, close, selected, total_of
-from coco_opt.topdown.constraint import LinearConstraint, RegionBounds, Source
+from coco_opt.topdown.constraint import UNBOUNDED, LinearConstraint, RegionBounds, Source
 from coco_opt.topdown.feasibility.conflict import listed, smallest_conflict
 from coco_opt.topdown.feasibility.system import ConstraintRow, ConstraintSystem
 from coco_opt.topdown.queries import Query
@@ -36,7 +35,12 @@ class Invariant:
 
 Stated = RegionBounds | LinearConstraint
 
+Sides = tuple[Ints, Ints]
+Levels = tuple[tuple[Sides, ...], ...]
+Refinement = tuple[int, int, Ints]
+
 _SECONDS = 20.0  # that finding a smallest set for a message may take
+_PARENTS = 1 << 12  # whose children are summed at a time
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -58,9 +62,10 @@ class Invariants:
     def __post_init__(self) -> None:
         bounds, linear = tuple(self.bounds), tuple(self.linear)
         for constraint in linear:
-            _check_sides(constraint, self.hierarchy)
+            _check_level(repr(constraint.text), constraint, self.hierarchy)
         for bound in bounds:
-            _check_fit(bound, self.hierarchy, self.schema)
+            _check_level(f"bounds of {bound.query.name!r}", bound, self.hierarchy)
+            _check_cells(bound, self.schema)
         counts, rows = _split(linear, self.schema)
         queries, stated = dict[str, Query](), dict[tuple[int, str], Sides]()
         for query, level, lower, upper in (
@@ -167,7 +172,7 @@ def _closed_rows(hierarchy: Hierarchy, rows: Sequence[ConstraintRow]) -> list[li
         level_rows, regions = dict[bytes, ConstraintRow](), hierarchy.level_range(level)
         starts = hierarchy.first_child[regions.start : regions.stop] - regions.stop
         for below in levels[-1] if levels else ():
-            lower, upper = -total_of(-below.lower, starts, 0), total_of(below.upper, starts, 0)
+            lower, upper = -_total_of(-below.lower, starts, 0), _total_of(below.upper, starts, 0)
             level_rows[below.coefficients.tobytes()] = replace(below, level=level, lower=lower, upper=upper)
         for row in (each for each in rows if each.level == level):
             sums = level_rows.get(row.coefficients.tobytes(), row)
@@ -184,7 +189,7 @@ def _constraints(
     operators, labels = list[Operator](), list[str]()
     lowers, uppers = list[Ints](), list[Ints]()
     for query, (lower, upper) in zip(queries, sides, strict=True):
-        operator, rows = selected(query.operator, np.flatnonzero((lower > 0).any(0) | (upper < UNBOUNDED).any(0)))
+        operator, rows = _selected(query.operator, np.flatnonzero((lower > 0).any(0) | (upper < UNBOUNDED).any(0)))
         if rows.size:
             operators.append(operator)
             for sides_of, side in ((lowers, lower), (uppers, upper)):
@@ -212,23 +217,144 @@ def _constraints(
     return Constraints(together, lower, upper, tuple(labels))
 
 
-def _check_sides(constraint: LinearConstraint, hierarchy: Hierarchy) -> None:
-    if not 0 <= constraint.level < hierarchy.levels:
-        raise ProblemError(f"{constraint.text!r}: there is no level {constraint.level}")
-    if constraint.lower.size != len(hierarchy.level_range(constraint.level)):
-        raise ProblemError(f"{constraint.text!r}: level {constraint.level} has another number of regions")
+def _check_level(name: str, stated: Stated, hierarchy: Hierarchy) -> None:
+    if not 0 <= stated.level < hierarchy.levels:
+        raise ProblemError(f"{name}: there is no level {stated.level}")
+    if len(stated.lower) != len(hierarchy.level_range(stated.level)):
+        raise ProblemError(f"{name}: level {stated.level} has another number of regions")
 
 
-def _check_fit(bounds: RegionBounds, hierarchy: Hierarchy, schema: Schema) -> None:
-    if not 0 <= bounds.level < hierarchy.levels:
-        raise ProblemError(f"bounds of {bounds.query.name!r}: there is no level {bounds.level}")
+def _check_cells(bounds: RegionBounds, schema: Schema) -> None:
     if bounds.query.operator.cells != schema.size:
         raise ProblemError(f"bounds of {bounds.query.name!r}: the query is over another schema")
-    if len(bounds.lower) != len(hierarchy.level_range(bounds.level)):
-        raise ProblemError(f"bounds of {bounds.query.name!r}: level {bounds.level} has another number of regions")
     empty = np.flatnonzero(bounds.query.operator.apply(np.ones(schema.size)) == 0)
     broken = empty[(bounds.lower[:, empty] > 0).any(axis=0)]
     if broken.size:
         answer = f"{bounds.query.name!r} ({bounds.query.label(int(broken[0]))})"
         message = f"bounds of {answer}: the structural zeros leave it no cell, so its lower bound must be 0"
         raise InputError("inconsistent-bounds", message)
+
+
+def close(hierarchy: Hierarchy, queries: Sequence[Query], own: Mapping[tuple[int, str], Sides]) -> Levels:
+    """Return [levels][queries] (lower, upper) int64[regions, answers] implied by a level's own bounds and those below.
+
+    ``own`` holds bounds by (level, text of the query), from 0 to ``UNBOUNDED``. Where no table meets them, some cross.
+    A region's answer is the sum of its children's; where one query refines another, a coarse answer is the sum of fine
+    ones. Each sum bounds the total by its terms, and each term by the total less the others. This suffices for a region
+    whose queries form a chain; others can need bounds on sums of two or more of a query's answers.
+    """
+    refinements = _refinements(queries)
+    levels: list[tuple[Sides, ...]] = []
+    for level in range(hierarchy.levels - 1, -1, -1):
+        regions = len(hierarchy.level_range(level))
+        sides = []
+        for index, query in enumerate(queries):
+            own_sides = own.get((level, query.text))
+            if levels:
+                lower, upper = _sums(hierarchy, level, levels[-1][index])
+                if own_sides is not None:
+                    lower, upper = np.maximum(lower, own_sides[0]), np.minimum(upper, own_sides[1])
+                sides.append((lower, upper))
+            else:
+                shape = regions, query.answers
+                free = np.zeros(shape, np.int64), np.full(shape, UNBOUNDED, np.int64)
+                sides.append(free if own_sides is None else own_sides)
+        _tighten(sides, refinements)
+        for array in (side for pair in sides for side in pair):
+            array.setflags(write=False)
+        levels.append(tuple(sides))
+    return tuple(reversed(levels))
+
+
+def _selected(operator: Operator, rows: Ints) -> tuple[Operator, Ints]:
+    """Return an operator with some answers only, where it is a grouping, and the answers it has."""
+    if not rows.size or rows.size == operator.answers:
+        return operator, rows
+    if not isinstance(operator, Grouping):
+        return operator, np.arange(operator.answers)
+    place = np.full(operator.answers + 1, -1, np.int64)
+    place[rows] = np.arange(rows.size)
+    return Grouping(place[operator.labels], int(rows.size)), rows
+
+
+def _total_of(upper: Ints, starts: Ints, axis: int) -> Ints:
+    """Return sums of uppers over runs along an axis, unbounded where a term is."""
+    finite = np.add.reduceat(np.where(upper >= UNBOUNDED, 0, upper), starts, axis=axis)
+    return np.where(np.logical_or.reduceat(upper >= UNBOUNDED, starts, axis=axis), UNBOUNDED, finite)
+
+
+def _sums(hierarchy: Hierarchy, level: int, below: Sides) -> Sides:
+    """Return the sums over children, some parents at a time: for all, what is between takes much memory."""
+    regions, first = hierarchy.level_range(level), hierarchy.level_range(level + 1).start
+    lower, upper = (np.empty((len(regions), side.shape[1]), np.int64) for side in below)
+    for begin in range(0, len(regions), _PARENTS):
+        end = min(begin + _PARENTS, len(regions))
+        bounds = hierarchy.first_child[regions.start + begin : regions.start + end + 1] - first
+        children, starts = slice(int(bounds[0]), int(bounds[-1])), bounds[:-1] - bounds[0]
+        lower[begin:end] = np.add.reduceat(below[0][children], starts, axis=0)
+        upper[begin:end] = _total_of(below[1][children], starts, 0)
+    return lower, upper
+
+
+def _refinements(queries: Sequence[Query]) -> list[Refinement]:
+    """Return (fine, coarse, coarse answer of each fine one), fine queries first, for all nested pairs."""
+    order = sorted(range(len(queries)), key=lambda index: -queries[index].answers)
+    nested_pairs = []
+    for at, fine in enumerate(order):
+        for coarse in order[at + 1 :]:
+            labels = refinement(queries[fine].operator, queries[coarse].operator)
+            if labels is not None:
+                nested_pairs.append((fine, coarse, labels))
+    return nested_pairs
+
+
+def refinement(fine: Operator, coarse: Operator) -> Ints | None:
+    """Return each fine answer's coarse answer (-1: none) where all coarse answers are sums of fine ones, else None."""
+    if not isinstance(fine, Grouping) or not isinstance(coarse, Grouping):
+        return None
+    if ((fine.labels < 0) & (coarse.labels >= 0)).any():
+        return None
+    counted = fine.labels >= 0
+    labels = np.full(fine.answers, -1, np.int64)
+    labels[fine.labels[counted]] = coarse.labels[counted]
+    return labels if np.array_equal(labels[fine.labels[counted]], coarse.labels[counted]) else None
+
+
+def _tighten(sides: list[Sides], refinements: Sequence[Refinement]) -> None:
+    """Bound totals by terms, fine to coarse, then terms by totals, coarse to fine: exact where queries form a chain."""
+    for fine, coarse, labels in refinements:
+        lower, upper = _group_sums(sides[fine], labels, sides[coarse][0].shape[1])
+        sides[coarse] = np.maximum(sides[coarse][0], lower), np.minimum(sides[coarse][1], upper)
+    for fine, coarse, labels in reversed(refinements):
+        sides[fine] = _parts(sides[fine], sides[coarse], labels)
+
+
+def _group_sums(fine: Sides, labels: Ints, answers: int) -> Sides:
+    order = np.argsort(labels, kind="stable")
+    order = order[labels[order] >= 0]
+    starts = np.searchsorted(labels[order], np.arange(answers))
+    return np.add.reduceat(fine[0][:, order], starts, axis=1), _total_of(fine[1][:, order], starts, 1)
+
+
+def _parts(fine: Sides, coarse: Sides, labels: Ints) -> Sides:
+    """Return fine bounds tightened by what the total leaves to one term when the others are least or most."""
+    lower, upper = fine
+    total_lower, total_upper = coarse
+    counted = labels >= 0
+    groups = labels[counted]
+    least, _ = _group_sums(fine, labels, total_lower.shape[1])
+    infinite = upper >= UNBOUNDED
+    finite = np.where(infinite, 0, upper)
+    most, _ = _group_sums((finite, upper), labels, total_lower.shape[1])
+    unbounded, _ = _group_sums((infinite.astype(np.int64), upper), labels, total_lower.shape[1])
+    slack = np.where(
+        total_upper[:, groups] >= UNBOUNDED,
+        UNBOUNDED,
+        total_upper[:, groups] - least[:, groups] + lower[:, counted],
+    )
+    others_bounded = unbounded[:, groups] == infinite[:, counted]
+    need = np.where(others_bounded, total_lower[:, groups] - most[:, groups] + finite[:, counted], 0)
+    lower, upper = lower.copy(), upper.copy()
+    lower[:, counted] = np.maximum(lower[:, counted], need)
+    upper[:, counted] = np.minimum(upper[:, counted], slack)
+    return lower, upper

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from coco_opt.array_types import Flags, Floats, Ints
 from coco_opt.operators import Grouping, Operator, stack
 from coco_opt.problems.topdown_split import LinearRows
-from coco_opt.topdown.bounds import UNBOUNDED
+from coco_opt.topdown.constraint import UNBOUNDED
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

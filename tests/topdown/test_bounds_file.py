@@ -11,8 +11,7 @@ import pytest
 
 from coco_opt.errors import InputError
 from coco_opt.histograms import Hierarchy
-from coco_opt.topdown.bounds import UNBOUNDED
-from coco_opt.topdown.constraint import RegionBounds
+from coco_opt.topdown.constraint import UNBOUNDED, RegionBounds
 from coco_opt.topdown.invariants import Invariants
 from coco_opt.topdown.measuring.public_files import read_bounds
 from coco_opt.topdown.schema import Schema, ValueGroups

@@ -15,8 +15,7 @@ from coco_opt.errors import ConfigError, HierarchyError, InputError
 from coco_opt.histograms import Hierarchy
 from coco_opt.releases import Silent, check, estimate, forecast, measure, release, render_report
 from coco_opt.topdown import LinearConstraint, Schema
-from coco_opt.topdown.bounds import UNBOUNDED
-from coco_opt.topdown.constraint import parse_constraint
+from coco_opt.topdown.constraint import UNBOUNDED, parse_constraint
 from coco_opt.topdown.facilities import Facilities, FacilityType, zeros_of
 from coco_opt.topdown.feasibility.conflict import Proof
 from coco_opt.topdown.kind.files import read_tables_release

@@ -11,7 +11,7 @@ from coco_experiments.kifer2019.implied import Inequality, eliminated
 from coco_opt.choices import SolverChoices
 from coco_opt.histograms import Hierarchy
 from coco_opt.topdown import LinearConstraint, RegionBounds, Schema, TopdownMethod, estimate_tables, parse_query
-from coco_opt.topdown.bounds import UNBOUNDED
+from coco_opt.topdown.constraint import UNBOUNDED
 from coco_opt.topdown.estimating.implied.cuts import CutOracle
 from coco_opt.topdown.feasibility.system import ConstraintSystem
 from tests.topdown.estimation import check_tables, measured, with_answers

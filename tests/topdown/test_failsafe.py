@@ -16,8 +16,7 @@ from coco_opt.privacy import Measurement
 from coco_opt.problems import TopdownSplit
 from coco_opt.solution import Answer, Status
 from coco_opt.solving import judge
-from coco_opt.topdown.bounds import UNBOUNDED
-from coco_opt.topdown.constraint import RegionBounds
+from coco_opt.topdown.constraint import UNBOUNDED, RegionBounds
 from coco_opt.topdown.estimating.estimate import estimate_tables
 from coco_opt.topdown.estimating.method import TopdownMethod
 from coco_opt.topdown.estimating.recursion import Checkpoint

@@ -22,9 +22,8 @@ from coco_opt.privacy import Epsilon, MeasurementPlan
 from coco_opt.releases import verify_release
 from coco_opt.releases.kind import Folder
 from coco_opt.releases.manifest import FORMAT
-from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.budget_plan import Strategy, TablePlan
-from coco_opt.topdown.constraint import RegionBounds
+from coco_opt.topdown.constraint import UNBOUNDED, RegionBounds
 from coco_opt.topdown.estimating.sparse_tables import SparseTables
 from coco_opt.topdown.kind.files import (
     TablesRelease,

@@ -12,9 +12,8 @@ from scipy.optimize import linprog
 
 from coco_opt.errors import InputError, ProblemError
 from coco_opt.histograms import Hierarchy
-from coco_opt.topdown.bounds import UNBOUNDED, close
-from coco_opt.topdown.constraint import RegionBounds
-from coco_opt.topdown.invariants import Invariant, Invariants
+from coco_opt.topdown.constraint import UNBOUNDED, RegionBounds
+from coco_opt.topdown.invariants import Invariant, Invariants, close
 from coco_opt.topdown.queries import Query, parse_query
 from coco_opt.topdown.schema import Schema
 
@@ -188,7 +187,7 @@ def test_bounds_are_closed_some_parents_at_a_time(parents: int, monkeypatch: pyt
     upper = np.where(rng.random((40, 2)) < 0.1, UNBOUNDED, lower + rng.integers(0, 9, (40, 2)))
     own = {(2, query.text): (lower, upper)}
     expected = close(tree, [query], own)
-    monkeypatch.setattr("coco_opt.topdown.bounds._PARENTS", parents)
+    monkeypatch.setattr("coco_opt.topdown.invariants._PARENTS", parents)
     for ours, theirs in zip(close(tree, [query], own), expected, strict=True):
         np.testing.assert_array_equal(ours[0], theirs[0])
     assert expected[0][0][0].tolist() == [lower.sum(axis=0).tolist()]

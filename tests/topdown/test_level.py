@@ -17,8 +17,7 @@ from coco_opt.problems.topdown_split import LinearRows, SplitTerm, TopdownSplit
 from coco_opt.problems.topdown_split.level import SplitLevel
 from coco_opt.problems.topdown_split.prices import best_parent, caps, gradient
 from coco_opt.solving import solve
-from coco_opt.topdown.bounds import UNBOUNDED
-from coco_opt.topdown.constraint import RegionBounds
+from coco_opt.topdown.constraint import UNBOUNDED, RegionBounds
 from coco_opt.topdown.estimating.estimate import TablesResult, estimate_tables
 from coco_opt.topdown.estimating.method import TopdownMethod
 from coco_opt.topdown.estimating.sparse_tables import SparseTables

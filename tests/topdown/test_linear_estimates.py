@@ -15,9 +15,8 @@ from coco_opt.errors import ProblemError
 from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Grouping, Kronecker, Operator, identity, total
 from coco_opt.privacy import Epsilon, Measurement, SeededNoise
-from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.budget_plan import TablePlan
-from coco_opt.topdown.constraint import LinearConstraint, RegionBounds
+from coco_opt.topdown.constraint import UNBOUNDED, LinearConstraint, RegionBounds
 from coco_opt.topdown.estimating.estimate import linear_estimates
 from coco_opt.topdown.estimating.linear.best_linear import (
     best_linear,

@@ -21,7 +21,7 @@ from coco_opt.errors import InputError
 from coco_opt.files.measurement import read_measurement
 from coco_opt.releases import verify_release
 from coco_opt.releases.verify import verify_folder, verify_paid
-from coco_opt.topdown.bounds import UNBOUNDED
+from coco_opt.topdown.constraint import UNBOUNDED
 from coco_opt.topdown.estimating.estimate import linear_estimates
 from coco_opt.topdown.kind.noisy_measurement_files.columns import regions_of
 from coco_opt.topdown.noisy_measurements import TableMeasurements

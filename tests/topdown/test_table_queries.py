@@ -12,9 +12,8 @@ import pytest
 from coco_opt.errors import InputError
 from coco_opt.histograms import Hierarchy
 from coco_opt.privacy import Cost, Epsilon, Neighbours, Rho
-from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.budget_plan import Strategy, TablePlan
-from coco_opt.topdown.constraint import RegionBounds
+from coco_opt.topdown.constraint import UNBOUNDED, RegionBounds
 from coco_opt.topdown.invariants import Invariant
 from coco_opt.topdown.queries import parse_queries, parse_query
 from coco_opt.topdown.schema import Schema, ValueGroups, plain_schema, schema_of

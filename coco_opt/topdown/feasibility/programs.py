@@ -15,7 +15,7 @@ from coco_opt.forms import LinearProgram, MixedIntegerProgram
 from coco_opt.registry import program_solver
 from coco_opt.solution import Status
 from coco_opt.solver import ProgramAnswer, hushed
-from coco_opt.topdown.bounds import UNBOUNDED
+from coco_opt.topdown.constraint import UNBOUNDED
 from coco_opt.topdown.feasibility.system import ConstraintSystem, Ranged
 from coco_opt.topdown.rows import infinite
 

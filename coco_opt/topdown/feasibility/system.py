@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from coco_opt.array_types import Flags, Floats, Ints
 from coco_opt.histograms.hierarchy import Hierarchy
-from coco_opt.topdown.bounds import UNBOUNDED
-from coco_opt.topdown.constraint import LinearConstraint, Source
+from coco_opt.topdown.constraint import UNBOUNDED, LinearConstraint, Source
 from coco_opt.topdown.rows import CellClasses, infinite, integer_matrix
 from coco_opt.topdown.schema import Schema
 

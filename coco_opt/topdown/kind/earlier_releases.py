@@ -27,8 +27,7 @@ from coco_opt.privacy.promise import Promise, joint
 from coco_opt.releases.kind import promise_of
 from coco_opt.releases.read import read_release
 from coco_opt.releases.verify import verify_release
-from coco_opt.topdown.bounds import UNBOUNDED
-from coco_opt.topdown.constraint import TOTAL, LinearConstraint, RegionBounds, Terms, counted
+from coco_opt.topdown.constraint import TOTAL, UNBOUNDED, LinearConstraint, RegionBounds, Terms, counted
 from coco_opt.topdown.kind.files import EXACT, EXACT_COLUMNS, TablesRelease
 from coco_opt.topdown.kind.section import AgreesConfig
 from coco_opt.topdown.names import find, nearest

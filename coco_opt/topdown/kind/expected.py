@@ -28,9 +28,8 @@ from coco_opt.histograms import Hierarchy
 from coco_opt.releases.kind import ForecastOptions, Plan, SimulatedData
 from coco_opt.releases.reporter import Progress, Reporter, no_progress
 from coco_opt.releases.solvers import choices_of
-from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.budget_plan import TablePlan
-from coco_opt.topdown.constraint import RegionBounds
+from coco_opt.topdown.constraint import UNBOUNDED, RegionBounds
 from coco_opt.topdown.estimating.estimate import TablesResult
 from coco_opt.topdown.estimating.linear.best_linear import LinearEstimates, best_linear
 from coco_opt.topdown.estimating.rounding import is_of_cells

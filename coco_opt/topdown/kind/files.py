@@ -22,8 +22,7 @@ from coco_opt.files.release_checks import positions, refuse_row
 from coco_opt.files.unchanged import unchanged_manifest
 from coco_opt.histograms import Hierarchy
 from coco_opt.privacy.measurement import MeasurementPlan
-from coco_opt.topdown.bounds import UNBOUNDED
-from coco_opt.topdown.constraint import LinearConstraint, RegionBounds
+from coco_opt.topdown.constraint import UNBOUNDED, LinearConstraint, RegionBounds
 from coco_opt.topdown.estimating.linear.best_linear import LinearEstimates
 from coco_opt.topdown.estimating.linear.linear_estimates import DENSE_CELLS
 from coco_opt.topdown.estimating.posterior.result import NO_INTERVALS

@@ -10,9 +10,8 @@ import numpy as np
 
 from coco_opt.config.model import Config
 from coco_opt.privacy.measurement import MeasurementPlan
-from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.budget_plan import TablePlan
-from coco_opt.topdown.constraint import LinearConstraint
+from coco_opt.topdown.constraint import UNBOUNDED, LinearConstraint
 from coco_opt.topdown.estimating.method import Pass, TopdownMethod, misfit
 from coco_opt.topdown.kind.plan import blamed, constraints_of, schema_of_config, workload_of
 from coco_opt.topdown.noisy_measurements import pooled_queries

@@ -21,9 +21,8 @@ from coco_opt.histograms import Hierarchy
 from coco_opt.histograms.texts import is_plain_name
 from coco_opt.privacy.cost import Cost
 from coco_opt.releases.kind import Figures, Plan
-from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.budget_plan import Strategy, TablePlan
-from coco_opt.topdown.constraint import LinearConstraint, RegionBounds
+from coco_opt.topdown.constraint import UNBOUNDED, LinearConstraint, RegionBounds
 from coco_opt.topdown.facilities import Facilities, FacilityType, zeros_of
 from coco_opt.topdown.feasibility.conflict import Proof
 from coco_opt.topdown.feasibility.system import ConstraintSystem

@@ -36,8 +36,10 @@ from coco_opt.topdown.kind.earlier_releases import spent_in_all
 from coco_opt.topdown.kind.files import CONSTRAINTS, ESTIMATES, EXACT, MICRODATA, PERSONS, TABLES
 from coco_opt.topdown.kind.intervals import INTERVALS
 from coco_opt.topdown.kind.intervals import PROMISE as INTERVALS_PROMISE
-from coco_opt.topdown.kind.raw_tables import RawTables, Tables, cells_of
-from coco_opt.topdown.kind.stated_answers import (
+from coco_opt.topdown.kind.raw_tables import (
+    RawTables,
+    Tables,
+    cells_of,
     check_constraints,
     check_estimates,
     check_intervals,

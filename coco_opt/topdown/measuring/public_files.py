@@ -17,8 +17,7 @@ from coco_opt.files.inputs import Input, InputLike
 from coco_opt.files.regions import PublicRegions, register_leaves
 from coco_opt.files.source import Loaded, isolated, load
 from coco_opt.histograms import Hierarchy
-from coco_opt.topdown.bounds import UNBOUNDED
-from coco_opt.topdown.constraint import RegionBounds, Source
+from coco_opt.topdown.constraint import UNBOUNDED, RegionBounds, Source
 from coco_opt.topdown.facilities import by_leaf
 from coco_opt.topdown.names import label_of, nearest
 from coco_opt.topdown.queries import Query, parse_query

@@ -26,7 +26,7 @@ from typing import Literal
 import numpy as np
 
 from coco_opt.array_types import Flags, Floats, Ints
-from coco_opt.topdown.bounds import UNBOUNDED
+from coco_opt.topdown.constraint import UNBOUNDED
 from coco_opt.topdown.feasibility.programs import solved, tightened
 from coco_opt.topdown.feasibility.system import ConstraintSystem
 from coco_opt.topdown.rows import Constraints, infinite, integer_matrix

@@ -29,10 +29,11 @@ from coco_opt.choices import SolverChoices
 from coco_opt.errors import ProblemError, SolverError
 from coco_opt.operators import Grouping
 from coco_opt.problems.topdown_split import LinearRows, SplitTerm, TopdownSplit
-from coco_opt.topdown.bounds import UNBOUNDED, refinement
+from coco_opt.topdown.constraint import UNBOUNDED
 from coco_opt.topdown.feasibility.conflict import prove
 from coco_opt.topdown.feasibility.programs import TIME_LIMIT, round_leaves, tightened
 from coco_opt.topdown.feasibility.system import ConstraintSystem
+from coco_opt.topdown.invariants import refinement
 from coco_opt.topdown.noisy_measurements import TableMeasurements
 from coco_opt.topdown.rows import Constraints, MatrixOperator, infinite
 

@@ -30,7 +30,7 @@ from coco_opt.errors import ProblemError
 from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Grouping, Operator
 from coco_opt.privacy import DiscreteGaussian, Geometric, Measurement, NoiseDistribution
-from coco_opt.topdown.bounds import UNBOUNDED
+from coco_opt.topdown.constraint import UNBOUNDED
 from coco_opt.topdown.estimating.sparse_tables import SparseTables
 from coco_opt.topdown.feasibility.system import ConstraintSystem
 from coco_opt.topdown.noisy_measurements import RegionMeasurements, Stored, TableMeasurements, measured_answers

@@ -27,7 +27,7 @@ from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import ProblemError, SolverError
 from coco_opt.problems.topdown_split import SplitTerm, TopdownSplit
 from coco_opt.solution import Status
-from coco_opt.topdown.bounds import UNBOUNDED
+from coco_opt.topdown.constraint import UNBOUNDED
 from coco_opt.topdown.estimating.rounding import round_tables
 from coco_opt.topdown.estimating.splitting.step import SplitStep
 from coco_opt.topdown.feasibility.programs import least_violation, solved

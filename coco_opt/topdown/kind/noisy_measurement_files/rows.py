@@ -15,9 +15,8 @@ from coco_opt.files.arrow_texts import as_arrow
 from coco_opt.files.regions import PublicRegions
 from coco_opt.histograms.texts import Texts
 from coco_opt.problem import MAX_INTEGER
-from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.budget_plan import RegionVariances
-from coco_opt.topdown.constraint import RegionBounds
+from coco_opt.topdown.constraint import UNBOUNDED, RegionBounds
 from coco_opt.topdown.kind.noisy_measurement_files.columns import (
     ALL,
     COLUMNS,
