@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Literal
 
 import numpy as np
 import pytest
@@ -15,26 +14,13 @@ from scipy.stats import chi2
 from coco_opt.array_types import Floats, Ints
 from coco_opt.privacy.gaussian_sampler import gaussian_sampler
 from coco_opt.privacy.keyed_stream import KeyedBits
-from coco_opt.privacy.opendp import OpenDPNoise
 from coco_opt.privacy.run_key import RunKey
 from coco_opt.privacy.secure import SecureNoise
 from coco_opt.privacy.table_sampler import laplace_sampler
+from tests.privacy.test_referees import DISTRIBUTIONS, Exactly, Name
 
-Name = Literal["laplace", "gaussian"]
 SCALES = [Fraction(1, 7), Fraction(1), Fraction(10), Fraction(100), Fraction(1000), Fraction(10**6)]
-DISTRIBUTIONS: list[Name] = ["laplace", "gaussian"]
 PART = 5_000_000
-
-
-def tail(distribution: Name, scale: float, x: NDArray[np.int64]) -> Floats:
-    """Return P(X >= x) for x >= 1."""
-    if distribution == "laplace":
-        a = math.exp(-1 / scale)
-        return a**x / (1 + a)
-    last = int(12 * scale) + 3
-    weights = np.exp(-(np.arange(last, dtype=float) ** 2) / (2 * scale**2))
-    sums = np.concatenate([np.cumsum(weights[::-1])[::-1], [0.0]])
-    return sums[np.minimum(x, last)] / (2 * sums[0] - weights[0])
 
 
 class Bins:
@@ -43,7 +29,7 @@ class Bins:
     def __init__(self, distribution: Name, scale: float, n: int) -> None:
         width = max(1, int(scale) // 300)
         edges = np.arange(1, int(40 * scale) + 40, width, dtype=np.int64)
-        upper = tail(distribution, scale, edges)
+        upper = Exactly(distribution, scale).tail(edges)
         enough = upper[:-1] - upper[1:] > 50 / n
         edges, upper = edges[: int(enough.sum()) + 1], upper[: int(enough.sum()) + 1]
         self.edges = np.concatenate([1 - edges[::-1], edges])
@@ -106,34 +92,6 @@ def low_bits(distribution: Name, scale: float) -> Floats:
     r = np.arange(256)
     probabilities = np.exp(-r / scale) + np.exp((r - 256) / scale)
     return probabilities / probabilities.sum()
-
-
-@pytest.mark.parametrize("scale", SCALES, ids=str)
-def test_mean_and_variance_are_those_of_the_law(scale: Fraction) -> None:
-    n = 400_000
-    noise = secure_draws("laplace", scale)(0, n).astype(float)
-    a = math.exp(-1 / scale)
-    variance = 2 * a / (1 - a) ** 2
-    kurtosis = 6 + 1 / variance
-    assert abs(noise.mean()) < 4 * math.sqrt(variance / n)
-    assert abs(noise.var() / variance - 1) < 4 * math.sqrt(kurtosis / n)
-
-
-@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
-def test_opendp_agrees(distribution: Name) -> None:
-    n = 100_000
-    source = OpenDPNoise()
-    labels = {"measurement": "test", "region": "us"}
-    referee = (
-        source.stream(Fraction(7, 2), **labels)
-        if distribution == "laplace"
-        else source.gaussian_stream(Fraction(49, 4), **labels)
-    )
-    samples = [referee.draw(n), secure_draws(distribution, Fraction(7, 2))(0, n)]
-    table = np.array([np.bincount(np.clip(sample, -12, 12) + 12, minlength=25) for sample in samples])
-    expected = table.sum(axis=0) / 2
-    # OpenDP's draws cannot be repeated: one run in a million fails by chance.
-    assert chi2.sf(((table - expected) ** 2 / expected).sum(), 24) > 1e-6
 
 
 def faulty_division(x: Fraction, k: int) -> Fraction:

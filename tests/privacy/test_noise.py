@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import chi2
 
 from coco_opt.array_types import Ints
 from coco_opt.errors import ConfigError, MissingPackageError, ProblemError
@@ -20,39 +19,16 @@ from coco_opt.privacy.opendp import OpenDPNoise
 from coco_opt.privacy.secure import SecureNoise
 from coco_opt.privacy.seeded import SeededNoise
 from coco_opt.privacy.sources import resolve_noise
+from tests.privacy.test_referees import LEAST, matrix
 
 
 def draws(source: NoiseSource, scale: Fraction, n: int, region: str = "r") -> Ints:
     return source.stream(scale, measurement="m", region=region).draw(n)
 
 
-def chi_square_p_value(noise: Ints, scale: float) -> float:
-    """Compare noise with P(k) = (1-a)/(1+a) a^|k|, a = exp(-1/s); tails with few draws are pooled."""
-    a = math.exp(-1 / scale)
-    edge = max(1, int(scale * math.log(len(noise) * (1 - a) / 50)))
-    support = np.arange(-edge, edge + 1)
-    inside = (1 - a) / (1 + a) * a ** np.abs(support)
-    tail = a ** (edge + 1) / (1 + a)
-    expected = len(noise) * np.concatenate([[tail], inside, [tail]])
-    observed = np.bincount(np.clip(noise, -edge - 1, edge + 1) + edge + 1, minlength=2 * edge + 3)
-    return float(chi2.sf(((observed - expected) ** 2 / expected).sum(), len(expected) - 1))
-
-
 @pytest.mark.parametrize("scale", [Fraction(1, 3), Fraction(1), Fraction(7, 2), Fraction(10), Fraction(100)])
 def test_seeded_noise_is_double_geometric(scale: Fraction) -> None:
-    noise = draws(SeededNoise(1), scale, 400_000)
-    assert chi_square_p_value(noise, float(scale)) > 1e-3
-    a = math.exp(-1 / scale)
-    variance = 2 * a / (1 - a) ** 2
-    kurtosis_bound = 6 + 1 / variance  # fourth central moment over variance squared
-    assert abs(noise.mean()) < 4 * math.sqrt(variance / len(noise))
-    assert abs(noise.var() / variance - 1) < 4 * math.sqrt(kurtosis_bound / len(noise))
-
-
-@pytest.mark.parametrize("factor", [0.97, 1.03])
-def test_the_chi_square_rejects_noise_of_a_slightly_wrong_scale(factor: float) -> None:
-    noise = draws(SeededNoise(1), Fraction(10) * Fraction(factor), 400_000)
-    assert chi_square_p_value(noise, 10.0) < 1e-6
+    assert min(matrix(draws(SeededNoise(1), scale, 400_000), "laplace", float(scale)).values()) > LEAST
 
 
 @given(st.integers(0, 2**70), st.lists(st.integers(0, 40_000), max_size=5))
@@ -111,7 +87,7 @@ def test_opendp_noise_is_double_geometric_across_blocks(monkeypatch: pytest.Monk
     monkeypatch.setattr("coco_opt.privacy.opendp._BLOCK", 3000)
     noise = draws(OpenDPNoise(), Fraction(7, 2), 20_000)
     assert noise.dtype == np.int64
-    assert chi_square_p_value(noise, 3.5) > 1e-6
+    assert min(matrix(noise, "laplace", 3.5).values()) > LEAST
 
 
 def test_opendp_never_repeats_itself() -> None:
@@ -166,15 +142,11 @@ def test_a_root_is_rounded_up_only(variance: Fraction) -> None:
     assert root_at_least(variance**2) == variance or variance.denominator > 1
 
 
-def gaussian_z(source: GaussianSource, variance: int, n: int) -> float:
-    noise = source.gaussian_stream(Fraction(variance), measurement="m", region="g").draw(n)
-    assert noise.dtype == np.int64
-    return float((noise.var() / variance - 1) * math.sqrt(n / 2))
-
-
-def test_seeded_and_opendp_gaussian_noise_have_the_variance_asked_for() -> None:
-    assert abs(gaussian_z(SeededNoise(5), 100, 400_000)) < 4
-    assert abs(gaussian_z(OpenDPNoise(), 100, 4_000)) < 5
+def test_seeded_and_opendp_gaussian_noise_is_that_of_the_variance_asked_for() -> None:
+    for source, n in ((SeededNoise(5), 400_000), (OpenDPNoise(), 4_000)):
+        noise = source.gaussian_stream(Fraction(100), measurement="m", region="g").draw(n)
+        assert noise.dtype == np.int64
+        assert min(matrix(noise, "gaussian", 10.0).values()) > LEAST
     again = [SeededNoise(6).gaussian_stream(Fraction(9), measurement="m", region="r").draw(50) for _ in range(2)]
     np.testing.assert_array_equal(again[0], again[1])
 
