@@ -22,7 +22,7 @@ from coco_opt.privacy.secure import SecureNoise
 from coco_opt.releases.drawing import noisy
 from coco_opt.releases.estimate import estimated
 from coco_opt.releases.reporter import Silent
-from tests.audit.kinds import KINDS, config_of
+from tests.audit.helpers import KINDS, config_of
 
 
 @contextmanager

@@ -14,8 +14,7 @@ from coco_opt.audit import CAVEAT, audit_release
 from coco_opt.cli import audit as verb
 from coco_opt.cli import main
 from coco_opt.errors import InputError, VerificationError
-from tests.audit.helpers import half_the_sensitivity, sources, with_queries
-from tests.audit.kinds import KINDS, PURE, RHO, audited, config_of
+from tests.audit.helpers import KINDS, PURE, RHO, audited, config_of, half_the_sensitivity, sources, with_queries
 
 PAIR = 'mechanism = "discrete_gaussian"\nepsilon = "1"\ndelta = "1/1000000"'
 SIZES = "nation,state,size,groups\nland,s0,0,1\nland,s0,2,3\nland,s1,1,4\nland,s1,5,2\n"

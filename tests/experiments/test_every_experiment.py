@@ -12,8 +12,7 @@ from coco_experiments.experiment import Experiment
 from coco_experiments.plots import Panel, comparison
 from coco_experiments.table import EXPERIMENTS
 
-from tests.experiments.drawn_texts import misplaced_texts
-from tests.experiments.recorder import Recorder
+from tests.experiments.recorder import Recorder, misplaced_texts
 
 VERDICTS: dict[str, list[str]] = json.loads(Path(__file__).with_name("verdicts.json").read_text(encoding="utf-8"))
 """By experiment with statements of a paper: where the paper says something, and what the small run finds of it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import sys
 from collections.abc import Callable
 from importlib.metadata import entry_points
@@ -14,15 +15,7 @@ import pytest
 from coco_experiments.bench.rows import Bench
 from coco_experiments.console import ConsoleReporter
 from coco_experiments.experiment import Experiment
-from coco_experiments.outcome import (
-    Outcome,
-    Reporter,
-    Statement,
-    Table,
-    readable,
-    statements_table,
-    write_csv,
-)
+from coco_experiments.outcome import Outcome, Reporter, Statement, Table, readable, statements_table, write_csv
 from coco_experiments.page import write_page
 from coco_experiments.table import EXPERIMENTS
 
@@ -189,3 +182,12 @@ def test_console_redraws_progress_on_a_terminal(monkeypatch: pytest.MonkeyPatch)
     reporter.progress("task", 2, 2)
     assert "task: 1/2" in errors.getvalue()
     assert errors.getvalue().endswith("task: 2/2\n")
+
+
+def test_numbers_that_are_not_finite_are_null_in_json() -> None:
+    table = Table.of("Gaps", [{"solver": "short", "gap": float("inf")}, {"solver": "sound", "gap": 0.5}])
+    record = Outcome((table,)).record("bench/gaps")
+    assert json.loads(json.dumps(record, allow_nan=False))["tables"][0]["rows"] == [
+        {"solver": "short", "gap": None},
+        {"solver": "sound", "gap": 0.5},
+    ]

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.releases.restated import restate
+from tests.releases.drawn import restate
 
 Change = Callable[[dict[str, list[Any]]], None]
 

@@ -21,7 +21,7 @@ from coco_opt.histograms import CountOfCounts, Hierarchy
 from coco_opt.releases.manifest import FORMAT
 from coco_opt.releases.verify import verify_release
 from tests.groups.helpers import thirds
-from tests.releases.restated import restate, seeded_budget
+from tests.releases.drawn import restate, seeded_budget
 
 TREE = Hierarchy.from_paths([("n", "a"), ("n", "b"), ("n", "c")])
 IDS = (None, "r1", "r2", "r3")

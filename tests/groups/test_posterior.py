@@ -33,7 +33,7 @@ from coco_opt.releases.estimate import config_of as default_config
 from tests.groups.changed import changed_copy, shift
 from tests.groups.helpers import MAX_SIZE, assert_consistent, measured, thirds, three_levels
 from tests.groups.towns import SEEDED, config_of
-from tests.releases.restated import restate
+from tests.releases.drawn import restate
 
 POSTERIOR = {"consistency": "posterior"}
 SHORT = SamplerOptions(chains=2, burn_in=20, most_burn_in=40, settle=10, draws=10, thin=1, most_rounds=1, threads=1)

@@ -25,7 +25,7 @@ from coco_opt.releases import release, verify_release
 from tests.groups.changed import changed_copy, shift
 from tests.groups.helpers import MAX_SIZE, measured, three_levels
 from tests.groups.towns import SEEDED, config_of
-from tests.releases.restated import restate
+from tests.releases.drawn import restate
 
 WIDE = Buckets.from_edges([0, 1, 2, 4, 8, 11, 12])
 PRIVATE = {"counts_share": Fraction(1, 4)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.mutation.mutant import Mutant
 
 _LEDGER, _PAYMENT = "tests/privacy/test_ledger.py::", "tests/releases/test_payment.py::"
-_PROMISES, _PROMISE = "tests/releases/test_promises.py::", "tests/privacy/test_promise.py::"
+_PROMISES, _PROMISE = "tests/releases/test_promises.py::", "tests/privacy/test_budget.py::"
 _PAIRS = f"{_PROMISES}test_of_two_promises_the_second_is_refused_before_it_is_paid"
 _JOINT = f"{_PROMISE}test_neighbours_of_a_joint_promise_are_neighbours_of_all"
 _ATTACKS, _ANSWERS = "tests/releases/test_attacks.py::", "tests/privacy/test_answers.py::"

@@ -2,16 +2,21 @@
 
 ``configure`` takes what ``draw`` returns. The configurations are coherent: methods read what is queried, and have the
 options that are set. So a refusal is rare, and says that something else does not fit.
+
+``restate`` makes a release's manifest fit what was changed, as whoever wants to deceive would.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from coco_opt.files.folder import MANIFEST, as_json, file_digest, sealed
 from coco_opt.problems import PROBLEMS
 from coco_opt.registry import built_in
 
@@ -268,3 +273,36 @@ def _ranges(drawing: Drawing) -> Keys:
 
 
 _KINDS: Mapping[str, Callable[[Drawing], Keys]] = {"groups": _groups, "tables": _tables, "ranges": _ranges}
+
+
+def restate(folder: Path, **changes: Any) -> None:
+    """Write the manifest anew with other entries, the digests of the files as they are, and a seal that fits."""
+    manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    files = {name: file_digest(folder / name) for name in manifest["files"]}
+    (folder / MANIFEST).write_bytes(as_json(sealed({**manifest, "files": files, **changes})))
+
+
+def seeded_budget(measurement_plan: Any) -> dict[str, Any]:
+    """Return the entries of a manifest that say what seeded geometric noise as for ``asked`` cost."""
+    from coco_opt.privacy.composition import Composition
+    from coco_opt.privacy.measurement import query_dict
+
+    shared = {"neighbours": measurement_plan.neighbours, "noise": "seeded"}
+    queries = [
+        {**query_dict(one), "level_name": measurement_plan.levels[one.level]} for one in measurement_plan.queries
+    ]
+    budget = {
+        **measurement_plan.cost.as_dict(),
+        "implied": Composition.of(measurement_plan.queries).implied(),
+        **shared,
+        "questions": queries,
+    }
+    privacy = {"mechanism": "geometric", "epsilon": str(measurement_plan.cost.amount), **shared}
+    levels = list(measurement_plan.levels)
+    return {
+        "budget": budget,
+        "config": {"privacy": privacy},
+        "levels": levels,
+        "private": False,
+        "status": "NOT PRIVATE",
+    }

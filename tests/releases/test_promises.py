@@ -25,7 +25,7 @@ from coco_opt.releases.planning import planned
 from coco_opt.releases.reporter import Silent
 from coco_opt.releases.runs import charge_for, ledger_of
 from coco_opt.releases.verify import verify_paid
-from tests.releases.restated import restate
+from tests.releases.drawn import restate
 from tests.releases.towns import Watch
 
 REGIONS = pd.DataFrame({"region_id": ["x", "y"], "nation": "land", "county": ["x", "y"]})

@@ -36,7 +36,7 @@ from coco_opt.topdown.kind.verify import ALWAYS, checks_of
 from coco_opt.topdown.queries import parse_query
 from coco_opt.topdown.schema import Schema, ValueGroups, plain_schema
 from coco_opt.topdown.table_queries import TableQueries
-from tests.releases.restated import restate, seeded_budget
+from tests.releases.drawn import restate, seeded_budget
 
 SCHEMA = Schema(
     {"sex": ("female", "male"), "age": ("child", "adult", "old")},
