@@ -180,7 +180,9 @@ def parse_query(text: str, schema: Schema, name: str | None = None) -> Query:
         raise InputError("bad-query", f"{text!r} uses the attribute {twice!r} twice")
     if any(factor.labels is None for factor in factors):
         factors.sort(key=lambda factor: factor.attribute)  # a Kronecker product's answers are in this order
-    operator, combinations = _operator(factors, schema)
+        operator, combinations = _kronecker(factors, schema)
+    else:
+        operator, combinations = _grouping(factors, schema)
     if not operator.absolute_columns.any():
         raise InputError("bad-query", f"{text!r} counts no cell that the structural zeros allow")
     return Query(name or normal, normal, operator, tuple(factors), combinations)
@@ -272,20 +274,14 @@ def _listed(name: str, ranges: Sequence[str], schema: Schema, text: str) -> Fact
     return Factor(axis, f"{name}[{', '.join(names)}]", names, counts)
 
 
-def _operator(factors: Sequence[Factor], schema: Schema) -> tuple[Operator, Ints]:
-    labels = [factor.labels for factor in factors]
-    if any(factor_labels is None for factor_labels in labels):
-        return _kronecker(factors, schema)
-    return _grouping([factor_labels for factor_labels in labels if factor_labels is not None], factors, schema)
-
-
-def _grouping(labels: Sequence[Ints], factors: Sequence[Factor], schema: Schema) -> tuple[Grouping, Ints]:
+def _grouping(factors: Sequence[Factor], schema: Schema) -> tuple[Operator, Ints]:
     """Return the sums over the combinations that an allowed cell enters, and which those are."""
     codes = np.unravel_index(schema.allowed, schema.shape)
     combined = np.zeros(schema.size, np.int64)
     counted = np.ones(schema.size, np.bool_)
-    for factor, factor_labels in zip(factors, labels, strict=True):
-        own = factor_labels[codes[factor.attribute]]
+    for factor in factors:
+        assert factor.labels is not None
+        own = factor.labels[codes[factor.attribute]]
         counted &= own >= 0
         combined = combined * len(factor.answers) + own
     combinations, inverse = np.unique(combined[counted], return_inverse=True)

@@ -18,14 +18,12 @@ import numpy as np
 import numpy.typing as npt
 
 from coco_opt.array_types import Flags, Ints
-from coco_opt.errors import InputError, Place
+from coco_opt.errors import InputError
 from coco_opt.histograms.arrays import as_int64
 from coco_opt.topdown.names import check_name, find, read_values
 
 MAX_CELLS = 2**27
 KEYWORDS = ("total", "detail", "identity", "cumulative")
-
-PlaceOf = Callable[[int], Place]
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,37 +140,17 @@ class Schema:
         groupings = {name: groups for name, groups in self.groupings.items() if name in names}
         return Schema(self.attributes, self.structural_zeros, groupings)
 
-    def encode(self, columns: Mapping[str, npt.ArrayLike], place: PlaceOf | None = None) -> Ints:
+    def encode(self, codes: Mapping[str, npt.ArrayLike]) -> Ints:
         """Return the place of every record's cell among the allowed cells, int64[records].
 
-        ``columns`` has, for every attribute, a value index per record; ``place`` turns a record's number into its
-        place in the user's file. Raises InputError (missing-column, bad-shape, not-integer,
-        code-out-of-range, structural-zero) with the record's place and column and never its value. O(records x
-        attributes).
+        ``codes`` has, for every attribute, a value's index per record. Raises InputError (structural-zero).
         """
-        missing = [name for name in self.attributes if name not in columns]
-        if missing:
-            raise InputError("missing-column", f"the records have no column {missing[0]!r}")
-        codes = [as_int64(columns[name], f"column {name!r}") for name in self.attributes]
-        if len({column.size for column in codes}) > 1:
-            raise InputError("bad-shape", "all columns must have one value for each record")
-        for name, column, size in zip(self.attributes, codes, self.shape, strict=True):
-            outside = np.flatnonzero((column < 0) | (column >= size))
-            if outside.size:
-                message = f"a value's index must be from 0 to {size - 1}"
-                raise _record_error("code-out-of-range", message, int(outside[0]), name, place)
-        cells = self.position[np.ravel_multi_index(codes, self.shape)]
-        forbidden = np.flatnonzero(cells < 0)
-        if forbidden.size:
-            raise self._forbidden(int(forbidden[0]), [int(column[forbidden[0]]) for column in codes], place)
+        columns = [as_int64(codes[name], f"column {name!r}") for name in self.names]
+        cells = self.position[np.ravel_multi_index(columns, self.shape)]
+        if (cells < 0).any():
+            message = "a record lies in a cell that a structural zero forbids: correct the data or the rules"
+            raise InputError("structural-zero", message)
         return cells
-
-    def _forbidden(self, record: int, values: list[int], place: PlaceOf | None) -> InputError:
-        """Return the error of a record that a rule forbids; it names the rule's columns, for its values are private."""
-        broken = next(rule for rule in self.rules if all(mask[values[axis]] for axis, mask in rule.conditions))
-        columns = ", ".join(self.names[axis] for axis, _ in broken.conditions)
-        message = "the record lies in a cell that a structural zero forbids: correct the data or the rules"
-        return _record_error("structural-zero", message, record, columns, place)
 
     def decode(self, cells: npt.ArrayLike) -> dict[str, Ints]:
         """Return the value indices, by attribute, of cells given by their places among the allowed cells."""
@@ -241,13 +219,6 @@ def _group_labels(name: str, grouping: ValueGroups, attributes: Mapping[str, Seq
                     raise InputError("bad-schema", f"grouping {name!r}: {values[place]!r} lies in two groups")
                 labels[place] = index
     return axis, labels
-
-
-def _record_error(code: str, message: str, record: int, column: str, place: PlaceOf | None) -> InputError:
-    if place is None:
-        return InputError(code, f"record {record + 1}, column {column!r}: {message}")
-    where = place(record)
-    return InputError(code, message, Place(where.file, where.row, column))
 
 
 @dataclass(frozen=True, eq=False, slots=True)

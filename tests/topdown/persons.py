@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from coco_opt.config import Config, load_config
-from coco_opt.releases import verify_release
+from coco_opt.releases import Silent, verify_release
 
 HIERARCHY = "region_id,nation,state,county\n" + "".join(
     f"r{state}{county},land,s{state},c{county}\n" for state in range(2) for county in range(3)
@@ -66,3 +66,13 @@ def bounds(folder: Path, *rows: str) -> str:
 def failing(folder: Path) -> list[str]:
     """Return the checks that a release folder fails."""
     return [f"{check.name}: {check.detail}" for check in verify_release(folder) if not check.passed]
+
+
+class Heard(Silent):
+    """A reporter that keeps its lines."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def line(self, text: str) -> None:
+        self.lines.append(text)

@@ -13,14 +13,14 @@ import pytest
 
 from coco_opt.errors import ConfigError, HierarchyError, InputError
 from coco_opt.histograms import Hierarchy
-from coco_opt.releases import Silent, check, estimate, forecast, measure, release, render_report
+from coco_opt.releases import check, estimate, forecast, measure, release, render_report
 from coco_opt.topdown import LinearConstraint, Schema
 from coco_opt.topdown.constraint import UNBOUNDED, parse_constraint
 from coco_opt.topdown.facilities import Facilities, FacilityType, zeros_of
 from coco_opt.topdown.feasibility.conflict import Proof
 from coco_opt.topdown.kind.files import read_tables_release
 from coco_opt.topdown.measuring import measure as measuring
-from tests.topdown.persons import SEEDED, TOPDOWN, failing, write
+from tests.topdown.persons import SEEDED, TOPDOWN, Heard, failing, write
 
 FAMILY = Schema({"relation": ["householder", "spouse", "partner", "child"], "age": ["minor", "adult"]})
 COUNTS = {"householders": "relation = householder", "spouses": "relation = spouse", "partners": "relation = partner"}
@@ -278,16 +278,6 @@ def test_a_fact_that_is_said_to_be_in_the_data_and_is_not_is_refused_before_paym
         ) as caught:
             verb(write(tmp_path, SEEDED + 'neighbours = "replace"\n', topdown))
         assert caught.value.code == "false-fact"
-
-
-class Heard(Silent):
-    """A reporter that keeps its lines."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def line(self, text: str) -> None:
-        self.lines.append(text)
 
 
 def test_what_is_undecided_is_said_before_anything_is_paid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,6 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,35 +17,20 @@ import pytest
 from coco_opt.choices import SolverChoices, UncertifiedGap
 from coco_opt.errors import ConfigError, InputError
 from coco_opt.privacy import SeededNoise
-from coco_opt.releases import Silent, check, compare, estimate, forecast, measure, release, render_report
+from coco_opt.releases import check, compare, estimate, forecast, measure, release, render_report
 from coco_opt.releases.drawing import noisy
 from coco_opt.releases.kind import Shown, Truth, Work
-from coco_opt.topdown.estimating.estimate import estimate_tables, linear_estimates
+from coco_opt.topdown.estimating.estimate import linear_estimates
 from coco_opt.topdown.estimating.linear.information import FullInformation
-from coco_opt.topdown.estimating.recursion import Checkpoint
 from coco_opt.topdown.kind import TABLES, rehearsal
-from coco_opt.topdown.kind.checkpoints import LevelFiles
 from coco_opt.topdown.kind.files import read_tables_release
 from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.measuring.measure import measure_tables
 from coco_opt.topdown.noisy_measurements import TableMeasurements
-from tests.topdown.persons import AGE, SECURE, SEEDED, SEX, TOPDOWN, bounds, failing, records, write
+from tests.topdown.persons import AGE, SECURE, SEEDED, SEX, TOPDOWN, Heard, bounds, failing, records, write
 
 REPLACE = SEEDED + 'neighbours = "replace"\n'
 STATES = '[[topdown.invariants]]\nquery = "total"\nlevel = "state"\n'
-
-
-class Told:
-    """A reporter that keeps its lines."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def line(self, text: str) -> None:
-        self.lines.append(text)
-
-    def stage(self, label: str) -> Any:
-        return Silent().stage(label)
 
 
 @pytest.mark.parametrize("estimation", ["full", "classic", "bottom_up"])
@@ -248,15 +232,6 @@ def test_shares_by_level_are_paid_told_and_used(tmp_path: Path) -> None:
     assert TABLES.section_of(TABLES.plan(write(tmp_path)).measurement_plan)["shares"] == ["1/3"] * 3
 
 
-def test_a_release_with_discrete_gaussian_noise(tmp_path: Path) -> None:
-    privacy = 'mechanism = "discrete_gaussian"\nepsilon = "1"\ndelta = "1/1000000"\ndataset = "persons"\n'
-    outcome = release(write(tmp_path, privacy=privacy), tmp_path / "out")
-    assert failing(outcome.folder) == []
-    budget = outcome.manifest["budget"]
-    assert budget["asked"] == {"epsilon": "1", "delta": "1/1000000"}
-    assert {row["level"] for row in budget["questions"]} == {0, 1, 2}
-
-
 def test_predicted_errors_are_those_of_many_measurements(tmp_path: Path) -> None:
     plan = TABLES.plan(write(tmp_path))
     predicted = {(row["level"], row["query"]): row for row in forecast(plan.config).as_dict()["predictions"]}
@@ -377,7 +352,7 @@ def test_errors_in_a_part_of_the_regions_grow_to_those_of_all(tmp_path: Path, mo
 
 
 def test_a_workload_that_is_not_measured_is_said(tmp_path: Path) -> None:
-    reporter = Told()
+    reporter = Heard()
     release(write(tmp_path, topdown=TOPDOWN + 'strategy = ["total"]\n'), tmp_path / "out", reporter=reporter)
     assert sum("Not determined" in line for line in reporter.lines) == 2
 
@@ -403,34 +378,14 @@ def test_one_region_alone_can_be_released(tmp_path: Path, estimation: str) -> No
 
 
 def test_levels_that_are_done_are_kept_with_their_certificates(tmp_path: Path) -> None:
-    config = write(tmp_path)
+    config, folder = write(tmp_path), tmp_path / "scratch"
     measurement = measure(config).measurement
     method = TABLES.method(config, measurement.measurement_plan)
-    uninterrupted = TABLES.estimate(measurement, method, Work(SolverChoices()))
-    folder, solvers = tmp_path / "scratch", SolverChoices()
-    files, levels = LevelFiles(folder), []
-
-    class StopError(Exception):
-        pass
-
-    def keep(done: Checkpoint) -> None:
-        files.keep(done)
-        levels.append(done.level)
-        if done.level == 1:
-            raise StopError
-
-    with pytest.raises(StopError):
-        estimate_tables(measurement, method.topdown, solvers, after_level=keep)
-    assert [path.name for path in folder.iterdir()] == ["levels-001"]
-    again = SolverChoices()
-    resumed = TABLES.estimate(measurement, method, Work(again, scratch=folder))
-    for level in range(3):
-        assert resumed.level(level).tolist() == uninterrupted.level(level).tolist()
-    assert [(row.problem, row.solves) for row in resumed.certificates] == [
-        (row.problem, row.solves) for row in uninterrupted.certificates
-    ]
-    (folder / "levels-002").write_bytes(b"damaged")
-    assert LevelFiles(folder).last() is None
+    first = TABLES.estimate(measurement, method, Work(SolverChoices(), scratch=folder))
+    assert [path.name for path in folder.iterdir()] == ["levels-002"]
+    again = TABLES.estimate(measurement, method, Work(SolverChoices(), scratch=folder))
+    assert [again.level(level).tolist() for level in range(3)] == [first.level(level).tolist() for level in range(3)]
+    assert again.certificates == first.certificates
 
 
 def test_solvers_are_compared_on_a_split_and_a_rounding_of_made_persons(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from coco_opt.array_types import Ints
 from coco_opt.errors import InputError, ProblemError
 from coco_opt.histograms import Hierarchy
-from coco_opt.privacy import Cost, Epsilon, Measurement, NoiseSource, Rho, SecureNoise, SeededNoise, add_noise
+from coco_opt.privacy import Cost, Epsilon, Measurement, Rho, SecureNoise, SeededNoise, add_noise
 from coco_opt.privacy.noise import NoiseStream
 from coco_opt.topdown.budget_plan import Strategy, TablePlan
 from coco_opt.topdown.constraint import RegionBounds
@@ -115,14 +115,6 @@ def test_no_two_queries_share_noise_whatever_they_are_called(unit: type[Cost]) -
         measured.answers[level][query][0] - COUNTS.level_tables(level)[0] for level, query in plan.measured_queries
     ]  # type: ignore[index]
     assert len({draws.tobytes() for draws in noise}) == len(names) * 3
-
-
-@pytest.mark.parametrize("source", [SecureNoise, lambda: SeededNoise(3)], ids=["secure", "seeded"])
-def test_measuring_again_with_one_source_is_refused(source: Any) -> None:
-    opened: NoiseSource = source()
-    measure_tables(COUNTS, PLAN, source=opened)
-    with pytest.raises(ProblemError, match="already drawn"):
-        measure_tables(COUNTS, PLAN, source=opened)
 
 
 def test_blocks_of_any_size_give_the_same_noise() -> None:

@@ -174,6 +174,8 @@ def test_a_resumed_run_keeps_its_classes_and_cuts_and_solves_nothing_twice(impli
             for done in (uninterrupted, resumed)
         ]
         assert solved[0] == solved[1]
+        (folder / f"levels-{level:03}").write_bytes(b"damaged")
+        assert LevelFiles(folder).last() is None
 
 
 def test_one_region_alone_has_no_row_of_several_variables() -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
-from fractions import Fraction
 from itertools import product
 
 import numpy as np
@@ -20,20 +19,16 @@ from coco_opt.choices import SolverChoices
 from coco_opt.errors import CocoOptError, ProblemError, SolverError
 from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Grouping, Operator, stack, total
-from coco_opt.privacy import Epsilon, SeededNoise
 from coco_opt.problems import TableRounding
 from coco_opt.problems.linear_rows import LinearRows
 from coco_opt.problems.table_rounding import RoundingDual
 from coco_opt.problems.table_rounding.program import relaxed_prices
 from coco_opt.solution import Status
 from coco_opt.solving import solve
-from coco_opt.topdown.budget_plan import Strategy, TablePlan
-from coco_opt.topdown.estimating.estimate import estimate_tables, linear_estimates
+from coco_opt.topdown.estimating.estimate import estimate_tables
 from coco_opt.topdown.estimating.method import TopdownMethod
 from coco_opt.topdown.estimating.rounding import PRECISION, Ties, round_in_passes, seed_of
-from coco_opt.topdown.measuring.counts import TableCounts
-from coco_opt.topdown.measuring.measure import measure_tables
-from coco_opt.topdown.queries import parse_queries, parse_query
+from coco_opt.topdown.queries import parse_queries
 from coco_opt.topdown.rows import MatrixOperator
 from coco_opt.topdown.schema import Schema
 from tests.topdown.estimation import measured
@@ -132,6 +127,9 @@ def test_what_cannot_be_is_refused_by_name() -> None:
         LinearRows(rows.operator, np.array([[0], [3]]), np.array([[2], [2]]))
     with pytest.raises(ProblemError, match="negative"):
         TableRounding(-x, np.array([1, 1]))
+    half = MatrixOperator(csr_array(np.array([[0.5, 1.0]])))
+    with pytest.raises(ProblemError, match="integer weights"):
+        TableRounding([[0.5, 0.5]], queries=[half])
     overlapping = LinearRows(
         stack([rows.operator, rows.operator]), np.array([[2, 0], [2, 0]]), np.array([[9, 9], [9, 9]])
     )
@@ -186,16 +184,6 @@ def test_answers_are_nearest_and_proved_so(seed: int, root: bool) -> None:
         )
         for prices in (problem.admissible(random), relaxed, problem.prices):
             assert problem.gap(point, prices) >= problem.objective(point) - best - 1e-9
-
-
-def test_queries_with_fractional_weights_are_refused() -> None:
-    from scipy.sparse import csr_array
-
-    from coco_opt.topdown.rows import MatrixOperator
-
-    half = MatrixOperator(csr_array(np.array([[0.5, 1.0]])))
-    with pytest.raises(ProblemError, match="integer weights"):
-        TableRounding([[0.5, 0.5]], queries=[half])
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -269,27 +257,6 @@ def test_an_order_given_rounds_crossing_queries_too() -> None:
     result = estimate_tables(measurement, TopdownMethod(rounding_order=order))
     assert np.array_equal(result.level(1).sum(axis=0), result.level(0)[0])
     assert max(row.gap for row in result.certificates) <= 1e-6
-
-
-@pytest.mark.slow
-def test_identical_children_get_totals_as_exact_as_linear_estimates() -> None:
-    """Five identical children of 200 cells: no child gains, and totals are about as sure as the linear estimate's."""
-    hierarchy = Hierarchy.from_paths([("nation", f"child {k}") for k in range(5)])
-    schema = Schema({"a": [f"a{k}" for k in range(20)], "b": [f"b{k}" for k in range(10)]})
-    table = np.random.default_rng(0).poisson(1.0, 200)
-    people = TableCounts.from_counts(hierarchy, schema, np.tile(table, (5, 1)))
-    strategy = Strategy(parse_queries(["total", "detail"], schema), ("1/2", "1/2"))  # type: ignore[arg-type]
-    plan = TablePlan.product(strategy, Epsilon(Fraction(4)), levels=2)
-    integers, linear = [], []
-    for seed in range(40):
-        measurement = measure_tables(people, plan, source=SeededNoise(seed))
-        integers.append(estimate_tables(measurement).level(1).sum(axis=1) - table.sum())
-        answers = linear_estimates(measurement).answers(parse_query("total", schema).operator, 1)
-        linear.append(answers[:, 0] - table.sum())
-    errors = np.array(integers)
-    standard_error = errors.std(axis=0, ddof=1) / np.sqrt(len(errors))
-    assert (np.abs(errors.mean(axis=0)) <= 3.0 * standard_error).all()
-    assert errors.std() <= 1.3 * np.array(linear).std()
 
 
 @pytest.mark.parametrize("seed", [24, 161, 174, 331, 417, 420])

@@ -142,17 +142,20 @@ def top_down(
     ``progress`` is called with the numbers of regions done and in all. Raises ProblemError or SolverError naming the
     region, and ProblemError for a checkpoint of another hierarchy or schema.
     """
-    done = resume_from or Checkpoint(())
-    _check_fit(step, done)
+    done, hierarchy = resume_from or Checkpoint(()), step.measured.hierarchy
     if resume_from is not None:
+        size, levels = step.measured.schema.size, range(hierarchy.levels)
+        shapes = [(len(hierarchy.level_range(level)), size) for level in levels][: len(done.tables)]
+        if [(tables.regions, tables.size) for tables in done.tables] != shapes:
+            raise ProblemError("the checkpoint to resume from is of another hierarchy or schema")
         step.solvers.merge(done.certificates)
         if step.cutting is not None:
             step.cutting.add(done.cuts)
-    counter = Count(step.measured.hierarchy.regions, progress)
+    counter = Count(hierarchy.regions, progress)
     counter.add(sum(tables.regions for tables in done.tables))
     run_by = Threads() if executor is None else executor
     with run_by.share(step) as shared:
-        for level in range(done.level, step.measured.hierarchy.levels - 1):
+        for level in range(done.level, hierarchy.levels - 1):
             if level < 0:
                 done = _checkpoint(step, (_fit_alone(step, None),), ())
                 counter.add(1)
@@ -161,14 +164,6 @@ def top_down(
             if after_level is not None:
                 after_level(done)
     return done
-
-
-def _check_fit(step: SplitStep, done: Checkpoint) -> None:
-    hierarchy, size = step.measured.hierarchy, step.measured.schema.size
-    regions = [len(hierarchy.level_range(level)) for level in range(hierarchy.levels)]
-    counts = [tables.regions for tables in done.tables]
-    if counts != regions[: len(counts)] or any(tables.size != size for tables in done.tables):
-        raise ProblemError("the checkpoint to resume from is of another hierarchy or schema")
 
 
 def bottom_up(step: SplitStep, *, executor: Executor | None = None, progress: Progress | None = None) -> Checkpoint:

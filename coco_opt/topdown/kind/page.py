@@ -65,6 +65,20 @@ _RELAXED_NOTE = (
     "as few persons as possible, with every region above it.",
 )
 
+_CORRECTED = (
+    "Where the posterior's sums differed from the unbiased linear estimates by more than both variances allow, its "
+    "answers were moved towards these, by the share of the difference in brackets"
+)
+_MOVED = (
+    "Where the unbiased linear estimates refute the posterior of a query, its answers there are those of the tables "
+    'nearest to the noisy answers (estimation "full"), and their intervals hold those of the linear estimates; the '
+    "number of answers in brackets"
+)
+_WIDENED = (
+    "Where the unbiased linear estimates show that the posterior errs more than it states, its intervals are widened, "
+    "by up to the factor in brackets"
+)
+
 
 def errors_of(measurement: Measurement, truth: Truth, result: TablesResult) -> Mapping[str, list[float]]:
     """Return by method and level the mean over regions of a region's total absolute error (persons)."""
@@ -83,7 +97,11 @@ def sections_of(shown: Shown) -> list[str]:
     words, levels = unit_words(shown.manifest), shown.measurement.measurement_plan.levels
     attributes = ", ".join(table_queries.schema.names)
     what = f"{words.entities} by {attributes} {where(table_queries.hierarchy, levels, date_of(shown.manifest))}"
-    explorer = _open_cells(shown) + _every_region(shown, table_queries.schema, linear, words)
+    explorer = _open_cells(shown)
+    if explorer and shown.result.posterior is None:  # cells are guesses: show what was measured
+        explorer += explorer_section(explored_answers(shown, linear, words.entities), NOTE)
+    else:
+        explorer += explorer_section(_explored(shown, table_queries.schema, linear, words.entities))
     return [
         front_section(what, _main_figures(shown, linear, words), explorer, _sure(shown, linear, words)),
         _method(shown),
@@ -223,7 +241,9 @@ def _earlier_releases(shown: Shown, earlier: Sequence[Mapping[str, Any]]) -> str
         (
             release["release"],
             release["level_name"],
-            _shared_answers(release),
+            "; ".join(f"{what}: {conditions}" for what, conditions in release["groups"].items())
+            if "groups" in release
+            else " * ".join(release["on"]) or "total",
             _cost(cost_of(release["budget"])),
             release["manifest"][:16],
         )
@@ -237,12 +257,6 @@ def _earlier_releases(shown: Shown, earlier: Sequence[Mapping[str, Any]]) -> str
         f"<h2>Earlier releases</h2>\n<p>{escape(line)}.</p>\n{listed}\n<p class='note'>These "
         "tables repeat what was published there, errors and all, in these regions and above.</p>"
     )
-
-
-def _shared_answers(release: Mapping[str, Any]) -> str:
-    if "groups" in release:
-        return "; ".join(f"{what}: {conditions}" for what, conditions in release["groups"].items())
-    return " * ".join(release["on"]) or "total"
 
 
 def _errors(shown: Shown) -> str:
@@ -275,28 +289,14 @@ def _posterior(shown: Shown) -> str:
         f"{sampled.r_hat.max():.3g}, least effective sample size {sampled.effective.min():,.0f}). The others are less "
         "certain."
     ]
-    if posterior.corrected:
-        levels = shown.measurement.measurement_plan.levels
-        of_levels = (f"{levels[level]}, {query.text} ({weight:.2g})" for level, query, weight in posterior.corrected)
-        lines.append(
-            "Where the posterior's sums differed from the unbiased linear estimates by more than both variances allow, "
-            f"its answers were moved towards these, by the share of the difference in brackets: {'; '.join(of_levels)}."
-        )
-    if posterior.moved:
-        levels = shown.measurement.measurement_plan.levels
-        of_levels = (f"{levels[level]}, {query.text} ({number:,})" for level, query, number in posterior.moved)
-        lines.append(
-            "Where the unbiased linear estimates refute the posterior of a query, its answers there are those of the "
-            'tables nearest to the noisy answers (estimation "full"), and their intervals hold those of the linear '
-            f"estimates; the number of answers in brackets: {'; '.join(of_levels)}."
-        )
-    if posterior.has_intervals and posterior.widened:
-        levels = shown.measurement.measurement_plan.levels
-        of_levels = (f"{levels[level]}, {query.text} ({factor:.2g})" for level, query, factor in posterior.widened)
-        lines.append(
-            "Where the unbiased linear estimates show that the posterior errs more than it states, its intervals are "
-            f"widened, by up to the factor in brackets: {'; '.join(of_levels)}."
-        )
+    levels, widened = shown.measurement.measurement_plan.levels, posterior.widened if posterior.has_intervals else ()
+    for listed, form, words in (
+        (posterior.corrected, ".2g", _CORRECTED),
+        (posterior.moved, ",", _MOVED),
+        (widened, ".2g", _WIDENED),
+    ):
+        of_levels = [f"{levels[level]}, {query.text} ({number:{form}})" for level, query, number in listed]
+        lines += [f"{words}: {'; '.join(of_levels)}."] if of_levels else []
     if posterior.has_intervals:
         lines.append(
             f"Intervals of {100 * posterior.coverage:g} % of every cell and query lie in {INTERVALS}: the true answer "
@@ -346,13 +346,6 @@ def _figures(estimate: float, error: float) -> tuple[str, str]:
     if error == 0.0:
         return f"{round(estimate):,}", "exact"
     return (f"{estimate:,.1f}", f"{error:,.1f}") if np.isfinite(error) else ("not determined", "-")
-
-
-def _every_region(shown: Shown, schema: Schema, linear: LinearEstimates, words: Words) -> str:
-    """Return the explorer of the cells; where these are guesses, of the answers that were measured."""
-    if shown.result.posterior is None and TableQueries.all_leave_cells_open(shown.measurement):
-        return explorer_section(explored_answers(shown, linear, words.entities), NOTE)
-    return explorer_section(_explored(shown, schema, linear, words.entities))
 
 
 def _explored(shown: Shown, schema: Schema, linear: LinearEstimates, unit: str) -> Explored:

@@ -20,6 +20,7 @@ from coco_opt.files.regions import PublicRegions, read_regions
 from coco_opt.histograms import Hierarchy
 from coco_opt.histograms.texts import is_plain_name
 from coco_opt.privacy.cost import Cost
+from coco_opt.privacy.measurement import MeasurementPlan
 from coco_opt.releases.kind import Figures, Plan
 from coco_opt.topdown.budget_plan import Strategy, TablePlan
 from coco_opt.topdown.constraint import UNBOUNDED, LinearConstraint, RegionBounds
@@ -28,7 +29,7 @@ from coco_opt.topdown.feasibility.conflict import Proof
 from coco_opt.topdown.feasibility.system import ConstraintSystem
 from coco_opt.topdown.invariants import Invariant, Stated
 from coco_opt.topdown.kind.automatic import choice_digest, choice_tables, chosen_keys, resolved
-from coco_opt.topdown.kind.earlier_releases import Earlier, account_line, check_account, earlier_of
+from coco_opt.topdown.kind.earlier_releases import account_line, check_account, earlier_of
 from coco_opt.topdown.kind.files import RESERVED
 from coco_opt.topdown.measuring.automatic import optimised_strategy
 from coco_opt.topdown.measuring.counts import TableCounts
@@ -69,7 +70,9 @@ def plan_tables(config: Config) -> Plan:
     workload = workload_of(config, schema)
     public = read_regions(config.data.table_of("hierarchy"))
     bounds, linear = stated_constraints(config, public, schema)
-    earlier = _earlier(config, public, schema)
+    releases, counts = config.method.agrees_with, config.method.counts
+    earlier = blamed(config, AGREES, lambda: earlier_of(releases, public.hierarchy, public.levels, schema, counts))
+    check_account(config, earlier.said)
     invariants = _invariants(config, public, schema)
 
     def planned(written: Config, proof: Proof | None = None, keys: Mapping[str, Any] | None = None) -> Plan:
@@ -85,19 +88,13 @@ def plan_tables(config: Config) -> Plan:
         )
         proof = proved(table_queries) if proof is None else proof  # about the constraints alone, whatever is spent
         measurement_plan = table_queries.measurement_plan(public.levels, public.region_ids)
-        notes = [] if not earlier.said else [account_line(measurement_plan, earlier.said)]
         choices = None if keys else partial(choice_tables, written, config, public.hierarchy, schema, workload)
         detail = TablesDetail(table_queries, workload, public, proof, choices)
         return Plan(
             config,
             measurement_plan,
             detail,
-            (
-                *notes,
-                *_unmeasured_cells(table_queries),
-                *_undecided(proof),
-                *_without_intervals(config, table_queries),
-            ),
+            tuple(_notes(config, measurement_plan, table_queries, proof)),
             partial(planned, proof=proof),
             chosen=chosen_keys(written, config),
             promised=tuple(_promised(table_queries, proof)),
@@ -108,24 +105,39 @@ def plan_tables(config: Config) -> Plan:
     return planned(config)
 
 
-def _earlier(config: Config, public: PublicRegions, schema: Schema) -> Earlier:
-    """Return the constraints from the releases that these tables must agree with. Raises ConfigError."""
-    releases, counts = config.method.agrees_with, config.method.counts
-    earlier = blamed(config, AGREES, lambda: earlier_of(releases, public.hierarchy, public.levels, schema, counts))
-    check_account(config, earlier.said)
-    return earlier
+def _notes(
+    config: Config, measurement_plan: MeasurementPlan, table_queries: TableQueries, proof: Proof
+) -> Iterator[str]:
+    """Yield what to know before a payment: where cells are guesses, no table may exist, or no intervals will be."""
+    from coco_opt.topdown.estimating.posterior.result import NOT_CONNECTED
 
-
-def _unmeasured_cells(table_queries: TableQueries) -> Iterator[str]:
-    """Say where no query measures the cells: then they are guesses, though tables.parquet holds them."""
-    if not table_queries.leaves_cells_open:
-        return
-    schema = table_queries.schema
-    attributes = " * ".join(name for name, values in schema.attributes.items() if len(values) > 1)
-    yield (
-        f"Cells are not measured: the counts of {attributes} in the released tables are guesses, shared out in "
-        'proportion to the measured margins. If you will look at them, add "detail" to topdown.workload'
-    )
+    tree, schema = table_queries.hierarchy, table_queries.schema
+    if table_queries.earlier:
+        yield account_line(measurement_plan, table_queries.earlier)
+    if table_queries.leaves_cells_open:
+        attributes = " * ".join(name for name, values in schema.attributes.items() if len(values) > 1)
+        yield (
+            f"Cells are not measured: the counts of {attributes} in the released tables are guesses, shared out in "
+            'proportion to the measured margins. If you will look at them, add "detail" to topdown.workload'
+        )
+    if proof.verdict == "undecided":
+        yield (
+            f"UNDECIDED whether any integer table meets all public constraints ({proof.how}): neither such a table nor "
+            "a contradiction was found. The plan is not refused, but if there is no such table, no tables can be "
+            "estimated after the payment. To decide it before, state fewer overlapping constraints, or the same ones "
+            "for larger regions"
+        )
+    if config.method.estimation == "posterior":
+        # Whatever the answers of the exact ones are.
+        exact = [
+            RegionBounds.exact(
+                each.query, each.level, np.zeros((len(tree.level_range(each.level)), each.query.answers), np.int64)
+            )
+            for each in table_queries.invariants
+        ]
+        bounds = (*table_queries.bounds, *exact)
+        if not ConstraintSystem.of(tree, schema, bounds, table_queries.linear).by_sums:
+            yield f"{NOT_CONNECTED}. For intervals, leave out what crosses other constraints, before it is paid"
 
 
 def _promised(table_queries: TableQueries, proof: Proof) -> Iterator[tuple[str, str]]:
@@ -134,34 +146,6 @@ def _promised(table_queries: TableQueries, proof: Proof) -> Iterator[tuple[str, 
     if number:
         verdict = "proved that integer tables meet" if proof.verdict == "holds" else "UNDECIDED whether any tables meet"
         yield "Public constraints", f"{number} stated; {verdict} them all ({proof.how})"
-
-
-def _undecided(proof: Proof) -> Iterator[str]:
-    if proof.verdict == "undecided":
-        yield (
-            f"UNDECIDED whether any integer table meets all public constraints ({proof.how}): neither such a table nor "
-            "a contradiction was found. The plan is not refused, but if there is no such table, no tables can be "
-            "estimated after the payment. To decide it before, state fewer overlapping constraints, or the same ones "
-            "for larger regions"
-        )
-
-
-def _without_intervals(config: Config, table_queries: TableQueries) -> Iterator[str]:
-    """Say where the posterior will have no draws of these constraints, whatever the answers of the exact ones are."""
-    from coco_opt.topdown.estimating.posterior.result import NOT_CONNECTED
-
-    if config.method.estimation != "posterior":
-        return
-    tree = table_queries.hierarchy
-    exact = [
-        RegionBounds.exact(
-            each.query, each.level, np.zeros((len(tree.level_range(each.level)), each.query.answers), np.int64)
-        )
-        for each in table_queries.invariants
-    ]
-    bounds = (*table_queries.bounds, *exact)
-    if not ConstraintSystem.of(tree, table_queries.schema, bounds, table_queries.linear).by_sums:
-        yield f"{NOT_CONNECTED}. For intervals, leave out what crosses other constraints, before it is paid"
 
 
 def read_tables(plan: Plan) -> TableCounts:

@@ -126,18 +126,17 @@ def _posterior_account(measurement_plan: MeasurementPlan, result: TablesResult) 
             "burn_in": sampled.burn_in,
             "classes": sampled.classes,
             "concentrations": [float(strength) for strength in sampled.strengths],
-            "corrected": [
-                {"level": measurement_plan.levels[level], "query": query.text, "weight": weight}
-                for level, query, weight in posterior.corrected
-            ],
-            "widened": [
-                {"level": measurement_plan.levels[level], "query": query.text, "factor": factor}
-                for level, query, factor in posterior.widened
-            ],
-            "moved": [
-                {"level": measurement_plan.levels[level], "query": query.text, "answers": number}
-                for level, query, number in posterior.moved
-            ],
+            **{
+                name: [
+                    {"level": measurement_plan.levels[level], "query": query.text, key: value}
+                    for level, query, value in listed
+                ]
+                for name, key, listed in (
+                    ("corrected", "weight", posterior.corrected),
+                    ("widened", "factor", posterior.widened),
+                    ("moved", "answers", posterior.moved),
+                )
+            },
         }
     }
     if posterior.has_intervals:

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from coco_opt.array_types import Ints
 from coco_opt.errors import CocoOptError, InputError
 from coco_opt.execution.temporary_storage import forget_pages
 from coco_opt.files.differences import REGION
@@ -27,6 +26,7 @@ from coco_opt.files.release_checks import (
     positions,
     refuse,
 )
+from coco_opt.histograms.arrays import summed
 from coco_opt.operators import Grouping
 from coco_opt.privacy.cost import cost_of
 from coco_opt.releases.kind import Folder
@@ -149,7 +149,8 @@ def _microdata(tables: RawTables) -> str:
             region, cell = tables.regions.at(part.column("region")), cells_of(tables.schema, part)
             tables.regions.refuse_misnamed(part, region, MICRODATA, before)
             refuse(cell < 0, "a value that its attribute does not have", MICRODATA, before)
-            keys, counts = _merged(keys, counts, region * tables.schema.cells + cell)
+            more = region * tables.schema.cells + cell
+            keys, counts = summed(np.append(keys, more), np.append(counts, np.ones_like(more)))
             before += part.num_rows
     except InputError as error:
         raise BrokenError(str(error)) from None
@@ -158,15 +159,6 @@ def _microdata(tables: RawTables) -> str:
     if not (np.array_equal(keys, tables.numbers(leaves)) and np.array_equal(counts, tables.counts[leaves])):
         raise BrokenError("the persons make other tables")
     return f"{counts.sum():,} persons make the tables of the leaves"
-
-
-def _merged(keys: Ints, counts: Ints, more: Ints) -> tuple[Ints, Ints]:
-    """Return distinct keys and their counts after more keys are added."""
-    added, times = np.unique(more, return_counts=True)
-    merged, where = np.unique(np.concatenate([keys, added]), return_inverse=True)
-    total = np.zeros(merged.size, np.int64)
-    np.add.at(total, where, np.concatenate([counts, times]))
-    return merged, total
 
 
 _PROMISE_CHECKS: dict[str, Callable[[RawTables], str]] = {

@@ -182,6 +182,7 @@ class _Records:
 
     def _check_columns(self, faults: Faults, *, placed: bool, counted: bool) -> None:
         table, schema, groups = self.table, self.query.schema, self.query.groups
+        place = self.column(self.query.place) if placed or groups is not None else -1
         if counted:
             with faults:
                 column_checks.check_count(table, self.column(COUNT), "negative-count")
@@ -189,24 +190,24 @@ class _Records:
             with faults:
                 _check_persons(table, self.column(PERSON), self.rows_a_person or 1)
         if placed or groups is not None:
+            relation, unknown, ids = "places.id", UNKNOWN_REGION, "the ids of the hierarchy"
+            if groups is not None:  # in a listed group, be its own region right or wrong
+                relation, unknown, ids = "listed.id", UNKNOWN_GROUP, f"the ids of {groups.source.name}"
             with faults:
-                _check_places(table, self.column(self.query.place), groups)
+                column_checks.check_known(table, place, relation, *unknown, ids)
         if placed and groups is not None and REGION in table.names and REGION not in schema.attributes:
+            column = self.column(REGION)
+            source = f"{{t}} JOIN {groups.table} AS home ON {{t}}.c{place} = home.c0"
             with faults:
-                _check_region(table, self.column(REGION), self.column(self.query.place), groups)
+                check_regions(table, column, f"{{t}}.c{column} <> home.c1", source, groups.source)
         for k, (name, values) in enumerate(schema.attributes.items()):
             holder, column = self.holder(name)
-            if name in self.query.bins:
-                self._relate_ranges(holder, column, name, f"values{k}")
+            if name in self.query.bins:  # the texts that are integers within the ranges
+                code = self.query.code(Relation(holder.table, holder.names, normal=True), name)
+                texts = f"SELECT DISTINCT c{column} AS value FROM {holder.table} WHERE {code} IS NOT NULL"
+                holder.con.execute(f"CREATE VIEW values{k} AS {texts}")
             with faults:
                 _check_values(holder, column, f"values{k}", values, ranges=name in self.query.bins)
-
-    def _relate_ranges(self, holder: Loaded, column: int, name: str, view: str) -> None:
-        """Give the connection a relation (value) of a column's texts that are integers within the ranges."""
-        texts = Relation(holder.table, holder.names, normal=True)
-        code = self.query.code(texts, name)
-        query = f"CREATE VIEW {view} AS SELECT DISTINCT c{column} AS value FROM {holder.table} WHERE {code} IS NOT NULL"
-        holder.con.execute(query)
 
 
 def _shared_attributes(source: Input, homes: Input, schema: Schema) -> tuple[str, ...]:
@@ -248,21 +249,6 @@ def _check_persons(table: Loaded, column: int, most: int) -> None:
             raise InputError("duplicate-entity", message, table.place(rows, column))
         message = f"this person has more than {most} rows, the public maximum (topdown.rows_a_person)"
         raise InputError("too-many-rows", message, table.place(rows, column))
-
-
-def _check_places(table: Loaded, column: int, homes: Loaded | None) -> None:
-    """Check where rows lie: in a listed region, or in a listed group, be its own region right or wrong."""
-    if homes is None:
-        column_checks.check_known(table, column, "places.id", *UNKNOWN_REGION, "the ids of the hierarchy")
-    else:
-        where = f"the ids of {homes.source.name}"
-        column_checks.check_known(table, column, "listed.id", *UNKNOWN_GROUP, where)
-
-
-def _check_region(table: Loaded, column: int, group: int, groups: Loaded) -> None:
-    """Raise InputError (region-differs) for the rows that state another region than that of their group."""
-    source = f"{{t}} JOIN {groups.table} AS home ON {{t}}.c{group} = home.c0"
-    check_regions(table, column, f"{{t}}.c{column} <> home.c1", source, groups.source)
 
 
 def _check_values(table: Loaded, column: int, name: str, values: Sequence[str], *, ranges: bool) -> None:

@@ -289,7 +289,10 @@ def split_step(
         left = max(_LEAST_SECONDS, min(method.time, choice.limit) - (time() - start))
         if implied == "minimal_schema":
             try:
-                core = _core(measured, method, solvers, core_leaves, left)
+                if core_leaves is None:
+                    core = core_tables(measured, solvers, method.seed, left / _PROGRAMS)
+                else:
+                    core = CoreTables.of(measured.invariants.system, core_leaves)
             except NotSettledError as error:
                 if implied == choice.candidates[-1][0]:
                     raise
@@ -317,19 +320,6 @@ def split_step(
         slow="; ".join(given_up),
         deadline=start + method.time,
     )
-
-
-def _core(
-    measured: TableMeasurements,
-    method: TopdownMethod,
-    solvers: SolverChoices,
-    leaves: Ints | None,
-    seconds: float,
-) -> CoreTables:
-    """Return the classes' counts, those in the ``leaves`` if an interrupted run has solved them already."""
-    if leaves is not None:
-        return CoreTables.of(measured.invariants.system, leaves)
-    return core_tables(measured, solvers, method.seed, seconds / _PROGRAMS)
 
 
 def _rounding_queries(
