@@ -120,8 +120,12 @@ def trials(
         values = dict(zip(grid, choice, strict=True))
         varied = configure(config, **_sections(values))
         with doing(f"combination {number} of {len(choices)}"), reporter.stage(_words(values)):
-            plan = planned(varied, Silent())
-            simulated = kind_of(varied).simulated_data(plan, public)
+            plan, kind = planned(varied, Silent()), kind_of(varied)
+            simulated = kind.simulated_data(plan, public)
+            if plan.resolve is not None and simulated.plan.look is not None:  # the look chooses, as in a release
+                look = simulated.plan.on(simulated.plan.look, simulated.plan.detail)
+                look_answers = noisy(look, simulated.private, SeededNoise(_SEED - 1), Silent())
+                simulated = kind.simulated_data(plan.resolve(look_answers, None), public)
             data, levels = simulated.words, tuple(plan.measurement_plan.levels)
             shown = {key: str(value) for key, value in values.items()}
             try:

@@ -21,11 +21,12 @@ from coco_opt.groups.look import certain_distribution, distribution_of_look
 from coco_opt.groups.measuring import automatic
 from coco_opt.groups.measuring.automatic import LIMIT, QuerySearch, assumed_distributions
 from coco_opt.groups.measuring.measure import look_of, measured, measurement_plan_of
-from coco_opt.groups.measuring.predicted import Predictor, Regions
+from coco_opt.groups.measuring.predicted import Predictor, Regions, range_of
 from coco_opt.groups.queries import sensitivity
 from coco_opt.histograms import CountOfCounts
 from coco_opt.privacy import Epsilon, SeededNoise, planner
 from coco_opt.privacy.planner import NoisePlan, allocation, allocations, root_and_leaf_allocation
+from coco_opt.releases.trials import trials
 from tests.cli.helpers import paid, write_groups
 
 TREE = Hierarchy.from_paths([("land", f"state {k // 4}", f"county {k}") for k in range(12)])
@@ -332,6 +333,28 @@ def test_mistakes_in_the_section_name_its_key(auto: dict[str, Any], message: str
 def test_weights_need_one_a_level(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"auto\.aim"):
         measure(config_of(tmp_path, private=False, auto={"aim": [1, 2, 3, 4, 5, 6, 7]}))
+
+
+def test_compared_releases_measure_what_a_look_at_their_data_chooses(tmp_path: Path) -> None:
+    """Where sizes are dense, single sizes; what stands in for the choice before a look are buckets."""
+    rows = [f"all,{part},{size},{20 + size % 3}\n" for part in "ns" for size in range(1, 201)]
+    (tmp_path / "sizes.csv").write_text("nation,part,size,groups\n" + "".join(rows))
+    config = configure(
+        folder=tmp_path,
+        data={"sizes": "sizes.csv"},
+        privacy={"epsilon": "4", "split": "uniform", "dataset": "land"},
+        groups={"max_size": 200, "consistency": "matching"},
+    )
+    single, buckets = trials(config, {"groups.bucket_growth": [0.0, 0.1]}, runs=2, public=tmp_path / "sizes.csv").rows
+    (chosen,) = trials(config, {"privacy.epsilon": ["4"]}, runs=2, public=tmp_path / "sizes.csv").rows
+    assert (chosen.errors.mean(axis=0) <= 1.5 * single.errors.mean(axis=0)).all()
+    assert (buckets.errors.mean(axis=0) > 1.5 * chosen.errors.mean(axis=0)).all()
+
+
+def test_a_range_over_several_distributions_holds_steeper_data_too() -> None:
+    one = np.array([[6.0]])
+    assert [float(end[0]) for end in range_of(one)] == pytest.approx([4.0, 13.2])
+    assert [float(end[0]) for end in range_of(np.vstack([one, 2 * one]))] == pytest.approx([2.0, 26.4])
 
 
 def test_other_data_never_meet_the_look_of_these(tmp_path: Path) -> None:

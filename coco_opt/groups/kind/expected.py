@@ -99,7 +99,7 @@ def _distributions(plan: Plan) -> tuple[dict[str, Floats], str]:
     if plan.also:
         return {"look": distribution_of_look(plan.also[0])}, "the size distribution that the look suggests"
     family = assumed_distributions(max_size_of(plan.measurement_plan))
-    return family, f"{len(family)} size distributions, from steep to flat"
+    return family, f"{len(family)} size distributions, from steep (the lower ends) to flat"
 
 
 def _of_formula(plan: Plan) -> ExpectedErrors:

@@ -135,7 +135,9 @@ def queries_like(plan: Plan, counts: PrivateCounts, ids: tuple[str | None, ...],
         buckets=buckets_of(plan.config, levels),
         counts_share=plan.config.method.counts_share,
     )
-    return SimulatedData(plan.on(measurement_plan, None), counts, words)
+    looks = [plan.look] if plan.look is not None else [look.measurement_plan for look in plan.also]
+    look = look_of(measurement_plan, looks[0].cost) if looks else None
+    return SimulatedData(replace(plan.on(measurement_plan, None), look=look), counts, words)
 
 
 def small_instance(plan: Plan, method: GroupsMethod) -> tuple[SimulatedData, GroupsMethod]:
@@ -157,10 +159,6 @@ def small_instance(plan: Plan, method: GroupsMethod) -> tuple[SimulatedData, Gro
         leaves.append(CountOfCounts.from_dense(np.bincount(sizes, minlength=bound + 1).astype(np.int64)))
     small = replace(plan, config=config)
     simulated = queries_like(small, PrivateCounts.of_leaves(tree, leaves), (), "a small simulated instance")
-    looks = [plan.look] if plan.look is not None else [look.measurement_plan for look in plan.also]
-    if looks:
-        look = look_of(simulated.plan.measurement_plan, looks[0].cost)
-        simulated = replace(simulated, plan=replace(simulated.plan, look=look))
     return simulated, replace(method, seconds=min(method.seconds, _BRIEF))
 
 

@@ -63,11 +63,13 @@ _VARIATION = 1.5
 _LEARNT, _SHARED, _COARSE = 0.2, 0.8, 1.0
 _ROUNDED = 1.0 / 12.0  # the variance of rounding
 _OVERESTIMATE, _UNDERESTIMATE = 1.5, 2.2  # of released errors by predicted errors, as measured
+_STEEPER = 2.0  # times less err data whose sizes fall off more steeply than any distribution that is weighed
 
 
 def range_of(errors: Floats) -> tuple[Floats, Floats]:
     """Return the least and the largest error to expect by level of ``errors`` float64[distributions, levels]."""
-    return np.asarray(errors.min(axis=0) / _OVERESTIMATE), np.asarray(errors.max(axis=0) * _UNDERESTIMATE)
+    over = _OVERESTIMATE * (_STEEPER if len(errors) > 1 else 1.0)  # one alone is that of the data, by a look
+    return np.asarray(errors.min(axis=0) / over), np.asarray(errors.max(axis=0) * _UNDERESTIMATE)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
