@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from coco_opt.privacy import SeededNoise as SeededNoise
     from coco_opt.problem import Problem as Problem
     from coco_opt.problems import ControlledRounding as ControlledRounding
-    from coco_opt.problems import CumulativeRounding as CumulativeRounding
     from coco_opt.problems import ExpectedDistance as ExpectedDistance
     from coco_opt.problems import GroupMatching as GroupMatching
     from coco_opt.problems import IntegerTreeL1 as IntegerTreeL1
@@ -97,7 +96,6 @@ _NAMES = {
     "problem": ("Problem",),
     "problems": (
         "ControlledRounding",
-        "CumulativeRounding",
         "ExpectedDistance",
         "GroupMatching",
         "IntegerTreeL1",

@@ -17,7 +17,6 @@ from coco_opt.errors import CocoOptError
 from coco_opt.plugins import loaded
 
 LAST = {
-    "cumulative_rounding": "joint_leaves:rounding_gap",
     "expected_distance": "expected_distance_rows:row_gaps",
     "group_matching": "matching:_match",
     "group_posterior": "posterior_moves:advance",

@@ -60,8 +60,6 @@ assert list(co.solve(co.TreeLeastSquares(family, [6.0, 2.0, 1.0])).value) == [5.
 rows = [[1, 3], [0, 2], [0, 1]]
 assert co.solve(co.JointL1(family, rows, [4, 2, 2])).objective <= 1
 assert co.solve(co.JointL2(family, rows, [4, 2, 2])).objective <= 1
-rounded = co.CumulativeRounding([[0.6, 1.2], [0.4, 0.8]], [1, 2], [2, 1])
-assert (co.solve(rounded).value.sum(axis=0) == [1, 2]).all()
 draws = co.Marginals.from_samples([[[1, 4]], [[2, 4]], [[2, 4]]])
 assert co.solve(co.ExpectedDistance([-1], [4], draws)).value.tolist() == [[2, 4]]
 assert co.solve(co.IntegerTreeL1(family, [[6], [2], [1]])).objective == 3

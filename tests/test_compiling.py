@@ -24,7 +24,7 @@ from coco_opt.problems import PROBLEMS
 
 _MISSING = """
 from coco_opt.compiling import missing
-print(*missing(["group_matching", "cumulative_rounding"]))
+print(*missing(["group_matching", "expected_distance"]))
 """
 
 
@@ -35,13 +35,13 @@ def _missing(folder: Path) -> list[str]:
 
 
 def test_what_one_process_compiles_the_next_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert _missing(tmp_path) == ["group_matching", "cumulative_rounding"]
+    assert _missing(tmp_path) == ["group_matching", "expected_distance"]
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(module, "missing", tuple)
     with compiling("group_matching") as process:
         assert process is not None
         assert process.wait() == 0
-    assert _missing(tmp_path) == ["cumulative_rounding"]
+    assert _missing(tmp_path) == ["expected_distance"]
 
 
 def test_it_is_stopped_with_the_body(monkeypatch: pytest.MonkeyPatch) -> None:

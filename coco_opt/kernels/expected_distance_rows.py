@@ -9,13 +9,13 @@ with convex piecewise-linear f_i whose atoms (where the slope changes) and slope
    solved alone, clipped to what lies between them, and no cost rises. Most parts are single cells.
 3. Solve the other parts by the slope trick: the cost of a part's beginning, as a function of the bound on its last
    value, is convex and nonincreasing, and stored as a heap of its breakpoints.
-4. The best rows' costs add up to a lower bound on the cost of every consistent table; the bound's shortfall is
-   distributed over regions (``row_gaps``), and prices of the order follow from them (``order_prices``).
+4. The best rows' costs add up to a lower bound on the cost of every consistent table; a table's excess over it is
+   counted region by region (``row_gaps``), and prices of the order follow from the rows (``order_prices``).
 
 All numbers are int64, so bounds are exact; the caller ensures that no sum overflows. Costs are counted from f(0) = 0.
 
-Invariant: the sum of ``State.value`` is a lower bound on the cost of every consistent table, f(0) left out.
-Cost: O(m log m) for the m atoms of a part; rows whose prices did not change cost O(cells).
+Invariant: no consistent table costs less than the best rows do together, prices included.
+Cost: O(m log m) for the m atoms of a part.
 Source: Lagrangian duality; the slope trick is a special case of Rockafellar 1970, section 5; the cuts are our own.
 """
 
@@ -54,28 +54,6 @@ class Shape(NamedTuple):
     parent: Ints
     first_child: Ints
     top: Ints
-
-
-class State(NamedTuple):
-    """The best rows of all regions and what they follow from, each (regions, cells), reused from call to call.
-
-    own: the prices of the cells, a sum's less its parent's; low and high: the ends of each cell's least values alone;
-    best: the best rows; value: the cells' costs in them, prices included. Nothing is computed yet (``nothing``) where
-    own is no price, and best and value are 0.
-    """
-
-    own: Ints
-    low: Ints
-    high: Ints
-    best: Ints
-    value: Ints
-
-    @classmethod
-    def nothing(cls, regions: int, cells: int) -> State:
-        """Return the state before any prices were looked at."""
-        state = cls(*(np.zeros((regions, cells), np.int64) for _ in range(5)))
-        state.own.fill(_NEVER)
-        return state
 
 
 @compiled
@@ -196,52 +174,43 @@ def _room(costs: Costs, regions: int, cells: int) -> int:
 
 
 @compiled
-def best_rows(costs: Costs, shape: Shape, prices: Ints, begin: int, step: int, state: State) -> None:
-    """Bring the best rows up to date with prices of the tree's sums, for the regions begin, begin + step, ...
-
-    prices (regions, cells), any values. The sum of ``state.value`` over all cells is a lower bound on the cost of every
-    consistent table, f(0) left out. A row is solved again where its own prices changed, and only the cells that changed
-    are looked at again: O(regions cells) with a small constant.
-    """
-    regions, cells = prices.shape
-    room = _room(costs, regions, cells)
-    z, places, jump = np.empty(cells, np.int64), np.empty(room, np.int64), np.empty(room, np.int64)
-    for v in range(begin, regions, step):
-        up, top = shape.parent[v], shape.top[v]
-        own, low, high, best, value = state.own[v], state.low[v], state.high[v], state.best[v], state.value[v]
-        changed = False
-        # Only cells whose price changed get a new interval; the cost of the present best value follows the price.
-        for i in range(cells):
-            d = prices[v, i] - (prices[up, i] if up >= 0 else 0)
-            if d != own[i]:
-                value[i] += (d - own[i]) * best[i]
-                own[i], changed = d, True
-                low[i], high[i] = _sides(costs, v * cells + i, d, top)
-        if not changed:
-            continue
-        _best_row(costs, v * cells, own, top, low, high, z, places, jump)
-        for i in range(cells):
-            if z[i] != best[i]:
-                value[i] = _rise(costs, v * cells + i, z[i]) + own[i] * z[i]
-                best[i] = z[i]
+def _own_price(shape: Shape, prices: Ints, v: int, i: int) -> int:
+    """Return what a group in a cell is charged: the price of its sum less that of its parent's."""
+    return int(prices[v, i] - (prices[shape.parent[v], i] if shape.parent[v] >= 0 else 0))
 
 
 @compiled
-def row_gaps(costs: Costs, shape: Shape, x: Ints, state: State, gaps: Ints) -> None:
+def best_rows(costs: Costs, shape: Shape, prices: Ints, best: Ints) -> None:
+    """Write the best rows of all regions under prices of the tree's sums, both (regions, cells).
+
+    The sum of their costs, prices included, is a lower bound on the cost of every consistent table.
+    """
+    regions, cells = prices.shape
+    room = _room(costs, regions, cells)
+    places, jump = np.empty(room, np.int64), np.empty(room, np.int64)
+    d, low, high = np.empty(cells, np.int64), np.empty(cells, np.int64), np.empty(cells, np.int64)
+    for v in range(regions):
+        for i in range(cells):
+            d[i] = _own_price(shape, prices, v, i)
+            low[i], high[i] = _sides(costs, v * cells + i, d[i], shape.top[v])
+        _best_row(costs, v * cells, d, shape.top[v], low, high, best[v], places, jump)
+
+
+@compiled
+def row_gaps(costs: Costs, shape: Shape, x: Ints, prices: Ints, best: Ints, gaps: Ints) -> None:
     """Write how much more each region's row of x (regions, cells) costs than its best one into gaps (regions,)."""
     regions, cells = x.shape
     # The part f(value) - f(best) and the prices' part together are never negative.
     for v in range(regions):
         gaps[v] = 0
         for i in range(cells):
-            value, best = x[v, i], state.best[v, i]
-            if value != best:
-                c = v * cells + i
-                gaps[v] += _rise(costs, c, value) - _rise(costs, c, best) + state.own[v, i] * (value - best)
+            if x[v, i] != best[v, i]:
+                c, price = v * cells + i, _own_price(shape, prices, v, i)
+                gaps[v] += _rise(costs, c, x[v, i]) - _rise(costs, c, best[v, i]) + price * (x[v, i] - best[v, i])
 
 
 @compiled
-def order_prices(costs: Costs, shape: Shape, state: State, begin: int, step: int, order: Ints) -> None:
+def order_prices(costs: Costs, shape: Shape, prices: Ints, best: Ints, order: Ints) -> None:
     """Write prices ``order`` (regions, cells) >= 0 of z_i <= z_{i+1} that prove the best rows z, each cell alone.
 
     order[v, i] raises the cost of z_i and lowers that of z_{i+1}; it is 0 where the row rises, and at the last cell.
@@ -249,12 +218,13 @@ def order_prices(costs: Costs, shape: Shape, state: State, begin: int, step: int
     the middle where the interval ends.
     """
     regions, cells = order.shape
-    low, high = np.empty(cells, np.int64), np.empty(cells, np.int64)
-    for v in range(begin, regions, step):
-        d, z = state.own[v], state.best[v]
+    low, high, d = np.empty(cells, np.int64), np.empty(cells, np.int64), np.empty(cells, np.int64)
+    for v in range(regions):
+        z = best[v]
         least = most = 0
         # Left to right: the interval of prices that proves the cells so far; {0} where the row rises.
         for i in range(cells):
+            d[i] = _own_price(shape, prices, v, i)
             left, right = slopes_at(costs, v * cells + i, z[i], shape.top[v])
             limit = _NEVER if i + 1 < cells and z[i + 1] == z[i] else 0
             least = min(max(least - d[i] - right, 0), limit)
@@ -278,19 +248,3 @@ def costs_of_rows(costs: Costs, x: Ints, total: Ints) -> None:
         total[v] = 0
         for i in range(cells):
             total[v] += _rise(costs, v * cells + i, x[v, i])
-
-
-@compiled
-def imbalance(parent: Ints, z: Ints, out: Ints) -> None:
-    """Write into out each inner region's row of z less the sum of its children's; 0 at leaves."""
-    regions, cells = z.shape
-    inner = np.zeros(regions, np.bool_)
-    # Children subtract their rows from their parent's.
-    for v in range(1, regions):
-        inner[parent[v]] = True
-    for v in range(regions):
-        for i in range(cells):
-            out[v, i] = z[v, i] if inner[v] else 0
-    for v in range(1, regions):
-        for i in range(cells):
-            out[parent[v], i] -= z[v, i]

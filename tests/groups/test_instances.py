@@ -89,8 +89,8 @@ def test_every_query_poses_a_problem_of_every_kind(query: str, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("consistency", "kinds", "growth"),
     [
-        ("joint", {"joint_l1", "joint_l2", "cumulative_rounding"}, 0),
-        ("joint", {"joint_l1", "joint_l2", "cumulative_rounding"}, 0.5),
+        ("joint", {"joint_l1", "joint_l2", "expected_distance"}, 0),
+        ("joint", {"joint_l1", "joint_l2", "expected_distance"}, 0.5),
         ("convex", {"integer_tree_l1", "integer_tree_l2"}, 0),
         ("posterior", {"expected_distance"}, 0),
         ("matching", set(), 0),

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from coco_solvers.structured.joint import AlternatingDirections, UnitSchedules
+from coco_solvers.structured.joint import AlternatingDirections
 
 from coco_opt import SolverChoices
 from coco_opt.array_types import Floats, Ints
 from coco_opt.problem import Problem
+from coco_opt.problems.expected_distance import ExpectedDistance
 from coco_opt.problems.joint import JointFit
 from coco_opt.problems.tree import Tree
 from coco_opt.solver import Solver
@@ -34,7 +35,7 @@ class JointSolvers(SolverChoices):
         """Return the solver of a kind."""
         if problem.kind in ("joint_l1", "joint_l2"):
             return AlternatingDirections(tolerance=self._tolerance)
-        return UnitSchedules() if problem.kind == "cumulative_rounding" else super().solver(problem)
+        return super().solver(problem)
 
 
 def noisy_tables(parent: list[int], cells: int, seed: int, epsilon: float = 0.5) -> tuple[Tree, Floats, Ints, Floats]:
@@ -59,11 +60,17 @@ def instance(kind: type[JointFit], name: str, seed: int = 1, cells: int = 24, *,
     return kind(tree, y, groups, weights, rng.choice([1, 3, 10], cells) if unlike else 1.0)
 
 
-def fractional_family(seed: int, children: int, cells: int) -> tuple[Floats, Ints, Ints]:
-    """Return fractional rows on a binary grid, the half-up rounding of their sum, and the groups."""
+def rounding(family: tuple[int, int, int]) -> ExpectedDistance:
+    """Return the rounding of a family of fractional rows."""
+    rows, groups = fractional_family(*family)
+    return ExpectedDistance.rounding(Tree([-1] + [0] * (len(rows) - 1)), rows, groups)
+
+
+def fractional_family(seed: int, children: int, cells: int) -> tuple[Floats, Ints]:
+    """Return a region's and its children's fractional rows, on a binary grid, and their groups."""
     rng = np.random.default_rng(seed)
     groups = rng.integers(0, 9, children)
     rows = np.sort(rng.random((children, cells)), axis=1) * groups[:, None]
     step = 2.0 ** rng.integers(0, 6)
     rows = np.clip(np.maximum.accumulate(np.rint(rows * step) / step, axis=1), 0.0, groups[:, None])
-    return rows, np.floor(rows.sum(axis=0) + 0.5).astype(np.int64), groups
+    return np.vstack([rows.sum(axis=0), rows]), np.append(groups.sum(), groups)

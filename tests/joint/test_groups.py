@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from coco_opt import CountOfCounts, Hierarchy, SolverChoices, emd
 from coco_opt.errors import ProblemError, SolverError
 from coco_opt.groups import Buckets, GroupsMeasurements, Query
-from coco_opt.groups.estimating.joint import joint, round_tables
+from coco_opt.groups.estimating.joint import joint
 from coco_opt.groups.noisy_measurements import Loss
 from coco_opt.histograms import sum_of_leaves
 from coco_opt.privacy import Measurement
 from tests.groups.helpers import assert_consistent, measured
-from tests.joint.helpers import TREES, JointSolvers, noisy_tables
+from tests.joint.helpers import JointSolvers
 
 MAX_SIZE = 25
 
@@ -80,22 +80,6 @@ def test_every_level_has_the_gap_relative_to_its_own_loss(loss: Loss) -> None:
         own = (weights[rows, None] * np.abs(estimate.fitted[rows] - answers.table(level)) ** power).sum()
         assert estimate.level_gaps[level] == pytest.approx(gap / max(own, 1.0))
     assert np.isnan(estimate.level_gaps[1])
-
-
-@pytest.mark.parametrize("name", TREES)
-def test_rounding_keeps_every_sum_and_the_root_is_half_up(name: str) -> None:
-    tree, y, groups, _ = noisy_tables(TREES[name], 40, 4)
-    rows = np.clip(np.maximum.accumulate(y, axis=1) + 0.25, 0.0, groups[:, None])
-    integers, _ = round_tables(tree, rows, groups, JointSolvers())
-    leaves = np.flatnonzero(tree.is_leaf)
-    np.testing.assert_array_equal(integers[0], np.floor(rows[leaves].sum(axis=0) + 0.5).astype(np.int64))
-    assert (np.diff(integers, axis=1) >= 0).all()
-    assert (integers >= 0).all()
-    assert (integers <= groups[:, None]).all()
-    for v in range(tree.nodes):
-        children = slice(int(tree.first_child[v]), int(tree.first_child[v + 1]))
-        if children.start < children.stop:
-            np.testing.assert_array_equal(integers[v], integers[children].sum(axis=0))
 
 
 def test_other_queries_are_refused() -> None:

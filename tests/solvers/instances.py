@@ -10,7 +10,6 @@ from coco_opt.operators import Grouping, stack, total
 from coco_opt.problem import Problem
 from coco_opt.problems import (
     ControlledRounding,
-    CumulativeRounding,
     GroupMatching,
     IntegerTreeL1,
     IntegerTreeL2,
@@ -22,7 +21,7 @@ from coco_opt.problems import (
     TableRounding,
 )
 from coco_opt.problems.linear_rows import LinearRows
-from tests.joint.helpers import TREES, fractional_family, instance
+from tests.joint.helpers import TREES, instance, rounding
 from tests.topdown.splits import CASES
 from tests.tree.instances import random_integers, random_squares, sparse_histogram
 
@@ -49,7 +48,7 @@ def moderate(seed: int = 11) -> Instances:
         "rounding-tables": _tables(np.random.default_rng(2), 0),
         "rounding-tables-totals": _tables(np.random.default_rng(3), 1),
         "rounding-tables-nested": _tables(np.random.default_rng(4), 2),
-        **{f"rounding-rows-{seed}": CumulativeRounding(*fractional_family(seed, 4, 30)) for seed in range(4)},
+        **{f"rounding-rows-{seed}": rounding((seed, 4, 30)) for seed in range(4)},
         "matching": _matching(rng, parent=12, children=(7, 5, 9)),
         "matching-wide": _matching(rng, parent=30, children=(20, 25, 15)),
         "matching-many-optima": _matching(np.random.default_rng(1), parent=30, children=(20, 25, 15)),

@@ -15,7 +15,6 @@ from coco_opt.operators import Grouping, Kronecker, total
 from coco_opt.problems import (
     PROBLEMS,
     ControlledRounding,
-    CumulativeRounding,
     ExpectedDistance,
     GroupMatching,
     IntegerTreeL1,
@@ -42,7 +41,6 @@ CASES: dict[Callable[..., Any], dict[str, Any]] = {
     IsotonicL1: {"y": LEAVES, "weights": [1, 2, 1]},
     IsotonicL2: {"y": LEAVES, "weights": [1.0, 2.0, 1.0]},
     ControlledRounding: {"x": [0.5, 0.5]},
-    CumulativeRounding: {"x": [[0.5, 1.0], [0.5, 1.0]], "parent": [1, 2], "groups": [2, 1]},
     GroupMatching: {
         "parent_sizes": [1, 2],
         "parent_counts": [1, 1],

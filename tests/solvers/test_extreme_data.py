@@ -16,7 +16,6 @@ from coco_opt.problem import Problem
 from coco_opt.problems import (
     PROBLEMS,
     ControlledRounding,
-    CumulativeRounding,
     IntegerTreeL1,
     IntegerTreeL2,
     IsotonicL1,
@@ -54,7 +53,6 @@ def of_data(y: np.ndarray) -> Iterator[Make]:
         yield partial(joint, PATH, np.stack([y, y, y]), groups=[2, 1, 1])
     yield partial(TopdownSplit, [SplitTerm(total(5), np.ones((2, 1)), 1.0)], parent=y)
     yield partial(TableRounding, np.stack([y, y]))
-    yield partial(CumulativeRounding, np.sort(np.stack([y, y])), [0] * 5, [1, 1])
 
 
 def of_weights(w: np.ndarray) -> Iterator[Make]:

@@ -18,7 +18,6 @@ from coco_opt.problem import Problem
 from coco_opt.problems import (
     PROBLEMS,
     ControlledRounding,
-    CumulativeRounding,
     ExpectedDistance,
     Flow,
     GroupMatching,
@@ -65,11 +64,12 @@ def refused(row: Backend, problem: Problem[Any, Any]) -> bool:
 def lacks_certificate(row: Backend, problem: Problem[Any, Any]) -> bool:
     """Return whether a backend's optimum is known to come without a certificate.
 
-    SciPy's milp returns no duals, and where neighbours disagree the point alone does not tell its prices.
+    SciPy's milp and exhaustive search return no duals, and where neighbours disagree the point alone does not tell its
+    prices.
     """
     if isinstance(problem, JointL1) and row.name == "scipy-milp":
         return min(problem.y.shape) > 1 and bool(problem.groups.any()) and bool(problem.weights.all())
-    if isinstance(problem, CumulativeRounding) and row.name == "scipy-milp":
+    if isinstance(problem, ExpectedDistance) and row.name in ("scipy-milp", "brute-force"):
         best = reference(problem)
         return problem.gap(best.value, problem.multipliers(best.value)) > 1e-6 * max(1.0, best.objective)
     return False

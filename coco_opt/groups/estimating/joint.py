@@ -4,9 +4,9 @@ All noisy cumulative counts are fitted together (``coco_opt.problems.joint``)::
 
     minimise  sum_v w_v sum_i |x_v[i] - y_v[i]|^p   over nondecreasing tables that sum to their parents'
 
-to a relative gap of 1e-4. Then the root's row is rounded half up
-and each region's children are rounded to its row (``coco_opt.problems.CumulativeRounding``), so that the histograms
-are integer, nonnegative, consistent, and have the public numbers of groups.
+to a relative gap of 1e-4. Then all tables are rounded together
+(``coco_opt.problems.ExpectedDistance.rounding``), so that the histograms are integer, nonnegative, consistent, and have
+the public numbers of groups.
 
 Where all levels were measured in the same buckets, the means of buckets are fitted, weighed by the noise of the sums.
 Answers contain no information on the shape inside a bucket. Counts rise evenly between the middles of the buckets, as
@@ -30,11 +30,9 @@ from coco_opt.groups.estimating.nearest import integer_histograms, nearest
 from coco_opt.groups.noisy_measurements import GroupsMeasurements, Loss
 from coco_opt.histograms import CountOfCounts
 from coco_opt.privacy import Measurement
-from coco_opt.problems.cumulative_rounding import CumulativeRounding
+from coco_opt.problems.expected_distance import ExpectedDistance
 from coco_opt.problems.joint import JointFit, JointL1, JointL2
 from coco_opt.problems.tree import Tree
-
-_GRID_BITS = 20  # fractional digits kept before rounding, so that parents are exactly the sums of their children
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -78,7 +76,7 @@ def joint(measurement: Measurement, solvers: SolverChoices, *, loss: Loss = "l1"
     gaps = _level_gaps(problem.losses(fitted), gap, answers)
     if buckets is not None:
         fitted = _rising(fitted, buckets, groups)
-    tables, rounding_gap = round_tables(tree, fitted, groups, solvers)
+    tables, rounding_gap = nearest(ExpectedDistance.rounding(tree, fitted, groups), solvers)
     return JointEstimate(fitted, tables, groups, gaps, max(uncertified_gap, rounding_gap))
 
 
@@ -136,33 +134,3 @@ def _level_gaps(losses: Floats, gap: float, answers: GroupsMeasurements) -> Floa
     levels = list(answers.measured_levels)
     gaps[levels] = gap / np.maximum(np.add.reduceat(losses, starts)[levels], 1.0)
     return gaps
-
-
-def round_tables(tree: Tree, fitted: Floats, groups: Ints, solvers: SolverChoices) -> tuple[Ints, float]:
-    """Return consistent integer tables (regions, cells) near fitted tables, and the largest uncertified relative gap.
-
-    Only the leaves' rows are read; they are put on a fixed grid, where sums are exact, and the root is rounded half up.
-    """
-    exact = on_grid(tree, fitted, groups)
-    tables = np.zeros(exact.shape, dtype=np.int64)
-    tables[0] = np.floor(exact[0] + 0.5).astype(np.int64)
-    uncertified_gap = 0.0
-    for region in np.flatnonzero(~tree.is_leaf):
-        children = slice(int(tree.first_child[region]), int(tree.first_child[region + 1]))
-        if children.stop - children.start == 1:
-            tables[children] = tables[region]
-            continue
-        rounded, gap = nearest(CumulativeRounding(exact[children], tables[region], groups[children]), solvers)
-        tables[children] = rounded
-        uncertified_gap = max(uncertified_gap, gap)
-    return tables, uncertified_gap
-
-
-def on_grid(tree: Tree, fitted: Floats, groups: Ints) -> Floats:
-    """Return tables whose leaves are on a grid of binary fractions and whose inner rows are exact sums."""
-    bits = min(_GRID_BITS, 52 - int(np.ceil(np.log2(float(groups[0]) + 1.0))))
-    grid = 2.0 ** max(bits, 0)
-    exact = np.rint(fitted * grid) / grid
-    exact = np.clip(np.maximum.accumulate(exact, axis=1), 0.0, groups[:, None])
-    summed: Floats = tree.sums(exact)
-    return summed

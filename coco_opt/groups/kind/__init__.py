@@ -88,7 +88,7 @@ class GroupsKind:
         """Return the kernels of the posterior as it needs them; of joint estimates the rounding first."""
         if method.consistency == "posterior":
             return ("group_posterior", "expected_distance")
-        return ("cumulative_rounding", f"joint_{method.loss(0)}") if method.consistency == "joint" else ()
+        return ("expected_distance", f"joint_{method.loss(0)}") if method.consistency == "joint" else ()
 
     def estimate(self, measurement: Measurement, method: GroupsMethod, work: Work) -> GroupsResult:
         """Estimate every region and make the regions agree."""

@@ -18,7 +18,6 @@ from coco_opt.choices import SolverChoices
 from coco_opt.config.model import Config
 from coco_opt.groups.estimating.estimators import SizeEstimate, estimate
 from coco_opt.groups.estimating.group_counts import with_group_counts
-from coco_opt.groups.estimating.joint import on_grid
 from coco_opt.groups.estimating.method import SLOW, GroupsMethod
 from coco_opt.groups.kind.method import method_of
 from coco_opt.groups.noisy_measurements import GroupsMeasurements, RegionMeasurement
@@ -26,7 +25,6 @@ from coco_opt.privacy import Measurement
 from coco_opt.problem import Problem
 from coco_opt.problems import (
     ControlledRounding,
-    CumulativeRounding,
     ExpectedDistance,
     GroupMatching,
     IntegerTreeL1,
@@ -174,27 +172,35 @@ def _programs(measurements: Sequence[RegionMeasurement], method: GroupsMethod) -
     return [
         Instance("joint_l1", table.size, lambda n: JointL1(tree, cut(n), groups, absolute)),
         Instance("joint_l2", table.size, lambda n: JointL2(tree, cut(n), groups, squares)),
-        Instance("cumulative_rounding", table.size, lambda n: _rounded_joint(tree, cut(n), groups, squares)),
+        Instance("expected_distance", table.size, lambda n: _rounded_joint(tree, cut(n), groups, squares)),
     ]
 
 
 def _distance(tree: Tree, points: Ints, groups: Ints) -> ExpectedDistance:
-    """Return the table nearest to three points per cell; small instances keep only few groups in each leaf.
+    """Return the table nearest to three points per cell."""
+    few = _few_groups(groups, points.shape[0] * points.shape[1])
+    if few is not groups:
+        points = points * few[:, None, None] // np.maximum(groups, 1)[:, None, None]
+    return ExpectedDistance(tree, few, Marginals.from_points(points))
+
+
+def _few_groups(groups: Ints, cells: int) -> Ints:
+    """Return only few groups for each leaf of a small instance, else all.
 
     Exhaustive search tries all combinations of the leaves' numbers of groups.
     """
-    if points.shape[0] * points.shape[1] <= _FEW_PAIRS:
-        few = np.minimum(groups, _FEW_GROUPS)
-        points = points * few[:, None, None] // np.maximum(groups, 1)[:, None, None]
-        groups = np.append(few[1:].sum(), few[1:])
-    return ExpectedDistance(tree, groups, Marginals.from_points(points))
+    if cells > _FEW_PAIRS:
+        return groups
+    few = np.minimum(groups[1:], _FEW_GROUPS)
+    return np.append(few.sum(), few)
 
 
-def _rounded_joint(tree: Tree, table: Ints, groups: Ints, weights: Floats) -> CumulativeRounding:
+def _rounded_joint(tree: Tree, table: Ints, groups: Ints, weights: Floats) -> ExpectedDistance:
     """Return the rounding of the joint least-squares fit, whose values are hardly ever integers."""
     fitted = np.asarray(SolverChoices().solve(JointL2(tree, table, groups, weights)), np.float64)
-    exact = on_grid(tree, fitted, groups)
-    return CumulativeRounding(exact[1:], np.floor(exact[0] + 0.5).astype(np.int64), groups[1:])
+    few = _few_groups(groups, table.size)
+    shrunk = fitted * (few / np.maximum(groups, 1))[:, None]
+    return ExpectedDistance.rounding(tree, np.asarray(tree.sums(shrunk), np.float64), few)
 
 
 def cut_matching(parent: SizeEstimate, children: list[SizeEstimate], pairs: int) -> GroupMatching:

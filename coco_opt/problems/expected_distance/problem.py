@@ -27,23 +27,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from functools import cached_property
+from math import log2
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from coco_opt.array_types import Floats
+from coco_opt.array_types import Floats, Ints
+from coco_opt.errors import ProblemError
 from coco_opt.forms import Formulation, LinearProgram, MixedIntegerProgram
 from coco_opt.problem import Problem, integer_answer
-from coco_opt.problems.expected_distance.data import DistanceData
 from coco_opt.problems.expected_distance.marginals import Marginals
-from coco_opt.problems.expected_distance.prices import Ascent, cell_prices
+from coco_opt.problems.joint.data import checked_groups
+from coco_opt.problems.tree import Tree
 
-_ASCENT = 60  # rounds in which prices are rebuilt from a point alone
+if TYPE_CHECKING:
+    from coco_opt.kernels.expected_distance_rows import Costs, Shape
+
+_LARGEST = 2**61  # sums of costs and prices over a table stay below it
+_FINEST = 2**16  # parts of a weight in which prices are counted
+_NEAR = 1e-6  # of an integer: what a linear program's solver leaves
+_FRACTION_BITS = 10  # of a number that is rounded
 
 
 @dataclass(frozen=True, eq=False, init=False)
-class ExpectedDistance(DistanceData, Problem[NDArray[Any], Floats]):
+class ExpectedDistance(Problem[NDArray[Any], Floats]):
     """The consistent integer table of least expected distance: ``ExpectedDistance(tree, groups, marginals, total=)``.
 
     Minimise sum_v sum_i E|x_v[i] - X_v[i]| over integer tables x_v that are nondecreasing in i, between 0 and groups_v,
@@ -68,8 +77,8 @@ class ExpectedDistance(DistanceData, Problem[NDArray[Any], Floats]):
 
     Notes
     -----
-    Values are int64 (regions, cells), the objective is in groups. The fast solver raises prices by averaged
-    subgradients, to a certified relative gap.
+    Values are int64 (regions, cells), the objective is in groups. The fast solver passes tables down cell by cell, to a
+    certified relative gap. ``ExpectedDistance.rounding`` is the rounding of a table of real numbers.
 
     Examples
     --------
@@ -79,10 +88,55 @@ class ExpectedDistance(DistanceData, Problem[NDArray[Any], Floats]):
     [[3, 4], [1, 2], [2, 2]]
     """
 
+    tree: Tree
+    groups: Ints
+    marginals: Marginals
+    total: int
+    fineness: int
+    """Parts of a unit of weight, a power of 2, in which costs and prices are counted: ``grain`` of them are 1 group."""
+
     kind: ClassVar[str] = "expected_distance"
     forms: ClassVar[tuple[type[LinearProgram], ...]] = (LinearProgram, MixedIntegerProgram)
     repair_limit: ClassVar[float] = np.inf  # optimal fractional points lie anywhere between integers
     feasibility_tolerance: ClassVar[float] = 0.0  # integers keep sums and bounds exactly or not at all
+
+    def __init__(
+        self, tree: Tree | ArrayLike, groups: ArrayLike, marginals: Marginals, *, total: int | None = None
+    ) -> None:
+        shape = tree if isinstance(tree, Tree) else Tree(tree)
+        counts = checked_groups(groups, shape)
+        if marginals.shape[0] != shape.nodes:
+            raise ProblemError(f"marginals must have one row for each of the {shape.nodes} regions")
+        counts.setflags(write=False)
+        heaviest = int(marginals.totals.max(initial=0))
+        if total is not None and not 1 <= total <= 2**53:
+            raise ProblemError("total must be an integer between 1 and 2^53")
+        fields = (("tree", shape), ("groups", counts), ("marginals", marginals), ("total", total or max(heaviest, 1)))
+        for name, value in fields:
+            object.__setattr__(self, name, value)
+        largest = heaviest * _path_sums(self._levels) * marginals.shape[1] * int(counts[0])
+        if largest > _LARGEST:
+            raise ProblemError("weights times groups times cells are too large: their sums would pass 2^61")
+        fineness = _FINEST
+        while largest * fineness > _LARGEST:
+            fineness //= 2
+        object.__setattr__(self, "fineness", fineness)
+
+    @classmethod
+    def rounding(cls, tree: Tree, x: Floats, groups: Ints) -> Self:
+        """Return the problem of the integer table nearest to real x (regions, cells), all regions added.
+
+        Fractions are counted in parts of 1 / 1,024, or larger ones where sums of weights could pass 2^61.
+        """
+        levels = int(tree.depth[-1]) + 1
+        spare = int(log2(_LARGEST / (_path_sums(levels) * x.shape[1] * max(int(groups[0]), 1))))
+        whole = 2 ** max(0, min(_FRACTION_BITS, spare - 1))
+        below = np.floor(np.clip(x, 0.0, groups[:, None])).astype(np.int64)
+        part = np.rint((x - below) * whole).astype(np.int64).clip(0, whole)
+        points, weights = np.stack([below, below + 1], axis=2), np.stack([whole - part, part], axis=2)
+        used = weights > 0
+        ends = np.append(0, np.cumsum(used.sum(axis=2)))
+        return cls(tree, groups, Marginals(x.shape, ends, points[used], weights[used]), total=whole)
 
     @classmethod
     def examples(cls) -> Mapping[str, ExpectedDistance]:
@@ -104,6 +158,106 @@ class ExpectedDistance(DistanceData, Problem[NDArray[Any], Floats]):
             "deep": cls([-1, 0, 0, 1, 1, 3, 3], [9, 7, 2, 4, 3, 2, 2], Marginals.from_samples(deep)),
             "large-counts": problem([-1, 0, 0], [2 * 10**9, 10**9, 10**9], np.sort(large, axis=1)),
         }
+
+    @property
+    def _levels(self) -> int:
+        """The number of regions on the longest path; the last region lies on the deepest level."""
+        return int(self.tree.depth[-1]) + 1
+
+    @cached_property
+    def _steepest(self) -> int:
+        """What no price has to pass, in parts: the slopes of all costs on a path."""
+        return int(self.marginals.totals.max()) * self._levels * self.fineness
+
+    @property
+    def grain(self) -> int:
+        """Return the number of parts, in which kernels count costs and prices, of an objective of 1."""
+        return self.total * self.fineness
+
+    @cached_property
+    def shape(self) -> Shape:
+        """The tree and the bounds, for kernels."""
+        from coco_opt.kernels.expected_distance_rows import Shape
+
+        return Shape(self.tree.parent, self.tree.first_child, self.groups)
+
+    @cached_property
+    def costs(self) -> Costs:
+        """The costs, for kernels: in parts, atoms beyond a region's bounds left out."""
+        from coco_opt.kernels.expected_distance_rows import Costs
+
+        marginals, cells = self.marginals, self.marginals.shape[1]
+        cell, size = marginals.cell_of, marginals.offsets.size - 1
+        inside = (marginals.atoms > 0) & (marginals.atoms < self.groups[cell // cells])
+        passed = np.append(0, np.cumsum(marginals.weights))
+        totals = marginals.totals
+        below = np.bincount(cell, np.where(marginals.atoms <= 0, marginals.weights, 0), size).astype(np.int64)
+        slopes = 2 * (passed[1:] - passed[marginals.offsets[cell]]) - totals[cell]
+        return Costs(
+            np.append(0, np.cumsum(np.bincount(cell[inside], minlength=size))),
+            marginals.atoms[inside],
+            slopes[inside] * self.fineness,
+            (2 * below - totals) * self.fineness,
+        )
+
+    @cached_property
+    def at_zero(self) -> int:
+        """The objective where all counts are 0, in parts."""
+        atoms, weights = np.abs(self.marginals.atoms), self.marginals.weights
+        if float(atoms.astype(np.float64) @ weights) < _LARGEST:
+            return self.fineness * int(atoms @ weights)
+        return self.fineness * int(sum(a * w for a, w in zip(atoms.tolist(), weights.tolist(), strict=True)))
+
+    def parts(self, x: Ints) -> int:
+        """Return the objective of integer x within bounds in parts (``grain``), exactly."""
+        from coco_opt.kernels import expected_distance_rows
+
+        rows = np.empty(self.tree.nodes, np.int64)
+        expected_distance_rows.costs_of_rows(self.costs, np.ascontiguousarray(x, dtype=np.int64), rows)
+        return self.at_zero + int(sum(rows.tolist()))
+
+    def limited(self, prices: NDArray[Any]) -> Ints:
+        """Return prices in parts rounded to integers, within what no sum can pass, and 0 at leaves."""
+        integers: Ints = np.rint(np.clip(prices, -self._steepest, self._steepest)).astype(np.int64)
+        integers[self.tree.is_leaf] = 0
+        return integers
+
+    def in_parts(self, multipliers: Floats) -> Ints:
+        """Return prices, in groups, in parts: 0 for what is no number, and zeros for a wrong shape."""
+        prices = np.asarray(multipliers, dtype=np.float64)
+        if prices.shape != self.marginals.shape:
+            prices = np.zeros(self.marginals.shape)
+        return self.limited(np.where(np.isfinite(prices), prices, 0.0) * self.grain)
+
+    @cached_property
+    def cell_prices(self) -> Ints:
+        """The prices (regions, cells), in parts, that are optimal cell by cell, the order of rows left out."""
+        from coco_opt.kernels import expected_distance_cells
+
+        prices, order = np.empty(self.marginals.shape, np.int64), np.zeros(self.marginals.shape, np.int64)
+        expected_distance_cells.solve_cells(self.costs, self.shape, order, False, np.empty_like(prices), prices)  # noqa: FBT003
+        return self.limited(prices)
+
+    def best_rows(self, prices: Ints) -> Ints:
+        """Return every region's best row under prices in parts, whether or not they add up."""
+        from coco_opt.kernels import expected_distance_rows
+
+        best = np.empty(self.marginals.shape, np.int64)
+        expected_distance_rows.best_rows(self.costs, self.shape, prices, best)
+        return best
+
+    def table(self) -> Ints:
+        """Return a consistent integer table: cells in turn from the last on, each within the values of the next one.
+
+        The prices of the order of the best rows tell a cell what it costs those before it.
+        """
+        from coco_opt.kernels import expected_distance_cells, expected_distance_rows
+
+        data, best = (self.costs, self.shape), self.best_rows(self.cell_prices)
+        order, table, prices = (np.empty(best.shape, np.int64) for _ in range(3))
+        expected_distance_rows.order_prices(*data, self.cell_prices, best, order)
+        expected_distance_cells.solve_cells(*data, order, True, table, prices)  # noqa: FBT003
+        return table
 
     @property
     def variables(self) -> int:
@@ -134,18 +288,16 @@ class ExpectedDistance(DistanceData, Problem[NDArray[Any], Floats]):
         )
 
     def repair(self, x: NDArray[Any]) -> NDArray[Any]:
-        """Round a fractional point from the root down, by earliest deadlines; a wrong shape comes back unchanged."""
+        """Return the integer table nearest to the leaves' rows and their sums; a wrong shape comes back unchanged."""
         if x.shape != self.marginals.shape or not np.isfinite(x).all() or self.violation(x) == 0.0:
             return x
-        from coco_opt.problems.expected_distance.rounding import rounded
-
-        return rounded(self.tree, np.asarray(x, dtype=np.float64), self.groups)
+        near = np.rint(x)
+        snapped = np.where(np.abs(x - near) < _NEAR, near, x)
+        return self.rounding(self.tree, np.asarray(self.tree.sums(snapped), np.float64), self.groups).table()
 
     def multipliers(self, x: NDArray[Any]) -> Floats:
-        """Rebuild prices from x: those of every cell on its own, then some rounds of ascent towards its objective."""
-        ascent = Ascent(self, cell_prices(self))
-        ascent.rounds(_ASCENT, self.parts(np.asarray(x)))
-        return ascent.best / self.grain
+        """Return the prices of every cell on its own, which do not depend on the point."""
+        return self.cell_prices / self.grain
 
     def admissible(self, multipliers: Floats) -> Floats:
         """Return the prices on the grid, 0 at leaves and for what is no number; zeros for a wrong shape."""
@@ -155,16 +307,10 @@ class ExpectedDistance(DistanceData, Problem[NDArray[Any], Floats]):
         """Return the certified gap of the module docstring, for integer x."""
         from coco_opt.kernels import expected_distance_rows
 
-        state = Ascent(self, self.in_parts(multipliers)).state
-        rows, integers = np.empty(self.tree.nodes, np.int64), np.ascontiguousarray(x, dtype=np.int64)
-        expected_distance_rows.row_gaps(self.costs, self.shape, integers, state, rows)
+        prices, integers = self.in_parts(multipliers), np.ascontiguousarray(x, dtype=np.int64)
+        rows = np.empty(self.tree.nodes, np.int64)
+        expected_distance_rows.row_gaps(self.costs, self.shape, integers, prices, self.best_rows(prices), rows)
         return sum(rows.tolist()) // self.fineness / self.total
-
-    def certified_gap(self, x: NDArray[Any], multipliers: Floats | None = None) -> float:
-        """Return the smaller gap of a solver's prices and the cells' own; without any, that of rebuilt prices."""
-        if multipliers is None:
-            return self.gap(x, self.multipliers(x))
-        return min(self.gap(x, multipliers), self.gap(x, cell_prices(self) / self.grain))
 
     def formulate(self, form: type[LinearProgram]) -> Formulation[NDArray[Any], Floats]:
         """Write every count as the sum of its segments between atoms, each at its slope."""
@@ -172,4 +318,9 @@ class ExpectedDistance(DistanceData, Problem[NDArray[Any], Floats]):
             raise self._no_form(form)
         from coco_opt.problems.expected_distance.program import program
 
-        return program(self, form)
+        return program(self.tree, self.groups, self.costs, self.at_zero / self.grain, self.grain, form)
+
+
+def _path_sums(levels: int) -> int:
+    """Return what the heaviest slope is multiplied by in a price, a path's slopes twice and one more, and on a path."""
+    return (2 * levels + 1) * levels

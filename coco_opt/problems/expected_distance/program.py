@@ -2,38 +2,45 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.array_types import Floats, Ints
-from coco_opt.forms import Formulation, LinearProgram, MixedIntegerProgram, ProgramDual, first_differences
-from coco_opt.problems.expected_distance.data import DistanceData
+from coco_opt.forms import Formulation, LinearProgram, MixedIntegerProgram, first_differences
+from coco_opt.problems.tree import Tree
+
+if TYPE_CHECKING:
+    from coco_opt.kernels.expected_distance_rows import Costs
 
 
-def program(data: DistanceData, form: type[LinearProgram]) -> Formulation[NDArray[Any], Floats]:
+def program(
+    tree: Tree, groups: Ints, costs: Costs, at_zero: float, grain: int, form: type[LinearProgram]
+) -> Formulation[NDArray[Any], Floats]:
     """Return the program in one of the problem's forms, with the way back from its variables and duals.
+
+    ``costs`` are in parts, ``grain`` of them 1 group; ``at_zero`` is the objective where all counts are 0.
 
     Slopes rise along a count's segments, so an optimum fills them in order; the last segment ends at the region's
     groups, which are the bounds. Only the leaves' order is required: sums of ordered rows are in order.
     """
     from scipy.sparse import csc_array
 
-    costs, (regions, cells) = data.costs, data.marginals.shape
-    top = np.repeat(data.groups, cells)
+    regions, cells = tree.nodes, costs.first.size // tree.nodes
+    top = np.repeat(groups, cells)
     cell, lengths, slopes = _segments(costs.offsets, costs.atoms, costs.slopes, costs.first, top)
     n = cell.size
     counts = csc_array((np.ones(n), (cell, np.arange(n))), shape=(regions * cells, n))
-    rows, high = _rows(data)
+    rows, high = _rows(tree, cells)
     linear = LinearProgram(
-        c=slopes / data.grain,
+        c=slopes / grain,
         A=csc_array(rows @ counts),
         row_lower=np.zeros(high.size),
         row_upper=high,
         lower=np.zeros(n),
         upper=lengths.astype(np.float64),
-        offset=data.at_zero / data.grain,
+        offset=at_zero,
     )
     chosen: LinearProgram = linear
     if form is MixedIntegerProgram:
@@ -42,7 +49,7 @@ def program(data: DistanceData, form: type[LinearProgram]) -> Formulation[NDArra
     def recover(z: Floats) -> NDArray[Any]:
         return np.asarray(counts @ z).reshape(regions, cells)
 
-    return Formulation(chosen, recover, multipliers=lambda dual: _prices(data, dual))
+    return Formulation(chosen, recover, multipliers=lambda dual: -tree.sum_duals(dual.rows, cells))
 
 
 def _segments(
@@ -65,25 +72,10 @@ def _segments(
     return cell, right - left, slope
 
 
-def _rows(data: DistanceData) -> tuple[Any, Floats]:
+def _rows(tree: Tree, cells: int) -> tuple[Any, Floats]:
     """Return the rows on all counts and their upper sides, the lower sides being 0: sums, then the leaves' order."""
     from scipy.sparse import csc_array, eye_array, kron, vstack
 
-    regions, cells = data.marginals.shape
-    leaf = data.tree.is_leaf
-    inner, leaves = np.flatnonzero(~leaf), np.flatnonzero(leaf)
-    up = data.tree.parent[1:]
-    below = csc_array((np.ones(up.size), (up, np.arange(1, regions))), shape=(regions, regions)).tocsr()
-    sums = (eye_array(regions, format="csr") - below)[inner]
-    pick = eye_array(regions, format="csr")[leaves]
-    rows = vstack([kron(sums, eye_array(cells)), kron(pick, first_differences(cells))])
-    high = np.concatenate([np.zeros(inner.size * cells), np.full(leaves.size * (cells - 1), np.inf)])
-    return csc_array(rows), high
-
-
-def _prices(data: DistanceData, dual: ProgramDual) -> Floats:
-    """Return prices from the duals of the sums: a group more in v than in its children costs what its row is worth."""
-    inner, cells = np.flatnonzero(~data.tree.is_leaf), data.marginals.shape[1]
-    prices = np.zeros(data.marginals.shape)
-    prices[inner] = -dual.rows[: inner.size * cells].reshape(inner.size, cells)
-    return prices
+    sums, pick = tree.sum_rows(cells), eye_array(tree.nodes, format="csr")[np.flatnonzero(tree.is_leaf)]
+    order = kron(pick, first_differences(cells))
+    return csc_array(vstack([sums, order])), np.repeat([0.0, np.inf], [sums.shape[0], order.shape[0]])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from coco_opt.problems.integer_tree.losses import IntegerTreeL1, IntegerTreeL2
-from coco_opt.problems.integer_tree.problem import IntegerTree
+from coco_opt.problems.integer_tree.problem import IntegerTree, IntegerTreeL1, IntegerTreeL2
 
 __all__ = ["IntegerTree", "IntegerTreeL1", "IntegerTreeL2"]

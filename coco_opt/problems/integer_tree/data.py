@@ -1,19 +1,22 @@
-"""The data of integer tree fits, checked, and the range of values that some optimum keeps to."""
+"""The data of integer tree fits, checked, the range of values that some optimum keeps to, and passes over the tree.
+
+Each pass visits every region once and treats all cells together: O(regions x cells) in time and memory.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import ProblemError
 from coco_opt.problem import as_array
-from coco_opt.problems.integer_tree.passes import families
 from coco_opt.problems.tree.data import Tree
 
+_SNAP = 1e-5  # values closer than this to an integer count as it
 _LARGEST = 2**50  # sums over all regions up to here are exact in floats
 
 
@@ -106,6 +109,63 @@ def real_optimum(data: IntegerTreeData) -> Floats:
     for cell, measurements in enumerate(data.y.T.astype(np.float64)):
         real[:, cell], _ = tree_bounded_l2.fit(*shape, np.ascontiguousarray(measurements), data.weights, least, most)
     return real
+
+
+def families(tree: Tree) -> list[tuple[int, slice]]:
+    """Return every inner region with the rows of its children, root first."""
+    first = tree.first_child.tolist()
+    return [(v, slice(first[v], first[v + 1])) for v in np.flatnonzero(~tree.is_leaf).tolist()]
+
+
+def least_squares(tree: Tree, y: Ints, precision: Floats) -> Floats:
+    """Return the real table of sums nearest to y in squares weighted by ``precision`` (regions,), all above 0.
+
+    Two passes (Hay et al. 2010, Theorem 3, for unequal weights).
+    """
+    variance, z = 1.0 / precision, y.astype(np.float64)
+    for v, below in reversed(families(tree)):
+        spread = variance[below].sum()
+        variance[v] = 1.0 / (precision[v] + 1.0 / spread)
+        z[v] = variance[v] * (precision[v] * z[v] + z[below].sum(axis=0) / spread)
+    for v, below in families(tree):
+        part = variance[below] / variance[below].sum()
+        z[below] += part[:, None] * (z[v] - z[below].sum(axis=0))
+    return z
+
+
+def rounded(tree: Tree, x: NDArray[Any]) -> Ints:
+    """Return an integer table of sums around a real table: the root half up, then the children's largest fractions up.
+
+    Integer values stay where the real table adds up.
+    """
+    near = np.rint(x)
+    snapped = np.where(np.abs(x - near) < _SNAP, near, x)
+    floors = np.floor(snapped)
+    integer_table = floors.astype(np.int64)
+    integer_table[0] = np.floor(snapped[0] + 0.5).astype(np.int64)
+    for v, below in families(tree):
+        missing = integer_table[v] - integer_table[below].sum(axis=0)
+        order = np.argsort(floors[below] - snapped[below], axis=0, kind="stable")
+        integer_table[below] += np.argsort(order, axis=0, kind="stable") < missing
+    return np.asarray(tree.sums(integer_table), dtype=np.int64)
+
+
+def within(tree: Tree, x: Ints, least: Ints, most: Ints) -> Ints:
+    """Return an integer table of sums within bounds (regions,), moved from x as far as they require.
+
+    The bounds of inner regions must lie in reach of the leaves'. Siblings are moved in order.
+    """
+    low, high = least[:, None], most[:, None]
+    x = np.clip(x, low, high)
+    for v, below in reversed(families(tree)):
+        x[v] = np.clip(x[below].sum(axis=0), low[v], high[v])
+    for v, below in families(tree):
+        extra = x[v] - x[below].sum(axis=0)
+        for child in range(below.start, below.stop):
+            step = np.clip(extra, low[child] - x[child], high[child] - x[child])
+            x[child] += step
+            extra -= step
+    return x
 
 
 def _integer_array(values: ArrayLike, name: str, shape: tuple[int, ...], least: int = -_LARGEST) -> Ints:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.array_types import Floats, Ints
-from coco_opt.forms import Formulation, LinearProgram, MixedIntegerProgram, ProgramDual
+from coco_opt.forms import Formulation, LinearProgram, MixedIntegerProgram
 from coco_opt.problems.integer_tree.data import IntegerTreeData, Pieces
 
 
@@ -44,29 +44,21 @@ def program(
         moves = z.reshape(2, steps, *base.shape).sum(axis=1)
         return np.asarray(base + moves[0] - moves[1])
 
-    return Formulation(chosen, recover, multipliers=lambda dual: _prices(data, dual))
+    return Formulation(
+        chosen, recover, multipliers=lambda dual: -data.tree.sum_duals(dual.rows, data.y.shape[1]) / data.unit
+    )
 
 
 def _rows(data: IntegerTreeData, base: Ints) -> tuple[Any, Floats, Floats]:
     """Return the rows on x - base (all cells) and their sides: sums, then all bounds."""
-    from scipy.sparse import csc_array, eye_array, kron, vstack
+    from scipy.sparse import csc_array, eye_array, vstack
 
     regions, cells = data.y.shape
-    inner = np.flatnonzero(~data.tree.is_leaf)
-    up = data.tree.parent[1:]
-    below = csc_array((np.ones(up.size), (up, np.arange(1, regions))), shape=(regions, regions)).tocsr()
-    sums = (eye_array(regions, format="csr") - below)[inner]
-    off = (below @ base - base)[inner].astype(np.float64)
+    sums = data.tree.sum_rows(cells)
+    off = -(sums @ base.ravel())
     free = np.inf if data.groups is None else 0.0
     least = np.repeat(data.least[:, None] - free, cells, axis=1)
     most = np.repeat(data.most[:, None] + free, cells, axis=1)
-    rows = vstack([kron(sums, eye_array(cells)), eye_array(regions * cells)])
-    sides = [np.concatenate([off.ravel(), (bound - base).ravel()]) for bound in (least, most)]
+    rows = vstack([sums, eye_array(regions * cells)])
+    sides = [np.concatenate([off, (bound - base).ravel()]) for bound in (least, most)]
     return csc_array(rows), sides[0], sides[1]
-
-
-def _prices(data: IntegerTreeData, dual: ProgramDual) -> Floats:
-    inner, cells = np.flatnonzero(~data.tree.is_leaf), data.y.shape[1]
-    prices = np.zeros(data.y.shape)
-    prices[inner] = -dual.rows[: inner.size * cells].reshape(inner.size, cells) / data.unit
-    return prices

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from coco_opt.problems.joint.losses import JointL1, JointL2
-from coco_opt.problems.joint.problem import JointFit
+from coco_opt.problems.joint.problem import JointFit, JointL1, JointL2
 
 __all__ = ["JointFit", "JointL1", "JointL2"]

@@ -49,14 +49,11 @@ def quadratic(tree: Tree, y: Floats, groups: Ints, weights: Floats) -> Formulati
 def table_rows(tree: Tree, y: Floats, groups: Ints) -> tuple[csc_array, Floats, Floats]:
     """Return the rows on what cells are above y, and their sides: sums, then the leaves' order and ends."""
     regions, cells = y.shape
-    inner, leaves = np.flatnonzero(~tree.is_leaf), np.flatnonzero(tree.is_leaf)
-    up = tree.parent[1:]
-    child_sums = csc_array((np.ones(up.size), (up, np.arange(1, regions))), shape=(regions, regions))
-    sums = (eye_array(regions, format="csr") - child_sums.tocsr())[inner]
+    leaves, sums = np.flatnonzero(tree.is_leaf), tree.sum_rows(cells)
     pick = eye_array(regions, format="csr")[leaves]
     ends = csc_array((np.ones(2), ([0, 1], [0, cells - 1])), shape=(2, cells))
-    blocks = [kron(sums, eye_array(cells)), kron(pick, first_differences(cells)), kron(pick, ends)]
-    below = (child_sums @ y - y)[inner]
+    blocks = [sums, kron(pick, first_differences(cells)), kron(pick, ends)]
+    below = -np.asarray(sums @ y.ravel())
     falls, infinite = y[leaves][:, :-1] - y[leaves][:, 1:], np.full((leaves.size, 1), np.inf)
     first, last = -y[leaves][:, :1], groups[leaves, None] - y[leaves][:, -1:]
     low = [below, falls, np.hstack([first, -infinite])]
@@ -72,9 +69,7 @@ def _prices(tree: Tree, cells: int) -> Callable[[ProgramDual], Floats]:
     """Return how to read prices from the duals of the sums: a region's own less its parent's."""
 
     def read(dual: ProgramDual) -> Floats:
-        inner = np.flatnonzero(~tree.is_leaf)
-        own = np.zeros((tree.nodes, cells))
-        own[inner] = dual.rows[: inner.size * cells].reshape(inner.size, cells)
+        own = tree.sum_duals(dual.rows, cells)
         prices = own.copy()
         prices[1:] -= own[tree.parent[1:]]
         return prices

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from coco_opt.array_types import Flags, Ints
+from coco_opt.array_types import Flags, Floats, Ints
 from coco_opt.errors import ProblemError
 from coco_opt.problem import as_array
 
@@ -81,6 +81,15 @@ class Tree:
         """Return which nodes (n,) have no children."""
         return np.equal(self.first_child[1:], self.first_child[:-1])
 
+    @property
+    def depth(self) -> Ints:
+        """Return the number of nodes above each node (n,); it never falls, as nodes are numbered breadth first."""
+        starts, position = [0], 1
+        while position < self.nodes:
+            starts.append(position)
+            position = int(self.first_child[position])
+        return np.searchsorted(np.array(starts), np.arange(self.nodes), side="right") - 1
+
     def sums(self, values: ArrayLike) -> NDArray[Any]:
         """Return values (n,), or (n, cells), with every inner node's replaced by the sum over the leaves below.
 
@@ -94,3 +103,22 @@ class Tree:
         total = np.array(array, np.int64 if array.dtype.kind == "i" else np.float64, order="C")
         tree_passes.sums(self.first_child, total.reshape(self.nodes, -1))
         return total
+
+    def sum_rows(self, cells: int = 1) -> Any:
+        """Return sparse rows of ``x_v - sum of the children's x``, one for each inner node and cell, as csc_array."""
+        from scipy.sparse import csc_array, eye_array, kron
+
+        inner, below = np.flatnonzero(~self.is_leaf), self.parent[1:]
+        row = np.zeros(self.nodes, np.int64)
+        row[inner] = np.arange(inner.size)
+        signs = np.concatenate([np.ones(inner.size), -np.ones(below.size)])
+        places = np.concatenate([row[inner], row[below]]), np.concatenate([inner, np.arange(1, self.nodes)])
+        rows = csc_array((signs, places), shape=(inner.size, self.nodes))
+        return rows if cells == 1 else csc_array(kron(rows, eye_array(cells)))
+
+    def sum_duals(self, rows: Floats, cells: int) -> Floats:
+        """Return the duals (n, cells) of ``sum_rows``, which come first among a program's rows; 0 at leaves."""
+        inner = np.flatnonzero(~self.is_leaf)
+        duals = np.zeros((self.nodes, cells))
+        duals[inner] = rows[: inner.size * cells].reshape(inner.size, cells)
+        return duals

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,9 +27,6 @@ from coco_opt.errors import ProblemError
 from coco_opt.forms import Formulation, LinearProgram, ProgramDual, QuadraticProgram
 from coco_opt.problem import MAX_MAGNITUDE, Problem, as_array, at_most_one, plain_answer
 from coco_opt.problems.tree.data import Tree
-
-if TYPE_CHECKING:
-    from scipy.sparse import csc_array
 
 _ROUNDING = 1e-12  # a relative gap above it may be due to rounding of the multipliers
 
@@ -288,7 +285,7 @@ class TreeLeastSquares(Problem[NDArray[Any], Floats]):
         from scipy.sparse import diags_array
 
         n = self.variables
-        rows = self._sum_rows()
+        rows = self.tree.sum_rows()
         # Residuals count from measurements, and at unmeasured inner nodes from the sums of the leaves'.
         base = np.where(self.variance < np.inf, self.y, self.tree.sums(np.where(self.tree.is_leaf, self.y, 0.0)))
         missing = np.asarray(rows @ base, dtype=np.float64)
@@ -301,25 +298,11 @@ class TreeLeastSquares(Problem[NDArray[Any], Floats]):
             lower=self.lower - base,
             upper=self.upper - base,
         )
-        return Formulation(program, lambda u: base + u, self._read_dual, in_residuals=True)
 
-    def _sum_rows(self) -> csc_array:
-        """Return the sparse rows ``x_v - sum of the children's x``, one for each inner node."""
-        from scipy.sparse import csc_array
+        def read_dual(dual: ProgramDual) -> Floats:
+            return -self.tree.sum_duals(dual.rows, 1)[:, 0]
 
-        inner = np.flatnonzero(~self.tree.is_leaf)
-        row = np.zeros(self.variables, dtype=np.int64)
-        row[inner] = np.arange(inner.size)
-        child = np.arange(1, self.variables)
-        rows = np.concatenate([row[inner], row[self.tree.parent[1:]]])
-        data = np.concatenate([np.ones(inner.size), -np.ones(child.size)])
-        return csc_array((data, (rows, np.concatenate([inner, child]))), shape=(inner.size, self.variables))
-
-    def _read_dual(self, dual: ProgramDual) -> Floats:
-        lam = np.zeros(self.variables)
-        inner = np.flatnonzero(~self.tree.is_leaf)
-        lam[inner] = -dual.rows[: inner.size]
-        return lam
+        return Formulation(program, lambda u: base + u, read_dual, in_residuals=True)
 
 
 def _check_magnitudes(values: Floats, name: str) -> None:

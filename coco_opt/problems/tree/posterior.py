@@ -76,7 +76,7 @@ class TreePosterior:
         if begins.shape != ends.shape or (begins > ends).any() or (ends > self.tree.nodes).any():
             raise ProblemError("ranges need begin <= end, both between 0 and the number of nodes")
         filled = begins < ends
-        level = self._levels()
+        level = self.tree.depth
         if (level[begins[filled]] != level[ends[filled] - 1]).any():
             raise ProblemError("a range must lie within one level of the tree")
         ragged = np.flatnonzero(filled)[level[begins[filled]] > level[np.argmax(self.tree.is_leaf)]]
@@ -91,13 +91,6 @@ class TreePosterior:
             variance[position] = self.combination(coefficients)[1]
         running = np.concatenate([[0.0], np.cumsum(self.estimate)])
         return running[ends] - running[begins], variance
-
-    def _levels(self) -> Ints:
-        starts, position = [0], 1
-        while position < self.tree.nodes:
-            starts.append(position)
-            position = int(self.tree.first_child[position])
-        return np.searchsorted(np.array(starts), np.arange(self.tree.nodes), side="right")
 
     @staticmethod
     def _positions(values: ArrayLike) -> Ints:

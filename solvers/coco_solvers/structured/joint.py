@@ -1,12 +1,11 @@
-"""Joint estimation by alternating directions, and the rounding of its tables by schedules of units."""
+"""Joint estimation by alternating directions."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from importlib.util import find_spec
+from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -15,7 +14,6 @@ import numpy as np
 from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import UnknownSolverError
 from coco_opt.problem import Problem
-from coco_opt.problems.cumulative_rounding import CumulativeRounding
 from coco_opt.problems.joint import JointFit, JointL1, JointL2
 from coco_opt.problems.tree import Tree
 from coco_opt.solution import Answer, Status
@@ -81,14 +79,6 @@ class AlternatingDirections:
         return Answer(problem.expand(search.point, keep), status, prices, search.done, perf_counter() - start)
 
 
-def depths(tree: Tree) -> Ints:
-    """Return every region's number of regions above it."""
-    depth = np.zeros(tree.nodes, np.int64)
-    for v in range(1, tree.nodes):
-        depth[v] = depth[tree.parent[v]] + 1
-    return depth
-
-
 class Search:
     """The best point and the best prices met so far, and the gap between them."""
 
@@ -97,7 +87,7 @@ class Search:
         self.point: Floats = np.zeros(0)
         self.prices: Floats = np.zeros(0)
         self._objective, self._bound = np.inf, -np.inf
-        self._level, self._least = depths(problem.tree), 0.0
+        self._level, self._least = problem.tree.depth, 0.0
         self._before = 0  # rounds with other penalties
 
     @property
@@ -215,7 +205,7 @@ class _Rounds:
 
         tree, residual = self._problem.tree, np.abs(self.m - self._problem.y).mean(axis=1)
         typical = float(residual[self._problem.weights > 0].mean()) or 1.0
-        passes, depth = joint_rounds.pass_weights(tree.first_child, np.ones(tree.nodes)), depths(tree)
+        passes, depth = joint_rounds.pass_weights(tree.first_child, np.ones(tree.nodes)), tree.depth
         far = joint_rounds.displacement(tree.first_child, tree.parent, *passes, self.m, self._width)
         level = np.bincount(depth, far) / np.bincount(depth)
         return np.asarray(np.maximum(level, typical if tree.nodes == 1 else _LEAST * typical)[depth], np.float64)
@@ -283,59 +273,3 @@ def _cuts(begin: Ints, parts: int) -> list[int]:
     """Return where to cut runs that begin at ``begin``, the end behind them, into parts of about as many rows."""
     goals = [int(begin[-1]) * k // parts for k in range(parts + 1)]
     return sorted({int(position) for position in np.searchsorted(begin, goals)})
-
-
-@dataclass(frozen=True)
-class UnitSchedules:
-    """Two orders of units, moves between pairs of children, and prices that certify the nearer result.
-
-    Not exact in every case: ``tolerance`` is what it aims to prove, with at most ``max_iter`` price steps. Where they
-    prove less and the children have at most ``exact_cells`` cells, HiGHS solves the linear program if it is installed.
-    30 children of 100 cells take 7 CPU ms, HiGHS 23.
-    """
-
-    tolerance: float = 0.05
-    max_iter: int = 100
-    sweeps: int = 30
-    exact_cells: int = 20_000
-
-    name: ClassVar[str] = "unit-schedules"
-
-    def solve(self, problem: Problem[Any, Any]) -> Answer[Any, Any]:
-        """Solve one problem; UnknownSolverError for another type."""
-        if not isinstance(problem, CumulativeRounding):
-            raise UnknownSolverError(f"solver {self.name!r} answers cumulative_rounding, not {problem.kind}")
-        from coco_opt.kernels import joint_leaves
-
-        start = perf_counter()
-        value = min((self._fit(problem, *order) for order in _ORDERS), key=problem.objective)
-        cost, prices = problem.objective(value), problem.multipliers(value)
-        allowed = 0.99 * self.tolerance * max(1.0, cost)
-        top = problem.groups.astype(np.float64)
-        rounds = joint_leaves.raise_prices(problem.x, problem.parent, top, cost, cost - allowed, self.max_iter, prices)
-        if problem.gap(value, prices) > allowed and problem.variables <= self.exact_cells:
-            exact = self._exact(problem)
-            if exact is not None and exact.value is not None and problem.objective(exact.value) <= cost:
-                value = exact.value
-                prices = prices if exact.multipliers is None else exact.multipliers
-        return Answer(value, Status.OPTIMAL, prices, rounds, perf_counter() - start)
-
-    def _fit(self, problem: CumulativeRounding, part: float, wait: bool) -> Ints:
-        from coco_opt.kernels import joint_rounding
-
-        rows = joint_rounding.schedule(problem.x, problem.parent, problem.groups, part, wait)
-        joint_rounding.improve(problem.x, problem.groups, rows, self.sweeps)
-        return rows
-
-    def _exact(self, problem: CumulativeRounding) -> Answer[Any, Any] | None:
-        if find_spec("highspy") is None:
-            return None
-        from coco_solvers.generic.highs import HiGHS
-
-        answer = HiGHS().solve(problem)
-        if answer.value is None or problem.violation(answer.value) == np.inf:
-            return None
-        return replace(answer, value=problem.repair(problem.accept(answer.value)))
-
-
-_ORDERS = ((1.0, True), (0.5, False))  # by due cell once released, and by middle cell

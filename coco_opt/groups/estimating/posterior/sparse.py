@@ -42,7 +42,6 @@ from coco_opt.groups.estimating.posterior.spikes import isolated_sizes, root_sha
 from coco_opt.histograms import CountOfCounts
 from coco_opt.posterior.comparison import Distances
 from coco_opt.problems import ExpectedDistance, Marginals
-from coco_opt.problems.expected_distance.prices import cell_prices
 
 if TYPE_CHECKING:
     from coco_opt.kernels.posterior_sparse import Tree
@@ -312,7 +311,7 @@ def sparse_estimate(
     for sizes, marginals in _stretches(drawn, tail, intervals):
         table = _best_counts(survey, marginals, drawn.draws, before, solvers)
         free = ExpectedDistance(survey.parent, survey.groups, marginals, total=drawn.draws)
-        gap, cost = gap + free.gap(table, cell_prices(free) / free.grain), cost + free.objective(table)
+        gap, cost = gap + free.gap(table, free.multipliers(table)), cost + free.objective(table)
         entries.append(_record_stretch(intervals, sizes, table, before))
         before = table[:, -1].copy()
     entries.append(
