@@ -18,8 +18,8 @@ lies on or above the chord between its two neighbours is no vertex of the minora
 few reach the stack. Many integers are pooled in halves on two cores: exact blocks do not depend on the order of
 pooling.
 
-Invariant: the means of the blocks on the stack increase strictly, for floats up to rounding (``_finish`` and
-``_spread`` restore it in the result). Cost: O(n).
+Invariant: the means of the blocks on the stack increase strictly, for floats up to rounding (``_spread`` restores
+it in the result). Cost: O(n).
 Source: Barlow, Bartholomew, Bremner and Brunk 1972, chapter 1; step 2 is one loop as in Busing 2022. The thinning
 passes are our own.
 """
@@ -188,24 +188,6 @@ def _push_values(y: Any, sums: Any, counts: Any, top: int, is_integer: bool) -> 
 
 
 @compiled
-def _finish(sums: Any, counts: Ints, blocks: int) -> tuple[Ints, Floats]:
-    """Turn sums into means and counts into starts, in place, pooling means that round to equal doubles."""
-    means = sums.view(np.float64)
-    pooled, position = 0, 0
-    # Read and write positions share the arrays: ``pooled`` never runs ahead of i.
-    for i in range(blocks):
-        count = counts[i]
-        mean = float(sums[i]) / count
-        if pooled == 0 or mean > means[pooled - 1]:
-            means[pooled] = mean
-            counts[pooled] = position
-            pooled += 1
-        position += count
-    counts[pooled] = position
-    return counts[: pooled + 1], means[:pooled]
-
-
-@compiled
 def _expand(starts: Ints, means: Floats, lo: float, hi: float, out: Floats) -> None:
     """Write each block's clipped mean over its entries, from the back so that ``means`` may lie in ``out``."""
     # Step 3: block i is written at or behind its own mean, so no mean is lost before it is read.
@@ -259,11 +241,6 @@ def _pool_units(y: NDArray[Any]) -> tuple[NDArray[Any], Ints, int]:
     return sums, counts, _push_blocks(sums, counts, top, *second, later.result() + 1, True, is_integer) + 1
 
 
-def _compact(array: NDArray[Any], capacity: int) -> NDArray[Any]:
-    """Copy a short result out of its worst-case buffer, so that the buffer is freed."""
-    return array.copy() if 4 * array.size < capacity else array
-
-
 def _pool_weighted(y: NDArray[Any], w: NDArray[Any]) -> tuple[Ints, Floats]:
     """Return starts and means of the blocks of values with weights; ProblemError for a weight that is not positive."""
     weights = as_floats(w)
@@ -274,24 +251,6 @@ def _pool_weighted(y: NDArray[Any], w: NDArray[Any]) -> tuple[Ints, Floats]:
     if top < -1:
         raise ProblemError("isotonic regression needs positive weights: leave out entries of weight zero")
     return np.append(0, np.cumsum(counts[: top + 1])), means[: top + 1]
-
-
-def pool(y: NDArray[Any]) -> tuple[Ints, Floats]:
-    """Pool adjacent violators among values of weight one into maximal blocks of equal fit.
-
-    y: n values, int64 (exact, if their magnitudes add up to less than 2^63) or float64. Returns (starts, means): block
-    b holds the entries starts[b] .. starts[b + 1] - 1; starts has one entry more than means, which increase strictly
-    (neighbours of equal mean are one block). O(n). Source: Barlow et al. 1972; the thinning passes are this module's.
-    """
-    data = as_data(y)
-    starts, means = _finish(*_pool_units(data))
-    return _compact(starts, data.size), _compact(means, data.size)
-
-
-def expand(starts: Ints, means: Floats, out: Floats) -> Floats:
-    """Write the fit of blocks (starts, means) into ``out`` (starts[-1] float64 entries) and return it. O(n)."""
-    _expand(starts, means, -np.inf, np.inf, out)
-    return out
 
 
 def fit(y: NDArray[Any], w: NDArray[Any] | None = None, lo: float = -np.inf, hi: float = np.inf) -> Floats:

@@ -75,10 +75,18 @@ def test_examples_of_hay_et_al(y: list[int], x: list[int]) -> None:
     assert l2.fit(np.array(y, float)).tolist() == x
 
 
+def blocks(y: Data) -> tuple[Data, Data]:
+    """Return where a stream's blocks begin, and their means."""
+    stream = l2.BlockStream()
+    stream.push(y)
+    sums, lengths = stream.blocks()
+    return np.append(0, np.cumsum(lengths)), sums / lengths
+
+
 @given(small)
 def test_blocks_are_the_min_max_solution_and_maximal(y: list[int]) -> None:
     exact = min_max(y, [1] * len(y))
-    starts, means = l2.pool(np.array(y))
+    starts, means = blocks(np.array(y))
     assert starts.tolist() == maximal_starts(exact)
     assert means.tolist() == [float(exact[i]) for i in starts[:-1]]
 
@@ -87,7 +95,6 @@ def test_blocks_are_the_min_max_solution_and_maximal(y: list[int]) -> None:
 def test_integers_beyond_double_precision_are_pooled_exactly(y: list[int]) -> None:
     rounded = [float(v) for v in min_max(y, [1] * len(y))]
     assert l2.fit(np.array(y)).tolist() == pytest.approx(rounded, rel=1e-15)
-    assert (np.diff(l2.pool(np.array(y))[1]) > 0).all()
 
 
 @pytest.mark.parametrize("span", [2**41, 2**55])
@@ -95,13 +102,13 @@ def test_integers_beyond_double_precision_are_pooled_exactly(y: list[int]) -> No
 def test_wide_integers_are_pooled_exactly(span: int, data: st.DataObject) -> None:
     y = data.draw(st.lists(st.integers(-span, span), min_size=9, max_size=30))
     exact = min_max(y, [1] * len(y))
-    assert l2.pool(np.array(y))[0].tolist() == maximal_starts(exact)
+    assert blocks(np.array(y))[0].tolist() == maximal_starts(exact)
 
 
 def test_long_blocks_of_huge_integers_do_not_overflow() -> None:
     y = INSTANCES["flat"][:2048]
-    starts, means = l2.pool(y)
-    huge_starts, huge_means = l2.pool(y * 2**49)
+    starts, means = blocks(y)
+    huge_starts, huge_means = blocks(y * 2**49)
     np.testing.assert_array_equal(huge_starts, starts)
     np.testing.assert_array_equal(huge_means, means * 2.0**49)
 
@@ -134,20 +141,18 @@ def test_streaming_gives_what_pooling_at_once_gives(y: Data, piece: int) -> None
     stream = l2.BlockStream(capacity=4)
     for begin in range(0, y.size, piece):
         stream.push(y[begin : begin + piece])
-    (starts, means), (sums, lengths) = l2.pool(y), stream.blocks()
-    np.testing.assert_array_equal(lengths, np.diff(starts))
-    np.testing.assert_array_equal(sums / lengths, means)
+    sums, lengths = stream.blocks()
+    np.testing.assert_array_equal(np.repeat(sums / lengths, lengths), l2.fit(y))
 
 
 @given(st.lists(st.integers(-(2**59), 2**59), min_size=2, max_size=12) | small.filter(lambda y: len(y) > 1))
 def test_halves_are_pooled_to_the_same_blocks(y: list[int]) -> None:
     data = np.array(y)
-    expected = (*l2.pool(data), l2.fit(data, lo=-4.0, hi=5.0))
+    expected = l2.fit(data), l2.fit(data, lo=-4.0, hi=5.0)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(l2, "_MANY", 2)
-        halves = (*l2.pool(data), l2.fit(data, lo=-4.0, hi=5.0))
-    for first, second in zip(expected, halves, strict=True):
-        np.testing.assert_array_equal(first, second)
+        halves = l2.fit(data), l2.fit(data, lo=-4.0, hi=5.0)
+    np.testing.assert_array_equal(expected, halves)
 
 
 def test_a_stream_holds_memory_for_blocks_not_for_values() -> None:
@@ -200,15 +205,11 @@ def test_multipliers_at_an_infinite_bound_certify_nothing() -> None:
     assert certificate.gap(np.zeros(2), np.zeros(2), lam=np.array([1.0, 1.0, 1.0])) == np.inf
 
 
-def test_empty_single_and_expand() -> None:
-    starts, means = l2.pool(np.zeros(0, np.int64))
-    assert starts.tolist() == [0]
-    assert means.size == 0
+def test_empty_and_single() -> None:
     assert l2.fit(np.zeros(0)).size == 0
     assert certificate.gap(np.zeros(0), np.zeros(0)) == 0.0
     assert certificate.multipliers(np.zeros(0), np.zeros(0)).tolist() == [0.0]
     assert l2.fit(np.array([5]), None, 0, 3).tolist() == [3]
-    assert l2.expand(np.array([0, 1, 3]), np.array([1.0, 2.0]), np.empty(3)).tolist() == [1, 2, 2]
 
 
 def test_input_is_not_written() -> None:

@@ -129,13 +129,13 @@ def heap_fit(y: Ints) -> Ints:
 
 SIZES, SMALL_SIZE = {1: 1_000_000, 2: 10_000_000}, 20_000  # by p
 LP_SIZE, SMALL_LP_SIZE = 100_000, 500
-KERNEL, BLOCKS, HEAP = "kernel, fit", "kernel, blocks only", "slope-trick heap, compiled"
+KERNEL, HEAP = "kernel, fit", "slope-trick heap, compiled"
 SCIPY, SKLEARN = "SciPy", "scikit-learn"
 LP_TARGET = 1_000.0
 # Times the fastest peer's speed; on noisy cumulative counts and group sizes more is asked.
 TARGETS: dict[int, dict[str, dict[str, float]]] = {
     1: {KERNEL: {"noisy cumulative counts": 2.0}, SOLVE: {"noisy cumulative counts": 2.0}},
-    2: {BLOCKS: {"noisy group sizes": 1.7}, KERNEL: {}, SOLVE: {}},
+    2: {KERNEL: {}, SOLVE: {}},
 }
 
 
@@ -153,7 +153,7 @@ def candidates(p: int, y: Ints) -> dict[str, Callable[[], Any]]:
     from scipy.optimize import isotonic_regression
 
     reals = y.astype(np.float64)
-    calls = {BLOCKS: lambda: isotonic_l2.pool(y), KERNEL: lambda: isotonic_l2.fit(y), **certified}
+    calls = {KERNEL: lambda: isotonic_l2.fit(y), **certified}
     calls[SCIPY] = lambda: isotonic_regression(reals).x
     if find_spec("sklearn") is not None:
         from sklearn.isotonic import isotonic_regression as sklearn_isotonic
@@ -166,9 +166,6 @@ def disagreements(instance: str, p: int, y: Ints, timings: dict[str, Timing]) ->
     """Return one line for every answer whose objective is not the kernel's (optima for p = 1 are not unique)."""
     problem = problem_of(p, y)
     answers: dict[str, Any] = {name: timing.value for name, timing in timings.items()}
-    if BLOCKS in answers:
-        starts, means = answers[BLOCKS]
-        answers[BLOCKS] = isotonic_l2.expand(starts, means, np.empty(y.size))
     best = problem.objective(answers[KERNEL])
     return [
         f"{instance}: the objective of {name} is not the kernel's"
