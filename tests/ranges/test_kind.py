@@ -20,6 +20,7 @@ from coco_opt.privacy.noise_distributions import distribution_of
 from coco_opt.ranges import UniversalHistogram
 from coco_opt.ranges.kind import RANGES
 from coco_opt.ranges.kind.files import RANGES_FILE, TYPES, read_ranges_release
+from coco_opt.ranges.kind.page import _Answers
 from coco_opt.releases import (
     estimate,
     forecast,
@@ -98,6 +99,15 @@ def test_two_statements_of_one_tree_are_one_measurement(folder: Path) -> None:
     assert estimate(measure(number).measurement, listed).kind.name == "ranges"
     with pytest.raises(ConfigError, match="the measurement's is 9"):
         estimate(measure(number).measurement, config(folder, more="fan_out = [3, 6, 5]\n"))
+
+
+def test_intervals_on_the_page_are_of_counts(folder: Path) -> None:
+    """A reader is told of no half and of fewer than no persons."""
+    histogram, begin = UniversalHistogram.fit(measure(config(folder)).measurement, "nonnegative"), np.arange(DAYS)
+    low, high = _Answers(histogram, 0.0).likely(begin, begin + 1)
+    assert low.min() == 0
+    assert (np.rint([low, high]) == [low, high]).all()
+    assert ((low <= truth(folder)) & (truth(folder) <= high)).mean() >= 0.85
 
 
 @pytest.mark.parametrize("estimator", ["consistent", "nonnegative"])

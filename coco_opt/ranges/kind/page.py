@@ -73,10 +73,14 @@ class _Answers:
         return answers.estimate, spans.lower.astype(np.float64), spans.upper.astype(np.float64)
 
     def likely(self, begin: Ints, end: Ints) -> tuple[Floats, Floats]:
-        """Return the ends of intervals of ranges: the release's own, else those of ``_LIKELY`` by standard errors."""
+        """Return the ends of intervals of ranges: the release's own, else those of ``_LIKELY`` by standard errors.
+
+        They are integers, and no interval of a count from 0 on begins below 0, as no true count lies there.
+        """
         middle, low, high = self(begin, end)
         times = 1.0 if self.coverage else _Z
-        return middle - times * (middle - low), middle + times * (high - middle)
+        low, high = middle - times * (middle - low), middle + times * (high - middle)
+        return np.maximum(np.floor(low), np.minimum(middle, 0.0)), np.ceil(high)
 
 
 def sections(shown: Shown) -> Sequence[str]:
@@ -214,8 +218,8 @@ def _explorer(answers: _Answers, words: Words) -> str:
         edges[begin[bars]],
         estimate.round(1),
         {**dict.fromkeys(("weight", "value"), words.entities), "key": words.value, "places": "ranges", "title": title},
-        lower=low[bars].round(1),
-        upper=high[bars].round(1),
+        lower=low[bars],
+        upper=high[bars],
         from_zero=False,
     )
     return explorer_section(explored)
