@@ -324,7 +324,7 @@ def test_persons_are_joined_through_households_to_regions(coco: Runner) -> None:
     assert data.levels == ("nation", "part", "town", "area")
     assert "Left out of the levels: 'km2', because it holds decimal numbers" in ran.out
     assert config.method.attributes == {"sex": ("f", "m"), "age": ("0..17", "18..64", "65.."), "status": ("a", "b")}
-    assert "# income = []                 # left out: by its name a number or date of many values" in CONFIG.read_text()
+    assert "# income = []                 # left out: no values were stated" in CONFIG.read_text()
     assert "with  --kind groups" in ran.out
     assert coco("check", CONFIG).code == 0
     groups = coco("init", "--kind", "groups", "--out", "groups.toml")

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from coco_opt.errors import InputError
-from coco_opt.files.proposals import is_age, unfit_reason
+from coco_opt.files.proposals import names_an_id
 from coco_opt.releases.kind import ColumnNotes, Draft
 from coco_opt.topdown.names import Bins
 
@@ -23,6 +23,7 @@ _LINKED = {
     "hierarchy": "region_id, then levels, root first: public",
 }
 _KEYS = ("region_id", "group_id", "person_id", "count")
+_EXAMPLES = '["a", "b"], ["0..17", "18..64", "65.."] or "0..115"'
 _BOUNDS_NOTE = "region, query, answer, lower, upper: public"
 _FACILITIES_NOTE = "region_id, one column a type of facility: public"
 _FACILITIES = """\
@@ -67,19 +68,19 @@ def file_key_of(columns: Sequence[str]) -> str | None:
 def draft_of(files: Mapping[str, Sequence[str]], notes: ColumnNotes | None = None) -> Draft:
     """Return a configuration with the attributes in the records' header; values that are not known are to fill in.
 
-    Columns that are no attribute by their names, such as ids, stand there as comments. Raises InputError (bad-option)
-    for ranges that are none.
+    Ids by their names stand there as comments, and where values of some columns are stated, so do all other columns.
+    Raises InputError (bad-option) for ranges that are none.
     """
     notes = notes or ColumnNotes()
     columns = [name for name in files.get("records", ()) if name not in _KEYS]
-    unfit = {name: f"by its name {reason}" for name in columns if (reason := unfit_reason(name))}
-    reasons = {name: notes.left_out.get(name) or unfit.get(name) for name in columns if name not in notes.values}
-    left_out = {name: reason for name, reason in reasons.items() if reason}
+    unstated = dict.fromkeys(columns if notes.values else (), "no values were stated; state them to count it")
+    unfit = {**unstated, **{name: "by its name an id" for name in columns if names_an_id(name)}, **notes.left_out}
+    left_out = {name: unfit[name] for name in columns if name in unfit and name not in notes.values}
     names = tuple(name for name in columns if name not in left_out)
     levels = files.get("hierarchy", ())[1:] or ("level",)
     shared = [name for name in files.get("groups", ()) if name not in (*_KEYS, *columns)]
     names += tuple(name for name in shared if name in notes.values)
-    offered = [name for name in shared if name not in notes.values and not unfit_reason(name)]
+    offered = [name for name in shared if name not in notes.values and not names_an_id(name)]
     lines = [_attribute_line(name, notes.values.get(name)) for name in names]
     lines += [f"{f'# {_key(name)} = []':<30}# left out: {reason}\n" for name, reason in left_out.items()]
     lines += [f"{f'# {_key(name)} = []':<30}# {_SHARED_NOTE}\n" for name in offered]
@@ -111,8 +112,7 @@ def _detail(names: Sequence[str], notes: ColumnNotes) -> tuple[str, ...]:
 def _attribute_line(name: str, values: Sequence[str] | None) -> str:
     """Return the line of an attribute with its values, as far as they are known."""
     if not values:
-        hint = 'ranges such as ["0..17", "18..64", "65.."]' if is_age(name) else 'such as ["a", "b"] or "0..115"'
-        return f"{f'{_key(name)} = []':<30}# fill in, {hint}\n"
+        return f"{f'{_key(name)} = []':<30}# fill in, such as {_EXAMPLES}\n"
     problem = ""
     try:
         bins = Bins.of(values)
