@@ -137,6 +137,9 @@ def test_changed_data_are_refused_with_the_ways_on(tmp_path: Path, coco: Runner)
     assert paid(tmp_path) == ONCE
     assert "paid now" in coco("measure", config, "--again").out
     assert paid(tmp_path) == [*ONCE, "RESERVED", "MEASURED"]
+    (tmp_path / "entities.csv").write_text(ENTITIES)
+    assert "Released already" in coco("release", config).out
+    (tmp_path / "entities.csv").write_text(ENTITIES + "e99,g1\n")
     config.write_text(config.read_text().replace('"land"', '"land 2"'))
     renamed = coco("release", config)
     assert renamed.code == 3

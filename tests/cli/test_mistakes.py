@@ -12,16 +12,7 @@ import pytest
 
 import coco_opt.cli
 from coco_opt.errors import BudgetError, CocoOptError, SolverError
-from tests.cli.helpers import (
-    CANARY,
-    KINDS,
-    SECURE,
-    Data,
-    Runner,
-    paid,
-    write_groups,
-    write_sizes,
-)
+from tests.cli.helpers import CANARY, KINDS, SECURE, Data, Runner, paid, write_groups, write_sizes
 
 ONCE = ["GRANTED", "RESERVED", "MEASURED", "RELEASED"]
 
@@ -148,6 +139,9 @@ def test_a_solver_that_misses_its_tolerance_is_replaced_and_named(tmp_path: Path
     assert ran.code == 0
     assert "divide-and-conquer answered" in ran.out
     assert "Answers of other solvers" in (tmp_path / "out" / "report.html").read_text()
+    row = json.loads((tmp_path / "out" / "manifest.json").read_text())["solvers"]["isotonic_l1"]
+    assert {fallback["solver"] for fallback in row["fallbacks"]} == {row["solver"]} == {"osqp"}
+    assert row["worst_relative_gap"] <= 1e-6
     config.write_text(config.read_text().replace("[solvers]", "[solvers]\nfallback = false"))
     refused = coco("release", config)
     assert refused.code == 4

@@ -189,7 +189,7 @@ def report(folder: Path) -> dict[str, Any]:
         "seals": seals,
         "release": digest_of(folder / "out") if (folder / "out").is_dir() else None,
         "keys": len(list(folder.glob("private/runs/*/key"))),
-        "partial": [path.name for path in folder.rglob("*.partial")],
+        "partial": [path.name for left in ("*.partial", "method-*") for path in folder.rglob(left)],
     }
 
 

@@ -112,20 +112,6 @@ def test_the_same_seed_writes_the_same_public_files(tmp_path: Path) -> None:
         assert path.read_bytes() == (folders[1] / path.name).read_bytes(), path.name
 
 
-def test_a_crippled_solver_is_followed_by_another_and_named(tmp_path: Path) -> None:
-    osqp = '[solvers]\nisotonic_l2 = { name = "osqp", max_iter = 10 }\n'
-    outcome = release(sized(tmp_path, more=osqp, loss="l2"), tmp_path / "out", page=render_report)
-    held(outcome)
-    row = outcome.manifest["solvers"]["isotonic_l2"]
-    assert row["solver"] == "osqp"
-    assert {fallback["solver"] for fallback in row["fallbacks"]} == {"osqp"}
-    assert row["worst_relative_gap"] <= 1e-6
-    assert "osqp" in (outcome.folder / "report.html").read_text()
-    exact = release(sized(tmp_path, loss="l2"), tmp_path / "exact")
-    name = "histograms.parquet"
-    assert (outcome.folder / name).read_bytes() == (exact.folder / name).read_bytes()
-
-
 def test_what_is_private_stays_in_the_private_record(tmp_path: Path) -> None:
     watch = Watch()
     outcome = release(sized(tmp_path), reporter=watch, page=render_report)

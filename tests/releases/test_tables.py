@@ -10,10 +10,10 @@ import pytest
 
 from coco_opt.config import Config
 from coco_opt.errors import BudgetError, InputError
-from coco_opt.releases import measure, release
+from coco_opt.releases import release
 from coco_opt.releases.planning import kind_of
 from coco_opt.topdown.kind.files import read_tables_release
-from tests.releases.towns import ALL, STAGES, StoppedError, Watch, entries
+from tests.releases.towns import ALL, entries
 from tests.topdown.persons import HIERARCHY, SECURE, TOPDOWN, bounds, failing, records, write
 
 REPLACE = 'epsilon = "2"\nneighbours = "replace"\ndataset = "persons"\n'
@@ -67,18 +67,6 @@ def test_one_measurement_gives_every_estimation(tmp_path: Path) -> None:
     assert entries(tmp_path).count("RESERVED") == 1
 
 
-@pytest.mark.parametrize("stage", STAGES)
-def test_an_interrupted_run_goes_on_for_free(stage: str, tmp_path: Path) -> None:
-    config = write(tmp_path, SECURE)
-    with pytest.raises(StoppedError):
-        release(config, tmp_path / "out", reporter=Watch(stage))
-    outcome = release(config, tmp_path / "out")
-    assert entries(tmp_path) == ALL
-    assert failing(outcome.folder) == []
-    assert not list(tmp_path.glob("private/runs/*/method-*"))
-    assert not list(tmp_path.glob("private/runs/*/key"))
-
-
 def test_groups_of_values_keep_their_order_through_the_seal(tmp_path: Path) -> None:
     grouped = TOPDOWN.replace('"sex"', '"voting * sex"') + (
         'groupings = { voting = { of = "age", groups = { voter = ["adult", "old"], minor = ["child"] } } }\n'
@@ -91,27 +79,6 @@ def test_groups_of_values_keep_their_order_through_the_seal(tmp_path: Path) -> N
     assert table.tolist() == read.table("land").tolist() == read.to_pandas(region="land")["persons"].tolist()
     assert table[3:].sum() == sum(",male," in line for line in lines)
     assert table[[0, 3]].sum() == sum(line.endswith("child") for line in lines)
-
-
-def test_records_that_were_mended_are_paid_for_once(tmp_path: Path) -> None:
-    bad = records().replace("female", "zebra7391", 1)
-    with pytest.raises(InputError, match="unknown-value") as refused:
-        release(write(tmp_path, SECURE, persons=bad), tmp_path / "out")
-    assert "zebra7391" not in repr(refused.value) + str(refused.value.__context__)
-    assert entries(tmp_path) == []
-    # Or the value is one that the configuration forgot: then other questions are asked, and paid for once.
-    named = TOPDOWN.replace('"female", "male"', '"female", "male", "zebra7391"')
-    release(write(tmp_path, SECURE, named, persons=bad), tmp_path / "out")
-    assert entries(tmp_path) == ALL
-
-
-def test_changed_records_under_known_questions_are_refused(tmp_path: Path) -> None:
-    release(write(tmp_path, SECURE), tmp_path / "out")
-    with pytest.raises(InputError, match="--again"):
-        release(write(tmp_path, SECURE, persons=records(301)))
-    with pytest.raises(BudgetError, match="0 of 2 is left"):
-        measure(write(tmp_path, SECURE, persons=records(301)), again=True)
-    assert entries(tmp_path) == ALL
 
 
 def test_no_count_of_the_private_table_is_public(tmp_path: Path) -> None:
