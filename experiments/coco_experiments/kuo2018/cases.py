@@ -14,7 +14,6 @@ import numpy as np
 
 from coco_experiments.data import (
     HAWAII_MAX_SIZE,
-    counts_of_runs,
     generated_counts,
     hawaii_blocks,
     hawaiian,
@@ -106,9 +105,8 @@ def top(case: Case, levels: int) -> Case:
     hierarchy = case.hierarchy
     count = int(hierarchy.level_start[levels])
     upper = Hierarchy(hierarchy.parent[:count], hierarchy.names[:count])
-    return Case.of(
-        case.name, _of_regions(upper, [case.counts.region(region) for region in upper.leaves]), case.max_size
-    )
+    leaves = [case.counts.region(region) for region in upper.leaves]
+    return Case.of(case.name, PrivateCounts.of_leaves(upper, leaves), case.max_size)
 
 
 def only(case: Case, states: Sequence[str], name: str, root: str) -> Case:
@@ -118,15 +116,9 @@ def only(case: Case, states: Sequence[str], name: str, root: str) -> Case:
     paths = [(root, *hierarchy.paths[leaf].split("/")[1:]) for leaf in leaves]
     part = Hierarchy.from_paths(paths)
     of_leaf = {part.index(path): case.counts.region(leaf) for path, leaf in zip(paths, leaves, strict=True)}
-    return Case.of(name, _of_regions(part, [of_leaf[leaf] for leaf in part.leaves]), case.max_size)
+    return Case.of(name, PrivateCounts.of_leaves(part, [of_leaf[leaf] for leaf in part.leaves]), case.max_size)
 
 
 def west_coast(case: Case) -> Case:
     """Return California, Oregon and Washington of a case over the nation, the root the paper used for 3 levels."""
     return only(case, WEST_COAST, f"{case.name}, West Coast", "West Coast")
-
-
-def _of_regions(hierarchy: Hierarchy, leaves: Sequence[CountOfCounts]) -> PrivateCounts:
-    leaf = np.repeat(np.arange(len(leaves), dtype=np.int64), [histogram.distinct for histogram in leaves])
-    sizes = np.concatenate([histogram.sizes for histogram in leaves])
-    return counts_of_runs(hierarchy, leaf, sizes, np.concatenate([histogram.counts for histogram in leaves]))
