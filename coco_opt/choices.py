@@ -196,6 +196,20 @@ class SolverChoices:
             return solution
         raise first_error
 
+    def nearest(self, problem: Problem[ValueT, Any]) -> tuple[ValueT, float]:
+        """Return the best value of a problem of integers, and its relative gap where it is not certified, else 0.
+
+        A solution that misses its solver's tolerance but satisfies every constraint is accepted: it is integer and
+        consistent, only not certified optimal. Raises SolverError where no solver returns one.
+        """
+        try:
+            return self.solve(problem, fallback=False), 0.0
+        except SolverError as error:
+            solution = error.solution
+        if solution is not None and solution.usable:
+            return solution.value, solution.relative_gap
+        return self.solve(problem), 0.0
+
     def solve_suited(self, problem: Problem[ValueT, Any], suited: Sequence[str]) -> ValueT:
         """Return ``solve``'s value; where no solver was chosen, the ``suited`` solvers are tried first.
 

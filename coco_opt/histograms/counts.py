@@ -295,6 +295,12 @@ def emd_cumulative(hc: npt.ArrayLike, hc2: npt.ArrayLike) -> int:
     return sum(abs(x - y) for x, y in zip(first.tolist(), second.tolist(), strict=True))
 
 
+def histograms_of(cumulative: Ints, groups: Ints) -> list[CountOfCounts]:
+    """Return one histogram a region from cumulative counts (regions, K) and the numbers of groups."""
+    rows: Iterable[Ints] = np.column_stack([cumulative, groups])
+    return [CountOfCounts.from_dense(np.diff(row, prepend=0)) for row in rows]
+
+
 def sum_of_leaves(hierarchy: Hierarchy, leaves: Sequence[CountOfCounts]) -> list[CountOfCounts]:
     """Return the histogram of every region, in the hierarchy's order, from those of the leaves."""
     offsets = np.cumsum([0, *(leaf.distinct for leaf in leaves)], dtype=np.int64)

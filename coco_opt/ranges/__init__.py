@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from coco_opt.ranges.domain import DomainTree
-from coco_opt.ranges.estimating.heuristics import round_nonnegative, zero_subtrees
 from coco_opt.ranges.estimating.unattributed import SortedCounts
-from coco_opt.ranges.estimating.universal import RangeIntervals, RangeMeasurements, UniversalHistogram
+from coco_opt.ranges.estimating.universal import (
+    RangeIntervals,
+    RangeMeasurements,
+    UniversalHistogram,
+    round_nonnegative,
+    zero_subtrees,
+)
 from coco_opt.ranges.interval_counts import IntervalCounts
 from coco_opt.ranges.measuring.measure import measure_ranges, measure_sorted
 from coco_opt.ranges.strategy import OptimisedTree, PredictedError, choose_fan_out, optimised_tree, predict_errors

@@ -16,7 +16,7 @@ from coco_opt.errors import ProblemError
 from coco_opt.privacy import Cost, Neighbours
 from coco_opt.privacy.planner import rounded_shares
 from coco_opt.ranges.domain import DomainTree
-from coco_opt.ranges.precision import Precision, noise_of
+from coco_opt.ranges.interval_counts import Precision, noise_of
 from coco_opt.ranges.workload import Workload
 
 _PRIMES = (2, 3, 5, 7)

@@ -18,7 +18,7 @@ from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import ProblemError
 from coco_opt.privacy import Cost, Neighbours
 from coco_opt.ranges.domain import DomainTree
-from coco_opt.ranges.precision import Precision, noise_of
+from coco_opt.ranges.interval_counts import Precision, noise_of
 
 Named = Literal["ranges", "prefixes"]
 NAMED: tuple[Named, ...] = get_args(Named)

@@ -13,8 +13,13 @@ from hypothesis import strategies as st
 from coco_opt import CountOfCounts, GroupsMethod, SeededNoise, SolverChoices, estimate_groups
 from coco_opt.errors import ProblemError
 from coco_opt.groups import QUERIES, RegionMeasurement
-from coco_opt.groups.estimating.bootstrap import bootstrap_variances, squared_errors
-from coco_opt.groups.estimating.estimators import FitOptions, SizeEstimate, estimate
+from coco_opt.groups.estimating.estimators import (
+    FitOptions,
+    SizeEstimate,
+    bootstrap_variances,
+    estimate,
+    squared_errors,
+)
 from coco_opt.privacy import Epsilon, Rho
 from tests.groups.helpers import NoNoise, answer, measured, three_levels
 

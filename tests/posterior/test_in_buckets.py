@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from coco_opt.groups.buckets import Buckets
-from coco_opt.groups.estimating.intervals import Intervals
-from coco_opt.groups.estimating.posterior.in_buckets import finest_buckets, widen_in_buckets
+from coco_opt.groups.estimating.intervals import Intervals, widen_in_buckets
 from coco_opt.groups.estimating.posterior.observations import Answers, Ranks, Survey
 from coco_opt.histograms import CountOfCounts
 from coco_opt.privacy import Geometric
@@ -76,6 +75,6 @@ def test_the_finest_buckets_begin_where_those_of_any_answers_do() -> None:
     other = Buckets.from_edges([0, 4, 10])
     blocks = [Answers(0, query, np.zeros(query.count, np.int64), noise) for query in (BUCKETS, other)]
     survey = Survey(np.array([-1]), np.array([3]), 10, blocks)
-    np.testing.assert_array_equal(finest_buckets(survey).begin, [0, 1, 2, 3, 4, 5, 7])
+    np.testing.assert_array_equal(survey.finest_buckets.begin, [0, 1, 2, 3, 4, 5, 7])
     ranked = Survey(np.array([-1]), np.array([3]), 10, [blocks[1], Answers(0, Ranks(6), np.zeros(3, np.int64), noise)])
-    np.testing.assert_array_equal(finest_buckets(ranked).begin, [0, 4, 6, 7, 8, 9])
+    np.testing.assert_array_equal(ranked.finest_buckets.begin, [0, 4, 6, 7, 8, 9])

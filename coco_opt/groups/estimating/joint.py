@@ -26,9 +26,8 @@ from coco_opt.choices import Certificate, SolverChoices
 from coco_opt.errors import ProblemError, SolverError
 from coco_opt.groups.buckets import Buckets, same_buckets
 from coco_opt.groups.estimating.estimators import LOSSES, check_choice
-from coco_opt.groups.estimating.nearest import integer_histograms, nearest
 from coco_opt.groups.noisy_measurements import GroupsMeasurements, Loss
-from coco_opt.histograms import CountOfCounts
+from coco_opt.histograms import CountOfCounts, histograms_of
 from coco_opt.privacy import Measurement
 from coco_opt.problems.expected_distance import ExpectedDistance
 from coco_opt.problems.joint import JointFit, JointL1, JointL2
@@ -54,7 +53,7 @@ class JointEstimate:
     @property
     def histograms(self) -> list[CountOfCounts]:
         """Return one consistent histogram a region."""
-        return integer_histograms(self.cumulative, self.group_counts)
+        return histograms_of(self.cumulative, self.group_counts)
 
 
 def joint(measurement: Measurement, solvers: SolverChoices, *, loss: Loss = "l1") -> JointEstimate:
@@ -76,7 +75,7 @@ def joint(measurement: Measurement, solvers: SolverChoices, *, loss: Loss = "l1"
     gaps = _level_gaps(problem.losses(fitted), gap, answers)
     if buckets is not None:
         fitted = _rising(fitted, buckets, groups)
-    tables, rounding_gap = nearest(ExpectedDistance.rounding(tree, fitted, groups), solvers)
+    tables, rounding_gap = solvers.nearest(ExpectedDistance.rounding(tree, fitted, groups))
     return JointEstimate(fitted, tables, groups, gaps, max(uncertified_gap, rounding_gap))
 
 

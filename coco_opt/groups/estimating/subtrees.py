@@ -21,8 +21,7 @@ import numpy as np
 from coco_opt.activity import Progress
 from coco_opt.choices import Certificate, SolverChoices
 from coco_opt.execution import Count, Executor, Shared, even_tasks
-from coco_opt.groups.estimating.bootstrap import bootstrap_variances, public_redraws
-from coco_opt.groups.estimating.estimators import SizeEstimate, estimate
+from coco_opt.groups.estimating.estimators import SizeEstimate, bootstrap_variances, estimate, public_redraws
 from coco_opt.groups.estimating.method import GroupsMethod
 from coco_opt.groups.noisy_measurements import GroupsMeasurements
 from coco_opt.histograms import CountOfCounts, Hierarchy, sum_of_leaves

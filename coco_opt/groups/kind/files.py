@@ -204,27 +204,12 @@ class Release:
         """Return the histogram of a region by its path from the root."""
         return self.histograms[self.hierarchy.index(region)]
 
-    def to_pandas(self, table: str | None = None) -> pd.DataFrame:
+    def to_pandas(self, table: str = "histograms") -> pd.DataFrame:
         """Return a frame with level, level_name, region, region_id, size and groups; or another table of the folder.
 
         Raises InputError (unknown-table).
         """
-        if table is not None:
-            return stored_frame(self.folder, table)
-        import pandas as pd
-
-        runs = np.array([histogram.distinct for histogram in self.histograms], np.int64)
-        region = np.repeat(np.arange(self.hierarchy.regions), runs)
-        level = self.hierarchy.level[region]
-        columns = {
-            "level": level.astype(np.int32),
-            "level_name": np.array(self.levels, dtype=object)[level],
-            "region": np.array(self.hierarchy.paths, dtype=object)[region],
-            "region_id": np.array(self.region_ids, dtype=object)[region],
-            "size": np.concatenate([histogram.sizes for histogram in self.histograms]),
-            "groups": np.concatenate([histogram.counts for histogram in self.histograms]),
-        }
-        return pd.DataFrame(columns)
+        return stored_frame(self.folder, table)
 
     def __repr__(self) -> str:
         return f"Release({self.hierarchy!r}, {int(self.group_counts[0]):,} groups)"

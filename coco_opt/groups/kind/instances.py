@@ -6,6 +6,7 @@ measured too. The noisy answers to another query are derived from the measured a
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
@@ -203,51 +204,23 @@ def _rounded_joint(tree: Tree, table: Ints, groups: Ints, weights: Floats) -> Ex
     return ExpectedDistance.rounding(tree, np.asarray(tree.sums(shrunk), np.float64), few)
 
 
-def cut_matching(parent: SizeEstimate, children: list[SizeEstimate], pairs: int) -> GroupMatching:
+def cut_matching(parent: SizeEstimate, children: Sequence[SizeEstimate], pairs: int) -> GroupMatching:
     """Return the matching of the smallest groups only, with at most ``pairs`` pairs of runs (one pair at least).
 
     Exhaustive search tries orders of single groups, so in small instances each run keeps one group.
     """
+    sizes = np.concatenate([child.sizes for child in children])
+    runs, counts = parent.counts, np.concatenate([child.counts for child in children])
+    child = np.repeat(np.arange(len(children)), [estimate.sizes.size for estimate in children])
     if pairs <= _FEW_PAIRS:
-        parent, children = _single(parent), [_single(child) for child in children]
-    groups = min(int(parent.counts.sum()), sum(int(child.counts.sum()) for child in children))
-    runs = int(np.searchsorted(np.cumsum(parent.counts), groups, side="right"))
-    while runs > 1:
-        problem = _smallest(parent, children, runs)
-        if problem.variables <= pairs:
-            return problem
-        runs = min(runs - 1, max(1, int(runs * (pairs / problem.variables) ** 0.5)))
-    problem = _smallest(parent, children, 1) if runs else _one_pair(parent, children)
-    return problem if problem.variables <= pairs else _one_pair(parent, children)
+        runs, counts = np.ones_like(runs), np.ones_like(counts)
+    order = np.argsort(sizes, kind="stable")
 
+    def smallest(groups: int) -> GroupMatching:
+        above, below = np.minimum(np.cumsum(runs), groups), np.zeros_like(counts)
+        above, below[order] = (np.diff(each, prepend=0) for each in (above, np.minimum(counts[order].cumsum(), groups)))
+        kept, offsets = below > 0, np.cumsum(np.bincount(child[below > 0], minlength=len(children)))
+        return GroupMatching(parent.sizes[above > 0], above[above > 0], sizes[kept], below[kept], np.append(0, offsets))
 
-def _single(estimate: SizeEstimate) -> SizeEstimate:
-    return replace(estimate, counts=np.ones_like(estimate.counts))
-
-
-def _smallest(parent: SizeEstimate, children: list[SizeEstimate], runs: int) -> GroupMatching:
-    """Return the matching of the parent's first runs with as many of the children's smallest groups."""
-    left = int(parent.counts[:runs].sum())
-    order = sorted(
-        (int(size), child, k) for child, estimate in enumerate(children) for k, size in enumerate(estimate.sizes)
-    )
-    child_counts: list[list[int]] = [[] for _ in children]
-    for _, child, k in order:
-        take = min(left, int(children[child].counts[k]))
-        left -= take
-        if take:
-            child_counts[child].append(take)
-    sizes = [estimate.sizes[: len(counts)] for estimate, counts in zip(children, child_counts, strict=True)]
-    offsets = np.cumsum([0, *(len(counts) for counts in child_counts)], dtype=np.int64)
-    counts = np.array([count for child in child_counts for count in child], dtype=np.int64)
-    return GroupMatching(parent.sizes[:runs], parent.counts[:runs], np.concatenate(sizes), counts, offsets)
-
-
-def _one_pair(parent: SizeEstimate, children: list[SizeEstimate]) -> GroupMatching:
-    child = next(child for child in children if child.sizes.size)
-    groups = np.array([min(int(parent.counts[0]), int(child.counts[0]))])
-    return _smallest(
-        replace(parent, sizes=parent.sizes[:1], counts=groups),
-        [replace(child, sizes=child.sizes[:1], counts=groups)],
-        1,
-    )
+    groups = range(1, 1 + min(int(runs.sum()), int(counts.sum())))
+    return smallest(max(bisect_right(groups, pairs, key=lambda number: smallest(number).variables), 1))

@@ -84,7 +84,7 @@ def measured_sizes(measurement_plan: MeasurementPlan) -> Flags:
     """Return which sizes the answers at a level or below it tell from their neighbours, bool[levels, max_size + 1].
 
     The other sizes share a bucket with others, or follow one that does: how groups are spread in a bucket is up to the
-    model, and its intervals are widened there (``posterior.in_buckets``).
+    model, and its intervals are widened there (``widen_in_buckets``).
     """
     max_size = max_size_of(measurement_plan)
     separated = np.zeros((measurement_plan.hierarchy.levels, max_size + 1), np.bool_)

@@ -43,8 +43,7 @@ import numpy as np
 
 from coco_opt.array_types import Floats
 from coco_opt.groups.buckets import Buckets
-from coco_opt.groups.measuring.fitted import MOST_SIZES, FitPredictor
-from coco_opt.groups.measuring.predicted import Predictor, Regions
+from coco_opt.groups.measuring.predicted import MOST_SIZES, FitPredictor, Predictor, Regions
 from coco_opt.privacy.planner import LEAF_SHARES, NoisePlan, Shares, allocation, allocations, uniform_shares
 
 Reader = Literal["posterior", "joint", "fits"]

@@ -1,9 +1,14 @@
-"""Universal histograms: one noisy tree that answers every range, with standard errors (Hay et al. 2010, section 4)."""
+"""Universal histograms: one noisy tree that answers every range, with standard errors (Hay et al. 2010, section 4).
+
+The heuristics of that paper, which make estimates nonnegative integers, are alternatives to the exact solution. They
+are plain functions on arrays; trees are breadth-first arrays (``coco_opt.problems.Tree``).
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -15,17 +20,17 @@ from coco_opt.choices import SolverChoices
 from coco_opt.errors import ProblemError
 from coco_opt.estimators import EstimatorRow, estimator_row
 from coco_opt.privacy import Measurement
-from coco_opt.problems import TreeLeastSquares
+from coco_opt.problems import Tree, TreeLeastSquares
 from coco_opt.ranges.domain import DomainTree
-from coco_opt.ranges.estimating.heuristics import round_nonnegative, zero_subtrees
 from coco_opt.ranges.estimating.posterior.release import RangesPosterior
 from coco_opt.ranges.estimating.posterior.sampler import SamplerOptions
-from coco_opt.ranges.interval_counts import IntervalCounts
-from coco_opt.ranges.precision import Noise, Precision
+from coco_opt.ranges.interval_counts import IntervalCounts, Noise, Precision
 from coco_opt.ranges.workload import Workload
 
 if TYPE_CHECKING:
     import pandas as pd
+
+_BEYOND_INT64 = 2.0**63
 
 Estimator = str
 """The name of a row of the table of estimators (``coco_opt.estimators``)."""
@@ -311,3 +316,39 @@ def _estimates(counts: IntervalCounts, estimator: Estimator, solvers: SolverChoi
     elif estimator == "zeroed":
         cells[:] = round_nonnegative(zero_subtrees(tree, nodes)[domain.first_leaf :])
     return np.asarray(tree.sums(nodes), dtype=np.float64)
+
+
+def zero_subtrees(tree: Tree, estimate: ArrayLike) -> Floats:
+    """Return estimates (n,) with every subtree whose root is at most 0 set to 0 (section 4.2); O(n).
+
+    Parents no longer equal their children's sums: answer ranges from the leaves.
+    """
+    values = np.array(estimate, dtype=np.float64)
+    if values.shape != tree.parent.shape:
+        raise ProblemError(f"give one estimate for each of the {tree.nodes} nodes")
+    starts = [0, 1]
+    while starts[-1] < tree.nodes:
+        starts.append(int(tree.first_child[starts[-1]]))
+    zero = values <= 0
+    for begin, end in pairwise(starts[1:]):
+        zero[begin:end] |= zero[tree.parent[begin:end]]
+    values[zero] = 0.0
+    return values
+
+
+def round_nonnegative(estimate: ArrayLike) -> Ints:
+    """Return each number rounded to the nearest nonnegative integer, halves upward (section 5).
+
+    Signed integers keep all their digits. ProblemError for what is no number or beyond int64.
+    """
+    values = np.asarray(estimate)
+    if values.dtype.kind == "i":
+        clipped: Ints = np.maximum(values, 0).astype(np.int64)
+        return clipped
+    values = values.astype(np.float64)
+    if not (values < _BEYOND_INT64).all():
+        raise ProblemError("estimates to be rounded must be numbers below 2^63")
+    floors = np.floor(np.maximum(values, 0.0))
+    # Not floor(x + 1/2): that sum is itself rounded, to the next integer but one for large x.
+    rounded: Ints = floors.astype(np.int64) + (values - floors >= 0.5)
+    return rounded

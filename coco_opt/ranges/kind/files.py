@@ -27,11 +27,10 @@ from coco_opt.privacy.cost import cost_of
 from coco_opt.privacy.noise_distributions import distribution_of
 from coco_opt.ranges.domain import DomainTree
 from coco_opt.ranges.estimating.universal import Estimator, UniversalHistogram
-from coco_opt.ranges.interval_counts import RANGES, domain_of
+from coco_opt.ranges.interval_counts import RANGES, Noise, Precision, domain_of
 from coco_opt.ranges.kind.intervals import PROMISE_OF, interval_checks, read_spans
 from coco_opt.ranges.kind.section import MAX_CELLS
 from coco_opt.ranges.measuring.measure import plan_ranges
-from coco_opt.ranges.precision import Noise, Precision
 from coco_opt.releases.kind import Folder
 
 RANGES_FILE = "ranges.parquet"

@@ -12,7 +12,7 @@ from coco_opt.privacy import MeasurementPlan
 from coco_opt.ranges.domain import DomainTree
 from coco_opt.ranges.estimating.posterior.sampler import LEAST_DRAWS, SamplerOptions, posterior_seconds
 from coco_opt.ranges.estimating.universal import Estimator, is_nonnegative
-from coco_opt.ranges.precision import Precision, noise_of
+from coco_opt.ranges.interval_counts import Precision, noise_of
 from coco_opt.ranges.strategy import FAN_OUTS, choose_fan_out, evenly, optimised_tree
 from coco_opt.ranges.workload import Workload, over_bound
 from coco_opt.releases.clock import slowness

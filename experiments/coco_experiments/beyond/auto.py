@@ -59,9 +59,8 @@ from coco_opt.groups.buckets import Buckets
 from coco_opt.groups.estimating.method import Consistency
 from coco_opt.groups.look import distribution_of_look
 from coco_opt.groups.measuring.automatic import Candidate, assumed_distributions
-from coco_opt.groups.measuring.fitted import FitPredictor
 from coco_opt.groups.measuring.measure import look_of, measured, measurement_plan_of
-from coco_opt.groups.measuring.predicted import Predictor, range_of
+from coco_opt.groups.measuring.predicted import FitPredictor, Predictor, range_of
 from coco_opt.groups.queries import Query
 from coco_opt.privacy import Epsilon, Measurement, SeededNoise
 from coco_opt.privacy.combined_measurements import together

@@ -25,7 +25,6 @@ from coco_experiments.study import Report, Runs, Study
 from coco_opt.choices import SolverChoices
 from coco_opt.groups.estimating.estimate import estimate_groups
 from coco_opt.groups.estimating.method import Consistency, GroupsMethod
-from coco_opt.groups.estimating.nearest import integer_histograms
 from coco_opt.groups.estimating.posterior.consistent import draws_sparse, posterior_estimate, seed_of
 from coco_opt.groups.estimating.posterior.observations import survey_of
 from coco_opt.groups.estimating.posterior.sampler import SamplerOptions, sample_posterior
@@ -33,7 +32,7 @@ from coco_opt.groups.measuring.automatic import QuerySearch, assumed_distributio
 from coco_opt.groups.measuring.predicted import Regions
 from coco_opt.groups.noisy_measurements import GroupsMeasurements
 from coco_opt.groups.queries import sensitivity
-from coco_opt.histograms import CountOfCounts
+from coco_opt.histograms import CountOfCounts, histograms_of
 from coco_opt.privacy import Epsilon, Measurement, Neighbours
 from coco_opt.privacy.planner import NoisePlan
 
@@ -222,7 +221,7 @@ def _brief(noisy: Measurement) -> Sequence[CountOfCounts]:
     drawn = sample_posterior(survey, seed_of(noisy), options=BRIEF)
     # Values outside the windows count at their ends, so that medians of few draws can decrease.
     rising = np.maximum.accumulate(drawn.quantile(1, 2), axis=1)
-    return integer_histograms(np.minimum(rising, survey.groups[:, None]), survey.groups)
+    return histograms_of(np.minimum(rising, survey.groups[:, None]), survey.groups)
 
 
 def measured_cases(

@@ -40,7 +40,7 @@ from coco_opt.ranges import (
     over_bound,
 )
 from coco_opt.ranges.estimating.universal import Estimator
-from coco_opt.ranges.precision import Precision, noise_of
+from coco_opt.ranges.interval_counts import Precision, noise_of
 
 Noisy = Callable[[Ints, int], Floats]
 

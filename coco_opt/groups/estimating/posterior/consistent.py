@@ -19,11 +19,9 @@ from coco_opt.activity import Progress, doing
 from coco_opt.array_types import Ints
 from coco_opt.choices import SolverChoices
 from coco_opt.execution import Threads
-from coco_opt.groups.estimating.intervals import SUMMARIES, Intervals, SummaryIntervals
+from coco_opt.groups.estimating.intervals import SUMMARIES, Intervals, SummaryIntervals, widen_in_buckets
 from coco_opt.groups.estimating.method import GroupsMethod
-from coco_opt.groups.estimating.nearest import integer_histograms, nearest
 from coco_opt.groups.estimating.posterior.convergence import Convergence, compared_classes
-from coco_opt.groups.estimating.posterior.in_buckets import finest_buckets, widen_in_buckets
 from coco_opt.groups.estimating.posterior.observations import Survey, survey_of
 from coco_opt.groups.estimating.posterior.prior import PriorOptions
 from coco_opt.groups.estimating.posterior.recording import Counted, summaries, summary_values
@@ -40,7 +38,7 @@ from coco_opt.groups.estimating.posterior.sparse import (
 )
 from coco_opt.groups.estimating.subtrees import estimate_subtrees
 from coco_opt.groups.noisy_measurements import GroupsMeasurements
-from coco_opt.histograms import CountOfCounts
+from coco_opt.histograms import CountOfCounts, histograms_of
 from coco_opt.posterior.chains import answers_seed
 from coco_opt.privacy import Measurement
 from coco_opt.problems import ExpectedDistance
@@ -103,7 +101,7 @@ def posterior_estimate(
         with doing(_CHOOSING):
             histograms, intervals, gap = dense_estimate(survey, drawn, solvers, coverage)
     if intervals is not None:
-        widen_in_buckets(intervals, histograms, finest_buckets(survey))
+        widen_in_buckets(intervals, histograms, survey.finest_buckets)
     return PosteriorEstimate(histograms, intervals, gap, convergence_of(survey, drawn, options), drawn)
 
 
@@ -116,8 +114,8 @@ def dense_estimate(
     on the posterior probability that an interval holds its count.
     """
     problem = ExpectedDistance(survey.parent, survey.groups, drawn.cumulative.marginals(), total=drawn.draws)
-    table, gap = nearest(problem, solvers)
-    histograms = integer_histograms(table, survey.groups)
+    table, gap = solvers.nearest(problem)
+    histograms = histograms_of(table, survey.groups)
     if not coverage:
         return histograms, None, gap
     assert drawn.sizes is not None

@@ -107,6 +107,15 @@ class Survey:
         """Return the number of answers about single cells with every cell measured."""
         return sum(_of_cells(answers, self.max_size) for answers in self.answers)
 
+    @property
+    def finest_buckets(self) -> Buckets:
+        """Return the buckets of all cells that begin wherever a bucket of any answers begins; ranks separate all."""
+        queries = {id(answers.query): answers.query for answers in self.answers}.values()
+        cells = np.arange(self.max_size)
+        begins = [cells[query.floor :] if isinstance(query, Ranks) else query.begin for query in queries]
+        begin = np.unique(np.concatenate([np.zeros(1, np.int64), *begins]))
+        return Buckets.from_starts(begin[begin < self.max_size], self.max_size)
+
     def levels(self) -> Ints:
         """Return each region's distance from the root, int64[regions]."""
         depth = np.zeros(self.parent.size, np.int64)

@@ -25,7 +25,6 @@ from coco_opt.activity import Progress
 from coco_opt.array_types import Flags, Floats, Ints
 from coco_opt.choices import SolverChoices
 from coco_opt.groups.estimating.intervals import SUMMARIES, Intervals, SummaryIntervals
-from coco_opt.groups.estimating.nearest import nearest
 from coco_opt.groups.estimating.posterior.chains import Learned, MoveChain, SizeLearner
 from coco_opt.groups.estimating.posterior.effort import MANY_REGIONS
 from coco_opt.groups.estimating.posterior.observations import Survey
@@ -381,7 +380,7 @@ def _best_counts(survey: Survey, marginals: Marginals, total: int, before: Ints,
     regions = np.repeat(np.arange(survey.parent.size), np.diff(marginals.offsets[:: marginals.shape[1]]))
     above = Marginals(marginals.shape, marginals.offsets, marginals.atoms - before[regions], marginals.weights)
     problem = ExpectedDistance(survey.parent, survey.groups - before, above, total=total)
-    counts: Ints = nearest(problem, solvers)[0] + before[:, None]
+    counts: Ints = solvers.nearest(problem)[0] + before[:, None]
     return counts
 
 

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from coco_opt.array_types import Floats, Ints
 from coco_opt.problems import Tree, TreeLeastSquares
 from coco_opt.problems.tree import TreePosterior
-from coco_opt.ranges.interval_counts import IntervalCounts
-from coco_opt.ranges.precision import Precision
+from coco_opt.ranges.interval_counts import IntervalCounts, Precision
 
 if TYPE_CHECKING:
     from coco_opt.kernels.posterior_splits import Nodes
