@@ -88,7 +88,7 @@ def test_the_posterior_is_nearer_than_the_leaves_fits() -> None:
         survey, true = made((0.1, 0.3, 0.5), seed)
         found = sample_posterior(survey, seed, options=replace(SHORT, draws=100))
         table = np.empty(true.shape, np.int64)
-        posterior_record.cumulate(PARENT, survey.leaves, start_histograms(survey), table)
+        posterior_record.cumulate(PARENT, survey.leaves, start_histograms(survey, np.arange(survey.leaves.size)), table)
         ours += int(np.abs(found.quantile(1, 2) - true).sum())
         theirs += int(np.abs(table - true).sum())
     assert ours < 0.75 * theirs
@@ -117,7 +117,7 @@ def test_ranks_and_missing_levels_are_sampled() -> None:
     survey = Survey(PARENT, full.groups, 50, found)
     result = sample_posterior(survey, 2, options=SHORT)
     assert np.abs(result.quantile(1, 2)[0] - true[0]).sum() < 300
-    again = sample_posterior(survey, 2, options=SHORT, start=start_histograms(survey))
+    again = sample_posterior(survey, 2, options=SHORT, start=start_histograms(survey, np.arange(survey.leaves.size)))
     assert np.abs(again.quantile(1, 2)[0] - true[0]).sum() < 300
     assert (again.mean != result.mean).any()
 
@@ -193,7 +193,7 @@ def test_the_shape_is_as_fine_as_the_answers_tell(noise: float) -> None:
         sizes,
         [Answers(0, Buckets.cells(sizes), noisy, Geometric(Fraction(noise)))],
     )
-    fit = start_histograms(survey)[0]
+    fit = start_histograms(survey, np.arange(survey.leaves.size))[0]
     found = root_shape(survey, fit.astype(np.float64), isolated_sizes(survey, 0.3), 0.15)
     assert found.sum() == pytest.approx(groups)
     away = [np.abs(np.cumsum(one - true)).sum() for one in (found, fit)]

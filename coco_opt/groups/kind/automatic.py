@@ -81,8 +81,10 @@ def resolved(
     is held to: by default the family of ``assumed_distributions``. Without ``search`` open keys get fixed values,
     which stand in for those that a look will choose.
     """
-    levels, max_size = tree.levels, config.method.max_size
-    shares, settled = _stated_shares(config, levels), not _growths_open(config)
+    levels, max_size, cost = tree.levels, config.method.max_size, config.privacy.cost
+    shares, settled = None, not _growths_open(config)
+    if config.privacy.split != AUTO:
+        shares = tuple(Fraction(part.amount) / cost.amount for part in config.levels_cost(levels))
     if settled and shares is not None:
         return _with_choice(config, (), shares), ()
     if not search or max_size > _MOST_SIZES:
@@ -151,22 +153,14 @@ def with_method(config: Config, measurement_plan: MeasurementPlan) -> Config:
         losses = tuple(likelihood if loss == AUTO else loss for loss in _each(section.loss))
         method["loss"] = losses[0] if isinstance(section.loss, str) else losses
     if section.consistency == AUTO:
-        method["consistency"] = _consistency(section, measurement_plan, config.auto.time)
+        queries = {plain_query(level_query) for level_query in size_queries(measurement_plan)}
+        levels = measurement_plan.hierarchy.levels
+        alike = same_buckets(buckets_of(measurement_plan, level) for level in range(levels))
+        measured = {level_query.level for level_query in measurement_plan.queries}
+        names = _methods(section, queries, measurement_plan.answers, config.auto.time, alike=alike)
+        readable = (name for name in names if measured >= set(needed_levels(name, levels)))
+        method["consistency"] = next(readable, "none")
     return replace(config, method=section.model_copy(update=method)) if method else config
-
-
-def _consistency(section: GroupsSection, measurement_plan: MeasurementPlan, seconds: float) -> Consistency:
-    queries = {plain_query(level_query) for level_query in size_queries(measurement_plan)}
-    levels = range(measurement_plan.hierarchy.levels)
-    alike = same_buckets(buckets_of(measurement_plan, level) for level in levels)
-    answers = measurement_plan.answers
-    measured = {level_query.level for level_query in measurement_plan.queries}
-    readable = [
-        name
-        for name in _methods(section, queries, answers, seconds, alike=alike)
-        if measured >= set(needed_levels(name, len(levels)))
-    ]
-    return readable[0] if readable else "none"
 
 
 def _each(value: T | tuple[T, ...]) -> tuple[T, ...]:
@@ -312,14 +306,6 @@ def _error_words(error: float) -> str:
 def assumed_counts(tree: Hierarchy) -> Ints:
     """Return assumed numbers of groups, int64[regions], where the true numbers are private."""
     return tree.aggregate(np.full(len(tree.leaves), ASSUMED, np.int64))
-
-
-def _stated_shares(config: Config, levels: int) -> Shares | None:
-    """Return the levels' shares of the budget that a configuration states, None where they are to be chosen."""
-    if config.privacy.split == AUTO:
-        return None
-    whole = config.privacy.cost
-    return tuple(Fraction(cost.amount) / whole.amount for cost in config.levels_cost(levels))
 
 
 def _growths_open(config: Config) -> bool:

@@ -84,14 +84,17 @@ def expected_errors(plan: Plan, options: ForecastOptions, reporter: Reporter) ->
     """Return the errors to expect of a plan; raises InputError, ProblemError."""
     if options.public is not None or options.runs > 1:
         simulated_data = None if options.public is None else read_simulated_data(plan, options.public)
-        return _of_methods(plan, rehearsed(plan, simulated_data, options.runs, reporter))
-    return _of_formula(plan) if _is_predictable(plan) else _of_family(plan, reporter)
-
-
-def _is_predictable(plan: Plan) -> bool:
-    """Return whether a formula predicts the planned release: the posterior of cumulative counts at every level."""
-    queries = {query.name for query in plan.measurement_plan.queries}
-    return plan.config.method.consistency == "posterior" and not queries & {"ranks", "split", "sizes"}
+        outcome = rehearsed(plan, simulated_data, options.runs, reporter)
+        table = figures("Mean earth mover's distance of a region (entities): rehearsed", outcome.predictions, plan)
+        plain = [as_plain(prediction) for prediction in outcome.predictions]
+        seconds = _estimating(plan, outcome.first, outcome.seconds, outcome.part)
+        longest = max(seconds, _longest(plan)) if plan.config.method.consistency == "posterior" else None
+        return ExpectedErrors(table, plain, f"rehearsed on {outcome.words}", seconds, outcome.part, longest)
+    # A formula predicts the posterior of cumulative counts.
+    others = {"ranks", "split", "sizes"}.intersection(query.name for query in plan.measurement_plan.queries)
+    if plan.config.method.consistency == "posterior" and not others:
+        return _of_formula(plan)
+    return _of_family(plan, reporter)
 
 
 def _distributions(plan: Plan) -> tuple[dict[str, Floats], str]:
@@ -188,14 +191,6 @@ class Rehearsed:
     predictions: tuple[Prediction, ...]
     first: float
     seconds: float
-
-
-def _of_methods(plan: Plan, outcome: Rehearsed) -> ExpectedErrors:
-    table = figures("Mean earth mover's distance of a region (entities): rehearsed", outcome.predictions, plan)
-    plain = [as_plain(prediction) for prediction in outcome.predictions]
-    seconds = _estimating(plan, outcome.first, outcome.seconds, outcome.part)
-    longest = max(seconds, _longest(plan)) if plan.config.method.consistency == "posterior" else None
-    return ExpectedErrors(table, plain, f"rehearsed on {outcome.words}", seconds, outcome.part, longest)
 
 
 def rehearsed(plan: Plan, public: SimulatedData | None, runs: int, reporter: Reporter) -> Rehearsed:

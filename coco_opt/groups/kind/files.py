@@ -24,7 +24,6 @@ from coco_opt.files.unchanged import unchanged_manifest
 from coco_opt.groups.estimating.estimate import GroupsResult
 from coco_opt.groups.estimating.intervals import NO_INTERVALS
 from coco_opt.groups.estimating.method import SLOW, GroupsMethod
-from coco_opt.groups.estimating.posterior.convergence import Convergence
 from coco_opt.groups.estimating.unbiased import NO_UNBIASED, UnbiasedCounts
 from coco_opt.groups.kind.intervals import COLUMNS as INTERVAL_COLUMNS
 from coco_opt.groups.kind.intervals import (
@@ -93,8 +92,11 @@ def released(measurement: Measurement, method: GroupsMethod, result: GroupsResul
         manifest["relative_gap_by_level"] = [None if math.isnan(gap) else gap for gap in result.level_gaps.tolist()]
     if result.convergence is not None:
         manifest["convergence"] = result.convergence.account(result.hierarchy.paths)
+        if not result.convergence.converged:
+            marks = f"the manifest lists them and {INTERVALS} marks them"
+            notes = (*notes, f"{result.convergence} The errors and intervals of the others are less certain: {marks}")
         refuted = result.convergence.refuted_words(measurement_plan.levels)
-        notes = (*notes, *_convergence_note(result.convergence), *([refuted] if refuted else []))
+        notes = (*notes, *([refuted] if refuted else []))
     if result.intervals is not None:
         promises = (*promises, PROMISE)
         marked = () if result.convergence is None else result.convergence.not_converged
@@ -108,14 +110,6 @@ def released(measurement: Measurement, method: GroupsMethod, result: GroupsResul
         files[UNBIASED] = unbiased_table(result.unbiased)
         manifest["unbiased"] = {"words": UNBIASED_WORDS}
     return Released(files, promises, manifest, notes, numbers)
-
-
-def _convergence_note(convergence: Convergence) -> tuple[str, ...]:
-    """Return a line where regions have not converged, else nothing."""
-    if convergence.converged:
-        return ()
-    marks = f"the manifest lists them and {INTERVALS} marks them"
-    return (f"{convergence} The errors and intervals of the others are less certain: {marks}",)
 
 
 def _plain(method: GroupsMethod, measurement_plan: MeasurementPlan) -> dict[str, Any]:

@@ -47,6 +47,8 @@ def forecast_groups(plan: Plan, options: ForecastOptions, reporter: Reporter) ->
     Raises InputError, ProblemError; deterministic but for the seconds.
     """
     exact, errors = linear_predictions(plan), expected_errors(plan, options, reporter)
+    measurement_plan, tree = plan.measurement_plan, plan.measurement_plan.hierarchy
+    regions = sum(len(tree.level_range(query.level)) for query in measurement_plan.queries)
     tables = [*plan.tables, errors.table]
     if exact:
         title = "Noise left in a cell after a linear stage, root mean square: exact"
@@ -66,9 +68,9 @@ def forecast_groups(plan: Plan, options: ForecastOptions, reporter: Reporter) ->
         },
         notes=tuple(notes),
         reading=_reading(plan, options, errors.part),
-        querying=_querying_cost(plan),
+        querying=ResourceCost(slowness() * (_REGION * regions + _CELL * measurement_plan.answers)),
         estimating=ResourceCost(errors.seconds, _memory(plan), errors.longest),
-        writing=ResourceCost(slowness() * (_PAGE + _LEVEL * plan.measurement_plan.hierarchy.levels)),
+        writing=ResourceCost(slowness() * (_PAGE + _LEVEL * tree.levels)),
     )
 
 
@@ -109,12 +111,6 @@ def memory_of_tables(method: Consistency, levels: int, cells: int) -> int:
     """Return the bytes of a method that keeps tables of all regions x sizes in memory."""
     sparse = method == "posterior" and cells > MANY_CELLS and levels > 1
     return (_SPARSE_TABLES if sparse else _TABLES[method]) * BYTES * cells
-
-
-def _querying_cost(plan: Plan) -> ResourceCost:
-    measurement_plan = plan.measurement_plan
-    regions = sum(len(measurement_plan.hierarchy.level_range(query.level)) for query in measurement_plan.queries)
-    return ResourceCost(slowness() * (_REGION * regions + _CELL * plan.measurement_plan.answers))
 
 
 def _reading(plan: Plan, options: ForecastOptions, part: SimulatedData | None) -> ResourceCost:

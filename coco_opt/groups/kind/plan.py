@@ -46,7 +46,17 @@ def plan_groups(config: Config, *, counted: bool = False) -> Plan:
 
     Raises ConfigError, InputError, HierarchyError, ProblemError.
     """
-    public = _read_public(config, counted) if config.method.counts_share is None else _read_regions(config)
+    data, spill = config.data, config.output.private
+    public: PublicGroups | PublicRegions
+    if config.method.counts_share is not None and data.sizes is None:
+        public = read_regions(data.table_of("hierarchy"))
+    elif data.sizes is None and counted:
+        public = read_group_counts(data.table_of("groups"), data.table_of("hierarchy"))
+    elif data.sizes is None:
+        public = read_public(data.table_of("groups"), data.table_of("hierarchy"), spill)
+    else:
+        read = read_public_sizes if config.method.counts_share is None else read_sizes_regions
+        public = read(data.table_of("sizes"), data.root, spill)
     return _planned(config, public, outline=counted)
 
 
@@ -155,22 +165,6 @@ def buckets_of(config: Config, levels: int) -> tuple[Scheme | None, ...]:
             raise config.error(key, message)
         schemes.append(Split(start) if start else buckets)
     return tuple(schemes)
-
-
-def _read_public(config: Config, counted: bool) -> PublicGroups:
-    data = config.data
-    if data.sizes is not None:
-        return read_public_sizes(data.table_of("sizes"), data.root, config.output.private)
-    if counted:
-        return read_group_counts(data.table_of("groups"), data.table_of("hierarchy"))
-    return read_public(data.table_of("groups"), data.table_of("hierarchy"), config.output.private)
-
-
-def _read_regions(config: Config) -> PublicRegions:
-    data = config.data
-    if data.sizes is not None:
-        return read_sizes_regions(data.table_of("sizes"), data.root, config.output.private)
-    return read_regions(data.table_of("hierarchy"))
 
 
 def read_counts(plan: Plan) -> PrivateCounts:

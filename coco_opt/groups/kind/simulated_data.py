@@ -209,7 +209,8 @@ def neighbouring(counts: PrivateCounts, measurement_plan: MeasurementPlan) -> Ne
     if has_private_counts(measurement_plan):
         return _with_a_group(tree, leaves, measurement_plan)
     order = sorted(range(len(leaves)), key=lambda leaf: leaves[leaf].groups)
-    grown = next(((leaf, size) for leaf in order for size in _growing(leaves[leaf], max_size)), None)
+    growing = ((leaf, leaves[leaf].sizes[leaves[leaf].sizes < max_size]) for leaf in order)
+    grown = next(((leaf, int(sizes[-1])) for leaf, sizes in growing if sizes.size), None)
     if grown is None:
         raise ProblemError(f"no group is smaller than max_size = {max_size}: there is no neighbour to audit with")
     leaf, size = grown
@@ -251,10 +252,6 @@ def resized(histogram: CountOfCounts, before: int, after: int | None) -> CountOf
     if after is None:
         return CountOfCounts.from_runs(histogram.sizes[counts > 0], counts[counts > 0])
     return CountOfCounts.from_runs(np.append(histogram.sizes, after), np.append(counts, 1))
-
-
-def _growing(histogram: CountOfCounts, max_size: int) -> list[int]:
-    return [int(size) for size in histogram.sizes[histogram.sizes < max_size][-1:]]
 
 
 def _giver(leaves: Sequence[CountOfCounts], order: Sequence[int], grown: int, size: int) -> tuple[int, int]:

@@ -118,8 +118,10 @@ class QuerySearch:
 
     def ranked(self, distributions: Mapping[str, Floats], count: int) -> tuple[QueryChoice, ...]:
         """Return the choice and the next best candidates that the search met, at most ``count`` in all."""
-        grid = grid_growth(len(distributions))
-        evaluations = _Evaluations(self, [self._predictor(each, grid) for each in distributions.values()])
+        predictor: Callable[[Regions, Floats], Predictor | FitPredictor] = FitPredictor
+        if self.reader == "posterior" or self.max_size > MOST_SIZES:
+            predictor = partial(Predictor, growth=grid_growth(len(distributions)))
+        evaluations = _Evaluations(self, [predictor(self.regions, each) for each in distributions.values()])
         start = (self._start(), self.shares or allocation(1.0, self.levels))
         best = [self._descend(start, partial(evaluations.aim, place)) for place in range(len(distributions))]
         least = [evaluations.aim(place, candidate) for place, candidate in enumerate(best)]
@@ -162,11 +164,6 @@ class QuerySearch:
             return ()
         even = [(growth,) * self.levels for growth in GROWTHS if growth >= _FIRST_GROWTH]
         return next((growths for growths in even if self.fits(growths)), even[-1])
-
-    def _predictor(self, probabilities: Floats, grid: float) -> Predictor | FitPredictor:
-        if self.reader == "posterior" or self.max_size > MOST_SIZES:
-            return Predictor(self.regions, probabilities, grid)
-        return FitPredictor(self.regions, probabilities)
 
     def _descend(self, start: Candidate, objective: Callable[[Candidate], float]) -> Candidate:
         """Return a candidate that no change of one level's growth or of the allocation improves."""

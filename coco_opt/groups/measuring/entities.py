@@ -150,7 +150,8 @@ def read_private(public: PublicGroups, entities: InputLike, spill: Path | None =
         _relate_groups(con, public)
         if stated:
             with faults:
-                _check_regions(table, groups)
+                homes = "{t} JOIN group_leaf ON {t}.c1 = group_leaf.id LEFT JOIN leaves ON {t}.c2 = leaves.region"
+                check_regions(table, 2, _ELSEWHERE, homes, groups)
         runs = quietly(source, lambda: _sizes_of(con, "SELECT c1 AS id, count(*) AS size FROM entities GROUP BY c1"))
         rows = table.rows()
         if _entities_in(runs) < rows:
@@ -159,12 +160,6 @@ def read_private(public: PublicGroups, entities: InputLike, spill: Path | None =
                 column_checks.check_listed(table, 1, "group_leaf.id", *UNKNOWN_GROUP, where)
         faults.check()
     return from_runs(public.hierarchy, public.group_counts, runs, rows)
-
-
-def _check_regions(table: Loaded, groups: Input) -> None:
-    """Raise InputError (region-differs) for the entities that state another region than that of their group."""
-    source = "{t} JOIN group_leaf ON {t}.c1 = group_leaf.id LEFT JOIN leaves ON {t}.c2 = leaves.region"
-    check_regions(table, 2, _ELSEWHERE, source, groups)
 
 
 def _ids(opened: Batches, column: int, *, integers: bool = False) -> str:

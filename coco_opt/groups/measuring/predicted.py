@@ -62,6 +62,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -209,15 +210,10 @@ class _Grid:
         self._walk = slope[self._cell] / (2.0 - 2.0 * np.cos(np.pi * self._mode / self.width[self._cell]))
         within = np.bincount(self._cell, self._walk, minlength=self.width.size) / self.width
         self.prior: Floats = np.diag(self._bridge) + within
-        self._stored: dict[int, tuple[Buckets, _Answers]] = {}
-
-    def information_of(self, buckets: Buckets) -> _Answers:
-        """Return what sums over buckets say of the grid's means; O(buckets + cells^2), stored for the next call."""
-        if id(buckets) not in self._stored:
-            self._stored[id(buckets)] = buckets, self._information_of(buckets)
-        return self._stored[id(buckets)][1]
+        self.information_of = cache(self._information_of)
 
     def _information_of(self, buckets: Buckets) -> _Answers:
+        """Return what sums over buckets say of the grid's means; O(buckets + cells^2)."""
         begin, end, size = buckets.begin, buckets.end, self.width.size
         first = np.searchsorted(self.cells.end, begin, side="right")
         last = np.searchsorted(self.cells.end, end - 1, side="right")
@@ -275,9 +271,7 @@ class FitPredictor:
 
     def __init__(self, regions: Regions, probabilities: Floats) -> None:
         self._regions, self._probabilities = regions, probabilities
-        self._classes = [_few(*level) for level in zip(regions.groups, regions.parts, strict=True)]
-        self._stored: dict[tuple[int, int, float], float] = {}
-        self._buckets: dict[int, Buckets] = {}  # kept alive, since they are known by their id
+        self._level = cache(self._level_error)
 
     def errors(self, buckets: Sequence[Buckets], variances: Floats) -> Floats:
         """Return the predicted mean distance (entities) of a region at each level, float64[levels], root first.
@@ -289,17 +283,14 @@ class FitPredictor:
         below = self._regions.count[-1] / self._regions.count
         return np.where(np.isinf(own), own[-1] * np.sqrt(below), own)
 
-    def _level(self, level: int, buckets: Buckets, variance: float) -> float:
+    def _level_error(self, level: int, buckets: Buckets, variance: float) -> float:
         if not np.isfinite(variance):
             return np.inf
-        key = level, id(buckets), variance
-        if key not in self._stored:
-            self._buckets[id(buckets)] = buckets
-            groups, parts = self._classes[level]
-            rng = np.random.default_rng(_SEED)
-            errors = [self._distance(round(each), buckets, variance, rng) for each in groups.tolist()]
-            self._stored[key] = float(parts @ np.array(errors))
-        return self._stored[key]
+        groups, parts = self._regions.groups[level], self._regions.parts[level]
+        rng, few = np.random.default_rng(_SEED), np.array_split(np.arange(groups.size), min(_FIT_CLASSES, groups.size))
+        sums = np.array([parts[each].sum() for each in few])
+        means = np.array([groups[each] @ parts[each] for each in few]) / sums
+        return float(sums @ np.array([self._distance(round(each), buckets, variance, rng) for each in means.tolist()]))
 
     def _distance(self, groups: int, buckets: Buckets, variance: float, rng: np.random.Generator) -> float:
         """Return the mean distance of fits of regions drawn with so many groups."""
@@ -313,10 +304,3 @@ class FitPredictor:
             fitted = fit_real((buckets.sums(cumulative) + noise) / width, width, 0.0, float(groups))
             total += float(np.abs(np.rint(np.interp(cells, middle, fitted)) - cumulative).sum())
         return total / _DRAWS
-
-
-def _few(groups: Floats, parts: Floats) -> tuple[Floats, Floats]:
-    """Return a level's classes joined into a few: their mean numbers of groups, and their parts of the regions."""
-    joined = np.array_split(np.arange(groups.size), min(_FIT_CLASSES, groups.size))
-    sums = np.array([parts[each].sum() for each in joined])
-    return np.array([groups[each] @ parts[each] for each in joined]) / sums, sums

@@ -107,8 +107,11 @@ def _tree(table: Loaded, levels: int, root: str | None) -> Hierarchy:
 
     keys = ", ".join(f"c{k}" for k in range(levels))
     rows = table.fetch(f"SELECT {keys}, min(rowid) FROM {{t}} GROUP BY {keys} ORDER BY {keys}")
-    if root is None:
-        _check_one_root(table, rows)
+    in_order = sorted(rows, key=lambda row: int(row[-1])) if root is None else []
+    for row in in_order:  # of the file: the first that names a second root is shown
+        if row[0] != in_order[0][0]:
+            message = f"more than one root: {in_order[0][0]!r} and {row[0]!r}: {NAME_THE_ROOT}"
+            raise HierarchyError("several-roots", message, table.place(int(row[-1]), 0))
     paths = [row[:-1] for row in rows]
     above = () if root is None else (root,)
     tree = Hierarchy.from_paths([(*above, *path) for path in paths], lambda k: table.place(int(rows[k][-1])))
@@ -116,15 +119,6 @@ def _tree(table: Loaded, levels: int, root: str | None) -> Hierarchy:
     arrays: dict[str, Any] = {f"p{k}": pa.array([p[k] for p in paths], pa.string()) for k in range(levels)}
     table.con.register("leaves", pa.table({**arrays, "leaf": pa.array(leaves, pa.int64())}))
     return tree
-
-
-def _check_one_root(table: Loaded, rows: list[tuple[Any, ...]]) -> None:
-    """Raise HierarchyError several-roots at the first row, in file order, that names a second root."""
-    in_order = sorted(rows, key=lambda row: int(row[-1]))
-    for row in in_order:
-        if row[0] != in_order[0][0]:
-            message = f"more than one root: {in_order[0][0]!r} and {row[0]!r}: {NAME_THE_ROOT}"
-            raise HierarchyError("several-roots", message, table.place(int(row[-1]), 0))
 
 
 def _join(levels: int) -> str:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -113,9 +112,13 @@ def read_spans(folder: Path, domain: DomainTree, cells: Ints, manifest: Mapping[
 
 def interval_checks(folder: Folder, domain: DomainTree, nodes: Floats) -> Iterator[Check]:
     """Yield the checks of what is published of the draws, where anything is, or should be."""
-    for name, look in ((INTERVALS, _look_at_intervals), (DRAWS, _look_at_draws)):
+    looks = {
+        INTERVALS: lambda: _look_at_intervals(folder, domain, nodes[domain.first_leaf :]),
+        DRAWS: lambda: f"{len(_read_draws(folder.path, domain, folder.manifest)):,} draws of nonnegative integers",
+    }
+    for name, look in looks.items():
         if PROMISE_OF[name] in folder.manifest["promises"] or (folder.path / name).exists():
-            yield checked(PROMISE_OF[name], partial(look, folder, domain, nodes[domain.first_leaf :]))
+            yield checked(PROMISE_OF[name], look)
 
 
 def _look_at_intervals(folder: Folder, domain: DomainTree, cells: Floats) -> str:
@@ -127,10 +130,6 @@ def _look_at_intervals(folder: Folder, domain: DomainTree, cells: Floats) -> str
     outside = (read.lower < 0) | (read.lower > released) | (released > read.upper)
     refuse(outside, "does not hold the released count, or is negative")
     return "every interval holds its released count"
-
-
-def _look_at_draws(folder: Folder, domain: DomainTree, cells: Floats) -> str:
-    return f"{len(_read_draws(folder.path, domain, folder.manifest)):,} draws of nonnegative integers"
 
 
 def _columns(folder: Path, name: str) -> list[Ints]:

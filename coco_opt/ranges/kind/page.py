@@ -140,56 +140,36 @@ def _method(histogram: UniversalHistogram) -> str:
         f"{counted(domain.height, 'level')}. Estimator: {histogram.estimator}; standard errors are "
         f"{words_of(histogram.estimator)}."
     )
-    return f"<h2>Domain and method</h2>\n<p>{escape(text + _chains(histogram))}</p>"
-
-
-def _chains(histogram: UniversalHistogram) -> str:
-    """Return whether the posterior's chains agree, "" for other estimators."""
-    if histogram.posterior is None:
-        return ""
-    sampled = histogram.posterior.sampled
-    agree = "have converged" if sampled.converged else "have NOT converged, so intervals are less certain"
-    return (
-        f" {len(sampled.cells):,} draws of all counts; the chains {agree} (worst R-hat {sampled.r_hat:.2f}, least "
-        f"effective sample size {sampled.effective:,.0f})."
-    )
+    if histogram.posterior is not None:
+        sampled = histogram.posterior.sampled
+        agree = "have converged" if sampled.converged else "have NOT converged, so intervals are less certain"
+        text += (
+            f" {len(sampled.cells):,} draws of all counts; the chains {agree} (worst R-hat {sampled.r_hat:.2f}, least "
+            f"effective sample size {sampled.effective:,.0f})."
+        )
+    return f"<h2>Domain and method</h2>\n<p>{escape(text)}</p>"
 
 
 def _figure(shown: Shown, answers: _Answers) -> str:
-    histogram = answers.histogram
-    cuts = np.unique(np.linspace(0, histogram.domain.cells, _DRAWN + 1).astype(np.int64))
-    truth = None if shown.truth is None else np.add.reduceat(shown.truth.private.cells, cuts[:-1])
-    noisy = _noisy(shown, cuts)
-
-    bars = "cells" if cuts.size > histogram.domain.cells else f"{cuts.size - 1:,} ranges of about the same size"
-    picture = _drawn(answers, cuts, noisy, truth)
-    return f"<h2>Histogram</h2>\n<p>Entities in {bars}, with {answers.band}.</p>\n{picture}"
-
-
-def _noisy(shown: Shown, cuts: Ints) -> Ints | None:
-    """Return the noisy counts of the cells, None where a bar holds several."""
-    counts = IntervalCounts.of(shown.measurement)
-    return counts.values[counts.domain.first_leaf :] if cuts.size > counts.domain.cells else None
-
-
-def _drawn(
-    answers: _Answers,
-    cuts: Ints,
-    noisy: Ints | None,
-    truth: Ints | None,
-) -> str:
+    """Return the histogram as a picture, of ranges where there are many cells."""
+    domain = answers.histogram.domain
+    cuts = np.unique(np.linspace(0, domain.cells, _DRAWN + 1).astype(np.int64))
+    of_cells = cuts.size > domain.cells
     estimate, low, high = answers(cuts[:-1], cuts[1:])
-    edges = answers.histogram.domain.edges[cuts]
+    edges = domain.edges[cuts]
     middles = (edges[:-1] + edges[1:] - 1) / 2
     layers: list[Layer] = [Band(edges, low, high, answers.band)]
-    if noisy is not None:
-        layers.append(Dots("noisy", middles, noisy, "noisy"))
-    if truth is not None:
+    if of_cells:
+        layers.append(Dots("noisy", middles, IntervalCounts.of(shown.measurement).values[domain.first_leaf :], "noisy"))
+    if shown.truth is not None:
+        truth = np.add.reduceat(shown.truth.private.cells, cuts[:-1])
         layers.append(Dots("true", middles, truth, "true (simulated data)"))
     layers.append(Steps("released", edges, estimate, "released"))
     x = Axis("value", float(edges[0]), float(edges[-1]), "linear")
     y = linear("entities", *(layer.heights for layer in layers))
-    return panel("", x, y, layers, "Estimated histogram; the explorer below has the figures")
+    picture = panel("", x, y, layers, "Estimated histogram; the explorer below has the figures")
+    bars = "cells" if of_cells else f"{cuts.size - 1:,} ranges of about the same size"
+    return f"<h2>Histogram</h2>\n<p>Entities in {bars}, with {answers.band}.</p>\n{picture}"
 
 
 def _values(low: int, high: int) -> str:

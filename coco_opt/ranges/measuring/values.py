@@ -98,10 +98,14 @@ def read_values(
             with faults:
                 _check_inside(table, column, *edges, clamp=not by_cell)
         faults.check()
-        counted = _entities_sql(table)
-        counts = _counts_by_entry(table, column, counted)
+        counted = "1"
+        if "count" in table.names:
+            number = f"c{table.names.index('count')}"
+            if table.value(f"SELECT sum({number}::DOUBLE) > {MAX_INTEGER} FROM {{t}}"):
+                raise InputError("too-large", "there are more than 2^53 entities in all", table.place())
+            counted = f"{number}::BIGINT"
+        keys, entities = _counts_by_entry(table, column, counted)
         rows = table.rows()
-    keys, entities = counts
     places = keys if by_cell else domain.cells_of(keys)
     beyond = (places < 0) | (places >= domain.cells)
     cells = np.zeros(domain.cells, np.int64)
@@ -121,16 +125,6 @@ def _open(con: duckdb.DuckDBPyConnection, source: Input) -> Loaded:
                 raise
             failure = error.code
     raise InputError(failure, "the columns must be value, one row an entity, or cell and count", Place(source.name))
-
-
-def _entities_sql(table: Loaded) -> str:
-    """Check the sum of counts and return the SQL for the entities of a row."""
-    if "count" not in table.names:
-        return "1"
-    column = table.names.index("count")
-    if table.value(f"SELECT sum(c{column}::DOUBLE) > {MAX_INTEGER} FROM {{t}}"):
-        raise InputError("too-large", "there are more than 2^53 entities in all", table.place())
-    return f"c{column}::BIGINT"
 
 
 def _check_inside(table: Loaded, column: int, first: int, behind: int, *, clamp: bool) -> None:

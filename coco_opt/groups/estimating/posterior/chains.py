@@ -103,6 +103,7 @@ class SizeLearner:
         hats = self._probabilities.hats
         distribution = smooth_distribution(shape, hats, alone) + options.floor
         self._scattered = Scattered(distribution / distribution.sum(), hats, options.borrowed)
+        self.row: Ints = np.arange(survey.leaves.size)
 
     def learn(self, counts: Floats) -> Learned:
         """Return the prior after one more step."""
@@ -195,6 +196,12 @@ class MoveTables:
         return float((moves.sum() + _SHIFT_TIME * first.shifts.sum()) / first.moves.sum())
 
 
+def count_type(survey: Survey) -> type[np.int32] | type[np.int64]:
+    """Return the type that holds the groups of every leaf."""
+    most = int(survey.groups[survey.leaves].max(initial=0))
+    return np.int32 if most <= np.iinfo(np.int32).max else np.int64
+
+
 def most_traded(groups: Ints, options: MoveOptions) -> Ints:
     """Return the most groups of a trade in each leaf, given its groups."""
     most: Ints = np.ceil(options.traded * groups).astype(np.int64)
@@ -262,7 +269,7 @@ class MoveChain:
         self._survey, self._queries, self._leaves = survey, queries, survey.leaves
         residual, ranks = residuals(survey, cumulative_rows(survey, histograms))
         shape = histograms.shape
-        counted = np.int32 if int(survey.groups[self._leaves].max(initial=0)) <= np.iinfo(np.int32).max else np.int64
+        counted = count_type(survey)
         listed = np.int16 if survey.max_size <= np.iinfo(np.int16).max else np.int32
         self._state = posterior_moves.State(
             histograms.astype(counted),
@@ -317,16 +324,10 @@ class MoveChain:
                 alpha=np.ones(factors.shape),
                 mass=self._shares.mass,
             )
-            if regions:
-                self._begin_labels(basis, self._shares)
-
-    def _begin_labels(self, basis: Basis, shares: Shares) -> None:
-        """Start with every group in the earlier hat of its size."""
-        from coco_opt.kernels import posterior_shares
-
-        for leaf, region in enumerate(self._leaves):
-            np.add.at(shares.counts[region], basis.left, self._state.histograms[leaf])
-        posterior_shares.set_alpha(basis, shares, self._state.alpha)
+            if regions:  # every group starts in the earlier hat of its size
+                for leaf, region in enumerate(self._leaves):
+                    np.add.at(self._shares.counts[region], basis.left, self._state.histograms[leaf])
+                posterior_shares.set_alpha(basis, self._shares, self._state.alpha)
 
     def advance(self, sweeps: int) -> None:
         """Take so many sweeps."""
@@ -393,7 +394,11 @@ class CountRowChain(MoveChain):
         super().__init__(survey, queries, histograms, word)
         cells = survey.blocks_of_cells
         self._cells = cells * survey.max_size
-        self._paths = [_paths_of(queries, some) for some in (queries.path < cells, queries.path >= cells)]
+        # The paths of leaves to their blocks about cells, and to those in buckets, as starts and blocks.
+        self._paths = []
+        for some in (queries.path < cells, queries.path >= cells):
+            before = np.concatenate([[0], np.cumsum(some)])
+            self._paths.append((before[queries.path_start], queries.path[some]))
         self._tried = np.zeros(2, np.int64)  # rows with answers in buckets: drawn, accepted
 
     @property
@@ -455,12 +460,6 @@ class CountRowChain(MoveChain):
         posterior_moves.list_occupied(state)
         prior = self._tables.prior._replace(kind=posterior_moves.MULTINOMIAL)
         posterior_moves.exchange(queries, state, prior, self._tables.plan)
-
-
-def _paths_of(queries: Queries, chosen: Flags) -> tuple[Ints, Ints]:
-    """Return the paths of leaves to the chosen ones among their blocks, as starts and blocks."""
-    before = np.concatenate([[0], np.cumsum(chosen)])
-    return before[queries.path_start], queries.path[chosen]
 
 
 def windows_within(lowest: Ints, highest: Ints, totals: Ints) -> tuple[Ints, Ints]:

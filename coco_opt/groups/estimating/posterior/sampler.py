@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from operator import add
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,7 @@ from coco_opt.groups.estimating.posterior.chains import (
     MoveOptions,
     MoveTables,
     SizeLearner,
+    count_type,
 )
 from coco_opt.groups.estimating.posterior.effort import Effort
 from coco_opt.groups.estimating.posterior.observations import (
@@ -52,11 +53,13 @@ from coco_opt.groups.estimating.posterior.recording import (
     views_of,
 )
 from coco_opt.groups.estimating.posterior.spikes import isolated_sizes, root_shape, rough_sizes, size_probabilities
+from coco_opt.histograms import CountOfCounts
 from coco_opt.posterior.chains import Criterion, chain_words, effective_size, split_r_hat
 from coco_opt.posterior.comparison import Distances
 
 # With answers about cells, complete rows are drawn if leaves have so many groups on average and margins this narrow.
 _DENSE, _WIDEST = 100.0, 40
+_BATCH = 128  # leaves whose starts are computed together
 _LAG = 4  # updates of the prior over which its movement is measured
 _MOST_SCALARS = 2**27  # by which chains are compared
 _LOOKED_AT = 8  # beyond the usual rounds chains are compared when there are about this share more
@@ -196,6 +199,8 @@ class Judged:
 class Sampler:
     """One run: burn-in, then rounds of draws, all counted cell by cell."""
 
+    learners: ClassVar[type[SizeLearner]] = SizeLearner
+
     def __init__(
         self,
         survey: Survey,
@@ -205,12 +210,13 @@ class Sampler:
         kind: type[MoveChain],
         *,
         start: Ints | None = None,
+        near: Sequence[CountOfCounts] = (),
         sizes: bool = False,
         progress: Progress | None = None,
     ) -> None:
         self.survey, self.prior, self.options = survey, prior, options
         self.learner: SizeLearner
-        histograms = self._begin(start)
+        histograms = self._begin(start, near)
         queries = compiled_queries(survey)
         words = chain_words(seed, options.chains)
         self.chains: Sequence[MoveChain] = [kind(survey, queries, histograms, word) for word in words]
@@ -224,22 +230,36 @@ class Sampler:
         self.ranges = [Range(view) for view in self.recorded()]
         self.progress = progress
 
-    def _begin(self, start: Ints | None) -> NDArray[Any]:
-        """Return the histograms to begin with; set the learner and the mean counts it learns from first."""
-        survey, prior, leaves = self.survey, self.prior, self.survey.leaves
-        fits = start_histograms(survey)
-        alone = isolated_sizes(survey, 2.0 * prior.root_reach)
-        self.prior = prior = replace(prior, single=rough_sizes(survey, alone, prior.reach))
-        shape = root_shape(survey, fits.astype(np.float64).sum(axis=0), alone, prior.root_reach)
-        self.learner = SizeLearner(survey, shape, alone, prior)
-        first = first_histograms(survey, size_probabilities(shape), fits, np.arange(leaves.size))
-        self.counts = first.astype(np.float64)
-        histograms = first if start is None else start
-        if histograms.shape != (leaves.size, survey.max_size + 1) or (histograms < 0).any():
+    def _begin(self, start: Ints | None, near: Sequence[CountOfCounts] = ()) -> NDArray[Any]:
+        """Return the histograms to begin with; set the learner and the mean counts it learns from first.
+
+        They are the leaves' histograms ``near``, if given, else lie between fits and expected counts.
+        """
+        survey, leaves, options = self.survey, self.survey.leaves, self.prior
+        batches = [np.arange(begin, min(begin + _BATCH, leaves.size)) for begin in range(0, leaves.size, _BATCH)]
+        fitted = np.zeros(survey.max_size + 1)
+        for places in batches:
+            fitted += start_histograms(survey, places).sum(axis=0)
+        alone = isolated_sizes(survey, 2.0 * options.root_reach)
+        self.prior = options = replace(options, single=rough_sizes(survey, alone, options.reach))
+        shape = root_shape(survey, fitted, alone, options.root_reach)
+        self.learner = learner = self.learners(survey, shape, alone, options)
+        self.counts = np.zeros((int(learner.row.max()) + 1, survey.max_size + 1))
+        histograms = np.empty((leaves.size, survey.max_size + 1), count_type(survey))
+        for places in batches:
+            if near:
+                histograms[places] = [near[place].to_dense(survey.max_size) for place in places.tolist()]
+            else:
+                fits = start_histograms(survey, places)
+                histograms[places] = first_histograms(survey, size_probabilities(shape), fits, places)
+            np.add.at(self.counts, learner.row[places], histograms[places])
+        if start is None:
+            return histograms
+        if start.shape != histograms.shape or (start < 0).any():
             raise ProblemError("a start needs one histogram of sizes 0 .. max_size for every leaf")
-        if (histograms.sum(axis=1) != survey.groups[leaves]).any():
+        if (start.sum(axis=1) != survey.groups[leaves]).any():
             raise ProblemError("the histograms of a start must have the leaves' numbers of groups")
-        return histograms
+        return start
 
     def run(self, pool: ThreadPoolExecutor) -> Posterior:
         """Burn in and draw."""
@@ -294,7 +314,9 @@ class Sampler:
             trace.append([compared(table, self._probe()) for table in self.tables])
             self._report_progress(self.burnt)
         self.effort.spend(self.burnt + options.settle)
-        self._distribute_by(trace)
+        if self.tables and len(trace) >= _FEWEST_LOOKS:  # more moves where the chains' last tables differ
+            r_hat = split_r_hat(np.stack(trace, axis=1)).reshape(-1, 3)
+            self._distribute_moves(options.criterion.distance(r_hat, np.full(r_hat.shape, np.inf)))
         for sweeps in _parts(options.settle, options.update_every // 2):
             self._advance(pool, sweeps)
             self.burnt += sweeps
@@ -302,12 +324,6 @@ class Sampler:
             self._see(anew=False)
             self._set_windows(self.margin)
             self._report_progress(self.burnt)
-
-    def _distribute_by(self, trace: Sequence[list[Floats]]) -> None:
-        """Give leaves more moves where the chains' last tables of the burn-in differ."""
-        if self.tables and len(trace) >= _FEWEST_LOOKS:
-            r_hat = split_r_hat(np.stack(trace, axis=1)).reshape(-1, 3)
-            self._distribute_moves(self.options.criterion.distance(r_hat, np.full(r_hat.shape, np.inf)))
 
     def _learned_enough(self, before: deque[Floats]) -> bool:
         """Return whether the prior changed little over the last updates, or the cap is reached; record the change."""
@@ -464,13 +480,9 @@ def first_histograms(survey: Survey, distribution: Floats, fits: Ints, places: I
     return _integer_histograms(share * fits + (1.0 - share) * means, groups)
 
 
-def start_histograms(survey: Survey, places: Ints | None = None) -> Ints:
-    """Return histograms int64[leaves, K + 1] to begin with: each leaf's isotonic fit, or its share of an ancestor's.
-
-    ``places`` selects some leaves, by default all.
-    """
-    leaves = survey.leaves if places is None else survey.leaves[places]
-    by_region = answers_by_region(survey)
+def start_histograms(survey: Survey, places: Ints) -> Ints:
+    """Return histograms int64[places, K + 1] of some leaves: their isotonic fits, or their shares of an ancestor's."""
+    leaves, by_region = survey.leaves[places], answers_by_region(survey)
     rows = np.zeros((leaves.size, survey.max_size), np.int64)
     above: dict[int, Ints] = {}
     for place, leaf in enumerate(leaves.tolist()):

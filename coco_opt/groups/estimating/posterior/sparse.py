@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import reduce
 from operator import add
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,10 +34,7 @@ from coco_opt.groups.estimating.posterior.sampler import (
     Sampler,
     SamplerOptions,
     Takes,
-    first_histograms,
-    start_histograms,
 )
-from coco_opt.groups.estimating.posterior.spikes import isolated_sizes, root_shape, rough_sizes, size_probabilities
 from coco_opt.histograms import CountOfCounts
 from coco_opt.posterior.comparison import Distances
 from coco_opt.problems import ExpectedDistance, Marginals
@@ -57,7 +54,6 @@ MANY_BURN_IN_MOVES, SHIFTS, MORE_MOVES, MANY_MOST_ROUNDS = 4.0, 24.0, 2.0, 9
 PER_SIZE, TRADES, WITHIN = 2.0, 2.0, 0.5  # moves a size, trades a move, share of the moves within a window
 _WIDER = 8.0  # times as wide is the noise one level above the leaves in the beginning, squared two levels above
 _SHARE = 3.0  # a burn-in takes at most one in so many of all sweeps
-_BATCH = 128  # leaves whose starts are computed together
 _STRETCH = 2**20  # regions x sizes of a stretch
 
 
@@ -91,8 +87,7 @@ class _SharedLearner(SizeLearner):
         parent = np.where(inner > 0, number[survey.parent[inner]], -1)
         upper = Survey(parent, survey.groups[inner], survey.max_size, ())
         super().__init__(upper, shape, alone, options)
-        self.row: Ints = np.searchsorted(inner[upper.leaves], survey.parent[survey.leaves])
-        self.rows = upper.leaves.size
+        self.row = np.searchsorted(inner[upper.leaves], survey.parent[survey.leaves])
 
     def learn(self, counts: Floats) -> Learned:
         """Return the prior one step on, by mean counts (parents of leaves, K + 1)."""
@@ -165,6 +160,7 @@ class _Recorder:
 class SparseSampler(Sampler):
     """One run whose draws are stored by the sizes that occur."""
 
+    learners: ClassVar[type[SizeLearner]] = _SharedLearner
     chains: Sequence[MoveChain]
 
     def __init__(
@@ -177,48 +173,22 @@ class SparseSampler(Sampler):
         progress: Progress | None = None,
     ) -> None:
         """Begin at the leaves' histograms ``near``, if given; chains settle sooner if these are near all answers."""
-        self._near = near
-        super().__init__(survey, seed, prior, options, MoveChain, progress=progress)
+        super().__init__(survey, seed, prior, options, MoveChain, near=near, progress=progress)
         steepness = self.chains[0].steepness
         levels = survey.levels()
         above = (levels.max() - levels)[[answers.region for answers in survey.answers]]
         self._steepness, self._wider = steepness, _WIDER**above
 
-    def _begin(self, start: Ints | None) -> NDArray[Any]:
-        survey, options, leaves = self.survey, self.prior, self.survey.leaves
-        batches = [np.arange(begin, min(begin + _BATCH, leaves.size)) for begin in range(0, leaves.size, _BATCH)]
-        fitted = np.zeros(survey.max_size + 1)
-        for places in batches:
-            fitted += start_histograms(survey, places).sum(axis=0)
-        alone = isolated_sizes(survey, 2.0 * options.root_reach)
-        self.prior = options = replace(options, single=rough_sizes(survey, alone, options.reach))
-        shape = root_shape(survey, fitted, alone, options.root_reach)
-        learner = _SharedLearner(survey, shape, alone, options)
-        self.learner, self.counts = learner, np.zeros((learner.rows, survey.max_size + 1))
-        histograms = np.empty((leaves.size, survey.max_size + 1), np.int32)
-        for places in batches:
-            if self._near:
-                histograms[places] = [self._near[place].to_dense(survey.max_size) for place in places.tolist()]
-            else:
-                fits = start_histograms(survey, places)
-                histograms[places] = first_histograms(survey, size_probabilities(shape), fits, places)
-            np.add.at(self.counts, learner.row[places], histograms[places])
-        return histograms
-
     def _learn(self) -> None:
         first = self.shared is None
         super()._learn()
-        if first:
-            self.effort.factors *= self._burn_in_moves()
+        if first and self.shared is not None:  # few moves a sweep of the burn-in where leaves move much
+            options = self.options
+            most = MANY_BURN_IN_MOVES if options.moves.shifts else BURN_IN_MOVES
+            allowed = self.effort.most / (_SHARE * options.burn_in)
+            wanted = min(MOVES_A_LEAF / float(self.shared.plan.moves.mean()), allowed)
+            self.effort.factors *= float(np.clip(wanted, 1.0, most))
         self._use_factors()
-
-    def _burn_in_moves(self) -> float:
-        """Return how many times the first number of moves a sweep of the burn-in takes: few where leaves move much."""
-        assert self.shared is not None
-        options = self.options
-        most = MANY_BURN_IN_MOVES if options.moves.shifts else BURN_IN_MOVES
-        wanted = min(MOVES_A_LEAF / float(self.shared.plan.moves.mean()), self.effort.most / (_SHARE * options.burn_in))
-        return float(np.clip(wanted, 1.0, most))
 
     def _advance(self, pool: ThreadPoolExecutor, sweeps: int) -> None:
         """Take sweeps of the burn-in: the leaves come near their own answers first, and then agree with those above."""
@@ -317,7 +287,10 @@ def sparse_estimate(
         _record_stretch(intervals, slice(survey.max_size, survey.max_size + 1), survey.groups[:, None], before)
     )
     region, size, count = (np.concatenate(part) for part in zip(*entries, strict=True))
-    histograms = _histograms(region, size, count, survey.parent.size)
+    order = np.argsort(region, kind="stable")
+    ends = np.searchsorted(region[order], np.arange(1, survey.parent.size))
+    pairs = zip(np.split(size[order], ends), np.split(count[order], ends), strict=True)
+    histograms = [CountOfCounts.from_runs(*pair) for pair in pairs]
     if coverage:
         intervals = replace(intervals, summaries=_summaries(drawn, histograms, tail))
     return histograms, intervals if coverage else None, gap / max(cost, 1.0)
@@ -395,13 +368,6 @@ def _record_stretch(intervals: Intervals, sizes: slice, table: Ints, before: Int
         upper[:, sizes] = np.maximum(upper[:, sizes], value)
     region, size = np.nonzero(increments)
     return region, size + sizes.start, increments[region, size]
-
-
-def _histograms(region: Ints, size: Ints, count: Ints, regions: int) -> list[CountOfCounts]:
-    order = np.argsort(region, kind="stable")
-    ends = np.searchsorted(region[order], np.arange(1, regions))
-    pairs = zip(np.split(size[order], ends), np.split(count[order], ends), strict=True)
-    return [CountOfCounts.from_runs(*pair) for pair in pairs]
 
 
 def _summaries(drawn: SparseDraws, histograms: Sequence[CountOfCounts], tail: Fraction) -> SummaryIntervals:
