@@ -67,59 +67,41 @@ def takes_look(config: Config) -> bool:
     return is_open(config) and config.auto.look > 0 and config.method.counts_share is None and not pair and searched
 
 
-def resolved(
+def chosen_keys(
     config: Config,
     tree: Hierarchy,
     groups: Ints,
     distributions: Mapping[str, Floats] | None = None,
     *,
     search: bool = True,
-) -> tuple[Config, tuple[QueryChoice, ...]]:
-    """Return a configuration whose buckets and allocation are chosen, and the ranking (empty where nothing was open).
+) -> tuple[dict[str, Any], tuple[QueryChoice, ...]]:
+    """Return the keys that a configuration leaves open as plain values, and the ranking (empty where none was made).
 
     ``groups`` int64[regions] are the numbers of groups, public or assumed. ``distributions`` are those that the choice
     is held to: by default the family of ``assumed_distributions``. Without ``search`` open keys get fixed values,
     which stand in for those that a look will choose.
     """
     levels, max_size, cost = tree.levels, config.method.max_size, config.privacy.cost
-    shares, settled = None, not _growths_open(config)
+    growths, shares, ranking = tuple[float, ...](), None, tuple[QueryChoice, ...]()
+    settled = not _growths_open(config)
     if config.privacy.split != AUTO:
         shares = tuple(Fraction(part.amount) / cost.amount for part in config.levels_cost(levels))
-    if settled and shares is not None:
-        return _with_choice(config, (), shares), ()
-    if not search or max_size > _MOST_SIZES:
-        default = (0.0,) * levels if max_size < _FEW_SIZES else (_DEFAULT_GROWTH,) * levels
-        return _with_choice(config, default, shares or allocation(_DEFAULT_RATIO, levels)), ()
-    method = _expected_method(config, tree, groups)
-    if method == "bottom_up" and shares is None:
-        shares = (*(Fraction(0),) * (levels - 1), Fraction(1))
-        if settled:
-            return _with_choice(config, (), shares), ()
-    problem = _search(config, tree, groups, shares, method)
-    with doing("choosing the queries"):
-        ranking = problem.ranked(distributions or assumed_distributions(max_size), _ALTERNATIVES)
-    return _with_choice(config, ranking[0].growths, ranking[0].shares), ranking
-
-
-def _with_choice(config: Config, growths: tuple[float, ...], shares: Shares) -> Config:
-    method, privacy = config.method, config.privacy
-    if _growths_open(config):
-        method = method.model_copy(update={"bucket_growth": growths})
-    elif method.bucket_growth == AUTO:
-        method = method.model_copy(update={"bucket_growth": 0.0})
-    if privacy.split == AUTO:
-        privacy = privacy.model_copy(update={"split": shares})
-    return replace(config, method=method, privacy=privacy)
-
-
-def chosen_keys(config: Config, settled: Config) -> dict[str, Any]:
-    """Return the keys that ``config`` left open as plain values of the ``settled`` configuration."""
-    keys: dict[str, Any] = {}
-    if _growths_open(config):
-        keys["bucket_growth"] = list(settled.method.bucket_growth)
+    if not (settled and shares is not None) and (not search or max_size > _MOST_SIZES):
+        growths = (0.0,) * levels if max_size < _FEW_SIZES else (_DEFAULT_GROWTH,) * levels
+        shares = shares or allocation(_DEFAULT_RATIO, levels)
+    elif not (settled and shares is not None):
+        method = _expected_method(config, tree, groups)
+        if method == "bottom_up" and shares is None:
+            shares = (*(Fraction(0),) * (levels - 1), Fraction(1))
+        if not (settled and shares is not None):
+            problem = _search(config, tree, groups, shares, method)
+            with doing("choosing the queries"):
+                ranking = problem.ranked(distributions or assumed_distributions(max_size), _ALTERNATIVES)
+            growths, shares = ranking[0].growths, ranking[0].shares
+    keys: dict[str, Any] = {} if settled else {"bucket_growth": list(growths)}
     if config.privacy.split == AUTO:
-        keys["split"] = [str(share) for share in settled.privacy.split]
-    return keys
+        keys["split"] = [str(share) for share in shares]
+    return keys, ranking
 
 
 def choice_digest(config: Config) -> str:
@@ -135,9 +117,14 @@ def choice_digest(config: Config) -> str:
 
 
 def with_keys(config: Config, keys: Mapping[str, Any]) -> Config:
-    """Return a configuration with the open keys that ``chosen_keys`` gave for it earlier."""
-    growths, shares = tuple(map(float, keys.get("bucket_growth", ()))), tuple(map(Fraction, keys.get("split", ())))
-    return _with_choice(config, growths, shares)
+    """Return a configuration with the open keys that ``chosen_keys`` returned for it."""
+    method, privacy = config.method, config.privacy
+    if method.bucket_growth == AUTO:
+        growths = tuple(map(float, keys["bucket_growth"])) if _growths_open(config) else 0.0
+        method = method.model_copy(update={"bucket_growth": growths})
+    if privacy.split == AUTO:
+        privacy = privacy.model_copy(update={"split": tuple(map(Fraction, keys["split"]))})
+    return replace(config, method=method, privacy=privacy)
 
 
 def with_method(config: Config, measurement_plan: MeasurementPlan) -> Config:

@@ -23,7 +23,6 @@ from coco_opt.groups.kind.automatic import (
     choice_tables,
     chosen_keys,
     price_notes,
-    resolved,
     stated_buckets,
     takes_look,
     with_keys,
@@ -71,47 +70,44 @@ def _planned(
 
     ``keys`` are those that were chosen before, which are not chosen again.
     """
-    tree = public.hierarchy
-    groups = public.group_counts if isinstance(public, PublicGroups) else assumed_counts(tree)
     look = takes_look(config)
-    if keys is None:
-        settled, ranking = resolved(config, tree, groups, search=outline or not look)
-    else:
-        settled, ranking = with_keys(config, keys), ()
-    plan = _of_resolved(settled, public)
-    method = plan.config.method.consistency
-    levels = plan.measurement_plan.levels
-    notes = price_notes(config, levels, ranking)
-    plan = replace(plan, tables=choice_tables(config, levels, ranking, method), notes=notes)
+    plan, ranking = _chosen(config, public, keys, search=outline or not look)
+    tables = choice_tables(config, plan.measurement_plan.levels, ranking, plan.config.method.consistency)
+    plan = replace(plan, tables=tables, choice=choice_digest(config))
     if not look:
-        again = partial(_planned, config, public, outline=outline)
-        return replace(plan, chosen=chosen_keys(config, plan.config), choice=choice_digest(config), rechosen=again)
+        return replace(plan, rechosen=partial(_planned, config, public, outline=outline))
     assert isinstance(public, PublicGroups)
-    cost = config.privacy.cost * config.auto.look
-    return replace(
-        plan,
-        look=look_of(plan.measurement_plan, cost),
-        resolve=partial(_after_look, config, public),
-        choice=choice_digest(config),
-        again=None,
-    )
+    provisional = look_of(plan.measurement_plan, config.privacy.cost * config.auto.look)
+    return replace(plan, look=provisional, resolve=partial(_after_look, config, public), chosen={}, again=None)
 
 
 def _after_look(config: Config, public: PublicGroups, look: Measurement, chosen: Mapping[str, Any] | None) -> Plan:
     """Return the plan for what a look leaves of the budget, under the size distribution that the look suggests."""
     left = config.privacy.cost * (1 - config.auto.look)
     config = replace(config, privacy=config.privacy.model_copy(update={left.unit: left.amount}))
-    ranking: tuple[QueryChoice, ...] = ()
-    if chosen is None:
-        settled, ranking = resolved(config, public.hierarchy, public.group_counts, {"look": distribution_of_look(look)})
-    else:
-        settled = with_keys(config, chosen)
-    plan = _of_resolved(settled, public)
-    keys = chosen_keys(config, plan.config)
-    shown = {**keys, "consistency": plan.config.method.consistency}
+    plan, _ = _chosen(config, public, chosen, look)
+    shown = {**plan.chosen, "consistency": plan.config.method.consistency}
     words = ", ".join(f"{name} = {json.dumps(value)}" for name, value in shown.items())
+    return replace(plan, also=(look,), notes=(f"Chosen after the look: {words}", *plan.notes), again=None)
+
+
+def _chosen(
+    config: Config,
+    public: PublicGroups | PublicRegions,
+    keys: Mapping[str, Any] | None,
+    look: Measurement | None = None,
+    *,
+    search: bool = True,
+) -> tuple[Plan, tuple[QueryChoice, ...]]:
+    """Return the plan with the open keys as chosen before, or as chosen now, and the ranking of a choice."""
+    ranking: tuple[QueryChoice, ...] = ()
+    if keys is None:
+        groups = public.group_counts if isinstance(public, PublicGroups) else assumed_counts(public.hierarchy)
+        distributions = None if look is None else {"look": distribution_of_look(look)}
+        keys, ranking = chosen_keys(config, public.hierarchy, groups, distributions, search=search)
+    plan = _of_resolved(with_keys(config, keys), public)
     notes = price_notes(config, plan.measurement_plan.levels, ranking)
-    return replace(plan, chosen=keys, also=(look,), notes=(f"Chosen after the look: {words}", *notes), again=None)
+    return replace(plan, chosen=keys, notes=notes), ranking
 
 
 def _of_resolved(config: Config, public: PublicGroups | PublicRegions) -> Plan:
