@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
+from functools import reduce
 
 import numpy as np
 
@@ -58,17 +59,13 @@ class UnbiasedCounts:
         """Return the counts of a region, by its place among several."""
         return UnbiasedCounts(self.size, self.last_size, *(figure[place] for figure in self._figures))
 
-    def same_rows(self, other: UnbiasedCounts) -> bool:
-        """Return whether both have rows of the same sizes."""
-        return np.array_equal(self.size, other.size) and np.array_equal(self.last_size, other.last_size)
-
     @property
     def _figures(self) -> tuple[Floats, ...]:
         return tuple(getattr(self, field.name) for field in fields(self)[2:])
 
     def added(self, other: UnbiasedCounts) -> UnbiasedCounts:
         """Return the sums with another region's counts, variances included; ProblemError for rows of other sizes."""
-        if not self.same_rows(other):
+        if not (np.array_equal(self.size, other.size) and np.array_equal(self.last_size, other.last_size)):
             raise ProblemError(
                 "only regions measured in the same buckets of sizes can be added: add regions of one level"
             )
@@ -83,14 +80,6 @@ class UnbiasedCounts:
             weight = np.divide(vb, va + vb, out=np.ones_like(va), where=va + vb > 0.0)
             means += [a * weight + b * (1.0 - weight), va * weight]
         return UnbiasedCounts(self.size, self.last_size, *means)
-
-
-def together(counts: Sequence[UnbiasedCounts]) -> UnbiasedCounts:
-    """Return the sums over regions, each given once; ProblemError where their buckets of sizes differ."""
-    total, *others = counts
-    for other in others:
-        total = total.added(other)
-    return total
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
@@ -116,8 +105,8 @@ class UnbiasedEstimates:
             if not sources:
                 raise not_measured(name)
             place = region - self.measurement.hierarchy.level_range(level).start
-            counts.append(_averaged([source.read(place, place + 1) for source in sources]).of(0))
-        return together(counts)
+            counts.append(reduce(UnbiasedCounts.averaged, (source.read(place, place + 1) for source in sources)).of(0))
+        return reduce(UnbiasedCounts.added, counts)
 
     def parts(self) -> Iterator[tuple[Ints, UnbiasedCounts]]:
         """Yield consecutive regions in the hierarchy's order, by their numbers, and their estimates [regions, rows]."""
@@ -130,7 +119,7 @@ class UnbiasedEstimates:
             for begin in range(0, len(regions), step):
                 end = min(begin + step, len(regions))
                 numbers = np.arange(regions.start + begin, regions.start + end)
-                yield numbers, _averaged([source.read(begin, end) for source in sources])
+                yield numbers, reduce(UnbiasedCounts.averaged, (source.read(begin, end) for source in sources))
 
     def _sources(self, level: int) -> list[_Level]:
         measurements = (self.measurement, *self.measurement.also)
@@ -151,13 +140,6 @@ def checked_regions(places: Sequence[int]) -> Sequence[int]:
 def not_measured(region: str) -> InputError:
     """Return the error for a region on a level that was not measured."""
     return InputError("not-measured", f"the level of {region!r} was not measured: add up the regions below it")
-
-
-def _averaged(counts: Sequence[UnbiasedCounts]) -> UnbiasedCounts:
-    mean, *others = counts
-    for other in others:
-        mean = mean.averaged(other)
-    return mean
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -7,7 +7,7 @@ from html import escape
 
 import numpy as np
 
-from coco_opt.array_types import Flags, Floats
+from coco_opt.array_types import Floats
 from coco_opt.estimators import estimator_row
 from coco_opt.groups.estimating.estimate import GroupsResult
 from coco_opt.groups.estimating.group_counts import with_group_counts
@@ -190,29 +190,26 @@ def _posterior(shown: Shown) -> str:
             f"{shown.result.uncertified_gap:.2g} is left."
         )
     if intervals is not None:
-        paragraphs += [
+        paragraphs.append(
             f"Intervals of {100 * intervals.coverage:g} % are in intervals.parquet. For each region and size alone, "
             "the true count is inside with at least that probability under the model. This holds for each interval on "
             "its own, not for many at the same time. Every interval contains the released count. The privacy guarantee "
-            "does not depend on the model.",
-            *_unmeasured_words(measured_sizes(shown.measurement.measurement_plan)),
+            "does not depend on the model."
+        )
+        shared = np.flatnonzero(~measured_sizes(shown.measurement.measurement_plan).all(axis=0))
+        if shared.size:
+            paragraphs.append(
+                f"Sizes from {shared[0]:,} on share buckets with others at some levels: no answer says how groups are "
+                "spread within a bucket. Intervals of such sizes also hold the counts that the released buckets "
+                "permit, between the mean counts of the buckets around: in intervals.parquet, 'measured' is false "
+                "there."
+            )
+        paragraphs.append(
             "Intervals of each region's mean, quantiles, share of groups of one and largest size are in "
-            "summaries.parquet.",
-        ]
+            "summaries.parquet."
+        )
     text = "".join(f"<p>{escape(paragraph)}</p>" for paragraph in paragraphs)
     return f"<h2>Posterior</h2>\n{text}"
-
-
-def _unmeasured_words(measured: Flags) -> list[str]:
-    """Return the warning about sizes that were measured in buckets alone; none where there are none."""
-    first = np.flatnonzero(~measured.all(axis=0))
-    if not first.size:
-        return []
-    return [
-        f"Sizes from {first[0]:,} on share buckets with others at some levels: no answer says how groups are spread "
-        "within a bucket. Intervals of such sizes also hold the counts that the released buckets permit, between the "
-        "mean counts of the buckets around: in intervals.parquet, 'measured' is false there."
-    ]
 
 
 def _doubts(shown: Shown) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,7 @@ from coco_opt.files.folder import Again, FileTable, read_parts
 from coco_opt.files.measurement import query_from_dict
 from coco_opt.files.regions import region_columns
 from coco_opt.files.release_checks import BrokenError, int64_column, refuse
-from coco_opt.groups.estimating.unbiased import (
-    UnbiasedCounts,
-    UnbiasedEstimates,
-    checked_regions,
-    not_measured,
-    together,
-)
+from coco_opt.groups.estimating.unbiased import UnbiasedCounts, UnbiasedEstimates, checked_regions, not_measured
 from coco_opt.groups.queries import GROUPS
 from coco_opt.histograms import Hierarchy
 from coco_opt.privacy import LevelQuery
@@ -88,7 +83,7 @@ class ReleasedUnbiased:
                 raise not_measured(region)
             sizes = (int64_column(rows, name)[mask] for name in SIZES)
             counts.append(UnbiasedCounts(*sizes, *(_figures(rows, name)[mask] for name in FIGURES)))
-        return together(counts)
+        return reduce(UnbiasedCounts.added, counts)
 
 
 def _figures(rows: Any, name: str) -> Floats:
@@ -131,8 +126,17 @@ def _check_rows(folder: Folder, totals: Ints, max_size: int) -> None:
         figures = {name: _figures(part, name) for name in FIGURES}
         wrong = _wrong(figures, first, ends, max_size)
         if single:
-            rows = _Rows(region, folder.regions.level[region], totals[region], first, ends, max_size)
-            wrong = wrong | _other_noise(figures, rows, queries_by_level, folder.manifest)
+            inner = np.where(first < max_size, folder.regions.level[region], -1)
+            width = (ends - first + 1).astype(np.float64)
+            # Within a region all rows have the same G = at_most + entities / n, the stated number where G is public.
+            groups = figures["at_most"] + figures["entities"] / width
+            wrong |= ~np.insert((region[1:] != region[:-1]) | _near(groups[1:], groups[:-1]), 0, True)
+            if folder.manifest["group_counts"] == "public":
+                wrong |= ~_near(groups, totals[region].astype(np.float64))
+            for level, queries in queries_by_level.items():
+                rows = np.flatnonzero(inner == level)
+                of_level = {name: figure[rows] for name, figure in figures.items()}
+                wrong[rows] |= _other_noise(of_level, queries, first[rows], width[rows], totals[region[rows]])
         refuse(wrong, "not what measurements with the stated noise give", before=row)
         done, last, row = int(number[-1]) if ends.size else done, int(ends[-1]) if ends.size else last, row + ends.size
     if done + 1 != measured.size or last != max_size:
@@ -164,49 +168,23 @@ def _wrong(figures: Mapping[str, Floats], first: Ints, ends: Ints, max_size: int
     return wrong
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class _Rows:
-    """Rows of one measurement: region, level, released groups and sizes of each."""
-
-    region: Ints
-    level: Ints
-    totals: Ints
-    first: Ints
-    ends: Ints
-    max_size: int
-
-
 def _other_noise(
-    figures: Mapping[str, Floats],
-    rows: _Rows,
-    queries_by_level: Mapping[int, Mapping[str, LevelQuery]],
-    manifest: Mapping[str, Any],
+    figures: Mapping[str, Floats], queries: Mapping[str, LevelQuery], first: Ints, width: Floats, totals: Ints
 ) -> Flags:
-    """Return which rows contradict the rest of their region, or the noise variances that the manifest states."""
-    wrong = np.zeros(rows.first.size, np.bool_)
-    width = (rows.ends - rows.first + 1).astype(np.float64)
-    # Within a region all rows have the same G = at_most + entities / n, the stated number where G is public.
-    groups = figures["at_most"] + figures["entities"] / width
-    same = (rows.region[1:] != rows.region[:-1]) | _near(groups[1:], groups[:-1])
-    wrong |= ~np.insert(same, 0, True)
-    if manifest["group_counts"] == "public":
-        wrong |= ~_near(groups, rows.totals.astype(np.float64))
-    inner = rows.first < rows.max_size
-    for level, queries in queries_by_level.items():
-        mask = inner & (rows.level == level)
-        (level_query,) = (query for name, query in queries.items() if name != GROUPS)
-        if level_query.name == "sizes":
-            continue  # what must add up was fitted: every size has another variance
-        spread = queries[GROUPS].distribution.variance if GROUPS in queries else 0.0
-        variance = np.full(mask.sum(), level_query.distribution.variance)
-        if level_query.name == "ranks":
-            variance *= rows.totals[mask]
-        if level_query.name == "split":
-            start = int(str(level_query.size).rpartition(" ")[2])
-            variance = np.where(rows.first[mask] == start, variance * rows.totals[mask], variance)
-        wrong[mask] |= ~_near(figures["entities_variance"][mask], variance)
-        wrong[mask] |= ~_near(figures["at_most_variance"][mask], spread + variance / width[mask] ** 2)
-    return wrong
+    """Return which rows of a level contradict the noise variances that the manifest states of its queries."""
+    (level_query,) = (query for name, query in queries.items() if name != GROUPS)
+    if level_query.name == "sizes":  # what must add up was fitted: every size has another variance
+        return np.zeros(first.size, np.bool_)
+    spread = queries[GROUPS].distribution.variance if GROUPS in queries else 0.0
+    variance = np.full(first.size, level_query.distribution.variance)
+    if level_query.name == "ranks":
+        variance *= totals
+    if level_query.name == "split":
+        start = int(str(level_query.size).rpartition(" ")[2])
+        variance = np.where(first == start, variance * totals, variance)
+    return ~(
+        _near(figures["entities_variance"], variance) & _near(figures["at_most_variance"], spread + variance / width**2)
+    )
 
 
 def _near(a: Floats, b: Floats) -> Flags:

@@ -10,7 +10,7 @@ the counts'.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -83,7 +83,9 @@ def measurement_plan_of(
         raise ProblemError(f"{hierarchy.levels} levels need as many buckets, or none at all")
     if max_size < 1:
         raise ProblemError("max_size, the public bound on group sizes, must be at least 1")
-    counts = _public_counts(hierarchy, group_counts)
+    counts = None if group_counts is None else as_int64(group_counts, "the public numbers of groups").copy()
+    if counts is not None and (counts.shape != (hierarchy.regions,) or counts.min() < 0):
+        raise ProblemError(f"{hierarchy.regions} regions need as many public numbers of groups, none negative")
     sizes_part, counts_queries = _parts_of_costs(costs, neighbours, counts, counts_share)
     rows = enumerate(zip(queries, costs, schemes, strict=True))
     level_queries = tuple(
@@ -137,15 +139,6 @@ def look_of(plan: MeasurementPlan, cost: Cost) -> MeasurementPlan:
     )
 
 
-def _public_counts(hierarchy: Hierarchy, group_counts: ArrayLike | None) -> Ints | None:
-    if group_counts is None:
-        return None
-    counts = as_int64(group_counts, "the public numbers of groups").copy()
-    if counts.shape != (hierarchy.regions,) or counts.min() < 0:
-        raise ProblemError(f"{hierarchy.regions} regions need as many public numbers of groups, none negative")
-    return counts
-
-
 def _parts_of_costs(
     costs: Sequence[Cost], neighbours: Neighbours, counts: Ints | None, share: Fraction | None
 ) -> tuple[Fraction, tuple[LevelQuery, ...]]:
@@ -181,32 +174,30 @@ def exact_parts(measurement_plan: MeasurementPlan, truth: Sequence[CountOfCounts
     (group-count-mismatch) where one does not hold the public number of groups or, where they are private, these do not
     sum.
     """
-    tree = measurement_plan.hierarchy
+    tree, max_size = measurement_plan.hierarchy, max_size_of(measurement_plan)
     if len(truth) != tree.regions:
         raise ProblemError(f"{tree.regions} regions need as many histograms and group counts")
     if has_private_counts(measurement_plan):
         check_group_counts(tree, truth)
-        return _parts(measurement_plan, truth)
-    counts = measurement_plan.per_region[GROUPS]
-    for query in measurement_plan.queries:
-        for region in tree.level_range(query.level):
-            check_groups(truth[region], tree.paths[region], int(counts[region]))
-    return _parts(measurement_plan, truth)
+    else:
+        counts = measurement_plan.per_region[GROUPS]
+        for level in {query.level for query in measurement_plan.queries}:
+            for region in tree.level_range(level):
+                check_groups(truth[region], tree.paths[region], int(counts[region]))
 
+    def parts() -> Iterator[Exact]:
+        for query in measurement_plan.queries:
+            scheme = split_of(measurement_plan, query.level) or buckets_of(measurement_plan, query.level)
+            for region in tree.level_range(query.level):
+                path, histogram = tree.paths[region], truth[region]
+                if query.name == "ranks":
+                    yield from (Exact(query, path, piece) for piece in rank_pieces(histogram, max_size))
+                elif query.name == GROUPS:
+                    yield Exact(query, path, np.array([histogram.groups], np.int64))
+                else:
+                    yield Exact(query, path, exact_answers(histogram, query.name, max_size, scheme))  # type: ignore[arg-type]
 
-def _parts(measurement_plan: MeasurementPlan, truth: Sequence[CountOfCounts]) -> Iterable[Exact]:
-    tree, max_size = measurement_plan.hierarchy, max_size_of(measurement_plan)
-    for query in measurement_plan.queries:
-        scheme = split_of(measurement_plan, query.level) or buckets_of(measurement_plan, query.level)
-        for region in tree.level_range(query.level):
-            if query.name == "ranks":
-                yield from (Exact(query, tree.paths[region], piece) for piece in rank_pieces(truth[region], max_size))
-                continue
-            if query.name == GROUPS:
-                values = np.array([truth[region].groups], np.int64)
-            else:
-                values = exact_answers(truth[region], query.name, max_size, scheme)  # type: ignore[arg-type]
-            yield Exact(query, tree.paths[region], values)
+    return parts()
 
 
 def check_groups(histogram: CountOfCounts, region: str, groups: int) -> None:

@@ -115,18 +115,6 @@ class SizeLearner:
         return Learned(self._probabilities.learn(full)[self._survey.leaves], self._scattered)
 
 
-@dataclass(eq=False, slots=True)
-class _Means:
-    counts: Floats
-    sweeps: int = 0
-
-    def take(self) -> Floats:
-        means = self.counts / max(self.sweeps, 1)
-        self.counts[:] = 0.0
-        self.sweeps = 0
-        return means
-
-
 class MoveTables:
     """A prior and the plan of moves as the kernels read them; read-only, so all chains can share them.
 
@@ -287,7 +275,7 @@ class MoveChain:
             np.array([word], np.uint64),
         )
         posterior_moves.list_occupied(self._state)
-        self._means = _Means(np.zeros((0, shape[1])))
+        self._sums, self._sweeps = np.zeros((0, shape[1])), 0
         self._tables: MoveTables | None = None
         self._shares: Shares | None = None
         self.proposed = self.accepted = 0
@@ -297,8 +285,8 @@ class MoveChain:
         from coco_opt.kernels import posterior_shape, posterior_shares
 
         self._tables = tables or MoveTables(self._survey, prior, MoveOptions())
-        if self._means.counts.shape != prior.probabilities.shape:
-            self._means = _Means(np.zeros(prior.probabilities.shape))
+        if self._sums.shape != prior.probabilities.shape:
+            self._sums, self._sweeps = np.zeros(prior.probabilities.shape), 0
         basis = self._tables.basis
         if basis.parent.size == 0 or self._shares is None:
             shape = self._tables.shape.copy()
@@ -336,12 +324,11 @@ class MoveChain:
         assert self._tables is not None
         assert self._shares is not None
         prior, plan, basis = self._tables.prior, self._tables.plan, self._tables.basis
-        means = self._means
         self.accepted += posterior_moves.advance(
-            self._queries, self._state, prior, plan, basis, self._shares, sweeps, means.counts
+            self._queries, self._state, prior, plan, basis, self._shares, sweeps, self._sums
         )
         self.proposed += sweeps * self.work[0]
-        means.sweeps += sweeps
+        self._sweeps += sweeps
 
     @property
     def work(self) -> tuple[int, int]:
@@ -371,7 +358,9 @@ class MoveChain:
 
     def take_means(self) -> Floats:
         """Return the mean counts (rows of the prior, K + 1) since the last call."""
-        return self._means.take()
+        means = self._sums / max(self._sweeps, 1)
+        self._sums[:], self._sweeps = 0.0, 0
+        return means
 
     def fill(self, table: Ints) -> None:
         """Write the present cumulative counts int64[regions, K]."""
@@ -418,7 +407,7 @@ class CountRowChain(MoveChain):
 
         assert self._tables is not None
         assert self._shares is not None
-        queries, means, state = self._queries, self._means, self._state
+        queries, state = self._queries, self._state
         answers = posterior_weights.CellAnswers(
             state.residual[: self._cells].reshape(-1, self._survey.max_size),
             queries.distribution,
@@ -451,11 +440,11 @@ class CountRowChain(MoveChain):
             state.words,
         )
         basis = self._tables.basis
-        if not posterior_rows.advance(answers, sums, rows, basis, self._shares, sweeps, means.counts):
+        if not posterior_rows.advance(answers, sums, rows, basis, self._shares, sweeps, self._sums):
             raise SolverError("a row has no state of positive weight within its window: the answers are too far apart")
         if self._tried[0] >= _ENOUGH_ROWS and self._tried[1] < _LEAST_ACCEPTED * self._tried[0]:
             raise SolverError("answers in buckets refuse almost every row that answers about cells suggest")
-        means.sweeps += sweeps
+        self._sweeps += sweeps
         # Where sums above are sharp no single leaf can give up a group, but two leaves can exchange groups.
         posterior_moves.list_occupied(state)
         prior = self._tables.prior._replace(kind=posterior_moves.MULTINOMIAL)
