@@ -151,31 +151,28 @@ class Texts(Listed[T_co]):
     @property
     def printable(self) -> bool:
         """Return whether no text is None or empty, or holds a character that is not printable; O(bytes)."""
-        ends = np.frombuffer(self.ends, np.int32)
-        if not (ends[1:] > ends[:-1]).all():
-            return False
         try:
-            steps = range(0, len(self), _AT_ONCE)
-            return all(self._bytes(step, step + _AT_ONCE).decode().isprintable() for step in steps)
+            return self._none_empty and all(piece.decode().isprintable() for piece in self._pieces())
         except UnicodeDecodeError:
             return False
 
     @property
     def digits(self) -> bool:
         """Return whether each text is one or more digits from 0 to 9; O(bytes)."""
-        ends = np.frombuffer(self.ends, np.int32)
-        if not len(self) or not (ends[1:] > ends[:-1]).all():
-            return False
-        return all(self._bytes(step, step + _AT_ONCE).isdigit() for step in range(0, len(self), _AT_ONCE))
+        return len(self) > 0 and self._none_empty and all(piece.isdigit() for piece in self._pieces())
 
     @property
     def filled(self) -> bool:
         """Return whether no text is None or empty; O(bytes)."""
+        return self._none_empty and not any(NONE in piece for piece in self._pieces())
+
+    @property
+    def _none_empty(self) -> bool:
         ends = np.frombuffer(self.ends, np.int32)
-        steps = range(0, len(self), _AT_ONCE)
-        return bool((ends[1:] > ends[:-1]).all()) and not any(
-            NONE in self._bytes(step, step + _AT_ONCE) for step in steps
-        )
+        return bool((ends[1:] > ends[:-1]).all())
+
+    def _pieces(self) -> Iterator[bytes]:
+        return (self._bytes(step, step + _AT_ONCE) for step in range(0, len(self), _AT_ONCE))
 
     def plain(self, start: int, stop: int) -> list[bytes] | None:
         """Return some texts where all are printable ASCII without quotes and backslashes, else None.

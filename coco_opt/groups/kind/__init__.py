@@ -13,9 +13,8 @@ from coco_opt.groups.estimating.method import GroupsMethod
 from coco_opt.groups.kind.files import PROMISES, TABLE_PROMISES, read_groups_release, released
 from coco_opt.groups.kind.forecast import forecast_groups
 from coco_opt.groups.kind.instances import instances_of
-from coco_opt.groups.kind.method import method_of
 from coco_opt.groups.kind.page import errors_of, sections_of
-from coco_opt.groups.kind.plan import plan_groups, read_counts, size_remarks
+from coco_opt.groups.kind.plan import method_of, plan_groups, read_counts, size_remarks
 from coco_opt.groups.kind.section import GroupsData, GroupsSection, draft_of, file_key_of, query_keys
 from coco_opt.groups.kind.simulated_data import cumulative_counts, neighbouring, simulated_or_public, small_instance
 from coco_opt.groups.kind.verify import checks_of

@@ -20,7 +20,7 @@ from coco_opt.config.model import Config, digest_of
 from coco_opt.config.sections import AUTO
 from coco_opt.groups.buckets import Buckets, same_buckets
 from coco_opt.groups.estimating.method import Consistency, joint_seconds, needed_levels
-from coco_opt.groups.estimating.posterior.effort import ANSWER_SECONDS, posterior_seconds
+from coco_opt.groups.estimating.posterior.convergence import ANSWER_SECONDS, posterior_seconds
 from coco_opt.groups.kind.section import GroupsSection, query_keys
 from coco_opt.groups.measuring.automatic import (
     GROWTHS,

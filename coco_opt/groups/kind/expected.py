@@ -24,9 +24,9 @@ from coco_opt.errors import ConfigError
 from coco_opt.estimators import added_rows
 from coco_opt.groups.buckets import Buckets
 from coco_opt.groups.estimating.method import Consistency, GroupsMethod
-from coco_opt.groups.estimating.posterior.effort import longest_posterior_seconds, posterior_seconds
+from coco_opt.groups.estimating.posterior.convergence import longest_posterior_seconds, posterior_seconds
 from coco_opt.groups.kind.automatic import range_words
-from coco_opt.groups.kind.method import method_of
+from coco_opt.groups.kind.plan import method_of
 from coco_opt.groups.kind.rehearsal import Rehearsal, branch_answers, branches_within, extrapolated, on_leaves, part_of
 from coco_opt.groups.kind.simulated_data import (
     assumed_groups,

@@ -12,7 +12,7 @@ from fractions import Fraction
 from coco_opt.groups.estimating.method import SLOW, Consistency
 from coco_opt.groups.estimating.posterior.sparse import MANY_CELLS
 from coco_opt.groups.kind.expected import AS_CONFIGURED, LEAVES, as_plain, expected_errors, figures, shares_of
-from coco_opt.groups.kind.plan import buckets_of, queries_of
+from coco_opt.groups.kind.plan import queries_of, schemes_of
 from coco_opt.groups.kind.rehearsal import part_of
 from coco_opt.groups.kind.simulated_data import assumed_groups
 from coco_opt.groups.measuring.entities import PublicGroups
@@ -82,7 +82,7 @@ def linear_predictions(plan: Plan) -> list[Prediction]:
     measurement_plan = plan.measurement_plan
     tree, neighbours = measurement_plan.hierarchy, measurement_plan.neighbours
     queries = queries_of(plan.config, tree.levels)
-    if any(buckets_of(plan.config, tree.levels)) or len(set(queries)) > 1 or "ranks" in queries:
+    if any(schemes_of(plan.config, tree.levels)) or len(set(queries)) > 1 or "ranks" in queries:
         return []
     cost = measurement_plan.cost * (1 - (counts_share_of(measurement_plan) or Fraction(0)))
     noise = NoisePlan(cost, tuple(sensitivity(query, neighbours) for query in queries))

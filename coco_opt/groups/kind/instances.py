@@ -20,7 +20,7 @@ from coco_opt.config.model import Config
 from coco_opt.groups.estimating.estimators import SizeEstimate, estimate
 from coco_opt.groups.estimating.group_counts import with_group_counts
 from coco_opt.groups.estimating.method import SLOW, GroupsMethod
-from coco_opt.groups.kind.method import method_of
+from coco_opt.groups.kind.plan import method_of
 from coco_opt.groups.noisy_measurements import GroupsMeasurements, RegionMeasurement
 from coco_opt.privacy import Measurement
 from coco_opt.problem import Problem

@@ -24,7 +24,7 @@ from coco_opt.files.source import names_of
 from coco_opt.groups.estimating.estimate import GroupsResult
 from coco_opt.groups.estimating.method import GroupsMethod
 from coco_opt.groups.kind.automatic import ASSUMED, assumed_counts
-from coco_opt.groups.kind.plan import buckets_of, queries_of
+from coco_opt.groups.kind.plan import queries_of, schemes_of
 from coco_opt.groups.measuring.entities import read_tables
 from coco_opt.groups.measuring.measure import look_of, measurement_plan_of
 from coco_opt.groups.measuring.private import PrivateCounts
@@ -132,7 +132,7 @@ def queries_like(plan: Plan, counts: PrivateCounts, ids: tuple[str | None, ...],
         neighbours=plan.measurement_plan.neighbours,
         levels=plan.measurement_plan.levels,
         region_ids=ids,
-        buckets=buckets_of(plan.config, levels),
+        buckets=schemes_of(plan.config, levels),
         counts_share=plan.config.method.counts_share,
     )
     looks = [plan.look] if plan.look is not None else [look.measurement_plan for look in plan.also]

@@ -34,7 +34,7 @@ from coco_opt.groups.estimating.posterior.chains import (
     SizeLearner,
     count_type,
 )
-from coco_opt.groups.estimating.posterior.effort import Effort
+from coco_opt.groups.estimating.posterior.convergence import Effort
 from coco_opt.groups.estimating.posterior.observations import (
     Answers,
     Ranks,
@@ -75,7 +75,7 @@ class SamplerOptions:
     chains take ``settle`` sweeps more. Burn-in has at least ``burn_in`` sweeps in all and about ``most_burn_in`` at
     most. Then come rounds of ``draws`` draws, ``thin`` sweeps apart, until all regions meet the ``criterion``, and not
     before ``least_rounds``; or until ``most_rounds``, or as many rounds as about ``seconds`` allow
-    (counted as in ``effort``). After ``usual_rounds``, which end a run without stated ``seconds``, draws are further
+    (as ``Effort`` counts them). After ``usual_rounds``, which end a run without stated ``seconds``, draws are further
     apart. After each round, the leaves of regions that do not meet it get more moves.
     """
 

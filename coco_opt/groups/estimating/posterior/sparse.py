@@ -26,7 +26,7 @@ from coco_opt.array_types import Flags, Floats, Ints
 from coco_opt.choices import SolverChoices
 from coco_opt.groups.estimating.intervals import SUMMARIES, Intervals, SummaryIntervals
 from coco_opt.groups.estimating.posterior.chains import Learned, MoveChain, SizeLearner
-from coco_opt.groups.estimating.posterior.effort import MANY_REGIONS
+from coco_opt.groups.estimating.posterior.convergence import MANY_REGIONS
 from coco_opt.groups.estimating.posterior.observations import Survey
 from coco_opt.groups.estimating.posterior.prior import PriorOptions
 from coco_opt.groups.estimating.posterior.recording import parts_of_quantiles, summary_values
