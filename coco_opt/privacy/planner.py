@@ -1,8 +1,6 @@
 """Where to spend a budget: shares of the levels, and the error they lead to, from public numbers alone.
 
-Stages that are linear in the noise are predicted exactly (their error does not depend on the data); any other error is
-a function the caller simulates on simulated data. Predictions are floating point; shares are fractions that
-sum to exactly 1.
+Predictions are floating point; shares are fractions that sum to exactly 1.
 """
 
 from __future__ import annotations
@@ -11,18 +9,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal, get_args
 
 import numpy as np
 
 from coco_opt.array_types import Floats
-from coco_opt.errors import ProblemError
-from coco_opt.histograms.hierarchy import Hierarchy
 from coco_opt.privacy.cost import Cost, Sensitivity
 
 Shares = tuple[Fraction, ...]
-LinearStage = Literal["none", "bottom_up", "least_squares"]
-LINEAR_STAGES: tuple[LinearStage, ...] = get_args(LinearStage)
 
 DENOMINATOR = 1000  # of planned shares
 RATIOS = (0.25, 0.5, 1.0, 1.5, 2.0)
@@ -61,25 +54,6 @@ class NoisePlan:
     def _variance(self, sensitivity: Sensitivity, share: float | Fraction) -> float:
         cost = self.cost * Fraction(share)
         return cost.distribution(sensitivity).variance if cost else math.inf
-
-
-def linear_errors(hierarchy: Hierarchy, stage: LinearStage, variances: Floats) -> Floats:
-    """Return the exact root mean square error of a cell at each level, float64[levels], in the query's unit.
-
-    ``variances`` float64[levels] is the noise of one cell. "none" keeps it, "bottom_up" sums the leaves',
-    "least_squares" is the tree's best linear unbiased estimate. The mean is over a level's regions. O(regions).
-    """
-    if len(variances) != hierarchy.levels:
-        raise ProblemError(f"{hierarchy.levels} levels need as many variances")
-    if stage == "none":
-        return np.asarray(np.sqrt(variances))
-    widths = np.diff(hierarchy.level_start)
-    if stage == "bottom_up":
-        return np.asarray(np.sqrt(variances[-1] * widths[-1] / widths))
-    from coco_opt.problems.tree import Tree, TreePosterior
-
-    posterior = TreePosterior.from_variances(Tree(hierarchy.parent), variances[hierarchy.level]).variance
-    return np.asarray(np.sqrt(np.add.reduceat(posterior, hierarchy.level_start[:-1]) / widths))
 
 
 def uniform_shares(levels: int) -> Shares:
@@ -133,14 +107,12 @@ def rounded_shares(weights: Floats, denominator: int = DENOMINATOR) -> Shares:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """The error of each level, root first, that a method and a split lead to.
+    """The error of each level, root first, that a method and a split lead to, by simulation on simulated data.
 
-    ``exact``: computed (root mean square error of a cell); otherwise the mean of ``runs`` simulations on
-    simulated data (mean earth mover's distance of a region, entities).
+    It is the mean earth mover's distance of a region (entities).
     """
 
     method: str
     split: str
     shares: Shares
     errors: tuple[float, ...]
-    exact: bool

@@ -159,10 +159,3 @@ def test_an_error_lies_in_the_expected_range(consistency: Consistency, tmp_path:
     errors = np.mean(runs, axis=0)
     assert all(low <= error <= high for low, error, high in zip(expected["low"], errors, expected["high"], strict=True))
     assert all(high < 100 * low for low, high in zip(expected["low"], expected["high"], strict=True))
-
-
-def test_a_level_that_is_not_measured_has_no_linear_error_of_its_own(tmp_path: Path) -> None:
-    config = config_of(tmp_path, privacy='split = ["0", "1"]', consistency="joint")
-    shown = GROUPS.forecast(GROUPS.plan(config), ForecastOptions(), Silent())
-    assert shown.tables[0].rows[0][3] == "not measured"
-    assert shown.plain["predictions"][0]["errors"][0] is None

@@ -12,7 +12,8 @@ import pytest
 from coco_opt import Hierarchy, configure, measure
 from coco_opt.privacy import Epsilon, Rho
 from coco_opt.privacy.cost import Cost
-from coco_opt.privacy.planner import linear_errors, uniform_shares
+from coco_opt.privacy.planner import uniform_shares
+from coco_opt.problems.tree import Tree, TreePosterior
 from coco_opt.ranges import kind as ranges_kind
 from coco_opt.topdown.budget_plan import Strategy
 from coco_opt.topdown.kind import automatic
@@ -34,7 +35,8 @@ def test_errors_of_a_regular_tree_are_those_of_least_squares() -> None:
     tree = Hierarchy.from_paths([("r", f"a{k // 12}", f"b{k // 3}", f"c{k}") for k in range(36)])
     widths = np.diff(tree.level_start).tolist()
     for variances in (np.array([1.0, 2.0, 3.0, 4.0]), np.array([np.inf, 5.0, 1.0, 0.5])):
-        expected = linear_errors(tree, "least_squares", variances)
+        posterior = TreePosterior.from_variances(Tree(tree.parent), variances[tree.level]).variance
+        expected = np.sqrt(np.add.reduceat(posterior, tree.level_start[:-1]) / widths)
         assert tree_errors(widths, variances) == pytest.approx(expected, rel=1e-9)
 
 

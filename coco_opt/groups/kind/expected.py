@@ -9,7 +9,6 @@ and its errors are extrapolated to all of them.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -139,7 +138,7 @@ def _range(plan: Plan, low: Floats, high: Floats, words: str) -> ExpectedErrors:
     header = "method", *plan.measurement_plan.levels
     row = method, *range_words(low, high)
     table = Figures("Expected mean earth mover's distance of a region (entities)", header, (row,))
-    plain = {"method": method, "low": low.tolist(), "high": high.tolist(), "exact": False}
+    plain = {"method": method, "low": low.tolist(), "high": high.tolist()}
     return ExpectedErrors(table, [plain], words, 0.0)
 
 
@@ -222,7 +221,7 @@ def rehearsed(plan: Plan, public: SimulatedData | None, runs: int, reporter: Rep
                     seconds = each if each > _TIMED else rehearsal.seconds(method, solvers)
             level_errors = extrapolated(errors.mean(axis=0), rehearsal.plan.hierarchy, plan.measurement_plan.hierarchy)
             split, shares = AS_CONFIGURED if used is part else LEAVES, shares_of(used.plan)
-            predictions.append(Prediction(name, split, shares, tuple(level_errors.tolist()), exact=False))
+            predictions.append(Prediction(name, split, shares, tuple(level_errors.tolist())))
     leaves, all_leaves = (len(each.measurement_plan.hierarchy.leaves) for each in (part.plan, full))
     words = "" if leaves == all_leaves else f"; {leaves:,} of {all_leaves:,} leaves, the levels above extrapolated"
     return Rehearsed(part, f"{part.words}{words}; {runs} run(s)", methods, tuple(predictions), first, seconds)
@@ -298,7 +297,7 @@ def figures(title: str, predictions: Sequence[Prediction], plan: Plan) -> Figure
             prediction.method,
             prediction.split,
             " ".join(f"{float(share):.3f}" for share in prediction.shares),
-            *(f"{error:.4g}" if math.isfinite(error) else "not measured" for error in prediction.errors),
+            *(f"{error:.4g}" for error in prediction.errors),
         )
         for prediction in predictions
     )
@@ -311,6 +310,5 @@ def as_plain(prediction: Prediction) -> dict[str, Any]:
         "method": prediction.method,
         "split": prediction.split,
         "shares": [str(share) for share in prediction.shares],
-        "errors": [error if math.isfinite(error) else None for error in prediction.errors],
-        "exact": prediction.exact,
+        "errors": list(prediction.errors),
     }

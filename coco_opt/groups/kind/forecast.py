@@ -1,24 +1,17 @@
-"""Predict a release of groups: the errors to expect, and its cost in seconds and memory, from public numbers alone.
-
-The errors of stages that are linear in the noise are exact. Those of the configured method are expected as
-``coco_opt.groups.kind.expected`` says.
-"""
+"""Predict a release of groups: the errors to expect, and its cost in seconds and memory, from public numbers alone."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from fractions import Fraction
 
 from coco_opt.groups.estimating.method import SLOW, Consistency
 from coco_opt.groups.estimating.posterior.sparse import MANY_CELLS
-from coco_opt.groups.kind.expected import AS_CONFIGURED, LEAVES, as_plain, expected_errors, figures, shares_of
-from coco_opt.groups.kind.plan import queries_of, schemes_of
+from coco_opt.groups.kind.expected import expected_errors
 from coco_opt.groups.kind.rehearsal import part_of
 from coco_opt.groups.kind.simulated_data import assumed_groups
 from coco_opt.groups.measuring.entities import PublicGroups
-from coco_opt.groups.noisy_measurements import counts_share_of, max_size_of
-from coco_opt.groups.queries import GROUPS, sensitivity
-from coco_opt.privacy.planner import LINEAR_STAGES, NoisePlan, Prediction, linear_errors
+from coco_opt.groups.noisy_measurements import max_size_of
+from coco_opt.groups.queries import GROUPS
 from coco_opt.releases.clock import slowness
 from coco_opt.releases.kind import Forecast, ForecastOptions, Plan, ResourceCost, SimulatedData
 from coco_opt.releases.reporter import Reporter
@@ -46,13 +39,9 @@ def forecast_groups(plan: Plan, options: ForecastOptions, reporter: Reporter) ->
 
     Raises InputError, ProblemError; deterministic but for the seconds.
     """
-    exact, errors = linear_predictions(plan), expected_errors(plan, options, reporter)
+    errors = expected_errors(plan, options, reporter)
     measurement_plan, tree = plan.measurement_plan, plan.measurement_plan.hierarchy
     regions = sum(len(tree.level_range(query.level)) for query in measurement_plan.queries)
-    tables = [*plan.tables, errors.table]
-    if exact:
-        title = "Noise left in a cell after a linear stage, root mean square: exact"
-        tables.insert(len(plan.tables), figures(title, exact, plan))
     notes = [("Distance", _DISTANCE), ("Errors", errors.words), ("Rows", _rows_words(plan, options))]
     if plan.look is not None:
         words = (
@@ -60,10 +49,10 @@ def forecast_groups(plan: Plan, options: ForecastOptions, reporter: Reporter) ->
         )
         notes.insert(0, ("Look", words))
     return Forecast(
-        tables=tuple(tables),
+        tables=(*plan.tables, errors.table),
         plain={
             "look_alike": errors.words,
-            "predictions": [as_plain(prediction) for prediction in exact] + errors.plain,
+            "predictions": errors.plain,
             "choices": [dict(zip(table.header, row, strict=True)) for table in plan.tables for row in table.rows],
         },
         notes=tuple(notes),
@@ -72,28 +61,6 @@ def forecast_groups(plan: Plan, options: ForecastOptions, reporter: Reporter) ->
         estimating=ResourceCost(errors.seconds, _memory(plan), errors.longest),
         writing=ResourceCost(slowness() * (_PAGE + _LEVEL * tree.levels)),
     )
-
-
-def linear_predictions(plan: Plan) -> list[Prediction]:
-    """Return the exact noise of a cell after each linear stage by the configured split, empty where there are buckets.
-
-    Sums over different buckets do not add up along the tree.
-    """
-    measurement_plan = plan.measurement_plan
-    tree, neighbours = measurement_plan.hierarchy, measurement_plan.neighbours
-    queries = queries_of(plan.config, tree.levels)
-    if any(schemes_of(plan.config, tree.levels)) or len(set(queries)) > 1 or "ranks" in queries:
-        return []
-    cost = measurement_plan.cost * (1 - (counts_share_of(measurement_plan) or Fraction(0)))
-    noise = NoisePlan(cost, tuple(sensitivity(query, neighbours) for query in queries))
-    predictions = []
-    for stage in LINEAR_STAGES:
-        split, shares = AS_CONFIGURED, shares_of(plan)
-        if stage == "bottom_up":
-            split, shares = LEAVES, (*(Fraction(0),) * (tree.levels - 1), Fraction(1))
-        errors = linear_errors(tree, stage, noise.variances(shares))
-        predictions.append(Prediction(stage, split, shares, tuple(errors.tolist()), exact=True))
-    return predictions
 
 
 def _memory(plan: Plan) -> int:
