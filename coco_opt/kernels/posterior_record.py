@@ -7,7 +7,7 @@ outside are counted at the nearer end, so quantiles are right as long as they li
 
 1. ``cumulate``: sum the leaves' histograms over sizes and upwards over the tree.
 2. ``count`` every draw, in windows around the values of the draws before.
-3. ``quantile`` and ``inside`` read quantiles and shares off the counts, in integers.
+3. ``quantile`` reads quantiles off the counts, in integers.
 
 Invariant: the counts of a cell add up to the number of draws. Cost: O(cells) a draw.
 Source: counting sort; ours.
@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 
 from coco_opt.kernels.compile import compiled
 
-Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
@@ -51,13 +50,9 @@ def add_up(parent: Ints, table: Ints) -> None:
 
 
 @compiled
-def count(table: Ints, low: NDArray[Any], start: Ints, counts: NDArray[Any], sums: Ints) -> int:
-    """Count one draw: ``start`` int64[cells of all rows + 1] runs through all cells, row by row; sums are over draws.
-
-    Returns how many values lay outside their windows.
-    """
+def count(table: Ints, low: NDArray[Any], start: Ints, counts: NDArray[Any], sums: Ints) -> None:
+    """Count one draw: ``start`` int64[cells of all rows + 1] runs through all cells by rows; sums are over draws."""
     cells = table.shape[1]
-    outside = 0
     for v in range(table.shape[0]):
         # Outside its window a value counts at the nearer end.
         for i in range(cells):
@@ -65,9 +60,7 @@ def count(table: Ints, low: NDArray[Any], start: Ints, counts: NDArray[Any], sum
             x = table[v, i] - low[v, i]
             last = start[position + 1] - start[position] - 1
             counts[start[position] + min(max(x, 0), last)] += 1
-            outside += x < 0 or x > last
             sums[v, i] += table[v, i]
-    return outside
 
 
 @compiled
@@ -103,41 +96,6 @@ def quantile(
                     break
                 x += 1
             quantiles[v, i] = low[v, i] + (x if x < end else last) - begin
-
-
-@compiled
-def inside(
-    low: NDArray[Any],
-    start: Ints,
-    counts: NDArray[Any],
-    draws: int,
-    table: Ints,
-    part: int,
-    denominator: int,
-    shares: Floats,
-) -> None:
-    """Fill shares (regions, K), 0 to 1: how much of a value lies between two quantiles.
-
-    The quantiles are part / denominator and 1 - part / denominator. A value x has the stretch from #(draws < x) to
-    #(draws <= x) of the distribution; its share is the part of that stretch between the two quantiles, so a value at an
-    interval's end counts in part. A value never drawn has share 0 or 1.
-    """
-    cells = table.shape[1]
-    lowest, highest = part * draws, (denominator - part) * draws
-    for v in range(table.shape[0]):
-        for i in range(cells):
-            position = v * cells + i
-            x = table[v, i] - low[v, i]
-            width = start[position + 1] - start[position]
-            below = 0
-            # How much of the distribution lies below the value.
-            for j in range(min(max(x, 0), width)):
-                below += denominator * counts[start[position] + j]
-            mass = denominator * counts[start[position] + x] if 0 <= x < width else 0
-            if mass == 0:
-                shares[v, i] = 1.0 if lowest < below < highest else 0.0
-            else:
-                shares[v, i] = max(min(below + mass, highest) - max(below, lowest), 0) / mass
 
 
 @compiled

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from coco_opt.kernels.posterior_base import Base, Knots
 
 
-def smoothed(values: Floats, width: Ints, alone: Flags | None = None, *, signed: bool = False) -> Floats:
+def smoothed(values: Floats, width: Ints, alone: Flags | None = None) -> Floats:
     """Return means over the sizes k - width[k] .. k + width[k], cut off at the ends; last axis, O(n).
 
     Sizes that stand ``alone`` (n,) keep their own values and do not enter other means: by default the last one, which
-    counts all larger groups. Means are at least 0 unless ``signed``.
+    counts all larger groups. Means are at least 0.
     """
     n = values.shape[-1]
     single = only_last(n) if alone is None else alone
@@ -34,7 +34,7 @@ def smoothed(values: Floats, width: Ints, alone: Flags | None = None, *, signed:
     near = np.maximum(lending[end] - lending[first], 1)
     means = (running[..., end] - running[..., first]) / near
     # A running sum may leave -1e-17 where all values are zero.
-    return np.where(single, values, means if signed else np.maximum(means, 0.0))
+    return np.where(single, values, np.maximum(means, 0.0))
 
 
 def reaching(sizes: int, reach: float) -> Ints:

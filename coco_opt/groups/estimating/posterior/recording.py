@@ -40,14 +40,17 @@ class Counted:
         A value at an end counts in part, by where its own draws end. If the values were draws too, the mean would equal
         the coverage, however coarse they are (the mid-p rule, Lancaster 1961, at both ends).
         """
-        from coco_opt.kernels import posterior_record
-
-        tail = (1 - coverage) / 2
-        depth = np.empty(table.shape)
-        posterior_record.inside(
-            self.low, self.start, self.counts, self.draws, table, tail.numerator, tail.denominator, depth
+        tail, begin, width = (1 - coverage) / 2, self.start[:-1], np.diff(self.start)
+        place, running = (table - self.low).ravel(), np.append(0, np.cumsum(self.counts, dtype=np.int64))
+        mass = self.counts[np.minimum(begin + np.clip(place, 0, width), self.counts.size - 1)].astype(np.int64)
+        mass = tail.denominator * np.where((place >= 0) & (place < width), mass, 0)
+        below = tail.denominator * (running[begin + np.clip(place, 0, width)] - running[begin])
+        lowest, highest = tail.numerator * self.draws, (tail.denominator - tail.numerator) * self.draws
+        between = np.minimum(below + mass, highest) - np.maximum(below, lowest)
+        shares: Floats = np.where(
+            mass > 0, np.maximum(between, 0) / np.maximum(mass, 1), (lowest < below) & (below < highest)
         )
-        return depth
+        return shares.reshape(table.shape)
 
     def quantile(self, part: int, of: int, *, upper: bool = False) -> Ints:
         """Return the lower (or upper) quantile part / of, int64[regions, cells]; of Hc nondecreasing in a region."""
