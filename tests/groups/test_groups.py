@@ -139,7 +139,7 @@ def test_estimates_nearer_the_truth_win_the_merge() -> None:
     for sharp in (0, 1):
         estimates = [SizeEstimate.from_histogram(poor, 1e6), SizeEstimate.from_histogram(poor, 1e6)]
         estimates[sharp] = SizeEstimate.from_histogram(truth, 1e-6)
-        merged = matching(hierarchy, estimates, SolverChoices())
+        merged = matching(hierarchy, estimates, SolverChoices(), GroupsMethod(consistency="matching"))
         assert emd(merged[0], truth) == 0
 
 

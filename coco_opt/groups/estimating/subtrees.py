@@ -72,9 +72,7 @@ class Histograms:
         estimates, levels = list(self.tops.value[places]), answers.hierarchy.levels_below(regions)
         for above, below in pairwise(levels):
             fits = _fits(answers, method, own, below)
-            estimates = matched(
-                answers.hierarchy, above, estimates, fits, own, merge=method.merge, rounding=method.rounding
-            )
+            estimates = matched(answers.hierarchy, above, estimates, fits, own, method)
         return [leaf.histogram for leaf in estimates], own.certificates, sum(map(len, levels[1:]))
 
 
@@ -109,7 +107,7 @@ def estimate_subtrees(
         if method.consistency == "bottom_up":
             return sum_of_leaves(hierarchy, run(Histograms(shared, method, solvers), levels[-1:]))
         fits = run(RegionFits(shared, method, solvers), levels[: cut + 1])
-        tops = matched_down(hierarchy, fits, solvers, last=cut, merge=method.merge, rounding=method.rounding)
+        tops = matched_down(hierarchy, fits, solvers, method, last=cut)
         if cut == hierarchy.levels - 1:
             return sum_of_leaves(hierarchy, [top.histogram for top in tops])
         with executor.share(tops) as shared_tops:
@@ -124,9 +122,7 @@ def matched(
     merged: Sequence[SizeEstimate],
     fits: Sequence[SizeEstimate],
     solvers: SolverChoices,
-    *,
-    merge: Merge = "weighted",
-    rounding: Rounding = "half_up",
+    method: GroupsMethod,
 ) -> list[SizeEstimate]:
     """Return the estimates of the children of consecutive regions, merged with those of their parents."""
     first = int(hierarchy.first_child[parents.start])
@@ -134,41 +130,30 @@ def matched(
     for parent, estimated in zip(parents, merged, strict=True):
         children = hierarchy.children(parent)
         own = fits[children.start - first : children.stop - first]
-        estimates += match_and_merge(estimated, own, solvers, merge=merge, rounding=rounding)
+        estimates += match_and_merge(estimated, own, solvers, merge=method.merge, rounding=method.rounding)
     return estimates
 
 
 def matched_down(
-    hierarchy: Hierarchy,
-    estimates: Sequence[SizeEstimate],
-    solvers: SolverChoices,
-    *,
-    last: int | None = None,
-    merge: Merge = "weighted",
-    rounding: Rounding = "half_up",
+    hierarchy: Hierarchy, estimates: Sequence[SizeEstimate], solvers: SolverChoices, method: GroupsMethod, *, last: int
 ) -> list[SizeEstimate]:
-    """Return the estimates of the regions of the ``last`` level (default: the leaves), merged with all above them.
+    """Return the estimates of the regions of the ``last`` level, merged with all above them.
 
     The root's own estimate is used (Algorithm 1). O(runs log runs) a region.
     """
     merged = list(estimates[:1])
-    for level in range(hierarchy.levels - 1 if last is None else last):
-        parents, below = hierarchy.level_range(level), hierarchy.level_range(level + 1)
+    for level in range(last):
+        below = hierarchy.level_range(level + 1)
         fits = estimates[below.start : below.stop]
-        merged = matched(hierarchy, parents, merged, fits, solvers, merge=merge, rounding=rounding)
+        merged = matched(hierarchy, hierarchy.level_range(level), merged, fits, solvers, method)
     return merged
 
 
 def matching(
-    hierarchy: Hierarchy,
-    estimates: Sequence[SizeEstimate],
-    solvers: SolverChoices,
-    *,
-    merge: Merge = "weighted",
-    rounding: Rounding = "half_up",
+    hierarchy: Hierarchy, estimates: Sequence[SizeEstimate], solvers: SolverChoices, method: GroupsMethod
 ) -> list[CountOfCounts]:
     """Return every region's histogram by Algorithm 1; those published are the leaves' sums (back-substitution)."""
-    leaves = matched_down(hierarchy, estimates, solvers, merge=merge, rounding=rounding)
+    leaves = matched_down(hierarchy, estimates, solvers, method, last=hierarchy.levels - 1)
     return sum_of_leaves(hierarchy, [leaf.histogram for leaf in leaves])
 
 

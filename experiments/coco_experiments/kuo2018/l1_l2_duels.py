@@ -98,7 +98,8 @@ def _after(case: Case, measurement: Measurement, loss: Loss, step: str, estimate
         sums = sum_of_leaves(case.hierarchy, [estimates[leaf].histogram for leaf in case.hierarchy.leaves])
         return Side(case.errors(sums), None, unfitted)
     if step == MATCHING:
-        return Side(case.errors(matching(case.hierarchy, estimates, SolverChoices())), None, unfitted)
+        merged = matching(case.hierarchy, estimates, SolverChoices(), GroupsMethod(consistency="matching"))
+        return Side(case.errors(merged), None, unfitted)
     stored, fractional = StoredFits(), None
     if step == JOINT:
         estimate = joint(measurement, stored, loss=loss)

@@ -214,10 +214,11 @@ def combinations(levels: int) -> list[tuple[str, ...]]:
 
 def matched(choice: Sequence[str], merge: Merge = "weighted", rounding: Rounding = "half_up") -> Method:
     """Return Algorithm 1 with an estimator a level, total epsilon split evenly."""
+    method = GroupsMethod(consistency="matching", merge=merge, rounding=rounding)
 
     def run(draws: Draws, epsilon: Fraction) -> Histograms:
         each = draws.estimates(queries_of(choice), split_evenly(epsilon, len(choice)))
-        return matching(draws.case.hierarchy, each, draws.solvers, merge=merge, rounding=rounding)
+        return matching(draws.case.hierarchy, each, draws.solvers, method)
 
     kind = "" if (merge, rounding) == ("weighted", "half_up") else f", {merge} {rounding.replace('_', ' ')}"
     return Method(f"matching {' x '.join(choice)}{kind}", run)
