@@ -1,7 +1,4 @@
-"""Where to spend a budget: shares of the levels, and the error they lead to, from public numbers alone.
-
-Predictions are floating point; shares are fractions that sum to exactly 1.
-"""
+"""Where to spend a budget: shares of the levels, fractions that sum to exactly 1, and the noise that they buy."""
 
 from __future__ import annotations
 
@@ -103,16 +100,3 @@ def rounded_shares(weights: Floats, denominator: int = DENOMINATOR) -> Shares:
     order = np.argsort(units - extra, kind="stable")
     units[order[: spare - int(units.sum())]] += 1
     return tuple(Fraction(int(part) + 1, denominator) for part in units)
-
-
-@dataclass(frozen=True, slots=True)
-class Prediction:
-    """The error of each level, root first, that a method and a split lead to, by simulation on simulated data.
-
-    It is the mean earth mover's distance of a region (entities).
-    """
-
-    method: str
-    split: str
-    shares: Shares
-    errors: tuple[float, ...]

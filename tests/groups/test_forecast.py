@@ -15,7 +15,7 @@ from coco_opt.errors import InputError
 from coco_opt.groups.estimating.estimate import estimate_groups
 from coco_opt.groups.estimating.method import Consistency, GroupsMethod
 from coco_opt.groups.kind import GROUPS
-from coco_opt.groups.kind.expected import Rehearsed, rehearsed
+from coco_opt.groups.kind.expected import ExpectedErrors, readable_methods, rehearsed
 from coco_opt.groups.kind.rehearsal import Rehearsal, branch_answers, branches_within, extrapolated, part_of
 from coco_opt.groups.kind.simulated_data import read_simulated_data, simulated_data_of
 from coco_opt.groups.measuring.measure import look_of
@@ -29,7 +29,7 @@ from tests.groups.helpers import measured
 from tests.groups.towns import config_of
 
 
-def forecast(config: Config, public: Path | None = None, runs: int = 1) -> Rehearsed:
+def forecast(config: Config, public: Path | None = None, runs: int = 1) -> ExpectedErrors:
     plan = GROUPS.plan(config)
     return rehearsed(plan, None if public is None else read_simulated_data(plan, public), runs, Silent())
 
@@ -43,26 +43,26 @@ def closed(plan: Plan) -> Plan:
 def test_a_forecast_reads_nothing_private_and_repeats(tmp_path: Path) -> None:
     plan = closed(GROUPS.plan(config_of(tmp_path)))
     first, second = rehearsed(plan, None, 2, Silent()), rehearsed(plan, None, 2, Silent())
-    assert first.predictions == second.predictions
+    assert first.plain == second.plain
     assert first.seconds > 0
     assert "simulated data" in first.words
-    assert {(prediction.method, prediction.split) for prediction in first.predictions} == {
+    assert {(prediction["method"], prediction["split"]) for prediction in first.plain} == {
         ("matching", "as configured"),
         ("posterior", "as configured"),
         ("joint", "as configured"),
         ("bottom_up", "leaves"),
     }
-    assert all(len(prediction.errors) == 2 and sum(prediction.shares) == 1 for prediction in first.predictions)
+    assert all(len(each["errors"]) == 2 and sum(map(Fraction, each["shares"])) == 1 for each in first.plain)
 
 
 def test_only_methods_that_read_what_is_asked_are_compared(tmp_path: Path) -> None:
-    assert {prediction.method for prediction in forecast(config_of(tmp_path, query="ranks")).predictions} == {
+    assert {prediction["method"] for prediction in forecast(config_of(tmp_path, query="ranks")).plain} == {
         "matching",
         "posterior",
         "bottom_up",
     }
     left_out = config_of(tmp_path, privacy='split = ["1", "0"]', consistency="joint")
-    assert {prediction.method for prediction in forecast(left_out).predictions} == {"joint", "posterior"}
+    assert {prediction["method"] for prediction in forecast(left_out).plain} == {"joint", "posterior"}
 
 
 def test_a_look_alike_predicts_the_release(tmp_path: Path) -> None:
@@ -70,13 +70,11 @@ def test_a_look_alike_predicts_the_release(tmp_path: Path) -> None:
     config = config_of(tmp_path, consistency="bottom_up", query="ranks")
     result = forecast(config, tmp_path / "sizes.csv", runs=2)
     assert "sizes.csv" in result.words
-    assert [prediction.shares for prediction in result.predictions if prediction.method == "bottom_up"] == [
-        (0, Fraction(1))
-    ]
+    assert [each["shares"] for each in result.plain if each["method"] == "bottom_up"] == [["0", "1"]]
     config = config_of(tmp_path, consistency="bottom_up", privacy='split = "leaves"')
     plan = GROUPS.plan(config)
     rehearsal = Rehearsal(read_simulated_data(plan, tmp_path / "sizes.csv"))
-    predicted, _ = rehearsal.errors(result.methods["bottom_up"], 30, SolverChoices())
+    predicted, _ = rehearsal.errors(readable_methods(plan)["bottom_up"], 30, SolverChoices())
     truth, method = GROUPS.read(plan).histograms(), GroupsMethod(("l1", "l1"), consistency="bottom_up")
     tree, errors = plan.measurement_plan.hierarchy, []
     for seed in range(30):

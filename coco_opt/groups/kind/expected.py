@@ -9,7 +9,7 @@ and its errors are extrapolated to all of them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Final
@@ -40,7 +40,7 @@ from coco_opt.groups.measuring.private import PrivateCounts
 from coco_opt.groups.noisy_measurements import buckets_of, max_size_of, size_queries
 from coco_opt.groups.queries import GROUPS, sensitivity
 from coco_opt.privacy import Measurement, MeasurementPlan
-from coco_opt.privacy.planner import NoisePlan, Prediction, Shares, uniform_shares
+from coco_opt.privacy.planner import NoisePlan, uniform_shares
 from coco_opt.releases.clock import slowness
 from coco_opt.releases.kind import Figures, ForecastOptions, Plan, SimulatedData
 from coco_opt.releases.reporter import Reporter
@@ -49,7 +49,6 @@ from coco_opt.releases.solvers import choices_of
 COMPARED: tuple[Consistency, ...] = ("posterior", "joint", "matching", "bottom_up")
 """The methods whose errors are compared with those of the configured method, with those of other packages."""
 
-AS_CONFIGURED, LEAVES = "as configured", "leaves"
 _REHEARSED: Final = ("steep, 70 % empty", "heavy tail (1/s)", "geometric")
 _BELOW, _ABOVE = 2.5, 1.5  # factors by which errors may lie outside those rehearsed: data of few sizes err less
 
@@ -83,12 +82,7 @@ def expected_errors(plan: Plan, options: ForecastOptions, reporter: Reporter) ->
     """Return the errors to expect of a plan; raises InputError, ProblemError."""
     if options.public is not None or options.runs > 1:
         simulated_data = None if options.public is None else read_simulated_data(plan, options.public)
-        outcome = rehearsed(plan, simulated_data, options.runs, reporter)
-        table = figures("Mean earth mover's distance of a region (entities): rehearsed", outcome.predictions, plan)
-        plain = [as_plain(prediction) for prediction in outcome.predictions]
-        seconds = _estimating(plan, outcome.first, outcome.seconds, outcome.part)
-        longest = max(seconds, _longest(plan)) if plan.config.method.consistency == "posterior" else None
-        return ExpectedErrors(table, plain, f"rehearsed on {outcome.words}", seconds, outcome.part, longest)
+        return rehearsed(plan, simulated_data, options.runs, reporter)
     # A formula predicts the posterior of cumulative counts.
     others = {"ranks", "split", "sizes"}.intersection(query.name for query in plan.measurement_plan.queries)
     if plan.config.method.consistency == "posterior" and not others:
@@ -177,22 +171,7 @@ def _predicted(plan: MeasurementPlan, groups: Ints, sizes: Floats, grid: float, 
     return np.array([predictor.errors(buckets, each) for each in variances])
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Rehearsed:
-    """The predictions of all methods that can read the planned queries, and the data they were rehearsed on.
-
-    ``first`` are the seconds of a single path of regions, ``seconds`` those of the part, by the configured method.
-    """
-
-    part: SimulatedData
-    words: str
-    methods: Mapping[Consistency, GroupsMethod]
-    predictions: tuple[Prediction, ...]
-    first: float
-    seconds: float
-
-
-def rehearsed(plan: Plan, public: SimulatedData | None, runs: int, reporter: Reporter) -> Rehearsed:
+def rehearsed(plan: Plan, public: SimulatedData | None, runs: int, reporter: Reporter) -> ExpectedErrors:
     """Rehearse every method that can read the planned queries on part of the simulated data."""
     configured, solvers = plan.config.method.consistency, choices_of(plan.config)
     full = plan if public is None else public.plan
@@ -206,7 +185,7 @@ def rehearsed(plan: Plan, public: SimulatedData | None, runs: int, reporter: Rep
         posterior, usual = methods["posterior"], posterior_seconds(part.plan.measurement_plan.answers)
         methods["posterior"] = replace(posterior, seconds=min(posterior.seconds, usual))
     reporter.line(_rehearsal_words(part, methods, runs))
-    predictions, first, seconds = [], 0.0, 0.0
+    rows, plain, first, seconds = [], [], 0.0, 0.0
     with reporter.stage("Rehearsing") as progress:
         for done, (name, method) in enumerate(methods.items()):
             progress(done, len(methods))
@@ -220,11 +199,23 @@ def rehearsed(plan: Plan, public: SimulatedData | None, runs: int, reporter: Rep
                 if name == configured:
                     seconds = each if each > _TIMED else rehearsal.seconds(method, solvers)
             level_errors = extrapolated(errors.mean(axis=0), rehearsal.plan.hierarchy, plan.measurement_plan.hierarchy)
-            split, shares = AS_CONFIGURED if used is part else LEAVES, shares_of(used.plan)
-            predictions.append(Prediction(name, split, shares, tuple(level_errors.tolist())))
+            split, costs = (
+                "as configured" if used is part else "leaves",
+                used.plan.config.levels_cost(len(level_errors)),
+            )
+            shares = [Fraction(cost.amount) / plan.measurement_plan.cost.amount for cost in costs]
+            shown = " ".join(f"{float(share):.3f}" for share in shares)
+            rows.append((name, split, shown, *(f"{error:.4g}" for error in level_errors.tolist())))
+            stated = {"split": split, "shares": list(map(str, shares)), "errors": level_errors.tolist()}
+            plain.append({"method": name, **stated})
+    header = "method", "split", "shares", *plan.measurement_plan.levels
+    table = Figures("Mean earth mover's distance of a region (entities): rehearsed", header, tuple(rows), numeric=3)
     leaves, all_leaves = (len(each.measurement_plan.hierarchy.leaves) for each in (part.plan, full))
     words = "" if leaves == all_leaves else f"; {leaves:,} of {all_leaves:,} leaves, the levels above extrapolated"
-    return Rehearsed(part, f"{part.words}{words}; {runs} run(s)", methods, tuple(predictions), first, seconds)
+    words = f"rehearsed on {part.words}{words}; {runs} run(s)"
+    seconds = _estimating(plan, first, seconds, part)
+    longest = max(seconds, _longest(plan)) if configured == "posterior" else None
+    return ExpectedErrors(table, plain, words, seconds, part, longest)
 
 
 def _rehearsal_words(part: SimulatedData, methods: Mapping[Consistency, GroupsMethod], runs: int) -> str:
@@ -282,33 +273,3 @@ def readable_methods(plan: Plan) -> dict[Consistency, GroupsMethod]:
         except ConfigError:
             continue
     return readable
-
-
-def shares_of(plan: Plan) -> Shares:
-    """Return each level's share of the total cost."""
-    costs = plan.config.levels_cost(plan.measurement_plan.hierarchy.levels)
-    return tuple(Fraction(cost.amount) / plan.measurement_plan.cost.amount for cost in costs)
-
-
-def figures(title: str, predictions: Sequence[Prediction], plan: Plan) -> Figures:
-    """Return predictions as a table, one row for each."""
-    rows = tuple(
-        (
-            prediction.method,
-            prediction.split,
-            " ".join(f"{float(share):.3f}" for share in prediction.shares),
-            *(f"{error:.4g}" for error in prediction.errors),
-        )
-        for prediction in predictions
-    )
-    return Figures(title, ("method", "split", "shares", *plan.measurement_plan.levels), rows, numeric=3)
-
-
-def as_plain(prediction: Prediction) -> dict[str, Any]:
-    """Return a prediction as plain values."""
-    return {
-        "method": prediction.method,
-        "split": prediction.split,
-        "shares": [str(share) for share in prediction.shares],
-        "errors": list(prediction.errors),
-    }
