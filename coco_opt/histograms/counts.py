@@ -302,26 +302,20 @@ def histograms_of(cumulative: Ints, groups: Ints) -> list[CountOfCounts]:
 
 
 def sum_of_leaves(hierarchy: Hierarchy, leaves: Sequence[CountOfCounts]) -> list[CountOfCounts]:
-    """Return the histogram of every region, in the hierarchy's order, from those of the leaves."""
-    offsets = np.cumsum([0, *(leaf.distinct for leaf in leaves)], dtype=np.int64)
-    sizes, counts = (np.concatenate([getattr(leaf, name) for leaf in leaves]) for name in ("sizes", "counts"))
-    return sum_of_runs(hierarchy, offsets, sizes, counts)
-
-
-def sum_of_runs(hierarchy: Hierarchy, offsets: Ints, sizes: Ints, counts: Ints) -> list[CountOfCounts]:
-    """Return the histogram of every region from all leaves' runs, those of leaf i from ``offsets[i]`` on.
+    """Return the histogram of every region, in the hierarchy's order, from those of the leaves.
 
     O(levels x runs log runs).
     """
-    region, levels = np.repeat(np.array(hierarchy.leaves), np.diff(offsets)), list[list[CountOfCounts]]()
-    for level in reversed(range(hierarchy.levels)):
-        if levels:
-            region = hierarchy.parent[region]
-            order = np.lexsort((sizes, region))
-            region, sizes, counts = region[order], sizes[order], counts[order]
-            changed = (region[1:] != region[:-1]) | (sizes[1:] != sizes[:-1])
-            first = np.flatnonzero(np.append(True, changed)[: region.size])
-            region, sizes, counts = region[first], sizes[first], np.add.reduceat(counts, first)
+    region = np.repeat(np.array(hierarchy.leaves), [leaf.distinct for leaf in leaves])
+    sizes, counts = (np.concatenate([getattr(leaf, name) for leaf in leaves]) for name in ("sizes", "counts"))
+    levels = [list(leaves)]
+    for level in reversed(range(hierarchy.levels - 1)):
+        region = hierarchy.parent[region]
+        order = np.lexsort((sizes, region))
+        region, sizes, counts = region[order], sizes[order], counts[order]
+        changed = (region[1:] != region[:-1]) | (sizes[1:] != sizes[:-1])
+        first = np.flatnonzero(np.append(True, changed)[: region.size])
+        region, sizes, counts = region[first], sizes[first], np.add.reduceat(counts, first)
         regions = hierarchy.level_range(level)
         cuts = np.searchsorted(region, np.arange(regions.start, regions.stop + 1)).tolist()
         levels.append([CountOfCounts(sizes[start:stop], counts[start:stop]) for start, stop in pairwise(cuts)])

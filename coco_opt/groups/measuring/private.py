@@ -9,9 +9,8 @@ import numpy as np
 
 from coco_opt.array_types import Ints
 from coco_opt.errors import InputError
-from coco_opt.histograms import CountOfCounts, Hierarchy
+from coco_opt.histograms import CountOfCounts, Hierarchy, sum_of_leaves
 from coco_opt.histograms.arrays import as_int64
-from coco_opt.histograms.counts import sum_of_runs
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
@@ -103,7 +102,7 @@ class PrivateCounts:
 
     def histograms(self) -> list[CountOfCounts]:
         """Return the histogram of every region, in the hierarchy's order; O(levels x runs log runs)."""
-        return sum_of_runs(self.hierarchy, *self.arrays)
+        return sum_of_leaves(self.hierarchy, [self.leaf(leaf) for leaf in range(len(self.hierarchy.leaves))])
 
     def identity(self) -> dict[str, int]:
         """Return the row and group counts of the run's *private* record; never for public output or logs."""
