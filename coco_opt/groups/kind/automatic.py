@@ -86,21 +86,22 @@ def chosen_keys(
     settled = not _growths_open(config)
     if config.privacy.split != AUTO:
         shares = tuple(Fraction(part.amount) / cost.amount for part in config.levels_cost(levels))
-    if not (settled and shares is not None) and (not search or max_size > _MOST_SIZES):
+    decided = settled and shares is not None
+    if not decided and (not search or max_size > _MOST_SIZES):
         growths = (0.0,) * levels if max_size < _FEW_SIZES else (_DEFAULT_GROWTH,) * levels
         shares = shares or allocation(_DEFAULT_RATIO, levels)
-    elif not (settled and shares is not None):
+    elif not decided:
         method = _expected_method(config, tree, groups)
-        if method == "bottom_up" and shares is None:
-            shares = (*(Fraction(0),) * (levels - 1), Fraction(1))
-        if not (settled and shares is not None):
+        if method == "bottom_up" and shares is None:  # it reads the leaves alone
+            shares, decided = (*(Fraction(0),) * (levels - 1), Fraction(1)), settled
+        if not decided:
             problem = _search(config, tree, groups, shares, method)
             with doing("choosing the queries"):
                 ranking = problem.ranked(distributions or assumed_distributions(max_size), _ALTERNATIVES)
             growths, shares = ranking[0].growths, ranking[0].shares
     keys: dict[str, Any] = {} if settled else {"bucket_growth": list(growths)}
     if config.privacy.split == AUTO:
-        keys["split"] = [str(share) for share in shares]
+        keys["split"] = [str(share) for share in shares or ()]
     return keys, ranking
 
 
