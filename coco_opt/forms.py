@@ -79,6 +79,14 @@ class MixedIntegerProgram(LinearProgram):
     form = "milp"
 
 
+def in_form(program: LinearProgram, form: type[LinearProgram], integer: Flags | None = None) -> LinearProgram:
+    """Return a linear program as it is, or with integer variables: those marked in ``integer`` (n,), or all."""
+    if form is not MixedIntegerProgram:
+        return program
+    marked = np.ones(program.variables, np.bool_) if integer is None else integer
+    return MixedIntegerProgram(**vars(program), integer=marked)
+
+
 FORMS: dict[str, type[LinearProgram]] = {
     "lp": LinearProgram,
     "qp": QuadraticProgram,

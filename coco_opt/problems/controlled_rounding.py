@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 
 from coco_opt.array_types import Flags, Floats, Ints
 from coco_opt.errors import ProblemError
-from coco_opt.forms import Formulation, LinearProgram, MixedIntegerProgram
+from coco_opt.forms import Formulation, LinearProgram, MixedIntegerProgram, in_form
 from coco_opt.problem import MAX_INTEGER, Problem, checked_vector, integer_answer
 
 IntegerOrNot = Floats | Ints
@@ -168,13 +168,10 @@ class ControlledRounding(Problem[IntegerOrNot, float]):
             upper=np.ones(choices.size),
             offset=float(self.fractions.sum()),
         )
-        program: LinearProgram = linear
-        if form is MixedIntegerProgram:
-            program = MixedIntegerProgram(**vars(linear), integer=np.ones(choices.size, dtype=np.bool_))
 
         def recover(z: Floats) -> IntegerOrNot:
             x: Floats = floors.astype(np.float64)
             x[choices] += z
             return x
 
-        return Formulation(program, recover, multipliers=lambda dual: -float(dual.rows[0]))
+        return Formulation(in_form(linear, form), recover, multipliers=lambda dual: -float(dual.rows[0]))

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import ProblemError
-from coco_opt.forms import Formulation, LinearProgram, MixedIntegerProgram
+from coco_opt.forms import Formulation, LinearProgram, MixedIntegerProgram, in_form
 from coco_opt.problem import MAX_INTEGER, Problem, as_array, integer_answer, plain_answer
 
 MAX_ARCS = 20_000_000
@@ -244,16 +244,13 @@ class GroupMatching(Problem[Flow, Potentials]):
             lower=np.zeros(p * c),
             upper=np.full(p * c, np.inf),
         )
-        program = linear
-        if form is MixedIntegerProgram:
-            program = MixedIntegerProgram(**vars(linear), integer=np.ones(p * c, dtype=np.bool_))
 
         def recover(z: Floats) -> Flow:
             flow = unit * z
             used = np.flatnonzero(np.abs(flow) > NO_FLOW)
             return Flow(used // c, used % c, flow[used])
 
-        return Formulation(program, recover)
+        return Formulation(in_form(linear, form), recover)
 
     def _names_runs(self, x: Flow) -> bool:
         ends = ((x.parent_run, self.parent_sizes.size), (x.child_run, self.child_sizes.size))

@@ -114,7 +114,7 @@ class ExpectedDistance(Problem[NDArray[Any], Floats]):
         fields = (("tree", shape), ("groups", counts), ("marginals", marginals), ("total", total or max(heaviest, 1)))
         for name, value in fields:
             object.__setattr__(self, name, value)
-        largest = heaviest * _path_sums(self._levels) * marginals.shape[1] * int(counts[0])
+        largest = heaviest * _path_sums(shape.levels) * marginals.shape[1] * int(counts[0])
         if largest > _LARGEST:
             raise ProblemError("weights times groups times cells are too large: their sums would pass 2^61")
         fineness = _FINEST
@@ -128,8 +128,7 @@ class ExpectedDistance(Problem[NDArray[Any], Floats]):
 
         Fractions are counted in parts of 1 / 1,024, or larger ones where sums of weights could pass 2^61.
         """
-        levels = int(tree.depth[-1]) + 1
-        spare = int(log2(_LARGEST / (_path_sums(levels) * x.shape[1] * max(int(groups[0]), 1))))
+        spare = int(log2(_LARGEST / (_path_sums(tree.levels) * x.shape[1] * max(int(groups[0]), 1))))
         whole = 2 ** max(0, min(_FRACTION_BITS, spare - 1))
         below = np.floor(np.clip(x, 0.0, groups[:, None])).astype(np.int64)
         part = np.rint((x - below) * whole).astype(np.int64).clip(0, whole)
@@ -159,15 +158,10 @@ class ExpectedDistance(Problem[NDArray[Any], Floats]):
             "large-counts": problem([-1, 0, 0], [2 * 10**9, 10**9, 10**9], np.sort(large, axis=1)),
         }
 
-    @property
-    def _levels(self) -> int:
-        """The number of regions on the longest path; the last region lies on the deepest level."""
-        return int(self.tree.depth[-1]) + 1
-
     @cached_property
     def _steepest(self) -> int:
         """What no price has to pass, in parts: the slopes of all costs on a path."""
-        return int(self.marginals.totals.max()) * self._levels * self.fineness
+        return int(self.marginals.totals.max()) * self.tree.levels * self.fineness
 
     @property
     def grain(self) -> int:

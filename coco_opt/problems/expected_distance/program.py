@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.array_types import Floats, Ints
-from coco_opt.forms import Formulation, LinearProgram, MixedIntegerProgram, first_differences
+from coco_opt.forms import Formulation, LinearProgram, first_differences, in_form
 from coco_opt.problems.tree import Tree
 
 if TYPE_CHECKING:
@@ -42,14 +42,11 @@ def program(
         upper=lengths.astype(np.float64),
         offset=at_zero,
     )
-    chosen: LinearProgram = linear
-    if form is MixedIntegerProgram:
-        chosen = MixedIntegerProgram(**vars(linear), integer=np.ones(n, dtype=np.bool_))
 
     def recover(z: Floats) -> NDArray[Any]:
         return np.asarray(counts @ z).reshape(regions, cells)
 
-    return Formulation(chosen, recover, multipliers=lambda dual: -tree.sum_duals(dual.rows, cells))
+    return Formulation(in_form(linear, form), recover, multipliers=lambda dual: -tree.sum_duals(dual.rows, cells))
 
 
 def _segments(

@@ -82,7 +82,7 @@ class IntegerTree(IntegerTreeData, Problem[NDArray[Any], Floats]):
     @property
     def resolution(self) -> float:
         """Return what rounding of the prices costs: their last digits, times how far those move a minimum."""
-        digits = float(np.finfo(np.float64).eps) * (int(self.tree.depth[-1]) + 1) * self._slope()
+        digits = float(np.finfo(np.float64).eps) * self.tree.levels * self._slope()
         return self.unit * digits * float(self._swing(digits).sum())
 
     def accept(self, answer: Any) -> NDArray[Any]:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.array_types import Floats, Ints
-from coco_opt.forms import Formulation, LinearProgram, MixedIntegerProgram
+from coco_opt.forms import Formulation, LinearProgram, ProgramDual, in_form
 from coco_opt.problems.integer_tree.data import IntegerTreeData, Pieces
 
 
@@ -36,17 +36,15 @@ def program(
         upper=ends.ravel(),
         offset=offset,
     )
-    chosen: LinearProgram = linear
-    if form is MixedIntegerProgram:
-        chosen = MixedIntegerProgram(**vars(linear), integer=np.ones(2 * steps * n, dtype=np.bool_))
 
     def recover(z: Floats) -> NDArray[Any]:
         moves = z.reshape(2, steps, *base.shape).sum(axis=1)
         return np.asarray(base + moves[0] - moves[1])
 
-    return Formulation(
-        chosen, recover, multipliers=lambda dual: -data.tree.sum_duals(dual.rows, data.y.shape[1]) / data.unit
-    )
+    def read_dual(dual: ProgramDual) -> Floats:
+        return -data.tree.sum_duals(dual.rows, data.y.shape[1]) / data.unit
+
+    return Formulation(in_form(linear, form), recover, multipliers=read_dual)
 
 
 def _rows(data: IntegerTreeData, base: Ints) -> tuple[Any, Floats, Floats]:

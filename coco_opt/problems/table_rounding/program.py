@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.array_types import Flags, Floats, Ints
-from coco_opt.forms import Formulation, LinearProgram, MixedIntegerProgram
+from coco_opt.forms import Formulation, LinearProgram, in_form
 from coco_opt.problems.table_rounding.data import RoundingData, RoundingDual
 from coco_opt.registry import program_solver
 from coco_opt.solution import Status
@@ -71,9 +71,7 @@ class Written:
 def program(data: RoundingData, form: type[LinearProgram]) -> Formulation[NDArray[Any], RoundingDual]:
     """Return the program in one of the problem's forms."""
     written = relaxation(data)
-    chosen = written.program
-    if form is MixedIntegerProgram:
-        chosen = MixedIntegerProgram(**vars(chosen), integer=written.integer)
+    chosen = in_form(written.program, form, written.integer)
     return Formulation(chosen, written.table, multipliers=lambda dual: written.prices(dual.rows))
 
 

@@ -90,6 +90,11 @@ class Tree:
             position = int(self.first_child[position])
         return np.searchsorted(np.array(starts), np.arange(self.nodes), side="right") - 1
 
+    @property
+    def levels(self) -> int:
+        """Return the number of nodes on the longest path; the last node lies on the deepest level."""
+        return int(self.depth[-1]) + 1
+
     def sums(self, values: ArrayLike) -> NDArray[Any]:
         """Return values (n,), or (n, cells), with every inner node's replaced by the sum over the leaves below.
 
