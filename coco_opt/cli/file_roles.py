@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from coco_opt.errors import InputError, Place
+from coco_opt.files.inputs import Input
 
 if TYPE_CHECKING:
     from coco_opt.releases.kind import AnyKind, ColumnNotes, Draft
@@ -325,7 +326,6 @@ def _link(above: Header, below: Header) -> str | None:
 
 def _repeats(header: Header, column: str) -> bool | None:
     """Return whether a column repeats a value; None where the file cannot be read, as whoever reads it will say."""
-    from coco_opt.files.inputs import Input
     from coco_opt.files.proposals import repeated_values
 
     try:

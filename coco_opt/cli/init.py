@@ -23,6 +23,7 @@ from coco_opt.cli.file_roles import (
 )
 from coco_opt.cli.options import Version
 from coco_opt.errors import InputError, Place
+from coco_opt.files.inputs import SUFFIXES, Input
 
 if TYPE_CHECKING:
     from coco_opt.files.proposals import LevelProposal
@@ -188,7 +189,6 @@ def _unused_reason(
 
 def _repeated_ids(header: Header, column: str) -> str:
     """Return which regions a file repeats; "" for other ids, which may be private."""
-    from coco_opt.files.inputs import Input
     from coco_opt.files.proposals import repeated_values
 
     if header.column_called(column) != "region_id":
@@ -373,7 +373,6 @@ def _read_values(
     chosen: Candidate, names: Iterable[str], *, strict: bool
 ) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
     """Return the values of columns with few, and why others have none; with ``strict`` these are an error."""
-    from coco_opt.files.inputs import Input
     from coco_opt.files.proposals import looks_like_free_text, values_of
 
     values_by_name, many, where = {}, {}, dict[str, list[str]]()
@@ -402,7 +401,6 @@ def _read_values(
 
 def _levels(chosen: Candidate) -> LevelProposal | None:
     """Return the levels of the hierarchy; None without a hierarchy, or where the kind's [data] names no levels."""
-    from coco_opt.files.inputs import Input
     from coco_opt.files.proposals import propose_levels
 
     header = chosen.files.get("hierarchy")
@@ -414,13 +412,10 @@ def _levels(chosen: Candidate) -> LevelProposal | None:
 
 
 def _tables_here() -> list[Path]:
-    from coco_opt.files.inputs import SUFFIXES
-
     return sorted(path for path in Path().iterdir() if path.suffix.lower() in SUFFIXES)
 
 
 def _header(path: Path) -> Header:
-    from coco_opt.files.inputs import Input
     from coco_opt.files.source import names_of
 
     return Header(path, names_of(Input(path)))
