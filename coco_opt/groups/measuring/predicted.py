@@ -78,7 +78,7 @@ _VARIATION = 1.5
 _LEARNT, _SHARED, _COARSE = 0.2, 0.8, 1.0
 _ROUNDED = 1.0 / 12.0  # the variance of rounding
 _OVERESTIMATE, _UNDERESTIMATE = 1.5, 2.2  # of released errors by predicted errors, as measured
-_STEEPER = 2.0  # times less err data whose sizes fall off more steeply than any distribution that is weighed
+_STEEPER = 3.0  # times less err data whose sizes fall off more steeply than any distribution that is weighed
 
 
 def range_of(errors: Floats) -> tuple[Floats, Floats]:
