@@ -65,8 +65,6 @@ from coco_opt.privacy.queries import (
 )
 
 FORMAT = "coco-opt measurement 2"
-EARLIER = "coco-opt measurement 1"
-"""Which does not say whether a look chose the queries."""
 INDEX = "measurement.json"
 ANSWERS = "answers.parquet"
 FACTS = "facts.parquet"
@@ -287,7 +285,7 @@ def _parse_index(content: bytes, place: Place) -> dict[str, Any]:
         raise InputError("unknown-format", "is no measurement of coco-opt; if it was, restore it", place)
     if missing := {*(() if any(map(is_packed, index["files"])) else (ANSWERS,)), REGIONS} - set(index["files"]):
         raise InputError("damaged-measurement", f"states no digest of {', '.join(sorted(missing))}", place)
-    if index.get("format") not in (FORMAT, EARLIER):
+    if index.get("format") != FORMAT:
         message = f"is of the format {index.get('format')!r}, and this version reads {FORMAT!r}: restore it if changed"
         raise InputError("unknown-format", message, place)
     return index

@@ -14,7 +14,7 @@ import os
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
@@ -33,10 +33,7 @@ from coco_opt.privacy.run_key import KEY_BYTES
 
 _WAIT = 60.0  # seconds to wait for another process's transaction of some milliseconds
 _FORMAT = 3
-_OLD_COLUMNS = "sequence, kind, dataset, run, unit, amount, neighbours, digest, time, previous, hash"
-_COLUMNS = f"{_OLD_COLUMNS}, fingerprint, promise"
-_EARLIER = {1: _OLD_COLUMNS, 2: f"{_OLD_COLUMNS}, fingerprint"}
-"""The columns of earlier formats: that of version 0.1 has neither key nor fingerprints, the second no promises."""
+_COLUMNS = tuple(column.name for column in fields(Entry))
 _SCHEMA = (
     "CREATE TABLE IF NOT EXISTS entries (sequence INTEGER PRIMARY KEY, kind TEXT NOT NULL, dataset TEXT NOT NULL, "
     "run TEXT NOT NULL, unit TEXT NOT NULL, amount TEXT NOT NULL, neighbours TEXT NOT NULL, digest TEXT NOT NULL, "
@@ -46,11 +43,6 @@ _SCHEMA = (
     "BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END",
     "CREATE TRIGGER IF NOT EXISTS no_delete BEFORE DELETE ON entries "
     "BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END",
-    f"PRAGMA user_version = {_FORMAT}",
-)
-_UPGRADE = (
-    "ALTER TABLE entries ADD COLUMN fingerprint TEXT NOT NULL DEFAULT ''",
-    "ALTER TABLE entries ADD COLUMN promise TEXT NOT NULL DEFAULT ''",
     f"PRAGMA user_version = {_FORMAT}",
 )
 
@@ -137,13 +129,12 @@ class Ledger:
         if not os.path.lexists(self.path):
             return []
         with self._connection_to_file() as connection:
-            version = _version(connection)
-            return _read(connection, version) if version else []
+            return _read(connection)
 
     def chain(self) -> Books:
         """Return empty books that verify this ledger's entries as they are added; see ``check_witnesses``."""
-        keyed = os.path.lexists(self._key_path) or self._has_keyed_entries()
-        return Books(key=self._key("entries") if keyed else None)
+        begun = os.path.lexists(self._key_path) or self.entries()
+        return Books(key=self._key("entries") if begun else None)
 
     def check_witnesses(self, books: Books, entries: list[Entry]) -> Books:
         """Return books that every entry was added to; BudgetError where a stored head shows that some are gone.
@@ -152,7 +143,10 @@ class Ledger:
         """
         for witness in self._witnesses:
             if problem := witness.contradicts(books.length, [entry.hash for entry in entries]):
-                raise BudgetError(_older(self.path.name, problem))
+                raise BudgetError(
+                    f"the ledger {self.path.name} is missing, emptied or an older copy: {problem}. Restore the newest "
+                    f"one; nothing was deleted. {FREE}"
+                )
         return books
 
     def books(self) -> Books:
@@ -175,7 +169,7 @@ class Ledger:
     def _key(self, purpose: str) -> bytes:
         """Return a key of the ledger for one purpose, from one secret that is drawn at the first call."""
         if not os.path.lexists(self._key_path):
-            if self._has_keyed_entries():
+            if self.entries():
                 name = self._key_path.name
                 raise BudgetError(
                     f"{name}, the key under which the ledger was written, is gone: restore it from a backup. {FREE}. "
@@ -184,9 +178,6 @@ class Ledger:
                 )
             _draw_key(self._key_path)
         return hmac.digest(read_record(self._key_path), f"coco-opt ledger {purpose}".encode(), "sha256")
-
-    def _has_keyed_entries(self) -> bool:
-        return any(entry.hash != entry.bare_hash() for entry in self.entries()[-1:])
 
     def _advance(self, run: str, kind: Kind, digest: str) -> None:
         with self._writing() as page:
@@ -209,9 +200,8 @@ class Ledger:
         _create(self.path)
         with self._connection_to_file() as connection:
             connection.execute("BEGIN IMMEDIATE")
-            version = _version(connection)
-            entries = _read(connection, version) if version else []
-            for statement in {0: _SCHEMA, 1: _UPGRADE, 2: _UPGRADE[1:]}.get(version, ()):
+            entries = _read(connection)
+            for statement in _SCHEMA:
                 connection.execute(statement)
             page = _Page(connection, self._verified(entries), key)
             before = page.books.length
@@ -258,24 +248,15 @@ class _Page:
         return self.books.accounts[charge.dataset]
 
     def append(self, kind: Kind, charge: Charge, run: str, digest: str) -> None:
-        fields = (
-            charge.dataset,
-            run,
-            charge.unit,
-            charge.amount,
-            charge.neighbours,
-            digest,
-            now(),
-            self.books.head,
-        )
+        charged = charge.dataset, run, charge.unit, charge.amount, charge.neighbours
         paying = kind == "RESERVED"
         fingerprint = charge.fingerprint if paying else ""
         promise = json.dumps(charge.promise.as_dict()) if paying and charge.promise is not None else ""
-        entry = Entry(self.books.length + 1, kind, *fields, fingerprint, promise).keyed(self._key)
+        written = digest, now(), self.books.head, fingerprint, promise
+        entry = Entry(self.books.length + 1, kind, *charged, *written).keyed(self._key)
         self.books.add(entry)
-        values = tuple(entry.as_dict()[name] for name in _COLUMNS.split(", "))
-        marks = ", ".join("?" * len(values))
-        self._connection.execute(f"INSERT INTO entries ({_COLUMNS}) VALUES ({marks})", values)
+        marks = ", ".join(f":{name}" for name in _COLUMNS)
+        self._connection.execute(f"INSERT INTO entries ({', '.join(_COLUMNS)}) VALUES ({marks})", entry.as_dict())
 
 
 def now() -> str:
@@ -309,23 +290,19 @@ def _create(path: Path) -> None:
         raise BudgetError(f"the ledger {path.name} cannot be made in {path.parent}: {failure}")
 
 
-def _version(connection: sqlite3.Connection) -> int:
-    """Return the format of the file, 0 where it is empty; BudgetError where it holds something else."""
-    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
-    tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-    if version in (_FORMAT, *_EARLIER) or not (tables or version):
-        return version
-    raise BudgetError("this file is not a ledger of this version of coco-opt, and no new one is begun in its place")
-
-
-def _read(connection: sqlite3.Connection, version: int) -> list[Entry]:
-    """Return the entries; BudgetError where those of a keyed ledger carry bare hashes, which anybody can make."""
-    columns = _EARLIER.get(version, _COLUMNS)
-    rows = connection.execute(f"SELECT {columns} FROM entries ORDER BY sequence").fetchall()
-    entries = [_entry(row) for row in rows]
-    if version > 1 and entries and entries[-1].hash == entries[-1].bare_hash():
-        raise BudgetError(_older("of this configuration", "its entries carry no MAC"))
-    return entries
+def _read(connection: sqlite3.Connection) -> list[Entry]:
+    """Return the entries, none of an empty file; BudgetError where it holds something else, such as another format."""
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    if version == _FORMAT:
+        rows = connection.execute(f"SELECT {', '.join(_COLUMNS)} FROM entries ORDER BY sequence")
+        return [_entry(row) for row in rows.fetchall()]
+    if version or connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+        raise BudgetError(
+            f"this file is not a ledger of the format {_FORMAT}, which this version of coco-opt reads, and no new one "
+            "is begun in its place. If it is one of an earlier format, state a new file as privacy.ledger, and as "
+            "privacy.total what is left of the budget"
+        )
+    return []
 
 
 def _way_on(failure: str) -> str:
@@ -337,18 +314,11 @@ def _way_on(failure: str) -> str:
     return "if trying again does not help, restore it from a copy"
 
 
-def _older(name: str, problem: str) -> str:
-    return (
-        f"the ledger {name} is missing, emptied or an older copy: {problem}. Restore the newest one; nothing was "
-        f"deleted. {FREE}"
-    )
-
-
 def _entry(row: tuple[Any, ...]) -> Entry:
-    fields = dict(zip(_COLUMNS.split(", "), row, strict=False))
-    amount = stated_fraction(fields.pop("amount"))
+    stated = dict(zip(_COLUMNS, row, strict=True))
+    amount = stated_fraction(stated.pop("amount"))
     # No amount that was ever written: the hash will not match.
-    return Entry(amount=Fraction(-1) if amount is None else amount, **fields)
+    return Entry(amount=Fraction(-1) if amount is None else amount, **stated)
 
 
 def _same(run: Run, charge: Charge, account: Account) -> Run:

@@ -1,17 +1,15 @@
 """The entries of a budget ledger, their keyed chain, and what they add up to.
 
 An entry's hash is an HMAC under the ledger's key over all its fields and the hash before it: who can write the file and
-does not hold the key can neither change an entry nor add one. Entries of ledgers of version 0.1 carry a bare SHA-256;
-they may stand before the first keyed entry only. Payments of later versions carry the promise that they were made for.
+does not hold the key can neither change an entry nor add one. Payments carry the promise that they were made for.
 """
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from fractions import Fraction
 from typing import Any, Literal, get_args
 
@@ -24,7 +22,6 @@ Kind = Literal["GRANTED", "RESERVED", "MEASURED", "RELEASED", "ABANDONED", "VOID
 KINDS: tuple[Kind, ...] = get_args(Kind)
 START = "0" * 64  # what the first entry names as its predecessor's hash
 
-_HASHED = ("sequence", "kind", "dataset", "run", "unit", "amount", "neighbours", "digest", "time", "previous")
 _BEFORE: dict[Kind, tuple[Kind, ...]] = {
     "MEASURED": ("RESERVED",),
     "RELEASED": ("MEASURED", "RELEASED"),
@@ -38,10 +35,10 @@ class Entry:
     """One line of a ledger; ``hash`` covers all other fields, ``previous`` is the hash of the line before.
 
     GRANTED: ``amount`` more may be spent on ``dataset``. RESERVED: ``run`` spends ``amount``, ``digest`` is that of its
-    queries, ``fingerprint`` the keyed one of its private table, ``promise`` the text of what the measurement promises,
-    "" in entries of earlier versions. MEASURED: ``digest`` of the sealed measurement.
-    RELEASED, as often as it is estimated: ``digest`` of the output. ABANDONED: the run will not be finished, and what
-    it reserved stays spent. VOIDED: its key met no data and is destroyed, and what it reserved comes back.
+    queries, ``fingerprint`` the keyed one of its private table, ``promise`` the text of what the measurement promises.
+    MEASURED: ``digest`` of the sealed measurement. RELEASED, as often as it is estimated: ``digest`` of the output.
+    ABANDONED: the run will not be finished, and what it reserved stays spent. VOIDED: its key met no data and is
+    destroyed, and what it reserved comes back.
     """
 
     sequence: int
@@ -63,16 +60,11 @@ class Entry:
         return replace(self, hash=self.keyed_hash(key))
 
     def keyed_hash(self, key: bytes) -> str:
-        """Return the HMAC-SHA256 of all fields but the hash, hexadecimal."""
-        promised = ("promise",) if self.promise else ()  # earlier versions hashed entries without it
-        return hmac.new(key, self._content((*_HASHED, "fingerprint", *promised)), "sha256").hexdigest()
-
-    def bare_hash(self) -> str:
-        """Return what version 0.1 wrote: the SHA-256 of all fields but the hash, hexadecimal."""
-        return hashlib.sha256(self._content(_HASHED)).hexdigest()
-
-    def _content(self, names: tuple[str, ...]) -> bytes:
-        return json.dumps({name: str(getattr(self, name)) for name in names}, separators=(",", ":")).encode()
+        """Return the HMAC-SHA256 of all fields but the hash, and of the promise where there is one, hexadecimal."""
+        absent = ("hash",) if self.promise else ("hash", "promise")
+        names = [column.name for column in fields(self) if column.name not in absent]
+        content = json.dumps({name: str(getattr(self, name)) for name in names}, separators=(",", ":"))
+        return hmac.new(key, content.encode(), "sha256").hexdigest()
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values, the amount as an exact fraction in a string."""
@@ -83,8 +75,8 @@ class Entry:
 class Charge:
     """What a run is about to spend: ``amount`` of epsilon or rho on a dataset, under the digest of the queries.
 
-    ``fingerprint`` is the keyed one of the private table, hexadecimal ("": of version 0.1, which stored none here).
-    ``promise`` is None in entries that store none. ``weaker`` accepts that the account promises less than it did, or
+    ``fingerprint`` is the keyed one of the private table, hexadecimal, and ``promise`` what the measurement promises;
+    "" and None where nothing is measured. ``weaker`` accepts that the account promises less than it did, or
     than this run does.
     """
 
@@ -186,7 +178,7 @@ class Run:
 class Books:
     """The accounts and runs that entries verified under ``key`` add up to; they are appended in order, or refused.
 
-    Without a key only entries of version 0.1 hold.
+    Without a key no entry holds.
     """
 
     def __init__(self, entries: Iterable[Entry] = (), key: bytes | None = None) -> None:
@@ -194,7 +186,6 @@ class Books:
         self.runs: dict[str, Run] = {}
         self.length = 0
         self.head = START
-        self.keyed = False
         self._key = key
         for entry in entries:
             self.add(entry)
@@ -206,14 +197,12 @@ class Books:
             raise BudgetError(
                 f"{where} does not follow from the one before it: entries were removed or changed; restore the ledger"
             )
-        keyed = self._key is not None and hmac.compare_digest(entry.hash.encode(), entry.keyed_hash(self._key).encode())
-        bare = not self.keyed and not entry.fingerprint and not entry.promise and entry.hash == entry.bare_hash()
-        if not keyed and not bare:
+        if self._key is None or not hmac.compare_digest(entry.hash.encode(), entry.keyed_hash(self._key).encode()):
             raise BudgetError(
                 f"{where} does not match its hash: it was changed after it was written; restore the ledger"
             )
         self._enter(entry, where)
-        self.length, self.head, self.keyed = entry.sequence, entry.hash, keyed
+        self.length, self.head = entry.sequence, entry.hash
 
     @property
     def fingerprints(self) -> dict[str, set[str]]:
@@ -224,26 +213,19 @@ class Books:
                 names.setdefault(run.charge.fingerprint, set()).add(run.charge.dataset)
         return names
 
-    def promises(self, dataset: str) -> list[Promise | None]:
-        """Return what the payments of an account promise, None for those of earlier versions, which store nothing.
-
-        Runs that were voided measured nothing.
-        """
-        runs = (run for run in self.runs.values() if run.state != "VOIDED")
-        return [run.charge.promise for run in runs if run.charge.dataset == dataset]
+    def promises(self, dataset: str) -> list[Promise]:
+        """Return what the payments of an account promise; runs that were voided measured nothing."""
+        charges = (run.charge for run in self.runs.values() if run.state != "VOIDED")
+        return [each.promise for each in charges if each.dataset == dataset and each.promise is not None]
 
     def promise_words(self, dataset: str, *further: Promise) -> str:
         """Return for what the sum of an account's payments is a guarantee, also with ``further`` ones."""
-        paid = self.promises(dataset)
-        promise, unknown = joint(filter(None, (*paid, *further))), paid.count(None)
-        words = [] if promise is None else [promise.words]
-        if unknown:
-            words.append(f"of {unknown} earlier payments the ledger knows the neighbours alone, not what is exact")
-        return "; ".join(words)
+        promise = joint((*self.promises(dataset), *further))
+        return "" if promise is None else promise.words
 
     def check_promise(self, charge: Charge) -> None:
         """Raise BudgetError where a charge does not promise what its account does, unless it accepts the weaker."""
-        paid, new = joint(filter(None, self.promises(charge.dataset))), charge.promise
+        paid, new = joint(self.promises(charge.dataset)), charge.promise
         if paid is None or new is None or paid.admits(new):
             return
         weaker = joint((paid, new))

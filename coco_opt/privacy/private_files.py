@@ -113,11 +113,11 @@ def remove_leftovers(folder: Path, name: str | None = None) -> None:
     Whether a process of another machine or container lives is not known here: what it left goes after a week.
     """
     named = ".+" if name is None else re.escape(name)
-    pattern = re.compile(rf"\.{named}\.(?:([0-9a-f]{{16}})-)?(\d+)\.[0-9a-f]{{16}}{re.escape(_TEMPORARY)}")
+    pattern = re.compile(rf"\.{named}\.([0-9a-f]{{16}})-(\d+)\.[0-9a-f]{{16}}{re.escape(_TEMPORARY)}")
     for path in folder.iterdir() if folder.is_dir() else ():
         if (built := pattern.fullmatch(path.name)) is None:
             continue
-        if _is_old(path) if built[1] not in (None, _machine()) else not _is_running(int(built[2])):
+        if _is_old(path) if built[1] != _machine() else not _is_running(int(built[2])):
             remove(path)
 
 

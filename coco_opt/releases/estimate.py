@@ -18,7 +18,7 @@ from coco_opt.config.model import Config
 from coco_opt.config.sections import SOLVERS_MODEL, AutoSection, EngineConfig, OutputConfig, PrivacyConfig, Section
 from coco_opt.errors import Advice, ConfigError, InputError, Place, ProblemError
 from coco_opt.execution import Executor, Threads
-from coco_opt.files.measurement import EARLIER, is_measurement, read_index, read_measurement
+from coco_opt.files.measurement import is_measurement, read_measurement
 from coco_opt.kinds import kind_row
 from coco_opt.privacy.combined_measurements import together
 from coco_opt.privacy.cost import Cost, in_rho
@@ -234,13 +234,7 @@ def _read(source: MeasurementLike, config: Config | None, reporter: Reporter) ->
         return source, None
     folder = find_measurement(source, config)
     with reporter.stage("Reading the measurement"):
-        measurement, run = (read_measurement(folder)[0], None) if config is None else read_stored(config, folder)
-    if run is None and read_index(folder)["format"] == EARLIER:
-        reporter.line(
-            "An earlier version measured this and did not record whether a first look chose the queries: if one did, "
-            "its cost belongs to the release too. Give both: coco-opt estimate MEASUREMENT LOOK"
-        )
-    return measurement, run
+        return (read_measurement(folder)[0], None) if config is None else read_stored(config, folder)
 
 
 def estimated(

@@ -269,8 +269,7 @@ def _after_look(plan: Plan, private: Private, paying: _Paying, reporter: Reporte
     reporter.line(f"A first look at the data, for {plan.look.cost} of the budget, chooses what is measured")
     measured = _measured(look, private, paying, None, reporter, clock)
     assert measured.folder is not None
-    folder = RunFolder.of_measurement(measured.folder)
-    return resolved(plan, measured.measurement, folder, again=paying.again)
+    return resolved(plan, measured.measurement, RunFolder.of_measurement(measured.folder))
 
 
 def _check_both_fit(plan: Plan) -> None:

@@ -25,7 +25,7 @@ from coco_opt.releases.plan_notes import budget_notes, region_notes
 from coco_opt.releases.reporter import Reporter
 from coco_opt.releases.runs import dataset_of, sweep
 from coco_opt.releases.solvers import size_note
-from coco_opt.releases.stored_runs import CHOSEN, is_paid_without_look, read_stored, runs_of_ledger
+from coco_opt.releases.stored_runs import CHOSEN, read_stored, runs_of_ledger
 from coco_opt.releases.swept_runs import RUNS
 
 
@@ -90,11 +90,10 @@ def _after_known_look(plan: Plan) -> Plan:
     return plan
 
 
-def resolved(plan: Plan, look: Measurement, folder: RunFolder | None, *, again: bool = False) -> Plan:
-    """Return the plan after its look; what was chosen is stored in the look's run, so that no later version differs.
+def resolved(plan: Plan, look: Measurement, folder: RunFolder | None) -> Plan:
+    """Return the plan after its look, which becomes part of the measurement plan.
 
-    The look becomes part of the measurement plan, unless a run of an earlier version paid for the queries without
-    stating it: that run is taken up as it is, except with ``again``.
+    What was chosen is stored in the look's run, so that no later version differs.
     """
     assert plan.resolve is not None
     name = f"chosen-{plan.choice}"
@@ -102,9 +101,7 @@ def resolved(plan: Plan, look: Measurement, folder: RunFolder | None, *, again: 
     resolved = plan.resolve(look, stored)
     if folder is not None and stored is None:
         folder.keep(name, resolved.chosen)
-    if again or folder is None or not is_paid_without_look(resolved.config, resolved.measurement_plan, folder.name):
-        resolved = replace(resolved, measurement_plan=replace(resolved.measurement_plan, look=look.record()))
-    return replace(resolved, before=plan)
+    return replace(resolved, measurement_plan=replace(resolved.measurement_plan, look=look.record()), before=plan)
 
 
 def is_look(plan: Plan, run: Run) -> bool:

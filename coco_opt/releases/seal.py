@@ -65,7 +65,7 @@ def _contradiction(manifest: Mapping[str, Any], budget: Mapping[str, Any], priva
         return "the budget does not imply the guarantees that it states"
     if (budget["neighbours"], budget["noise"]) != (privacy["neighbours"], privacy["noise"]):
         return "budget and configuration differ in neighbours or noise"
-    if "promise" in budget and Promise.of(budget["promise"]).neighbours != budget["neighbours"]:
+    if Promise.of(budget["promise"]).neighbours != budget["neighbours"]:
         return "the budget promises other neighbours than it states"
     sources = sources_of(budget["noise"])
     status = "NOT PRIVATE" if "seeded" in sources else AS_STATED if FOREIGN in sources else "private"

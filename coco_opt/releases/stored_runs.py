@@ -11,13 +11,12 @@ from pathlib import Path
 
 from coco_opt.config.model import Config
 from coco_opt.errors import BudgetError, InputError
-from coco_opt.files.measurement import EARLIER, read_index, read_measurement
+from coco_opt.files.measurement import read_index, read_measurement
 from coco_opt.privacy.combined_measurements import together
 from coco_opt.privacy.ledger_chain import Run
-from coco_opt.privacy.measurement import Measurement, MeasurementPlan
-from coco_opt.privacy.private_files import FREE
+from coco_opt.privacy.measurement import Measurement
 from coco_opt.privacy.run_folder import RunFolder
-from coco_opt.releases.runs import dataset_of, ledger_of, void_run
+from coco_opt.releases.runs import ledger_of, void_run
 from coco_opt.releases.swept_runs import RUNS, read_paid, unknown_runs
 
 SEEDED = "seeded"
@@ -25,8 +24,6 @@ _FINISH = "'coco-opt estimate {0} CONFIG' goes on with it for free, and 'ledger 
 _DAMAGED = ("damaged-measurement", "unknown-format", "file-not-found")
 CHOSEN = "chosen"
 """Under which name a run keeps what its configuration left open and what was chosen from public numbers."""
-LOOK = "look"
-"""Under which name a run of an earlier version keeps the id of the run whose look chose its queries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,52 +75,18 @@ def read_stored(config: Config, folder: Path) -> tuple[Measurement, str | None]:
             run_folder.erase_secrets()
             ledger_of(config).measured(name, digest)
     # What a look chose is estimated with it: its cost belongs to every release of the run.
-    looks = []
-    for look in looks_of(config, name):
-        looked = RunFolder(config.output.private / RUNS, look.name)
-        if looked.is_sealed:
-            looks.append(read_paid(looked, look)[0])
-        elif measurement.measurement_plan.look is None:
-            raise InputError(
-                "measurement-gone",
-                f"run {name} was chosen by the look of run {look.name}, whose measurement is gone: restore it. {FREE}",
-            )
-    return together([measurement, *looks]), name
+    looks = [(RunFolder(config.output.private / RUNS, look.name), look) for look in looks_of(config, name)]
+    return together([measurement, *(read_paid(looked, look)[0] for looked, look in looks if looked.is_sealed)]), name
 
 
 def looks_of(config: Config, name: str) -> tuple[Run, ...]:
     """Return the runs of the looks that chose a run's queries; its sealed measurement names them by their receipt.
 
-    One of an earlier version names none. Then its run's record does, and without that record, every earlier look at
-    the same data counts: the cost that is stated may be too large, and is never too small. Raises InputError where
-    the measurement or the record is damaged.
+    Raises InputError where the measurement is damaged.
     """
-    runs, root = ledger_of(config).books().runs, config.output.private / RUNS
-    folder = RunFolder(root, name)
-    index, recorded = read_index(folder.measurement), folder.stored_values(LOOK).get("run")
-    if "look" in index:
-        return tuple(run for run in runs.values() if run.receipt == index["look"]["receipt"])
-    if recorded is not None and recorded not in runs:
-        raise InputError("damaged-file", f"run {name} names a look that is not in the ledger: restore both. {FREE}")
-    if recorded is not None or index["format"] != EARLIER:
-        return () if recorded is None else (runs[recorded],)
-    earlier = list(runs.values())[: list(runs).index(name)]
-    data = runs[name].charge.dataset, runs[name].charge.fingerprint
-    same = [run for run in earlier if run.counts and (run.charge.dataset, run.charge.fingerprint) == data]
-    return tuple(run for run in same if any((root / run.name).glob(f"{CHOSEN}-*.json")))
-
-
-def is_paid_without_look(config: Config, plan: MeasurementPlan, look: str) -> bool:
-    """Return whether a run of an earlier version paid for queries after the look of a run, which is recorded there."""
-    root, charge = config.output.private / RUNS, (dataset_of(config), plan.digest)
-    for run in ledger_of(config).books().runs.values():
-        folder = RunFolder(root, run.name)
-        same = run.counts and (run.charge.dataset, run.charge.digest) == charge
-        if same and run.charge.promise is None and folder.path.is_dir():  # later versions store the promise
-            folder.keep(LOOK, {"run": look})
-            if folder.stored_values(LOOK)["run"] == look:
-                return True
-    return False
+    index = read_index(RunFolder(config.output.private / RUNS, name).measurement)
+    runs = ledger_of(config).books().runs.values() if "look" in index else ()
+    return tuple(run for run in runs if run.receipt == index["look"]["receipt"])
 
 
 def record_release(config: Config, run: str, digest: str) -> None:

@@ -229,7 +229,7 @@ def _statements(manifest: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return a manifest's statements on each of its measurements, in the form of those on a single measurement."""
     if "measurements" not in manifest:
         return [manifest]
-    shared = {key: manifest["budget"].get(key) for key in ("neighbours", "promise")}
+    shared = {key: manifest["budget"][key] for key in ("neighbours", "promise")}
     return [{**entry, "budget": {**entry, **shared}} for entry in manifest["measurements"]]
 
 
@@ -242,11 +242,11 @@ def _payment_check(manifest: Mapping[str, Any], books: Books) -> Check:
     cost, neighbours = cost_of(manifest["budget"]), manifest["budget"]["neighbours"]
     if manifest["private"] is not True:
         return Check("paid", passed=False, detail="says NOT PRIVATE of queries that a run of this ledger measured")
-    runs, stated = _sealed_runs(manifest, books), manifest["budget"].get("promise")
+    runs, promise = _sealed_runs(manifest, books), Promise.of(manifest["budget"]["promise"])
     for run in (run for run in runs if run.receipt == manifest["receipt"]):
-        paid, promise = run.charge.promise, None if stated is None else Promise.of(stated)
+        paid = run.charge.promise
         # Of measurements that are estimated together, the manifest states the promise of all.
-        if paid is not None and (promise is None or joint((paid, promise)) != promise):
+        if paid is not None and joint((paid, promise)) != promise:
             return Check("paid", passed=False, detail=f"run {run.name} was paid for another promise: {paid.words}")
         if _same_cost(Charge(run.charge.dataset, cost.unit, cost.amount, neighbours, ""), run, books):
             return Check("paid", passed=True, detail=f"{cost} of dataset {run.charge.dataset!r}, by run {run.name}")

@@ -31,7 +31,7 @@ MUTANTS = (
         "leftovers of other machines",
         "what another host or container is writing is removed: its process has no number here",
         "coco_opt/privacy/private_files.py",
-        "if _is_old(path) if built[1] not in (None, _machine()) else not _is_running(int(built[2])):",
+        "if _is_old(path) if built[1] != _machine() else not _is_running(int(built[2])):",
         "if not _is_running(int(built[2])):",
         (f"{_PAYMENT}test_what_another_machine_writes_stays_for_a_week",),
     ),
@@ -282,14 +282,6 @@ MUTANTS = (
         "return read_values(path) if os.path.lexists(path) else {}",
         "return read_values(path) if os.path.lexists(path) and path.stat().st_size < 64 else {}",
         (f"{_LOOKS}test_what_a_look_chose_is_not_chosen_anew_from_a_damaged_record",),
-    ),
-    Mutant(
-        "a lost record of an earlier version costs nothing",
-        "a release of an old run states too little once its record is deleted",
-        "coco_opt/releases/stored_runs.py",
-        "return tuple(run for run in same if any(",
-        "return tuple(run for run in same if not run.counts and any(",
-        (f"{_LOOKS}test_a_run_of_an_earlier_version_brings_its_look_or_is_refused[gone]",),
     ),
     Mutant(
         "the run's key stays in memory",

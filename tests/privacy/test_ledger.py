@@ -162,23 +162,6 @@ def test_an_entry_of_another_history_does_not_follow(ledger: Ledger, tmp_path: P
         Books([*ours[:3], theirs[3]], key)
 
 
-def test_no_plain_entry_follows_a_keyed_one() -> None:
-    """Version 0.1 wrote plain hashes, which anybody can make: they stand before the first MAC or nowhere."""
-    constraints = ("taxi", "", "epsilon", Fraction(1), "add_remove", "", "")
-    first = Entry(1, "GRANTED", *constraints, START)
-    for one in (replace(first, hash=first.bare_hash()), first.keyed(KEY)):
-        books = Books([one], KEY)
-        bare = Entry(2, "GRANTED", *constraints, one.hash)
-        bare = replace(bare, hash=bare.bare_hash())
-        if books.keyed:
-            with pytest.raises(BudgetError, match="does not match its hash"):
-                books.add(bare)
-        else:
-            books.add(bare)
-            books.add(Entry(3, "GRANTED", *constraints, bare.hash).keyed(KEY))
-            assert books.keyed
-
-
 def test_an_overdrawn_history_is_refused() -> None:
     """However well its entries are chained and keyed."""
     granted = Entry(1, "GRANTED", "taxi", "", "epsilon", Fraction(1), "add_remove", "", "", START).keyed(KEY)
@@ -204,14 +187,14 @@ def test_a_reservation_holds_the_ledger_before_it_reads_it(ledger: Ledger, monke
     ledger.reserve("a", charge("1/3"), total=Fraction(1))
     read, held = module._read, []
 
-    def reading(connection: sqlite3.Connection, version: int) -> list[Entry]:
+    def reading(connection: sqlite3.Connection) -> list[Entry]:
         with closing(sqlite3.connect(ledger.path, timeout=0, isolation_level=None)) as other:
             try:
                 other.execute("BEGIN IMMEDIATE")
                 held.append(False)
             except sqlite3.OperationalError:
                 held.append(True)
-        return read(connection, version)
+        return read(connection)
 
     monkeypatch.setattr(module, "_read", reading)
     with ledger._writing() as page:
@@ -267,13 +250,14 @@ def test_files_that_are_no_private_ledger_are_refused(ledger: Ledger, tmp_path: 
     with pytest.raises(BudgetError, match="SQLITE_NOTADB"):
         Ledger(garbage).reserve("a", ONE)
     other = tmp_path / "other"
-    connection = sqlite3.connect(other)
-    connection.execute("CREATE TABLE t (x)")
-    connection.commit()
-    connection.close()
-    other.chmod(0o600)
-    with pytest.raises(BudgetError, match="not a ledger"):
-        Ledger(other).reserve("a", ONE)
+    for statement in ("CREATE TABLE t (x)", "PRAGMA user_version = 2"):  # something else, an earlier format
+        connection = sqlite3.connect(other)
+        connection.execute(statement)
+        connection.commit()
+        connection.close()
+        other.chmod(0o600)
+        with pytest.raises(BudgetError, match="not a ledger of the format 3"):
+            Ledger(other).reserve("a", ONE)
     if os.name == "posix":
         other.chmod(0o644)
         with pytest.raises(BudgetError, match="chmod 600"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -14,17 +13,13 @@ import pytest
 
 from coco_opt.errors import InputError
 from coco_opt.files.folder import as_json, sealed
-from coco_opt.files.measurement import EARLIER, read_measurement
+from coco_opt.files.measurement import read_measurement
 from coco_opt.privacy import Epsilon
 from coco_opt.privacy.combined_measurements import together
-from coco_opt.privacy.ledger import Ledger
-from coco_opt.privacy.ledger_chain import Charge
-from coco_opt.privacy.run_folder import RunFolder
 from coco_opt.releases import estimate, measure, release
 from coco_opt.releases.stored_runs import forget_run
 from coco_opt.releases.verify import verify_folder, verify_paid
 from tests.groups.test_automatic import config_of
-from tests.releases.towns import Watch
 
 BOTH, READERS = Epsilon(Fraction(1)), ({}, {"consistency": "matching"})
 
@@ -132,71 +127,6 @@ def test_a_look_that_is_cut_out_of_a_published_measurement_shows_by_the_ledger(t
     paid = next(check for check in verify_paid(written, config) if check.name == "paid")
     assert not paid.passed
     assert "no run of this ledger measured these queries" in paid.detail
-
-
-def earlier_version(folder: Path, monkeypatch: pytest.MonkeyPatch, **changes: Any) -> Any:
-    """Measure as a version did whose measurements do not state their look."""
-    config = config_of(folder, **changes)
-    with monkeypatch.context() as patch:
-        patch.setattr(sys.modules["coco_opt.releases.planning"], "is_paid_without_look", lambda *_: True)
-        reserve = Ledger.reserve
-
-        def reserved(self: Ledger, run: str, charge: Charge, *rest: Any, **more: Any) -> None:
-            reserve(self, run, replace(charge, promise=None), *rest, **more)
-
-        patch.setattr(Ledger, "reserve", reserved)
-        patch.setattr(sys.modules["coco_opt.files.measurement"], "FORMAT", EARLIER)
-        patch.setattr(sys.modules["coco_opt.releases.measure"], "resolved", _unbound)
-        measure(config)
-    look, main = by_payment(folder)
-    assert "look" not in json.loads((main / "measurement" / "measurement.json").read_text())
-    RunFolder(main.parent, main.name).keep("look", {"run": look.name})
-    return config
-
-
-def _unbound(*arguments: Any, again: bool = False) -> Any:
-    return sys.modules["coco_opt.releases.planning"].resolved(*arguments)
-
-
-def test_a_run_of_an_earlier_version_is_taken_up_and_paid_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = earlier_version(tmp_path, monkeypatch, total="2")
-    outcome = release(config)
-    assert not outcome.paid
-    assert outcome.manifest["budget"]["epsilon"] == "1"
-    again = measure(config, again=True)
-    assert again.paid
-    assert again.measurement.every[0].cost == BOTH
-
-
-@pytest.mark.parametrize("record", ["there", "gone", "damaged", "of a run that is not there"])
-def test_a_run_of_an_earlier_version_brings_its_look_or_is_refused(
-    record: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = earlier_version(tmp_path, monkeypatch)
-    look, main = by_payment(tmp_path)
-    path = main / "look.json"
-    assert path.is_file()
-    if record == "gone":
-        path.unlink()
-    elif record == "damaged":
-        path.write_bytes(path.read_bytes()[:-3] + b"xxx")
-    elif record != "there":
-        shutil.rmtree(look / "measurement")
-    if record in ("there", "gone"):
-        assert estimate(main.name, config).manifest["budget"]["epsilon"] == "1"
-    else:
-        with pytest.raises(InputError, match=r"restore it.*free"):
-            estimate(main.name, config)
-
-
-def test_a_measurement_of_an_earlier_version_may_have_had_a_look(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    earlier_version(tmp_path, monkeypatch)
-    watch = Watch()
-    shutil.copytree(by_payment(tmp_path)[1] / "measurement", tmp_path / "noisy")
-    estimate(tmp_path / "noisy", reporter=watch)
-    assert any("did not record whether a first look" in line for line in watch.lines)
 
 
 def test_without_a_look_nothing_is_added(tmp_path: Path) -> None:

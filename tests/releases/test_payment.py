@@ -480,7 +480,8 @@ def test_who_takes_a_run_leaves_what_living_processes_write_there(tmp_path: Path
     assert folder.claim()
     folder.release()
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as living:
-        names = [f".released.json.{process}.{'0' * 16}.partial" for process in (living.pid, 2**22 + 1)]
+        ours, mine = temporary_name(Path("released.json")).name, f"-{os.getpid()}."
+        names = [ours.replace(mine, f"-{process}.") for process in (living.pid, 2**22 + 1)]
         for name in names:
             (folder.path / name).touch()
         assert folder.claim()

@@ -312,8 +312,7 @@ def _description(manifest: Mapping[str, Any], folder: Path, level: int, what: Pl
         "private": manifest["private"],
         "status": manifest["status"],
         "dataset": manifest["config"]["privacy"].get("dataset"),
-        # Manifests of earlier versions have no promise; without one the digest of these queries stays what it was.
-        "budget": {**cost.as_dict(), **{key: budget[key] for key in ("neighbours", "promise") if key in budget}},
+        "budget": {**cost.as_dict(), "neighbours": budget["neighbours"], "promise": budget["promise"]},
         "level": level,
         **what,
         AGREES: manifest.get(AGREES, []),
@@ -364,7 +363,7 @@ def account_line(measurement_plan: MeasurementPlan, releases: Sequence[Mapping[s
     amounts = [
         f"{cost_of(amount)} (neighbours: {amount['neighbours']})" for amount in spent_in_all(cost, neighbours, releases)
     ]
-    stated = [release["budget"].get("promise") for release in chain]
-    promise = None if None in stated else joint((promise_of(measurement_plan), *map(Promise.of, stated)))
+    stated = (Promise.of(release["budget"]["promise"]) for release in chain)
+    promise = joint((promise_of(measurement_plan), *stated))
     together = " and ".join(amounts) + ("" if promise is None else f", where {promise.words}")
     return f"Agrees exactly with {earlier}; this release costs {cost}, together they cost {together}"
