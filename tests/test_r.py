@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import coco_opt as co
-from coco_opt.files.csv import write_csv_files
+from coco_opt.files.spreadsheets import write_csv_files
 
 PAGE = Path(__file__).parents[1] / "docs" / "howto" / "r.md"
 BLOCKS = re.findall(r"^```r\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)

@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from coco_opt.audit.privacy_loss import PrivacyLoss as PrivacyLoss
     from coco_opt.audit.privacy_loss import ResidualCounts as ResidualCounts
     from coco_opt.audit.privacy_loss import empirical_privacy_loss as empirical_privacy_loss
-    from coco_opt.audit.released import bulk_scores as bulk_scores
-    from coco_opt.audit.released import released_runs as released_runs
     from coco_opt.audit.rows import Audit as Audit
     from coco_opt.audit.rows import AuditRow as AuditRow
     from coco_opt.audit.rows import audit_release as audit_release
+    from coco_opt.audit.rows import bulk_scores as bulk_scores
+    from coco_opt.audit.rows import released_runs as released_runs
     from coco_opt.audit.subject import Differing as Differing
     from coco_opt.audit.subject import Pair as Pair
     from coco_opt.audit.subject import Sources as Sources

@@ -129,7 +129,7 @@ def _compare_releases(
         _write_csv(csv_file, list(records[0]), records)
     pictures: list[Path] = []
     if picture is not None:
-        from coco_opt.releases.trial_plot import draw_trials
+        from coco_opt.releases.trials import draw_trials
 
         with writing(picture):
             pictures = draw_trials(picture, result)
@@ -222,7 +222,7 @@ def _write_csv(path: Path, columns: Sequence[str], records: Sequence[Mapping[str
 
 
 def _draw_profile(path: Path, comparison: Comparison) -> list[Path]:
-    from coco_opt.releases.compare_profile import draw_profiles
+    from coco_opt.releases.compare import draw_profiles
 
     with writing(path):
         return draw_profiles(path, comparison)

@@ -33,8 +33,7 @@ def demo(
         from coco_opt.config import load_config
         from coco_opt.groups.kind.demo import demo_truth, write_demo
         from coco_opt.releases import release, render_report, verify_release
-        from coco_opt.releases.records import new_run_id
-        from coco_opt.releases.storage import check_target
+        from coco_opt.releases.storage import check_target, new_run_id
 
         folder = Path("releases") / f"demo-{new_run_id()}" if out is None else out
         check_target(folder)

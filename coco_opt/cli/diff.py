@@ -45,8 +45,8 @@ def diff(
     version: Version = False,
 ) -> int:
     """Subtract release A from release B: differences by region and size or cell, and which are beyond noise."""
-    from coco_opt.files.csv import check_delimiter, csv_bytes, level_names
     from coco_opt.files.differences import most_certain
+    from coco_opt.files.spreadsheets import check_delimiter, csv_bytes, level_names
     from coco_opt.files.unchanged import check_unchanged
     from coco_opt.releases.differences import (
         are_guesses,

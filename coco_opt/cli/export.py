@@ -45,7 +45,7 @@ def export(
     an apostrophe before them, so that no name is run as a formula. The folder itself stays as it is: it is what
     ``verify`` checks and what a manifest vouches for. A folder whose files were changed is refused.
     """
-    from coco_opt.files.csv import check_delimiter
+    from coco_opt.files.spreadsheets import check_delimiter
     from coco_opt.files.unchanged import check_unchanged
     from coco_opt.releases.storage import check_target
 
@@ -79,10 +79,8 @@ def _written(
     folder: Path, target: Path, delimiter: str, decimal: str, *, wide: bool, raw: bool, xlsx: bool
 ) -> dict[str, Any]:
     """Write the tables and what explains them; return the names of what was written."""
-    from coco_opt.files.csv import exported_schemas, write_csv_files
-    from coco_opt.files.workbook import write_workbook
-    from coco_opt.releases.datapackage import DATAPACKAGE, package
-    from coco_opt.releases.export_notes import README, about_lines, readme
+    from coco_opt.files.spreadsheets import exported_schemas, write_csv_files, write_workbook
+    from coco_opt.releases.datapackage import DATAPACKAGE, README, about_lines, package, readme
 
     account, schemas = _account(folder), exported_schemas(folder)
     if not schemas or "status" not in account:

@@ -14,8 +14,7 @@ from coco_opt.errors import BudgetError, InputError, VerificationError
 
 if TYPE_CHECKING:
     from coco_opt.privacy.ledger_chain import Books, Entry
-    from coco_opt.releases.guarantee import Together
-    from coco_opt.releases.stored_runs import StoredRun
+    from coco_opt.releases.stored_runs import StoredRun, Together
 
 _DIGITS = 12  # of a digest, in a table
 _SHOWN = 4  # digits of a guarantee, rounded up
@@ -45,9 +44,8 @@ def ledger(
     from coco_opt.config import load_config
     from coco_opt.privacy import parse_epsilon
     from coco_opt.releases import stored_runs
-    from coco_opt.releases.guarantee import together
     from coco_opt.releases.runs import dataset_of, elsewhere, ledger_of, sweep
-    from coco_opt.releases.stored_runs import abandon_run, forget_run, runs_of_ledger
+    from coco_opt.releases.stored_runs import abandon_run, forget_run, guarantee_of, runs_of_ledger
 
     settings = load_config(config)
     notes: list[str] = []
@@ -70,7 +68,7 @@ def ledger(
     except BudgetError as error:
         broken = str(error)
     runs = () if broken else runs_of_ledger(settings)
-    combined = [together(account, runs) for account in books.accounts.values()] if not broken else []
+    combined = [guarantee_of(account, runs) for account in books.accounts.values()] if not broken else []
     guarantees = {guarantee.account.dataset: guarantee for guarantee in combined if guarantee is not None}
     if json:
         write_json({**_as_json(books, entries, runs, guarantees, broken), "notes": notes})

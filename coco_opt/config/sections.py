@@ -28,8 +28,7 @@ from coco_opt.config.values import (
     witness_place,
 )
 from coco_opt.execution import Executor, executor_row, open_executor
-from coco_opt.files.columns import Columns
-from coco_opt.files.inputs import Frame, Input
+from coco_opt.files.inputs import Columns, Frame, Input
 from coco_opt.plugins import near
 from coco_opt.privacy.accounting import rho_of_epsilon_delta
 from coco_opt.privacy.budget import Neighbours

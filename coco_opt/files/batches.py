@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 
 from coco_opt.errors import InputError, Place
-from coco_opt.files.columns import Columns
 from coco_opt.files.csv_text import check_file
 from coco_opt.files.foreign_errors import quietly
-from coco_opt.files.inputs import UNREADABLE, Frame, Input
+from coco_opt.files.inputs import UNREADABLE, Columns, Frame, Input
 from coco_opt.files.parts import all_columns, check_columns, parts_of
 
 _BATCH = 1 << 20  # rows

@@ -15,9 +15,8 @@ from unicodedata import normalize
 from urllib.parse import unquote
 
 from coco_opt.errors import InputError, Place
-from coco_opt.files.columns import Columns
 from coco_opt.files.foreign_errors import quietly
-from coco_opt.files.inputs import SUFFIXES, Input
+from coco_opt.files.inputs import SUFFIXES, Columns, Input
 
 _HIDDEN = (".", "_")
 _UNFINISHED = ("_temporary", "_delta_log", ".hoodie")

@@ -19,8 +19,7 @@ import numpy as np
 
 from coco_opt.array_types import Ints
 from coco_opt.errors import InputError
-from coco_opt.files.columns import Columns, hierarchy_columns
-from coco_opt.files.inputs import Input
+from coco_opt.files.inputs import Columns, Input, hierarchy_columns
 from coco_opt.files.release_checks import coded
 from coco_opt.files.source import isolated, load
 

@@ -20,12 +20,11 @@ from coco_opt.files import column_checks
 from coco_opt.files.arrow_texts import OrderedNames, arrow_texts_at, as_arrow, distinct, from_arrow, paths_at
 from coco_opt.files.batches import Batches, batches_of
 from coco_opt.files.column_checks import occur_at_most
-from coco_opt.files.columns import hierarchy_columns
 from coco_opt.files.faults import Faults
 from coco_opt.files.folder import ROWS_PER_GROUP, Again, Coded, FileTable, read_columns, read_parts
 from coco_opt.files.foreign_errors import quietly
 from coco_opt.files.in_threads import in_threads
-from coco_opt.files.inputs import Input, InputLike
+from coco_opt.files.inputs import Input, InputLike, hierarchy_columns
 from coco_opt.files.release_checks import Check, Regions, all_differ, coded, int64_column, tree_check
 from coco_opt.files.source import Loaded, isolated, load
 from coco_opt.histograms import Hierarchy

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from coco_opt.errors import Place
 from coco_opt.files.batches import Batches, batches_of, column_types, is_id
-from coco_opt.files.columns import Columns
 from coco_opt.files.csv_text import SHOWN_ROWS, Rows, check_file, csv_header, csv_rows, literal, load_csv, quoted
 from coco_opt.files.foreign_errors import is_interrupt, quietly
-from coco_opt.files.inputs import Input
+from coco_opt.files.inputs import Columns, Input
 from coco_opt.files.parts import all_columns, check_columns, parts_of
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from coco_opt.activity import Progress
 from coco_opt.errors import ProblemError
 from coco_opt.execution import Executor
 from coco_opt.execution.executor import LocalValue, Shared, Threads
-from coco_opt.execution.shared_values import read_value, write_value
+from coco_opt.execution.remote import read_value, write_value
 from coco_opt.privacy.noise import NoiseSource
 from coco_opt.privacy.noise_distributions import DiscreteGaussian
 from coco_opt.privacy.queries import Exact, LevelQuery, Noise, NoisyPart, PackedPart, packed_pieces

@@ -24,11 +24,9 @@ import numpy as np
 
 from coco_opt.array_types import Ints
 from coco_opt.errors import BudgetError, InputError
-from coco_opt.privacy.bookkeeping import read_record, write_record
 from coco_opt.privacy.budget import Unit, stated_fraction
-from coco_opt.privacy.ledger_chain import Account, Books, Charge, Entry, Kind, Run, advance
-from coco_opt.privacy.ledger_head import FileWitness, Head, Witness
-from coco_opt.privacy.private_files import FREE, foreign, sync_folder
+from coco_opt.privacy.ledger_chain import Account, Books, Charge, Entry, FileWitness, Head, Kind, Run, Witness, advance
+from coco_opt.privacy.private_files import FREE, foreign, read_record, sync_folder, write_record
 from coco_opt.privacy.run_key import KEY_BYTES
 
 _WAIT = 60.0  # seconds to wait for another process's transaction of some milliseconds

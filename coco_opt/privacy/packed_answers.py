@@ -60,7 +60,7 @@ class Packed:
 
     def __reduce__(self) -> tuple[Callable[..., Packed], tuple[Any, ...]]:
         # As arrays the bytes can be stored separately from the pickle, and be mapped into memory
-        # (``coco_opt.execution.shared_values``).
+        # (``coco_opt.execution.remote``).
         arrays = (np.frombuffer(part, np.uint8) for part in (self.differences, self.wide))
         return _unpacked, (self.count, self.width, *arrays)
 

@@ -10,13 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from coco_opt.errors import InputError, Place
-from coco_opt.privacy.bookkeeping import read_record, read_values, write_record, write_values
 from coco_opt.privacy.private_files import (
     FREE,
     FileLock,
     erase_private,
     make_private_folder,
+    read_record,
+    read_values,
     remove_leftovers,
+    write_record,
+    write_values,
 )
 from coco_opt.privacy.run_key import RunKey
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from coco_opt.activity import Progress
 from coco_opt.releases.compare import Comparison, compare
 from coco_opt.releases.differences import differences, render_differences
 from coco_opt.releases.drawing import Measured
@@ -12,7 +13,7 @@ from coco_opt.releases.read import read_release
 from coco_opt.releases.release import Outcome, release
 from coco_opt.releases.release_in_memory import Estimated
 from coco_opt.releases.report import render_report
-from coco_opt.releases.reporter import Progress, Reporter, Silent
+from coco_opt.releases.reporter import Reporter, Silent
 from coco_opt.releases.verify import verify_release
 
 __all__ = [

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from coco_opt.config.model import Config
@@ -14,13 +15,13 @@ from coco_opt.errors import CocoOptError, SolverError
 from coco_opt.privacy.measurement import Measurement
 from coco_opt.privacy.seeded import SeededNoise
 from coco_opt.registry import Backend, candidates
-from coco_opt.releases.drawing import noisy
+from coco_opt.releases.drawing import noisy, source_of
 from coco_opt.releases.estimate import kind_for
-from coco_opt.releases.kind import AnyProblem, Instance
-from coco_opt.releases.noise_source import source_of
-from coco_opt.releases.planning import kind_of, planned
+from coco_opt.releases.kind import AnyProblem, Instance, kind_of
+from coco_opt.releases.planning import planned
 from coco_opt.releases.reporter import Reporter, default_reporter
 from coco_opt.releases.solvers import solvers_of
+from coco_opt.report.style import PAGE, plain, saved, styled
 from coco_opt.solution import Status
 from coco_opt.solver import Solver
 from coco_opt.solving import judge, solve, timed
@@ -240,3 +241,62 @@ def _judged_row(row: partial[Row], problem: AnyProblem, solver: Solver, name: st
 def columns() -> Sequence[str]:
     """Return the names of a row's fields as written to CSV and JSON."""
     return tuple(Row("", "", 0, "").as_dict())
+
+
+AUTO = "auto (fast exact)"
+_FLOOR = 1e-7  # seconds: the resolution of a clock
+
+
+@styled()
+def draw_profiles(path: Path, comparison: Comparison) -> list[Path]:
+    """Write ``path``.png and ``path``.pdf with a curve a solver; return the files."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(PAGE, PAGE / 2), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    for name, points in profiles(comparison).items():
+        axes.step(*zip(*points, strict=True), where="post", label=name)
+    axes.set(
+        xscale="log", ylim=(0.0, 1.02), xlabel="times the fastest solver's seconds", ylabel="share of the problems"
+    )
+    plain(axes.xaxis)
+    figure.legend(loc="outside right upper")
+    return saved(figure, path)
+
+
+def profiles(comparison: Comparison) -> dict[str, list[tuple[float, float]]]:
+    """Return each solver's profile: factors of the fastest time, rising, and the share of the problems within them.
+
+    The fast exact solvers, one for each kind of problem, together are ``AUTO``, what is used where none is chosen.
+    Source: Dolan and Moré 2002, equation 2.1, over the problems at their full size.
+    """
+    factors: dict[str, list[float]] = {}
+    kinds = list(dict.fromkeys(row.problem for row in comparison.rows))
+    for kind in kinds:
+        solved = _solved(kind, comparison)
+        fastest = min((_seconds(row) for row in solved), default=_FLOOR)
+        auto = next(row.solver for row in comparison.rows if row.problem == kind)
+        for row in solved:
+            factors.setdefault(AUTO if row.solver == auto else row.solver, []).append(_seconds(row) / fastest)
+    last = max((value for values in factors.values() for value in values), default=1.0)
+    return {
+        name: [
+            (1.0, sum(value <= 1.0 for value in values) / len(kinds)),
+            *((value, (k + 1) / len(kinds)) for k, value in enumerate(sorted(values)) if value > 1.0),
+            (last, len(values) / len(kinds)),
+        ]
+        for name, values in factors.items()
+    }
+
+
+def _solved(kind: str, comparison: Comparison) -> list[Row]:
+    """Return the certified answers to a problem at its full size."""
+    rows = [row for row in comparison.rows if row.problem == kind and not row.planted]
+    full = max(row.unknowns for row in rows)
+    return [row for row in rows if row.status == Status.OPTIMAL.name and row.unknowns == full]
+
+
+def _seconds(row: Row) -> float:
+    return max(_FLOOR, row.seconds or 0.0)

@@ -12,14 +12,15 @@ from coco_opt.files.differences import (
     Compared,
     FrameKind,
     Reader,
+    Renamed,
     as_frame,
     difference_frame,
     key_columns,
     most_certain,
     regions_apart,
+    renamed_release,
 )
 from coco_opt.files.folder import read_columns, read_manifest
-from coco_opt.files.renamed_regions import Renamed, renamed_release
 from coco_opt.files.unchanged import TABLE, stated_files, unchanged_manifest
 from coco_opt.kinds import kind_row
 from coco_opt.releases.about import date_of, title_of

@@ -26,8 +26,7 @@ from coco_opt.privacy.measurement import Measurement
 from coco_opt.releases.drawing import Measured
 from coco_opt.releases.kind import AnyKind, Shown, Truth, Work
 from coco_opt.releases.manifest import manifest_of, noise_of, spent_line
-from coco_opt.releases.outlines import outlines_of
-from coco_opt.releases.planning import with_bought
+from coco_opt.releases.planning import outlines_of, with_bought
 from coco_opt.releases.release_in_memory import Estimated
 from coco_opt.releases.reporter import Reporter, default_reporter
 from coco_opt.releases.runs import sweep

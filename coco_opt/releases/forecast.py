@@ -11,11 +11,11 @@ from typing import Any
 from coco_opt.config.model import Config
 from coco_opt.privacy.composition import Composition
 from coco_opt.privacy.cost import Cost
-from coco_opt.releases.kind import Forecast, ForecastOptions, Plan, ResourceCost
-from coco_opt.releases.payment_status import PaymentStatus, payment_status_of
-from coco_opt.releases.planning import kind_of, planned
+from coco_opt.releases.kind import Forecast, ForecastOptions, Plan, ResourceCost, kind_of
+from coco_opt.releases.planning import planned
 from coco_opt.releases.reporter import Reporter, default_reporter
 from coco_opt.releases.resource_cost import BYTES, stages_of
+from coco_opt.releases.runs import PaymentStatus, payment_status_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 from numpy.typing import NDArray
 
+from coco_opt.activity import Progress
 from coco_opt.array_types import Ints
 from coco_opt.choices import Certificate, SolverChoices
 from coco_opt.config.model import Config
@@ -28,7 +29,7 @@ from coco_opt.privacy.measurement import Measurement, MeasurementPlan, identity_
 from coco_opt.privacy.promise import Promise, joint
 from coco_opt.privacy.queries import Exact
 from coco_opt.problem import Problem
-from coco_opt.releases.reporter import Progress, Reporter
+from coco_opt.releases.reporter import Reporter
 from coco_opt.solver import Solver
 
 AnyProblem = Problem[Any, Any]
@@ -442,6 +443,12 @@ class ReleaseKind(Protocol[PrivateT, MethodT, ResultT]):
 
 
 AnyKind = ReleaseKind[Any, Any, Any]
+
+
+def kind_of(config: Config) -> AnyKind:
+    """Return the kind of release of a configuration."""
+    kind: AnyKind = kind_row(config.kind).load()
+    return kind
 
 
 def promise_of(*measurement_plans: MeasurementPlan) -> Promise:

@@ -28,28 +28,26 @@ from coco_opt.privacy.run_folder import RunFolder
 from coco_opt.privacy.run_key import RunKey
 from coco_opt.privacy.secure import SecureNoise
 from coco_opt.privacy.seeded import SeededNoise, derived_seed
-from coco_opt.releases.clock import Clock
-from coco_opt.releases.divided import dividing
-from coco_opt.releases.drawing import Measured, drawing, noisy
-from coco_opt.releases.kind import PageWriter, Plan, Private, Remarking
-from coco_opt.releases.noise_source import source_of, warm
-from coco_opt.releases.payment_status import PaymentStatus, payment_status_of
-from coco_opt.releases.planning import is_look, kind_of, planned, resolved
-from coco_opt.releases.records import new_run_id, open_private_folder
+from coco_opt.releases.drawing import Measured, dividing, drawing, noisy, source_of, warm
+from coco_opt.releases.kind import PageWriter, Plan, Private, Remarking, kind_of
+from coco_opt.releases.planning import is_look, planned, resolved
 from coco_opt.releases.rehearsal import rehearse
 from coco_opt.releases.report import render_report
 from coco_opt.releases.reporter import Reporter, default_reporter
+from coco_opt.releases.resource_cost import Clock
 from coco_opt.releases.runs import (
+    PaymentStatus,
     charge_for,
     dataset_of,
     fingerprint_of,
     ledger_of,
     new_account,
     opened_run,
+    payment_status_of,
     refuse_other_data,
 )
 from coco_opt.releases.solvers import try_solvers
-from coco_opt.releases.storage import check_folders, check_storage, check_target
+from coco_opt.releases.storage import check_folders, check_storage, check_target, new_run_id, open_private_folder
 from coco_opt.releases.stored_runs import CHOSEN, SEEDED
 
 _LOOK = 1  # of seeded noise: a look's is drawn from another seed than what is measured after it

@@ -2,37 +2,37 @@
 
 What a configuration leaves out is chosen from public numbers, or after a paid look. A choice that was measured once
 stays: a later version that would choose otherwise takes up what was measured (``_as_chosen_before``, ``resolved``).
+Notes name what is allowed and yet seldom meant: repeated levels, almost equal names of regions, a huge budget.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import re
+import unicodedata
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
 
 from coco_opt.activity import NOTHING_PAID, set_interrupt_advice
 from coco_opt.config.model import Config
-from coco_opt.files.geometry import without_outline
-from coco_opt.kinds import kind_row
+from coco_opt.files.geometry import Outlines, read_outlines, without_outline
 from coco_opt.privacy.composition import Composition, bought, shares_of
+from coco_opt.privacy.cost import Cost
 from coco_opt.privacy.ledger_chain import Run
 from coco_opt.privacy.measurement import Measurement, MeasurementPlan
 from coco_opt.privacy.run_folder import RunFolder
-from coco_opt.releases.kind import AnyKind, Plan
-from coco_opt.releases.noise_source import check_noise, source_of
-from coco_opt.releases.outlines import outlines_of
-from coco_opt.releases.plan_notes import budget_notes, region_notes
+from coco_opt.releases.drawing import check_noise, source_of
+from coco_opt.releases.kind import Plan, kind_of
+from coco_opt.releases.manifest import protects_hardly
 from coco_opt.releases.reporter import Reporter
 from coco_opt.releases.runs import dataset_of, sweep
 from coco_opt.releases.solvers import size_note
 from coco_opt.releases.stored_runs import CHOSEN, read_stored, runs_of_ledger
 from coco_opt.releases.swept_runs import RUNS
-
-
-def kind_of(config: Config) -> AnyKind:
-    """Return the kind of release of a configuration."""
-    kind: AnyKind = kind_row(config.kind).load()
-    return kind
 
 
 def planned(config: Config, reporter: Reporter, *, outline: bool = False, measuring: bool = False) -> Plan:
@@ -134,3 +134,87 @@ def with_bought(config: Config, measurement_plan: MeasurementPlan) -> Config:
     if pair is None or config.privacy.mechanism == "geometric":
         return config
     return replace(config, privacy=config.privacy.buying(bought(*pair, shares_of(measurement_plan.queries))))
+
+
+_MOST = 50_000  # regions of a level whose names are compared; levels of more have codes for names
+_SHOWN = 5
+_ACCENTS = re.compile("[\u0300-\u036f]")
+_SIGNS = re.compile(r"(?<!\d)[\W_]+|[\W_]+(?!\d)")
+
+
+def budget_notes(cost: Cost) -> Iterator[str]:
+    """Yield a note on a budget that protects hardly anybody."""
+    if protects_hardly(cost):
+        yield (
+            f"Note: {cost} protects hardly anybody: whoever thinks one of two answers of a person as likely as the "
+            "other may be certain of the answer after the release. Most published tables spend an epsilon between "
+            "0.1 and 10"
+        )
+
+
+def region_notes(plan: MeasurementPlan) -> Iterator[str]:
+    """Yield notes on the hierarchy: levels with the same regions, often a column that is no level; similar names."""
+    counts = np.diff(plan.hierarchy.level_start)
+    for level in np.flatnonzero(counts[1:] == counts[:-1]) + 1:
+        above, name = plan.levels[level - 1], plan.levels[level]
+        yield (
+            f"Note: every region of level {above!r} has one region of {name!r} below it, which says nothing new for "
+            f"its share of the budget: if {name!r} is no level, leave its column out of the hierarchy; if {above!r} "
+            f"lies within {name!r}, list the levels in their order, root first"
+        )
+    pairs = list(islice(_similar_pairs(plan), _SHOWN + 1))
+    for pair in pairs[:_SHOWN]:
+        described = []
+        for region in pair:  # its first leaf's id finds its row of the hierarchy
+            path, identity = plan.hierarchy.path(region), plan.region_ids[plan.hierarchy.leaf_range(region).start]
+            described.append(repr(path) if identity is None else f"{path!r} (region_id {identity!r})")
+        yield (
+            f"Note: {' and '.join(described)} are two regions, and their names differ in capitals, accents, spaces or "
+            "punctuation alone: if they are one, give it one name in the hierarchy"
+        )
+    if len(pairs) > _SHOWN:
+        yield "Note: further regions have names that are almost those of others"
+
+
+def _similar_pairs(plan: MeasurementPlan) -> Iterator[tuple[int, int]]:
+    """Yield pairs of regions of one parent whose names differ in capitals, accents, spaces or punctuation alone.
+
+    Signs between digits count.
+    """
+    tree = plan.hierarchy
+    for level in range(1, tree.levels):
+        regions = tree.level_range(level)
+        if len(regions) > _MOST:
+            return
+        seen: dict[tuple[int, str], int] = {}
+        for region in regions:
+            letters = _ACCENTS.sub("", unicodedata.normalize("NFKD", tree.names[region])).casefold()
+            name = _SIGNS.sub("", letters)
+            first = seen.setdefault((int(tree.parent[region]), name), region) if name else region
+            if first != region:
+                yield first, region
+
+
+_KEPT = 2  # a release's own, and those of its rehearsal
+_read: dict[tuple[Path, int, int, str], Outlines] = {}
+
+
+def outlines_of(config: Config, measurement_plan: MeasurementPlan) -> Outlines | None:
+    """Read the outlines that ``output.geometry`` names, None without it. Raises ConfigError, InputError.
+
+    A file that has not changed is read once, though planning, the rehearsal and the page need it one after the other.
+    """
+    path, tree = config.output.geometry, measurement_plan.hierarchy
+    if path is None:
+        return None
+    if tree.regions == 1:
+        raise config.error("output.geometry", "this release has a single region: there is no map to draw, leave it out")
+    if not path.is_file():  # which is what the reader says
+        return read_outlines(path, tree, measurement_plan.region_ids)
+    seen = path.stat()
+    key = path.resolve(), seen.st_mtime_ns, seen.st_size, measurement_plan.regions_digest
+    outlines = _read.pop(key, None) or read_outlines(path, tree, measurement_plan.region_ids)
+    _read[key] = outlines
+    if len(_read) > _KEPT:
+        del _read[next(iter(_read))]
+    return outlines

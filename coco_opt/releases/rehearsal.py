@@ -23,9 +23,8 @@ from coco_opt.privacy.measurement import Measurement
 from coco_opt.privacy.seeded import SeededNoise
 from coco_opt.releases.drawing import noisy
 from coco_opt.releases.estimate import estimated, with_measured_privacy
-from coco_opt.releases.kind import AnyKind, PageWriter, Plan, SimulatedData
-from coco_opt.releases.outlines import outlines_of
-from coco_opt.releases.planning import kind_of
+from coco_opt.releases.kind import AnyKind, PageWriter, Plan, SimulatedData, kind_of
+from coco_opt.releases.planning import outlines_of
 from coco_opt.releases.reporter import Reporter, Silent
 from coco_opt.releases.solvers import exhaustive
 from coco_opt.releases.verify import verify_release

@@ -17,18 +17,16 @@ from coco_opt.files.folder import MANIFEST, file_digest, read_manifest
 from coco_opt.files.scratch import Scratch
 from coco_opt.privacy.measurement import MeasurementPlan
 from coco_opt.privacy.private_files import replace_private
-from coco_opt.releases.clock import Clock
-from coco_opt.releases.drawing import Measured
+from coco_opt.releases.drawing import Measured, source_of
 from coco_opt.releases.estimate import estimated, free_to_repeat, method_digest, with_measured_privacy
-from coco_opt.releases.kind import PageWriter, Plan, Truth
+from coco_opt.releases.kind import PageWriter, Plan, Truth, kind_of
 from coco_opt.releases.measure import measured_of
-from coco_opt.releases.noise_source import source_of
-from coco_opt.releases.planning import kind_of, planned
-from coco_opt.releases.records import open_private_folder, write_private_record
+from coco_opt.releases.planning import planned
 from coco_opt.releases.release_in_memory import Estimated
 from coco_opt.releases.reporter import Reporter, default_reporter
+from coco_opt.releases.resource_cost import Clock
 from coco_opt.releases.solvers import choices_of, compiling_late, try_solvers, warm_worker
-from coco_opt.releases.storage import check_target
+from coco_opt.releases.storage import check_target, open_private_folder, write_private_record
 from coco_opt.releases.stored_runs import record_release, runs_of_ledger
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from html import escape
 
 from coco_opt.errors import ProblemError
-from coco_opt.releases.about import protection, title_of
 from coco_opt.releases.kind import AnyKind, Shown
+from coco_opt.releases.manifest import protection, title_of
 from coco_opt.report.front import folded
 from coco_opt.report.html import (
     document,

@@ -8,22 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from coco_opt.array_types import Ints
 from coco_opt.config.model import Config
 from coco_opt.errors import BudgetError, CocoOptError, InputError
 from coco_opt.files.measurement import read_measurement, write_measurement
-from coco_opt.privacy.ledger import Ledger, check_name
-from coco_opt.privacy.ledger_chain import Books, Charge, Run
-from coco_opt.privacy.ledger_head import CommandWitness, FileWitness
+from coco_opt.privacy.ledger import Ledger, check_name, check_total
+from coco_opt.privacy.ledger_chain import Books, Charge, CommandWitness, FileWitness, Run
 from coco_opt.privacy.measurement import Drawing, Measurement, MeasurementPlan
 from coco_opt.privacy.private_files import FREE, FileLock, make_private_folder, remove_leftovers
 from coco_opt.privacy.run_folder import RunFolder, noise_key
 from coco_opt.privacy.run_key import RunKey
 from coco_opt.releases.kind import promise_of
-from coco_opt.releases.records import new_run_id, open_private_folder
+from coco_opt.releases.storage import new_run_id, open_private_folder
 from coco_opt.releases.swept_runs import RUNS, Swept, discard_unpaid, erase_spent_keys, read_paid, unknown_runs
 
 LEDGER = "ledger.sqlite"
@@ -306,3 +305,67 @@ def _new_run(ledger: Ledger, root: Path, charge: Charge, config: Config, *, rena
         folder.release()
         raise
     return folder
+
+
+@dataclass(frozen=True, slots=True)
+class PaymentStatus:
+    """Whether the budget allows the measurement (``fits``), and in ``words`` why; ``left`` of ``total`` before it.
+
+    Both are exact amounts of the account's ``unit``, None where no account is open or nothing private is paid. ``run``
+    was paid to measure the same before; None without one. ``promise`` says for what the sum, this payment included, is
+    a guarantee.
+    """
+
+    fits: bool
+    words: str
+    promise: str
+    unit: str | None = None
+    left: str | None = None
+    total: str | None = None
+    run: str | None = None
+
+    def as_dict(self) -> dict[str, bool | str | None]:
+        """Return plain values, without the run."""
+        return {name: value for name, value in asdict(self).items() if name != "run"}
+
+
+def payment_status_of(
+    config: Config, measurement_plan: MeasurementPlan, fingerprint: str | None = None
+) -> PaymentStatus:
+    """Return the state of the budget before these queries are paid for.
+
+    They are free where the same was measured of the same data. Only the ``fingerprint`` of the private table shows
+    that; without it, a run of the same queries is named. Raises BudgetError where the ledger is damaged.
+    """
+    promise = promise_of(measurement_plan)
+    if config.privacy.noise == "seeded":
+        words = "nothing: seeded noise is NOT PRIVATE and pays nothing"
+        return PaymentStatus(fits=True, words=words, promise=promise.words)
+    books, name, total = ledger_of(config).books(), dataset_of(config), config.privacy.total
+    charge, account = charge_for(config, measurement_plan, ""), books.accounts.get(name)
+    promised = books.promise_words(name, promise) or books.promise_words(name)
+    if account is None:
+        granted = charge.amount if total is None else total
+        words = f"fits: dataset {name!r} has no account yet, and this opens one of {charge.unit} = {granted}; "
+        words += elsewhere(books.accounts)
+        return PaymentStatus(fits=True, words=words, promise=promised)
+    amounts = {"promise": promised, "unit": account.unit, "left": str(account.remaining), "total": str(account.total)}
+    earlier = [run for run in books.runs.values() if (run.charge.dataset, run.charge.digest) == (name, charge.digest)]
+    earlier = [run for run in earlier if run.counts and fingerprint in (None, run.charge.fingerprint)]
+    left = f"{account.remaining} of {account.unit} = {account.total} is left of dataset {name!r}"
+    if earlier:
+        unless, run = ", unless the data changed" if fingerprint is None else "", earlier[-1].name
+        words = f"nothing{unless}: run {run} was paid to measure the same. {left}"
+        return PaymentStatus(fits=True, words=words, run=run, **amounts)
+    try:
+        cost = account.cost(charge)
+        books.check_promise(charge)
+        if total is not None:
+            check_total(account, charge.unit, total)
+    except BudgetError as error:
+        return PaymentStatus(fits=False, words=f"DOES NOT FIT: {error} [{BudgetError.code}]", **amounts)
+    if cost <= account.remaining:
+        return PaymentStatus(fits=True, words=f"fits: {left}", **amounts)
+    advice = "measure less, or allow more with  coco-opt ledger CONFIG --grant AMOUNT"
+    words = f"DOES NOT FIT: {left}, a spent budget does not come back: {advice} [{BudgetError.code}]"
+    return PaymentStatus(fits=False, words=words, **amounts)

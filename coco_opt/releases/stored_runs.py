@@ -1,9 +1,16 @@
-"""Measurements that are stored in the private folder: find, finish, abandon and forget them."""
+"""Measurements that are stored in the private folder: find, finish, abandon and forget them; what they guarantee.
+
+The ledger adds up epsilon or rho, and of a run's queries it knows only the digest. The queries stand in the sealed
+measurement, whose digest the ledger holds too: while that is kept, their privacy loss distributions compose to less
+than what the sum implies. This holds for queries that were fixed beforehand. The sum, below a total that was fixed
+beforehand, also holds where later queries were chosen by earlier answers (Feldman and Zrnic 2021; Whitehouse, Ramdas,
+Rogers and Wu 2023); therefore a payment is checked against the sum.
+"""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
@@ -11,10 +18,14 @@ from pathlib import Path
 
 from coco_opt.config.model import Config
 from coco_opt.errors import BudgetError, InputError
-from coco_opt.files.measurement import read_index, read_measurement
+from coco_opt.files.folder import file_digest
+from coco_opt.files.measurement import INDEX, query_from_dict, read_index, read_measurement
 from coco_opt.privacy.combined_measurements import together
-from coco_opt.privacy.ledger_chain import Run
+from coco_opt.privacy.composition import Composition
+from coco_opt.privacy.cost import COSTS
+from coco_opt.privacy.ledger_chain import Account, Run
 from coco_opt.privacy.measurement import Measurement
+from coco_opt.privacy.queries import LevelQuery
 from coco_opt.privacy.run_folder import RunFolder
 from coco_opt.releases.runs import ledger_of, void_run
 from coco_opt.releases.swept_runs import RUNS, read_paid, unknown_runs
@@ -171,3 +182,52 @@ def _locked(folder: RunFolder, otherwise: str) -> Iterator[None]:
         yield
     finally:
         folder.release()
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """The guarantee of all that was spent on a data set; ``unknown`` are runs whose queries are not stored.
+
+    If there are any of these, only the sum of epsilon or rho counts.
+    """
+
+    account: Account
+    guaranteed: Composition
+    by_sum: Composition
+    unknown: tuple[str, ...]
+
+
+def guarantee_of(account: Account, runs: Iterable[StoredRun]) -> Together | None:
+    """Return what the runs of an account guarantee guarantee_of, None where nothing was spent.
+
+    Runs that were given up count, because noise may have been drawn. Runs that were voided drew none.
+    """
+    if not account.spent:
+        return None
+    spent = COSTS[account.unit](account.spent)
+    queries: list[LevelQuery] = []
+    unknown: list[str] = []
+    for stored in runs:
+        if stored.run is None or stored.run.state == "VOIDED" or stored.run.charge.dataset != account.dataset:
+            continue
+        run_queries = _run_queries(stored)
+        queries.extend(run_queries or ())
+        unknown.extend(() if run_queries else (stored.name,))
+    by_sum = Composition(spent, None)
+    guaranteed = by_sum if unknown else Composition.of_spent(spent, queries)
+    return Together(account, guaranteed, by_sum, tuple(unknown))
+
+
+def _run_queries(stored: StoredRun) -> Sequence[LevelQuery] | None:
+    """Return the queries of a run whose measurement is stored as it was sealed, None where they are not known.
+
+    A damaged measurement is not known either: the run is named, and the sum that counts instead is never less.
+    """
+    if stored.run is None or stored.folder is None or not stored.run.sealed:
+        return None
+    try:
+        if file_digest(stored.folder / INDEX) != stored.run.sealed:
+            return None
+        return [query_from_dict(plain) for plain in read_index(stored.folder)["questions"]]
+    except InputError:
+        return None

@@ -10,8 +10,7 @@ import numpy as np
 from coco_opt.files.geometry import Outlines
 from coco_opt.histograms import Hierarchy
 from coco_opt.report.insets import laid_out, units_of
-from coco_opt.report.simplified import simplified
-from coco_opt.report.topology import CORNERS, Points, Topology, topology, united, without_spikes
+from coco_opt.report.topology import CORNERS, Points, Topology, simplified, topology, united, without_spikes
 
 MOST_PLACES = 80_000
 """The maximum number of places of a page's outlines; deeper levels are left out where their corners alone are more."""

@@ -18,9 +18,8 @@ from coco_opt.cli.diff import _write_rows
 from coco_opt.config import load_config
 from coco_opt.errors import InputError, VerificationError
 from coco_opt.files import unchanged
-from coco_opt.files.differences import Compared, difference_frame
+from coco_opt.files.differences import Compared, difference_frame, read_renamed
 from coco_opt.files.folder import as_json, file_digest
-from coco_opt.files.renamed_regions import read_renamed
 from coco_opt.files.unchanged import unchanged_manifest
 from coco_opt.releases import differences, read_release, release, render_differences
 from coco_opt.releases.differences import GUESSES, noise_words

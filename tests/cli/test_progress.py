@@ -23,7 +23,7 @@ from coco_opt.cli.console import Heartbeat, SafeStream, TerminalReporter, figure
 from coco_opt.errors import SolverError
 from coco_opt.kernels.compile import compiled
 from coco_opt.releases import release
-from coco_opt.releases.notebook import NotebookReporter, in_notebook
+from coco_opt.releases.reporter import NotebookReporter, in_notebook
 from tests.cli.helpers import CANARY, KINDS, SECURE, Runner, paid, write_groups
 
 

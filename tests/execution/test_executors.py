@@ -15,7 +15,7 @@ import pytest
 
 from coco_opt.errors import InputError, MissingPackageError, Place, WorkerError
 from coco_opt.execution import EXECUTORS, Executor, ExecutorRow, Threads, executor_row, executor_rows, open_executor
-from coco_opt.execution.shared_values import read_value, write_value
+from coco_opt.execution.remote import read_value, write_value
 from tests.execution.tasks import (
     ByFiles,
     Equals,

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from coco_opt.errors import InputError
-from coco_opt.files.csv import check_delimiter, csv_bytes, write_csv_files
+from coco_opt.files.spreadsheets import check_delimiter, csv_bytes, write_csv_files
 
 NAMES = ["=1+1", "+x", "-y", "@z", "\tt", "a=b", "", None, "Köln"]
 

@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from coco_opt.errors import InputError, MissingPackageError, Place
-from coco_opt.files import workbook
+from coco_opt.files import spreadsheets
 from coco_opt.files.batches import strings
 from coco_opt.files.differences import Compared
-from coco_opt.files.workbook import write_workbook
+from coco_opt.files.spreadsheets import write_workbook
 from coco_opt.topdown.kind.noisy_measurement_files.columns import coded, is_text
 
 NAMES = ["=1+1", "+x", "@z", "Köln", None]
@@ -113,11 +113,11 @@ def test_too_many_rows_and_a_missing_package_are_named(
         raise ModuleNotFoundError(name=name)
 
     with monkeypatch.context() as changed:
-        changed.setattr(workbook, "import_module", absent)
+        changed.setattr(spreadsheets, "import_module", absent)
         with pytest.raises(MissingPackageError, match=r"'xlsxwriter': pip install 'coco-opt\[xlsx\]'"):
             write_workbook(folder, tmp_path / "t.xlsx")
     pytest.importorskip("xlsxwriter")
-    monkeypatch.setattr(workbook, "_MOST_ROWS", 4)
+    monkeypatch.setattr(spreadsheets, "_MOST_ROWS", 4)
     with pytest.raises(InputError, match="too-many-rows"):
         write_workbook(folder, tmp_path / "t.xlsx")
     assert sorted(tmp_path.iterdir()) == [folder]

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from coco_opt.errors import InputError
 from coco_opt.files.arrow_texts import OrderedNames, arrow_texts_at, distinct
-from coco_opt.files.columns import Columns
 from coco_opt.files.foreign_errors import quietly
-from coco_opt.files.inputs import Input
+from coco_opt.files.inputs import Columns, Input
 from coco_opt.files.source import isolated, load
 from coco_opt.histograms import Hierarchy
 from coco_opt.histograms.texts import Texts

@@ -25,8 +25,7 @@ from coco_opt import configure
 from coco_opt.errors import InputError
 from coco_opt.files import batches, scratch, source
 from coco_opt.files.batches import batches_of
-from coco_opt.files.columns import ENTITIES
-from coco_opt.files.inputs import Frame, Input
+from coco_opt.files.inputs import ENTITIES, Frame, Input
 from coco_opt.files.regions import read_regions
 from coco_opt.files.scratch import remove_spilled, spilling
 from coco_opt.groups.measuring import entities as reader

@@ -16,8 +16,7 @@ import pytest
 from coco_opt import configure
 from coco_opt.errors import ConfigError, InputError
 from coco_opt.files.column_checks import check_ids, check_listed, plain_texts
-from coco_opt.files.columns import ENTITIES, Columns
-from coco_opt.files.inputs import Input
+from coco_opt.files.inputs import ENTITIES, Columns, Input
 from coco_opt.files.source import isolated, load
 from coco_opt.histograms.texts import HIDDEN, is_plain_name
 from coco_opt.topdown.kind.plan import schema_of_config

@@ -8,7 +8,7 @@ import pytest
 
 from coco_opt.config import parse_config
 from coco_opt.errors import InputError
-from coco_opt.releases.planning import kind_of
+from coco_opt.releases.kind import kind_of
 
 HIERARCHY = "comune,paese,regione\n1,Italia,a\n2,Italia,b\n"
 GROUPS = "famiglia,comune\nf,1\ng,2\n"

@@ -222,7 +222,7 @@ MUTANTS = (
     Mutant(
         "a witness compares lengths only",
         "another ledger of the same length passes for the known one",
-        "coco_opt/privacy/ledger_head.py",
+        "coco_opt/privacy/ledger_chain.py",
         "(stored.entries <= entries and hashes[stored.entries - 1] == stored.head)",
         "stored.entries <= entries",
         (f"{_LEDGER}test_a_head_is_compared_by_its_hash_and_not_only_by_its_place",),
@@ -230,7 +230,7 @@ MUTANTS = (
     Mutant(
         "a witness forgets the latest head",
         "an older ledger is accepted",
-        "coco_opt/privacy/ledger_head.py",
+        "coco_opt/privacy/ledger_chain.py",
         "if stored is None or stored.entries < head.entries:",
         "if stored is None:",
         (f"{_ATTACKS}test_the_last_entry_cut_off_is_found",),

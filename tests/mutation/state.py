@@ -150,7 +150,7 @@ MUTANTS = (
     Mutant(
         "a record's checksum is not compared",
         "a flipped bit in a key draws other noise under one payment",
-        "coco_opt/privacy/bookkeeping.py",
+        "coco_opt/privacy/private_files.py",
         "if head == _MARK + hashlib.sha256(content).hexdigest().encode():",
         "if head:",
         (f"{_PAYMENT}test_a_damaged_or_lost_ledger_key_is_said_and_nothing_is_paid",),
@@ -390,7 +390,7 @@ MUTANTS = (
     Mutant(
         "a budget need not add up",
         "a manifest states less than its questions cost",
-        "coco_opt/releases/seal.py",
+        "coco_opt/releases/verify.py",
         "    if queries_cost != cost:\n",
         "    if queries_cost.unit != cost.unit:\n",
         (f"{_ATTACKS}test_an_edited_manifest_is_found",),

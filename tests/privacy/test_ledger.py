@@ -19,8 +19,7 @@ from coco_opt.errors import BudgetError
 from coco_opt.privacy import ledger as module
 from coco_opt.privacy.budget import sequential, split
 from coco_opt.privacy.ledger import Ledger
-from coco_opt.privacy.ledger_chain import START, Books, Charge, Entry
-from coco_opt.privacy.ledger_head import FileWitness, Head
+from coco_opt.privacy.ledger_chain import START, Books, Charge, Entry, FileWitness, Head
 from coco_opt.privacy.promise import Promise
 
 ROOT = Path(__file__).resolve().parents[2]

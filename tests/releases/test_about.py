@@ -10,7 +10,7 @@ import pytest
 
 import coco_opt as co
 from coco_opt.errors import ConfigError
-from coco_opt.releases.about import plural, protection
+from coco_opt.releases.manifest import plural, protection
 
 PERSONS = pd.DataFrame({"pid": range(12), "household_id": [k % 5 for k in range(12)]})
 HOMES = pd.DataFrame({"household_id": range(5), "region_id": ["n", "s", "s", "n", "s"]})

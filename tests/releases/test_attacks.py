@@ -22,7 +22,7 @@ from scipy import stats
 from coco_opt.config import Config, load_config
 from coco_opt.errors import BudgetError, CocoOptError, ConfigError, InputError
 from coco_opt.files.folder import MANIFEST, as_json, sealed
-from coco_opt.privacy.bookkeeping import read_values
+from coco_opt.privacy.private_files import read_values
 from coco_opt.privacy.run_key import RunKey
 from coco_opt.privacy.secure import SecureNoise
 from coco_opt.releases import check, estimate, measure, release, verify_release

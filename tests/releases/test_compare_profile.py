@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coco_opt.releases.compare import Comparison, Row
-from coco_opt.releases.compare_profile import AUTO, profiles
+from coco_opt.releases.compare import AUTO, Comparison, Row, profiles
 
 ROWS = (
     Row("isotonic_l1", "divide-and-conquer", 100, "OPTIMAL", 5.0, 0.0, 0.0, 0.0, 0.0, 0.001),

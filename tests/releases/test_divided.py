@@ -21,9 +21,8 @@ from coco_opt.privacy import Measurement, SecureNoise
 from coco_opt.privacy.blocks import Block, parts_of
 from coco_opt.privacy.queries import offsets_of
 from coco_opt.privacy.run_folder import RunFolder, noise_key
-from coco_opt.releases import divided, measure
-from coco_opt.releases.drawing import noisy
-from coco_opt.releases.noise_source import source_of
+from coco_opt.releases import drawing, measure
+from coco_opt.releases.drawing import noisy, source_of
 from coco_opt.releases.planning import planned
 from coco_opt.releases.reporter import Silent
 from coco_opt.topdown.kind import TABLES
@@ -58,7 +57,7 @@ def config_in(folder: Path, privacy: str = SEEDED) -> Config:
 
 def drawn_by(monkeypatch: pytest.MonkeyPatch, opened: Callable[[Path], Any]) -> None:
     """Have measurements drawn by the executor that ``opened`` returns for a scratch folder."""
-    monkeypatch.setattr(divided, "_measuring", lambda engine, scratch, reporter: opened(scratch.folder))
+    monkeypatch.setattr(drawing, "_measuring", lambda engine, scratch, reporter: opened(scratch.folder))
 
 
 def values(measurement: Measurement) -> list[np.ndarray]:
@@ -198,7 +197,7 @@ def test_a_cluster_open_to_others_draws_no_private_answer(tmp_path: Path, monkey
     with Scratch(tmp_path) as scratch:
         for scheme in ("tcp", "tls"):
             engine = EngineConfig(executor="dask", address=f"{scheme}://10.0.0.1:8786", scratch="/elsewhere")
-            divided._measuring(engine, scratch, Silent())
+            drawing._measuring(engine, scratch, Silent())
         assert [engine.executor for engine in opened] == ["processes", "dask"]
         assert {engine.scratch for engine in opened} == {scratch.folder}
 

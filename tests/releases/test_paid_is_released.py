@@ -24,7 +24,7 @@ from coco_opt.errors import CocoOptError, SolverError
 from coco_opt.kinds import kind_row
 from coco_opt.privacy import Ledger
 from coco_opt.privacy.run_folder import RunFolder
-from coco_opt.releases import outlines, render_report
+from coco_opt.releases import planning, render_report
 from tests.cli.conftest import coco as coco
 from tests.cli.helpers import KINDS as DATA
 from tests.cli.helpers import SECURE, SIZES, Data, Runner, paid
@@ -160,13 +160,13 @@ def test_outlines_are_read_once_while_their_file_stays_the_same(
     tmp_path: Path, coco: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config, read = write_mapped("groups", tmp_path), list[Path]()
-    original = outlines.read_outlines
+    original = planning.read_outlines
 
     def counted(path: Path, *arguments: Any) -> Any:
         read.append(path)
         return original(path, *arguments)
 
-    monkeypatch.setattr(outlines, "read_outlines", counted)
+    monkeypatch.setattr(planning, "read_outlines", counted)
     map_file = tmp_path / "map.geojson"
     assert coco("release", config).code == 0
     assert [path.name for path in read].count(map_file.name) == 1

@@ -14,8 +14,8 @@ import pytest
 from coco_opt.config import Config, load_config
 from coco_opt.errors import InputError
 from coco_opt.privacy import run_folder
-from coco_opt.privacy.bookkeeping import write_record
 from coco_opt.privacy.ledger import Ledger
+from coco_opt.privacy.private_files import write_record
 from coco_opt.privacy.run_folder import RunFolder
 from coco_opt.releases import measure, release, runs
 from coco_opt.releases.stored_runs import abandon_run, forget_run

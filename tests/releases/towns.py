@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from coco_opt.activity import Progress
 from coco_opt.config import Config, load_config
 from coco_opt.privacy import Ledger
-from coco_opt.releases.reporter import Progress
 
 ENTITIES = "entity_id,group_id\n" + "".join(f"zebra{k},g{k % 7}\n" for k in range(30))
 GROUPS = "group_id,region_id\n" + "".join(f"g{k},r{k % 2}\n" for k in range(8))

@@ -26,7 +26,7 @@ from coco_opt.histograms import Hierarchy
 from coco_opt.privacy import Measurement
 from coco_opt.releases import render_report
 from coco_opt.releases.kind import AnyKind, Shown, Truth
-from coco_opt.report import explorer, html, plots
+from coco_opt.report import chart, explorer, html
 from coco_opt.report.chart import Axis, tick
 from coco_opt.report.explorer import Explored, explorer_section
 from coco_opt.report.front import Figure, between, front_section, where
@@ -115,7 +115,7 @@ def test_fallbacks_say_who_answered_why_and_how_often() -> None:
 
 def test_labels_of_an_axis_do_not_touch() -> None:
     levels = [f"a long name of level {number}" for number in range(8)]
-    root = ElementTree.fromstring(plots.error_figure({"a": [9.0] * 8}, levels, "people"))
+    root = ElementTree.fromstring(chart.error_figure({"a": [9.0] * 8}, levels, "people"))
     middles = [float(text.attrib["x"]) for text in root.iter("text") if (text.text or "").startswith("a long")]
     assert middles
     assert all(after - before >= 7.0 * len(levels[0]) for before, after in pairwise(middles))
@@ -136,9 +136,9 @@ def test_figures_and_their_intervals_are_in_words() -> None:
 
 def test_a_picture_has_no_colour_of_its_own() -> None:
     """The page's style colours it, light or dark; names of levels label the axis, and names are escaped."""
-    drawn = plots.error_figure({"a <b>": [30.0, 9.0], "c": [0.0, 1e9]}, ["na<tion", "state"], "people")
-    band = plots.Band([0, 1, 2], [-1.0, -2.0], [1.0, 2.0], "one standard error")
-    flat = plots.panel("", plots.linear("value", [2]), plots.linear("entities", band.heights), [band], "a band")
+    drawn = chart.error_figure({"a <b>": [30.0, 9.0], "c": [0.0, 1e9]}, ["na<tion", "state"], "people")
+    band = chart.Band([0, 1, 2], [-1.0, -2.0], [1.0, 2.0], "one standard error")
+    flat = chart.panel("", chart.linear("value", [2]), chart.linear("entities", band.heights), [band], "a band")
     for picture in (drawn, flat):
         root = ElementTree.fromstring(picture)
         assert not re.search(r"#[0-9a-f]{3}|rgb|style=|fill=|stroke=", picture)

@@ -12,10 +12,9 @@ from coco_opt.groups.kind.simulated_data import assumed_groups
 from coco_opt.groups.measuring.entities import PublicGroups
 from coco_opt.groups.noisy_measurements import max_size_of
 from coco_opt.groups.queries import GROUPS
-from coco_opt.releases.clock import slowness
 from coco_opt.releases.kind import Forecast, ForecastOptions, Plan, ResourceCost, SimulatedData
 from coco_opt.releases.reporter import Reporter
-from coco_opt.releases.resource_cost import BYTES
+from coco_opt.releases.resource_cost import BYTES, slowness
 
 # Tables of regions x sizes in memory; those of the posterior where it keeps draws by the sizes that occur.
 _TABLES: Mapping[Consistency, int] = {"posterior": 45, "joint": 8, "convex": 10}

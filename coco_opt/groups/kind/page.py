@@ -17,12 +17,12 @@ from coco_opt.groups.kind.intervals import measured_sizes
 from coco_opt.groups.noisy_measurements import GroupsMeasurements, count_queries, has_private_counts, split_of
 from coco_opt.histograms import errors_by_level
 from coco_opt.privacy import Measurement
-from coco_opt.releases.about import Words, date_of, protection, unit_words
 from coco_opt.releases.kind import Shown, Truth
+from coco_opt.releases.manifest import Words, date_of, protection, unit_words
+from coco_opt.report.chart import error_figure
 from coco_opt.report.explorer import Explored, explorer_section
 from coco_opt.report.front import TRIAL, Figure, between, front_section, precision, small_figures, where
 from coco_opt.report.html import GAP_NOTE, reading_section, table
-from coco_opt.report.plots import error_figure
 
 _NOTES = (GAP_NOTE,)
 _ERROR_NOTE = (

@@ -15,7 +15,7 @@ from pydantic import Field, PlainValidator, model_validator
 
 from coco_opt.config.sections import AUTO, DataSection, Section, TableInput
 from coco_opt.config.values import KeyedError, choice, estimator_name, level_names, one_or_list, probability
-from coco_opt.files.columns import ENTITIES, GROUPS, HIERARCHY, SIZES, Columns
+from coco_opt.files.inputs import ENTITIES, GROUPS, HIERARCHY, SIZES, Columns
 from coco_opt.groups.estimating.method import VarianceRule
 from coco_opt.groups.noisy_measurements import MAX_SIZE, buckets_of, counts_share_of, size_queries, split_of
 from coco_opt.groups.queries import Query, with_public_counts

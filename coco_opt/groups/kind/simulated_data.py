@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from coco_opt.array_types import Floats, Ints
 from coco_opt.config.model import Config
 from coco_opt.errors import InputError, Place, ProblemError
-from coco_opt.files.columns import SIZES
-from coco_opt.files.inputs import Input
+from coco_opt.files.inputs import SIZES, Input
 from coco_opt.files.regions import read_regions
 from coco_opt.files.similar_rows import is_release, rows_of_regions, shared_words
 from coco_opt.files.source import names_of

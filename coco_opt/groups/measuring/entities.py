@@ -29,9 +29,8 @@ from coco_opt.files.column_checks import (
     occur_at_most,
     states_regions,
 )
-from coco_opt.files.columns import ENTITIES, GROUPS, Columns, hierarchy_columns
 from coco_opt.files.foreign_errors import quietly
-from coco_opt.files.inputs import Input, InputLike
+from coco_opt.files.inputs import ENTITIES, GROUPS, Columns, Input, InputLike, hierarchy_columns
 from coco_opt.files.regions import PublicRegions, read_tree, register_leaves
 from coco_opt.files.scratch import spilling
 from coco_opt.files.source import Loaded, isolated, load, streamed

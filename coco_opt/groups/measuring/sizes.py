@@ -10,10 +10,9 @@ import numpy as np
 from coco_opt.array_types import Ints
 from coco_opt.errors import HierarchyError, InputError, Place
 from coco_opt.files import column_checks
-from coco_opt.files.columns import SIZES
 from coco_opt.files.faults import Faults
 from coco_opt.files.foreign_errors import quietly
-from coco_opt.files.inputs import Input, InputLike
+from coco_opt.files.inputs import SIZES, Input, InputLike
 from coco_opt.files.regions import NAME_THE_ROOT, PublicRegions, root_level
 from coco_opt.files.scratch import spilling
 from coco_opt.files.source import Loaded, isolated, load

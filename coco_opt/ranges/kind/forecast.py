@@ -15,8 +15,8 @@ from coco_opt.ranges.estimating.universal import Estimator, is_nonnegative
 from coco_opt.ranges.interval_counts import Precision, noise_of
 from coco_opt.ranges.strategy import FAN_OUTS, choose_fan_out, evenly, optimised_tree
 from coco_opt.ranges.workload import Workload, over_bound
-from coco_opt.releases.clock import slowness
 from coco_opt.releases.kind import Figures, Forecast, ResourceCost
+from coco_opt.releases.resource_cost import slowness
 
 _SIZES = 5
 _FIRST, _SECONDS = 0.3, 2.5e-6  # what is loaded; a node: least squares with its certificate, standard errors

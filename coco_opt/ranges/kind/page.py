@@ -15,13 +15,12 @@ from coco_opt.histograms import Hierarchy
 from coco_opt.ranges.estimating.universal import UniversalHistogram
 from coco_opt.ranges.interval_counts import IntervalCounts
 from coco_opt.ranges.kind.forecast import fan_out_name, shares_name, words_of
-from coco_opt.releases.about import Words, date_of, protection, unit_words
 from coco_opt.releases.kind import Shown
-from coco_opt.report.chart import Axis
+from coco_opt.releases.manifest import Words, date_of, protection, unit_words
+from coco_opt.report.chart import Axis, Band, Dots, Layer, Steps, linear, panel
 from coco_opt.report.explorer import Explored, explorer_section
 from coco_opt.report.front import TRIAL, Figure, between, front_section, precision, small_figures
 from coco_opt.report.html import counted, reading_section
-from coco_opt.report.plots import Band, Dots, Layer, Steps, linear, panel
 
 _DRAWN = 300  # bars, each of as many cells as it takes
 _BARS = 40  # of a range; each is a range to explore in turn

@@ -17,7 +17,7 @@ from pydantic import Field, PlainValidator, model_validator
 from coco_opt.config.sections import AUTO, DataSection, Section, TableInput
 from coco_opt.config.values import KeyedError, choice, estimator_name, exact
 from coco_opt.errors import InputError, ProblemError
-from coco_opt.files.columns import Columns
+from coco_opt.files.inputs import Columns
 from coco_opt.privacy import MeasurementPlan
 from coco_opt.ranges.domain import levels_of
 from coco_opt.ranges.estimating.posterior.sampler import LEAST_DRAWS, posterior_seconds

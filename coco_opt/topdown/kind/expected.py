@@ -21,12 +21,12 @@ from typing import Any
 
 import numpy as np
 
-from coco_opt.activity import doing
+from coco_opt.activity import Progress, doing
 from coco_opt.array_types import Floats
 from coco_opt.errors import ProblemError
 from coco_opt.histograms import Hierarchy
 from coco_opt.releases.kind import ForecastOptions, Plan, SimulatedData
-from coco_opt.releases.reporter import Progress, Reporter, no_progress
+from coco_opt.releases.reporter import Reporter, no_progress
 from coco_opt.releases.solvers import choices_of
 from coco_opt.topdown.budget_plan import TablePlan
 from coco_opt.topdown.constraint import UNBOUNDED, RegionBounds

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from coco_opt.releases.clock import slowness
 from coco_opt.releases.kind import Figures, Forecast, ForecastOptions, Plan, ResourceCost
 from coco_opt.releases.reporter import Reporter
+from coco_opt.releases.resource_cost import slowness
 from coco_opt.topdown.kind.expected import Expected, Predicted, on_public_records, on_simulated_persons, predicted
 from coco_opt.topdown.kind.files import MOST_CELLS
 from coco_opt.topdown.kind.method import TablesMethod, method_of

@@ -13,8 +13,8 @@ from coco_opt.posterior.chains import Criterion
 from coco_opt.privacy.budget import with_decimal
 from coco_opt.privacy.cost import Cost, cost_of
 from coco_opt.privacy.measurement import Measurement
-from coco_opt.releases.about import Words, date_of, protection, unit_words
 from coco_opt.releases.kind import Shown, Truth
+from coco_opt.releases.manifest import Words, date_of, protection, unit_words
 from coco_opt.report.explorer import MOST_ROWS, Explored, explorer_section
 from coco_opt.report.front import TRIAL, Figure, between, front_section, precision, small_figures, where
 from coco_opt.report.html import GAP_NOTE, reading_section, shown_levels, table

@@ -16,9 +16,9 @@ from coco_opt.errors import InputError
 from coco_opt.histograms import Hierarchy
 from coco_opt.posterior.chains import MOVES_A_SECOND
 from coco_opt.privacy import SeededNoise
-from coco_opt.releases.clock import slowness
 from coco_opt.releases.kind import Plan, SimulatedData
 from coco_opt.releases.reporter import no_progress
+from coco_opt.releases.resource_cost import slowness
 from coco_opt.topdown.constraint import LinearConstraint, RegionBounds
 from coco_opt.topdown.estimating.estimate import TablesResult, estimate_tables
 from coco_opt.topdown.estimating.implied import ImpliedChoice, implied_choice

@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field, PlainValidator, ValidationInfo, mod
 
 from coco_opt.config.sections import AUTO, DataSection, FilePath, Section, TableInput
 from coco_opt.config.values import KeyedError, choice, estimator_name, level_names, split_shares
-from coco_opt.files.columns import GROUPS, HIERARCHY, Columns
+from coco_opt.files.inputs import GROUPS, HIERARCHY, Columns
 from coco_opt.topdown.constraint import StatedSource
 from coco_opt.topdown.estimating.method import Implied, IntegerRule
 from coco_opt.topdown.kind.schemas import named_schema

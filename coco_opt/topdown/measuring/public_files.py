@@ -11,9 +11,8 @@ from coco_opt.array_types import Flags, Ints
 from coco_opt.errors import HierarchyError, InputError
 from coco_opt.files import column_checks
 from coco_opt.files.column_checks import UNKNOWN_REGION
-from coco_opt.files.columns import Columns
 from coco_opt.files.faults import RowError, RowFaults
-from coco_opt.files.inputs import Input, InputLike
+from coco_opt.files.inputs import Columns, Input, InputLike
 from coco_opt.files.regions import PublicRegions, register_leaves
 from coco_opt.files.source import Loaded, isolated, load
 from coco_opt.histograms import Hierarchy

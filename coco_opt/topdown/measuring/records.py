@@ -26,10 +26,9 @@ from coco_opt.files.column_checks import (
     occur_at_most,
     states_regions,
 )
-from coco_opt.files.columns import GROUPS, Columns
 from coco_opt.files.faults import Faults
 from coco_opt.files.foreign_errors import quietly
-from coco_opt.files.inputs import Input, InputLike
+from coco_opt.files.inputs import GROUPS, Columns, Input, InputLike
 from coco_opt.files.regions import PublicRegions
 from coco_opt.files.scratch import spilling
 from coco_opt.files.source import Loaded, isolated, load, names_of, streamed

@@ -16,9 +16,8 @@ from coco_opt.config import Config, Section
 from coco_opt.config.sections import DataSection, TableInput
 from coco_opt.errors import ConfigError
 from coco_opt.files import column_checks
-from coco_opt.files.columns import Columns
 from coco_opt.files.folder import FileTable, read_columns
-from coco_opt.files.inputs import Input, InputLike
+from coco_opt.files.inputs import Columns, Input, InputLike
 from coco_opt.files.regions import PublicRegions, read_regions, region_columns, register_leaves
 from coco_opt.files.release_checks import Check
 from coco_opt.files.source import isolated, load
