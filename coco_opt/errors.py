@@ -6,6 +6,8 @@ No message ever holds a private value; raise them with ``from None`` wherever th
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +51,15 @@ def _put_together(kind: type[CocoOptError], arguments: tuple[Any, ...], state: d
     error = kind.__new__(kind, *arguments)
     error.__dict__.update(state)
     return error
+
+
+@contextmanager
+def system_errors_as(refusal: Callable[[str], CocoOptError]) -> Iterator[None]:
+    """Raise the refusal of the system's reason in place of an OSError of the body, which names files and no value."""
+    try:
+        yield
+    except OSError as error:
+        raise refusal(error.strerror or "unknown reason") from None
 
 
 _SHOWN_FILES = 9

@@ -204,7 +204,9 @@ def estimator_rows(kind: str) -> tuple[EstimatorRow, ...]:
 
     Raises InputError (two-estimators) where two rows of the kind have one name.
     """
-    rows = all_rows(GROUP, ESTIMATORS, "estimator", partial(InputError, "two-estimators"), attrgetter("kind", "name"))
+    rows = all_rows(
+        GROUP, ESTIMATORS, "estimator", partial(InputError, "two-estimators"), (attrgetter("kind", "name"),)
+    )
     return tuple(row for row in rows if row.kind == kind)
 
 

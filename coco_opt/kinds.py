@@ -6,12 +6,12 @@ The built-in rows stand below. A package outside this repository adds rows of it
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
-from importlib.metadata import entry_points
+from functools import cache, partial
+from operator import attrgetter
 from typing import Any
 
-from coco_opt.errors import InputError, MissingPackageError
-from coco_opt.plugins import loaded, near, table_of
+from coco_opt.errors import InputError
+from coco_opt.plugins import all_rows, loaded, near
 
 GROUP = "coco_opt.kinds"
 BUILT_IN = "coco_opt"
@@ -48,16 +48,9 @@ def kind_rows() -> tuple[KindRow, ...]:
 
     Raises InputError (two-kinds) where two rows share a name or a section, MissingPackageError without metadata.
     """
-    points = sorted(entry_points(group=GROUP), key=lambda point: (point.name != BUILT_IN, point.name))
-    if not any(point.name == BUILT_IN for point in points):
-        raise MissingPackageError("coco-opt", "the table of release kinds (installation metadata not found)")
-    rows: list[KindRow] = []
-    for point in points:
-        for row in table_of(point, "table of kinds", required=point.name == BUILT_IN):
-            if any(row.name == earlier.name or row.section == earlier.section for earlier in rows):
-                raise InputError("two-kinds", f"two tables define the release kind {row.name!r}; one is {point.value}")
-            rows.append(row)
-    return tuple(rows)
+    return all_rows(
+        GROUP, BUILT_IN, "release kind", partial(InputError, "two-kinds"), (attrgetter("name"), attrgetter("section"))
+    )
 
 
 def kind_row(name: str) -> KindRow:

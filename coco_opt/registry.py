@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from coco_opt.errors import ConfigError, MissingPackageError, UnknownSolverError
-from coco_opt.plugins import loaded, near, table_of
+from coco_opt.plugins import all_rows, loaded, near
 from coco_opt.problem import Problem
 from coco_opt.solver import ProgramSolver, Solver
 
@@ -94,16 +94,7 @@ def backends() -> tuple[Backend, ...]:
     >>> "highs" in [row.name for row in backends()]
     True
     """
-    points = sorted(entry_points(group=GROUP), key=lambda point: (point.name != BUILT_IN, point.name))
-    if not any(point.name == BUILT_IN for point in points):
-        raise MissingPackageError("coco-opt", "the solver table (installation metadata not found)")
-    rows: dict[str, Backend] = {}
-    for point in points:
-        for row in table_of(point, "solver table", required=point.name == BUILT_IN):
-            if row.name in rows:
-                raise UnknownSolverError(f"two solver tables define {row.name!r}; the second is {point.value}")
-            rows[row.name] = row
-    return tuple(rows.values())
+    return all_rows(GROUP, BUILT_IN, "solver", UnknownSolverError)
 
 
 @cache

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,7 @@ from coco_opt.privacy import (
     MeasurementPlan,
     NoiseDistribution,
     NoiseSource,
+    Pair,
     Rho,
     add_noise,
 )
@@ -42,29 +43,12 @@ from coco_opt.privacy.loss_distributions import UncountableError, of_changes
 
 PrivateT = TypeVar("PrivateT")
 ResultT = TypeVar("ResultT")
-TableT = TypeVar("TableT", covariant=True)
 
 Sources = Callable[[int], NoiseSource]
 """Makes a fresh noise source for each number; two numbers share no noise."""
 Statistics = Mapping[str, NDArray[Any]]
 
 _DIGITS = 6
-
-
-class Pair(Protocol[TableT]):
-    """D and D', two tables that differ by one entity; ``words`` say how."""
-
-    @property
-    def first(self) -> TableT:
-        """Return D."""
-
-    @property
-    def second(self) -> TableT:
-        """Return D'."""
-
-    @property
-    def words(self) -> str:
-        """Return in words how they differ."""
 
 
 def sealed(measurement_plan: MeasurementPlan, exact: Sequence[Exact], source: NoiseSource) -> Measurement:

@@ -240,7 +240,15 @@ def solvers(json: Json = False, version: Version = False) -> int:
         return 0
     for title, general in (("Special algorithms, the fast paths", False), ("Open general solvers", True)):
         shown = [row for row in rows if bool(row["programs"]) == general]
-        table = [(row["solver"], " ".join(row["programs"]).upper(), row["summary"], _installed(row)) for row in shown]
+        table = [
+            (
+                row["solver"],
+                " ".join(row["programs"]).upper(),
+                row["summary"],
+                "yes" if row["installed"] else row["install"],
+            )
+            for row in shown
+        ]
         write_table(title, ("solver", "programs" if general else "", "what", "installed"), table, numeric=4)
     answered = [(kind, _automatic(rows, kind), _others(rows, kind)) for kind in rows[0]["problems"]]
     write_table("Problems", ("problem", "auto", "also"), answered, numeric=3)
@@ -250,10 +258,6 @@ def solvers(json: Json = False, version: Version = False) -> int:
     shown_estimators = [(row.kind, row.name, row.summary, row.takes) for row in estimators]
     write_table("Estimators", ("of", "name", "what", "takes"), shown_estimators, numeric=4)
     return 0
-
-
-def _installed(row: dict[str, Any]) -> str:
-    return "yes" if row["installed"] else str(row["install"])
 
 
 def _automatic(rows: list[dict[str, Any]], kind: str) -> str:

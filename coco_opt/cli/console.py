@@ -17,14 +17,14 @@ import shlex
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from fractions import Fraction
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TextIO
 
 from coco_opt.activity import described, doing, steps
-from coco_opt.errors import InputError, Place
+from coco_opt.errors import InputError, Place, system_errors_as
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -287,16 +287,9 @@ def _say(text: str) -> None:
     sys.stderr.flush()
 
 
-@contextmanager
-def writing(path: Path) -> Iterator[None]:
+def writing(path: Path) -> AbstractContextManager[None]:
     """Raise InputError (cannot-write) that names ``path`` in place of an error of the operating system."""
-    reason = ""
-    try:
-        yield
-    except OSError as error:
-        reason = error.strerror or "unknown reason"
-    if reason:
-        raise InputError("cannot-write", f"cannot be written: {reason}", Place(path.name))
+    return system_errors_as(lambda reason: InputError("cannot-write", f"cannot be written: {reason}", Place(path.name)))
 
 
 SILENCE = 1.75  # seconds without output, after which there is a sign of life

@@ -48,40 +48,30 @@ def diff(
     from coco_opt.files.differences import most_certain
     from coco_opt.files.spreadsheets import check_delimiter, csv_bytes, level_names
     from coco_opt.files.unchanged import check_unchanged
-    from coco_opt.releases.differences import (
-        are_guesses,
-        checked_differences,
-        different_regions,
-        noise_words,
-        regions_words,
-        renamed_words,
-        render_differences,
-        table_of_known_noise,
-        with_renamed,
-    )
+    from coco_opt.releases.differences import Changes, regions_words
 
     check_delimiter(delimiter, decimal)
     for folder in (earlier, later):
         check_unchanged(folder)
     if csv_file is None and (raw or delimiter != ","):
         raise InputError("bad-option", "--raw, --delimiter and --decimal are for --csv")
-    first = earlier if renamed is None else with_renamed(earlier, later, renamed)
-    table = table or table_of_known_noise(later, first)
-    frame = checked_differences(later, first, table)
+    changes = Changes(later, earlier, renamed)
+    table = table or changes.table
+    frame = changes.frame(table)
     if csv_file is not None:
         with writing(csv_file):
             csv_file.write_bytes(csv_bytes(frame, delimiter, level_names(later), raw=raw, decimal=decimal))
     if page is not None:
         names = earlier.resolve().name, later.resolve().name
         with writing(page):
-            page.write_text(render_differences(later, first, names), encoding="utf-8", newline="")
+            page.write_text(changes.page(names), encoding="utf-8", newline="")
     shown = most_certain(frame[frame["difference"] != 0], _MOST)
-    apart = different_regions(later, first)
+    apart = changes.apart
     marked = int(frame["beyond_noise"].sum()) if "beyond_noise" in frame else None
     if json:
         clearest = loads(shown.to_json(orient="records"))
         regions = {"only_later": apart[0], "only_earlier": apart[1]}
-        guessed = are_guesses(later, first, table, frame)
+        guessed = changes.are_guesses(table, frame)
         counts = {"rows": len(frame), "beyond_noise": marked, "guesses": guessed}
         write_json({"table": table, **counts, "clearest": clearest, **regions})
         return 0
@@ -89,12 +79,12 @@ def diff(
         _write_rows(frame, shown)
     else:
         write("No row differs.")
-    write(noise_words(later, first, table, frame))
+    write(changes.noise_words(table, frame, "--table {} compares unbiased estimates, with standard errors."))
     if table is not None:
         write(f"Compared: the table {table!r} of both releases; --table names another.")
     if any(apart):
         write(regions_words(*apart, ("the later release", "the earlier release"), most=5))
-        if renamed is None and (remedy := renamed_words(later, first)):
+        if renamed is None and (remedy := changes.remedy()):
             write(remedy)
     for name, path in (("Rows", csv_file), ("Page", page)):
         if path is not None:

@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -46,17 +46,18 @@ def errors(
         raise InputError("unknown-code", f"there is no error {code!r}: coco-opt errors lists them all")
     shown = table if code is None else {code: table[code]}
     if json:
-        write_json([_entry(code) for code in shown])
+        codes = exit_codes()
+        write_json(
+            [
+                {"code": name, "exit_code": codes[name], "meaning": meaning, "advice": advice}
+                for name, (meaning, advice) in shown.items()
+            ]
+        )
     elif code is None:
         write("\n\n".join(["# Errors", _OPENING, *map(_text_of, shown)]))
     else:
         write(_text_of(code))
     return 0
-
-
-def _entry(code: str) -> dict[str, Any]:
-    meaning, advice = explanations()[code]
-    return {"code": code, "exit_code": exit_codes()[code], "meaning": meaning, "advice": advice}
 
 
 def _text_of(code: str) -> str:

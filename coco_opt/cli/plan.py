@@ -68,15 +68,10 @@ def plan(
         write_json(result.as_dict())
     else:
         _write_tables(result)
-        write(f"Next: {_next(result, quoted(config))}")
+        refused = f"would be refused. It {result.payment.words}"
+        words = f"{_payment(result)} and makes the release." if result.payment.fits else refused
+        write(f"Next: coco-opt release {quoted(config)}  {words}")
     return 0
-
-
-def _next(result: PlanForecast, config: str) -> str:
-    """Return what a release would pay, or why it would be refused."""
-    if not result.payment.fits:
-        return f"coco-opt release {config}  would be refused. It {result.payment.words}"
-    return f"coco-opt release {config}  {_payment(result)} and makes the release."
 
 
 def _payment(result: PlanForecast) -> str:

@@ -152,7 +152,9 @@ def parse_config(
     row = _kind_of(raw, file)
     kind = row.load()
     models = {"data": kind.data_model, **SHARED, row.section: kind.section_model}
-    mistakes: Mistakes = [(name, _unknown_section(name, models)) for name in raw if name not in models]
+    known = f"; there are {', '.join(models)}"
+    unknown = (name for name in raw if name not in models)
+    mistakes: Mistakes = [(name, f"unknown section{near(name, models, known, cutoff=0.5)}") for name in unknown]
     values: dict[str, Any] = {}
     for name, model in models.items():
         if like is not None and name not in raw and name in _REQUIRED:
@@ -330,10 +332,6 @@ def _joined_error(mistakes: Mistakes, file: str | None) -> ConfigError:
     lines = [str(ConfigError(key, message, file)) for key, message in mistakes[1:]]
     first_key, first = mistakes[0]
     return ConfigError(first_key, "\n".join([first, *lines]), file)
-
-
-def _unknown_section(name: str, models: Mapping[str, type[BaseModel]]) -> str:
-    return "unknown section" + near(name, models, f"; there are {', '.join(models)}", cutoff=0.5)
 
 
 _PLAIN = {

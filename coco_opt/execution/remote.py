@@ -25,10 +25,12 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Generic, TypeVar, cast
 
-from coco_opt.errors import CocoOptError, WorkerError
+from coco_opt.errors import CocoOptError, WorkerError, system_errors_as
 from coco_opt.execution.executor import Done, MapProgress, Shared, check_workers
 from coco_opt.execution.temporary_storage import remembered
 
+ItemT = TypeVar("ItemT")
+ResultT = TypeVar("ResultT")
 ValueT = TypeVar("ValueT")
 
 _ALIGNED = 64  # bytes; where arrays begin
@@ -124,10 +126,6 @@ class _Open:
 _OPEN = _Open()
 
 
-ItemT = TypeVar("ItemT")
-ResultT = TypeVar("ResultT")
-ValueT = TypeVar("ValueT")
-
 PREFIX = "coco-opt-work-"
 """How the folders begin that are made below a scratch folder."""
 
@@ -197,15 +195,14 @@ class Elsewhere(ABC):
     def folder(self) -> Path:
         """Return the folder of this executor's files, for its owner alone, made at the first call."""
         if self._folder is None:
-            reason = ""
-            try:
+            with system_errors_as(
+                lambda reason: WorkerError(
+                    f"the scratch folder cannot be used ({reason}): set engine.scratch to another"
+                )
+            ):
                 if self._scratch is not None:
                     self._scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
                 self._folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=self._scratch)).resolve()
-            except OSError as error:
-                reason = error.strerror or "unknown reason"
-            if self._folder is None:
-                raise WorkerError(f"the scratch folder cannot be used ({reason}): set engine.scratch to another")
         return self._folder
 
     @contextmanager
@@ -262,10 +259,9 @@ class Elsewhere(ABC):
 
 
 def _write_work(path: Path, value: object) -> None:
-    reason = ""
-    try:
+    with system_errors_as(
+        lambda reason: WorkerError(
+            f"work cannot be handed on ({reason}): set engine.scratch to a folder with free space"
+        )
+    ):
         write_value(path, value)
-    except OSError as error:
-        reason = error.strerror or "unknown reason"
-    if reason:
-        raise WorkerError(f"work cannot be handed on ({reason}): set engine.scratch to a folder with free space")

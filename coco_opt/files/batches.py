@@ -236,18 +236,15 @@ def _check_types(schema: Any, name: str, columns: Columns) -> None:
 
 def _check_kinds(schemas: Sequence[Any], parts: Sequence[Input], names: Sequence[str]) -> None:
     """Raise InputError (unlike-parts) where a column holds texts in one file and integers in another: 06 is not 6."""
+    import pyarrow.types as kinds
+
     for name in names:
-        is_text = [_is_text(schema.field(name).type) for schema in schemas]
+        held = [schema.field(name).type for schema in schemas]
+        is_text = [not kinds.is_integer(kind.value_type if kinds.is_dictionary(kind) else kind) for kind in held]
         if (other := is_text.index(not is_text[0]) if not all(is_text) and any(is_text) else None) is not None:
             ours, theirs = ("texts", "integers") if is_text[other] else ("integers", "texts")
             message = f"holds {ours}, and this column of {parts[0].name} {theirs}: write it as one of them in all files"
             raise InputError("unlike-parts", message, Place(parts[other].name, None, name))
-
-
-def _is_text(kind: Any) -> bool:
-    import pyarrow.types as kinds
-
-    return not kinds.is_integer(kind.value_type if kinds.is_dictionary(kind) else kind)
 
 
 def is_int64(kind: Any) -> bool:

@@ -71,8 +71,11 @@ class Compared:
     ordered: Callable[[Mapping[str, Any]], Mapping[str, Sequence[Any]]] | None = None
 
 
-Reader = Callable[[str], "pa.Table | None"]
-"""Returns a release's table by its name, None where it has none."""
+class Side(NamedTuple):
+    """One of two releases: its manifest, and what returns its tables by name, None where it has none."""
+
+    manifest: Mapping[str, Any]
+    table: Callable[[str], pa.Table | None]
 
 
 def as_frame(table: pa.Table, frame: FrameKind) -> Any:
@@ -90,7 +93,7 @@ def as_frame(table: pa.Table, frame: FrameKind) -> Any:
     return pl.DataFrame(table)
 
 
-def difference_frame(compared: Compared, later: Reader, earlier: Reader, coverage: float | None) -> pd.DataFrame:
+def difference_frame(compared: Compared, later: Side, earlier: Side, coverage: float | None) -> pd.DataFrame:
     """Return a row for each key in common regions: ``earlier``, ``later``, ``difference``, and their noise if stated.
 
     ``coverage`` is that of both releases' intervals, None where they have none in common. The columns of noise are
@@ -98,14 +101,16 @@ def difference_frame(compared: Compared, later: Reader, earlier: Reader, coverag
     ``beyond_noise``, whether these ends exclude 0; of regions whose chains have not converged also ``converged``.
     """
     apart: set[str] = set().union(*regions_apart(later, earlier))
-    sides = [_rows(compared, read, apart, with_bounds=coverage is not None) for read in (later, earlier)]
+    sides = [_rows(compared, side, apart, with_bounds=coverage is not None) for side in (later, earlier)]
     keys = [name for name in sides[0].columns if name not in (*_VALUES, *REGION[:2], REGION[3])]
     how: Any = "outer" if compared.absent_is_zero else "inner"
     merged = sides[0].merge(sides[1], on=keys, how=how, suffixes=("_later", "_earlier"), sort=False)
     texts = [name for name in REGION if name != "region" and f"{name}_later" in merged]
     result = merged[keys].copy()
     for place, name in enumerate(texts):
-        result.insert(place if name != "region_id" else place + 1, name, _either(merged, name))
+        known = merged[f"{name}_later"]
+        known = known.where(known.notna(), merged[f"{name}_earlier"]).infer_objects()
+        result.insert(place if name != "region_id" else place + 1, name, known)
     _add_values(result, merged, compared)
     _add_noise(result, merged, compared, coverage)
     return result.sort_values([name for name in ("level",) if name in result], kind="stable", ignore_index=True)
@@ -117,9 +122,9 @@ _VALUES = ("=value", "=lower", "=upper", "=error", "=converged")
 _ADDED = ("earlier", "later", "difference")
 
 
-def _rows(compared: Compared, read: Reader, apart: AbstractSet[str], *, with_bounds: bool) -> pd.DataFrame:
+def _rows(compared: Compared, side: Side, apart: AbstractSet[str], *, with_bounds: bool) -> pd.DataFrame:
     """Return a release's rows with keys and the columns of _VALUES that there are, regions ``apart`` left out."""
-    table = read(compared.table)
+    table = side.table(compared.table)
     if table is None:
         raise InputError("unknown-table", f"a release has no table {compared.table!r}")
     frame = _within(decoded(table), apart).rename(columns={compared.value: "=value", compared.error or "-": "=error"})
@@ -130,9 +135,11 @@ def _rows(compared: Compared, read: Reader, apart: AbstractSet[str], *, with_bou
         message = f"a column {taken[0]!r} has the name of a column of differences, so they cannot stand side by side"
         raise InputError("not-comparable", message)
     frame = frame[[*region, *keys, *(name for name in _VALUES if name in frame)]]
-    bounds = read(compared.bounds) if with_bounds and compared.bounds else None
+    bounds = side.table(compared.bounds) if with_bounds and compared.bounds else None
     if bounds is None:
         return frame
+    if compared.keyed is not None:
+        bounds = compared.keyed(bounds, side.manifest)
     names = {compared.lower: "=lower", compared.upper: "=upper", "converged": "=converged"}
     ends = _within(decoded(bounds), apart).rename(columns=names)
     ends = ends[[*region, *keys, *(name for name in _VALUES[1:] if name in ends)]]
@@ -158,11 +165,6 @@ def decoded(table: pa.Table) -> pd.DataFrame:
     }
     frame: pd.DataFrame = pa.table(columns).to_pandas()
     return frame
-
-
-def _either(merged: pd.DataFrame, name: str) -> pd.Series[Any]:
-    later = merged[f"{name}_later"]
-    return later.where(later.notna(), merged[f"{name}_earlier"]).infer_objects()
 
 
 def _add_values(result: pd.DataFrame, merged: pd.DataFrame, compared: Compared) -> None:
@@ -209,9 +211,9 @@ def _add_converged(result: pd.DataFrame, merged: pd.DataFrame) -> None:
     result["converged"] = ~result["region"].isin(merged.loc[~(settled[0] & settled[1]), "region"])
 
 
-def regions_apart(later: Reader, earlier: Reader) -> tuple[list[str], list[str]]:
+def regions_apart(later: Side, earlier: Side) -> tuple[list[str], list[str]]:
     """Return the regions of the later release only and of the earlier one only; InputError where none is common."""
-    tables = [table for table in (later("hierarchy"), earlier("hierarchy")) if table is not None]
+    tables = [table for side in (later, earlier) if (table := side.table("hierarchy")) is not None]
     if len(tables) < 2:
         return [], []
     sides = [set(table.column("region").to_pylist()) for table in tables]
@@ -246,25 +248,18 @@ def key_columns(frame: pd.DataFrame) -> Sequence[str]:
 RENAMED = Columns(first=("earlier", "later"), others=True, private=False)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Renamed:
-    """An earlier release whose regions have other paths in the later release: ``paths``, by the earlier paths."""
+def under_later_names(table: pa.Table | None, paths: Mapping[str, str]) -> pa.Table | None:
+    """Return a table of a release whose regions have other paths in a later release: ``paths``, by their paths here."""
+    import pyarrow as pa
 
-    release: Any
-    paths: Mapping[str, str]
-
-    def table(self, table: pa.Table | None) -> pa.Table | None:
-        """Return a table of the release under the later names."""
-        import pyarrow as pa
-
-        if table is None or "region" not in table.column_names:
-            return table
-        place = table.column_names.index("region")
-        coded = table.column("region").combine_chunks()
-        coded = coded if pa.types.is_dictionary(coded.type) else coded.dictionary_encode()
-        texts = pa.array([later_path(path, self.paths) for path in coded.dictionary.to_pylist()], pa.string())
-        column = pa.DictionaryArray.from_arrays(coded.indices, texts).cast(pa.string())
-        return table.set_column(place, "region", column)
+    if table is None or "region" not in table.column_names:
+        return table
+    place = table.column_names.index("region")
+    coded = table.column("region").combine_chunks()
+    coded = coded if pa.types.is_dictionary(coded.type) else coded.dictionary_encode()
+    texts = pa.array([later_path(path, paths) for path in coded.dictionary.to_pylist()], pa.string())
+    column = pa.DictionaryArray.from_arrays(coded.indices, texts).cast(pa.string())
+    return table.set_column(place, "region", column)
 
 
 def later_path(path: str, paths: Mapping[str, str]) -> str:
@@ -349,11 +344,3 @@ def _regions_of(table: pa.Table) -> Callable[[str], _Region | None]:
     ids = table.column("region_id").to_pylist() if "region_id" in table.column_names else [None] * len(regions)
     by_id = {each: region for each, region in zip(ids, regions, strict=True) if each is not None}
     return {**by_id, **{region.path: region for region in regions}}.get
-
-
-def renamed_release(earlier: Any, file: Path, read: Callable[[Any], pa.Table | None], later: Any) -> Renamed:
-    """Return the earlier release under the later names; ``read`` returns a release's table of regions."""
-    tables = [read(release) for release in (earlier, later)]
-    if tables[0] is None or tables[1] is None:
-        raise InputError("not-comparable", "a release without regions has none that were renamed")
-    return Renamed(earlier, read_renamed(file, tables[0], tables[1]))

@@ -15,13 +15,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
 from coco_opt.array_types import Ints
-from coco_opt.errors import InputError, Place
+from coco_opt.errors import InputError, Place, system_errors_as
 from coco_opt.files.arrow_texts import arrow_texts_at, distinct
 from coco_opt.files.foreign_errors import quietly
 from coco_opt.files.in_threads import ahead, cores, in_threads
@@ -218,52 +219,42 @@ def write_folder(
     index: Index,
     *,
     private: bool = False,
-    further: Further | None = None,
-) -> str:
-    """Write a new folder that appears complete or not at all, and return the SHA-256 of its index, hexadecimal.
-
-    The index, the file ``name``, is written last, from the SHA-256 of every other file by file name. ``private``
-    keeps the folder and its files to their owner (0700, 0600). ``further`` writes more files into the unfinished
-    folder meanwhile, by ``write_new``, and returns their digests. Raises InputError: folder-exists, cannot-write.
-    """
-    remove_leftovers(folder.parent, folder.name)
-    with building(folder) as unfinished:
-        digest = build_folder(unfinished, files, name, index, private=private, further=further)
-        return publish_folder(unfinished, folder, digest, name)
-
-
-class FolderExistsError(InputError):
-    """Something else lies where a folder was to be."""
-
-
-def build_folder(
-    building: Path,
-    files: Mapping[str, Content],
-    name: str,
-    index: Index,
-    *,
-    private: bool,
+    numbered: bool = False,
     describe: Describe | None = None,
     further: Further | None = None,
-) -> str:
-    """Write the files of a folder durably, under a temporary name; see ``write_folder``.
+) -> tuple[Path, str]:
+    """Write a new folder that appears complete or not at all; return where it lies, and the SHA-256 of its index.
 
-    ``describe`` returns further files, which are written before the index, from the folder and the digests of the rest.
+    The index, the file ``name``, is written last, from the SHA-256 of every other file by file name. ``private``
+    keeps the folder and its files to their owner (0700, 0600). A ``numbered`` folder has the first name of NAME,
+    NAME-2, ... that is free or holds the same; several processes may write under one name, each builds under its own.
+    ``describe`` returns further files, which are written before the index, from the folder and the digests of the rest;
+    ``further`` writes more files into the unfinished folder meanwhile, by ``write_new``, and returns their digests.
+    Raises InputError: folder-exists, cannot-write.
     """
+    remove_leftovers(folder.parent, folder.name)
     mode = 0o600 if private else 0o644
-    try:
-        building.parent.mkdir(parents=True, exist_ok=True)
-        building.mkdir(mode=0o700)
-        digests = _written(building, files, mode, further)
-        described = {} if describe is None else describe(building, digests)
-        digests |= {file: write_new(building / file, content, mode) for file, content in described.items()}
-        digest = write_new(building / name, index(digests), mode)
-        building.chmod(0o700 if private else 0o755)
-        sync_folder(building)
-        return digest
-    except OSError as error:
-        reason = error.strerror or "unknown reason"
-    raise InputError("cannot-write", f"the files could not be written: {reason}", Place(building.parent.name))
+    others = (folder.with_name(f"{folder.name}-{number}") for number in count(2)) if numbered else ()
+    refusal = partial(_cannot_write, "the files could not be written", folder.parent)
+    with building(folder) as unfinished:
+        with system_errors_as(refusal):
+            unfinished.parent.mkdir(parents=True, exist_ok=True)
+            unfinished.mkdir(mode=0o700)
+            digests = _written(unfinished, files, mode, further)
+            described = {} if describe is None else describe(unfinished, digests)
+            digests |= {file: write_new(unfinished / file, content, mode) for file, content in described.items()}
+            digest = write_new(unfinished / name, index(digests), mode)
+            unfinished.chmod(0o700 if private else 0o755)
+            sync_folder(unfinished)
+        for place in chain([folder], others):
+            if _published(unfinished, place, digest, name):
+                return place, digest
+    message = "exists already and holds something else: give another name"
+    raise InputError("folder-exists", message, Place(folder.name))
+
+
+def _cannot_write(what: str, path: Path, reason: str) -> InputError:
+    return InputError("cannot-write", f"{what}: {reason}", Place(path.name))
 
 
 def _written(building: Path, files: Mapping[str, Content], mode: int, further: Further | None) -> dict[str, str]:
@@ -276,25 +267,14 @@ def _written(building: Path, files: Mapping[str, Content], mode: int, further: F
     return dict(zip(files, digests, strict=True))
 
 
-def publish_folder(building: Path, folder: Path, digest: str, name: str) -> str:
-    """Give a built folder its name; a folder that is there with the same index is the same. Returns the digest.
-
-    Raises InputError (cannot-write) and FolderExistsError.
-    """
-    reason = ""
-    try:
+def _published(unfinished: Path, folder: Path, digest: str, name: str) -> bool:
+    """Give a built folder its name, and return whether it has it; a folder that is there with its index is the same."""
+    with system_errors_as(partial(_cannot_write, "could not be written", folder)):
         if not os.path.lexists(folder):
             with suppress(FileExistsError, NotADirectoryError):  # another process was faster
-                _rename(building, folder)
-                return digest
-        if (folder / name).is_file() and hashlib.sha256((folder / name).read_bytes()).hexdigest() == digest:
-            return digest
-    except OSError as error:
-        reason = error.strerror or "unknown reason"
-    if reason:
-        raise InputError("cannot-write", f"could not be written: {reason}", Place(folder.name))
-    message = "exists already and holds something else: give another name"
-    raise FolderExistsError("folder-exists", message, Place(folder.name))
+                _rename(unfinished, folder)
+                return True
+        return (folder / name).is_file() and hashlib.sha256((folder / name).read_bytes()).hexdigest() == digest
 
 
 def _rename(building: Path, folder: Path) -> None:
@@ -414,14 +394,9 @@ def write_file(path: Path, content: bytes) -> None:
     """
     if os.path.lexists(path):
         raise InputError("folder-exists", "exists already: remove it first", Place(path.name))
-    try:
-        with building(path) as unfinished:
-            write_new(unfinished, content, 0o644)
-            _rename(unfinished, path)
-        return
-    except OSError as error:
-        reason = error.strerror or "unknown reason"
-    raise InputError("cannot-write", f"could not be written: {reason}", Place(path.name))
+    with system_errors_as(partial(_cannot_write, "could not be written", path)), building(path) as unfinished:
+        write_new(unfinished, content, 0o644)
+        _rename(unfinished, path)
 
 
 def write_new(path: Path, content: Content, mode: int) -> str:

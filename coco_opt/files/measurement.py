@@ -116,7 +116,10 @@ def write_measurement(folder: Path, measurement: Measurement | Drawing, *, priva
     division = measurement.division if private and isinstance(measurement, Drawing) else None
     files = {REGIONS: region_table(measurement_plan)}
     if division is None:
-        files[PACKED if private else ANSWERS] = packed_table(measurement) if private else _answer_table(measurement)
+        if private:
+            files[PACKED] = packed_table(measurement)
+        else:
+            files[ANSWERS] = FileTable(_answer_parts(measurement), _ANSWER_TYPES, delta=("index", "value"))
     if measurement_plan.tables:
         files[FACTS] = _constraint_table(measurement_plan.tables)
     return write_folder(
@@ -126,7 +129,7 @@ def write_measurement(folder: Path, measurement: Measurement | Drawing, *, priva
         lambda digests: as_json(sealed(_index(measurement, digests))),
         private=private,
         further=None if division is None else partial(write_parts, division),
-    )
+    )[1]
 
 
 def read_measurement(
@@ -222,10 +225,6 @@ def _look_of(index: Mapping[str, Any]) -> MeasurementRecord | None:
     if {**plain, **record_dict(look)} != plain or look.private is not index["private"]:
         raise InputError("damaged-measurement", "what it states of its look contradicts itself")
     return look
-
-
-def _answer_table(measurement: Measurement | Drawing) -> FileTable:
-    return FileTable(_answer_parts(measurement), _ANSWER_TYPES, delta=("index", "value"))
 
 
 def _answer_parts(measurement: Measurement | Drawing) -> Iterator[dict[str, Any]]:

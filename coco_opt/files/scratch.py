@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from coco_opt.errors import InputError, Place
+from coco_opt.errors import InputError, Place, system_errors_as
 from coco_opt.files.inputs import Frame, Input
 from coco_opt.files.parts import parts_of
 from coco_opt.privacy.private_files import FileLock, make_private_folder
@@ -87,8 +87,9 @@ def remove_spilled(private: Path) -> None:
 
 def _new_folder(private: Path) -> tuple[Path, FileLock]:
     """Return a new folder and the lock that says it is used."""
-    reason = ""
-    try:
+    with system_errors_as(
+        lambda reason: InputError("cannot-write", f"no folder can be made in it: {reason}", Place(private.name))
+    ):
         private.mkdir(mode=0o700, parents=True, exist_ok=True)
         make_private_folder(private)
         with _gate(private):
@@ -97,9 +98,6 @@ def _new_folder(private: Path) -> tuple[Path, FileLock]:
             lock = FileLock(folder / _LOCK)
             lock.acquire()
             return folder, lock
-    except OSError as error:
-        reason = error.strerror or "unknown reason"
-    raise InputError("cannot-write", f"no folder can be made in it: {reason}", Place(private.name))
 
 
 @contextmanager

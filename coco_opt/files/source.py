@@ -182,7 +182,7 @@ def load(
     own = {there: name for name, there in columns.called(source, names, 1).items()}
     shown = [names[k] for k in expected.selected(names)]
     shown = [name for name in shown if not only or own.get(name, name) in only]
-    _create(con, table, len(shown))
+    con.execute(f"CREATE TABLE {table} ({', '.join(f'c{k} VARCHAR' for k in range(len(shown)))})")
     if opened is None:
         parts = tuple(_append_csv(con, table, headers, shown))
     else:
@@ -246,10 +246,6 @@ def unfit_columns(path: Path) -> dict[str, str]:
     part = parts_of(Input(path))[0]
     types = {} if part.is_csv else column_types(part)
     return {name: f"of the type {kind}" for name, kind in types.items() if not is_id(kind)}
-
-
-def _create(con: duckdb.DuckDBPyConnection, table: str, columns: int) -> None:
-    con.execute(f"CREATE TABLE {table} ({', '.join(f'c{k} VARCHAR' for k in range(columns))})")
 
 
 def _append_texts(con: duckdb.DuckDBPyConnection, table: str, arrays: Iterable[tuple[Any, ...]], columns: int) -> int:

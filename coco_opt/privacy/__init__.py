@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coco_opt.privacy.budget import NEIGHBOURS, Neighbours, Unit, parse_epsilon, parse_fraction
+from coco_opt.privacy.budget import NEIGHBOURS, Neighbours, Pair, Unit, parse_epsilon, parse_fraction
 from coco_opt.privacy.cost import Cost, Epsilon, Rho, Sensitivity
 from coco_opt.privacy.ledger import Ledger
 from coco_opt.privacy.ledger_chain import Account, Charge, Entry
@@ -38,6 +38,7 @@ __all__ = [
     "NoiseSource",
     "NoiseStream",
     "OpenDPNoise",
+    "Pair",
     "Rho",
     "RunKey",
     "SecureNoise",

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal, get_args
+from typing import Generic, Literal, TypeVar, get_args
 
 from coco_opt.errors import ProblemError
 
@@ -17,6 +18,18 @@ Neighbours = Literal["add_remove", "replace"]
 Unit = Literal["epsilon", "rho"]
 
 NEIGHBOURS: tuple[Neighbours, ...] = get_args(Neighbours)
+
+TableT = TypeVar("TableT")
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Pair(Generic[TableT]):
+    """D and D', tables that differ by one entity; ``words`` say how."""
+
+    first: TableT
+    second: TableT
+    words: str
+
 
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?|[0-9]+/[0-9]+")
 _MAX_DIGITS = 64

@@ -13,7 +13,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import fields, replace
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from coco_opt.array_types import Ints
-from coco_opt.errors import BudgetError, InputError
+from coco_opt.errors import BudgetError, InputError, system_errors_as
 from coco_opt.privacy.budget import Unit, stated_fraction
 from coco_opt.privacy.ledger_chain import Account, Books, Charge, Entry, FileWitness, Head, Kind, Run, Witness, advance
 from coco_opt.privacy.private_files import FREE, foreign, read_record, sync_folder, write_record
@@ -276,16 +276,14 @@ def _draw_key(path: Path) -> None:
 
 def _create(path: Path) -> None:
     """Make an empty file only its owner can read, before SQLite makes a file that others can read."""
-    failure = ""
-    try:
+    with (
+        system_errors_as(
+            lambda reason: BudgetError(f"the ledger {path.name} cannot be made in {path.parent}: {reason}")
+        ),
+        suppress(FileExistsError),
+    ):
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         sync_folder(path.parent)
-    except FileExistsError:
-        return
-    except OSError as error:
-        failure = error.strerror or "unknown reason"
-    if failure:
-        raise BudgetError(f"the ledger {path.name} cannot be made in {path.parent}: {failure}")
 
 
 def _read(connection: sqlite3.Connection) -> list[Entry]:

@@ -19,10 +19,11 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from coco_opt.errors import InputError, Place
+from coco_opt.errors import InputError, Place, system_errors_as
 
 Chunk = bytes | memoryview
 FREE = "What was paid for stays paid: once this is put right, the same command goes on for free"
@@ -50,20 +51,19 @@ def replace_private(path: Path, chunks: Iterable[Chunk]) -> None:
 
 def _write(path: Path, chunks: Iterable[Chunk], name: Callable[[Path, Path], object]) -> None:
     """Write a file under another name, give it its own by ``name`` once it is on disk, and make that durable."""
-    try:
-        with building(path) as temporary:
-            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(descriptor, "wb") as file:
-                for chunk in chunks:
-                    file.write(chunk)
-                file.flush()
-                os.fsync(file.fileno())
-            name(temporary, path)
-            sync_folder(path.parent)
-        return
-    except OSError as error:
-        reason = error.strerror or "unknown reason"
-    raise InputError("cannot-write", f"the private file could not be written: {reason}. {FREE}", Place(path.name))
+    with system_errors_as(partial(_cannot, "the private file could not be written", path)), building(path) as temporary:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            for chunk in chunks:
+                file.write(chunk)
+            file.flush()
+            os.fsync(file.fileno())
+        name(temporary, path)
+        sync_folder(path.parent)
+
+
+def _cannot(what: str, path: Path, reason: str) -> InputError:
+    return InputError("cannot-write", f"{what}: {reason}. {FREE}", Place(path.name))
 
 
 def _name(temporary: Path, path: Path) -> None:
@@ -92,20 +92,16 @@ def erase_private(path: Path, *, keep_name: bool = False) -> None:
     """
     if not os.path.lexists(path):
         return
-    try:
-        reason = foreign(path)
-        if not reason:
-            with path.open("r+b") as file:
-                file.write(bytes(path.stat().st_size))
-                file.flush()
-                os.fsync(file.fileno())
-            if not keep_name:
-                path.unlink()
-                sync_folder(path.parent)
-            return
-    except OSError as error:
-        reason = error.strerror or "unknown reason"
-    raise InputError("cannot-write", f"could not be erased: {reason}. {FREE}", Place(path.name))
+    with system_errors_as(partial(_cannot, "could not be erased", path)):
+        if reason := foreign(path):
+            raise _cannot("could not be erased", path, reason)
+        with path.open("r+b") as file:
+            file.write(bytes(path.stat().st_size))
+            file.flush()
+            os.fsync(file.fileno())
+        if not keep_name:
+            path.unlink()
+            sync_folder(path.parent)
 
 
 def temporary_name(path: Path) -> Path:
@@ -233,13 +229,8 @@ class FileLock:
 
         With ``wait``, once the other gives it back.
         """
-        flags, reason = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), ""
-        try:
-            descriptor = os.open(self._path, flags, 0o600)
-        except OSError as error:
-            reason = error.strerror or "unknown reason"
-        if reason:
-            raise InputError("cannot-write", f"cannot be opened: {reason}. {FREE}", Place(self._path.name))
+        with system_errors_as(partial(_cannot, "cannot be opened", self._path)):
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
         if not _lock(descriptor, wait=wait):
             os.close(descriptor)
             return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,27 +12,25 @@ from coco_opt.files.differences import (
     COVERAGE,
     Compared,
     FrameKind,
-    Reader,
-    Renamed,
+    Side,
     as_frame,
     difference_frame,
     key_columns,
     most_certain,
+    read_renamed,
     regions_apart,
-    renamed_release,
+    under_later_names,
 )
 from coco_opt.files.folder import read_columns, read_manifest
 from coco_opt.files.unchanged import TABLE, stated_files, unchanged_manifest
 from coco_opt.kinds import kind_row
-from coco_opt.releases.about import date_of, title_of
-from coco_opt.releases.kind import AnyKind
+from coco_opt.releases.manifest import date_of, title_of
 from coco_opt.report.html import counted, document, table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     import pandas as pd
-    import pyarrow as pa
 
 _PUBLIC_KEYS = ("max_size", "schema", "ranges")  # of a manifest: releases that differ here count different things
 _MOST_ROWS = 20  # of a level on the page: the file of all rows has the others
@@ -108,9 +107,7 @@ def differences(
     for release in (later, earlier):
         if isinstance(release, str | Path):
             unchanged_manifest(Path(release))
-    if renamed is not None:
-        earlier = with_renamed(earlier, later, Path(renamed))
-    result = checked_differences(later, earlier, table)
+    result = Changes(later, earlier, None if renamed is None else Path(renamed)).frame(table)
     if frame == "pandas":
         return result
     import pyarrow as pa
@@ -118,15 +115,117 @@ def differences(
     return as_frame(pa.Table.from_pandas(result, preserve_index=False), frame)
 
 
-def checked_differences(later: Any, earlier: Any, table: str | None) -> pd.DataFrame:
-    """Return what ``differences`` does, of releases that have been compared with their digests. Raises InputError."""
-    compared, coverage = _compared(later, earlier, table or table_of_known_noise(later, earlier))
-    return difference_frame(compared, _reader(later, compared), _reader(earlier, compared), coverage)
+class Changes:
+    """What changed between two releases, as in ``differences``, of which folders have been compared with their digests.
 
+    ``apart`` are the regions of the later release only and of the earlier one only, by their paths from the root.
+    Raises InputError: not-comparable, and what ``read_renamed`` does.
+    """
 
-def with_renamed(earlier: Any, later: Any, file: Path) -> Renamed:
-    """Return an earlier release whose regions have the names of the later one, as a file says. Raises InputError."""
-    return renamed_release(earlier, file, lambda release: _plain_reader(release)("hierarchy"), later)
+    def __init__(self, later: Any, earlier: Any, renamed: Path | None = None) -> None:
+        self._sides = _side(later), _side(earlier)
+        manifests = [side.manifest for side in self._sides]
+        later_kind, earlier_kind = (kind_row(str(manifest.get("kind"))).load() for manifest in manifests)
+        if later_kind.name != earlier_kind.name:
+            words = f"{later_kind.name!r} and {earlier_kind.name!r}"
+            raise InputError("not-comparable", f"the releases are of different kinds, {words}: give two of one kind")
+        for key in _PUBLIC_KEYS:
+            if manifests[0].get(key) != manifests[1].get(key):
+                message = f"the releases have another {key!r} each, so their counts mean different things"
+                raise InputError("not-comparable", message)
+        if renamed is not None:
+            self._sides = self._sides[0], _renamed(self._sides, renamed)
+        self.apart = regions_apart(*self._sides)
+        self._rows: dict[str, Compared] = {compared.table: compared for compared in later_kind.compared}
+        stated = [(manifest.get("intervals") or {}).get("coverage") for manifest in manifests]
+        self._coverage: float | None = stated[0] if stated[0] == stated[1] else None
+
+    @cached_property
+    def table(self) -> str | None:
+        """The first table whose differences have intervals or standard errors; None without any."""
+        rows = (row for row in self._rows.values() if row.error or self._coverage)
+        return next((row.table for row in rows if self._has(row.table)), None)
+
+    def frame(self, table: str | None = None) -> pd.DataFrame:
+        """Return what ``differences`` does, of a table. Raises InputError (unknown-table)."""
+        return difference_frame(self._compared(table or self.table), *self._sides, self._coverage)
+
+    def are_guesses(self, table: str | None, frame: pd.DataFrame) -> bool:
+        """Return whether no query measured the rows in one of the releases, and no intervals say how far they err."""
+        measured = self._compared(table).measured
+        return "beyond_noise" not in frame and any(side.manifest.get(measured) is False for side in self._sides)
+
+    def noise_words(self, table: str | None, frame: pd.DataFrame, other: str) -> str:
+        """Return how many of a table's differences are beyond noise and how many by chance, or why that is unknown.
+
+        ``other`` is then said of every table with standard errors.
+        """
+        if "beyond_noise" not in frame:
+            errors = [row.table for row in self._rows.values() if row.error and self._has(row.table)]
+            unknown = GUESSES if self.are_guesses(table, frame) else NO_ERRORS
+            return unknown + "".join(f" {other.format(name)}" for name in errors)
+        share = COVERAGE if self._compared(table).error else self._coverage
+        assert share is not None
+        return (
+            f"{int(frame['beyond_noise'].sum()):,} of {len(frame):,} rows compared are beyond noise: their interval of "
+            f"{100 * share:g} % excludes 0. Each interval holds on its own: of counts that did not change, up to "
+            f"{100 * (1 - share):.3g} % are marked by chance.{_unsettled_words(frame)}"
+        )
+
+    def remedy(self) -> str:
+        """Return what to do about regions that only one release has; "" where either has all of the other's.
+
+        It says how many of them have the same id in both releases, which a renamed region above them has kept apart.
+        """
+        if not all(self.apart):
+            return ""
+        same = len(set.intersection(*map(_ids_of, self._sides, self.apart)))
+        found = f"Of those left out, {counted(same, 'region')} with the same id in both releases. " if same else ""
+        return (
+            f"{found}If a region was renamed, list its two names in a file for --renamed: it is compared then, with "
+            "all regions below it."
+        )
+
+    def page(self, names: tuple[str, str]) -> str:
+        """Return the page of all tables that can be compared; ``names`` are used where the titles are the same."""
+        manifests = [side.manifest for side in reversed(self._sides)]
+        titles = [", ".join(filter(None, (title_of(manifest), date_of(manifest)))) for manifest in manifests]
+        names = (titles[0], titles[1]) if titles[0] != titles[1] else names
+        title = f"{names[1]} compared with {names[0]}"
+        states = zip(names, (manifest.get("status") for manifest in manifests), strict=True)
+        exposed = "; ".join(f"{name} is {state}" for name, state in states if state != "private")
+        public = "Both are differentially private, and comparing costs no budget."
+        words = f"{names[1]} minus {names[0]}, row by row. {f'Do not publish: {exposed}.' if exposed else public}"
+        sections = [
+            f"<h1>{escape(title)}</h1>",
+            f"<p class='banner {'exposed' if exposed else 'private'}'>{escape(words)}</p>",
+        ]
+        words = " ".join(filter(None, (regions_words(*self.apart, (names[1], names[0])), self.remedy())))
+        sections += [f"<p>{escape(words)}</p>"] if words else []
+        ordered = sorted(self._rows, key=lambda name: name != self.table)  # the table of known noise comes first
+        sections += [self._section(name) for name in ordered if self._has(name)]
+        return document(title, sections)
+
+    def _section(self, table: str) -> str:
+        frame, title = self.frame(table), f"<h2>{escape(table.capitalize())}</h2>"
+        if self.are_guesses(table, frame):
+            note = f"{GUESSES} They are not compared here; coco-opt diff --table {table} lists them."
+            return f"{title}\n<p>{escape(note)}</p>"
+        words = self.noise_words(table, frame, "The table {} has standard errors.")
+        shown = frame if has_unsettled(frame) else frame.drop(columns="converged", errors="ignore")
+        by_level = shown.groupby("level_name", sort=False) if "level_name" in shown else [("", shown)]
+        levels = (_level(str(level), rows) for level, rows in by_level)
+        return "\n".join([title, f"<p>{escape(words)}</p>", *levels])
+
+    def _has(self, table: str) -> bool:
+        return all(side.table(table) is not None for side in self._sides)
+
+    def _compared(self, table: str | None) -> Compared:
+        chosen = next(iter(self._rows), "") if table is None else table
+        if chosen not in self._rows:
+            message = f"no table {table!r} can be compared: there are {', '.join(self._rows) or 'none'}"
+            raise InputError("unknown-table", message)
+        return self._rows[chosen]
 
 
 def render_differences(later: Any, earlier: Any, names: tuple[str, str] = ("earlier", "later")) -> str:
@@ -135,153 +234,35 @@ def render_differences(later: Any, earlier: Any, names: tuple[str, str] = ("earl
     Their titles name the releases, or ``names``, earlier first, where both have the same. Raises what ``differences``
     does.
     """
-    kind, manifests = _kind(later), (_manifest(earlier), _manifest(later))
-    titles = [", ".join(filter(None, (title_of(manifest), date_of(manifest)))) for manifest in manifests]
-    names = (titles[0], titles[1]) if titles[0] != titles[1] else names
-    title = f"{names[1]} compared with {names[0]}"
-    states = [str(manifest.get("status")) for manifest in manifests]
-    exposed = "; ".join(f"{name} is {state}" for name, state in zip(names, states, strict=True) if state != "private")
-    public = "Both are differentially private, and comparing costs no budget."
-    words = f"{names[1]} minus {names[0]}, row by row. {f'Do not publish: {exposed}.' if exposed else public}"
-    sections = [
-        f"<h1>{escape(title)}</h1>",
-        f"<p class='banner {'exposed' if exposed else 'private'}'>{escape(words)}</p>",
-    ]
-    words = regions_words(*different_regions(later, earlier), (names[1], names[0]))
-    words = " ".join(filter(None, (words, renamed_words(later, earlier))))
-    sections += [f"<p>{escape(words)}</p>"] if words else []
-    shown = table_of_known_noise(later, earlier)  # it comes first
-    for compared in sorted(kind.compared, key=lambda row: row.table != shown):
-        readers = _reader(later, compared), _reader(earlier, compared)
-        if all(read(compared.table) is not None for read in readers):
-            _, coverage = _compared(later, earlier, compared.table)
-            frame = difference_frame(compared, *readers, coverage)
-            guessed = are_guesses(later, earlier, compared.table, frame)
-            words = noise_words(later, earlier, compared.table, frame, "The table {} has standard errors.")
-            sections.append(_section(compared.table, frame, words, guessed=guessed))
-    return document(title, sections)
+    return Changes(later, earlier).page(names)
 
 
-def different_regions(later: Any, earlier: Any) -> tuple[list[str], list[str]]:
-    """Return the regions of the later release only and of the earlier one only, by their paths from the root.
-
-    Raises InputError (not-comparable) where no region is common.
-    """
-    return regions_apart(_reader(later), _reader(earlier))
-
-
-def are_guesses(later: Any, earlier: Any, table: str | None, frame: pd.DataFrame) -> bool:
-    """Return whether no query measured a table's rows in one of the releases, and no intervals say how far they err."""
-    compared, _ = _compared(later, earlier, table)
-    manifests = _manifest(later), _manifest(earlier)
-    unmeasured = any(manifest.get(compared.measured) is False for manifest in manifests)
-    return unmeasured and "beyond_noise" not in frame
-
-
-def noise_words(
-    later: Any,
-    earlier: Any,
-    table: str | None,
-    frame: pd.DataFrame,
-    elsewhere: str = "--table {} compares unbiased estimates, with standard errors.",
-) -> str:
-    """Return how many of a table's differences are beyond noise and how many by chance, or what is unknown of it.
-
-    ``elsewhere`` names a table that states standard errors, where this one states no errors.
-    """
-    compared, coverage = _compared(later, earlier, table)
-    if "beyond_noise" not in frame:
-        unknown = GUESSES if are_guesses(later, earlier, table, frame) else NO_ERRORS
-        return " ".join([unknown, *(elsewhere.format(name) for name in stated_errors(later, earlier))])
-    share = COVERAGE if compared.error else coverage
-    assert share is not None
-    return (
-        f"{int(frame['beyond_noise'].sum()):,} of {len(frame):,} rows compared are beyond noise: their interval of "
-        f"{100 * share:g} % excludes 0. Each interval holds on its own: of counts that did not change, up to "
-        f"{100 * (1 - share):.3g} % are marked by chance.{_unsettled_words(frame)}"
-    )
-
-
-def stated_errors(later: Any, earlier: Any) -> list[str]:
-    """Return which tables of both releases have standard errors."""
-    readers = _reader(later), _reader(earlier)
-    rows = [compared for compared in _kind(later).compared if compared.error]
-    return [row.table for row in rows if all(read(row.table) is not None for read in readers)]
-
-
-def table_of_known_noise(later: Any, earlier: Any) -> str | None:
-    """Return the first table whose differences have intervals or standard errors; None without any. InputError."""
-    _compared(later, earlier, None)
-    for compared in _kind(later).compared:
-        present = all(_reader(release)(compared.table) is not None for release in (later, earlier))
-        if present and (compared.error or _compared(later, earlier, compared.table)[1]):
-            return compared.table
-    return None
-
-
-def _compared(later: Any, earlier: Any, table: str | None) -> tuple[Compared, float | None]:
-    """Return how a table of two releases is compared, and the coverage of both's intervals; check that it can be."""
-    kinds, manifests = [_kind(later), _kind(earlier)], [_manifest(later), _manifest(earlier)]
-    if kinds[0].name != kinds[1].name:
-        message = f"the releases are of different kinds, {kinds[0].name!r} and {kinds[1].name!r}: give two of one kind"
-        raise InputError("not-comparable", message)
-    for key in _PUBLIC_KEYS:
-        if manifests[0].get(key) != manifests[1].get(key):
-            message = f"the releases have another {key!r} each, so their counts mean different things"
-            raise InputError("not-comparable", message)
-    different_regions(later, earlier)
-    rows = {compared.table: compared for compared in kinds[0].compared}
-    chosen = next(iter(rows), "") if table is None else table
-    if chosen not in rows:
-        message = f"no table {table!r} can be compared: there are {', '.join(rows) or 'none'}"
-        raise InputError("unknown-table", message)
-    stated = [(manifest.get("intervals") or {}).get("coverage") for manifest in manifests]
-    return rows[chosen], stated[0] if stated[0] == stated[1] else None
-
-
-def _kind(release: Any) -> AnyKind:
-    kind: AnyKind = kind_row(str(_manifest(release).get("kind"))).load()
-    return kind
-
-
-def _manifest(release: Any) -> Mapping[str, Any]:
-    if isinstance(release, Renamed):
-        return _manifest(release.release)
+def _side(release: Any) -> Side:
+    """Return the manifest of a release and what reads its tables. Raises InputError (not-comparable)."""
     if isinstance(release, str | Path):
-        return read_manifest(Path(release))
-    manifest = getattr(release, "manifest", None)
+        folder, manifest = Path(release), read_manifest(Path(release))
+    else:
+        folder, manifest = getattr(release, "folder", None), getattr(release, "manifest", None)
     if manifest is None:
         message = f"a {type(release).__name__} names no release: give the folders of both, or what estimate returned"
         raise InputError("not-comparable", message)
-    stated: Mapping[str, Any] = manifest
-    return stated
-
-
-def _reader(release: Any, compared: Compared | None = None) -> Reader:
-    """Return what reads a release's tables by name, the table of bounds with the keys that are compared."""
-    read = _plain_reader(release)
-    if compared is None or compared.keyed is None:
-        return read
-    keyed, bounds = compared.keyed, compared.bounds
-
-    def read_keyed(name: str) -> pa.Table | None:
-        table = read(name)
-        return table if table is None or name != bounds else keyed(table, _manifest(release))
-
-    return read_keyed
-
-
-def _plain_reader(release: Any) -> Reader:
-    if isinstance(release, Renamed):
-        read = _plain_reader(release.release)
-        return lambda name: release.table(read(name))
     if hasattr(release, "to_arrow"):
-        return lambda name: release.to_arrow(name) if name in release.tables else None
-    folder = Path(release) if isinstance(release, str | Path) else getattr(release, "folder", None)
+        return Side(manifest, lambda name: release.to_arrow(name) if name in release.tables else None)
     if folder is None:
         raise InputError("not-comparable", "this release was not read from a folder", Place("folder"))
     stated = stated_files(read_manifest(folder))
-    return lambda name: read_columns(folder / f"{name}{TABLE}", ()) if f"{name}{TABLE}" in stated else None
+    return Side(
+        manifest, lambda name: read_columns(folder / f"{name}{TABLE}", ()) if f"{name}{TABLE}" in stated else None
+    )
+
+
+def _renamed(sides: tuple[Side, Side], file: Path) -> Side:
+    """Return the earlier of two sides under the later names of its regions, as a file says. Raises InputError."""
+    later, earlier = (side.table("hierarchy") for side in sides)
+    if later is None or earlier is None:
+        raise InputError("not-comparable", "a release without regions has none that were renamed")
+    paths, side = read_renamed(file, earlier, later), sides[1]
+    return Side(side.manifest, lambda name: under_later_names(side.table(name), paths))
 
 
 def regions_words(later: Sequence[str], earlier: Sequence[str], names: tuple[str, str], most: int = _MOST_NAMES) -> str:
@@ -303,41 +284,13 @@ def regions_words(later: Sequence[str], earlier: Sequence[str], names: tuple[str
     return f"Common regions are compared. Left out: {'; '.join(parts)}." if parts else ""
 
 
-def renamed_words(later: Any, earlier: Any) -> str:
-    """Return what to do about regions that only one release has; "" where either has all of the other's.
-
-    It says how many of them have the same id in both releases, which a renamed region above them has kept apart.
-    """
-    apart = different_regions(later, earlier)
-    if not all(apart):
-        return ""
-    sides = (_ids_of(release, set(regions)) for release, regions in zip((later, earlier), apart, strict=True))
-    same = len(set.intersection(*sides))
-    found = f"Of those left out, {counted(same, 'region')} with the same id in both releases. " if same else ""
-    return (
-        f"{found}If a region was renamed, list its two names in a file for --renamed: it is compared then, with all "
-        "regions below it."
-    )
-
-
-def _ids_of(release: Any, regions: set[str]) -> set[str]:
+def _ids_of(side: Side, regions: Sequence[str]) -> set[str]:
     """Return the ids of some regions that have any."""
-    table = _plain_reader(release)("hierarchy")
+    table, chosen = side.table("hierarchy"), set(regions)
     if table is None or "region_id" not in table.column_names:
         return set()
     pairs = zip(table.column("region").to_pylist(), table.column("region_id").to_pylist(), strict=True)
-    return {region_id for region, region_id in pairs if region_id is not None and region in regions}
-
-
-def _section(name: str, frame: pd.DataFrame, words: str, *, guessed: bool) -> str:
-    title = f"<h2>{escape(name.capitalize())}</h2>"
-    if guessed:
-        note = f"{GUESSES} They are not compared here; coco-opt diff --table {name} lists them."
-        return f"{title}\n<p>{escape(note)}</p>"
-    levels = list(dict.fromkeys(frame["level_name"])) if "level_name" in frame else [""]
-    shown = frame if has_unsettled(frame) else frame.drop(columns="converged", errors="ignore")
-    parts = [_level(level, shown[shown["level_name"] == level] if level else shown) for level in levels]
-    return "\n".join((title, f"<p>{escape(words)}</p>", *parts))
+    return {region_id for region, region_id in pairs if region_id is not None and region in chosen}
 
 
 def _unsettled_words(frame: pd.DataFrame) -> str:

@@ -24,6 +24,7 @@ from coco_opt.files.folder import FileTable
 from coco_opt.files.geometry import Outlines
 from coco_opt.files.release_checks import Check, Regions
 from coco_opt.kinds import kind_row
+from coco_opt.privacy import Pair
 from coco_opt.privacy.blocks import Block, ExactBlocks
 from coco_opt.privacy.measurement import Measurement, MeasurementPlan, identity_of
 from coco_opt.privacy.promise import Promise, joint
@@ -274,15 +275,6 @@ class Forecast:
     writing: ResourceCost | None = None
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Neighbours:
-    """D and D', tables of simulated data that differ by one entity; ``words`` say how."""
-
-    first: Any
-    second: Any
-    words: str
-
-
 @dataclass(frozen=True, slots=True)
 class ColumnNotes:
     """What is known of columns of the private table besides their names, by column.
@@ -432,7 +424,7 @@ class ReleaseKind(Protocol[PrivateT, MethodT, ResultT]):
     def instances(self, measurement: Measurement, config: Config) -> Sequence[Instance]:
         """Return the problems that an estimation of this measurement poses, cut to any size, to compare solvers."""
 
-    def neighbours(self, simulated_data: SimulatedData) -> Neighbours:
+    def neighbours(self, simulated_data: SimulatedData) -> Pair[Any]:
         """Return two neighbouring tables that the measurement distinguishes best. Raises ProblemError without any."""
 
     def statistics(self, measurement_plan: MeasurementPlan, table: PrivateT | ResultT) -> Mapping[str, NDArray[Any]]:

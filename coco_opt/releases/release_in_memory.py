@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from html import escape
-from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,15 +17,12 @@ from coco_opt.files.folder import (
     REPORT,
     Content,
     FileTable,
-    FolderExistsError,
     arrow_table,
     as_json,
-    build_folder,
-    publish_folder,
     sealed,
+    write_folder,
 )
 from coco_opt.files.regions import REGIONS, region_table
-from coco_opt.privacy.private_files import building, remove_leftovers
 from coco_opt.releases.datapackage import DATAPACKAGE, datapackage
 from coco_opt.releases.kind import AnyKind, PageWriter, Shown
 from coco_opt.releases.reporter import Reporter, default_reporter
@@ -182,10 +177,17 @@ class Estimated:
             if page is not None:
                 files[REPORT] = lambda: page(self.kind, self.shown).encode("utf-8")
             files |= self._tables
-            published = _publish(files, self.manifest, out, self.default)
+            folder, numbered = self.default if out is None else out, out is None
+            published = write_folder(folder, files, MANIFEST, self._index, numbered=numbered, describe=self._described)
         if self.scratch is not None:
             shutil.rmtree(self.scratch, ignore_errors=True)
         return published
+
+    def _index(self, digests: Mapping[str, str]) -> bytes:
+        return as_json(sealed({**self.manifest, "files": dict(digests)}))
+
+    def _described(self, folder: Path, digests: Mapping[str, str]) -> Mapping[str, bytes]:
+        return {DATAPACKAGE: datapackage(folder, self.manifest, digests)}
 
     @property
     def _tables(self) -> Mapping[str, FileTable]:
@@ -203,30 +205,3 @@ class Estimated:
             for problem, row in self.manifest["solvers"].items()
         )
         return f"<p><b>{escape(self.spent)}</b><br>{escape(solved)}</p>{rows}"
-
-
-def _publish(
-    files: Mapping[str, Content], manifest: Mapping[str, Any], out: Path | None, default: Path
-) -> tuple[Path, str]:
-    """Write a release folder that appears complete or not at all; return where it lies and its manifest's digest.
-
-    Without ``out``, use the first name of NAME, NAME-2, ... that is free or holds the same release. Several
-    processes may publish under one name: each builds under a name of its own.
-    """
-    first = default if out is None else out
-    remove_leftovers(first.parent, first.name)
-
-    def index(digests: Mapping[str, str]) -> bytes:
-        return as_json(sealed({**manifest, "files": dict(digests)}))
-
-    def describe(folder: Path, digests: Mapping[str, str]) -> Mapping[str, bytes]:
-        return {DATAPACKAGE: datapackage(folder, manifest, digests)}
-
-    further = () if out is not None else (first.with_name(f"{first.name}-{number}") for number in count(2))
-    with building(first) as unfinished:
-        digest = build_folder(unfinished, files, MANIFEST, index, private=False, describe=describe)
-        for folder in chain([first], further):
-            with suppress(FolderExistsError) if out is None else nullcontext():
-                publish_folder(unfinished, folder, digest, MANIFEST)
-                return folder, digest
-    raise AssertionError("names of folders never end")

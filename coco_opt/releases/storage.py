@@ -12,13 +12,14 @@ import shutil
 import tempfile
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from coco_opt.config.model import Config
-from coco_opt.errors import ConfigError, InputError, Place
+from coco_opt.errors import ConfigError, InputError, Place, system_errors_as
 from coco_opt.files.scratch import remove_spilled
 from coco_opt.privacy.private_files import foreign, lies_in, temporary_name, write_private
 from coco_opt.privacy.queries import DENSE
@@ -97,13 +98,12 @@ def check_folders(config: Config) -> None:
     folders = {"output.directory": config.output.directory, "output.private": config.output.private}
     for key, folder in (folders if ledger is None else {**folders, "privacy.ledger": ledger.parent}).items():
         there = next(place for place in (folder.absolute(), *folder.absolute().parents) if os.path.lexists(place))
-        reason = ""
-        try:
+        with system_errors_as(partial(_no_file, key, there)):
             tempfile.TemporaryFile(dir=there).close()
-        except OSError as error:
-            reason = error.strerror or "unknown reason"
-        if reason:
-            raise ConfigError(key, f"no file can be made in the folder {str(there)!r}: {reason}")
+
+
+def _no_file(key: str, folder: Path, reason: str) -> ConfigError:
+    return ConfigError(key, f"no file can be made in the folder {str(folder)!r}: {reason}")
 
 
 def check_target(folder: Path, advice: str = "give another name", private: Path | None = None) -> None:
@@ -116,15 +116,14 @@ def check_target(folder: Path, advice: str = "give another name", private: Path 
     if os.path.lexists(folder):
         message = f"exists already and is never overwritten: {advice}"
         raise InputError("folder-exists", message, Place(folder.name))
-    reason = ""
-    try:
+
+    def refusal(reason: str) -> InputError:
+        return InputError("cannot-write", f"cannot be made in {folder.parent}: {reason}", Place(folder.name))
+
+    with system_errors_as(refusal):
         folder.parent.mkdir(parents=True, exist_ok=True)
         if not os.access(folder.parent, os.W_OK):
-            reason = "permission denied"
+            raise refusal("permission denied")
         probe = temporary_name(folder)
         probe.mkdir()
         probe.rmdir()
-    except OSError as error:
-        reason = error.strerror or "unknown reason"
-    if reason:
-        raise InputError("cannot-write", f"cannot be made in {folder.parent}: {reason}", Place(folder.name))

@@ -189,14 +189,9 @@ def verify_paid(folder: str | Path, config: Config) -> list[Check]:
 
     Keys that stopped commands left of finished runs are erased, or reported where they cannot be.
     """
-    return [*_key_checks(config), *_paid_checks(folder, config)]
-
-
-def _key_checks(config: Config) -> list[Check]:
-    """Return a check for each sentence on the keys of finished runs; none where no command left any."""
     lines: list[str] = []
     swept = sweep(config, lines.append)
-    return [Check("keys", line in swept.erased, line) for line in lines]
+    return [*(Check("keys", line in swept.erased, line) for line in lines), *_paid_checks(folder, config)]
 
 
 def _paid_checks(folder: str | Path, config: Config) -> list[Check]:

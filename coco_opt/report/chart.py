@@ -57,16 +57,12 @@ class Axis:
             return [float(k) for k in range(0, len(self.names), step)]
         if self.scale == "linear":
             return _steps(self.low, self.high)
-        return _decades(round(math.log10(self.low)), round(math.log10(self.high)))
+        first, last = round(math.log10(self.low)), round(math.log10(self.high))
+        return [10.0**k for k in range(first, last + 1, -(-(last - first + 1) // _TICKS))]
 
     def words(self, value: float) -> str:
         """Return the label of a tick."""
         return self.names[round(value)] if self.names else tick(value)
-
-
-def _decades(first: int, last: int) -> list[float]:
-    step = -(-(last - first + 1) // _TICKS)
-    return [10.0**k for k in range(first, last + 1, step)]
 
 
 def _steps(low: float, high: float) -> list[float]:

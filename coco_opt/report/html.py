@@ -26,20 +26,17 @@ GAP_NOTE = (
 def document(title: str, sections: Iterable[str]) -> str:
     """Return one HTML document of sections, empty sections left out, without references to anything outside it."""
     body = "\n".join(section for section in sections if section)
+    style = (files("coco_opt.report") / "page.css").read_text(encoding="utf-8")
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title)}</title>\n<style>{_style()}</style>\n</head>\n<body>\n<main>\n{body}\n</main>\n</body>\n</html>\n"
+        f"<title>{escape(title)}</title>\n<style>{style}</style>\n</head>\n<body>\n<main>\n{body}\n</main>\n</body>\n</html>\n"
     )
 
 
 def counted(number: int, noun: str) -> str:
     """Return a number with its noun, in the plural where there are several."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-def _style() -> str:
-    return (files("coco_opt.report") / "page.css").read_text(encoding="utf-8")
 
 
 def table(

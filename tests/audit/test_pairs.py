@@ -22,10 +22,9 @@ from coco_opt.groups.measuring.measure import exact_parts, measurement_plan_of
 from coco_opt.groups.measuring.private import PrivateCounts
 from coco_opt.groups.queries import QUERIES, Query
 from coco_opt.histograms import CountOfCounts, Hierarchy
-from coco_opt.privacy import NEIGHBOURS, Epsilon, Exact, MeasurementPlan, Neighbours
+from coco_opt.privacy import NEIGHBOURS, Epsilon, Exact, MeasurementPlan, Neighbours, Pair
 from coco_opt.privacy.composition import DELTAS
 from coco_opt.ranges.measuring.measure import cell_pair
-from coco_opt.releases.kind import Neighbours as Pair
 from coco_opt.topdown.budget_plan import Strategy, TablePlan
 from coco_opt.topdown.invariants import Invariant
 from coco_opt.topdown.kind.simulated_data import neighbouring as neighbouring_persons
@@ -111,9 +110,9 @@ def test_residuals_of_groups_are_those_below_the_largest() -> None:
 def test_cells_differ_by_one_entity() -> None:
     added, moved = (cell_pair(CELLS, neighbours) for neighbours in NEIGHBOURS)
     assert (added.second - added.first).tolist() == [0, 0, 0, 0, 1, 0, 0, 0]
-    assert added.what == "one entity added to a cell of 9"
+    assert added.words == "one entity added to a cell of 9"
     assert (moved.second - moved.first).tolist() == [0, -1, 0, 0, 1, 0, 0, 0]
-    assert moved.what == "one entity added to a cell of 9, taken from a cell of 5"
+    assert moved.words == "one entity added to a cell of 9, taken from a cell of 5"
     assert CELLS[4] == 9
 
 

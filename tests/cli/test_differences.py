@@ -18,16 +18,17 @@ from coco_opt.cli.diff import _write_rows
 from coco_opt.config import load_config
 from coco_opt.errors import InputError, VerificationError
 from coco_opt.files import unchanged
-from coco_opt.files.differences import Compared, difference_frame, read_renamed
+from coco_opt.files.differences import Compared, Side, difference_frame, read_renamed
 from coco_opt.files.folder import as_json, file_digest
 from coco_opt.files.unchanged import unchanged_manifest
 from coco_opt.releases import differences, read_release, release, render_differences
-from coco_opt.releases.differences import GUESSES, noise_words
+from coco_opt.releases.differences import GUESSES, Changes
 from coco_opt.topdown.queries import parse_query
 from coco_opt.topdown.schema import Schema
 from tests.cli.helpers import KINDS, Runner
 
 COMPARED = {"groups": "histograms", "tables": "estimates", "ranges": "ranges"}
+Tables = dict[str, pa.Table]
 GROUPS = Compared("h", "groups", ("size",), bounds="i", lower="low", upper="high")
 
 
@@ -39,10 +40,14 @@ def _tables(*rows: tuple[str, int, int, int, int]) -> dict[str, pa.Table]:
     return {"h": pa.Table.from_pandas(counts), "i": pa.Table.from_pandas(ends)}
 
 
+def _frame(compared: Compared, later: Tables, earlier: Tables, coverage: float | None) -> pd.DataFrame:
+    return difference_frame(compared, Side({}, later.get), Side({}, earlier.get), coverage)
+
+
 def test_differences_hold_every_row_and_their_intervals_are_those_of_independent_estimates() -> None:
     later = _tables(("a", 1, 30, 26, 33), ("a", 2, 0, 0, 4), ("b", 1, 5, 4, 6))
     earlier = _tables(("a", 1, 20, 17, 24), ("b", 1, 6, 4, 7), ("b", 3, 2, 2, 2))
-    frame = difference_frame(GROUPS, later.get, earlier.get, 0.9).set_index(["region", "size"])
+    frame = _frame(GROUPS, later, earlier, 0.9).set_index(["region", "size"])
     assert frame["difference"].to_dict() == {("a", 1): 10, ("a", 2): 0, ("b", 1): -1, ("b", 3): -2}
     assert frame["difference"].dtype == np.int64
     first = frame.loc[("a", 1)]
@@ -50,7 +55,7 @@ def test_differences_hold_every_row_and_their_intervals_are_those_of_independent
     assert first["upper"] == pytest.approx(10 + math.hypot(33 - 30, 20 - 17))
     assert frame["beyond_noise"].to_dict() == {("a", 1): True, ("a", 2): False, ("b", 1): False, ("b", 3): True}
     assert frame["converged"].to_dict() == {("a", 1): True, ("a", 2): True, ("b", 1): False, ("b", 3): False}
-    without = difference_frame(GROUPS, later.get, earlier.get, None)
+    without = _frame(GROUPS, later, earlier, None)
     assert without.columns.tolist() == ["region", "size", "earlier", "later", "difference"]
     assert len(without) == 3
 
@@ -58,9 +63,9 @@ def test_differences_hold_every_row_and_their_intervals_are_those_of_independent
 def test_a_release_without_groups_has_no_rows_and_is_compared() -> None:
     later = _tables(("a", 1, 30, 26, 33))
     none = {name: table.from_batches([], table.schema) for name, table in later.items()}  # as a file has no chunk
-    assert difference_frame(GROUPS, none.get, none.get, 0.9).empty
-    assert difference_frame(GROUPS, later.get, none.get, 0.9)["difference"].tolist() == [30]
-    assert difference_frame(GROUPS, none.get, later.get, 0.9)["difference"].tolist() == [-30]
+    assert _frame(GROUPS, none, none, 0.9).empty
+    assert _frame(GROUPS, later, none, 0.9)["difference"].tolist() == [30]
+    assert _frame(GROUPS, none, later, 0.9)["difference"].tolist() == [-30]
 
 
 def test_rows_of_regions_that_have_not_converged_are_marked(capsys: pytest.CaptureFixture[str]) -> None:
@@ -75,7 +80,7 @@ def test_rows_of_regions_that_have_not_converged_are_marked(capsys: pytest.Captu
     later = release_of(("a", 1, 9, 8, 9), ("b", 1, 5, 4, 6))
     earlier = release_of(("a", 1, 2, 1, 3), ("b", 1, 4, 3, 5), date="2025")
     frame = differences(later, earlier)
-    words = noise_words(later, earlier, None, frame)
+    words = Changes(later, earlier).noise_words("histograms", frame, "")
     assert words.startswith("1 of 2 rows compared are beyond noise: their interval of 95 % excludes 0.")
     assert "up to 5 % are marked by chance. The chains of 1 region have not converged" in words
     page = render_differences(later, earlier)
@@ -97,7 +102,7 @@ def test_standard_errors_add_up_as_variances() -> None:
         {"r": pa.table({"start": [0, 1], "estimate": [value, 2.0], "standard_error": [error, 1.0]})}
         for value, error in ((19.0, 3.0), (10.0, 4.0))
     )
-    frame = difference_frame(compared, later.get, earlier.get, None)
+    frame = _frame(compared, later, earlier, None)
     assert frame["standard_error"].tolist() == [5.0, math.sqrt(2.0)]
     assert frame["beyond_noise"].tolist() == [True, False]
     np.testing.assert_allclose(frame["upper"] - frame["difference"], 1.6448536 * frame["standard_error"])
@@ -105,11 +110,11 @@ def test_standard_errors_add_up_as_variances() -> None:
 
 def test_an_attribute_may_have_a_name_that_values_have_too() -> None:
     tables = {"t": pa.table({"region": ["a", "a"], "value": ["x", "y"], "error": ["u", "u"], "persons": [3, 4]})}
-    frame = difference_frame(Compared("t", "persons"), tables.get, tables.get, None)
+    frame = _frame(Compared("t", "persons"), tables, tables, None)
     assert frame[["value", "error", "earlier"]].to_numpy().tolist() == [["x", "u", 3], ["y", "u", 4]]
     taken = {"t": tables["t"].rename_columns(["region", "later", "error", "persons"])}
     with pytest.raises(InputError, match="not-comparable"):
-        difference_frame(Compared("t", "persons"), taken.get, taken.get, None)
+        _frame(Compared("t", "persons"), taken, taken, None)
 
 
 @pytest.fixture(scope="module", params=sorted(KINDS))
@@ -178,7 +183,7 @@ def test_releases_of_every_kind_are_compared(two: tuple[str, Path, Path], coco: 
     if kind != "ranges":
         pd.testing.assert_frame_equal(read_release(later) - read_release(earlier), frame)
     if "beyond_noise" in frame:
-        shown, marked = page.read_text().count("class=beyond"), int(frame["beyond_noise"].sum())
+        shown, marked = page.read_text().count('class="beyond"'), int(frame["beyond_noise"].sum())
         assert shown == marked or 0 < shown < marked
         assert shown <= 20 * (frame["level"].nunique() if "level" in frame else 1)  # the file of rows has the others
 

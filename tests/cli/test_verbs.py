@@ -285,7 +285,7 @@ def test_a_release_is_cited_by_its_folder(coco: Runner, tmp_path: Path) -> None:
     assert "{abowd2022," not in out
 
 
-CODED = {"InputError": 0, "HierarchyError": 0, "FolderExistsError": 0, "RowError": 0, "Failure": 1}
+CODED = {"InputError": 0, "HierarchyError": 0, "RowError": 0, "Failure": 1}
 """The position of the code among an error's arguments."""
 
 

@@ -171,7 +171,7 @@ def test_tables_are_moved_to_the_nearest_that_meet_all_constraints(tmp_path: Pat
 def test_two_rows_of_one_name_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     table = (*estimator_rows("groups"), estimator_row("groups", "joint"))
     estimator_rows.cache_clear()
-    monkeypatch.setattr("coco_opt.plugins.table_of", lambda *_: table)
+    monkeypatch.setattr("coco_opt.plugins.table_of", lambda *_, **__: table)
     with pytest.raises(InputError, match="two tables define the estimator"):
         estimator_rows("groups")
 

@@ -14,7 +14,7 @@ import pytest
 from coco_opt.errors import InputError
 from coco_opt.files.folder import as_json, sealed
 from coco_opt.files.measurement import read_measurement
-from coco_opt.privacy import Epsilon
+from coco_opt.privacy import Epsilon, Ledger
 from coco_opt.privacy.combined_measurements import together
 from coco_opt.releases import estimate, measure, release
 from coco_opt.releases.stored_runs import forget_run

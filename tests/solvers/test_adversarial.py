@@ -18,6 +18,7 @@ from coco_opt import (
     IsotonicL2,
     SimplexProjection,
     Solution,
+    plugins,
     registry,
     solve,
 )
@@ -192,7 +193,7 @@ def test_a_table_that_cannot_be_loaded_stops_no_other_solver(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     broken = EntryPoint("other", "no_such_package.table:BACKENDS", registry.GROUP)
-    monkeypatch.setattr(registry, "entry_points", lambda group: [*entry_points(group=group), broken])
+    monkeypatch.setattr(plugins, "entry_points", lambda group: [*entry_points(group=group), broken])
     assert registry.backends.__wrapped__() == registry.backends()
     assert "no_such_package" in caplog.text
 

@@ -21,9 +21,9 @@ from coco_opt.groups.kind.verify import checks_of
 from coco_opt.groups.measuring.measure import exact_parts
 from coco_opt.groups.measuring.private import PrivateCounts
 from coco_opt.groups.noisy_measurements import KIND, has_private_counts
-from coco_opt.privacy import Exact, Measurement, MeasurementPlan
+from coco_opt.privacy import Exact, Measurement, MeasurementPlan, Pair
 from coco_opt.privacy.promise import Promise
-from coco_opt.releases.kind import Neighbours, Plan, ReleaseKind, SimulatedData, Work
+from coco_opt.releases.kind import Plan, ReleaseKind, SimulatedData, Work
 
 
 def _every_size(manifest: Mapping[str, Any], most: int) -> Mapping[str, Any] | None:
@@ -95,7 +95,7 @@ class GroupsKind:
             measurement, method, work.solvers, threads=work.threads, executor=work.executor, progress=work.progress
         )
 
-    def neighbours(self, simulated_data: SimulatedData) -> Neighbours:
+    def neighbours(self, simulated_data: SimulatedData) -> Pair[PrivateCounts]:
         """Return two tables that differ by one entity where it has the least to hide in."""
         return neighbouring(simulated_data.private, simulated_data.plan.measurement_plan)
 

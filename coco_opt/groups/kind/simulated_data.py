@@ -31,8 +31,8 @@ from coco_opt.groups.measuring.sizes import read_sizes
 from coco_opt.groups.noisy_measurements import has_private_counts, max_size_of
 from coco_opt.groups.queries import FROM_ABOVE, GROUPS, MeasuredQuery, exact_answers
 from coco_opt.histograms import CountOfCounts, Hierarchy
-from coco_opt.privacy import MeasurementPlan
-from coco_opt.releases.kind import Neighbours, Plan, SimulatedData
+from coco_opt.privacy import MeasurementPlan, Pair
+from coco_opt.releases.kind import Plan, SimulatedData
 
 SEED = 20100901  # of simulated data: the same plan gives the same data
 _MADE_POWER = 2.0
@@ -195,7 +195,7 @@ def _of_few_sizes(config: Config) -> Any:
     return section.model_copy(update=update)
 
 
-def neighbouring(counts: PrivateCounts, measurement_plan: MeasurementPlan) -> Neighbours:
+def neighbouring(counts: PrivateCounts, measurement_plan: MeasurementPlan) -> Pair[PrivateCounts]:
     """Return a pair that isolates one entity: the largest group below ``max_size`` of the smallest leaf grows by one.
 
     Large groups stand alone in their cells, and a small leaf has little to hide in. "replace" takes the entity from
@@ -223,10 +223,12 @@ def neighbouring(counts: PrivateCounts, measurement_plan: MeasurementPlan) -> Ne
     changed = list(leaves)
     for place, before, after in moves:
         changed[place] = resized(changed[place], before, after)
-    return Neighbours(PrivateCounts.of_leaves(tree, leaves), PrivateCounts.of_leaves(tree, changed), words)
+    return Pair(PrivateCounts.of_leaves(tree, leaves), PrivateCounts.of_leaves(tree, changed), words)
 
 
-def _with_a_group(tree: Hierarchy, leaves: Sequence[CountOfCounts], measurement_plan: MeasurementPlan) -> Neighbours:
+def _with_a_group(
+    tree: Hierarchy, leaves: Sequence[CountOfCounts], measurement_plan: MeasurementPlan
+) -> Pair[PrivateCounts]:
     """Return a pair in which the smallest leaf gains a group of one entity, for "replace" moved from another leaf."""
     order = sorted(range(len(leaves)), key=lambda leaf: leaves[leaf].groups)
     names, changed = tree.paths[tree.leaves.start :], list(leaves)
@@ -238,7 +240,7 @@ def _with_a_group(tree: Hierarchy, leaves: Sequence[CountOfCounts], measurement_
             raise ProblemError("no other leaf has a group of one entity: there is no neighbour to audit with")
         changed[giver] = resized(leaves[giver], 1, None)
         words += f", taken with its group from {names[giver]!r}"
-    return Neighbours(PrivateCounts.of_leaves(tree, leaves), PrivateCounts.of_leaves(tree, changed), words)
+    return Pair(PrivateCounts.of_leaves(tree, leaves), PrivateCounts.of_leaves(tree, changed), words)
 
 
 def resized(histogram: CountOfCounts, before: int, after: int | None) -> CountOfCounts:

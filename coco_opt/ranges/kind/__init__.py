@@ -21,8 +21,7 @@ from coco_opt.config.model import digest_of
 from coco_opt.config.sections import DataSection
 from coco_opt.estimators import estimator_row
 from coco_opt.files.differences import Compared
-from coco_opt.privacy import Cost, Exact, Measurement, MeasurementPlan
-from coco_opt.privacy import Neighbours as NeighboursName
+from coco_opt.privacy import Cost, Exact, Measurement, MeasurementPlan, Neighbours, Pair
 from coco_opt.privacy.promise import Promise
 from coco_opt.ranges.domain import DomainTree, levels_of, shortest_fan_out
 from coco_opt.ranges.estimating.universal import Estimator, UniversalHistogram, is_nonnegative
@@ -49,7 +48,6 @@ from coco_opt.releases.kind import (
     Forecast,
     ForecastOptions,
     Instance,
-    Neighbours,
     Plan,
     Released,
     ReleaseKind,
@@ -231,10 +229,10 @@ class RangesKind:
         method = self.method(config, measurement.measurement_plan)
         return instances(IntervalCounts.of(measurement), nonnegative=method.estimator == "nonnegative")
 
-    def neighbours(self, simulated_data: SimulatedData) -> Neighbours:
+    def neighbours(self, simulated_data: SimulatedData) -> Pair[CellCounts]:
         """Return counts that differ by one entity in the largest cell."""
         pair = cell_pair(simulated_data.private.cells, simulated_data.plan.measurement_plan.neighbours)
-        return Neighbours(CellCounts(pair.first), CellCounts(pair.second), pair.what)
+        return Pair(CellCounts(pair.first), CellCounts(pair.second), pair.words)
 
     def statistics(
         self, measurement_plan: MeasurementPlan, table: CellCounts | RangesResult
@@ -267,7 +265,7 @@ def _planned(written: Config, keys: Mapping[str, Any] | None = None) -> Plan:
     return Plan(config, measurement_plan, domain, chosen=chosen, choice=choice, rechosen=again)
 
 
-def _chosen(section: RangesSection, cost: Cost, neighbours: NeighboursName) -> dict[str, Any]:
+def _chosen(section: RangesSection, cost: Cost, neighbours: Neighbours) -> dict[str, Any]:
     """Return the keys that say which tree is measured, as a file would state them."""
     if section.fan_out == "auto":
         return {"fan_out": choose_fan_out(section.size, cost, neighbours=neighbours) or "cells"}

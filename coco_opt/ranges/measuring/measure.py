@@ -6,7 +6,6 @@ To audit a measurement, two vectors of counts differ by one entity, chosen to be
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -24,6 +23,7 @@ from coco_opt.privacy import (
     MeasurementPlan,
     Neighbours,
     NoiseSource,
+    Pair,
     Sensitivity,
     add_noise,
 )
@@ -203,17 +203,8 @@ def _unmasked(counts: ArrayLike) -> NDArray[Any]:
     return np.asarray(counts)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class CellPair:
-    """D and D', counts of the same cells, int64[cells] (entities), which differ by one entity; ``what`` says how."""
-
-    first: Ints
-    second: Ints
-    what: str
-
-
-def cell_pair(counts: ArrayLike, neighbours: Neighbours = "add_remove") -> CellPair:
-    """Return a pair that isolates one entity: the largest count grows by one.
+def cell_pair(counts: ArrayLike, neighbours: Neighbours = "add_remove") -> Pair[Ints]:
+    """Return a pair of counts of the same cells that isolates one entity: the largest count grows by one.
 
     A large count stands alone among the sorted counts, and making counts nonnegative rarely touches it. "replace" takes
     the entity from the farthest other cell that has one, whose path in a tree shares least. Raises ProblemError
@@ -225,12 +216,12 @@ def cell_pair(counts: ArrayLike, neighbours: Neighbours = "add_remove") -> CellP
     grown = int(np.argmax(first))
     second = first.copy()
     second[grown] += 1
-    what = f"one entity added to a cell of {int(first[grown]):,}"
+    words = f"one entity added to a cell of {int(first[grown]):,}"
     if neighbours == "replace":
         givers = np.flatnonzero((first > 0) & (np.arange(first.size) != grown))
         if givers.size == 0:
             raise ProblemError("no other cell has an entity to give: there is no neighbour to audit with")
         giver = int(givers[np.argmax(np.abs(givers - grown))])
         second[giver] -= 1
-        what += f", taken from a cell of {int(first[giver]):,}"
-    return CellPair(first, second, what)
+        words += f", taken from a cell of {int(first[giver]):,}"
+    return Pair(first, second, words)

@@ -9,10 +9,10 @@ import numpy as np
 
 from coco_opt.config.sections import DataSection, Section
 from coco_opt.files.differences import Compared
-from coco_opt.privacy import Exact, Measurement, MeasurementPlan
+from coco_opt.privacy import Exact, Measurement, MeasurementPlan, Pair
 from coco_opt.privacy.blocks import Block
 from coco_opt.privacy.promise import Promise
-from coco_opt.releases.kind import Neighbours, Plan, ReleaseKind, SimulatedData, Work
+from coco_opt.releases.kind import Plan, ReleaseKind, SimulatedData, Work
 from coco_opt.topdown.estimating.estimate import TablesResult, estimate_tables
 from coco_opt.topdown.estimating.splitting.step import LEAST_PARENTS
 from coco_opt.topdown.kind.checkpoints import LevelFiles
@@ -138,7 +138,7 @@ class TablesKind:
             note=work.note,
         )
 
-    def neighbours(self, simulated_data: SimulatedData) -> Neighbours:
+    def neighbours(self, simulated_data: SimulatedData) -> Pair[TableCounts]:
         """Return two tables that differ by one person, placed where the answers change most."""
         return neighbouring(simulated_data.private, simulated_data.plan.detail.table_queries)
 

@@ -21,8 +21,8 @@ from coco_opt.files.similar_rows import is_release, rows_of_regions, shared_word
 from coco_opt.files.source import names_of
 from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Operator
-from coco_opt.privacy.measurement import MeasurementPlan
-from coco_opt.releases.kind import Neighbours, Plan, SimulatedData
+from coco_opt.privacy import MeasurementPlan, Pair
+from coco_opt.releases.kind import Plan, SimulatedData
 from coco_opt.topdown.estimating.estimate import TablesResult
 from coco_opt.topdown.kind.plan import TablesDetail, count_records
 from coco_opt.topdown.measuring.counts import TableCounts
@@ -173,7 +173,7 @@ class _Move:
     shared: int
 
 
-def neighbouring(counts: TableCounts, table_queries: TableQueries) -> Neighbours:
+def neighbouring(counts: TableCounts, table_queries: TableQueries) -> Pair[TableCounts]:
     """Return the pair that noisy answers distinguish best: one person differs, in the leaf with the most persons.
 
     "add_remove": D' has one person more, in the cell that counts in the most answers, each weighted by how unlikely
@@ -188,14 +188,14 @@ def neighbouring(counts: TableCounts, table_queries: TableQueries) -> Neighbours
         gains = _gains(table_queries)
         cell = int(sum(gains.values(), np.zeros(schema.size)).argmax())
         words = f"one person added in {tree.paths[leaf]!r}, {schema.label(cell)}"
-        return Neighbours(counts, _with_person(counts, leaf, cell), words)
+        return Pair(counts, _with_person(counts, leaf, cell), words)
     move = _best_move(table_queries, leaf)
     target_leaf = _leaf_apart(tree, leaf, move.shared)
     words = (
         f"one person in {tree.paths[leaf]!r}, {schema.label(move.cell)} "
         f"replaced by one in {tree.paths[target_leaf]!r}, {schema.label(move.target)}"
     )
-    return Neighbours(_with_person(counts, leaf, move.cell), _with_person(counts, target_leaf, move.target), words)
+    return Pair(_with_person(counts, leaf, move.cell), _with_person(counts, target_leaf, move.target), words)
 
 
 def cells_by_level(measurement_plan: MeasurementPlan, table: TableCounts | TablesResult) -> Mapping[str, NDArray[Any]]:

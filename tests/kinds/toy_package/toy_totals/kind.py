@@ -22,7 +22,7 @@ from coco_opt.files.regions import PublicRegions, read_regions, region_columns, 
 from coco_opt.files.release_checks import Check
 from coco_opt.files.source import isolated, load
 from coco_opt.histograms import Hierarchy
-from coco_opt.privacy import Exact, LevelQuery, Measurement, MeasurementPlan, Sensitivity
+from coco_opt.privacy import Exact, LevelQuery, Measurement, MeasurementPlan, Pair, Sensitivity
 from coco_opt.privacy.promise import Promise
 from coco_opt.problems import TreeLeastSquares
 from coco_opt.releases.kind import (
@@ -33,7 +33,6 @@ from coco_opt.releases.kind import (
     Forecast,
     ForecastOptions,
     Instance,
-    Neighbours,
     Plan,
     Released,
     Shown,
@@ -210,11 +209,11 @@ class TotalsKind:
 
         return (Instance("tree_l2", whole.variables, cut),)
 
-    def neighbours(self, simulated_data: SimulatedData) -> Neighbours:
+    def neighbours(self, simulated_data: SimulatedData) -> Pair[Any]:
         tree, first = simulated_data.plan.measurement_plan.hierarchy, simulated_data.private
         more = first.regions.copy()
         more[[tree.leaves.start, *tree.ancestors(tree.leaves.start)]] += 1
-        return Neighbours(first, replace(first, regions=more), "one person more in a leaf")
+        return Pair(first, replace(first, regions=more), "one person more in a leaf")
 
     def statistics(
         self, measurement_plan: MeasurementPlan, table: PrivateTotals | TotalsResult
