@@ -21,7 +21,8 @@ from coco_opt.audit.counting import (
 )
 from coco_opt.audit.privacy_loss import CAVEAT, PrivacyLoss, ResidualCounts, empirical_privacy_loss
 from coco_opt.audit.rows import Audit, AuditRow, audit_release, bulk_scores, released_runs
-from coco_opt.audit.subject import Differing, Pair, Sources, Subject, lost, witness
+from coco_opt.audit.subject import Differing, Sources, Subject, lost, witness
+from coco_opt.privacy import Pair
 
 __all__ = [
     "CAVEAT",

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from coco_opt.array_types import Floats, Ints
 from coco_opt.audit.subject import Differing, Sources, Statistics
 from coco_opt.errors import ProblemError
-from coco_opt.privacy import Geometric, NoiseDistribution, NoiseSource
+from coco_opt.privacy import Geometric, NoiseDistribution
 
 CONFIDENCE = 0.999
 CHOOSING = 0.5
@@ -162,7 +162,6 @@ Sides = tuple[Floats, Floats]
 """The scores of runs on D and of runs on D', float64[runs, 2] each."""
 
 _UNIT = Geometric(Fraction(1))
-_CHUNK = 1 << 20
 
 
 def scores(
@@ -227,18 +226,3 @@ def release_scores(released: Statistics, places: Sequence[Places], runs: int = 1
         counts = np.asarray(released[place.part]).reshape(runs, -1)[:, place.positions]
         total += scores(counts, place.first, place.second, _UNIT).sum(axis=1)
     return total
-
-
-def scalar_draws(
-    source: NoiseSource, distribution: NoiseDistribution, value: int, draws: int, *, region: str
-) -> NDArray[np.int32]:
-    """Return ``draws`` noisy answers on one count, int32[draws], made in chunks so that memory is 4 bytes a draw.
-
-    Answers must fit in 32 bits: for spreads below 2^24 and counts below 2^30 they do.
-    """
-    stream = distribution.opened(source, measurement="audit", region=region)
-    answers = np.empty(draws, np.int32)
-    for start in range(0, draws, _CHUNK):
-        stop = min(start + _CHUNK, draws)
-        answers[start:stop] = stream.add_to(np.full(stop - start, value, np.int64))
-    return answers

@@ -30,7 +30,6 @@ from coco_opt.audit.bounds import (
 from coco_opt.audit.privacy_loss import CAVEAT, PrivacyLoss, ResidualCounts, empirical_privacy_loss
 from coco_opt.audit.subject import (
     Differing,
-    Pair,
     PrivateT,
     ResultT,
     Sources,
@@ -40,7 +39,7 @@ from coco_opt.audit.subject import (
     stated_epsilon,
     witness,
 )
-from coco_opt.privacy import Answers, Cost, Exact, Measurement, MeasurementPlan, NoiseSource
+from coco_opt.privacy import Answers, Cost, Exact, Measurement, MeasurementPlan, NoiseSource, Pair
 from coco_opt.privacy.composition import DELTAS, Composition
 from coco_opt.privacy.queries import offsets_of
 

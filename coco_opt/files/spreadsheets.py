@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -60,11 +61,13 @@ def write_csv_files(
         for name, content in (notes or {}).items():
             (unfinished / name).write_bytes(content)
         for path in tables:
-            out = unfinished / f"{path.stem}.csv"
-            quietly(path, lambda path=path, out=out: _write(path, out, levels, delimiter, raw, decimal))  # type: ignore[misc]
+            with (unfinished / f"{path.stem}.csv").open("wb") as file:
+                schema, batches, _ = quietly(path, partial(exported_batches, path, levels, raw=raw))
+                quietly(path, partial(_write_rows, schema, batches, file, delimiter, raw, decimal))
         if wide is not None:
+            table = wide_table(folder, wide)
             with (unfinished / f"{wide.table}-wide.csv").open("wb") as file:
-                _write_table(wide_table(folder, wide), file, delimiter, raw, decimal)
+                _write_rows(table.schema, [table], file, delimiter, raw, decimal)
         files = sorted(path.name for path in unfinished.iterdir())
         unfinished.rename(target)
     return tuple(target / name for name in files)
@@ -178,18 +181,8 @@ def csv_bytes(
     content = io.BytesIO()
     table = pa.Table.from_pandas(frame, preserve_index=False)
     table = exported(table.cast(plain_schema(table.schema)), levels, raw=raw)
-    _write_table(table, content, delimiter, raw, decimal)
+    _write_rows(table.schema, [table], content, delimiter, raw, decimal)
     return content.getvalue()
-
-
-def _write_table(table: pa.Table, file: IO[bytes], delimiter: str, raw: bool, decimal: str) -> None:
-    import pyarrow as pa
-    import pyarrow.csv
-
-    file.write(_MARK)
-    pa.csv.write_csv(
-        _with_decimal(table if raw else _inert(table), decimal), file, pa.csv.WriteOptions(delimiter=delimiter)
-    )
 
 
 def check_delimiter(delimiter: str, decimal: str = ".") -> None:
@@ -214,19 +207,19 @@ def exported_batches(path: Path, levels: Sequence[str], *, raw: bool = False) ->
     return exported(schema.empty_table(), levels, raw=raw).schema, tables, source.metadata.num_rows
 
 
-def _write(path: Path, out: Path, levels: Sequence[str], delimiter: str, raw: bool, decimal: str) -> None:
+def _write_rows(
+    schema: pa.Schema, tables: Iterable[pa.Table], file: IO[bytes], delimiter: str, raw: bool, decimal: str
+) -> None:
     import pyarrow.csv as csv
 
     def shown(table: Any) -> Any:
         return _with_decimal(table if raw else _inert(table), decimal)
 
-    schema, tables, _ = exported_batches(path, levels, raw=raw)
+    file.write(_MARK)
     options = csv.WriteOptions(delimiter=delimiter)
-    with out.open("wb") as file:
-        file.write(_MARK)
-        with csv.CSVWriter(file, shown(schema.empty_table()).schema, write_options=options) as writer:
-            for table in tables:
-                writer.write_table(shown(table))
+    with csv.CSVWriter(file, shown(schema.empty_table()).schema, write_options=options) as writer:
+        for table in tables:
+            writer.write_table(shown(table))
 
 
 def _with_decimal(table: Any, decimal: str) -> Any:

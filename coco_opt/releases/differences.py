@@ -28,7 +28,7 @@ from coco_opt.releases.manifest import date_of, title_of
 from coco_opt.report.html import counted, document, table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import pandas as pd
 
@@ -239,10 +239,10 @@ def render_differences(later: Any, earlier: Any, names: tuple[str, str] = ("earl
 
 def _side(release: Any) -> Side:
     """Return the manifest of a release and what reads its tables. Raises InputError (not-comparable)."""
-    if isinstance(release, str | Path):
-        folder, manifest = Path(release), read_manifest(Path(release))
-    else:
-        folder, manifest = getattr(release, "folder", None), getattr(release, "manifest", None)
+    folder: Path | None = Path(release) if isinstance(release, str | Path) else getattr(release, "folder", None)
+    manifest: Mapping[str, Any] | None = getattr(release, "manifest", None)
+    if folder is not None and isinstance(release, str | Path):
+        manifest = read_manifest(folder)
     if manifest is None:
         message = f"a {type(release).__name__} names no release: give the folders of both, or what estimate returned"
         raise InputError("not-comparable", message)

@@ -21,7 +21,7 @@ from coco_opt.audit import (
     released_runs,
     witness,
 )
-from coco_opt.audit.bounds import release_scores, scalar_draws, score_places, scores
+from coco_opt.audit.bounds import release_scores, score_places, scores
 from coco_opt.audit.rows import DIRECT, TOGETHER
 from coco_opt.audit.subject import recorded, sealed
 from coco_opt.errors import ProblemError, VerificationError
@@ -227,21 +227,18 @@ def test_released_counts_lose_no_more_than_they_claim_and_faults_show() -> None:
     assert 0.4 < bounds[0] <= 1.0 < bounds[1] <= 2.0
 
 
-def test_scalar_draws_are_the_stream_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    import coco_opt.audit.bounds as module
-
-    whole = scalar_draws(SeededNoise(3), Geometric(Fraction(2)), 10, 5_000, region="r")
-    monkeypatch.setattr(module, "_CHUNK", 777)
-    chunked = scalar_draws(SeededNoise(3), Geometric(Fraction(2)), 10, 5_000, region="r")
-    assert np.array_equal(whole, chunked)
-    assert whole.std() == pytest.approx(2 * 2**0.5, rel=0.1)
+def _draws(distribution: Geometric, side: int) -> np.ndarray:
+    """Return noisy answers on a count, int32, drawn in chunks so that memory is 4 bytes a draw."""
+    stream = distribution.opened(SeededNoise(60 + side), measurement="audit", region="r")
+    chunks = [stream.add_to(np.full(1_000_000, side, np.int64)) for _ in range(20)]
+    return np.concatenate([chunk.astype(np.int32) for chunk in chunks])
 
 
 @pytest.mark.slow
 def test_one_percent_too_little_noise_is_caught_and_none_too_little_is_not() -> None:
     for scale, caught in ((Fraction(99, 100), True), (ONE, False)):
         distribution = Geometric(scale)
-        sides = [scalar_draws(SeededNoise(60 + side), distribution, side, 20_000_000, region="r") for side in (0, 1)]
+        sides = [_draws(distribution, side) for side in (0, 1)]
         assert (lower_bound(*sides).epsilon > 1.0) == caught
 
 

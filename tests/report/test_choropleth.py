@@ -24,8 +24,7 @@ from coco_opt.errors import ConfigError, InputError
 from coco_opt.files.geometry import Outlines, read_outlines, without_outline
 from coco_opt.histograms import Hierarchy
 from coco_opt.report import choropleth
-from coco_opt.report.choropleth import map_data
-from coco_opt.report.insets import projected
+from coco_opt.report.choropleth import map_data, projected
 from coco_opt.report.topology import topology
 
 STATES = {f"s{k}": [f"c{k}{j}" for j in range(12)] for k in range(5)}

@@ -41,9 +41,9 @@ from coco_opt.groups.noisy_measurements import buckets_of, max_size_of, size_que
 from coco_opt.groups.queries import GROUPS, sensitivity
 from coco_opt.privacy import Measurement, MeasurementPlan
 from coco_opt.privacy.planner import NoisePlan, uniform_shares
-from coco_opt.releases.clock import slowness
 from coco_opt.releases.kind import Figures, ForecastOptions, Plan, SimulatedData
 from coco_opt.releases.reporter import Reporter
+from coco_opt.releases.resource_cost import slowness
 from coco_opt.releases.solvers import choices_of
 
 COMPARED: tuple[Consistency, ...] = ("posterior", "joint", "matching", "bottom_up")
