@@ -286,6 +286,7 @@ def seeded_budget(measurement_plan: Any) -> dict[str, Any]:
     """Return the entries of a manifest that say what seeded geometric noise as for ``asked`` cost."""
     from coco_opt.privacy.composition import Composition
     from coco_opt.privacy.measurement import query_dict
+    from coco_opt.releases.kind import promise_of
 
     shared = {"neighbours": measurement_plan.neighbours, "noise": "seeded"}
     queries = [
@@ -295,6 +296,7 @@ def seeded_budget(measurement_plan: Any) -> dict[str, Any]:
         **measurement_plan.cost.as_dict(),
         "implied": Composition.of(measurement_plan.queries).implied(),
         **shared,
+        "promise": promise_of(measurement_plan).as_dict(),
         "questions": queries,
     }
     privacy = {"mechanism": "geometric", "epsilon": str(measurement_plan.cost.amount), **shared}
