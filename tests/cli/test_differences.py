@@ -183,7 +183,7 @@ def test_releases_of_every_kind_are_compared(two: tuple[str, Path, Path], coco: 
     if kind != "ranges":
         pd.testing.assert_frame_equal(read_release(later) - read_release(earlier), frame)
     if "beyond_noise" in frame:
-        shown, marked = page.read_text().count('class="beyond"'), int(frame["beyond_noise"].sum())
+        shown, marked = page.read_text().count("class=beyond"), int(frame["beyond_noise"].sum())
         assert shown == marked or 0 < shown < marked
         assert shown <= 20 * (frame["level"].nunique() if "level" in frame else 1)  # the file of rows has the others
 
