@@ -147,8 +147,6 @@ ROWS = (
             "test_a_damaged_measurement_of_either_is_refused_by_name",
             "test_a_look_of_other_answers_is_another_measurement_whose_cost_adds",
             "test_a_look_that_is_cut_out_of_a_published_measurement_shows_by_the_ledger",
-            "test_a_run_of_an_earlier_version_brings_its_look_or_is_refused",
-            "test_a_measurement_of_an_earlier_version_may_have_had_a_look",
         ),
     ),
     Evidence(
@@ -339,7 +337,6 @@ ROWS = (
                 "privacy",
                 "test_ledger::test_the_chain_shows_every_change",
                 "test_an_entry_of_another_history_does_not_follow",
-                "test_no_plain_entry_follows_a_keyed_one",
                 "test_an_overdrawn_history_is_refused",
             ),
         ),
@@ -361,7 +358,6 @@ ROWS = (
                 "test_a_look_and_what_it_chooses_make_one_promise",
                 "test_a_voided_payment_promises_nothing",
                 "test_a_release_states_its_promise_and_another_was_not_paid",
-                "test_a_ledger_without_promises_is_read_and_goes_on_with_what_it_knows",
             ),
             *_of(
                 "privacy",

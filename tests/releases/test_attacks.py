@@ -74,7 +74,7 @@ def test_an_older_ledger_is_refused_until_the_newest_is_restored(whole: bool, tm
     assert not release(in_place(tmp_path)).paid
 
 
-@pytest.mark.parametrize("how", ["emptied", "gone", "truncated", "with its head gone"])
+@pytest.mark.parametrize("how", ["emptied", "gone", "truncated", "with its head gone", "of an older version"])
 def test_an_emptied_ledger_is_refused(how: str, tmp_path: Path) -> None:
     release(config_in(tmp_path))
     path = ledger(tmp_path).path
@@ -82,10 +82,11 @@ def test_an_emptied_ledger_is_refused(how: str, tmp_path: Path) -> None:
     if how == "gone":
         path.unlink()
     else:
-        path.write_bytes(b"" if how != "truncated" else content[:4096])
+        older = content[:60] + (2).to_bytes(4, "big") + content[64:]  # where SQLite keeps the version of a format
+        path.write_bytes({"truncated": content[:4096], "of an older version": older}.get(how, b""))
     if how == "with its head gone":
         path.with_name("ledger.sqlite.head").unlink()
-    refused(tmp_path, "missing, emptied or an older copy|cannot be used|does not know run")
+    refused(tmp_path, "missing, emptied or an older copy|cannot be used|does not know run|not a ledger of the format 3")
     path.write_bytes(content)
     path.chmod(0o600)
     assert not release(in_place(tmp_path)).paid
