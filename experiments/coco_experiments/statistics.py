@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.array_types import Floats
+
 
 @dataclass(frozen=True, slots=True)
 class Mean:
@@ -36,16 +38,29 @@ class Mean:
         return None if self.standard_error is None else f"{self.value:+,.1f} +- {self.standard_error:,.1f}"
 
 
-def inside_by_ranks(values: NDArray[Any], true: NDArray[Any], coverage: float) -> NDArray[np.float64]:
+def ranks_among(draws: NDArray[Any], true: NDArray[Any]) -> tuple[Floats, Floats]:
+    """Return between which ranks, 0 to 1, each truth (rows, 1) lies among sorted draws (rows, draws).
+
+    A truth has the ranks of one more draw, and where draws equal it, all of theirs.
+    """
+    ranks = draws.shape[1] + 1
+    return (draws < true).sum(axis=1) / ranks, ((draws <= true).sum(axis=1) + 1) / ranks
+
+
+def between_ranks(first: Floats, end: Floats, edges: Floats) -> Floats:
+    """Return which share of each truth's ranks, first to end (rows,), lies between edges, float64[rows, edges - 1]."""
+    cut = np.clip(end[:, None], edges[:-1], edges[1:]) - np.clip(first[:, None], edges[:-1], edges[1:])
+    return np.asarray(cut / (end - first)[:, None], np.float64)
+
+
+def inside_by_ranks(draws: NDArray[Any], true: NDArray[Any], coverage: float) -> Floats:
     """Return to what degree each truth (rows, 1) lies in the central interval of sorted draws (rows, draws), 0 to 1.
 
-    A truth has the ranks of one more draw, and where draws equal it, all of theirs: it is inside by the share of its
-    ranks that lie in the middle (mid-p). If it were a draw, the mean would be the coverage.
+    It is inside by the share of its ranks that lie in the middle (mid-p). If it were a draw, the mean would be the
+    coverage.
     """
-    ranks, tail = values.shape[1] + 1, 0.5 * (1.0 - coverage)
-    first, end = (values < true).sum(axis=1) / ranks, ((values <= true).sum(axis=1) + 1) / ranks
-    inside = np.clip(end, tail, 1.0 - tail) - np.clip(first, tail, 1.0 - tail)
-    return np.asarray(inside / (end - first), np.float64)
+    tail = 0.5 * (1.0 - coverage)
+    return between_ranks(*ranks_among(draws, true), np.array([tail, 1.0 - tail]))[:, 0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,6 +66,7 @@ ROWS: dict[str, tuple[str, str]] = {
         "",
         "how often the posterior's intervals hold the true counts, by level and class of sizes, twenty seeds",
     ),
+    "beyond/ranks": ("", "rank histograms of the three posteriors, and what intervals hold by released value"),
     "beyond/tables_posterior": (
         "",
         "the posterior of tables of persons on Hawaii's blocks: errors, bias of cells and coverage, two splits",
@@ -294,7 +295,9 @@ DATA: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("kuo2018/datasets", "kuo2018/l1_l2", "beyond/auto"), (_TAXI, _HOUSING, _BLOCKS)),
     **dict.fromkeys(("kuo2018/mean_consistency", "kuo2018/private_counts"), (_TAXI, _BLOCKS)),
     **dict.fromkeys(("beyond/ablation", "beyond/budgets", "beyond/frontier", "beyond/posterior"), (_TAXI, _BLOCKS)),
-    **dict.fromkeys(("beyond/coverage", "topdown/backends", "bench/joint", "bench/posterior"), (_TAXI, _BLOCKS)),
+    **dict.fromkeys(
+        ("beyond/coverage", "beyond/ranks", "topdown/backends", "bench/joint", "bench/posterior"), (_TAXI, _BLOCKS)
+    ),
     "kuo2018/selection": (_TAXI, _HOUSING, _BLOCKS),
     "beyond/west_coast": (_TAXI, _HOUSING),
     **dict.fromkeys(("beyond/auto_tables", "beyond/tables_posterior", "topdown/hawaii", "kifer2019/noise"), (_BLOCKS,)),
