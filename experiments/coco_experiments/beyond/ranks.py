@@ -31,6 +31,7 @@ from coco_experiments.topdown.hawaii import EVEN, POSTERIOR, SETTING, SPLITS, VA
 from coco_opt.array_types import Floats, Ints
 from coco_opt.choices import SolverChoices
 from coco_opt.groups.estimating.posterior.consistent import posterior_estimate
+from coco_opt.groups.estimating.posterior.sampler import Posterior
 from coco_opt.privacy import Epsilon, SeededNoise
 from coco_opt.ranges import UniversalHistogram, choose_fan_out, measure_ranges
 from coco_opt.ranges.kind.instances import generated_cells
@@ -73,7 +74,8 @@ class Setting:
 
 def of_groups(case: Case, queries: QueryPlan, seed: int) -> Iterator[Ranks]:
     """Yield the ranks of the numbers of groups of each size and of at most each size."""
-    drawn = posterior_estimate(queries.measured(case, seed), SolverChoices(), sizes=True).posterior
+    drawn = posterior_estimate(queries.measured(case, seed), SolverChoices(), coverage=0.9).drawn
+    assert isinstance(drawn, Posterior)
     assert drawn.sizes is not None
     sizes = np.array([histogram.to_dense(case.max_size) for histogram in case.truth])
     for text, counts in (("groups of a size", drawn.sizes), ("groups of at most a size", drawn.cumulative)):
