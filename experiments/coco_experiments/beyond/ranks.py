@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_experiments.beyond.queries import GROWTH, QueryPlan, cells, grown
+from coco_experiments.beyond.study import GROWTH, QueryPlan, cells, grown
 from coco_experiments.groups import SEEDED, Case
 from coco_experiments.hay2010.data import generated
 from coco_experiments.kuo2018.cases import TAXI_MAX_SIZE, hawaii_case, small_cases, taxi_case
