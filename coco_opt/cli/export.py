@@ -80,7 +80,7 @@ def _written(
 ) -> dict[str, Any]:
     """Write the tables and what explains them; return the names of what was written."""
     from coco_opt.files.spreadsheets import exported_schemas, write_csv_files, write_workbook
-    from coco_opt.releases.datapackage import DATAPACKAGE, README, about_lines, package, readme
+    from coco_opt.releases.datapackage import DATAPACKAGE, README, about_lines, main_texts, package, readme
 
     account, schemas = _account(folder), exported_schemas(folder)
     if not schemas or "status" not in account:
@@ -88,6 +88,9 @@ def _written(
         raise InputError("file-not-found", message, Place(folder.name))
     table, lines = _wide_table(folder) if wide else None, [*about_lines(account, schemas)]
     if xlsx:
+        sheet, texts = main_texts(schemas)
+        kinds = f"dtype=dict.fromkeys({texts}, str), keep_default_na=False, na_values=['']"
+        lines += [("", ""), ("pandas, ids as texts", f'pd.read_excel("{target.name}", sheet_name="{sheet}", {kinds})')]
         sheets = write_workbook(folder, target, table, lines)
         described = package(account, schemas, "xlsx", {"workbook": target.name})
         target.with_suffix(f".{DATAPACKAGE}").write_bytes(described)

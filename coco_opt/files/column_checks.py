@@ -117,14 +117,11 @@ def check_members(table: Loaded) -> Faults:
     return faults
 
 
+_NUMBERS = "Often one file has numbers and the other text: write both as text,"
 _REWRITINGS = (
-    ("leading zeros", "ltrim({x}, '0')", "Write both as text, with all their zeros"),
-    ("a decimal part of zeros", "regexp_replace({x}, '[.]0+$', '')", "Write both as text, without a decimal part"),
-    (
-        "how a number is written",
-        "TRY_CAST(replace({x}, ',', '') AS DOUBLE)",
-        "Write both as text, with all their digits",
-    ),
+    ("leading zeros", "ltrim({x}, '0')", f"{_NUMBERS} with all their zeros"),
+    ("a decimal part of zeros", "regexp_replace({x}, '[.]0+$', '')", f"{_NUMBERS} without a decimal part"),
+    ("how a number is written", "TRY_CAST(replace({x}, ',', '') AS DOUBLE)", f"{_NUMBERS} with all their digits"),
     ("the case of letters", "lower({x})", "Write both in the same case"),
     ("blanks", "regexp_replace({x}, '\\s', '', 'g')", "Write both with the same blanks"),
     ("accents", "strip_accents({x})", "Write both with their accents"),
@@ -151,7 +148,7 @@ def _rewritten_note(table: Loaded, column: int, row: int, listed: str, where: st
     words, _, advice = _REWRITINGS[int(first) - 1]
     return (
         f", but one that differs only in {words} is: {table.shown[column]!r} of {table.source.name} and {where} were "
-        f"written differently, often as numbers in one and as text in the other. {advice}"
+        f"written differently. {advice}"
     )
 
 

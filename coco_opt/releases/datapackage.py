@@ -229,11 +229,16 @@ def _how_sure(manifest: Mapping[str, Any]) -> str:
     return f"{sure} The numbers of {unit_words(manifest).groups} of whole regions are exact." if exact else sure
 
 
+def main_texts(schemas: Mapping[str, Any]) -> tuple[str, list[str]]:
+    """Return the first table that a reader opens, and its columns of text: ids such as 077810 must stay so."""
+    table = next((name for name in ("histograms", "tables", "ranges") if name in schemas), next(iter(schemas)))
+    return table, [column.name for column in schemas[table] if str(column.type) == "string"]
+
+
 def readme(lines: Iterable[tuple[str, str]], schemas: Mapping[str, Any], delimiter: str, decimal: str) -> bytes:
     """Return the read-me of CSV files: the lines, then how to open them so that ids such as 077810 stay texts."""
     listed = "\n".join(f"{label}: {text}" if label else "" for label, text in lines)
-    table = next((name for name in ("histograms", "tables", "ranges") if name in schemas), next(iter(schemas)))
-    texts = [column.name for column in schemas[table] if str(column.type) == "string"]
+    table, texts = main_texts(schemas)
     kinds = ", ".join(f'"{name}": str' for name in texts)
     classes = ", ".join(f'"{name}" = "character"' for name in texts)
     options = f', sep="{delimiter}", decimal="{decimal}"', f', sep = "{delimiter}", dec = "{decimal}"'

@@ -44,7 +44,8 @@ class Fault:
 
 def _group_sensitivity(query: str, neighbours: str, l1: int, squared: int) -> Callable[[Patch], None]:
     def plant(patch: Patch) -> None:
-        patch.setitem(queries._SENSITIVITIES, (query, neighbours), Sensitivity(l1, squared))  # type: ignore[arg-type]
+        table = queries._OF_SIZES if query == "sizes" else queries._OF_OTHERS
+        patch.setitem(table, neighbours, Sensitivity(l1, squared))  # type: ignore[arg-type]
 
     return plant
 

@@ -339,7 +339,7 @@ def by_hand(folder: Path) -> Path:
         pq.write_table(pa.table(columns), folder / name)
     noise = {"law": "discrete_gaussian", "sensitivity": {"l1": 2, "l2_squared": 2}}
     index = {
-        "format": "coco-opt measurement 1",
+        "format": "coco-opt measurement 2",
         "status": "as its publisher states",
         "private": False,
         "kind": "tables",
