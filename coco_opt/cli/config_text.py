@@ -6,12 +6,10 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from coco_opt.cli.file_roles import Candidate, Header
-from coco_opt.errors import ConfigError
 
 if TYPE_CHECKING:
     from coco_opt.config import Config
@@ -25,7 +23,7 @@ _CONFIG = """\
 
 [privacy]
 {account}
-epsilon = "1"                 # the whole budget, an exact decimal or fraction; smaller is more private
+{budget}
 # mechanism = "discrete_gaussian" takes rho = "1/2", or epsilon and delta = "1/1000000", in place of epsilon alone
 # split = "uniform"           # how the budget is allocated: or "leaves", or one share a level, root first
 noise = "secure"              # cryptographic noise that cannot be repeated
@@ -41,33 +39,56 @@ private = "private"           # ledger, measurements and records for your eyes o
 _GEOMETRY = """\
 # geometry = "areas.geojson"  # public outlines of the regions, with region_id in the properties: a map in the report
 """
+_HEADER = re.compile(r"\[\[?([\w-]+)[.\]]")
+_BUDGET = re.compile(r"(epsilon|rho|delta|mechanism|split) *=.*[^\[,]$")
+_EPSILON = 'epsilon = "1"                 # the whole budget, an exact decimal or fraction; smaller is more private'
 _ID_OF = re.compile(r"([^\W\d_]{4,}?)[_ .-]?(id|nr|no|num|number|key|code)", re.IGNORECASE)
 _SHORT = {"hh": "household", "hid": "household", "hhid": "household", "pid": "person", "people": "person"}
 _SHOWN, _TITLED = 8, 3  # columns that a line names
 _DATASET = "the ledger's name of these data: one budget for all that is measured of them"
 _TOTAL = '# total = "3"                 # for all kinds and years; left out: as much as the first release'
-_YEAR = re.compile(r"(?<!\d)(19|20)\d\d(?!\d)")
 ROOT = "all"
 
 
-def earlier_config(candidate: Candidate, out: Path) -> Config | None:
-    """Return the last configuration of private files that are called as the candidate's but for the year, if any.
+def earlier_configs(candidate: Candidate, out: Path) -> tuple[list[Path], list[Path]]:
+    """Return configurations of private files that are called as the candidate's but for the year, the best one last.
 
-    It lies next to ``out``, or in a folder next to this one that is called like it but for the year. The persons are
-    taken to be the same. One of the same kind comes before others.
+    They lie next to ``out``, or in a folder next to this one that is called like it but for the year. The persons are
+    taken to be the same. Those of the same kind come after others. Also those of other private files next to ``out``:
+    they may be of the same persons.
     """
+    from coco_opt.config.load import nearby_configs, without_year
+
+    folder, names = out.resolve().parent, {without_year(candidate.files[key].path) for key in candidate.private}
+    found, others = dict[Path, bool](), []
+    for path, config in nearby_configs(folder).items():
+        files = [getattr(config.data, key) for key in config.private_tables]
+        if config.privacy.dataset and names & {without_year(file) for file in files if isinstance(file, Path)}:
+            found[path] = config.kind == candidate.kind.name
+        elif config.privacy.dataset and path.parent == folder:
+            others.append(path)
+    return sorted(found, key=found.__getitem__), others
+
+
+def carries(candidate: Candidate, earlier: Path) -> bool:
+    """Return whether an earlier configuration is of the same kind and of another year's files."""
     from coco_opt.config import load_config
 
-    folder, names = out.resolve().parent, {_without_year(candidate.files[key].path) for key in candidate.private}
-    years = [each for each in folder.parent.iterdir() if each.is_dir() and _without_year(each) == _without_year(folder)]
-    found = []
-    for path in sorted(path for each in years for path in each.glob("*.toml")):
-        with suppress(ConfigError, OSError):
-            config = load_config(path)
-            files = [getattr(config.data, key) for key in config.private_tables]
-            if names & {_without_year(file) for file in files if isinstance(file, Path)} and config.privacy.dataset:
-                found.append(config)
-    return sorted(found, key=lambda config: config.kind == candidate.kind.name)[-1] if found else None
+    last = load_config(earlier)
+    files = {file.resolve() for key in last.private_tables if isinstance(file := getattr(last.data, key), Path)}
+    new = {candidate.files[key].path.resolve() for key in candidate.private}
+    return last.kind == candidate.kind.name and not files & new
+
+
+def _sections(text: str) -> dict[str, str]:
+    """Return the text of a configuration by section; [a.b] lies in a."""
+    sections: dict[str, str] = {}
+    name = ""
+    for line in text.splitlines():
+        if header := _HEADER.match(line):
+            name = header[1]
+        sections[name] = f"{sections[name]}\n{line}" if name in sections else line
+    return sections
 
 
 def text_of(
@@ -76,9 +97,15 @@ def text_of(
     stated: Mapping[str, Sequence[str]],
     levels: Sequence[str],
     out: Path,
-    earlier: Config | None = None,
+    earlier: Path | None = None,
+    others: Sequence[Path] = (),
+    *,
+    carried: bool = False,
 ) -> str:
-    """Return the configuration, with stated columns as they were stated; what was not found is left to fill in."""
+    """Return the configuration, with stated columns as they were stated; what was not found is left to fill in.
+
+    Where it is ``carried``, all but [data], [privacy] and [output] is that of the ``earlier`` one, and its budget.
+    """
     lines = []
     for key, note in draft.files.items():
         header = candidate.files.get(key)
@@ -86,14 +113,23 @@ def text_of(
         lines.append(_line(key, name, note + missing))
     lines += levels
     mapped = _GEOMETRY if {"hierarchy", "sizes"} & set(draft.files) else ""
+    from coco_opt.config import load_config
+
+    section, budget, last = draft.section, [_EPSILON], None if earlier is None else load_config(earlier)
+    if earlier is not None and carried:
+        texts = _sections(earlier.read_text(encoding="utf-8-sig"))
+        budget = [line for line in texts["privacy"].splitlines() if _BUDGET.match(line)] or budget
+        section = "\n".join(text for name, text in texts.items() if name not in ("", "data", "privacy", "output"))
+        section = f"# As in {earlier.name}, so that both can be compared.\n{section.rstrip()}\n"
     config = _CONFIG.format(
         name=out.name,
         data="\n".join((*lines, *_columns(candidate, stated), *draft.data)),
-        account="\n".join(_account(candidate, draft, out, earlier)),
-        neighbours="add_remove" if earlier is None else earlier.privacy.neighbours,
+        account="\n".join([*_account(candidate, draft, out, last), *_alternatives(others)]),
+        budget="\n".join(budget),
+        neighbours="add_remove" if last is None else last.privacy.neighbours,
         replaced=draft.replaced,
-        section=draft.section,
-        output="\n".join(_output(candidate, draft, out, earlier)),
+        section=section,
+        output="\n".join(_output(candidate, draft, out, last)),
     )
     return config + mapped
 
@@ -114,6 +150,14 @@ def _account(candidate: Candidate, draft: Draft, out: Path, earlier: Config | No
     private = [candidate.files[key].path.stem for key in draft.files if key in candidate.private]
     dataset = next(filter(is_plain_name, (stem.strip() for stem in private[:1])), "")
     return [_line("dataset", dataset or "data", _DATASET), _TOTAL]
+
+
+def _alternatives(others: Sequence[Path]) -> list[str]:
+    """Return commented lines that join the account of other configurations, whose persons may be the same."""
+    from coco_opt.config import load_config
+
+    notes = {str(load_config(path).privacy.dataset): f"instead, if of the persons of {path.name}" for path in others}
+    return [f"# {_line('dataset', dataset, note)}" for dataset, note in notes.items()]
 
 
 def level_lines(proposal: LevelProposal) -> list[str]:
@@ -153,6 +197,8 @@ def _columns(candidate: Candidate, stated: Mapping[str, Sequence[str]]) -> list[
 
 def _output(candidate: Candidate, draft: Draft, out: Path, earlier: Config | None) -> list[str]:
     """Return the lines of [output] for readers: a title, and what they call a group and an entity."""
+    from coco_opt.config.load import YEAR
+
     files, words = candidate.files, dict[str, str]()
     for word, key, own in (("group", "groups", "group_id"), ("entity", "entities", "entity_id")):
         if draft.attributes is None and key in files:
@@ -167,21 +213,17 @@ def _output(candidate: Candidate, draft: Draft, out: Path, earlier: Config | Non
     by = ", ".join(draft.attributes[:_TITLED]) if draft.attributes else by
     what = many.get("group", many.get("entity", ""))
     named = " ".join((*(files[key].path.stem for key in candidate.private), out.stem, out.resolve().parent.name))
-    year = next((found[0] for found in _YEAR.finditer(named)), "")
+    year = next((found[0] for found in YEAR.finditer(named)), "")
     title = f"{what.capitalize()} by {by}{year and f', {year}'}" if what and by else ""
     if earlier is not None and earlier.kind == candidate.kind.name:
         words.update((str(word), text) for word, text in earlier.output.words.items())
-        title = _YEAR.sub(year or r"\g<0>", earlier.output.title or title)
+        title = YEAR.sub(year or r"\g<0>", earlier.output.title or title)
     stated = ", ".join(f"{word} = {json.dumps(text, ensure_ascii=False)}" for word, text in words.items())
     example = '{ group = "household", entity = "person" }'
     return [
         _line("title", title, "of the report: change it") if title else '# title = "Households of 2026"',
         f"words = {{ {stated} }}   # what readers call them: check" if words else f"# words = {example}",
     ]
-
-
-def _without_year(path: Path) -> str:
-    return _YEAR.sub("", path.stem)
 
 
 def _unit(file: Header, own: str) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coco_opt.cli.config_text import ROOT, earlier_config, level_lines, missing_columns, text_of
+from coco_opt.cli.config_text import ROOT, carries, earlier_configs, level_lines, missing_columns, text_of
 from coco_opt.cli.console import quoted, write, writing
 from coco_opt.cli.file_roles import (
     Candidate,
@@ -107,16 +107,15 @@ def init(
     levels = () if proposal is None else proposal.levels
     notes = _notes(chosen, stated_ranges, _listed(values or (), "--values"))
     draft = chosen.draft(notes, levels)
-    earlier = earlier_config(chosen, out)
-    text = text_of(chosen, draft, stated, [] if proposal is None else level_lines(proposal), out, earlier)
+    same, beside = earlier_configs(chosen, out)
+    earlier, beside = (same[-1], []) if same else (None, beside)
+    carried = earlier is not None and not notes.values and carries(chosen, earlier)
+    lines = [] if proposal is None else level_lines(proposal)
+    text = text_of(chosen, draft, stated, lines, out, earlier, beside, carried=carried)
     with writing(out), out.open("x", encoding="utf-8") as file:
         file.write(text)
     _say_taken(chosen, draft, proposal)
-    if earlier is not None:
-        write(
-            f"Taken as dataset: {earlier.privacy.dataset!r} of {earlier.name}.toml, so that its ledger adds up what is "
-            "measured of the same persons. The same queries of another year: coco-opt measure --again pays for them"
-        )
+    _say_earlier(earlier, beside, carried=carried)
     _say_whose(chosen)
     _say_unlinked(chosen, [*named.values(), *headers])
     _say_other(chosen, others)
@@ -225,6 +224,27 @@ def _say_taken(chosen: Candidate, draft: Draft, proposal: LevelProposal | None) 
             write(f"Left out of the levels: {name!r}, because {reason}")
     for line in draft.taken:
         write(line)
+
+
+def _say_earlier(earlier: Path | None, beside: Sequence[Path], *, carried: bool) -> None:
+    """Say what is taken of an earlier year, or which configurations beside may be of the same persons."""
+    from coco_opt.config import load_config
+
+    if earlier is not None:
+        last = load_config(earlier)
+        write(
+            f"Taken as dataset: {last.privacy.dataset!r} of {earlier.name}, so that its ledger adds up what is "
+            "measured of the same persons. The same queries of another year: coco-opt measure --again pays for them"
+        )
+        if carried:
+            write(
+                f"Taken from {earlier.name}: its budget and all but [data] and [output], so that both can be compared"
+            )
+    for path in beside:
+        write(
+            f"If these are persons of {path.name}, too, state its dataset {load_config(path).privacy.dataset!r} in "
+            "[privacy]: losses of the same persons add up in one account"
+        )
 
 
 def _say_whose(chosen: Candidate) -> None:

@@ -8,6 +8,7 @@ import re
 import tomllib
 import typing
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,9 @@ from coco_opt.kinds import KindRow, kind_rows
 from coco_opt.plugins import near
 from coco_opt.privacy.private_files import lies_in
 from coco_opt.problems import SUCCESSORS
+
+YEAR = re.compile(r"(?<!\d)(19|20)\d\d(?!\d)")
+"""A year in a name."""
 
 SHARED: dict[str, type[BaseModel]] = {
     "privacy": PrivacyConfig,
@@ -88,6 +92,25 @@ def load_config(path: str | Path, like: Config | None = None, *, measures: bool 
     except OSError as error:
         failure = f"cannot be read: {error.strerror}"
     raise ConfigError("", failure, str(path))
+
+
+def nearby_configs(folder: Path) -> dict[Path, Config]:
+    """Return the configurations that can be read in a folder, and before them those of its years, by path.
+
+    A folder's years are those next to it that are called like it but for the year.
+    """
+    folder, found = folder.resolve(), dict[Path, Config]()
+    with suppress(OSError):
+        years = [other for other in sorted(folder.parent.iterdir()) if without_year(other) == without_year(folder)]
+        for path in (path for other in [*years, folder] for path in sorted(other.glob("*.toml"))):
+            with suppress(ConfigError, OSError):
+                found[path] = load_config(path)
+    return found
+
+
+def without_year(path: Path) -> str:
+    """Return the name of a file or folder without its ending and its year."""
+    return YEAR.sub("", path.stem)
 
 
 def _config_files(folder: Path) -> str:

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from coco_opt.array_types import Ints
+from coco_opt.config.load import nearby_configs
 from coco_opt.config.model import Config
 from coco_opt.errors import BudgetError, CocoOptError, InputError
 from coco_opt.files.measurement import read_measurement, write_measurement
@@ -107,7 +108,24 @@ def new_account(config: Config, fingerprint: str, *, renamed: bool) -> str:
     accounts = books.accounts
     if dataset in accounts or (fingerprint in books.fingerprints and not renamed):
         return ""
+    _check_one_ledger(config)
     return f"This opens the account of dataset {dataset!r} in {ledger.path.name}: {elsewhere(accounts)}"
+
+
+def _check_one_ledger(config: Config) -> None:
+    """Refuse to open an account that the ledger of a configuration nearby has: losses would add up in neither."""
+    if config.privacy.ledger is not None or config.privacy.noise == "seeded":
+        return
+    here, dataset = ledger_of(config), dataset_of(config)
+    for path, other in nearby_configs(config.output.private.parent).items():
+        ledger = ledger_of(other)
+        if dataset_of(other) != dataset or ledger.path.resolve() == here.path.resolve() or not ledger.path.is_file():
+            continue
+        if dataset in ledger.books().accounts:
+            raise BudgetError(
+                f"dataset {dataset!r} has an account in the ledger of {path}: state {ledger.path} as privacy.ledger, "
+                "or, if these are other persons, another privacy.dataset"
+            )
 
 
 def elsewhere(accounts: Collection[str]) -> str:
@@ -345,6 +363,10 @@ def payment_status_of(
     charge, account = charge_for(config, measurement_plan, ""), books.accounts.get(name)
     promised = books.promise_words(name, promise) or books.promise_words(name)
     if account is None:
+        try:
+            _check_one_ledger(config)
+        except BudgetError as error:
+            return PaymentStatus(fits=False, words=f"DOES NOT FIT: {error} [{BudgetError.code}]", promise=promised)
         granted = charge.amount if total is None else total
         words = f"fits: dataset {name!r} has no account yet, and this opens one of {charge.unit} = {granted}; "
         words += elsewhere(books.accounts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pyarrow as pa
@@ -102,11 +103,19 @@ def test_a_second_year_shares_the_ledger_of_the_first(coco: Runner, monkeypatch:
         Path(year).mkdir()
         monkeypatch.chdir(year)
         write(**{f"people_{year}": ENTITIES, "homes": homes, "areas": HIERARCHY})
-        said, text = coco("init").out, CONFIG.read_text().replace("max_size = 1000", "max_size = 20")
+        said, text = coco("init").out, CONFIG.read_text()
+        assert ("\nmax_size = 1000" in text) == (year == "2025")
+        text = text.replace("max_size = 1000", "max_size = 20")
         for old, new in changes.items() if year == "2025" else ():
             assert old in text
             text = text.replace(old, new)
         CONFIG.write_text(text)
+        if year == "2026":
+            alone = re.sub("\nledger = .*", "", text)
+            Path("alone.toml").write_text(alone)
+            for verb in ("check", "release"):
+                assert "state " in coco(verb, "alone.toml").err + coco(verb, "alone.toml").out
+            assert not Path("private/ledger.sqlite").exists()
         assert coco("release", CONFIG).code == 0
         monkeypatch.chdir("..")
     assert "Taken as dataset: 'people_2025' of coco-opt.toml, so that its ledger adds up" in said
@@ -117,6 +126,10 @@ def test_a_second_year_shares_the_ledger_of_the_first(coco: Runner, monkeypatch:
     monkeypatch.chdir("2025")
     assert coco("init", "--out", "other.toml").code == 0
     assert "\nledger = " not in Path("other.toml").read_text()  # which lies in the private folder
+    write(visits="person_id,day\na,1\nb,2\n")
+    said = coco("init", "visits.csv", "--kind", "ranges", "--columns", "value=day", "--out", "visits.toml")
+    assert "If these are persons of coco-opt.toml, too, state its dataset 'people_2025'" in said.out
+    assert '# dataset = "people_2025"' in Path("visits.toml").read_text()
 
 
 def test_a_kind_by_name(coco: Runner) -> None:
