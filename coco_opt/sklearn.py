@@ -116,9 +116,9 @@ class IsotonicRegression(isotonic.IsotonicRegression):  # type: ignore[misc] # s
         self.increasing_, sign = rises, 1 if rises else -1
         signed = sign * y.astype(np.float64)
         # Values of x that differ by less than their type resolves count as equal: a line between them would be upright.
-        values, same = np.unique(x[used], return_inverse=True)
-        differs = np.append(True, np.diff(values) >= np.finfo(x.dtype).resolution)
-        thresholds, same = values[differs], np.cumsum(differs)[same]
+        values = np.unique(x[used])
+        thresholds = isotonic._make_unique(values, values, np.ones_like(values))[0]  # each the least of its group
+        same = np.searchsorted(thresholds, x[used], "right")
         # Among equal x by falling y: an optimal fit is constant there.
         place = np.lexsort((-signed[used], same))
         order, same = used[place], same[place]
