@@ -36,6 +36,7 @@ _UNLINKED = (
     "shares no column with the other files. Where a key has several names, list them, such as "
     "--columns group_id=household,household_id or --columns region_id=area,code"
 )
+_PERSONS = "a table of persons is named as such, --data records=FILE"
 _OTHER_NAMES = "if a column has another name in your file, say which, such as --columns value=NAME"
 _TOGETHER = "name the files that belong together, as in  coco-opt init FILE FILE FILE, or what each is: --data KEY=FILE"
 
@@ -176,24 +177,21 @@ def _unused_reason(
         return "no-header", _UNLINKED
     repeated = repeated_key(header, headers) or repeats_key(header)
     if repeated is not None:
-        such = _repeated_ids(header, repeated)
-        return "no-header", f"repeats values of {repeated!r}{such}, and the table that lists these has one row for each"
+        return "no-header", _repeats(header, repeated)
     if chosen.missing and len(headers) > 1:
-        return (
-            "two-tables",
-            f"and {', '.join(file.path.name for file in headers if file is not header)} fit in no single way",
-        )
+        others = ", ".join(file.path.name for file in headers if file is not header)
+        return "two-tables", f"and {others} fit in no single way"
     return "no-header", f"has none of the headers {_headers(kinds)}; {_OTHER_NAMES}"
 
 
-def _repeated_ids(header: Header, column: str) -> str:
-    """Return which regions a file repeats; "" for other ids, which may be private."""
+def _repeats(header: Header, column: str) -> str:
+    """Return that a file repeats ids, with those of regions; other ids may be private."""
     from coco_opt.files.proposals import repeated_values
 
-    if header.column_called(column) != "region_id":
-        return ""
-    values = repeated_values(Input(header.path), column, _SHOWN_IDS + 1)
-    return f" ({', '.join(values[:_SHOWN_IDS])}{', ...' if len(values) > _SHOWN_IDS else ''})" if values else ""
+    most = _SHOWN_IDS + 1 if header.column_called(column) == "region_id" else 0
+    values = repeated_values(Input(header.path), column, most)
+    such = f" ({', '.join(values[:_SHOWN_IDS])}{', ...' if len(values) > _SHOWN_IDS else ''})" if values else ""
+    return f"repeats values of {column!r}{such}, and the table that lists these has one row for each; {_PERSONS}"
 
 
 def _headers(kinds: Sequence[AnyKind]) -> str:
@@ -427,6 +425,8 @@ def _levels(chosen: Candidate) -> LevelProposal | None:
     named = "levels" in chosen.kind.data_model.model_fields
     if header is None or not named or "region_id" not in header.columns:
         return None
+    if len(chosen.files) == 1 and repeats_key(header):
+        raise InputError("no-header", _repeats(header, header.name_in_file("region_id")), Place(str(header.path)))
     own, names = header.name_in_file("region_id"), [header.name_in_file(name) for name in header.columns]
     return propose_levels(Input(header.path, {"region_id": own}), names, own)
 

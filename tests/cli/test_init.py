@@ -566,11 +566,11 @@ def test_a_first_column_of_another_name_is_not_taken_for_the_person(coco: Runner
 
 def test_a_file_that_is_finer_than_the_regions_is_refused_for_what_repeats(coco: Runner) -> None:
     write_linked()
-    write(walk="block,town\n1,a\n2,a\n3,b\n")
-    files = ("people.csv", "homes.csv", "towns.csv", "walk.csv")
-    refused = coco("init", *files, "--columns", "region_id=town", "--kind", "groups")
-    assert refused.code == 2
-    assert "walk.csv: repeats values of 'town' (a), and the table that lists these has one row for each" in refused.err
+    write(walk="block,town\n1,a\n2,a\n3,b\n", lone="town,sex\na,f\na,m\nb,m\n")
+    for files, kind in ((("people.csv", "homes.csv", "towns.csv", "walk.csv"), "groups"), (("lone.csv",), "tables")):
+        ran = coco("init", *files, "--columns", "region_id=town", "--kind", kind)
+        assert ran.code == 2
+        assert f"{files[-1]}: repeats values of 'town' (a), and the table that lists these has one row for" in ran.err
 
 
 def test_columns_that_link_no_file_are_said_to_be_missing_with_where_to_look(coco: Runner) -> None:
