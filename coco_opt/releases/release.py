@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from coco_opt.config.model import Config
+from coco_opt.config.model import Config, digest_of
 from coco_opt.errors import InputError, ProblemError
 from coco_opt.execution import Executor
 from coco_opt.files.folder import MANIFEST, file_digest, read_manifest
@@ -201,9 +201,9 @@ def _estimate(
 
 
 def _note_path(folder: Path, config: Config) -> Path:
-    geometry = config.output.geometry
-    mapped = "" if geometry is None else f"-{file_digest(geometry)[:16]}"
-    return folder / f"released-{method_digest(config)}{mapped}.json"
+    drawn = None if config.output.geometry is None else file_digest(config.output.geometry)
+    shown = digest_of([drawn, config.output.title, config.output.date, config.output.words])
+    return folder / f"released-{method_digest(config)}-{shown}.json"
 
 
 def _write_note(scratch: Path, config: Config, folder: Path, digest: str) -> None:

@@ -50,7 +50,7 @@
     if (text !== undefined) made.textContent = text;
     return made;
   };
-  const label = region => names[region] + (ids[region] ? ` (${ids[region]})` : "");
+  const label = region => names[region] + (ids[region] && ids[region] !== names[region] ? ` (${ids[region]})` : "");
   const key = row => (labels ? labels[keys[row]] : keys[row]);
   const go = region => { current = region; show(); heading.focus(); };
   const capital = text => text.charAt(0).toUpperCase() + text.slice(1);
@@ -151,7 +151,7 @@
     trail.replaceChildren(...above.flatMap(region =>
       [node("button", names[region], { type: "button", onclick: () => go(region) }), document.createTextNode(" / ")]));
     heading.textContent = label(current);
-    const rest = other >= 0 ? `, compared with ${paths[other]} (${figure(weight[other])})` : "";
+    const rest = other >= 0 ? `, compared with ${words.places ? names[other] : paths[other]} (${figure(weight[other])})` : "";
     summary.textContent = `${capital(levels[level[current]])} with ${figure(weight[current])} ${words.weight}${rest}.`;
     if (map) map(current);
     tiles();
@@ -191,7 +191,7 @@
     }
     const below = children[current], few = new Set(mine.map(row => keys[row]));
     const written = mine.length <= FEW && mine.every(row => wideOf(figure(values[row])) < across * apart / (last - first + apart));
-    const named = size => words.places && below.length ? names[below[mine.findIndex(row => keys[row] === size)]] : figure(size);
+    const named = size => (words.places && names[below[mine.findIndex(row => keys[row] === size)]]) || figure(size);
     const sizes = !wide && few.size <= FEW ? [...few] : wide ? [0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 1e4, 1e5, 1e6].filter(size => size <= last) : steps(last, first, true);
     let free = 0;  // where the last label ends
     for (const size of sizes) {
@@ -286,7 +286,7 @@
     const below = [...children[current]].sort((a, b) => weight[b] - weight[a]);
     if (!below.length || words.places || (map && !place.hidden)) return;  // a chart or a map shows them
     parts.append(node("h3", `${capital(words.weight)} by ${levels[level[below[0]]]}`));
-    const pointed = node("p", "Choose an area to see its figures.", { class: "note", role: "status" });
+    const pointed = node("p", "Choose one to see its figures.", { class: "note", role: "status" });
     const W = room(), H = 300, svg = drawn("svg", { viewBox: `0 0 ${W} ${H}`, role: "group", "aria-label": `Parts of ${names[current]}` });
     const shown = below.filter(region => weight[region] > 0).slice(0, 400);
     const total = shown.reduce((sum, region) => sum + weight[region], 0);

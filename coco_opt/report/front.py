@@ -22,11 +22,11 @@ class Figure:
 
 
 def between(low: float, high: float, decimals: int = 0) -> str:
-    """Return an interval in words; "exact" where it is a point."""
+    """Return an interval in words, with as many decimals, or more, as tell its ends apart."""
     if low == high:
-        return "exact"
+        return "most likely exact"
     low_text, high_text = f"{low:,.{decimals}f}", f"{high:,.{decimals}f}"
-    return f"between {low_text} and {high_text}" if low_text != high_text else "right to the last digit shown"
+    return f"between {low_text} and {high_text}" if low_text != high_text else between(low, high, decimals + 1)
 
 
 def where(tree: Hierarchy, levels: Sequence[str], date: str, most: int = 4) -> str:

@@ -139,6 +139,8 @@ def test_changed_data_are_refused_with_the_ways_on(tmp_path: Path, coco: Runner)
     assert paid(tmp_path) == [*ONCE, "RESERVED", "MEASURED"]
     (tmp_path / "entities.csv").write_text(ENTITIES)
     assert "Released already" in coco("release", config).out
+    config.write_text(config.read_text() + '[output]\ntitle = "Homes"\n')
+    assert "Released already" not in coco("release", config).out
     (tmp_path / "entities.csv").write_text(ENTITIES + "e99,g1\n")
     config.write_text(config.read_text().replace('"land"', '"land 2"'))
     renamed = coco("release", config)

@@ -103,8 +103,9 @@ def test_two_statements_of_one_tree_are_one_measurement(folder: Path) -> None:
 
 def test_intervals_on_the_page_are_of_counts(folder: Path) -> None:
     """A reader is told of no half and of fewer than no persons."""
-    histogram, begin = UniversalHistogram.fit(measure(config(folder)).measurement, "nonnegative"), np.arange(DAYS)
-    low, high = _Answers(histogram, 0.0).likely(begin, begin + 1)
+    measured, begin = measure(config(folder)).measurement, np.arange(DAYS)
+    histogram, unbiased = (UniversalHistogram.fit(measured, name) for name in ("nonnegative", "consistent"))
+    low, high = _Answers(histogram, 0.0, unbiased).likely(begin, begin + 1)
     assert low.min() == 0
     assert (np.rint([low, high]) == [low, high]).all()
     assert ((low <= truth(folder)) & (truth(folder) <= high)).mean() >= 0.85

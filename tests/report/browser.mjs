@@ -29,7 +29,7 @@ async function compare(page) {
   for (const [name, place] of [["find", 0], ["compare", 1]]) {
     const search = page.locator("#explorer .find > div").nth(place);
     await page.fill(`#${name}`, "1");
-    await search.locator("ul button").first().click();
+    await search.locator("ul button")[place ? "last" : "first"]().click();  // another region than the first
   }
   await page.evaluate(() => document.querySelectorAll("details").forEach(part => { part.open = true; }));
 }

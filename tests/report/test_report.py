@@ -122,11 +122,9 @@ def test_labels_of_an_axis_do_not_touch() -> None:
 
 
 def test_figures_and_their_intervals_are_in_words() -> None:
-    assert (between(1200, 1300), between(5, 5), between(2.396, 2.398, 2)) == (
-        "between 1,200 and 1,300",
-        "exact",
-        "right to the last digit shown",
-    )
+    assert between(1200, 1300) == "between 1,200 and 1,300"
+    assert between(5, 5) == "most likely exact"
+    assert between(2.396, 2.398, 2) == "between 2.396 and 2.398"
     tree = Hierarchy.from_paths([("land", "a", "x"), ("land", "b", "y"), ("land", "b", "z")])
     assert where(tree, ("nation", "state", "town"), "2021") == "in land, 2021, by state (2) and town (3)"
     shown = front_section("homes", [Figure("7", "<b>", "exact")], "", ["So."])
@@ -167,20 +165,15 @@ def embedded(page: str) -> dict[str, Any]:
     return data
 
 
-def example(**changes: Any) -> Explored:
+def example() -> Explored:
     tree = Hierarchy.from_paths([("all", NASTY, "x/y"), ("all", NASTY, "z"), ("all", "b", "c")])
     regions = np.repeat(np.arange(tree.regions), 2)
     count = regions.size
-    values: dict[str, Any] = {
-        "keys": np.tile([1, 3], tree.regions),
-        "values": np.arange(count),
-        "lower": np.zeros(count, np.int64),
-        "upper": np.arange(count) + 2,
-        **changes,
-    }
+    keys, values = np.tile([1, 3], tree.regions), np.arange(count)
+    ends = {"lower": np.zeros(count, np.int64), "upper": values + 2}
     ids = (None,) * 3 + ("r1", "r2", "r3")
     weight = np.arange(tree.regions)
-    return Explored(tree, ("nation", "state", NASTY), ids, weight, regions, words=WORDS, **values)
+    return Explored(tree, ("nation", "state", NASTY), ids, weight, regions, keys, values, WORDS, **ends)
 
 
 def test_the_data_of_a_page_are_those_of_the_release_and_no_name_escapes() -> None:
@@ -203,17 +196,16 @@ def test_levels_that_make_a_page_too_large_are_left_out_by_name(monkeypatch: pyt
     assert (len(data["names"]), data["rows"], data["levels"]) == (3, [2] * 3, ["nation", "state"])
 
 
+def estimated(folder: Path, data: dict[str, pd.DataFrame], seed: int = 3, **section: Any) -> co.Estimated:
+    privacy = {"epsilon": "2", "noise": "seeded", "seed": seed}
+    return co.estimate(co.measure(co.configure(folder=folder, data=data, privacy=privacy, **section)))
+
+
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> co.Estimated:
-    config = co.configure(
-        folder=tmp_path_factory.mktemp("page"),
-        data={
-            "sizes": pd.DataFrame({"nation": "all", "part": ["n", "n", "s"], "size": [1, 4, 2], "groups": [30, 2, 25]})
-        },
-        privacy={"epsilon": "2", "noise": "seeded", "seed": 3},
-        groups={"max_size": 12, "consistency": "posterior"},
-    )
-    return co.estimate(co.measure(config))
+    sizes = pd.DataFrame({"nation": "all", "part": ["n", "n", "s"], "size": [1, 4, 2], "groups": [30, 2, 25]})
+    section = {"max_size": 12, "consistency": "posterior"}
+    return estimated(tmp_path_factory.mktemp("page"), {"sizes": sizes}, groups=section)
 
 
 def test_a_report_holds_every_region_with_its_intervals(made: co.Estimated) -> None:
@@ -230,13 +222,7 @@ def test_a_report_holds_every_region_with_its_intervals(made: co.Estimated) -> N
 
 def test_ranges_within_ranges_are_embedded_down_to_the_cells(tmp_path: Path) -> None:
     counts = np.random.default_rng(3).poisson(9, 50)
-    config = co.configure(
-        folder=tmp_path,
-        data={"values": pd.DataFrame({"cell": range(50), "count": counts})},
-        privacy={"epsilon": "2", "noise": "seeded", "seed": 3},
-        ranges={"cells": 50},
-    )
-    made = co.estimate(co.measure(config))
+    made = estimated(tmp_path, {"values": pd.DataFrame({"cell": range(50), "count": counts})}, ranges={"cells": 50})
     data = embedded(co.render_report(made.kind, made.shown))
     assert data["names"][:3] == ["0 to 49", "0 to 7", "8 to 15"]
     assert data["names"][-50:] == [str(cell) for cell in range(50)]
@@ -245,6 +231,17 @@ def test_ranges_within_ranges_are_embedded_down_to_the_cells(tmp_path: Path) -> 
     np.testing.assert_allclose(data["values"][-50:], cells, atol=0.051)
     np.testing.assert_allclose(data["values"][:7], np.add.reduceat(cells, range(0, 50, 8)), atol=0.051)
     assert (np.array(data["lower"]) < np.array(data["upper"])).all()
+
+
+def test_the_interval_of_all_holds_the_truth_where_most_counts_are_made_nonnegative(tmp_path: Path) -> None:
+    held, section = 0, {"cells": 365, "estimator": "nonnegative"}
+    for seed in range(12):
+        values = pd.DataFrame({"cell": range(9), "count": 50})
+        made = estimated(tmp_path, {"values": values}, seed, ranges=section)
+        page = co.render_report(made.kind, made.shown)
+        ends = re.search(r"(?s)between (\d+) and (\d+).*in ranges of 2 cells", page)
+        held += ends is not None and int(ends[1]) <= 450 <= int(ends[2])
+    assert held > 8
 
 
 def test_names_are_found_without_accents_and_in_any_case() -> None:

@@ -97,7 +97,7 @@ def _sure(shown: Shown, words: Words) -> list[str]:
     return [
         TRIAL if shown.measurement.status == "NOT PRIVATE" else protection(shown.manifest),
         precision(None if spans is None else spans.coverage),
-        small_figures(half, f"the {words.groups} of one size in a {level}"),
+        small_figures(half, f"the {words.groups} of one size in one {level}"),
         f"The figures of all parts {sums} to those of the whole{exact}.",
     ]
 

@@ -22,7 +22,7 @@ from coco_opt.report.explorer import Explored, explorer_section
 from coco_opt.report.front import TRIAL, Figure, between, front_section, precision, small_figures
 from coco_opt.report.html import counted, reading_section
 
-_DRAWN = 300  # bars, each of as many cells as it takes
+_DRAWN = 300  # bars, all of as many cells as it takes: wider ones would stand out
 _BARS = 40  # of a range; each is a range to explore in turn
 _MOST_RANGES = 40_000
 _LIKELY = 0.9
@@ -56,6 +56,7 @@ class _Answers:
 
     histogram: UniversalHistogram
     coverage: float
+    unbiased: UniversalHistogram  # whose standard errors are stated
 
     @property
     def band(self) -> str:
@@ -74,23 +75,28 @@ class _Answers:
     def likely(self, begin: Ints, end: Ints) -> tuple[Floats, Floats]:
         """Return the ends of intervals of ranges: the release's own, else those of ``_LIKELY`` by standard errors.
 
-        They are integers, and no interval of a count from 0 on begins below 0, as no true count lies there.
+        Those lie about the unbiased estimate and are extended to the released one, which sums of counts made
+        nonnegative exceed. All are integers; no interval of a count from 0 on begins below 0, where no true count lies.
         """
         middle, low, high = self(begin, end)
-        times = 1.0 if self.coverage else _Z
-        low, high = middle - times * (middle - low), middle + times * (high - middle)
+        if not self.coverage:
+            unbiased, reach = self.unbiased.ranges(begin, end).estimate, _Z * (high - middle)
+            low, high = np.minimum(middle, unbiased - reach), np.maximum(middle, unbiased + reach)
         return np.maximum(np.floor(low), np.minimum(middle, 0.0)), np.ceil(high)
 
 
 def sections(shown: Shown) -> Sequence[str]:
     """Return the sections as HTML."""
     histogram: UniversalHistogram = shown.result.histogram
-    answers, words = _Answers(histogram, shown.result.coverage), unit_words(shown.manifest)
+    unbiased = "noisy" if histogram.estimator == "noisy" else "consistent"
+    answers = _Answers(histogram, shown.result.coverage, UniversalHistogram.fit(shown.measurement, unbiased))
+    words = unit_words(shown.manifest)
     notes = (*_NOTES, *((_INTERVAL,) if answers.coverage else ()))
     edges = histogram.domain.edges
     values = _values(edges[0], edges[-1] - 1)
     what = ", ".join(filter(None, (f"{words.entities} by {words.value} ({values})", date_of(shown.manifest))))
-    low, high = answers.likely(*_cells(histogram))
+    places = np.arange(histogram.domain.cells + 1)
+    low, high = answers.likely(places[:-1], places[1:])
     half = float(np.median(high - low)) / 2
     sure = (
         TRIAL if shown.measurement.status == "NOT PRIVATE" else protection(shown.manifest),
@@ -101,15 +107,9 @@ def sections(shown: Shown) -> Sequence[str]:
     return (
         front_section(what, _figures(answers, words), _explorer(answers, words), sure),
         _method(histogram),
-        _figure(shown, answers),
+        _figure(shown, answers, words),
         reading_section(notes),
     )
-
-
-def _cells(histogram: UniversalHistogram) -> tuple[Ints, Ints]:
-    """Return the first and the last end of every cell."""
-    places = np.arange(histogram.domain.cells + 1)
-    return places[:-1], places[1:]
 
 
 def _figures(answers: _Answers, words: Words) -> list[Figure]:
@@ -149,10 +149,10 @@ def _method(histogram: UniversalHistogram) -> str:
     return f"<h2>Domain and method</h2>\n<p>{escape(text)}</p>"
 
 
-def _figure(shown: Shown, answers: _Answers) -> str:
+def _figure(shown: Shown, answers: _Answers, words: Words) -> str:
     """Return the histogram as a picture, of ranges where there are many cells."""
     domain = answers.histogram.domain
-    cuts = np.unique(np.linspace(0, domain.cells, _DRAWN + 1).astype(np.int64))
+    cuts = np.append(np.arange(0, domain.cells, math.ceil(domain.cells / _DRAWN)), domain.cells)
     of_cells = cuts.size > domain.cells
     estimate, low, high = answers(cuts[:-1], cuts[1:])
     edges = domain.edges[cuts]
@@ -164,11 +164,11 @@ def _figure(shown: Shown, answers: _Answers) -> str:
         truth = np.add.reduceat(shown.truth.private.cells, cuts[:-1])
         layers.append(Dots("true", middles, truth, "true (simulated data)"))
     layers.append(Steps("released", edges, estimate, "released"))
-    x = Axis("value", float(edges[0]), float(edges[-1]), "linear")
-    y = linear("entities", *(layer.heights for layer in layers))
-    picture = panel("", x, y, layers, "Estimated histogram; the explorer below has the figures")
-    bars = "cells" if of_cells else f"{cuts.size - 1:,} ranges of about the same size"
-    return f"<h2>Histogram</h2>\n<p>Entities in {bars}, with {answers.band}.</p>\n{picture}"
+    x = Axis(words.value, float(edges[0]), float(edges[-1]), "linear")
+    y = linear(words.entities, *(layer.heights for layer in layers))
+    picture = panel("", x, y, layers, "Estimated histogram; the explorer above has the figures")
+    bars = "cells" if of_cells else f"ranges of {cuts[1]:,} cells"
+    return f"<h2>Histogram</h2>\n<p>The {escape(words.entities)} in {bars}, with {answers.band}.</p>\n{picture}"
 
 
 def _values(low: int, high: int) -> str:
@@ -190,7 +190,7 @@ def _explorer(answers: _Answers, words: Words) -> str:
     estimate = all_estimates[bars]
     explored = Explored(
         tree,
-        ("all values", *("range" for _ in range(1, tree.levels))),
+        ("whole range", *("range" for _ in range(1, tree.levels))),
         (),
         np.maximum(all_estimates, 0).round().astype(np.int64),
         region,

@@ -125,9 +125,8 @@ def sections_of(shown: Shown) -> list[str]:
 def _main_figures(shown: Shown, linear: LinearEstimates, words: Words) -> list[Figure]:
     """Return the main figures of the root: all persons, and the answers of the first query of few answers."""
     total = parse_query("total", shown.method.schema)
-    figures = [
-        Figure(f"{released:,}", f"{words.entities} in all", sure) for _, released, sure in _root(shown, linear, total)
-    ]
+    [(_, persons, sure)] = _root(shown, linear, total)
+    figures = [Figure(f"{persons:,}", f"{words.entities} in all", sure)]
     first = next((query for query in shown.method.workload if 1 < query.answers <= _MAIN_ANSWERS), None)
     if first is not None:
         figures += [
@@ -140,14 +139,15 @@ def _root(shown: Shown, linear: LinearEstimates, query: Query) -> list[tuple[str
     """Return for each answer of the root its label, the released count and its interval in words."""
     tables, posterior = shown.result.tables[0], shown.result.posterior
     released = query.operator.apply(tables.dense(0, 1)[0])
+    errors = linear.standard_errors(query.operator, 0, slice(0, 1))[0]
     if posterior is not None and posterior.has_intervals:
         lower, upper = (ends[0] for ends in posterior.interval(query, 0, slice(0, 1), tables))
     else:
         middle = linear.answers(query.operator, 0, slice(0, 1))[0]
-        reach = _Z * linear.standard_errors(query.operator, 0, slice(0, 1))[0]
-        lower = np.minimum(released, np.maximum(0.0, np.round(middle - reach)))
-        upper = np.maximum(released, np.round(middle + reach))
-    sure = [between(low, high) if np.isfinite(high) else "" for low, high in zip(lower, upper, strict=True)]
+        lower = np.minimum(released, np.maximum(0.0, np.round(middle - _Z * errors)))
+        upper = np.maximum(released, np.round(middle + _Z * errors))
+    ends = zip(lower, upper, errors, strict=True)
+    sure = ["exact" if error == 0.0 else between(low, high) if np.isfinite(high) else "" for low, high, error in ends]
     return list(zip(query.labels(), released.tolist(), sure, strict=True))
 
 
@@ -157,15 +157,14 @@ def _sure(shown: Shown, linear: LinearEstimates, words: Words) -> list[str]:
     coverage = posterior.coverage if posterior is not None and posterior.has_intervals else _COVERAGE
     query = next((query for query in shown.method.workload if 1 < query.answers <= MOST_ANSWERS), None)
     query = query or parse_query("total", shown.method.schema)
-    errors = linear.standard_errors(query.operator, len(levels) - 1)
-    half = float(np.median(errors)) * _Z
+    half = _Z * float(np.median(linear.standard_errors(query.operator, len(levels) - 1)))
     exact = [f"{entry.get('constraint') or entry['query']} by {entry['level']}" for entry in shown.manifest["facts"]]
     few = f"; exact are {', '.join(exact)}" if 0 < len(exact) <= _FEW_EXACT else ""
     return [
         TRIAL if shown.measurement.status == "NOT PRIVATE" else protection(shown.manifest),
         precision(coverage),
         small_figures(
-            half if np.isfinite(half) else None, f"numbers of {words.entities} by {query.text} in a {levels[-1]}"
+            half if np.isfinite(half) else None, f"numbers of {words.entities} by {query.text} in one {levels[-1]}"
         ),
         f"The figures of all parts add up to those of the whole{few}.",
     ]
