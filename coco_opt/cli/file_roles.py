@@ -173,7 +173,9 @@ def candidates(kinds: Sequence[AnyKind], headers: Sequence[Header], named: Mappi
 
 
 def _worth(candidate: Candidate) -> tuple[int, bool, bool]:
-    attributes = candidate.draft().attributes
+    attributes, (_, persons) = candidate.draft().attributes, candidate.persons or ("", None)
+    if attributes and persons and len(persons.columns) == 2 and _repeats(persons, attributes[0]) is False:
+        attributes = ()  # the column next to the key identifies persons
     return len(candidate.files), bool(attributes), attributes is None
 
 

@@ -88,7 +88,8 @@ def init(
     """Write a commented config for your tables, recognised by their headers; overwrites nothing.
 
     Of a private table no value is read unless you ask for it with --values. Where headers do not show which of two
-    tables lists the regions, init reads whether the column that they share repeats a value.
+    tables lists the regions, init reads whether the column that they share repeats a value; likewise whether the only
+    attribute of persons repeats one, or identifies them.
     """
     if os.path.lexists(out):
         raise InputError("file-exists", "exists already: give another --out", Place(str(out)))

@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 _DIGITS = 12  # of a digest, in a table
 _SHOWN = 4  # digits of a guarantee, rounded up
 _AMOUNTS = ("GRANTED", "RESERVED")
+_UNMEASURED = {
+    "RESERVED": "not measured yet: going on is free",
+    "ABANDONED": "given up",
+    "VOIDED": "voided: what it paid came back",
+}
 
 
 def ledger(
@@ -182,7 +187,7 @@ def _write_tables(
             row["dataset"] or "-",
             row["state"],
             "-" if row["amount"] is None else f"{row['unit']} = {fraction(row['amount'])}",
-            row["measurement"] or _why_not(row["state"]),
+            row["measurement"] or _UNMEASURED.get(row["state"], "not in this private folder"),
         )
         for row in map(_run_dict, runs)
     ]
@@ -202,13 +207,3 @@ def _write_tables(
         for entry in entries
     ]
     write_table("Entries", ("", "time", "what", "dataset", "run", "amount", "digest"), rows, numeric=7)
-
-
-def _why_not(state: str) -> str:
-    """Return why there is nothing to estimate."""
-    reasons = {
-        "RESERVED": "not measured yet: going on is free",
-        "ABANDONED": "given up",
-        "VOIDED": "voided: what it paid came back",
-    }
-    return reasons.get(state, "gone")

@@ -50,11 +50,11 @@ def check_ids(table: Loaded, columns: Iterable[int]) -> None:
     faults.check()
 
 
-def check_present(table: Loaded, column: int) -> None:
-    """Raise InputError null-id where an entry is missing or empty."""
+def check_present(table: Loaded, column: int, advice: str = "") -> None:
+    """Raise InputError null-id where an entry is missing or empty; ``advice`` says what to write there."""
     rows = table.rows_where(_absent(f"c{column}"))
     if rows:
-        raise InputError("null-id", "is empty", table.place(rows, column))
+        raise InputError("null-id", f"is empty{advice}", table.place(rows, column))
 
 
 def absent_entries(table: Loaded, columns: Iterable[int]) -> Faults:
@@ -96,11 +96,11 @@ def check_listed(
     faults.check()
 
 
-def check_known(table: Loaded, column: int, listed: str, code: str, message: str, where: str) -> None:
-    """Raise InputError for the rows of a column that are empty, and for those that are not listed."""
+def check_known(table: Loaded, column: int, listed: str, code: str, message: str, where: str, advice: str = "") -> None:
+    """Raise InputError for the rows of a column that are empty, with ``advice``, and for those that are not listed."""
     faults = Faults()
     with faults:
-        check_present(table, column)
+        check_present(table, column, advice)
     with faults:
         check_listed(table, column, listed, code, message, where)
     faults.check()
@@ -244,15 +244,9 @@ def check_count(table: Loaded, column: int, negative: str = "") -> None:
             message = f"must be an integer written plainly, such as {example}"
             raise InputError("not-an-integer", message, table.place(rows, column))
     with faults:
-        _check_digits(table, column, integer)
+        if rows := table.rows_where(f"regexp_full_match({c}, {integer}) AND length(ltrim({c}, '-')) > {MAX_DIGITS}"):
+            raise InputError("too-large", f"has more than {MAX_DIGITS} digits", table.place(rows, column))
     faults.check()
-
-
-def _check_digits(table: Loaded, column: int, integer: str) -> None:
-    c = f"c{column}"
-    rows = table.rows_where(f"regexp_full_match({c}, {integer}) AND length(ltrim({c}, '-')) > {MAX_DIGITS}")
-    if rows:
-        raise InputError("too-large", f"has more than {MAX_DIGITS} digits", table.place(rows, column))
 
 
 def check_totals(table: Loaded, size: int, groups: int) -> None:
@@ -335,11 +329,10 @@ def _integers_differ(opened: Batches) -> bool | None:
     least, most = (pick((end[name].as_py() for end in ends), default=0) for name, pick in (("min", min), ("max", max)))
     if most - least >= min(_SPREAD * opened.rows(), MEMORY):
         return None
-    marks, rows = np.zeros(most - least + 1, np.bool_), 0
+    marks = np.zeros(most - least + 1, np.bool_)
     for (array,) in opened:
         marks[np.asarray(array.to_numpy(zero_copy_only=False), np.int64) - least] = True
-        rows += len(array)
-    return int(np.count_nonzero(marks)) == rows
+    return int(np.count_nonzero(marks)) == opened.rows()
 
 
 def _hashes(opened: Batches) -> UInt64Array:

@@ -324,7 +324,10 @@ def _add(paths: dict[str, str], names: Sequence[str], sides: Sequence[Callable[[
     if before in paths:
         raise RowError("duplicate-region", "this region has an earlier row", 0)
     if after in paths.values():
-        message = "another region got this name: regions that were merged are not added up, so leave them out"
+        message = (
+            "another region got this name: regions that were merged cannot be listed here. Leave them out, or add up "
+            "their earlier counts yourself and compare the sum with the later count"
+        )
         raise RowError("duplicate-region", message, 1)
     paths[before] = after
 

@@ -17,7 +17,7 @@ from coco_opt.files.differences import REGION
 from coco_opt.files.folder import as_json
 from coco_opt.files.regions import REGIONS
 from coco_opt.files.spreadsheets import level_column
-from coco_opt.releases.manifest import Words, date_of, protection, title_of, unit_words
+from coco_opt.releases.manifest import date_of, open_ends, protection, title_of, unit_words
 
 DATAPACKAGE = "datapackage.json"
 
@@ -135,10 +135,11 @@ def package(
         }
         for table, schema in schemas.items()
     ]
+    slug = re.sub(r"[^a-z0-9._-]+", "-", str(manifest["name"]).lower()).strip("-")  # in the letters of the format
     return as_json(
         {
             "profile": "data-package",
-            "name": _slug(str(manifest["name"])),
+            "name": slug or "release",
             "title": title_of(manifest),
             "description": f"{protection(manifest)} The manifest of the release has the privacy budget, the method and "
             "what the tables promise.",
@@ -163,7 +164,7 @@ def _schema(table: str, schema: Any, manifest: Mapping[str, Any], with_regions: 
         {
             "name": column.name,
             "type": _TYPES.get(str(column.type), "any"),
-            "description": meaning(table, column.name, levels, unit_words(manifest)),
+            "description": meaning(table, column.name, levels, manifest),
         }
         for column in schema
     ]
@@ -185,17 +186,13 @@ def level_columns(manifest: Mapping[str, Any], columns: Sequence[str]) -> dict[s
     return {name: level for name, level in named.items() if name in columns and name not in _COLUMNS}
 
 
-def meaning(table: str, column: str, levels: Mapping[str, str], words: Words) -> str:
+def meaning(table: str, column: str, levels: Mapping[str, str], manifest: Mapping[str, Any]) -> str:
     """Return what a table's column holds; one without a meaning of its own is an attribute of the schema."""
     if column in levels:
         return f"name of the {levels[column]} in which the row lies; empty for rows of larger regions"
     text = _OF_TABLES.get((table, column)) or _COLUMNS.get(column, "attribute of the configured schema")
-    return text.format(**asdict(words))
-
-
-def _slug(name: str) -> str:
-    """Return a name in the letters that the format allows: lower case, digits, '.', '_' and '-'."""
-    return re.sub(r"[^a-z0-9._-]+", "-", name.lower()).strip("-") or "release"
+    ends = open_ends(manifest) if column in ("size", "start") else ""
+    return ". ".join(filter(None, (text.format(**asdict(unit_words(manifest))), ends)))
 
 
 README = "README.txt"
@@ -207,6 +204,8 @@ def about_lines(manifest: Mapping[str, Any], schemas: Mapping[str, Any]) -> Iter
     yield "Title", title_of(manifest)
     yield "When", date_of(manifest) or "not stated"
     yield "Unit", f"a count is of {words.groups if manifest['kind'] == 'groups' else words.entities}"
+    if ends := open_ends(manifest):
+        yield "Ends", ends
     yield "Where", f"levels of regions, largest first: {', '.join(manifest['levels'])}"
     yield "Privacy", f"{protection(manifest)} Status in the manifest: {manifest['status']}."
     yield "How sure", _how_sure(manifest)
@@ -217,7 +216,7 @@ def about_lines(manifest: Mapping[str, Any], schemas: Mapping[str, Any]) -> Iter
         yield f"Table {table}", table_title(table, manifest)
         levels = level_columns(manifest, schema.names)
         for column in schema.names:
-            yield column, meaning(table, column, levels, words)
+            yield column, meaning(table, column, levels, manifest)
 
 
 def _how_sure(manifest: Mapping[str, Any]) -> str:

@@ -495,6 +495,8 @@ def test_an_id_of_persons_may_stand_in_any_column_unless_it_may_count_them(coco:
         assert ran.code == 0
         assert (f"Taken as person_id: column '{name}' of persons.csv" in ran.out) is taken
         assert ("say --columns person_id=person_nr" in ran.out) is (name == "person_nr")
+    write(persons="home,persona\nh1,1\nh1,2\n")  # nothing but keys: persons of groups
+    assert "Taken as entities: persons.csv" in coco("init", "--out", "keys.toml").out
 
 
 def test_a_bare_id_of_each_table_is_stated_once_for_each_key(coco: Runner) -> None:

@@ -160,6 +160,7 @@ def test_measurements_are_forgotten_by_a_day(tmp_path: Path, coco: Runner) -> No
     assert run["estimable"]
     (run,) = json.loads(coco("ledger", config, "--forget-before", "2999-01-01", "--json").out)["runs"]
     assert not run["estimable"]
+    assert "not in this private folder" in coco("ledger", config).out
     assert "[measurement-gone]" in coco("release", config).errors[0]
     assert "write a day" in coco("ledger", config, "--forget-before", "yesterday").errors[0]
 

@@ -20,7 +20,7 @@ TABLES = {"attributes": {"sex": ["f", "m"]}, "workload": ["total", "sex"], "micr
 KINDS: dict[str, dict[str, Any]] = {
     "groups": {"data": {"sizes": SIZES}, "groups": {"max_size": 9, "consistency": "posterior", "unbiased": True}},
     "tables": {"data": {"records": PERSONS, "hierarchy": REGIONS}, "topdown": TABLES},
-    "ranges": {"data": {"values": pd.DataFrame({"value": [3, 1, 4, 1, 5]})}, "ranges": {"cells": 8}},
+    "ranges": {"data": {"values": pd.DataFrame({"value": [3, 1, 4, 1]})}, "ranges": {"cells": 8, "outside": "clamp"}},
 }
 TYPES = {"int32": "integer", "int64": "integer", "double": "number", "string": "string", "bool": "boolean"}
 
@@ -33,6 +33,7 @@ def test_describes_every_table_as_it_is(kind: str, tmp_path: Path) -> None:
     assert (package["name"], package["title"]) == ("ein-test-2026", "Ein Test, 2026")
     assert "changed a little at random" in package["description"] or "NOT PRIVATE" in package["description"]
     assert all(resource["title"] != resource["name"] for resource in package["resources"])
+    assert {"groups": "Size 9 means 9 or more.", "ranges": "the last cell 7 or more."}.get(kind, "") in str(package)
     tables = {resource["path"]: resource for resource in package["resources"]}
     assert set(tables) == {path.name for path in folder.glob("*.parquet")}
     for name, resource in tables.items():

@@ -222,8 +222,10 @@ def test_a_report_holds_every_region_with_its_intervals(made: co.Estimated) -> N
 
 def test_ranges_within_ranges_are_embedded_down_to_the_cells(tmp_path: Path) -> None:
     counts = np.random.default_rng(3).poisson(9, 50)
-    made = estimated(tmp_path, {"values": pd.DataFrame({"cell": range(50), "count": counts})}, ranges={"cells": 50})
-    data = embedded(co.render_report(made.kind, made.shown))
+    frames = {"values": pd.DataFrame({"cell": range(50), "count": counts})}
+    made = estimated(tmp_path, frames, ranges={"cells": 50, "outside": "clamp"})
+    data = embedded(page := co.render_report(made.kind, made.shown))
+    assert page.count("The first cell means 0 or less, and the last cell 49 or more.") == 2
     assert data["names"][:3] == ["0 to 49", "0 to 7", "8 to 15"]
     assert data["names"][-50:] == [str(cell) for cell in range(50)]
     assert data["rows"] == [7] + [8] * 6 + [2] + [1] * 50

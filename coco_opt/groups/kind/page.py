@@ -18,13 +18,12 @@ from coco_opt.groups.noisy_measurements import GroupsMeasurements, count_queries
 from coco_opt.histograms import errors_by_level
 from coco_opt.privacy import Measurement
 from coco_opt.releases.kind import Shown, Truth
-from coco_opt.releases.manifest import Words, date_of, protection, unit_words
+from coco_opt.releases.manifest import Words, date_of, open_ends, protection, unit_words
 from coco_opt.report.chart import error_figure
 from coco_opt.report.explorer import Explored, explorer_section
 from coco_opt.report.front import TRIAL, Figure, between, front_section, precision, small_figures, where
 from coco_opt.report.html import GAP_NOTE, reading_section, table
 
-_NOTES = (GAP_NOTE,)
 _ERROR_NOTE = (
     "Error",
     "The earth mover's distance between true and released histograms: how many people would have to be added to "
@@ -48,13 +47,13 @@ def sections_of(shown: Shown) -> list[str]:
     tree, words = measurements.hierarchy, unit_words(shown.manifest)
     levels = shown.measurement.measurement_plan.levels
     what = f"{words.groups} by number of {words.entities} {where(tree, levels, date_of(shown.manifest))}"
-    explorer = explorer_section(_explored(shown, measurements, words))
+    explorer = explorer_section(_explored(shown, measurements, words), open_ends(shown.manifest))
     return [
         front_section(what, _figures(shown, words), explorer, _sure(shown, words)) + _doubts(shown),
         _method(measurements, shown.method, errors_and_even(shown.measurement)),
         _posterior(shown),
         _errors(levels, errors),
-        reading_section((*_NOTES, _worse(shown, errors), *_count_notes(shown), *([_ERROR_NOTE] if errors else []))),
+        reading_section((GAP_NOTE, _worse(shown, errors), *_count_notes(shown), *([_ERROR_NOTE] if errors else []))),
     ]
 
 
@@ -75,7 +74,8 @@ def _figures(shown: Shown, words: Words) -> list[Figure]:
         size, count = int(root.sizes[place]), int(root.counts[place])
         sure = "" if spans is None else between(spans.groups_lower[0, size], spans.groups_upper[0, size])
         unit = words.entity if size == 1 else words.entities
-        figures.append(Figure(f"{count:,}", f"{words.groups} of {size:,} {unit}", sure))
+        more = " or more" if size == shown.manifest["max_size"] else ""
+        figures.append(Figure(f"{count:,}", f"{words.groups} of {size:,}{more} {unit}", sure))
     return figures
 
 

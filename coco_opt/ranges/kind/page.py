@@ -16,7 +16,7 @@ from coco_opt.ranges.estimating.universal import UniversalHistogram
 from coco_opt.ranges.interval_counts import IntervalCounts
 from coco_opt.ranges.kind.forecast import fan_out_name, shares_name, words_of
 from coco_opt.releases.kind import Shown
-from coco_opt.releases.manifest import Words, date_of, protection, unit_words
+from coco_opt.releases.manifest import Words, date_of, open_ends, protection, unit_words
 from coco_opt.report.chart import Axis, Band, Dots, Layer, Steps, linear, panel
 from coco_opt.report.explorer import Explored, explorer_section
 from coco_opt.report.front import TRIAL, Figure, between, front_section, precision, small_figures
@@ -92,11 +92,10 @@ def sections(shown: Shown) -> Sequence[str]:
     answers = _Answers(histogram, shown.result.coverage, UniversalHistogram.fit(shown.measurement, unbiased))
     words = unit_words(shown.manifest)
     notes = (*_NOTES, *((_INTERVAL,) if answers.coverage else ()))
-    edges = histogram.domain.edges
+    edges, cells, ends = histogram.domain.edges, np.arange(histogram.domain.cells), open_ends(shown.manifest)
     values = _values(edges[0], edges[-1] - 1)
     what = ", ".join(filter(None, (f"{words.entities} by {words.value} ({values})", date_of(shown.manifest))))
-    places = np.arange(histogram.domain.cells + 1)
-    low, high = answers.likely(places[:-1], places[1:])
+    low, high = answers.likely(cells, cells + 1)
     half = float(np.median(high - low)) / 2
     sure = (
         TRIAL if shown.measurement.status == "NOT PRIVATE" else protection(shown.manifest),
@@ -105,9 +104,9 @@ def sections(shown: Shown) -> Sequence[str]:
         "Any range can be added up from the table; the sum of many parts is surer than each of them.",
     )
     return (
-        front_section(what, _figures(answers, words), _explorer(answers, words), sure),
+        front_section(what, _figures(answers, words), _explorer(answers, words, ends), sure),
         _method(histogram),
-        _figure(shown, answers, words),
+        _figure(shown, answers, words, ends),
         reading_section(notes),
     )
 
@@ -149,7 +148,7 @@ def _method(histogram: UniversalHistogram) -> str:
     return f"<h2>Domain and method</h2>\n<p>{escape(text)}</p>"
 
 
-def _figure(shown: Shown, answers: _Answers, words: Words) -> str:
+def _figure(shown: Shown, answers: _Answers, words: Words, ends: str) -> str:
     """Return the histogram as a picture, of ranges where there are many cells."""
     domain = answers.histogram.domain
     cuts = np.append(np.arange(0, domain.cells, math.ceil(domain.cells / _DRAWN)), domain.cells)
@@ -168,14 +167,14 @@ def _figure(shown: Shown, answers: _Answers, words: Words) -> str:
     y = linear(words.entities, *(layer.heights for layer in layers))
     picture = panel("", x, y, layers, "Estimated histogram; the explorer above has the figures")
     bars = "cells" if of_cells else f"ranges of {cuts[1]:,} cells"
-    return f"<h2>Histogram</h2>\n<p>The {escape(words.entities)} in {bars}, with {answers.band}.</p>\n{picture}"
+    return f"<h2>Histogram</h2>\n<p>The {escape(words.entities)} in {bars}, with {answers.band}. {ends}</p>\n{picture}"
 
 
 def _values(low: int, high: int) -> str:
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
-def _explorer(answers: _Answers, words: Words) -> str:
+def _explorer(answers: _Answers, words: Words, ends: str) -> str:
     """Return nested ranges to explore, each with its subranges, down to single cells or the most that a page holds."""
     histogram = answers.histogram
     edges, (begin, end, parent) = histogram.domain.edges, _nested(histogram.domain.cells)
@@ -201,7 +200,7 @@ def _explorer(answers: _Answers, words: Words) -> str:
         upper=high[bars],
         from_zero=False,
     )
-    return explorer_section(explored)
+    return explorer_section(explored, ends)
 
 
 def _nested(cells: int) -> tuple[Ints, Ints, Ints]:

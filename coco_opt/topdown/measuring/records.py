@@ -84,7 +84,8 @@ def read_records(
         *_person_column(source, schema.attributes, always=rows_a_person is not None),
         *((REGION,) if homes is not None and REGION not in schema.attributes and states_regions(source, homes) else ()),
     )
-    columns = _columns(place, own, schema, further)
+    optional = () if COUNT in schema.attributes else (COUNT,)
+    columns = Columns(first=(place, *further, *own), optional=optional, others=True)
     opened, inputs, faults = batches_of(source, columns), [source] if homes is None else [source, homes], Faults()
     with spilling(spill, inputs) as folder, isolated(inputs, folder) as con:
         groups_table = None if homes is None else load(con, "groups", homes, replace(GROUPS, last=shared))
@@ -230,11 +231,6 @@ def _person_column(source: Input, attributes: Collection[str], *, always: bool) 
     return (PERSON,) if always or (stated and not counted and PERSON not in attributes) else ()
 
 
-def _columns(place: str, own: Sequence[str], schema: Schema, further: Sequence[str] = ()) -> Columns:
-    optional = () if COUNT in schema.attributes else (COUNT,)
-    return Columns(first=(place, *further, *own), optional=optional, others=True)
-
-
 def _check_persons(table: Loaded, column: int, most: int) -> None:
     """Raise InputError unless every row is of one person, and no person has more than ``most``."""
     column_checks.check_ids(table, (column,))
@@ -253,9 +249,13 @@ def _check_persons(table: Loaded, column: int, most: int) -> None:
 def _check_values(table: Loaded, column: int, name: str, values: Sequence[str], *, ranges: bool) -> None:
     shown = ", ".join(values[:6]) + (", ..." if len(values) > 6 else "")
     message = f"is not a value of this attribute, whose values are {shown}"
+    advice = (
+        ': where the attribute does not apply, write a value of its own, such as "none", list it in '
+        "topdown.attributes, and rule out by topdown.structural_zeros what cannot be"
+    )
     if ranges:
-        message = f"is no integer within the ranges of this attribute, which are {shown}"
-    column_checks.check_known(table, column, f"{name}.value", "unknown-value", message, "the values listed")
+        message, advice = f"is no integer within the ranges of this attribute, which are {shown}", ""
+    column_checks.check_known(table, column, f"{name}.value", "unknown-value", message, "the values listed", advice)
 
 
 def _check_zeros(table: Loaded, schema: Schema, rows: str) -> None:
