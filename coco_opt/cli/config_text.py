@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from coco_opt.cli.file_roles import Candidate, Header
 
@@ -50,34 +50,36 @@ _TOTAL = '# total = "3"                 # for all kinds and years; left out: as 
 ROOT = "all"
 
 
-def earlier_configs(candidate: Candidate, out: Path) -> tuple[list[Path], list[Path]]:
-    """Return configurations of private files that are called as the candidate's but for the year, the best one last.
+class Earlier(NamedTuple):
+    """An earlier configuration of the same persons, and whether the new one is to be like it."""
 
-    They lie next to ``out``, or in a folder next to this one that is called like it but for the year. The persons are
-    taken to be the same. Those of the same kind come after others. Also those of other private files next to ``out``:
-    they may be of the same persons.
+    path: Path
+    config: Config
+    carried: bool
+
+
+def earlier_configs(candidate: Candidate, out: Path) -> tuple[Earlier | None, dict[Path, Config]]:
+    """Return the configuration of the same persons, if any, and else those that may be of them.
+
+    The same persons have private files that are called as the candidate's but for the year, next to ``out`` or in a
+    folder next to this one that is called like it but for the year. The last one counts, and one of the same kind
+    before others; it is carried over where it is of another year's files. Others lie next to ``out``.
     """
     from coco_opt.config.load import nearby_configs, without_year
 
-    folder, names = out.resolve().parent, {without_year(candidate.files[key].path) for key in candidate.private}
-    found, others = dict[Path, bool](), []
+    folder, files = out.resolve().parent, {candidate.files[key].path.resolve() for key in candidate.private}
+    same: list[Earlier] = []
+    beside: dict[Path, Config] = {}
     for path, config in nearby_configs(folder).items():
-        files = [getattr(config.data, key) for key in config.private_tables]
-        if config.privacy.dataset and names & {without_year(file) for file in files if isinstance(file, Path)}:
-            found[path] = config.kind == candidate.kind.name
+        tables = (getattr(config.data, key) for key in config.private_tables)
+        theirs = {table.resolve() for table in tables if isinstance(table, Path)}
+        if config.privacy.dataset and set(map(without_year, files)) & set(map(without_year, theirs)):
+            same.append(Earlier(path, config, config.kind == candidate.kind.name and not files & theirs))
         elif config.privacy.dataset and path.parent == folder:
-            others.append(path)
-    return sorted(found, key=found.__getitem__), others
-
-
-def carries(candidate: Candidate, earlier: Path) -> bool:
-    """Return whether an earlier configuration is of the same kind and of another year's files."""
-    from coco_opt.config import load_config
-
-    last = load_config(earlier)
-    files = {file.resolve() for key in last.private_tables if isinstance(file := getattr(last.data, key), Path)}
-    new = {candidate.files[key].path.resolve() for key in candidate.private}
-    return last.kind == candidate.kind.name and not files & new
+            beside[path] = config
+    if not same:
+        return None, beside
+    return sorted(same, key=lambda earlier: earlier.config.kind == candidate.kind.name)[-1], {}
 
 
 def _sections(text: str) -> dict[str, str]:
@@ -97,14 +99,12 @@ def text_of(
     stated: Mapping[str, Sequence[str]],
     levels: Sequence[str],
     out: Path,
-    earlier: Path | None = None,
-    others: Sequence[Path] = (),
-    *,
-    carried: bool = False,
+    earlier: Earlier | None,
+    beside: Mapping[Path, Config],
 ) -> str:
     """Return the configuration, with stated columns as they were stated; what was not found is left to fill in.
 
-    Where it is ``carried``, all but [data], [privacy] and [output] is that of the ``earlier`` one, and its budget.
+    Where the ``earlier`` one is carried over, all but [data], [privacy] and [output] is its own, and the budget.
     """
     lines = []
     for key, note in draft.files.items():
@@ -113,18 +113,16 @@ def text_of(
         lines.append(_line(key, name, note + missing))
     lines += levels
     mapped = _GEOMETRY if {"hierarchy", "sizes"} & set(draft.files) else ""
-    from coco_opt.config import load_config
-
-    section, budget, last = draft.section, [_EPSILON], None if earlier is None else load_config(earlier)
-    if earlier is not None and carried:
-        texts = _sections(earlier.read_text(encoding="utf-8-sig"))
+    section, budget, last = draft.section, [_EPSILON], None if earlier is None else earlier.config
+    if earlier is not None and earlier.carried:
+        texts = _sections(earlier.path.read_text(encoding="utf-8-sig"))
         budget = [line for line in texts["privacy"].splitlines() if _BUDGET.match(line)] or budget
         section = "\n".join(text for name, text in texts.items() if name not in ("", "data", "privacy", "output"))
-        section = f"# As in {earlier.name}, so that both can be compared.\n{section.rstrip()}\n"
+        section = f"# As in {earlier.path.name}, so that both can be compared.\n{section.rstrip()}\n"
     config = _CONFIG.format(
         name=out.name,
         data="\n".join((*lines, *_columns(candidate, stated), *draft.data)),
-        account="\n".join([*_account(candidate, draft, out, last), *_alternatives(others)]),
+        account="\n".join([*_account(candidate, draft, out, last), *_alternatives(beside)]),
         budget="\n".join(budget),
         neighbours="add_remove" if last is None else last.privacy.neighbours,
         replaced=draft.replaced,
@@ -138,10 +136,10 @@ def _account(candidate: Candidate, draft: Draft, out: Path, earlier: Config | No
     """Return the lines of [privacy] that name the data and, where an earlier year has another, the ledger."""
     # It loads numpy, whose threads are limited before that, when a command begins.
     from coco_opt.histograms.texts import is_plain_name
-    from coco_opt.releases.runs import ledger_of
+    from coco_opt.releases.runs import ledger_path
 
     if earlier is not None:
-        here, ledger = out.resolve().parent / "private" / "ledger.sqlite", ledger_of(earlier).path
+        here, ledger = out.resolve().parent / "private" / "ledger.sqlite", ledger_path(earlier)
         lines = [
             _line("dataset", str(earlier.privacy.dataset), f"as in {earlier.name}: losses of the same persons add up")
         ]
@@ -152,12 +150,10 @@ def _account(candidate: Candidate, draft: Draft, out: Path, earlier: Config | No
     return [_line("dataset", dataset or "data", _DATASET), _TOTAL]
 
 
-def _alternatives(others: Sequence[Path]) -> list[str]:
+def _alternatives(beside: Mapping[Path, Config]) -> list[str]:
     """Return commented lines that join the account of other configurations, whose persons may be the same."""
-    from coco_opt.config import load_config
-
-    notes = {str(load_config(path).privacy.dataset): f"instead, if of the persons of {path.name}" for path in others}
-    return [f"# {_line('dataset', dataset, note)}" for dataset, note in notes.items()]
+    datasets = {str(config.privacy.dataset): path.name for path, config in beside.items()}
+    return [f"# {_line('dataset', name, f'instead, if of the persons of {file}')}" for name, file in datasets.items()]
 
 
 def level_lines(proposal: LevelProposal) -> list[str]:

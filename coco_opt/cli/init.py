@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coco_opt.cli.config_text import ROOT, carries, earlier_configs, level_lines, missing_columns, text_of
+from coco_opt.cli.config_text import ROOT, Earlier, earlier_configs, level_lines, missing_columns, text_of
 from coco_opt.cli.console import quoted, write, writing
 from coco_opt.cli.file_roles import (
     Candidate,
@@ -26,6 +26,7 @@ from coco_opt.errors import InputError, Place
 from coco_opt.files.inputs import SUFFIXES, Input
 
 if TYPE_CHECKING:
+    from coco_opt.config import Config
     from coco_opt.files.proposals import LevelProposal
     from coco_opt.releases.kind import AnyKind, ColumnNotes, Draft
 
@@ -109,15 +110,15 @@ def init(
     levels = () if proposal is None else proposal.levels
     notes = _notes(chosen, stated_ranges, _listed(values or (), "--values"))
     draft = chosen.draft(notes, levels)
-    same, beside = earlier_configs(chosen, out)
-    earlier, beside = (same[-1], []) if same else (None, beside)
-    carried = earlier is not None and not notes.values and carries(chosen, earlier)
+    earlier, beside = earlier_configs(chosen, out)
+    if earlier is not None and notes.values:  # what the user states of columns comes before what was stated earlier
+        earlier = earlier._replace(carried=False)
     lines = [] if proposal is None else level_lines(proposal)
-    text = text_of(chosen, draft, stated, lines, out, earlier, beside, carried=carried)
+    text = text_of(chosen, draft, stated, lines, out, earlier, beside)
     with writing(out), out.open("x", encoding="utf-8") as file:
         file.write(text)
     _say_taken(chosen, draft, proposal)
-    _say_earlier(earlier, beside, carried=carried)
+    _say_earlier(earlier, beside)
     _say_whose(chosen)
     _say_unlinked(chosen, [*named.values(), *headers])
     _say_other(chosen, others)
@@ -178,14 +179,14 @@ def _unused_reason(
         return "no-header", _UNLINKED
     repeated = repeated_key(header, headers) or repeats_key(header)
     if repeated is not None:
-        return "no-header", _repeats(header, repeated)
+        return "no-header", _repeats_words(header, repeated)
     if chosen.missing and len(headers) > 1:
         others = ", ".join(file.path.name for file in headers if file is not header)
         return "two-tables", f"and {others} fit in no single way"
     return "no-header", f"has none of the headers {_headers(kinds)}; {_OTHER_NAMES}"
 
 
-def _repeats(header: Header, column: str) -> str:
+def _repeats_words(header: Header, column: str) -> str:
     """Return that a file repeats ids, with those of regions; other ids may be private."""
     from coco_opt.files.proposals import repeated_values
 
@@ -225,24 +226,20 @@ def _say_taken(chosen: Candidate, draft: Draft, proposal: LevelProposal | None) 
         write(line)
 
 
-def _say_earlier(earlier: Path | None, beside: Sequence[Path], *, carried: bool) -> None:
+def _say_earlier(earlier: Earlier | None, beside: Mapping[Path, Config]) -> None:
     """Say what is taken of an earlier year, or which configurations beside may be of the same persons."""
-    from coco_opt.config import load_config
-
     if earlier is not None:
-        last = load_config(earlier)
+        name = earlier.path.name
         write(
-            f"Taken as dataset: {last.privacy.dataset!r} of {earlier.name}, so that its ledger adds up what is "
+            f"Taken as dataset: {earlier.config.privacy.dataset!r} of {name}, so that its ledger adds up what is "
             "measured of the same persons. The same queries of another year: coco-opt measure --again pays for them"
         )
-        if carried:
-            write(
-                f"Taken from {earlier.name}: its budget and all but [data] and [output], so that both can be compared"
-            )
-    for path in beside:
+        if earlier.carried:
+            write(f"Taken from {name}: its budget and all but [data] and [output], so that both can be compared")
+    for path, config in beside.items():
         write(
-            f"If these are persons of {path.name}, too, state its dataset {load_config(path).privacy.dataset!r} in "
-            "[privacy]: losses of the same persons add up in one account"
+            f"If these are persons of {path.name}, too, state its dataset {config.privacy.dataset!r} in [privacy]: "
+            "losses of the same persons add up in one account"
         )
 
 
@@ -427,7 +424,7 @@ def _levels(chosen: Candidate) -> LevelProposal | None:
     if header is None or not named or "region_id" not in header.columns:
         return None
     if len(chosen.files) == 1 and repeats_key(header):
-        raise InputError("no-header", _repeats(header, header.name_in_file("region_id")), Place(str(header.path)))
+        raise InputError("no-header", _repeats_words(header, header.name_in_file("region_id")), Place(str(header.path)))
     own, names = header.name_in_file("region_id"), [header.name_in_file(name) for name in header.columns]
     return propose_levels(Input(header.path, {"region_id": own}), names, own)
 

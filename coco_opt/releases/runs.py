@@ -86,11 +86,16 @@ class PaidRun:
             key.erase()
 
 
+def ledger_path(config: Config) -> Path:
+    """Return where the configured ledger lies, by default in the private folder."""
+    return config.privacy.ledger or config.output.private / LEDGER
+
+
 def ledger_of(config: Config) -> Ledger:
-    """Return the configured ledger, by default that in the private folder, with the witness of its head."""
+    """Return the configured ledger, with the witness of its head."""
     witness = config.privacy.witness
     remote = FileWitness(witness) if isinstance(witness, Path) else None if witness is None else CommandWitness(witness)
-    return Ledger(config.privacy.ledger or config.output.private / LEDGER, remote)
+    return Ledger(ledger_path(config), remote)
 
 
 def dataset_of(config: Config) -> str:
@@ -116,15 +121,16 @@ def _check_one_ledger(config: Config) -> None:
     """Refuse to open an account that the ledger of a configuration nearby has: losses would add up in neither."""
     if config.privacy.ledger is not None or config.privacy.noise == "seeded":
         return
-    here, dataset = ledger_of(config), dataset_of(config)
+    here, dataset = ledger_path(config).resolve(), dataset_of(config)
     for path, other in nearby_configs(config.output.private.parent).items():
-        ledger = ledger_of(other)
-        if dataset_of(other) != dataset or ledger.path.resolve() == here.path.resolve() or not ledger.path.is_file():
+        there = ledger_path(other)
+        if dataset_of(other) != dataset or there.resolve() == here or not there.is_file():
             continue
-        if dataset in ledger.books().accounts:
+        # Without its witness: that may be a command, and nobody asked to run one of another configuration.
+        if dataset in Ledger(there).books().accounts:
             raise BudgetError(
-                f"dataset {dataset!r} has an account in the ledger of {path}: state {ledger.path} as privacy.ledger, "
-                "or, if these are other persons, another privacy.dataset"
+                f"dataset {dataset!r} has an account in the ledger of {path}: state {there} as privacy.ledger, or, if "
+                "these are other persons, another privacy.dataset"
             )
 
 

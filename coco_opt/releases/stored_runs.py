@@ -198,7 +198,7 @@ class Together:
 
 
 def guarantee_of(account: Account, runs: Iterable[StoredRun]) -> Together | None:
-    """Return what the runs of an account guarantee guarantee_of, None where nothing was spent.
+    """Return what the runs of an account guarantee together, None where nothing was spent.
 
     Runs that were given up count, because noise may have been drawn. Runs that were voided drew none.
     """

@@ -113,9 +113,14 @@ def test_a_second_year_shares_the_ledger_of_the_first(coco: Runner, monkeypatch:
         if year == "2026":
             alone = re.sub("\nledger = .*", "", text)
             Path("alone.toml").write_text(alone)
+            first = Path("../2025") / CONFIG
+            before = first.read_text()
+            first.write_text(before.replace("[privacy]", '[privacy]\nwitness = ["touch", "ran"]'))
             for verb in ("check", "release"):
                 assert "state " in coco(verb, "alone.toml").err + coco(verb, "alone.toml").out
             assert not Path("private/ledger.sqlite").exists()
+            assert not list(Path("..").rglob("ran"))  # a command of another configuration
+            first.write_text(before)
         assert coco("release", CONFIG).code == 0
         monkeypatch.chdir("..")
     assert "Taken as dataset: 'people_2025' of coco-opt.toml, so that its ledger adds up" in said

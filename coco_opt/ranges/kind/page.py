@@ -56,7 +56,7 @@ class _Answers:
 
     histogram: UniversalHistogram
     coverage: float
-    unbiased: UniversalHistogram  # whose standard errors are stated
+    unbiased: UniversalHistogram | None  # whose standard errors are stated; None where the release has intervals
 
     @property
     def band(self) -> str:
@@ -79,7 +79,7 @@ class _Answers:
         nonnegative exceed. All are integers; no interval of a count from 0 on begins below 0, where no true count lies.
         """
         middle, low, high = self(begin, end)
-        if not self.coverage:
+        if self.unbiased is not None:
             unbiased, reach = self.unbiased.ranges(begin, end).estimate, _Z * (high - middle)
             low, high = np.minimum(middle, unbiased - reach), np.maximum(middle, unbiased + reach)
         return np.maximum(np.floor(low), np.minimum(middle, 0.0)), np.ceil(high)
@@ -88,9 +88,10 @@ class _Answers:
 def sections(shown: Shown) -> Sequence[str]:
     """Return the sections as HTML."""
     histogram: UniversalHistogram = shown.result.histogram
-    unbiased = "noisy" if histogram.estimator == "noisy" else "consistent"
-    answers = _Answers(histogram, shown.result.coverage, UniversalHistogram.fit(shown.measurement, unbiased))
-    words = unit_words(shown.manifest)
+    coverage, words = shown.result.coverage, unit_words(shown.manifest)
+    estimator = "noisy" if histogram.estimator == "noisy" else "consistent"
+    unbiased = None if coverage else UniversalHistogram.fit(shown.measurement, estimator)
+    answers = _Answers(histogram, coverage, unbiased)
     notes = (*_NOTES, *((_INTERVAL,) if answers.coverage else ()))
     edges, cells, ends = histogram.domain.edges, np.arange(histogram.domain.cells), open_ends(shown.manifest)
     values = _values(edges[0], edges[-1] - 1)
