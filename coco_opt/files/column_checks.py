@@ -329,10 +329,11 @@ def _integers_differ(opened: Batches) -> bool | None:
     least, most = (pick((end[name].as_py() for end in ends), default=0) for name, pick in (("min", min), ("max", max)))
     if most - least >= min(_SPREAD * opened.rows(), MEMORY):
         return None
-    marks = np.zeros(most - least + 1, np.bool_)
+    marks, rows = np.zeros(most - least + 1, np.bool_), 0
     for (array,) in opened:
         marks[np.asarray(array.to_numpy(zero_copy_only=False), np.int64) - least] = True
-    return int(np.count_nonzero(marks)) == opened.rows()
+        rows += len(array)
+    return int(np.count_nonzero(marks)) == rows
 
 
 def _hashes(opened: Batches) -> UInt64Array:
