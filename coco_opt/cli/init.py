@@ -89,7 +89,7 @@ def init(
     """Write a commented config for your tables, recognised by their headers; overwrites nothing.
 
     Of a private table no value is read unless you ask for it with --values. Where headers do not show which of two
-    tables lists the regions, init reads whether the column that they share repeats a value; likewise whether the only
+    tables lists the regions, init reads whether the column that they share repeats a value, and whether the only
     attribute of persons repeats one, or identifies them.
     """
     if os.path.lexists(out):

@@ -156,7 +156,7 @@ def test_a_page_escapes_names_and_shows_the_truth_only_where_it_is_given(query: 
     noisy = measured(tree, (CountOfCounts.total(LEAVES), *LEAVES), query, max_size=8)
     method = GroupsMethod(("l2", "l2"), consistency="matching")
     result = GROUPS.estimate(noisy, method, Work(SolverChoices()))
-    manifest = {"name": EVIL, "private": False, "status": "NOT PRIVATE", "promises": ["integers"]}
+    manifest = {"name": EVIL, "private": False, "max_size": 8, "status": "NOT PRIVATE", "promises": ["integers"]}
     page = Shown(
         {**manifest, "solvers": {}, "versions": {"coco-opt": "1"}}, "NOT PRIVATE: a test", noisy, method, result
     )
