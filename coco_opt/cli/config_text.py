@@ -47,6 +47,7 @@ _SHORT = {"hh": "household", "hid": "household", "hhid": "household", "pid": "pe
 _SHOWN, _TITLED = 8, 3  # columns that a line names
 _DATASET = "the ledger's name of these data: one budget for all that is measured of them"
 _TOTAL = '# total = "3"                 # for all kinds and years; left out: as much as the first release'
+_WORDS = '{ group = "household", groups = "households", entity = "person", entities = "persons" }'
 ROOT = "all"
 
 
@@ -58,16 +59,20 @@ class Earlier(NamedTuple):
     carried: bool
 
 
-def earlier_configs(candidate: Candidate, out: Path) -> tuple[Earlier | None, dict[Path, Config]]:
+def earlier_configs(
+    candidate: Candidate, headers: Sequence[Header], out: Path
+) -> tuple[Earlier | None, dict[Path, Config]]:
     """Return the configuration of the same persons, if any, and else those that may be of them.
 
-    The same persons have private files that are called as the candidate's but for the year, next to ``out`` or in a
-    folder next to this one that is called like it but for the year. The last one counts, and one of the same kind
-    before others; it is carried over where it is of another year's files. Others lie next to ``out``.
+    The same persons have private files that are called as the candidate's (while it has none, as any of the headers')
+    but for the year, next to ``out`` or in a folder next to this one that is called like it but for the year. The last
+    one counts, and one of the same kind before others; it is carried over where it is of another year's files. Others
+    lie next to ``out``.
     """
     from coco_opt.config.load import nearby_configs, without_year
 
-    folder, files = out.resolve().parent, {candidate.files[key].path.resolve() for key in candidate.private}
+    private = [candidate.files[key] for key in candidate.private] or headers
+    folder, files = out.resolve().parent, {header.path.resolve() for header in private}
     same: list[Earlier] = []
     beside: dict[Path, Config] = {}
     for path, config in nearby_configs(folder).items():
@@ -178,12 +183,10 @@ def _columns(candidate: Candidate, stated: Mapping[str, Sequence[str]]) -> list[
     for own, by_file in candidate.names.items():
         used = dict.fromkeys(by_file.values())
         names[own] = [name for name in stated.get(own, used) if name in used]
-    listed = ", ".join(
-        f"{own} = {json.dumps(some if len(some) > 1 else some[0], ensure_ascii=False)}" for own, some in names.items()
-    )
+    listed = ", ".join(f"{own} = {_toml(some if len(some) > 1 else some[0])}" for own, some in names.items())
     lines = [f"columns = {{ {listed} }}   # of your files: check them"] if names else []
     for own, file, what in missing_columns(candidate):
-        shown = ", ".join(map(json.dumps, map(file.name_in_file, file.columns[:_SHOWN])))
+        shown = ", ".join(map(_toml, map(file.name_in_file, file.columns[:_SHOWN])))
         lines += [
             f"# {own}: NOT FOUND in {file.path.name}. It holds {what}; look at {shown}. Add it to columns:",
             f'# {own} = "NAME". Or write this file again: coco-opt init ... --columns {own}=NAME',
@@ -194,6 +197,8 @@ def _columns(candidate: Candidate, stated: Mapping[str, Sequence[str]]) -> list[
 def _output(candidate: Candidate, draft: Draft, out: Path, earlier: Config | None) -> list[str]:
     """Return the lines of [output] for readers: a title, and what they call a group and an entity."""
     from coco_opt.config.load import YEAR
+    from coco_opt.config.sections import OutputConfig
+    from coco_opt.releases.manifest import plural
 
     files, words = candidate.files, dict[str, str]()
     for word, key, own in (("group", "groups", "group_id"), ("entity", "entities", "entity_id")):
@@ -204,21 +209,24 @@ def _output(candidate: Candidate, draft: Draft, out: Path, earlier: Config | Non
     if "values" in files and (value := files["values"].name_in_file("value")) != "value":
         words["value"] = value
     words = {word: text for word, text in words.items() if text}
-    many = {word: f"{text}s" for word, text in words.items()}
-    by = f"number of {many['entity']}" if {"group", "entity"} <= set(words) else words.get("value", "")
+    again = earlier.output if earlier is not None and earlier.kind == candidate.kind.name else OutputConfig()
+    words.update((str(word), text) for word, text in again.words.items())
+    for one, several in (("group", "groups"), ("entity", "entities")):
+        if one in words:
+            words.setdefault(several, plural(words[one]))
+    by = f"number of {words['entities']}" if {"groups", "entities"} <= set(words) else words.get("value", "")
     by = ", ".join(draft.attributes[:_TITLED]) if draft.attributes else by
-    what = many.get("group", many.get("entity", ""))
+    what = words.get("groups", words.get("entities", ""))
     named = " ".join((*(files[key].path.stem for key in candidate.private), out.stem, out.resolve().parent.name))
     year = next((found[0] for found in YEAR.finditer(named)), "")
     title = f"{what.capitalize()} by {by}{year and f', {year}'}" if what and by else ""
-    if earlier is not None and earlier.kind == candidate.kind.name:
-        words.update((str(word), text) for word, text in earlier.output.words.items())
-        title = YEAR.sub(year or r"\g<0>", earlier.output.title or title)
-    stated = ", ".join(f"{word} = {json.dumps(text, ensure_ascii=False)}" for word, text in words.items())
-    example = '{ group = "household", entity = "person" }'
+    title, date = (YEAR.sub(year or r"\g<0>", text or "") for text in (again.title or title, again.date))
+    stated = ", ".join(f"{word} = {_toml(text)}" for word, text in words.items())
+    noted = "# when the counts were true"
     return [
         _line("title", title, "of the report: change it") if title else '# title = "Households of 2026"',
-        f"words = {{ {stated} }}   # what readers call them: check" if words else f"# words = {example}",
+        f"date = {_toml(date)}   {noted}" if date else f'# date = "31 December {year or 2026}"   {noted}',
+        f"words = {{ {stated} }}   # what readers call one and several: check" if words else f"# words = {_WORDS}",
     ]
 
 
@@ -232,8 +240,12 @@ def _unit(file: Header, own: str) -> str:
 
 
 def _line(key: str, value: str | list[str], note: str) -> str:
+    return f"{f'{key} = {_toml(value)}':<29} # {note}"
+
+
+def _toml(value: str | list[str]) -> str:
     # JSON strings and lists of strings are valid TOML.
-    return f"{f'{key} = {json.dumps(value, ensure_ascii=False)}':<29} # {note}"
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _relative(path: Path, out: Path) -> str:

@@ -101,16 +101,18 @@ def init(
     stated = _stated_columns(columns or (), kinds)
     if [each.name for each in kinds] == ["ranges"] and len(stated_ranges) == 1:
         stated = {"value": list(stated_ranges), **stated}
-    every = with_stated_names([*named.values(), *headers], stated)
-    named, headers = dict(zip(named, every, strict=False)), every[len(named) :]
-    chosen, *others = candidates(kinds, headers, named)
+    files_there = [*named.values(), *headers]
+    chosen, *_ = _recognised(kinds, named, headers, stated)[0]
+    earlier, beside = earlier_configs(chosen, files_there, out)
+    if earlier is not None and earlier.carried:
+        stated = {**_columns_of(earlier.config, files_there), **stated}
+    (chosen, *others), named, headers = _recognised(kinds, named, headers, stated)
     _check_named(chosen, named)
     _check_unused(chosen, kinds, headers, explicit=bool(files), complete=bool(named))
     proposal = _levels(chosen)
     levels = () if proposal is None else proposal.levels
     notes = _notes(chosen, stated_ranges, _listed(values or (), "--values"))
     draft = chosen.draft(notes, levels)
-    earlier, beside = earlier_configs(chosen, out)
     if earlier is not None and notes.values:  # what the user states of columns comes before what was stated earlier
         earlier = earlier._replace(carried=False)
     lines = [] if proposal is None else level_lines(proposal)
@@ -136,6 +138,24 @@ def _possible_kinds(name: str | None, named: Mapping[str, Header]) -> list[AnyKi
         keys = "; ".join(f"{kind.name}: {', '.join(kind.draft({}).files)}" for kind in kinds)
         raise InputError("bad-option", f"no kind of release has [data] with {', '.join(named)}: the keys are {keys}")
     return matching
+
+
+def _recognised(
+    kinds: Sequence[AnyKind], named: Mapping[str, Header], headers: Sequence[Header], stated: Mapping[str, list[str]]
+) -> tuple[list[Candidate], dict[str, Header], list[Header]]:
+    """Return the possible uses of the files, best first, and the named files and the others with stated columns."""
+    every = with_stated_names([*named.values(), *headers], stated)
+    named, headers = dict(zip(named, every, strict=False)), every[len(named) :]
+    return candidates(kinds, headers, named), named, headers
+
+
+def _columns_of(config: Config, headers: Sequence[Header]) -> dict[str, list[str]]:
+    """Return the columns that an earlier configuration states and that these files have, too."""
+    there = {column for header in headers for column in header.columns}
+    columns = getattr(config.data, "columns", {})
+    names = {own: [name] if isinstance(name, str) else list(name) for own, name in columns.items()}
+    found = {own: [name for name in some if name in there] for own, some in names.items()}
+    return {own: some for own, some in found.items() if some}
 
 
 def _check_named(chosen: Candidate, named: Mapping[str, Header]) -> None:

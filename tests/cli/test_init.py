@@ -96,14 +96,17 @@ def test_a_second_year_shares_the_ledger_of_the_first(coco: Runner, monkeypatch:
     changes = {
         '# total = "3"': 'total = "2"',
         '"add_remove"': '"replace"',
+        "\n# date = ": "\ndate = ",
         "\n# title = ": '\ntitle = "Größe der Haushalte, 2025" # ',
         "\nwords =": "\n# words =",
     }
     for year, homes in (("2025", GROUPS), ("2026", GROUPS + "g6,r1\n")):
         Path(year).mkdir()
         monkeypatch.chdir(year)
-        write(**{f"people_{year}": ENTITIES, "homes": homes, "areas": HIERARCHY})
-        said, text = coco("init").out, CONFIG.read_text()
+        # No header says that "who" tells persons apart; it is stated in the first year only.
+        write(**{f"people_{year}": ENTITIES.replace("entity_id", "who"), "homes": homes, "areas": HIERARCHY})
+        said = coco("init", *(("--columns", "entity_id=who") if year == "2025" else ())).out
+        text = CONFIG.read_text()
         assert ("\nmax_size = 1000" in text) == (year == "2025")
         text = text.replace("max_size = 1000", "max_size = 20")
         for old, new in changes.items() if year == "2025" else ():
@@ -126,7 +129,7 @@ def test_a_second_year_shares_the_ledger_of_the_first(coco: Runner, monkeypatch:
     assert "Taken as dataset: 'people_2025' of coco-opt.toml, so that its ledger adds up" in said
     config = load_config(Path("2026") / CONFIG)
     assert (config.privacy.dataset, config.privacy.neighbours) == ("people_2025", "replace")
-    assert config.output.title == "Größe der Haushalte, 2026"
+    assert (config.output.title, config.output.date) == ("Größe der Haushalte, 2026", "31 December 2026")
     assert coco("ledger", Path("2025") / CONFIG).out.count("RELEASED") == 2 * 4  # a look and a run, in two tables
     monkeypatch.chdir("2025")
     assert coco("init", "--out", "other.toml").code == 0
@@ -602,7 +605,7 @@ def test_columns_that_link_no_file_are_said_to_be_missing_with_where_to_look(coc
     [
         (
             {"persons": "pid,hh\np1,h1\np2,h1\n", "homes": "hh,area\nh1,r1\n", "areas": "area,land\nr1,l\n"},
-            {"group": "household", "entity": "person"},
+            {"group": "household", "groups": "households", "entity": "person", "entities": "persons"},
             "Households by number of persons",
         ),
         (
@@ -611,11 +614,11 @@ def test_columns_that_link_no_file_are_said_to_be_missing_with_where_to_look(coc
                 "schools": "school_id,area\ns1,r1\n",
                 "areas": "area,land\nr1,l\n",
             },
-            {"group": "school", "entity": "student"},
+            {"group": "school", "groups": "schools", "entity": "student", "entities": "students"},
             "Schools by number of students",
         ),
-        ({"patients": COUNTED, "areas": HIERARCHY}, {"entity": "patient"}, "Patients by sex"),
-        ({"visits": VALUES}, {"entity": "visit"}, None),
+        ({"patients": COUNTED, "areas": HIERARCHY}, {"entity": "patient", "entities": "patients"}, "Patients by sex"),
+        ({"visits": VALUES}, {"entity": "visit", "entities": "visits"}, None),
     ],
 )
 def test_words_for_readers_come_from_the_names_of_columns_and_files(
