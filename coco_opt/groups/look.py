@@ -14,6 +14,7 @@ from coco_opt.array_types import Floats
 from coco_opt.groups.buckets import Buckets
 from coco_opt.groups.noisy_measurements import buckets_of, has_private_counts, max_size_of
 from coco_opt.groups.queries import GROUPS
+from coco_opt.kernels.isotonic_l2 import fit
 from coco_opt.privacy import Measurement, MeasurementPlan
 
 LOOK_GROWTH = 0.5
@@ -71,11 +72,8 @@ def certain_distribution(look: Measurement) -> tuple[Floats, float]:
 
 def _means(buckets: Buckets, values: Floats, groups: float) -> tuple[Floats, Floats]:
     """Return the buckets' middles, and rising means of the cumulative counts in them."""
-    from scipy.optimize import isotonic_regression
-
     width = (buckets.end - buckets.begin).astype(np.float64)
-    means = isotonic_regression(values / width, weights=width**2).x.clip(0.0, groups)
-    return np.asarray(0.5 * (buckets.begin + buckets.end - 1)), np.asarray(means, np.float64)
+    return np.asarray(0.5 * (buckets.begin + buckets.end - 1)), fit(values / width, width**2, 0.0, groups)
 
 
 def _larger(middle: Floats, larger: Floats, max_size: int) -> Floats:
