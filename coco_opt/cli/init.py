@@ -203,7 +203,8 @@ def _unused_reason(
     if chosen.missing and len(headers) > 1:
         others = ", ".join(file.path.name for file in headers if file is not header)
         return "two-tables", f"and {others} fit in no single way"
-    return "no-header", f"has none of the headers {_headers(kinds)}; {_OTHER_NAMES}"
+    columns = ", ".join(map(repr, map(header.name_in_file, header.columns)))
+    return "no-header", f"has none of the headers {_headers(kinds)}; its columns are {columns}; {_OTHER_NAMES}"
 
 
 def _repeats_words(header: Header, column: str) -> str:

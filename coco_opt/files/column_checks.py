@@ -239,7 +239,11 @@ def check_count(table: Loaded, column: int, negative: str = "") -> None:
         if negative and (rows := table.rows_where(minus)):
             raise InputError(negative, "must not be negative", table.place(rows, column))
     with faults:
-        if rows := table.rows_where(f"NOT {minus} AND ({c} IS NULL OR NOT regexp_full_match({c}, {integer}))"):
+        if rows := table.rows_where(f"{c} IS NULL"):
+            message = "is empty: write an integer, or leave out the rows of those who are not to be counted"
+            raise InputError("not-an-integer", message, table.place(rows, column))
+    with faults:
+        if rows := table.rows_where(f"NOT {minus} AND NOT regexp_full_match({c}, {integer})"):
             example = "0 or 12" if negative else "-3, 0 or 12"
             message = f"must be an integer written plainly, such as {example}"
             raise InputError("not-an-integer", message, table.place(rows, column))
