@@ -48,7 +48,6 @@ _SHOWN, _TITLED = 8, 3  # columns that a line names
 _DATASET = "the ledger's name of these data: one budget for all that is measured of them"
 _TOTAL = '# total = "3"                 # for all kinds and years; left out: as much as the first release'
 _WORDS = '{ group = "household", groups = "households", entity = "person", entities = "persons" }'
-ROOT = "all"
 
 
 class Earlier(NamedTuple):
@@ -162,8 +161,8 @@ def _alternatives(beside: Mapping[Path, Config]) -> list[str]:
 
 
 def level_lines(proposal: LevelProposal) -> list[str]:
-    """Return the lines of [data] that name the levels, and a root where no column has it."""
-    root = [] if proposal.rooted else [_line("root", ROOT, "the name of the region above all others")]
+    """Return the lines of [data] that name the levels, and the root where no column has it."""
+    root = [_line("root", proposal.root, "the name of the region above all others")] if proposal.root else []
     return [_line("levels", list(proposal.levels), "columns of the hierarchy, root first: check them"), *root]
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coco_opt.cli.config_text import ROOT, Earlier, earlier_configs, level_lines, missing_columns, text_of
+from coco_opt.cli.config_text import Earlier, earlier_configs, level_lines, missing_columns, text_of
 from coco_opt.cli.console import quoted, write, writing
 from coco_opt.cli.file_roles import (
     Candidate,
@@ -109,18 +110,21 @@ def init(
     (chosen, *others), named, headers = _recognised(kinds, named, headers, stated)
     _check_named(chosen, named)
     _check_unused(chosen, kinds, headers, explicit=bool(files), complete=bool(named))
-    proposal = _levels(chosen)
-    levels = () if proposal is None else proposal.levels
     notes = _notes(chosen, stated_ranges, _listed(values or (), "--values"))
-    draft = chosen.draft(notes, levels)
     if earlier is not None and notes.values:  # what the user states of columns comes before what was stated earlier
         earlier = earlier._replace(carried=False)
+    carried = earlier.config if earlier is not None and earlier.carried else None
+    proposal = _levels(chosen, carried)
+    levels = () if proposal is None else proposal.levels
+    draft = chosen.draft(notes, levels)
+    if carried is not None:
+        draft = replace(draft, left="check what this year changes", taken=())
     lines = [] if proposal is None else level_lines(proposal)
     text = text_of(chosen, draft, stated, lines, out, earlier, beside)
     with writing(out), out.open("x", encoding="utf-8") as file:
         file.write(text)
     _say_taken(chosen, draft, proposal)
-    _say_earlier(earlier, beside)
+    _say_earlier(earlier, beside, levels)
     _say_whose(chosen)
     _say_unlinked(chosen, [*named.values(), *headers])
     _say_other(chosen, others)
@@ -239,15 +243,15 @@ def _say_taken(chosen: Candidate, draft: Draft, proposal: LevelProposal | None) 
         *above, last = proposal.levels
         if above and last == chosen.files["hierarchy"].name_in_file("region_id"):
             write(f"The last level is the id {last!r}: some regions have the same names at all other levels")
-        if not proposal.rooted:
-            write(f"The levels have no root: {ROOT!r} names it in the config, and you may choose another name")
+        if proposal.root:
+            write(f"The levels have no root: {proposal.root!r} names it in the config, and you may choose another name")
         for name, reason in proposal.left_out.items():
             write(f"Left out of the levels: {name!r}, because {reason}")
     for line in draft.taken:
         write(line)
 
 
-def _say_earlier(earlier: Earlier | None, beside: Mapping[Path, Config]) -> None:
+def _say_earlier(earlier: Earlier | None, beside: Mapping[Path, Config], levels: Sequence[str]) -> None:
     """Say what is taken of an earlier year, or which configurations beside may be of the same persons."""
     if earlier is not None:
         name = earlier.path.name
@@ -257,6 +261,12 @@ def _say_earlier(earlier: Earlier | None, beside: Mapping[Path, Config]) -> None
         )
         if earlier.carried:
             write(f"Taken from {name}: its budget and all but [data] and [output], so that both can be compared")
+            before = getattr(earlier.config.data, "levels", None)
+            if before and tuple(before) != tuple(levels):
+                write(
+                    f"Its levels {', '.join(map(repr, before))} are not columns here: regions of both years have other "
+                    "paths, and coco-opt diff needs to be told which belong together (--renamed)"
+                )
     for path, config in beside.items():
         write(
             f"If these are persons of {path.name}, too, state its dataset {config.privacy.dataset!r} in [privacy]: "
@@ -436,9 +446,12 @@ def _read_values(
     return values_by_name, many
 
 
-def _levels(chosen: Candidate) -> LevelProposal | None:
-    """Return the levels of the hierarchy; None without a hierarchy, or where the kind's [data] names no levels."""
-    from coco_opt.files.proposals import propose_levels
+def _levels(chosen: Candidate, earlier: Config | None) -> LevelProposal | None:
+    """Return the levels of the hierarchy, as earlier where it has those columns.
+
+    None without a hierarchy, or where the kind's [data] names no levels.
+    """
+    from coco_opt.files.proposals import LevelProposal, propose_levels
 
     header = chosen.files.get("hierarchy")
     named = "levels" in chosen.kind.data_model.model_fields
@@ -447,6 +460,9 @@ def _levels(chosen: Candidate) -> LevelProposal | None:
     if len(chosen.files) == 1 and repeats_key(header):
         raise InputError("no-header", _repeats_words(header, header.name_in_file("region_id")), Place(str(header.path)))
     own, names = header.name_in_file("region_id"), [header.name_in_file(name) for name in header.columns]
+    before = getattr(earlier and earlier.data, "levels", None) or ()
+    if before and set(before) <= set(names):
+        return LevelProposal(tuple(before), root=getattr(earlier and earlier.data, "root", None) or "")
     return propose_levels(Input(header.path, {"region_id": own}), names, own)
 
 

@@ -23,6 +23,7 @@ from coco_opt.files.inputs import Columns, Input, hierarchy_columns
 from coco_opt.files.release_checks import coded
 from coco_opt.files.source import isolated, load
 
+ROOT = "all"
 _DECIMAL = re.compile(r"[+-]?[0-9]*[.,][0-9]+([eE][+-]?[0-9]+)?|[+-]?[0-9]+[eE][+-]?[0-9]+")
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]*)")  # a text with a leading zero is a code
 _MEASURES = re.compile(
@@ -41,12 +42,12 @@ Codes = Ints
 class LevelProposal:
     """The columns of a hierarchy that look like levels, root first, and why each other column does not.
 
-    ``rooted`` says whether the first column has a single name, that of the root.
+    ``root`` names the region above all others where the first column has several names, and is "" else.
     """
 
     levels: tuple[str, ...]
     left_out: dict[str, str] = field(default_factory=dict)
-    rooted: bool = True
+    root: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +176,7 @@ def _chain(columns: Sequence[_Column], rows: int, region_id: str, left_out: dict
         regions = size
     if regions < rows:
         levels.append(region_id)
-    return LevelProposal(tuple(levels), left_out, rooted=bool(columns) and len(columns[0].texts) == 1)
+    return LevelProposal(tuple(levels), left_out, "" if columns and len(columns[0].texts) == 1 else ROOT)
 
 
 def _below(path: Codes, column: _Column) -> Codes:

@@ -93,7 +93,10 @@ def test_a_file_of_no_use(coco: Runner) -> None:
 
 
 def test_a_second_year_shares_the_ledger_of_the_first(coco: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Levels are proposed by codes; the first year takes names, which the next one must keep to be compared.
+    areas = "region_id,country,county,name\nr1,land,north,Norra\nr2,land,south,Södra\n"
     changes = {
+        'levels = ["country", "county"]': 'levels = ["country", "name"]',
         '# total = "3"': 'total = "2"',
         '"add_remove"': '"replace"',
         "\n# date = ": "\ndate = ",
@@ -104,7 +107,7 @@ def test_a_second_year_shares_the_ledger_of_the_first(coco: Runner, monkeypatch:
         Path(year).mkdir()
         monkeypatch.chdir(year)
         # No header says that "who" tells persons apart; it is stated in the first year only.
-        write(**{f"people_{year}": ENTITIES.replace("entity_id", "who"), "homes": homes, "areas": HIERARCHY})
+        write(**{f"people_{year}": ENTITIES.replace("entity_id", "who"), "homes": homes, "areas": areas})
         said = coco("init", *(("--columns", "entity_id=who") if year == "2025" else ())).out
         text = CONFIG.read_text()
         assert ("\nmax_size = 1000" in text) == (year == "2025")
@@ -128,6 +131,8 @@ def test_a_second_year_shares_the_ledger_of_the_first(coco: Runner, monkeypatch:
         monkeypatch.chdir("..")
     assert "Taken as dataset: 'people_2025' of coco-opt.toml, so that its ledger adds up" in said
     config = load_config(Path("2026") / CONFIG)
+    assert "check what this year changes, then run" in said
+    assert config.data.levels == ("country", "name")
     assert (config.privacy.dataset, config.privacy.neighbours) == ("people_2025", "replace")
     assert (config.output.title, config.output.date) == ("Größe der Haushalte, 2026", "31 December 2026")
     assert coco("ledger", Path("2025") / CONFIG).out.count("RELEASED") == 2 * 4  # a look and a run, in two tables

@@ -245,6 +245,6 @@ def test_levels_are_the_columns_that_group_regions(
     proposal = propose_levels(source, list(columns), "area")
     assert proposal.levels == levels
     assert {*proposal.left_out, *levels} >= {*columns} - {"area"}
-    assert proposal.rooted == ("land" in columns)
-    root = None if proposal.rooted else "all"
+    assert (proposal.root == "") == ("land" in columns)
+    root = proposal.root or None
     assert len(read_regions(Input(path, source.columns, proposal.levels, root)).ids) == ROWS

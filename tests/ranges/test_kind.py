@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,6 +27,7 @@ from coco_opt.releases import (
     forecast,
     measure,
     release,
+    render_report,
     verify_release,
 )
 from coco_opt.releases.kind import Folder
@@ -109,6 +111,21 @@ def test_intervals_on_the_page_are_of_counts(folder: Path) -> None:
     assert low.min() == 0
     assert (np.rint([low, high]) == [low, high]).all()
     assert ((low <= truth(folder)) & (truth(folder) <= high)).mean() >= 0.85
+
+
+@pytest.mark.parametrize("changes", [(), (EDGES,)])
+def test_the_page_states_no_value_within_a_cell(folder: Path, changes: tuple[tuple[str, str], ...]) -> None:
+    made = release(config(folder, ('epsilon = "1"', 'epsilon = "20"'), *changes), page=render_report)
+    page = (made.folder / "report.html").read_text(encoding="utf-8")
+    values = np.loadtxt(folder / "visits.csv", skiprows=1, dtype=np.int64)
+    for name, shares in (("median", (0.5, 0.5)), ("middle half", (0.25, 0.75))):
+        text = re.search(rf"{name}[^<]*</dt><dd class='value'>([\d to]+)<", page)
+        assert text is not None
+        low, *high = map(int, text[1].split(" to "))
+        first, last = np.quantile(values, shares, method="inverted_cdf")
+        assert low <= first
+        assert last <= (high or [low])[0]
+    assert ("where the median lies" in page) == bool(changes)
 
 
 @pytest.mark.parametrize("estimator", ["consistent", "nonnegative"])

@@ -102,7 +102,7 @@ def sections(shown: Shown) -> Sequence[str]:
         TRIAL if shown.measurement.status == "NOT PRIVATE" else protection(shown.manifest),
         precision(answers.coverage or _LIKELY),
         small_figures(half, f"the {words.entities} at any one value"),
-        "Any range can be added up from the table; the sum of many parts is surer than each of them.",
+        "Any range can be added up from the table; for its size, the sum of many parts is surer than each of them.",
     )
     return (
         front_section(what, _figures(answers, words), _explorer(answers, words, ends), sure),
@@ -113,19 +113,25 @@ def sections(shown: Shown) -> Sequence[str]:
 
 
 def _figures(answers: _Answers, words: Words) -> list[Figure]:
-    """Return the main figures: all entities, the median and the middle half."""
+    """Return the main figures: all entities, the median and the middle half, as the cells that hold them."""
     histogram = answers.histogram
     edges, root = histogram.domain.edges, (np.array([0]), np.array([histogram.domain.cells]))
     low, high = answers.likely(*root)
-    first, middle, last = (int(edges[cell]) for cell in histogram.quantile((0.25, 0.5, 0.75)))
+    cells = histogram.quantile((0.25, 0.5, 0.75))
+    first, last = edges[cells], edges[cells + 1] - 1
+    if (first == last).all():
+        names = "the median", "the middle half"
+        meanings = f"half of all {words.entities} are at most that", "a quarter lie below, a quarter above"
+    else:  # nothing tells where in a cell of several values they lie
+        names = "where the median lies", "where the middle half lies"
+        meanings = (
+            f"at most half of all {words.entities} lie below, and at most half above",
+            "at most a quarter lie below, and at most a quarter above",
+        )
     return [
         Figure(f"{answers(*root)[0][0]:,.0f}", f"{words.entities} in all", between(max(0.0, low[0]), high[0])),
-        Figure(f"{middle:,}", f"{words.value}, the median", f"half of all {words.entities} are at most that"),
-        Figure(
-            f"{first:,} to {last:,}",
-            f"{words.value}, the middle half",
-            f"a quarter of all {words.entities} lie below, a quarter above",
-        ),
+        Figure(_values(first[1], last[1]), f"{words.value}, {names[0]}", meanings[0]),
+        Figure(_values(first[0], last[2]), f"{words.value}, {names[1]}", meanings[1]),
     ]
 
 
