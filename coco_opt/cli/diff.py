@@ -48,7 +48,7 @@ def diff(
     from coco_opt.files.differences import most_certain
     from coco_opt.files.spreadsheets import check_delimiter, csv_bytes, level_names
     from coco_opt.files.unchanged import check_unchanged
-    from coco_opt.releases.differences import Changes, regions_words
+    from coco_opt.releases.differences import Changes
 
     check_delimiter(delimiter, decimal)
     for folder in (earlier, later):
@@ -70,7 +70,7 @@ def diff(
     marked = int(frame["beyond_noise"].sum()) if "beyond_noise" in frame else None
     if json:
         clearest = loads(shown.to_json(orient="records"))
-        regions = {"only_later": apart[0], "only_earlier": apart[1]}
+        regions = {"only_later": apart[0], "only_earlier": apart[1], "moved": changes.moved}
         guessed = changes.are_guesses(table, frame)
         counts = {"rows": len(frame), "beyond_noise": marked, "guesses": guessed}
         write_json({"table": table, **counts, "clearest": clearest, **regions})
@@ -82,8 +82,8 @@ def diff(
     write(changes.noise_words(table, frame, "--table {} compares unbiased estimates, with standard errors."))
     if table is not None:
         write(f"Compared: the table {table!r} of both releases; --table names another.")
-    if any(apart):
-        write(regions_words(*apart, ("the later release", "the earlier release"), most=5))
+    if words := changes.regions_words(("the later release", "the earlier release"), most=5):
+        write(words)
         if renamed is None and (remedy := changes.remedy()):
             write(remedy)
     for name, path in (("Rows", csv_file), ("Page", page)):

@@ -98,7 +98,8 @@ def difference_frame(compared: Compared, later: Side, earlier: Side, coverage: f
 
     ``coverage`` is that of both releases' intervals, None where they have none in common. The columns of noise are
     ``standard_error`` (where tables have standard errors), ``lower`` and ``upper`` of the difference, and
-    ``beyond_noise``, whether these ends exclude 0; of regions whose chains have not converged also ``converged``.
+    ``beyond_noise``, whether these ends exclude 0; of regions whose chains have not converged also ``converged``, and
+    of groups ``measured``, whether both releases measured the size apart from its neighbours.
     """
     apart: set[str] = set().union(*regions_apart(later, earlier))
     sides = [_rows(compared, side, apart, with_bounds=coverage is not None) for side in (later, earlier)]
@@ -118,7 +119,7 @@ def difference_frame(compared: Compared, later: Side, earlier: Side, coverage: f
 
 _LEAST_REACH = 1e-9  # of an interval, in groups: what is exact in both releases comes first
 # Names inside this module: "=" occurs in no attribute's name.
-_VALUES = ("=value", "=lower", "=upper", "=error", "=converged")
+_VALUES = ("=value", "=lower", "=upper", "=error", "=converged", "=measured")
 _ADDED = ("earlier", "later", "difference")
 
 
@@ -140,7 +141,9 @@ def _rows(compared: Compared, side: Side, apart: AbstractSet[str], *, with_bound
         return frame
     if compared.keyed is not None:
         bounds = compared.keyed(bounds, side.manifest)
-    names = {compared.lower: "=lower", compared.upper: "=upper", "converged": "=converged"}
+    names = {compared.lower: "=lower", compared.upper: "=upper"} | {
+        name: f"={name}" for name in ("converged", "measured")
+    }
     ends = _within(decoded(bounds), apart).rename(columns=names)
     ends = ends[[*region, *keys, *(name for name in _VALUES[1:] if name in ends)]]
     return frame.merge(ends, on=[*region, *keys], how="outer", sort=False)
@@ -186,6 +189,9 @@ def _add_noise(result: pd.DataFrame, merged: pd.DataFrame, compared: Compared, c
     elif coverage is not None and {"=lower_later", "=lower_earlier"} <= set(merged.columns):
         below, above = _reaches(merged, result)
         _add_converged(result, merged)
+        if "=measured_later" in merged:
+            marks = [merged[f"=measured_{side}"].ne(other=False) for side in ("later", "earlier")]
+            result["measured"] = marks[0] & marks[1]  # a size without a row is certain
     else:
         return
     result["lower"], result["upper"] = difference - below, difference + above

@@ -16,6 +16,7 @@ from coco_opt.files.differences import (
     as_frame,
     difference_frame,
     key_columns,
+    later_path,
     most_certain,
     read_renamed,
     regions_apart,
@@ -73,7 +74,8 @@ def differences(
         A row for each region and size, cell, answer or interval that either release has: ``earlier``, ``later`` and
         ``difference``, in groups, persons or entities. Where both releases state intervals of one coverage or standard
         errors: ``lower`` and ``upper`` ends of the difference, ``beyond_noise`` (the ends exclude 0) and
-        ``standard_error``. With intervals ``converged`` is false if a region's chains have not in one of the releases.
+        ``standard_error``. With intervals ``converged`` is false if a region's chains have not in one of the releases,
+        and ``measured`` where a size was measured together with its neighbours in one of them.
         Regions that one release lacks are left out; ``coco-opt diff`` and the page name them.
 
     Raises
@@ -118,7 +120,8 @@ def differences(
 class Changes:
     """What changed between two releases, as in ``differences``, of which folders have been compared with their digests.
 
-    ``apart`` are the regions of the later release only and of the earlier one only, by their paths from the root.
+    ``apart`` are the regions of the later release only and of the earlier one only, by their paths from the root, and
+    ``moved`` those renamed ones that lie in another region than before, by their later paths.
     Raises InputError: not-comparable, and what ``read_renamed`` does.
     """
 
@@ -133,8 +136,14 @@ class Changes:
             if manifests[0].get(key) != manifests[1].get(key):
                 message = f"the releases have another {key!r} each, so their counts mean different things"
                 raise InputError("not-comparable", message)
+        self.moved: list[str] = []
         if renamed is not None:
-            self._sides = self._sides[0], _renamed(self._sides, renamed)
+            paths = _later_paths(self._sides, renamed)
+            earlier_side = self._sides[1]
+            renamed_side = Side(earlier_side.manifest, lambda name: under_later_names(earlier_side.table(name), paths))
+            self._sides = self._sides[0], renamed_side
+            above = {path: path.rpartition("/")[0] for pair in paths.items() for path in pair}
+            self.moved = [after for before, after in paths.items() if later_path(above[before], paths) != above[after]]
         self.apart = regions_apart(*self._sides)
         self._rows: dict[str, Compared] = {compared.table: compared for compared in later_kind.compared}
         stated = [(manifest.get("intervals") or {}).get("coverage") for manifest in manifests]
@@ -172,6 +181,18 @@ class Changes:
             f"{100 * (1 - share):.3g} % are marked by chance.{_unsettled_words(frame)}"
         )
 
+    def regions_words(self, names: tuple[str, str], most: int = _MOST_NAMES) -> str:
+        """Return which regions are left out, up to ``most`` of each, and that borders changed; "" where none did."""
+        words = _apart_words(*self.apart, names, most)
+        if not words and not self.moved:
+            return ""
+        listed = [f"{region} lies in another region than before" for region in self.moved[:most]]
+        moved = f" {'; '.join(listed)}." if listed else ""
+        return (
+            f"{words}{moved} Regions that took others in, or gave them away, are compared as each release has them: "
+            "their differences are changes of borders, too."
+        ).strip()
+
     def remedy(self) -> str:
         """Return what to do about regions that only one release has; "" where either has all of the other's.
 
@@ -200,7 +221,7 @@ class Changes:
             f"<h1>{escape(title)}</h1>",
             f"<p class='banner {'exposed' if exposed else 'private'}'>{escape(words)}</p>",
         ]
-        words = " ".join(filter(None, (regions_words(*self.apart, (names[1], names[0])), self.remedy())))
+        words = " ".join(filter(None, (self.regions_words((names[1], names[0])), self.remedy())))
         sections += [f"<p>{escape(words)}</p>"] if words else []
         ordered = sorted(self._rows, key=lambda name: name != self.table)  # the table of known noise comes first
         sections += [self._section(name) for name in ordered if self._has(name)]
@@ -256,16 +277,15 @@ def _side(release: Any) -> Side:
     )
 
 
-def _renamed(sides: tuple[Side, Side], file: Path) -> Side:
-    """Return the earlier of two sides under the later names of its regions, as a file says. Raises InputError."""
+def _later_paths(sides: tuple[Side, Side], file: Path) -> Mapping[str, str]:
+    """Return the later paths of the regions that a file renames, by their earlier ones. Raises InputError."""
     later, earlier = (side.table("hierarchy") for side in sides)
     if later is None or earlier is None:
         raise InputError("not-comparable", "a release without regions has none that were renamed")
-    paths, side = read_renamed(file, earlier, later), sides[1]
-    return Side(side.manifest, lambda name: under_later_names(side.table(name), paths))
+    return read_renamed(file, earlier, later)
 
 
-def regions_words(later: Sequence[str], earlier: Sequence[str], names: tuple[str, str], most: int = _MOST_NAMES) -> str:
+def _apart_words(later: Sequence[str], earlier: Sequence[str], names: tuple[str, str], most: int) -> str:
     """Return which regions only one of two releases has, up to ``most`` of each by name; "" where there are none.
 
     Regions of the higher levels come first: those below them are apart for the same reason.

@@ -282,6 +282,29 @@ def test_a_wide_table_has_a_row_a_region_and_keeps_every_count(
         assert sums[region] == count
 
 
+def test_changed_borders_are_said(tmp_path: Path, coco: Runner) -> None:
+    """A town that moved to another part, and one that went into another, change the counts of those around them."""
+    folders = []
+    for year, towns in enumerate((("p/a", "p/b", "q/c"), ("p/b", "q/a"))):
+        folder = tmp_path / str(year)
+        folder.mkdir()
+        rows = "".join(f"all,{town.replace('/', ',')},1,9\n" for town in towns)
+        (folder / "sizes.csv").write_text(f"land,part,town,size,groups\n{rows}")
+        (folder / "run.toml").write_text(
+            '[data]\nsizes = "sizes.csv"\n[privacy]\nepsilon = "50"\nnoise = "seeded"\nseed = 1\n'
+            '[groups]\nmax_size = 3\nconsistency = "matching"\n'
+        )
+        folders.append(release(load_config(folder / "run.toml"), folder / "out").folder)
+    (tmp_path / "renamed.csv").write_text("earlier,later\nall/p/a,all/q/a\n")
+    diff = ("diff", *folders, "--renamed", tmp_path / "renamed.csv")
+    said = coco(*diff, "--page", tmp_path / "page.html").out
+    for text in (said, (tmp_path / "page.html").read_text(encoding="utf-8")):
+        assert "all/q/a lies in another region than before" in " ".join(text.split())
+        assert "all/q/c" in text
+        assert "changes of borders, too" in text
+    assert json.loads(coco(*diff, "--json").out)["moved"] == ["all/q/a"]
+
+
 def test_regions_that_were_renamed_are_compared_under_their_later_names(tmp_path: Path, coco: Runner) -> None:
     """By id or path, the regions below follow; nothing else changes, and wrong rows are named."""
     folders = []
