@@ -403,11 +403,16 @@ def states_regions(members: Input, groups: Input) -> bool:
 def check_regions(table: Loaded, column: int, differs: str, source: str, groups: Input) -> None:
     """Raise InputError (region-differs) for the rows that state another region than that of their group.
 
-    An empty entry states none. ``differs`` is the condition on ``source``, the table joined to its groups.
+    An empty entry states none. ``differs`` is the condition on ``source``, the table joined to its groups; ``leaves``
+    are the regions.
     """
     if rows := table.rows_where(f"{{t}}.c{column} <> '' AND {differs}", source):
         message = (
             f"this region is not that of the row's group in {groups.name}, which counts: correct one of them. A column "
             "that means another region needs another name"
         )
+        entry = f"SELECT bool_or(leaves.region = c{column}) FROM {{t}}, leaves WHERE {{t}}.rowid = {rows.first[0]}"
+        if not table.value(entry):
+            note = _rewritten_note(table, column, rows.first[0], "leaves.region", f"the regions of {groups.name}")
+            message = f"is not a region of {groups.name}{note}" if note else message
         raise InputError("region-differs", message, table.place(rows, column))

@@ -86,8 +86,9 @@ _KEYS = {
 _TITLES = {
     "hierarchy": "The regions",
     "histograms": "{groups} by number of {entities}; 0 for sizes without a row",
-    "intervals": "Intervals: the true numbers lie in them with the stated probability",
-    "summaries": "Means, shares and quantiles of each region, with their intervals",
+    "intervals": "Intervals: the true numbers lie in them with the stated probability; sizes and answers without a row "
+    "are 0, from 0 to 0",
+    "summaries": "Means, shares and quantiles over all {groups} of each region, size 0 included, with their intervals",
     "unbiased": "Counts that are right on average, to add up yourself, with their variances",
     "tables": "{entities} by their attributes; 0 for combinations without a row",
     "estimates": "Unbiased estimates of the answers to queries, with their standard errors",

@@ -86,6 +86,9 @@ def test_entities_that_state_another_region_than_their_group_are_named(write: Wr
     (row,) = refused.value.bad_rows
     first = 3 if form == "csv" else 2
     assert (row["code"], row["column"], row["rows"]) == ("region-differs", "region_id", [first, first + 1])
+    with pytest.raises(InputError, match="one that differs only in the case of letters is") as refused:
+        read("R1", "r1", *right[2:])
+    assert refused.value.bad_rows[0]["code"] == "region-differs"
 
 
 def test_leaves_of_scattered_hierarchy_rows_are_found_by_path(write: Write) -> None:

@@ -242,6 +242,8 @@ def test_a_record_that_states_another_region_than_its_group_is_named(form: str, 
     (entry,) = caught.value.bad_rows
     assert (entry["code"], entry["file"], entry["column"]) == ("region-differs", f"persons.{form}", "region_id")
     assert (entry["rows"], entry["count"]) == ([2 + header, 5 + header], 2)
+    with pytest.raises(InputError, match="one that differs only in the case of letters is"):
+        housed(tmp_path, "\n".join(["group_id,region_id,sex,age", rows[0].replace("e", "E", 1), ""]), form=form)
     right = "\n".join(["group_id,region_id,sex,age", rows[0], *rows[2:4], ""])
     assert triples(housed(tmp_path, right, form=form)) == triples(
         housed(tmp_path, right.replace(",w,", ",,").replace(",e,", ",,"))

@@ -67,9 +67,8 @@ def _figures(shown: Shown, words: Words) -> list[Figure]:
     spans = result.intervals
     summaries = None if spans is None else spans.summaries
     mean = between(summaries.lower[0, 0], summaries.upper[0, 0], 2) if summaries is not None else ""
-    figures.append(
-        Figure(f"{int(root.sizes @ root.counts) / root.groups:,.2f}", f"{words.entities} per {words.group}", mean)
-    )
+    per_group = f"{words.entities} per {words.group}{', empty ones included' if not root.sizes.all() else ''}"
+    figures.append(Figure(f"{int(root.sizes @ root.counts) / root.groups:,.2f}", per_group, mean))
     for place in sorted(np.argsort(-root.counts, kind="stable")[:2]):
         size, count = int(root.sizes[place]), int(root.counts[place])
         sure = "" if spans is None else between(spans.groups_lower[0, size], spans.groups_upper[0, size])

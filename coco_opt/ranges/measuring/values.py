@@ -120,8 +120,8 @@ def _open(con: duckdb.DuckDBPyConnection, source: Input) -> Loaded:
         try:
             return load(con, table, source, columns)
         except InputError as error:
-            if error.code not in _NO_COLUMNS:
-                raise
+            if error.code not in _NO_COLUMNS or set(columns.required) & set(source.columns):
+                raise  # a configuration that names such a column means this form
             failure = error.code
     raise InputError(failure, "the columns must be value, one row an entity, or cell and count", Place(source.name))
 
