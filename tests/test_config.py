@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from coco_opt import make_solver
+from coco_opt import Epsilon, Rho, make_solver
 from coco_opt.config import Config, SolverChoice, configure, load_config, parse_config
 from coco_opt.errors import ConfigError
-from coco_opt.privacy import Epsilon, Rho
 from coco_opt.problems import PROBLEMS
 from coco_opt.releases.solvers import solvers_of, try_solvers
 

@@ -10,11 +10,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from coco_opt import Hierarchy, load_config
 from coco_opt.array_types import Ints
 from coco_opt.audit import Sources, Subject
 from coco_opt.cli.audit import subject_of
-from coco_opt.config import load_config
-from coco_opt.histograms import Hierarchy
 from coco_opt.kinds import kind_row
 from coco_opt.privacy import (
     Cost,

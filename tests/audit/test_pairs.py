@@ -25,13 +25,9 @@ from coco_opt.histograms import CountOfCounts, Hierarchy
 from coco_opt.privacy import NEIGHBOURS, Epsilon, Exact, MeasurementPlan, Neighbours, Pair
 from coco_opt.privacy.composition import DELTAS
 from coco_opt.ranges.measuring.measure import cell_pair
-from coco_opt.topdown.budget_plan import Strategy, TablePlan
-from coco_opt.topdown.invariants import Invariant
+from coco_opt.topdown import Invariant, Schema, Strategy, TableCounts, TablePlan, TableQueries
 from coco_opt.topdown.kind.simulated_data import neighbouring as neighbouring_persons
-from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.queries import parse_queries, parse_query
-from coco_opt.topdown.schema import Schema
-from coco_opt.topdown.table_queries import TableQueries
 from tests.audit.helpers import (
     CASES,
     KINDS,

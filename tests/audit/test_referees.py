@@ -15,10 +15,8 @@ import pytest
 from coco_opt.array_types import Ints
 from coco_opt.config import load_config
 from coco_opt.kinds import kind_row
-from coco_opt.privacy import SeededNoise
+from coco_opt.privacy import RunKey, SecureNoise, SeededNoise
 from coco_opt.privacy.queries import Exact, Noise
-from coco_opt.privacy.run_key import RunKey
-from coco_opt.privacy.secure import SecureNoise
 from coco_opt.releases.drawing import noisy
 from coco_opt.releases.estimate import estimated
 from coco_opt.releases.reporter import Silent

@@ -14,8 +14,8 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+from coco_opt import Schema, load_config
 from coco_opt.cli.diff import _write_rows
-from coco_opt.config import load_config
 from coco_opt.errors import InputError, VerificationError
 from coco_opt.files import unchanged
 from coco_opt.files.differences import Compared, Side, difference_frame, read_renamed
@@ -24,7 +24,6 @@ from coco_opt.files.unchanged import unchanged_manifest
 from coco_opt.releases import differences, read_release, release, render_differences
 from coco_opt.releases.differences import GUESSES, Changes
 from coco_opt.topdown.queries import parse_query
-from coco_opt.topdown.schema import Schema
 from tests.cli.helpers import KINDS, Runner
 
 COMPARED = {"groups": "histograms", "tables": "estimates", "ranges": "ranges"}

@@ -15,14 +15,12 @@ from typing import Any
 
 import pytest
 
-from coco_opt import solve
-from coco_opt._version import __version__
+from coco_opt import __version__, release, solve
 from coco_opt.activity import NOTHING_PAID, Step, described, doing, set_interrupt_advice, steps, time_left
 from coco_opt.cli import main
 from coco_opt.cli.console import Heartbeat, SafeStream, TerminalReporter, figure, fraction, size, write
 from coco_opt.errors import SolverError
 from coco_opt.kernels.compile import compiled
-from coco_opt.releases import release
 from coco_opt.releases.reporter import NotebookReporter, in_notebook
 from tests.cli.helpers import CANARY, KINDS, SECURE, Runner, paid, write_groups
 

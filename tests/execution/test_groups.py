@@ -11,14 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import coco_opt.groups.estimating.subtrees as subtrees
-from coco_opt.choices import SolverChoices
+from coco_opt import GroupsResult, Measurement, SolverChoices, read_measurement, write_measurement
 from coco_opt.errors import SolverError
 from coco_opt.execution import Executor, Threads, open_executor
-from coco_opt.files.measurement import read_measurement, write_measurement
 from coco_opt.groups import GroupsMethod, estimate_groups
-from coco_opt.groups.estimating.estimate import GroupsResult
 from coco_opt.histograms import CountOfCounts, Hierarchy, sum_of_leaves
-from coco_opt.privacy import Measurement
 from tests.execution.tasks import ByFiles, Killing
 from tests.groups.helpers import measured
 

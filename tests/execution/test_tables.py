@@ -11,18 +11,11 @@ import pytest
 
 import coco_opt.execution.executor as batching
 import coco_opt.topdown.estimating.splitting.level as levels
+from coco_opt import Hierarchy, Measurement, Schema, TopdownMethod, estimate_tables, read_measurement, write_measurement
 from coco_opt.execution import Executor, Threads, open_executor
-from coco_opt.files.measurement import read_measurement, write_measurement
-from coco_opt.histograms import Hierarchy
-from coco_opt.privacy import Measurement
-from coco_opt.topdown import TopdownMethod, estimate_tables
-from coco_opt.topdown.constraint import RegionBounds
-from coco_opt.topdown.estimating.estimate import TablesResult
+from coco_opt.topdown import RegionBounds, TableMeasurements, TablesResult, parse_query
 from coco_opt.topdown.estimating.linear.query_trees import linear_stage
 from coco_opt.topdown.estimating.recursion import Checkpoint
-from coco_opt.topdown.noisy_measurements import TableMeasurements
-from coco_opt.topdown.queries import parse_query
-from coco_opt.topdown.schema import Schema
 from tests.execution.tasks import ByFiles, Killing, Splits
 from tests.topdown.estimation import measured
 

@@ -12,11 +12,9 @@ from coco_solvers.oracles.brute_force import BruteForce
 from coco_solvers.structured.expected_distance import CellByCell
 from numpy.typing import NDArray
 
-from coco_opt import IsotonicL1, solve
+from coco_opt import ExpectedDistance, IsotonicL1, Marginals, Status, Tree, solve
 from coco_opt.errors import ProblemError, UnknownSolverError
 from coco_opt.forms import QuadraticProgram
-from coco_opt.problems import ExpectedDistance, Marginals, Tree
-from coco_opt.solution import Status
 
 TREES = {
     "one region": [-1],

@@ -17,7 +17,7 @@ from coco_experiments.kuo2018.table3 import DataSet, clipped_error
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coco_opt import CountOfCounts, GroupsMethod, Hierarchy, SeededNoise, SolverChoices, emd, estimate_groups
+from coco_opt import CountOfCounts, GroupsMethod, Hierarchy, SeededNoise, SolverChoices, emd, estimate_groups, solve
 from coco_opt.errors import ProblemError
 from coco_opt.groups import GroupsMeasurements
 from coco_opt.groups.estimating.estimators import FitOptions, estimate
@@ -25,7 +25,6 @@ from coco_opt.groups.measuring.private import PrivateCounts
 from coco_opt.histograms import errors_by_level
 from coco_opt.privacy import Epsilon, Measurement, Rho
 from coco_opt.problems import TreeLeastSquares
-from coco_opt.solving import solve
 from tests.groups.helpers import MAX_SIZE, answer, assert_consistent, costs, measured, three_levels
 
 

@@ -14,6 +14,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
+from coco_opt import Schema, TableCounts
 from coco_opt.errors import InputError
 from coco_opt.files import batches, in_threads
 from coco_opt.files.in_threads import ahead
@@ -25,9 +26,7 @@ from coco_opt.groups.measuring.private import PrivateCounts
 from coco_opt.ranges.domain import DomainTree
 from coco_opt.ranges.measuring.values import read_values
 from coco_opt.topdown.measuring import records
-from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.measuring.records import read_records
-from coco_opt.topdown.schema import Schema
 from tests.files.helpers import CANARY, Write, at, refused
 
 HIERARCHY = "region_id,root,part\n" + "".join(f"r{k},town,p{k}\n" for k in range(5))

@@ -21,7 +21,7 @@ import pyarrow.compute as compute
 import pyarrow.parquet as pq
 import pytest
 
-from coco_opt import configure
+from coco_opt import Schema, check, configure
 from coco_opt.errors import InputError
 from coco_opt.files import batches, scratch, source
 from coco_opt.files.batches import batches_of
@@ -35,10 +35,8 @@ from coco_opt.groups.measuring.sizes import read_public_sizes, read_sizes, read_
 from coco_opt.ranges import DomainTree
 from coco_opt.ranges.measuring import values
 from coco_opt.ranges.measuring.values import read_values
-from coco_opt.releases import check
 from coco_opt.topdown.measuring import cell_query
 from coco_opt.topdown.measuring.records import read_records
-from coco_opt.topdown.schema import Schema
 from tests.files.helpers import CANARY, Write, at, refused
 from tests.files.helpers import ENTITIES as POSTER
 from tests.files.helpers import GROUPS as LISTED

@@ -12,18 +12,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from coco_opt import Hierarchy, check, configure, estimate, measure, release
+from coco_opt import Config, CountOfCounts, Hierarchy, check, configure, estimate, measure, release
 from coco_opt.array_types import Floats
-from coco_opt.config import Config
 from coco_opt.errors import BudgetError, ConfigError, InputError
-from coco_opt.groups.buckets import Buckets
+from coco_opt.groups import Buckets, sensitivity
 from coco_opt.groups.look import certain_distribution, distribution_of_look
 from coco_opt.groups.measuring import automatic
 from coco_opt.groups.measuring.automatic import LIMIT, QuerySearch, assumed_distributions
 from coco_opt.groups.measuring.measure import look_of, measured, measurement_plan_of
 from coco_opt.groups.measuring.predicted import Predictor, Regions, range_of
-from coco_opt.groups.queries import sensitivity
-from coco_opt.histograms import CountOfCounts
 from coco_opt.privacy import Epsilon, SeededNoise, planner
 from coco_opt.privacy.planner import NoisePlan, allocation, allocations, root_and_leaf_allocation
 from coco_opt.releases.trials import trials

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coco_opt import CountOfCounts, GroupsMethod, SeededNoise, SolverChoices, estimate_groups
+from coco_opt import CountOfCounts, Epsilon, GroupsMethod, Rho, SeededNoise, SolverChoices, estimate_groups
 from coco_opt.errors import ProblemError
 from coco_opt.groups import QUERIES, RegionMeasurement
 from coco_opt.groups.estimating.estimators import (
@@ -20,7 +20,6 @@ from coco_opt.groups.estimating.estimators import (
     estimate,
     squared_errors,
 )
-from coco_opt.privacy import Epsilon, Rho
 from tests.groups.helpers import NoNoise, answer, measured, three_levels
 
 SIZES = st.lists(st.integers(0, 9), min_size=1, max_size=30)

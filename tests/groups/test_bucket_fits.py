@@ -12,18 +12,14 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog, minimize
 from scipy.sparse import csr_array, eye_array, hstack
 
-from coco_opt import CountOfCounts, emd, solve
-from coco_opt.choices import SolverChoices
+from coco_opt import CountOfCounts, Geometric, IsotonicL1, IsotonicL2, SolverChoices, emd, estimate_groups, solve
 from coco_opt.groups import RegionMeasurement
 from coco_opt.groups.buckets import Buckets, Split
-from coco_opt.groups.estimating.estimate import estimate_groups
 from coco_opt.groups.estimating.estimators import FitOptions, estimate
 from coco_opt.groups.estimating.method import GroupsMethod, VarianceRule
 from coco_opt.groups.estimating.posterior.consistent import posterior_estimate
 from coco_opt.groups.estimating.posterior.sampler import SamplerOptions
 from coco_opt.groups.noisy_measurements import Loss
-from coco_opt.privacy import Geometric
-from coco_opt.problems import IsotonicL1, IsotonicL2
 from tests.groups.helpers import MAX_SIZE, NoNoise, answer, assert_consistent, measured, three_levels
 
 

@@ -11,15 +11,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from coco_opt import CountOfCounts, Hierarchy, verify_release
 from coco_opt.errors import CocoOptError, InputError
 from coco_opt.files.folder import as_json, sealed, write_folder
 from coco_opt.files.regions import region_table
 from coco_opt.groups.kind.files import HISTOGRAMS, histogram_table, read_groups_release
 from coco_opt.groups.measuring.measure import measurement_plan_of
 from coco_opt.groups.measuring.sizes import read_sizes
-from coco_opt.histograms import CountOfCounts, Hierarchy
 from coco_opt.releases.manifest import FORMAT
-from coco_opt.releases.verify import verify_release
 from tests.groups.helpers import thirds
 from tests.releases.drawn import restate, seeded_budget
 

@@ -9,10 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from coco_opt.choices import SolverChoices
-from coco_opt.config import Config
+from coco_opt import Config, Epsilon, SeededNoise, SolverChoices, estimate_groups
+from coco_opt import forecast as plan_forecast
 from coco_opt.errors import InputError
-from coco_opt.groups.estimating.estimate import estimate_groups
 from coco_opt.groups.estimating.method import Consistency, GroupsMethod
 from coco_opt.groups.kind import GROUPS
 from coco_opt.groups.kind.expected import ExpectedErrors, readable_methods, rehearsed
@@ -21,8 +20,6 @@ from coco_opt.groups.kind.simulated_data import read_simulated_data, simulated_d
 from coco_opt.groups.measuring.measure import look_of
 from coco_opt.groups.measuring.measure import measured as noisy
 from coco_opt.histograms import Hierarchy, errors_by_level
-from coco_opt.privacy import Epsilon, SeededNoise
-from coco_opt.releases import forecast as plan_forecast
 from coco_opt.releases.kind import ForecastOptions, Plan
 from coco_opt.releases.reporter import Silent
 from tests.groups.helpers import measured

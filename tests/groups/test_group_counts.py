@@ -11,27 +11,17 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from coco_opt import CountOfCounts, GroupsMethod, Hierarchy, SeededNoise, SolverChoices, estimate_groups
+from coco_opt import CountOfCounts, GroupsMethod, Hierarchy, SeededNoise, SolverChoices, estimate_groups, solve
 from coco_opt.array_types import Ints
 from coco_opt.errors import InputError, ProblemError
-from coco_opt.groups import GroupsMeasurements
-from coco_opt.groups.buckets import Buckets
+from coco_opt.groups import Buckets, GroupsMeasurements
 from coco_opt.groups.estimating.group_counts import FromAbove, estimate_group_counts, noisy_counts, with_group_counts
 from coco_opt.groups.measuring.measure import MAX_GROUPS, exact_parts, measure_hierarchy
 from coco_opt.groups.noisy_measurements import KIND, MAX_SIZE
 from coco_opt.groups.queries import groups_query
 from coco_opt.histograms import errors_by_level, sum_of_leaves
-from coco_opt.privacy import (
-    Cost,
-    Epsilon,
-    Exact,
-    Measurement,
-    MeasurementPlan,
-    Rho,
-    add_noise,
-)
+from coco_opt.privacy import Cost, Epsilon, Exact, Measurement, MeasurementPlan, Rho, add_noise
 from coco_opt.problems import TreeLeastSquares
-from coco_opt.solving import solve
 from tests.groups.helpers import NoNoise, Told, costs, thirds
 
 PATHS = [("n", f"s{i}", f"c{j}") for i in range(4) for j in range(1 + 2 * i)]

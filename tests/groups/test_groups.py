@@ -11,13 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coco_opt import CountOfCounts, GroupsMethod, Hierarchy, SeededNoise, SolverChoices, emd, estimate_groups
+from coco_opt import CountOfCounts, Epsilon, GroupsMethod, Hierarchy, SeededNoise, SolverChoices, emd, estimate_groups
 from coco_opt.errors import ProblemError
-from coco_opt.groups import QUERIES, RegionMeasurement
-from coco_opt.groups.buckets import Buckets
+from coco_opt.groups import QUERIES, Buckets, RegionMeasurement
 from coco_opt.groups.estimating.estimators import FitOptions, SizeEstimate, estimate
 from coco_opt.groups.estimating.subtrees import match_and_merge, matching
-from coco_opt.privacy import Epsilon
 from tests.groups.helpers import MAX_SIZE, answer, assert_consistent, measured, three_levels
 
 

@@ -7,16 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from coco_opt import CountOfCounts, IsotonicL2, Status, solve
 from coco_opt.errors import SolverError
 from coco_opt.groups.estimating.estimators import SizeEstimate
 from coco_opt.groups.kind import GROUPS
 from coco_opt.groups.kind.instances import CorruptedPav, cut_matching
-from coco_opt.histograms import CountOfCounts
-from coco_opt.problems import IsotonicL2
 from coco_opt.releases.compare import compare, compare_instances
 from coco_opt.releases.kind import Instance
-from coco_opt.solution import Status
-from coco_opt.solving import solve
 from tests.groups.helpers import measured, three_levels
 from tests.groups.towns import SEEDED, config_of
 

@@ -10,17 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from coco_opt.choices import SolverChoices
-from coco_opt.config import load_config
+from coco_opt import CountOfCounts, GroupsMethod, Hierarchy, SolverChoices, load_config, read_groups_release
 from coco_opt.errors import ConfigError, InputError, ProblemError
 from coco_opt.estimators import estimator_rows
 from coco_opt.groups import QUERIES
-from coco_opt.groups.estimating.method import GroupsMethod
 from coco_opt.groups.kind import GROUPS
 from coco_opt.groups.kind.demo import demo_truth, write_demo
-from coco_opt.groups.kind.files import read_groups_release
 from coco_opt.groups.measuring.private import PrivateCounts
-from coco_opt.histograms import CountOfCounts, Hierarchy
 from coco_opt.releases import estimate, release, render_report, verify_release
 from coco_opt.releases.kind import Shown, Truth, Work
 from tests.groups.helpers import measured

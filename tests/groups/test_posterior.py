@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from coco_opt.choices import SolverChoices
+from coco_opt import CountOfCounts, Epsilon, Hierarchy, Rho, SolverChoices, read_groups_release
 from coco_opt.errors import ConfigError, InputError, ProblemError
 from coco_opt.groups import GroupsMeasurements, GroupsMethod, estimate_groups
 from coco_opt.groups.buckets import Buckets, Split
@@ -22,12 +22,9 @@ from coco_opt.groups.estimating.posterior.recording import Counted, summaries, s
 from coco_opt.groups.estimating.posterior.sampler import Posterior, SamplerOptions
 from coco_opt.groups.estimating.posterior.spikes import informed_counts
 from coco_opt.groups.kind import GROUPS
-from coco_opt.groups.kind.files import read_groups_release
 from coco_opt.groups.kind.intervals import measured_sizes
 from coco_opt.groups.measuring.measure import measurement_plan_of
 from coco_opt.groups.noisy_measurements import buckets_of
-from coco_opt.histograms import CountOfCounts, Hierarchy
-from coco_opt.privacy import Epsilon, Rho
 from coco_opt.releases import check, estimate, release, render_report, verify_release
 from coco_opt.releases.estimate import config_of as default_config
 from tests.groups.changed import changed_copy, shift

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from coco_opt import Epsilon
 from coco_opt import audit as auditing
 from coco_opt.cli.audit import noise_of, subject_of
 from coco_opt.errors import ConfigError, InputError
@@ -15,7 +16,6 @@ from coco_opt.files.folder import read_columns
 from coco_opt.groups.kind import GROUPS
 from coco_opt.groups.kind.files import PRIVATE_COUNTS, read_groups_release
 from coco_opt.groups.noisy_measurements import counts_share_of
-from coco_opt.privacy import Epsilon
 from coco_opt.releases import check, estimate, forecast, measure, release, render_report, verify_release
 from coco_opt.releases.runs import ledger_of
 from tests.groups.towns import SEEDED, config_of

@@ -10,12 +10,10 @@ import pytest
 import coco_opt.groups.noisy_measurements
 import coco_opt.groups.queries
 import coco_opt.privacy.queries
-from coco_opt.choices import SolverChoices
+from coco_opt import CountOfCounts, Epsilon, SeededNoise, SolverChoices
 from coco_opt.groups import RegionMeasurement
 from coco_opt.groups.estimating.estimators import FitOptions, estimate
 from coco_opt.groups.queries import exact_answers, rank_pieces
-from coco_opt.histograms import CountOfCounts
-from coco_opt.privacy import Epsilon, SeededNoise
 from tests.groups.helpers import answer
 
 TOWN = CountOfCounts(np.array([0, 1, 2, 9, 40]), np.array([3, 400, 120, 77, 1]))

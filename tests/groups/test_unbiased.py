@@ -13,13 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from coco_opt import CountOfCounts, GroupsMethod, Hierarchy, estimate_groups, read_groups_release
 from coco_opt.errors import InputError, ProblemError
-from coco_opt.groups import GroupsMethod, estimate_groups
 from coco_opt.groups.buckets import Buckets, Split
 from coco_opt.groups.estimating import unbiased as module
 from coco_opt.groups.estimating.unbiased import UnbiasedCounts, UnbiasedEstimates
-from coco_opt.groups.kind.files import read_groups_release
-from coco_opt.histograms import CountOfCounts, Hierarchy
 from coco_opt.privacy import Epsilon, Measurement, Rho, SeededNoise
 from coco_opt.releases import release, verify_release
 from tests.groups.changed import changed_copy, shift

@@ -7,12 +7,9 @@ from typing import Any
 import numpy as np
 from coco_solvers.structured.joint import AlternatingDirections
 
-from coco_opt import SolverChoices
+from coco_opt import ExpectedDistance, Problem, SolverChoices, Tree
 from coco_opt.array_types import Floats, Ints
-from coco_opt.problem import Problem
-from coco_opt.problems.expected_distance import ExpectedDistance
 from coco_opt.problems.joint import JointFit
-from coco_opt.problems.tree import Tree
 from coco_opt.solver import Solver
 
 TREES = {

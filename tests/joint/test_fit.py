@@ -17,12 +17,11 @@ from coco_solvers.structured.joint import AlternatingDirections
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coco_opt import IsotonicL2, solve
+from coco_opt import IsotonicL2, Solution, solve
 from coco_opt.array_types import Floats
 from coco_opt.errors import ProblemError, SolverError, UnknownSolverError
 from coco_opt.kernels import joint_rounds, joint_rows
 from coco_opt.problems.joint import JointFit, JointL1, JointL2
-from coco_opt.solution import Solution
 from tests.joint.helpers import TREES, instance, noisy_tables
 
 TIGHT = 1e-7

@@ -12,13 +12,12 @@ from coco_solvers.structured.joint import AlternatingDirections
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coco_opt import CountOfCounts, Hierarchy, SolverChoices, emd
+from coco_opt import CountOfCounts, Hierarchy, Measurement, SolverChoices, emd
 from coco_opt.errors import ProblemError, SolverError
 from coco_opt.groups import Buckets, GroupsMeasurements, Query
 from coco_opt.groups.estimating.joint import joint
 from coco_opt.groups.noisy_measurements import Loss
 from coco_opt.histograms import sum_of_leaves
-from coco_opt.privacy import Measurement
 from tests.groups.helpers import assert_consistent, measured
 from tests.joint.helpers import JointSolvers
 

@@ -9,8 +9,7 @@ from coco_solvers.structured.expected_distance import CellByCell
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coco_opt import solve
-from coco_opt.problems import ExpectedDistance, Tree
+from coco_opt import ExpectedDistance, Tree, solve
 from tests.joint.helpers import TREES, noisy_tables, rounding
 
 FAST = CellByCell(exact_cells=0)

@@ -10,12 +10,10 @@ import numpy as np
 import pytest
 
 import coco_opt as co
-from coco_opt.config import Config, load_config
+from coco_opt import Config, load_config, make_solver, read_measurement
 from coco_opt.errors import InputError, ProblemError
 from coco_opt.estimators import EstimatorRow, estimator_row, estimator_rows
 from coco_opt.files.folder import read_columns
-from coco_opt.files.measurement import read_measurement
-from coco_opt.registry import make_solver
 from coco_opt.releases import check, compare, estimate, forecast, measure, release, render_report, verify_release
 from coco_opt.testing import check_solver
 from tests.cli.helpers import KINDS, SECURE, Runner, paid

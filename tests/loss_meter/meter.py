@@ -27,10 +27,8 @@ import numpy as np
 from coco_opt.array_types import Ints
 from coco_opt.cli import main
 from coco_opt.cli.console import Heartbeat
-from coco_opt.privacy import ledger, run_folder, secure
-from coco_opt.privacy.noise_distributions import DiscreteGaussian, Geometric, NoiseDistribution
+from coco_opt.privacy import DiscreteGaussian, Geometric, NoiseDistribution, RunKey, ledger, run_folder, secure
 from coco_opt.privacy.private_files import write_record
-from coco_opt.privacy.run_key import RunKey
 from coco_opt.releases import runs
 from tests.cli.helpers import ROOT, environment_of
 

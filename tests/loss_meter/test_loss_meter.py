@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from coco_opt.config import load_config
+from coco_opt import forecast, load_config
 from coco_opt.privacy import DiscreteGaussian, Geometric, Neighbours
 from coco_opt.privacy.loss_distributions import one_answer
-from coco_opt.releases import forecast
 from tests.loss_meter.cases import CASES, DISTRIBUTIONS, PAIR, STAGES, Case, Files
 from tests.loss_meter.faults import FAULTS
 from tests.loss_meter.hockey_stick import deltas

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from scipy.special import betaln, logsumexp
 
+from coco_opt import Hierarchy, Schema
 from coco_opt.array_types import Floats, Ints
-from coco_opt.histograms import Hierarchy
 from coco_opt.kernels import posterior_table_shares
 from coco_opt.kernels import posterior_table_totals as totals
 from coco_opt.kernels.posterior_table_state import SIZES
@@ -22,7 +22,6 @@ from coco_opt.topdown.estimating.posterior.chains import TableChain
 from coco_opt.topdown.estimating.posterior.model import best_division, divided, dividing, log_probability, one_class
 from coco_opt.topdown.estimating.sparse_tables import SparseTables
 from coco_opt.topdown.queries import parse_query
-from coco_opt.topdown.schema import Schema
 from tests.posterior.tiny_tables import chain_of, distance, log_by_classes, log_likelihood, log_totals, model_of
 from tests.topdown.estimation import measured
 

@@ -5,11 +5,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from coco_opt import CountOfCounts, Geometric
 from coco_opt.groups.buckets import Buckets
 from coco_opt.groups.estimating.intervals import Intervals, widen_in_buckets
 from coco_opt.groups.estimating.posterior.observations import Answers, Ranks, Survey
-from coco_opt.histograms import CountOfCounts
-from coco_opt.privacy import Geometric
 
 BUCKETS = Buckets.from_edges([0, 1, 2, 3, 5, 7, 10])
 

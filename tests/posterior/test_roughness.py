@@ -8,17 +8,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from coco_opt import CountOfCounts, GroupsMethod, Hierarchy, SolverChoices, emd, estimate_groups, measure_hierarchy
 from coco_opt.array_types import Floats
-from coco_opt.choices import SolverChoices
-from coco_opt.groups import measure_hierarchy
-from coco_opt.groups.estimating.estimate import estimate_groups
-from coco_opt.groups.estimating.method import GroupsMethod
 from coco_opt.groups.estimating.posterior import sampler
 from coco_opt.groups.estimating.posterior.observations import survey_of
 from coco_opt.groups.estimating.posterior.prior import only_last
 from coco_opt.groups.estimating.posterior.spikes import rough_sizes
 from coco_opt.groups.noisy_measurements import GroupsMeasurements
-from coco_opt.histograms import CountOfCounts, Hierarchy, emd
 from coco_opt.posterior.comparison import Excess
 from coco_opt.privacy import Epsilon, Measurement, SeededNoise
 

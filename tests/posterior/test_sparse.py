@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from coco_opt.choices import SolverChoices
-from coco_opt.groups import GroupsMeasurements
-from coco_opt.groups.buckets import Buckets
+from coco_opt import Epsilon, ExpectedDistance, Marginals, Measurement, SolverChoices
+from coco_opt.groups import Buckets, GroupsMeasurements
 from coco_opt.groups.estimating.posterior import sparse
 from coco_opt.groups.estimating.posterior.consistent import posterior_estimate
 from coco_opt.groups.estimating.posterior.observations import Survey, survey_of
@@ -26,8 +25,6 @@ from coco_opt.groups.estimating.posterior.sparse import (
     has_parents,
     sparse_estimate,
 )
-from coco_opt.privacy import Epsilon, Measurement
-from coco_opt.problems import ExpectedDistance, Marginals
 from tests.groups.helpers import MAX_SIZE, assert_consistent, measured, three_levels
 
 SHORT = SamplerOptions(chains=2, burn_in=20, most_burn_in=40, settle=10, draws=10, thin=1, most_rounds=4, threads=1)

@@ -9,16 +9,9 @@ import pytest
 from coco_experiments.statistics import inside_by_ranks
 from numpy.typing import NDArray
 
-from coco_opt.choices import SolverChoices
-from coco_opt.histograms import Hierarchy
+from coco_opt import Hierarchy, Schema, SolverChoices, TableCounts, TopdownMethod, estimate_tables, measure_tables
 from coco_opt.privacy import Epsilon, SeededNoise
-from coco_opt.topdown.budget_plan import Strategy, TablePlan
-from coco_opt.topdown.estimating.estimate import estimate_tables
-from coco_opt.topdown.estimating.method import TopdownMethod
-from coco_opt.topdown.measuring.counts import TableCounts
-from coco_opt.topdown.measuring.measure import measure_tables
-from coco_opt.topdown.queries import parse_queries
-from coco_opt.topdown.schema import Schema
+from coco_opt.topdown import Strategy, TablePlan, parse_queries
 
 SCHEMA = Schema({"sex": ["f", "m"], "age": list("abcdef"), "home": ["household", "nursing", "prison"]})
 PROVINCES, PLACES = 8, 12

@@ -12,19 +12,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from coco_opt import Epsilon, Hierarchy, Measurement, Rho, Schema, SeededNoise, TableCounts, measure_tables
 from coco_opt.array_types import Ints
-from coco_opt.histograms import Hierarchy
 from coco_opt.kernels import posterior_table_shares, posterior_table_summaries
 from coco_opt.kernels.posterior_table_state import SIZES
-from coco_opt.privacy import Epsilon, Measurement, Rho, SeededNoise
+from coco_opt.topdown import RegionBounds, parse_queries, parse_query
 from coco_opt.topdown.budget_plan import RegionVariances, Strategy, TablePlan
-from coco_opt.topdown.constraint import RegionBounds
 from coco_opt.topdown.estimating.posterior.correction import Counting, DrawnTables, central
 from coco_opt.topdown.estimating.posterior.sampler import SamplerOptions, sample_tables
-from coco_opt.topdown.measuring.counts import TableCounts
-from coco_opt.topdown.measuring.measure import measure_tables
-from coco_opt.topdown.queries import parse_queries, parse_query
-from coco_opt.topdown.schema import Schema
 from tests.posterior.tiny_tables import (
     all_leaves,
     chain_of,

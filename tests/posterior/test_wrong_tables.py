@@ -7,18 +7,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from coco_opt import Hierarchy, Schema, SolverChoices, TableCounts, TopdownMethod, estimate_tables, measure_tables
 from coco_opt.array_types import Floats, Ints
-from coco_opt.choices import SolverChoices
-from coco_opt.histograms import Hierarchy
 from coco_opt.privacy import Epsilon, SeededNoise
-from coco_opt.topdown.budget_plan import Strategy, TablePlan
-from coco_opt.topdown.estimating.estimate import estimate_tables
-from coco_opt.topdown.estimating.method import TopdownMethod
+from coco_opt.topdown import Strategy, TablePlan, parse_queries
 from coco_opt.topdown.estimating.posterior import sampler
-from coco_opt.topdown.measuring.counts import TableCounts
-from coco_opt.topdown.measuring.measure import measure_tables
-from coco_opt.topdown.queries import parse_queries
-from coco_opt.topdown.schema import Schema
 
 SCHEMA = Schema({"race": ["a", "b", "c", "d", "e", "f", "g"]})
 COUNTIES, TRACTS, GROUPS, BLOCKS = 5, 5, 4, 20

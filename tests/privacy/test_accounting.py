@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from scipy.special import log_ndtr
 
 from coco_opt.errors import ProblemError
+from coco_opt.privacy import Geometric, LevelQuery
 from coco_opt.privacy.accounting import (
     RENYI_ORDERS,
     Conversion,
@@ -36,8 +37,6 @@ from coco_opt.privacy.directed_rounding import (
     round_below,
     sqrt_above,
 )
-from coco_opt.privacy.noise_distributions import Geometric
-from coco_opt.privacy.queries import LevelQuery
 
 SLIDES = {
     "1/100000000000000": (785.6, 199.4, 89.9, 51.3, 33.3),

@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 from scipy.stats import chi2
 
 from coco_opt.array_types import Floats, Ints
+from coco_opt.privacy import RunKey, SecureNoise
 from coco_opt.privacy.gaussian_sampler import gaussian_sampler
 from coco_opt.privacy.keyed_stream import KeyedBits
-from coco_opt.privacy.run_key import RunKey
-from coco_opt.privacy.secure import SecureNoise
 from coco_opt.privacy.table_sampler import laplace_sampler
 from tests.privacy.test_referees import DISTRIBUTIONS, Exactly, Name
 

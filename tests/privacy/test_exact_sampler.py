@@ -20,11 +20,10 @@ from numpy.typing import NDArray
 
 import coco_opt.privacy
 from coco_opt.kernels import noise_tables as kernels
+from coco_opt.privacy import RunKey, table_sampler
 from coco_opt.privacy import gaussian_sampler as gaussian_module
-from coco_opt.privacy import table_sampler
 from coco_opt.privacy.gaussian_sampler import BlockGaussianSampler, gaussian_sampler
 from coco_opt.privacy.keyed_stream import KeyedBits
-from coco_opt.privacy.run_key import RunKey
 from coco_opt.privacy.table_sampler import Refill, Sampler, laplace_sampler
 from coco_opt.privacy.thresholds import NoiseDistribution, thresholds
 from tests.privacy.exact_reference import CONTEXT, ChosenBits, exp, floor_of, gaussian_tails, laplace_tails

@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 from coco_opt.errors import BudgetError
+from coco_opt.privacy import Ledger
 from coco_opt.privacy import ledger as module
 from coco_opt.privacy.budget import sequential, split
-from coco_opt.privacy.ledger import Ledger
 from coco_opt.privacy.ledger_chain import START, Books, Charge, Entry, FileWitness, Head
 from coco_opt.privacy.promise import Promise
 

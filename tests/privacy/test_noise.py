@@ -14,11 +14,8 @@ from hypothesis import strategies as st
 
 from coco_opt.array_types import Ints
 from coco_opt.errors import ConfigError, MissingPackageError, ProblemError
+from coco_opt.privacy import OpenDPNoise, SecureNoise, SeededNoise, resolve_noise
 from coco_opt.privacy.noise import MAX_SCALE, GaussianSource, NoiseSource, float_at_least, root_at_least
-from coco_opt.privacy.opendp import OpenDPNoise
-from coco_opt.privacy.secure import SecureNoise
-from coco_opt.privacy.seeded import SeededNoise
-from coco_opt.privacy.sources import resolve_noise
 from tests.privacy.test_referees import LEAST, matrix
 
 

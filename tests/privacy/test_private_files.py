@@ -12,8 +12,7 @@ import pytest
 
 from coco_opt.errors import InputError
 from coco_opt.files.folder import write_folder
-from coco_opt.privacy.ledger import Ledger
-from coco_opt.privacy.ledger_chain import Charge
+from coco_opt.privacy import Charge, Ledger
 from coco_opt.privacy.private_files import erase_private, make_private_folder, replace_private, write_private
 from coco_opt.privacy.run_folder import RunFolder
 

@@ -13,9 +13,7 @@ from numpy.typing import NDArray
 from scipy.stats import binom, chi2, norm
 
 from coco_opt.array_types import Ints
-from coco_opt.privacy.opendp import OpenDPNoise
-from coco_opt.privacy.run_key import RunKey
-from coco_opt.privacy.secure import SecureNoise
+from coco_opt.privacy import OpenDPNoise, RunKey, SecureNoise
 
 Name = Literal["laplace", "gaussian"]
 DISTRIBUTIONS: tuple[Name, ...] = ("laplace", "gaussian")

@@ -12,13 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from coco_opt.config import Config, parse_config
+from coco_opt import Config, UniversalHistogram, estimate, forecast, measure, parse_config, release, verify_release
 from coco_opt.errors import ConfigError, InputError
 from coco_opt.estimators import estimator_rows
 from coco_opt.files.folder import FileTable, parquet, read_columns
 from coco_opt.files.release_checks import Regions
 from coco_opt.privacy.noise_distributions import distribution_of
-from coco_opt.ranges import UniversalHistogram
 from coco_opt.ranges.kind import RANGES
 from coco_opt.ranges.kind.files import RANGES_FILE, TYPES, read_ranges_release
 from coco_opt.ranges.kind.page import _Answers

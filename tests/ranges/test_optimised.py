@@ -11,16 +11,14 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from coco_opt.config import Config, parse_config
+from coco_opt import Config, estimate, forecast, measure, parse_config, read_ranges_release, release, verify_release
 from coco_opt.errors import ConfigError, ProblemError
 from coco_opt.estimators import estimator_rows
 from coco_opt.privacy import NEIGHBOURS, Cost, Epsilon, Neighbours, Rho, SeededNoise
 from coco_opt.ranges import DomainTree, UniversalHistogram, choose_fan_out, measure_ranges, optimised_tree
 from coco_opt.ranges.interval_counts import Precision, noise_of
 from coco_opt.ranges.kind import RANGES
-from coco_opt.ranges.kind.files import read_ranges_release
 from coco_opt.ranges.workload import Workload, over_bound, unit_variance
-from coco_opt.releases import estimate, forecast, measure, release, verify_release
 from tests.ranges.test_kind import TEXT
 
 EPSILON, RHO = Epsilon(Fraction(1, 10)), Rho(Fraction(1, 100))

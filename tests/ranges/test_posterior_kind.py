@@ -10,15 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from coco_opt.config import Config, parse_config
+from coco_opt import Config, parse_config, read_ranges_release, render_report, verify_release
+from coco_opt import release as release_of
 from coco_opt.errors import ProblemError
 from coco_opt.files.folder import FileTable, parquet, read_columns
 from coco_opt.files.release_checks import Regions
 from coco_opt.ranges.kind import RANGES
-from coco_opt.ranges.kind.files import read_ranges_release
 from coco_opt.ranges.kind.intervals import DRAWS, INTERVALS
-from coco_opt.releases import release as release_of
-from coco_opt.releases import render_report, verify_release
 from coco_opt.releases.kind import Folder
 
 TEXT = """

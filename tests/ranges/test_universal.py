@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 from coco_solvers.structured.tree import TreePasses
 
-from coco_opt import SolverChoices
+from coco_opt import SolverChoices, Tree
 from coco_opt.errors import ProblemError
 from coco_opt.estimators import estimator_rows
 from coco_opt.privacy import NEIGHBOURS, Cost, Epsilon, Measurement, Neighbours, Rho, SeededNoise
-from coco_opt.problems import Tree
 from coco_opt.ranges import (
     DomainTree,
     IntervalCounts,

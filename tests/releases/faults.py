@@ -28,9 +28,8 @@ from typing import Any, Literal, get_args
 from coco_opt.cli import main as cli
 from coco_opt.config import load_config
 from coco_opt.errors import CocoOptError
-from coco_opt.privacy import ledger
+from coco_opt.privacy import RunKey, ledger
 from coco_opt.privacy.private_files import write_record
-from coco_opt.privacy.run_key import RunKey
 from coco_opt.releases import release, render_report, runs
 
 Mode = Literal["kill", "full", "broken", "timed", "interrupt"]

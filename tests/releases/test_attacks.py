@@ -19,13 +19,11 @@ import pyarrow.parquet as pq
 import pytest
 from scipy import stats
 
-from coco_opt.config import Config, load_config
+from coco_opt import Config, check, estimate, load_config, measure, release, verify_release
 from coco_opt.errors import BudgetError, CocoOptError, ConfigError, InputError
 from coco_opt.files.folder import MANIFEST, as_json, sealed
+from coco_opt.privacy import RunKey, SecureNoise
 from coco_opt.privacy.private_files import read_values
-from coco_opt.privacy.run_key import RunKey
-from coco_opt.privacy.secure import SecureNoise
-from coco_opt.releases import check, estimate, measure, release, verify_release
 from coco_opt.releases.datapackage import DATAPACKAGE
 from coco_opt.releases.stored_runs import abandon_run, forget_run, runs_of_ledger
 from coco_opt.releases.verify import verify_paid

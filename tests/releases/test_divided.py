@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from coco_opt.config import Config, load_config
-from coco_opt.config.sections import EngineConfig
+from coco_opt.config import Config, EngineConfig, load_config
 from coco_opt.errors import WorkerError
 from coco_opt.execution import Threads
 from coco_opt.files.scratch import Scratch
@@ -21,10 +20,9 @@ from coco_opt.privacy import Measurement, SecureNoise
 from coco_opt.privacy.blocks import Block, parts_of
 from coco_opt.privacy.queries import offsets_of
 from coco_opt.privacy.run_folder import RunFolder, noise_key
-from coco_opt.releases import drawing, measure
+from coco_opt.releases import Silent, drawing, measure
 from coco_opt.releases.drawing import noisy, source_of
 from coco_opt.releases.planning import planned
-from coco_opt.releases.reporter import Silent
 from coco_opt.topdown.kind import TABLES
 from coco_opt.topdown.measuring.measure import ExactTables, blocks_of
 from tests.cli.helpers import KINDS

@@ -11,12 +11,11 @@ from typing import Any
 
 import pytest
 
+from coco_opt import estimate, measure, read_measurement, release
 from coco_opt.errors import InputError
 from coco_opt.files.folder import as_json, sealed
-from coco_opt.files.measurement import read_measurement
 from coco_opt.privacy import Epsilon, Ledger
 from coco_opt.privacy.combined_measurements import together
-from coco_opt.releases import estimate, measure, release
 from coco_opt.releases.stored_runs import forget_run
 from coco_opt.releases.verify import verify_folder, verify_paid
 from tests.groups.test_automatic import config_of

@@ -18,10 +18,9 @@ import pytest
 from coco_opt.config import load_config
 from coco_opt.errors import BudgetError, ConfigError, InputError
 from coco_opt.groups.measuring.private import PrivateCounts
-from coco_opt.privacy import Ledger, run_folder
+from coco_opt.privacy import Ledger, RunKey, run_folder
 from coco_opt.privacy.private_files import remove_leftovers, temporary_name
 from coco_opt.privacy.run_folder import RunFolder
-from coco_opt.privacy.run_key import RunKey
 from coco_opt.releases import check, estimate, measure, release, render_report, verify_release
 from coco_opt.releases import runs as runs_module
 from coco_opt.releases.storage import check_storage

@@ -14,11 +14,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from coco_opt.config import Config, configure
+from coco_opt import Config, check, configure, forecast, measure, release
 from coco_opt.errors import BudgetError
-from coco_opt.privacy import Ledger
-from coco_opt.privacy.ledger_chain import Charge
-from coco_opt.releases import check, forecast, measure, release
+from coco_opt.privacy import Charge, Ledger
 from coco_opt.releases.planning import planned
 from coco_opt.releases.reporter import Silent
 from coco_opt.releases.runs import charge_for, ledger_of

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from coco_opt.config import Config
+from coco_opt import Config, read_groups_release
 from coco_opt.errors import BudgetError, InputError, ProblemError
-from coco_opt.groups.kind.files import read_groups_release
 from coco_opt.groups.measuring.sizes import read_sizes
 from coco_opt.groups.queries import QUERIES, sensitivity
 from coco_opt.privacy import NEIGHBOURS, Ledger, Neighbours

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from coco_opt.files.folder import file_digest
-from coco_opt.releases import release
-from coco_opt.releases.drawing import Measured
+from coco_opt.releases import Measured, release
 from coco_opt.topdown.noisy_measurements import TableMeasurements
 from tests.topdown.persons import SEEDED, write
 

@@ -13,8 +13,7 @@ import pytest
 
 from coco_opt.config import Config, load_config
 from coco_opt.errors import InputError
-from coco_opt.privacy import run_folder
-from coco_opt.privacy.ledger import Ledger
+from coco_opt.privacy import Ledger, run_folder
 from coco_opt.privacy.private_files import write_record
 from coco_opt.privacy.run_folder import RunFolder
 from coco_opt.releases import measure, release, runs

@@ -8,11 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from coco_opt.config import Config
+from coco_opt import Config, read_tables_release, release
 from coco_opt.errors import BudgetError, InputError
-from coco_opt.releases import release
 from coco_opt.releases.kind import kind_of
-from coco_opt.topdown.kind.files import read_tables_release
 from tests.releases.towns import ALL, entries
 from tests.topdown.persons import HIERARCHY, SECURE, TOPDOWN, bounds, failing, records, write
 

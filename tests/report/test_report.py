@@ -21,10 +21,8 @@ import pandas as pd
 import pytest
 
 import coco_opt as co
+from coco_opt import Hierarchy, Measurement, render_report
 from coco_opt.errors import ProblemError
-from coco_opt.histograms import Hierarchy
-from coco_opt.privacy import Measurement
-from coco_opt.releases import render_report
 from coco_opt.releases.kind import AnyKind, Shown, Truth
 from coco_opt.report import chart, explorer, html
 from coco_opt.report.chart import Axis, tick

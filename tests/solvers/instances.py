@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from coco_opt import LinearRows, Problem
 from coco_opt.operators import Grouping, stack, total
-from coco_opt.problem import Problem
 from coco_opt.problems import (
     ControlledRounding,
     GroupMatching,
@@ -20,7 +20,6 @@ from coco_opt.problems import (
     SimplexProjection,
     TableRounding,
 )
-from coco_opt.problems.linear_rows import LinearRows
 from tests.joint.helpers import TREES, instance, rounding
 from tests.topdown.splits import CASES
 from tests.tree.instances import random_integers, random_squares, sparse_histogram

@@ -8,9 +8,7 @@ from typing import Any
 import numpy as np
 from coco_solvers.oracles.brute_force import BruteForce
 
-from coco_opt import solve
-from coco_opt.problem import Problem
-from coco_opt.problems import TableRounding, TreeLeastSquares
+from coco_opt import Problem, TableRounding, TreeLeastSquares, solve
 from coco_opt.problems.integer_tree import IntegerTree
 from coco_opt.registry import backend
 from tests.tree.oracles import best_active_set, enumerated

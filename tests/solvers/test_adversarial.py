@@ -16,6 +16,7 @@ from coco_opt import (
     GroupMatching,
     IsotonicL1,
     IsotonicL2,
+    Problem,
     SimplexProjection,
     Solution,
     plugins,
@@ -23,7 +24,6 @@ from coco_opt import (
     solve,
 )
 from coco_opt.errors import ProblemError
-from coco_opt.problem import Problem
 from coco_opt.problems import Flow
 from coco_opt.solution import Answer, Status
 from coco_opt.solving import judge

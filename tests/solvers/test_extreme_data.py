@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from coco_opt import solve
+from coco_opt import Problem, solve
 from coco_opt.errors import CocoOptError, SolverError
 from coco_opt.operators import identity, total
-from coco_opt.problem import Problem
 from coco_opt.problems import (
     PROBLEMS,
     ControlledRounding,

@@ -18,19 +18,14 @@ from coco_solvers.generic.piqp import PIQP
 from coco_solvers.generic.scipy import SciPyLinprog, SciPyMilp
 from scipy.sparse import csc_array
 
+from coco_opt import ControlledRounding, IsotonicL2, Problem, SimplexProjection, Status, solve
 from coco_opt.errors import ConfigError, SolverError, UnknownSolverError
 from coco_opt.forms import FORMS, LinearProgram, MixedIntegerProgram, QuadraticProgram
 from coco_opt.operators import Grouping, identity
-from coco_opt.problem import Problem
 from coco_opt.problems import JointL2, SplitTerm, TopdownSplit
-from coco_opt.problems.controlled_rounding import ControlledRounding
-from coco_opt.problems.isotonic import IsotonicL2
-from coco_opt.problems.simplex_projection import SimplexProjection
 from coco_opt.registry import backend as registry_backend
 from coco_opt.registry import make_solver
-from coco_opt.solution import Status
 from coco_opt.solver import ProgramAnswer, ProgramSolver
-from coco_opt.solving import solve
 
 INF = np.inf
 

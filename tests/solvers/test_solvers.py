@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 from coco_solvers.oracles.brute_force import BruteForce
 
-from coco_opt import SolverChoices, backends, make_solver, solve, solve_many
+from coco_opt import Problem, SolverChoices, backends, make_solver, solve, solve_many
 from coco_opt.choices import UncertifiedGap
 from coco_opt.errors import ConfigError, ProblemError, SolverError, UnknownSolverError
-from coco_opt.problem import Problem
 from coco_opt.problems import (
     PROBLEMS,
     ControlledRounding,

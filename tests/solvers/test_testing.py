@@ -9,12 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from coco_opt import make_solver
-from coco_opt.choices import SolverChoices
+from coco_opt import IsotonicL1, IsotonicL2, Problem, SolverChoices, TableRounding, make_solver
 from coco_opt.errors import UnknownSolverError
-from coco_opt.problem import Problem
-from coco_opt.problems import IsotonicL1, IsotonicL2
-from coco_opt.problems.table_rounding import TableRounding
 from coco_opt.solution import Answer, Status
 from coco_opt.testing import check_solver, conformance
 

@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from coco_opt import solve
+from coco_opt import Problem, Tree, solve
 from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import SolverError
 from coco_opt.operators import Grouping, identity, total
-from coco_opt.problem import Problem
 from coco_opt.problems import (
     IsotonicL1,
     IsotonicL2,
@@ -32,7 +31,6 @@ from coco_opt.problems import (
     TopdownSplit,
     TreeLeastSquares,
 )
-from coco_opt.problems.tree import Tree
 from coco_opt.solution import Answer, Status
 from coco_opt.solving import judge
 

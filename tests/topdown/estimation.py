@@ -11,19 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt import Epsilon, Hierarchy, Measurement, Rho, Schema, SeededNoise
 from coco_opt.array_types import Floats, Ints
-from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Operator
-from coco_opt.privacy import Epsilon, Measurement, Rho, SeededNoise
+from coco_opt.topdown import Invariant, TableCounts, TableMeasurements, TablesResult, measure_tables, parse_query
 from coco_opt.topdown.budget_plan import RegionVariances, Strategy, TablePlan
 from coco_opt.topdown.constraint import LinearConstraint, RegionBounds
-from coco_opt.topdown.estimating.estimate import TablesResult
-from coco_opt.topdown.invariants import Invariant
-from coco_opt.topdown.measuring.counts import TableCounts
-from coco_opt.topdown.measuring.measure import measure_tables
-from coco_opt.topdown.noisy_measurements import TableMeasurements
-from coco_opt.topdown.queries import parse_query
-from coco_opt.topdown.schema import Schema
 from coco_opt.topdown.table_queries import TableQueries
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from coco_opt import LinearRows, SplitTerm, TopdownSplit
 from coco_opt.operators import Grouping, Kronecker, Operator, identity, total
-from coco_opt.problems import TopdownSplit
-from coco_opt.problems.topdown_split import LinearRows, SplitTerm
 
 LEVELS = (2, 3, 2)
 CELLS = 12

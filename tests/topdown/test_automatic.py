@@ -9,19 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from coco_opt import Hierarchy, configure, measure
-from coco_opt.privacy import Epsilon, Rho
+from coco_opt import Epsilon, Hierarchy, Rho, Schema, Strategy, configure, measure, parse_queries
 from coco_opt.privacy.cost import Cost
 from coco_opt.privacy.planner import uniform_shares
 from coco_opt.problems.tree import Tree, TreePosterior
 from coco_opt.ranges import kind as ranges_kind
-from coco_opt.topdown.budget_plan import Strategy
 from coco_opt.topdown.kind import automatic
 from coco_opt.topdown.kind.plan import plan_tables
 from coco_opt.topdown.measuring.automatic import ranked_allocations, ranked_strategies, tree_errors
 from coco_opt.topdown.measuring.predicted import predicted_variance
-from coco_opt.topdown.queries import parse_queries
-from coco_opt.topdown.schema import Schema
 from tests.cli.helpers import paid
 from tests.topdown.persons import HIERARCHY, records
 

@@ -11,10 +11,8 @@ import pytest
 
 from coco_opt.errors import InputError
 from coco_opt.histograms import Hierarchy
-from coco_opt.topdown.constraint import UNBOUNDED, RegionBounds
-from coco_opt.topdown.invariants import Invariants
+from coco_opt.topdown import UNBOUNDED, Invariants, RegionBounds, Schema, ValueGroups
 from coco_opt.topdown.measuring.public_files import read_bounds
-from coco_opt.topdown.schema import Schema, ValueGroups
 
 SCHEMA = Schema(
     {"sex": ("female", "male"), "home": ("flat", 'o\'Neil "x"', "größe ≥ 3")},

@@ -9,16 +9,13 @@ import numpy as np
 import pytest
 
 import coco_opt as co
-from coco_opt.config import load_config
+from coco_opt import load_config, verify_release
 from coco_opt.errors import Place
-from coco_opt.releases import verify_release
 from coco_opt.releases.verify import verify_folder
+from coco_opt.topdown import FullInformation, TableMeasurements, parse_query
 from coco_opt.topdown.estimating.linear.best_linear import best_linear
-from coco_opt.topdown.estimating.linear.information import FullInformation
 from coco_opt.topdown.kind.noisy_measurement_files.columns import PublishedQueries
 from coco_opt.topdown.kind.plan import schema_of_config
-from coco_opt.topdown.noisy_measurements import TableMeasurements
-from coco_opt.topdown.queries import parse_query
 from tests.cli.helpers import Runner
 from tests.topdown.census_layout import LEVELS, PERSONS, RHO, UNITS, rho_of, write
 from tests.topdown.estimation import DenseSolution, check_estimates

@@ -11,14 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from coco_opt import Hierarchy, check, estimate, forecast, measure, read_tables_release, release, render_report
 from coco_opt.errors import ConfigError, HierarchyError, InputError
-from coco_opt.histograms import Hierarchy
-from coco_opt.releases import check, estimate, forecast, measure, release, render_report
 from coco_opt.topdown import LinearConstraint, Schema
 from coco_opt.topdown.constraint import UNBOUNDED, parse_constraint
 from coco_opt.topdown.facilities import Facilities, FacilityType, zeros_of
 from coco_opt.topdown.feasibility.conflict import Proof
-from coco_opt.topdown.kind.files import read_tables_release
 from coco_opt.topdown.measuring import measure as measuring
 from tests.topdown.persons import SEEDED, TOPDOWN, Heard, failing, write
 

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from coco_experiments.kifer2019.implied import Inequality, eliminated
 
-from coco_opt.choices import SolverChoices
-from coco_opt.histograms import Hierarchy
+from coco_opt import Hierarchy, SolverChoices
 from coco_opt.topdown import LinearConstraint, RegionBounds, Schema, TopdownMethod, estimate_tables, parse_query
 from coco_opt.topdown.constraint import UNBOUNDED
 from coco_opt.topdown.estimating.implied.cuts import CutOracle

@@ -10,9 +10,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from coco_opt.config import Config, configure, load_config
+from coco_opt import Config, check, configure, estimate, load_config, measure, release, render_report, verify_release
 from coco_opt.errors import BudgetError, ConfigError, InputError
-from coco_opt.releases import check, estimate, measure, release, render_report, verify_release
 from coco_opt.releases.verify import verify_paid
 from coco_opt.topdown.kind.files import TablesRelease, read_tables_release
 from tests.topdown.persons import HIERARCHY, SECURE, SEEDED, SEX, TOPDOWN, failing, records, write

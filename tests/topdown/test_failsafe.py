@@ -8,22 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from coco_opt.choices import SolverChoices
+from coco_opt import Hierarchy, Measurement, Schema, SolverChoices, TopdownMethod, TopdownSplit, estimate_tables
 from coco_opt.errors import SolverError
-from coco_opt.histograms import Hierarchy
 from coco_opt.operators import identity, stack, total
-from coco_opt.privacy import Measurement
-from coco_opt.problems import TopdownSplit
 from coco_opt.solution import Answer, Status
 from coco_opt.solving import judge
-from coco_opt.topdown.constraint import UNBOUNDED, RegionBounds
-from coco_opt.topdown.estimating.estimate import estimate_tables
-from coco_opt.topdown.estimating.method import TopdownMethod
+from coco_opt.topdown import UNBOUNDED, Constraints, RegionBounds, parse_query
 from coco_opt.topdown.estimating.recursion import Checkpoint
 from coco_opt.topdown.estimating.splitting.failsafe import NO_TABLES_FIT, least, relaxed_rows
-from coco_opt.topdown.queries import parse_query
-from coco_opt.topdown.rows import Constraints
-from coco_opt.topdown.schema import Schema
 from tests.topdown.estimation import check_tables, measured, random_hierarchy, with_answers
 
 DORMS = Schema({"kind": ["female", "coed", "male", "mixed"]})

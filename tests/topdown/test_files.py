@@ -13,29 +13,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from coco_opt import Hierarchy, Strategy, TablePlan, read_groups_release, verify_release
 from coco_opt.errors import InputError
 from coco_opt.files.folder import Content, FileTable, as_json, read_manifest, sealed, write_folder
 from coco_opt.files.regions import checked_regions, region_table
-from coco_opt.groups.kind.files import read_groups_release
-from coco_opt.histograms import Hierarchy
 from coco_opt.privacy import Epsilon, MeasurementPlan
-from coco_opt.releases import verify_release
 from coco_opt.releases.kind import Folder
 from coco_opt.releases.manifest import FORMAT
-from coco_opt.topdown.budget_plan import Strategy, TablePlan
-from coco_opt.topdown.constraint import UNBOUNDED, RegionBounds
+from coco_opt.topdown import UNBOUNDED, RegionBounds, TableQueries, parse_query
 from coco_opt.topdown.estimating.sparse_tables import SparseTables
-from coco_opt.topdown.kind.files import (
-    TablesRelease,
-    cell_table,
-    exact_table,
-    person_table,
-    read_tables_release,
-)
+from coco_opt.topdown.kind.files import TablesRelease, cell_table, exact_table, person_table, read_tables_release
 from coco_opt.topdown.kind.verify import ALWAYS, checks_of
-from coco_opt.topdown.queries import parse_query
 from coco_opt.topdown.schema import Schema, ValueGroups, plain_schema
-from coco_opt.topdown.table_queries import TableQueries
 from tests.releases.drawn import restate, seeded_budget
 
 SCHEMA = Schema(

@@ -7,14 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from coco_opt.config import Config, load_config
+from coco_opt import Config, CountOfCounts, Hierarchy, Schema, check, load_config, read_tables_release, release
 from coco_opt.errors import ConfigError, InputError
 from coco_opt.groups.kind.files import Release, read_groups_release
-from coco_opt.histograms import CountOfCounts, Hierarchy
-from coco_opt.releases import check, release
 from coco_opt.topdown.kind.earlier_releases import agreed_groups
-from coco_opt.topdown.kind.files import read_tables_release
-from coco_opt.topdown.schema import Schema
 from tests.topdown.persons import failing
 
 LARGEST = 9

@@ -12,10 +12,8 @@ from scipy.optimize import linprog
 
 from coco_opt.errors import InputError, ProblemError
 from coco_opt.histograms import Hierarchy
-from coco_opt.topdown.constraint import UNBOUNDED, RegionBounds
+from coco_opt.topdown import UNBOUNDED, Query, RegionBounds, Schema, parse_query
 from coco_opt.topdown.invariants import Invariant, Invariants, close
-from coco_opt.topdown.queries import Query, parse_query
-from coco_opt.topdown.schema import Schema
 
 DORMS = Schema({"dorm": ("female", "coed", "male")})
 TOWN = Hierarchy.from_paths([("town", "R1"), ("town", "R2")])

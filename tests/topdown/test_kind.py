@@ -14,19 +14,14 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
+from coco_opt import SeededNoise, read_tables_release
 from coco_opt.choices import SolverChoices, UncertifiedGap
 from coco_opt.errors import ConfigError, InputError
-from coco_opt.privacy import SeededNoise
 from coco_opt.releases import check, compare, estimate, forecast, measure, release, render_report
 from coco_opt.releases.drawing import noisy
 from coco_opt.releases.kind import Shown, Truth, Work
-from coco_opt.topdown.estimating.estimate import linear_estimates
-from coco_opt.topdown.estimating.linear.information import FullInformation
+from coco_opt.topdown import FullInformation, TableCounts, TableMeasurements, linear_estimates, measure_tables
 from coco_opt.topdown.kind import TABLES, rehearsal
-from coco_opt.topdown.kind.files import read_tables_release
-from coco_opt.topdown.measuring.counts import TableCounts
-from coco_opt.topdown.measuring.measure import measure_tables
-from coco_opt.topdown.noisy_measurements import TableMeasurements
 from tests.topdown.persons import AGE, SECURE, SEEDED, SEX, TOPDOWN, Heard, bounds, failing, records, write
 
 REPLACE = SEEDED + 'neighbours = "replace"\n'

@@ -9,24 +9,16 @@ import numpy as np
 import pytest
 from coco_solvers.structured.split import SplitNewton
 
-from coco_opt.choices import SolverChoices
+from coco_opt import Hierarchy, LinearRows, Schema, SolverChoices, SplitTerm, TopdownMethod, TopdownSplit, solve
 from coco_opt.execution import executor as batching
-from coco_opt.histograms import Hierarchy
 from coco_opt.problems.sparse_rows import stacked
-from coco_opt.problems.topdown_split import LinearRows, SplitTerm, TopdownSplit
 from coco_opt.problems.topdown_split.level import SplitLevel
 from coco_opt.problems.topdown_split.prices import best_parent, caps, gradient
-from coco_opt.solving import solve
-from coco_opt.topdown.constraint import UNBOUNDED, RegionBounds
-from coco_opt.topdown.estimating.estimate import TablesResult, estimate_tables
-from coco_opt.topdown.estimating.method import TopdownMethod
+from coco_opt.topdown import UNBOUNDED, RegionBounds, TableMeasurements, TablesResult, estimate_tables, parse_query
 from coco_opt.topdown.estimating.sparse_tables import SparseTables
 from coco_opt.topdown.estimating.splitting import level as levels
 from coco_opt.topdown.estimating.splitting.level import LevelSplit, level_split
 from coco_opt.topdown.estimating.splitting.step import SplitStep, split_step
-from coco_opt.topdown.noisy_measurements import TableMeasurements
-from coco_opt.topdown.queries import parse_query
-from coco_opt.topdown.schema import Schema
 from tests.topdown.estimation import check_tables, measured
 
 SCHEMA = Schema({"race": ("a", "b", "c"), "age": ("minor", "adult")})

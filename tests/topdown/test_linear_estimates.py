@@ -10,31 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from coco_opt import Epsilon, Hierarchy, Measurement, Schema, SeededNoise, TableCounts, TablePlan, measure_tables
 from coco_opt.array_types import Floats
 from coco_opt.errors import ProblemError
-from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Grouping, Kronecker, Operator, identity, total
-from coco_opt.privacy import Epsilon, Measurement, SeededNoise
-from coco_opt.topdown.budget_plan import TablePlan
+from coco_opt.topdown import Constraints, FullInformation, Invariant, TableMeasurements, linear_estimates
 from coco_opt.topdown.constraint import UNBOUNDED, LinearConstraint, RegionBounds
-from coco_opt.topdown.estimating.estimate import linear_estimates
-from coco_opt.topdown.estimating.linear.best_linear import (
-    best_linear,
-    is_full,
-    low_rank_information,
-    trees_are_best,
-)
+from coco_opt.topdown.estimating.linear.best_linear import best_linear, is_full, low_rank_information, trees_are_best
 from coco_opt.topdown.estimating.linear.constrained_trees import ConstrainedTrees, constrained_trees
-from coco_opt.topdown.estimating.linear.information import FullInformation
 from coco_opt.topdown.estimating.linear.linear_estimates import NormalEquations
 from coco_opt.topdown.estimating.linear.query_trees import linear_stage
-from coco_opt.topdown.invariants import Invariant
-from coco_opt.topdown.measuring.counts import TableCounts
-from coco_opt.topdown.measuring.measure import measure_tables
-from coco_opt.topdown.noisy_measurements import TableMeasurements
 from coco_opt.topdown.queries import Query, parse_queries, parse_query
-from coco_opt.topdown.rows import Constraints
-from coco_opt.topdown.schema import Schema
 from tests.topdown.estimation import DenseSolution, check_estimates, noisy, random_hierarchy
 
 ROWS = Grouping(np.array([0, 0, 1, 1, 2, 2]), 3)

@@ -10,20 +10,13 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
+from coco_opt import Hierarchy, Strategy, TablePlan
 from coco_opt.array_types import Ints
 from coco_opt.errors import InputError, ProblemError
-from coco_opt.histograms import Hierarchy
-from coco_opt.privacy import Cost, Epsilon, Measurement, Rho, SecureNoise, SeededNoise, add_noise
-from coco_opt.privacy.noise import NoiseStream
-from coco_opt.topdown.budget_plan import Strategy, TablePlan
-from coco_opt.topdown.constraint import RegionBounds
-from coco_opt.topdown.invariants import Invariant
-from coco_opt.topdown.measuring.counts import TableCounts
+from coco_opt.privacy import Cost, Epsilon, Measurement, NoiseStream, Rho, SecureNoise, SeededNoise, add_noise
+from coco_opt.topdown import Invariant, RegionBounds, Schema, TableCounts, TableMeasurements, TableQueries
 from coco_opt.topdown.measuring.measure import exact_parts, measure_tables
-from coco_opt.topdown.noisy_measurements import TableMeasurements
 from coco_opt.topdown.queries import parse_queries, parse_query
-from coco_opt.topdown.schema import Schema
-from coco_opt.topdown.table_queries import TableQueries
 
 SCHEMA = Schema({"h": ("no", "yes"), "race": ("w", "b", "o"), "age": ("0", "1", "2")}, ("age = 0 & race = b",))
 HIERARCHY = Hierarchy.from_paths([("r", f"p{leaf // 4}", f"l{leaf}") for leaf in range(20)])

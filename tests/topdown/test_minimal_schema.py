@@ -14,15 +14,15 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from coco_opt.choices import SolverChoices
+from coco_opt import Hierarchy, Measurement, SolverChoices
 from coco_opt.errors import InputError, ProblemError
-from coco_opt.histograms import Hierarchy
-from coco_opt.privacy import Measurement
 from coco_opt.topdown import (
     UNBOUNDED,
+    Invariants,
     LinearConstraint,
     RegionBounds,
     Schema,
+    TableMeasurements,
     TopdownMethod,
     estimate_tables,
     parse_query,
@@ -33,9 +33,7 @@ from coco_opt.topdown.estimating.splitting.step import split_step
 from coco_opt.topdown.feasibility.conflict import Proof
 from coco_opt.topdown.feasibility.programs import tightened
 from coco_opt.topdown.feasibility.system import ConstraintSystem, infinite
-from coco_opt.topdown.invariants import Invariants
 from coco_opt.topdown.kind.checkpoints import LevelFiles
-from coco_opt.topdown.noisy_measurements import TableMeasurements
 from tests.topdown.estimation import check_tables, measured
 
 SCHEMA = Schema({"kind": ["a", "b", "c", "d"], "age": ["minor", "adult"]})

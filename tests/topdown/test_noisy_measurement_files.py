@@ -17,15 +17,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import coco_opt as co
+from coco_opt import read_measurement, verify_release
 from coco_opt.errors import InputError
-from coco_opt.files.measurement import read_measurement
-from coco_opt.releases import verify_release
 from coco_opt.releases.verify import verify_folder, verify_paid
-from coco_opt.topdown.constraint import UNBOUNDED
-from coco_opt.topdown.estimating.estimate import linear_estimates
+from coco_opt.topdown import UNBOUNDED, TableMeasurements, linear_estimates, parse_query
 from coco_opt.topdown.kind.noisy_measurement_files.columns import regions_of
-from coco_opt.topdown.noisy_measurements import TableMeasurements
-from coco_opt.topdown.queries import parse_query
 from tests.cli.helpers import Runner
 
 HIERARCHY = "region_id,US,State,County\n" + "".join(f"{k},0,{k[:2]},{k}\n" for k in ("01001", "01003", "02005"))

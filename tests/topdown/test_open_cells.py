@@ -5,14 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from coco_opt.choices import SolverChoices
+from coco_opt import LinearRows, Schema, SolverChoices, SplitTerm, TopdownSplit, estimate_tables, solve
 from coco_opt.operators import Grouping, Kronecker
-from coco_opt.problems import TopdownSplit
-from coco_opt.problems.topdown_split import LinearRows, SplitTerm
-from coco_opt.solving import solve
-from coco_opt.topdown.estimating.estimate import estimate_tables
 from coco_opt.topdown.estimating.splitting.bounded_classes import leaves_cells_open, shared_in_proportion
-from coco_opt.topdown.schema import Schema
 from tests.topdown.estimation import check_tables, measured, random_hierarchy
 from tests.topdown.splits import CELLS, drawn, marginal
 

@@ -10,13 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from coco_opt.config import load_config
+from coco_opt import Schema, TablePlan, check, load_config, release, render_report, verify_release
 from coco_opt.errors import ConfigError, InputError
 from coco_opt.privacy import NEIGHBOURS, Epsilon, Neighbours, Rho
-from coco_opt.releases import check, release, render_report, verify_release
-from coco_opt.topdown.budget_plan import TablePlan
 from coco_opt.topdown.queries import parse_query
-from coco_opt.topdown.schema import Schema
 from tests.topdown import persons
 
 SCHEMA = Schema({"sex": ("f", "m"), "age": ("child", "adult", "old")})

@@ -9,13 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from coco_opt.config.load import configure
+from coco_opt import configure, estimate, measure, read_tables_release, release, render_report
 from coco_opt.errors import ConfigError, InputError
-from coco_opt.releases import estimate, measure, release, render_report
 from coco_opt.topdown.estimating.linear.best_linear import best_linear
 from coco_opt.topdown.estimating.posterior import sampler
 from coco_opt.topdown.kind.explored import widths_of
-from coco_opt.topdown.kind.files import read_tables_release
 from coco_opt.topdown.kind.plan import plan_tables
 from coco_opt.topdown.noisy_measurements import TableMeasurements
 from tests.topdown.persons import SEEDED, TOPDOWN, bounds, failing, records, write

@@ -11,8 +11,7 @@ import pytest
 
 from coco_opt.errors import InputError
 from coco_opt.histograms import Hierarchy
-from coco_opt.topdown import LinearConstraint, RegionBounds, Schema, parse_query
-from coco_opt.topdown.constraint import UNBOUNDED
+from coco_opt.topdown import UNBOUNDED, LinearConstraint, RegionBounds, Schema, parse_query
 from coco_opt.topdown.feasibility.conflict import nested_conflict, prove, smallest_conflict
 from coco_opt.topdown.feasibility.system import ConstraintSystem
 from tests.topdown.estimation import measured

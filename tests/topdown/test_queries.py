@@ -10,11 +10,8 @@ import pytest
 from coco_opt.errors import InputError, ProblemError
 from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Grouping, Kronecker
-from coco_opt.privacy.budget import NEIGHBOURS, Neighbours
-from coco_opt.privacy.cost import Sensitivity
-from coco_opt.topdown.measuring.counts import TableCounts
-from coco_opt.topdown.queries import Query, parse_queries, parse_query
-from coco_opt.topdown.schema import Schema, ValueGroups
+from coco_opt.privacy import NEIGHBOURS, Neighbours, Sensitivity
+from coco_opt.topdown import Query, Schema, TableCounts, ValueGroups, parse_queries, parse_query
 
 ATTRIBUTES = {"hispanic": ("no", "yes"), "race": ("white", "black", "other"), "age": ("0", "1", "2", "3")}
 GROUPINGS = {

@@ -17,10 +17,8 @@ import numpy as np
 import pytest
 from coco_experiments.kifer2019.facilities import blocks
 
-from coco_opt.choices import SolverChoices
+from coco_opt import Epsilon, Hierarchy, Measurement, SeededNoise, SolverChoices
 from coco_opt.errors import InputError, ProblemError, SolverError
-from coco_opt.histograms import Hierarchy
-from coco_opt.privacy import Epsilon, Measurement, SeededNoise
 from coco_opt.topdown import (
     UNBOUNDED,
     Invariant,
@@ -29,17 +27,17 @@ from coco_opt.topdown import (
     Schema,
     Strategy,
     TableCounts,
+    TableMeasurements,
     TablePlan,
     TableQueries,
+    TablesResult,
     TopdownMethod,
     estimate_tables,
     measure_tables,
     parse_query,
 )
-from coco_opt.topdown.estimating.estimate import TablesResult
 from coco_opt.topdown.kind.rehearsal import simulated_releases
 from coco_opt.topdown.measuring.measure import proved
-from coco_opt.topdown.noisy_measurements import TableMeasurements
 
 pytestmark = pytest.mark.slow
 

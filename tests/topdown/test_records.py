@@ -12,13 +12,12 @@ import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
 import pytest
 
+from coco_opt import Schema, TableCounts
 from coco_opt.errors import InputError
 from coco_opt.files import scratch
 from coco_opt.files.regions import read_regions
-from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.measuring.records import read_records
 from coco_opt.topdown.names import Bins
-from coco_opt.topdown.schema import Schema
 
 ATTRIBUTES = {"sex": ("female", "male"), "age": ("child", "adult", "old")}
 SCHEMA = Schema(ATTRIBUTES)

@@ -16,25 +16,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from coco_opt import Hierarchy, Schema, SolverChoices, TableCounts, TablePlan, estimate_tables, measure_tables, solve
 from coco_opt.array_types import Floats
-from coco_opt.choices import SolverChoices
 from coco_opt.errors import ProblemError, SolverError
-from coco_opt.histograms import Hierarchy
 from coco_opt.privacy import Epsilon, SeededNoise
 from coco_opt.problems.topdown_split import LinearRows, TopdownSplit
-from coco_opt.solving import solve
-from coco_opt.topdown.budget_plan import TablePlan
-from coco_opt.topdown.constraint import RegionBounds
-from coco_opt.topdown.estimating.estimate import estimate_tables
+from coco_opt.topdown import RegionBounds, TableMeasurements, parse_query
 from coco_opt.topdown.estimating.method import Estimation, Pass, TopdownMethod
 from coco_opt.topdown.estimating.recursion import Checkpoint
 from coco_opt.topdown.estimating.sparse_tables import SparseTables
 from coco_opt.topdown.estimating.splitting.step import split_step
-from coco_opt.topdown.measuring.counts import TableCounts
-from coco_opt.topdown.measuring.measure import measure_tables
-from coco_opt.topdown.noisy_measurements import TableMeasurements
-from coco_opt.topdown.queries import parse_query
-from coco_opt.topdown.schema import Schema
 from tests.topdown.estimation import check_tables, measured, random_hierarchy
 
 SCHEMA = Schema({"race": ["a", "b", "c"], "age": ["minor", "adult"]})

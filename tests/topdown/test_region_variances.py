@@ -11,21 +11,15 @@ import numpy as np
 import pytest
 
 import coco_opt as co
+from coco_opt import Hierarchy, Schema, TableCounts, measure_tables, read_measurement, write_measurement
 from coco_opt.errors import ProblemError
-from coco_opt.files.measurement import read_measurement, write_measurement
-from coco_opt.histograms import Hierarchy
 from coco_opt.privacy import Measurement, Rho, SeededNoise
 from coco_opt.releases.estimate import config_of
+from coco_opt.topdown import TableMeasurements, TableQueries, parse_queries, parse_query
 from coco_opt.topdown.budget_plan import RegionVariances, TablePlan
 from coco_opt.topdown.estimating.linear import information
 from coco_opt.topdown.estimating.linear.best_linear import best_linear, is_full, low_rank_information, trees_are_best
 from coco_opt.topdown.estimating.linear.query_trees import LinearStage, linear_stage
-from coco_opt.topdown.measuring.counts import TableCounts
-from coco_opt.topdown.measuring.measure import measure_tables
-from coco_opt.topdown.noisy_measurements import TableMeasurements
-from coco_opt.topdown.queries import parse_queries, parse_query
-from coco_opt.topdown.schema import Schema
-from coco_opt.topdown.table_queries import TableQueries
 from tests.topdown.estimation import DenseSolution, check_estimates, random_hierarchy, with_variances
 
 SCHEMA = Schema({"sex": ["f", "m"], "age": ["child", "adult", "old"]}, ["sex = m & age = old"])

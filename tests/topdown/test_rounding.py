@@ -15,22 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from coco_opt.choices import SolverChoices
+from coco_opt import Hierarchy, LinearRows, SolverChoices, Status, TableRounding, TopdownMethod, estimate_tables, solve
 from coco_opt.errors import CocoOptError, ProblemError, SolverError
-from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Grouping, Operator, stack, total
-from coco_opt.problems import TableRounding
-from coco_opt.problems.linear_rows import LinearRows
 from coco_opt.problems.table_rounding import RoundingDual
 from coco_opt.problems.table_rounding.program import relaxed_prices
-from coco_opt.solution import Status
-from coco_opt.solving import solve
-from coco_opt.topdown.estimating.estimate import estimate_tables
-from coco_opt.topdown.estimating.method import TopdownMethod
+from coco_opt.topdown import Schema, parse_queries
 from coco_opt.topdown.estimating.rounding import PRECISION, Ties, round_in_passes, seed_of
-from coco_opt.topdown.queries import parse_queries
 from coco_opt.topdown.rows import MatrixOperator
-from coco_opt.topdown.schema import Schema
 from tests.topdown.estimation import measured
 
 

@@ -16,25 +16,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from coco_opt.choices import SolverChoices
+from coco_opt import Hierarchy, LinearRows, SolverChoices, TableCounts, TableRounding, TopdownMethod, measure_tables
 from coco_opt.errors import ProblemError, SolverError
-from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Grouping, Operator, identity, stack, total
 from coco_opt.privacy import Rho, SeededNoise
-from coco_opt.problems import TableRounding
-from coco_opt.problems.linear_rows import LinearRows
 from coco_opt.problems.table_rounding.transport import solve_nested
 from coco_opt.solution import Answer, Status
 from coco_opt.solving import judge, solve
-from coco_opt.topdown.budget_plan import Strategy, TablePlan
-from coco_opt.topdown.estimating.method import TopdownMethod
+from coco_opt.topdown import Schema, Strategy, TableMeasurements, TablePlan, parse_queries
 from coco_opt.topdown.estimating.rounding import Ties, round_in_passes
 from coco_opt.topdown.estimating.splitting.step import split_step
-from coco_opt.topdown.measuring.counts import TableCounts
-from coco_opt.topdown.measuring.measure import measure_tables
-from coco_opt.topdown.noisy_measurements import TableMeasurements
-from coco_opt.topdown.queries import parse_queries
-from coco_opt.topdown.schema import Schema
 from tests.topdown.estimation import measured
 
 Data = NDArray[Any]

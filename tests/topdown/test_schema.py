@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from coco_opt.errors import InputError
 from coco_opt.histograms import Hierarchy
 from coco_opt.operators import identity
+from coco_opt.topdown import Schema, ValueGroups, parse_query
 from coco_opt.topdown.measuring.counts import MAX_PEOPLE, TableCounts
-from coco_opt.topdown.queries import parse_query
-from coco_opt.topdown.schema import Schema, ValueGroups
 
 ATTRIBUTES = {
     "age": ("under_18", "18_64", "over_64"),

@@ -9,11 +9,10 @@ import pytest
 from coco_solvers.generic.piqp import PIQP
 from numpy.typing import NDArray
 
-from coco_opt import solve
+from coco_opt import TopdownSplit, solve
 from coco_opt.errors import ProblemError
 from coco_opt.forms import QuadraticProgram
 from coco_opt.operators import identity, total
-from coco_opt.problems import TopdownSplit
 from coco_opt.problems.topdown_split import LinearRows, SplitDual, SplitTerm
 from tests.topdown.splits import CASES, CELLS, drawn
 

@@ -9,12 +9,10 @@ from coco_solvers.structured import split
 from coco_solvers.structured.split import SplitNewton
 from scipy.optimize import linprog
 
-from coco_opt import solve
+from coco_opt import Problem, TopdownSplit, solve
 from coco_opt.array_types import Floats
 from coco_opt.errors import ProblemError, SolverError
 from coco_opt.operators import Grouping, Kronecker, Operator, identity, stack, total
-from coco_opt.problem import Problem
-from coco_opt.problems import TopdownSplit
 from coco_opt.problems.topdown_split import LinearRows, SplitDual, SplitTerm
 from coco_opt.solution import Answer, Status
 from coco_opt.solving import judge

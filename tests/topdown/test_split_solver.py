@@ -14,13 +14,9 @@ from coco_solvers.structured import split
 from coco_solvers.structured.split import SplitNewton
 from coco_solvers.structured.split_dual import SplitDualNewton
 
-from coco_opt import solve
+from coco_opt import LinearRows, Schema, SimplexProjection, SplitTerm, Status, TopdownSplit, parse_queries, solve
 from coco_opt.errors import SolverError
 from coco_opt.operators import identity, total
-from coco_opt.problems import SimplexProjection, TopdownSplit
-from coco_opt.problems.topdown_split import LinearRows, SplitTerm
-from coco_opt.solution import Status
-from coco_opt.topdown import Schema, parse_queries
 from tests.topdown.splits import CASES, CELLS, drawn, marginal
 
 

@@ -13,7 +13,7 @@ import pytest
 from coco_opt.array_types import Floats
 from coco_opt.errors import ProblemError
 from coco_opt.privacy import Cost, DiscreteGaussian, Epsilon, Geometric, Neighbours, Rho
-from coco_opt.topdown.budget_plan import Strategy, TablePlan
+from coco_opt.topdown import Query, Schema, Strategy, TablePlan, ValueGroups, parse_queries, parse_query
 from coco_opt.topdown.measuring.automatic import (
     OBJECTIVES,
     Objective,
@@ -23,8 +23,6 @@ from coco_opt.topdown.measuring.automatic import (
     optimised_strategy,
 )
 from coco_opt.topdown.measuring.predicted import DenseModel, MarginalModel, predicted_variance, variance_model
-from coco_opt.topdown.queries import Query, parse_queries, parse_query
-from coco_opt.topdown.schema import Schema, ValueGroups
 
 NEAR = 1.05  # of the optimum of all mechanisms
 

@@ -16,21 +16,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from coco_opt import Measurement, Schema, TableCounts, parse_queries
 from coco_opt.errors import InputError
 from coco_opt.files import batches
 from coco_opt.files.folder import Coded, FileTable, arrow_table, parquet
 from coco_opt.files.regions import read_regions
 from coco_opt.files.release_checks import Regions, checked
-from coco_opt.privacy import Measurement
 from coco_opt.topdown.estimating.linear.best_linear import best_linear
 from coco_opt.topdown.kind import files, verify
 from coco_opt.topdown.kind.raw_tables import RawTables
 from coco_opt.topdown.measuring import records
-from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.measuring.records import read_records
 from coco_opt.topdown.noisy_measurements import TableMeasurements
-from coco_opt.topdown.queries import parse_queries
-from coco_opt.topdown.schema import Schema
 from tests.topdown.estimation import measured, random_hierarchy
 
 SCHEMA = Schema({"race": ["a", "b", "c"], "age": ["minor", "adult"]})

@@ -12,12 +12,9 @@ import pytest
 from coco_opt.errors import InputError
 from coco_opt.histograms import Hierarchy
 from coco_opt.privacy import Cost, Epsilon, Neighbours, Rho
-from coco_opt.topdown.budget_plan import Strategy, TablePlan
-from coco_opt.topdown.constraint import UNBOUNDED, RegionBounds
-from coco_opt.topdown.invariants import Invariant
+from coco_opt.topdown import UNBOUNDED, Invariant, RegionBounds, Strategy, TablePlan, TableQueries
 from coco_opt.topdown.queries import parse_queries, parse_query
 from coco_opt.topdown.schema import Schema, ValueGroups, plain_schema, schema_of
-from coco_opt.topdown.table_queries import TableQueries
 
 # Names in an order that is not the alphabet's: the order of attributes, values and groups is that of the answers.
 SCHEMA = Schema(

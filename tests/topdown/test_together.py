@@ -18,13 +18,8 @@ from coco_opt.files.folder import as_json, sealed
 from coco_opt.privacy import Cost, Epsilon, Measurement, Rho, SeededNoise
 from coco_opt.privacy.combined_measurements import together
 from coco_opt.releases.verify import verify_paid
-from coco_opt.topdown.budget_plan import TablePlan
+from coco_opt.topdown import FullInformation, Invariant, TableCounts, TableMeasurements, TablePlan, measure_tables
 from coco_opt.topdown.estimating.estimate import estimate_tables, linear_estimates
-from coco_opt.topdown.estimating.linear.information import FullInformation
-from coco_opt.topdown.invariants import Invariant
-from coco_opt.topdown.measuring.counts import TableCounts
-from coco_opt.topdown.measuring.measure import measure_tables
-from coco_opt.topdown.noisy_measurements import TableMeasurements
 from coco_opt.topdown.queries import parse_queries, parse_query
 from coco_opt.topdown.schema import Schema, ValueGroups
 from tests.topdown.estimation import DenseSolution, check_estimates

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from coco_opt.problems import TreeLeastSquares
+from coco_opt import Tree, TreeLeastSquares
 from coco_opt.problems.integer_tree import IntegerTree
-from coco_opt.problems.tree import Tree
 from tests.tree.oracles import leaf_matrix, random_tree
 
 

@@ -12,12 +12,10 @@ from coco_solvers.structured.integer_tree import MergedSlopesInteger
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coco_opt import solve
+from coco_opt import IntegerTreeL1, IntegerTreeL2, IsotonicL1, Tree, solve
 from coco_opt.array_types import Ints
 from coco_opt.errors import ProblemError, UnknownSolverError
-from coco_opt.problems import IntegerTreeL1, IntegerTreeL2, IsotonicL1
 from coco_opt.problems.integer_tree import IntegerTree
-from coco_opt.problems.tree import Tree
 from coco_opt.solution import Answer, Status
 from coco_opt.solving import judge
 from tests.tree.instances import random_integers

@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from coco_opt import CountOfCounts, GroupsMethod, IsotonicL2, SolverChoices, TopdownMethod
+from coco_opt import CountOfCounts, GroupsMethod, IsotonicL2, Measurement, SolverChoices, TopdownMethod
 from coco_opt.array_types import Floats
 from coco_opt.estimators import EstimatorRow
 from coco_opt.groups import GroupsMeasurements
-from coco_opt.privacy import Measurement
 from coco_opt.topdown import TableMeasurements
 
 

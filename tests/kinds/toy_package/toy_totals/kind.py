@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt import Hierarchy, TreeLeastSquares
 from coco_opt.array_types import Ints
 from coco_opt.choices import Certificate
 from coco_opt.config import Config, Section
@@ -21,10 +22,8 @@ from coco_opt.files.inputs import Columns, Input, InputLike
 from coco_opt.files.regions import PublicRegions, read_regions, region_columns, register_leaves
 from coco_opt.files.release_checks import Check
 from coco_opt.files.source import isolated, load
-from coco_opt.histograms import Hierarchy
 from coco_opt.privacy import Exact, LevelQuery, Measurement, MeasurementPlan, Pair, Sensitivity
 from coco_opt.privacy.promise import Promise
-from coco_opt.problems import TreeLeastSquares
 from coco_opt.releases.kind import (
     ColumnNotes,
     Draft,
