@@ -205,7 +205,7 @@ ROWS = (
         "none published; the stated sensitivities hold and are reached; an audit finds no more than epsilon",
         _of(
             "groups",
-            "test_private_counts_release::test_a_paid_release_keeps_its_promises_and_publishes_no_true_count",
+            "test_private_counts::test_a_paid_release_keeps_its_promises_and_publishes_no_true_count",
             "test_a_plan_reads_the_hierarchy_alone",
             "test_the_audit_finds_no_more_than_epsilon_and_most_of_it",
             "test_group_counts::test_the_stated_sensitivities_hold_for_every_neighbour",
@@ -227,7 +227,7 @@ ROWS = (
         (
             *_of(
                 "files",
-                "test_written_ids::test_each_is_refused_in_ids_of_every_table",
+                "test_regions::test_each_is_refused_in_ids_of_every_table",
                 "test_no_name_holds_a_character_that_nobody_sees",
                 "test_tables_and_names_have_one_rule",
             ),

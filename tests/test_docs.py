@@ -1,4 +1,4 @@
-"""The documentation and notebooks: every example runs, every link leads somewhere, nothing public is missing."""
+"""The documentation and notebooks: every example runs, in R too, every link leads somewhere, nothing is missing."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import inspect
 import os
 import re
 import runpy
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,13 +20,16 @@ from types import ModuleType
 from typing import Any
 
 import nbformat
+import pandas as pd
 import pytest
 from nbclient import NotebookClient
 from nbclient.util import run_sync
 
 import coco_opt
+import coco_opt as co
 from coco_opt.cli.config_keys import config_keys
 from coco_opt.cli.errors import explanations
+from coco_opt.files.spreadsheets import write_csv_files
 from tests.evidence import ROWS, defined, markdown, promises
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -256,3 +260,40 @@ def _texts(cell: nbformat.NotebookNode) -> list[str]:
     """Return the texts of a cell's results; a line of progress, which stays empty, is only there after a slow stage."""
     results = [output["data"] for output in cell.outputs if "data" in output]
     return [data.get("text/plain", "") for data in results if data.get("text/html") != ""]
+
+
+PAGE = Path(__file__).parents[1] / "docs" / "howto" / "r.md"
+BLOCKS = re.findall(r"^```r\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with a release and its tables as CSV."""
+    made = tmp_path_factory.mktemp("r")
+    persons = pd.DataFrame({"entity_id": range(400), "group_id": [k * k % 170 for k in range(400)]})
+    households = pd.DataFrame({"group_id": range(180), "region_id": ["0012", "007"] * 90})
+    areas = pd.DataFrame({"region_id": ["0012", "007"], "nation": "land", "part": ["=1+1", "Köln"]})
+    config = co.configure(
+        data={"entities": persons, "groups": households, "hierarchy": areas},
+        privacy={"epsilon": "1", "noise": "seeded", "seed": 7},
+        groups={"max_size": 20, "consistency": "matching"},
+    )
+    release = co.estimate(co.measure(config)).save(made / "releases" / "first")
+    write_csv_files(release, made / "tables", raw=True)
+    return made
+
+
+@pytest.mark.skipif(shutil.which("Rscript") is None, reason="R is not installed")
+@pytest.mark.parametrize("number", range(len(BLOCKS)))
+def test_the_examples_run(number: int, folder: Path) -> None:
+    block = BLOCKS[number]
+    for package in re.findall(r"library\((\w+)\)", block):
+        found = ["Rscript", "-e", f'quit(status = !requireNamespace("{package}", quietly = TRUE))']
+        if subprocess.run(found, capture_output=True, check=False, timeout=60).returncode:
+            pytest.skip(f"the R package {package} is not installed")
+    (folder / "block.R").write_text(f"options(warn = 2)\n{block}", encoding="utf-8")
+    environment = {"LC_ALL": "C.UTF-8", "PATH": "/usr/bin:/bin:/usr/local/bin"}
+    ran = subprocess.run(
+        ["Rscript", "block.R"], cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert ran.returncode == 0, ran.stderr

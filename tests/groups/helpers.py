@@ -1,18 +1,23 @@
-"""Small hierarchies of groups, their measurements, and what every release of them must keep."""
+"""Small hierarchies of groups, their measurements and releases, planted faults, and what every release must keep."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
-from coco_opt import CountOfCounts, Hierarchy, SeededNoise
+from coco_opt import Config, CountOfCounts, Hierarchy, SeededNoise, parse_config
 from coco_opt.array_types import Ints
 from coco_opt.groups import GroupsMeasurements, RegionMeasurement, measure_hierarchy
 from coco_opt.histograms import sum_of_leaves
 from coco_opt.privacy import Cost, Epsilon, Measurement
+from tests.releases.drawn import restate
 
 MAX_SIZE = 12
 
@@ -126,3 +131,51 @@ def assert_consistent(
         children = hierarchy.children(region)
         if len(children):
             assert released[region].equals(CountOfCounts.total(released[child] for child in children))
+
+
+SIZES = "nation,state,size,groups\n" + "".join(
+    f"land,{state},{size},{groups}\n"
+    for state, counts in (("north", (2, 30, 21, 9, 1)), ("south", (0, 12, 40, 3, 2)), ("east", (1, 5, 2, 2, 0)))
+    for size, groups in enumerate(counts)
+)
+SEEDED = 'noise = "seeded"\nseed = 5'
+
+
+def config_of(
+    folder: Path, *, privacy: str = "", budget: str = 'epsilon = "1"', more: str = "", **groups: object
+) -> Config:
+    """Write the table and return the configuration of its release; of dataset "towns" unless its noise is seeded."""
+    (folder / "sizes.csv").write_text(SIZES)
+    single = {} if {"bucket_growth", "bucket_edges"} & set(groups) else {"bucket_growth": 0}
+    split = "" if "split" in privacy else 'split = "uniform"'
+    lines = "\n".join(
+        f"{key} = {json.dumps(value)}"
+        for key, value in {"max_size": 12, **single, "consistency": "matching", **groups}.items()
+    )
+    dataset = "" if "seeded" in privacy or "dataset" in privacy else 'dataset = "towns"'
+    text = f'[data]\nsizes = "sizes.csv"\n[privacy]\n{budget}\n{split}\n{dataset}\n{privacy}\n[groups]\n{lines}\n{more}'
+    return parse_config(text, folder, file="towns.toml")
+
+
+Change = Callable[[dict[str, list[Any]]], None]
+
+
+def changed_copy(folder: Path, copy: Path, name: str, change: Change) -> Path:
+    """Return a copy of a release with other columns in one file, and that file's digest in the manifest."""
+    copy.mkdir()
+    for file in folder.iterdir():
+        (copy / file.name).write_bytes(file.read_bytes())
+    columns = pq.read_table(copy / name).to_pydict()
+    change(columns)
+    pq.write_table(pa.table(columns), copy / name, write_page_checksum=True)
+    restate(copy)
+    return copy
+
+
+def shift(column: str, by: float) -> Change:
+    """Return the change that moves a column's first value."""
+
+    def change(columns: dict[str, list[Any]]) -> None:
+        columns[column][0] += by
+
+    return change

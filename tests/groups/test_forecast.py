@@ -22,8 +22,7 @@ from coco_opt.groups.measuring.measure import measured as noisy
 from coco_opt.histograms import Hierarchy, errors_by_level
 from coco_opt.releases.kind import ForecastOptions, Plan
 from coco_opt.releases.reporter import Silent
-from tests.groups.helpers import measured
-from tests.groups.towns import config_of
+from tests.groups.helpers import config_of, measured
 
 
 def forecast(config: Config, public: Path | None = None, runs: int = 1) -> ExpectedErrors:

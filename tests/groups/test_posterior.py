@@ -27,9 +27,17 @@ from coco_opt.groups.measuring.measure import measurement_plan_of
 from coco_opt.groups.noisy_measurements import buckets_of
 from coco_opt.releases import check, estimate, release, render_report, verify_release
 from coco_opt.releases.estimate import config_of as default_config
-from tests.groups.changed import changed_copy, shift
-from tests.groups.helpers import MAX_SIZE, assert_consistent, measured, thirds, three_levels
-from tests.groups.towns import SEEDED, config_of
+from tests.groups.helpers import (
+    MAX_SIZE,
+    SEEDED,
+    assert_consistent,
+    changed_copy,
+    config_of,
+    measured,
+    shift,
+    thirds,
+    three_levels,
+)
 from tests.releases.drawn import restate
 
 POSTERIOR = {"consistency": "posterior"}

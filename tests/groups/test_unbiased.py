@@ -20,9 +20,7 @@ from coco_opt.groups.estimating import unbiased as module
 from coco_opt.groups.estimating.unbiased import UnbiasedCounts, UnbiasedEstimates
 from coco_opt.privacy import Epsilon, Measurement, Rho, SeededNoise
 from coco_opt.releases import release, verify_release
-from tests.groups.changed import changed_copy, shift
-from tests.groups.helpers import MAX_SIZE, measured, three_levels
-from tests.groups.towns import SEEDED, config_of
+from tests.groups.helpers import MAX_SIZE, SEEDED, changed_copy, config_of, measured, shift, three_levels
 from tests.releases.drawn import restate
 
 WIDE = Buckets.from_edges([0, 1, 2, 4, 8, 11, 12])

@@ -1,4 +1,4 @@
-"""Joint estimation of a hierarchy from sealed measurements: consistent, exact without noise, near its reference."""
+"""Joint estimation of a hierarchy from sealed measurements, and the rounding of fractional tables by search."""
 
 from __future__ import annotations
 
@@ -8,18 +8,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from coco_solvers.oracles.brute_force import BruteForce
+from coco_solvers.structured.expected_distance import CellByCell
 from coco_solvers.structured.joint import AlternatingDirections
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coco_opt import CountOfCounts, Hierarchy, Measurement, SolverChoices, emd
+from coco_opt import CountOfCounts, ExpectedDistance, Hierarchy, Measurement, SolverChoices, Tree, emd, solve
 from coco_opt.errors import ProblemError, SolverError
 from coco_opt.groups import Buckets, GroupsMeasurements, Query
 from coco_opt.groups.estimating.joint import joint
 from coco_opt.groups.noisy_measurements import Loss
 from coco_opt.histograms import sum_of_leaves
 from tests.groups.helpers import assert_consistent, measured
-from tests.joint.helpers import JointSolvers
+from tests.joint.helpers import TREES, JointSolvers, noisy_tables, rounding
 
 MAX_SIZE = 25
 
@@ -138,3 +140,45 @@ def test_taxi_is_near_its_reference(shared_data: Path) -> None:
     errors = np.array([emd(a, b) for a, b in zip(estimate.histograms, truth, strict=True)])
     for level, reference in enumerate((6_730, 4_140, 2_390)):
         assert errors[data.hierarchy.level == level].mean() == pytest.approx(reference, rel=0.12)
+
+
+FAST = CellByCell(exact_cells=0)
+families = st.tuples(st.integers(0, 100_000), st.integers(1, 5), st.integers(1, 12))
+
+
+@given(families)
+def test_every_rounding_is_whole_in_order_and_additive(family: tuple[int, int, int]) -> None:
+    solution = solve(rounding(family), FAST, check=False)
+    assert solution.violation == 0.0
+    assert solution.value.dtype == np.int64
+
+
+@given(st.tuples(st.integers(0, 100_000), st.integers(1, 2), st.integers(1, 3)))
+def test_distance_and_bound_enclose_the_optimum(family: tuple[int, int, int]) -> None:
+    problem = rounding(family)
+    best = solve(problem, BruteForce(), check=False).objective
+    fast = solve(problem, FAST, check=False)
+    assert best - 1e-12 <= fast.objective <= best + fast.gap + 1e-12
+    assert solve(problem).objective == best
+
+
+@pytest.mark.parametrize("name", TREES)
+def test_rounded_tables_are_near(name: str) -> None:
+    tree, y, groups, _ = noisy_tables(TREES[name], 40, 4)
+    leaves = np.clip(np.maximum.accumulate(y, axis=1) + 0.25, 0.0, groups[:, None])
+    rows = np.asarray(tree.sums(leaves), np.float64)
+    solution = solve(ExpectedDistance.rounding(tree, rows, groups), FAST)
+    assert np.abs(solution.value - rows).max() < 2.0
+    assert solution.objective == pytest.approx(np.abs(solution.value - rows).sum(), rel=1e-3)
+
+
+def test_integer_tables_come_back() -> None:
+    tree, _, groups, true = noisy_tables(TREES["three levels"], 40, 4)
+    assert (solve(ExpectedDistance.rounding(tree, true + 1e-9, groups), FAST).value == true).all()
+
+
+def test_a_nation_of_large_cells_is_not_too_large() -> None:
+    tree, groups = Tree([-1, 0, 1, 2, 3, 4]), np.full(6, 300_000_000)
+    rows = np.broadcast_to(np.linspace(0.0, 3e8, 100_000), (6, 100_000))
+    problem = ExpectedDistance.rounding(tree, rows, groups)
+    assert problem.objective(np.rint(rows).astype(np.int64)) <= 6 * 100_000 / 2

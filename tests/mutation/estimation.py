@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tests.mutation.mutant import Mutant
 
-_ROUNDING, _MATCHING = "tests/kernels/test_rounding.py::", "tests/kernels/test_matching.py::"
+_ROUNDING, _MATCHING = "tests/kernels/test_small_kernels.py::", "tests/kernels/test_matching.py::"
 _SOLVERS = "tests/solvers/test_solvers.py::"
-_INVARIANTS, _CUTS = "tests/topdown/test_invariants.py::", "tests/topdown/test_cuts.py::"
+_IMPLIED = "tests/topdown/test_implied_constraints.py::"
 _QUESTIONS, _MODEL = "tests/posterior/test_queries.py::", "tests/posterior/test_model.py::"
 _FILES = "tests/groups/test_files.py::"
 
@@ -115,7 +115,7 @@ MUTANTS = (
         "coco_opt/topdown/invariants.py",
         "upper[begin:end] = _total_of(below[1][children], starts, 0)",
         "upper[begin:end] = _total_of(below[1][children], starts, 0) + 1",
-        (f"{_INVARIANTS}test_regions_above_get_sums_and_regions_below_nothing",),
+        (f"{_IMPLIED}test_regions_above_get_sums_and_regions_below_nothing",),
     ),
     Mutant(
         "what a whole leaves to a part is off by its own",
@@ -123,7 +123,7 @@ MUTANTS = (
         "coco_opt/topdown/invariants.py",
         "total_upper[:, groups] - least[:, groups] + lower[:, counted],",
         "total_upper[:, groups] - least[:, groups],",
-        (f"{_INVARIANTS}test_bounds_of_nested_queries_are_as_tight_as_a_linear_program",),
+        (f"{_IMPLIED}test_bounds_of_nested_queries_are_as_tight_as_a_linear_program",),
     ),
     Mutant(
         "contradictions of bounds pass",
@@ -131,7 +131,7 @@ MUTANTS = (
         "coco_opt/topdown/invariants.py",
         "if crossed.size:",
         "if crossed.size > UNBOUNDED:",
-        (f"{_INVARIANTS}test_contradictions_name_region_and_query",),
+        (f"{_IMPLIED}test_contradictions_name_region_and_query",),
     ),
     Mutant(
         "of two facts the later one holds",
@@ -139,7 +139,7 @@ MUTANTS = (
         "coco_opt/topdown/invariants.py",
         "stated[level, query.text] = np.maximum(earlier[0], lower), np.minimum(earlier[1], upper)",
         "stated[level, query.text] = lower, upper",
-        (f"{_INVARIANTS}test_two_facts_about_one_query_and_level_are_both_kept",),
+        (f"{_IMPLIED}test_two_facts_about_one_query_and_level_are_both_kept",),
     ),
     Mutant(
         "a cut allows too many people",
@@ -147,7 +147,7 @@ MUTANTS = (
         "coco_opt/topdown/estimating/implied/cuts.py",
         "capacity = np.minimum(most, totals - lower[:, ~chosen].sum(axis=1))",
         "capacity = most",
-        (f"{_CUTS}test_flow_and_projection_agree_with_enumeration",),
+        (f"{_IMPLIED}test_flow_and_projection_agree_with_enumeration",),
     ),
     Mutant(
         "a flow that is short is full",
@@ -155,7 +155,7 @@ MUTANTS = (
         "coco_opt/topdown/estimating/implied/cuts.py",
         "if flow.flow_value >= demand.sum() - (0 if scale == 1 else count):",
         "if flow.flow_value >= demand.sum() - count:",
-        (f"{_CUTS}test_flow_and_projection_agree_with_enumeration",),
+        (f"{_IMPLIED}test_flow_and_projection_agree_with_enumeration",),
     ),
     Mutant(
         "facts that are said to be in the data are not looked up",

@@ -247,7 +247,7 @@ MUTANTS = (
         "coco_opt/histograms/texts.py",
         "FDD0-FDEF FE00-FE0F FEFF",
         "FDD0-FDEF FEFF",
-        ("tests/files/test_written_ids.py::test_each_is_refused_in_ids_of_every_table",),
+        ("tests/files/test_regions.py::test_each_is_refused_in_ids_of_every_table",),
     ),
     Mutant(
         "the private folder within the published one",

@@ -21,14 +21,7 @@ from coco_opt.privacy.noise_distributions import distribution_of
 from coco_opt.ranges.kind import RANGES
 from coco_opt.ranges.kind.files import RANGES_FILE, TYPES, read_ranges_release
 from coco_opt.ranges.kind.page import _Answers
-from coco_opt.releases import (
-    estimate,
-    forecast,
-    measure,
-    release,
-    render_report,
-    verify_release,
-)
+from coco_opt.releases import render_report
 from coco_opt.releases.kind import Folder
 
 ESTIMATORS = tuple(row.name for row in estimator_rows("ranges"))

@@ -19,7 +19,7 @@ from coco_opt.privacy.accounting import epsilon_of_rho, rho_of_epsilon_delta
 from coco_opt.releases import Outcome, release, render_report, verify_release
 from coco_opt.releases.kind import Truth
 from coco_opt.releases.verify import budget_check
-from tests.groups.towns import config_of
+from tests.groups.helpers import config_of
 from tests.releases.towns import Watch
 
 SEEDED = 'epsilon = "1"\nnoise = "seeded"\nseed = 9\n'

@@ -22,7 +22,7 @@ from coco_opt.problems import (
 )
 from tests.joint.helpers import TREES, instance, rounding
 from tests.topdown.splits import CASES
-from tests.tree.instances import random_integers, random_squares, sparse_histogram
+from tests.tree.oracles import random_integers, random_squares, sparse_histogram
 
 Instances = dict[str, Problem[Any, Any]]
 

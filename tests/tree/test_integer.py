@@ -18,8 +18,7 @@ from coco_opt.errors import ProblemError, UnknownSolverError
 from coco_opt.problems.integer_tree import IntegerTree
 from coco_opt.solution import Answer, Status
 from coco_opt.solving import judge
-from tests.tree.instances import random_integers
-from tests.tree.oracles import enumerated, leaf_matrix, random_tree
+from tests.tree.oracles import enumerated, leaf_matrix, random_integers, random_tree
 
 KINDS: tuple[type[IntegerTree], ...] = (IntegerTreeL1, IntegerTreeL2)
 

@@ -19,8 +19,15 @@ from coco_opt.errors import ProblemError
 from coco_opt.problems.tree import Tree, TreeLeastSquares, TreePosterior
 from coco_opt.solution import Answer, Status
 from coco_opt.solving import judge
-from tests.tree.instances import random_squares, sparse_histogram
-from tests.tree.oracles import best_active_set, dense, leaf_matrix, random_tree, theorem_3
+from tests.tree.oracles import (
+    best_active_set,
+    dense,
+    leaf_matrix,
+    random_squares,
+    random_tree,
+    sparse_histogram,
+    theorem_3,
+)
 
 HALF = Fraction(1, 2)
 
