@@ -64,12 +64,12 @@ def audit(
     """
     from coco_opt.audit import audit_release
     from coco_opt.config import load_config
-    from coco_opt.kinds import kind_row
+    from coco_opt.releases.kind import kind_of
     from coco_opt.releases.planning import planned
     from coco_opt.releases.reporter import Silent
 
     settings = load_config(config)
-    kind: AnyKind = kind_row(settings.kind).load()
+    kind = kind_of(settings)
     reporter, noise = TerminalReporter(lines=not json), noise_of(settings, seed)
     with reporter.stage("Reading the data"):
         simulated = kind.simulated_data(planned(settings, Silent()), public, _BRANCHES)

@@ -115,10 +115,10 @@ def _account(folder: Path) -> dict[str, Any]:
 def _wide_table(folder: Path) -> Compared:
     """Return the table of counts by region by which releases of a kind are compared."""
     from coco_opt.files.folder import read_manifest
-    from coco_opt.kinds import kind_row
+    from coco_opt.releases.kind import kind_named
 
-    kind = kind_row(str(read_manifest(folder).get("kind"))).load()
-    table: Compared | None = next((table for table in kind.compared if table.absent_is_zero), None)
+    kind = kind_named(str(read_manifest(folder).get("kind")))
+    table = next((table for table in kind.compared if table.absent_is_zero), None)
     if table is None:
         raise InputError("bad-option", f"--wide is for counts by region, and a release of {kind.name} has none")
     return table

@@ -24,7 +24,7 @@ from coco_opt.files.differences import (
 )
 from coco_opt.files.folder import read_columns, read_manifest
 from coco_opt.files.unchanged import TABLE, stated_files, unchanged_manifest
-from coco_opt.kinds import kind_row
+from coco_opt.releases.kind import kind_named
 from coco_opt.releases.manifest import date_of, title_of
 from coco_opt.report.html import counted, document, table
 
@@ -128,7 +128,7 @@ class Changes:
     def __init__(self, later: Any, earlier: Any, renamed: Path | None = None) -> None:
         self._sides = _side(later), _side(earlier)
         manifests = [side.manifest for side in self._sides]
-        later_kind, earlier_kind = (kind_row(str(manifest.get("kind"))).load() for manifest in manifests)
+        later_kind, earlier_kind = (kind_named(str(manifest.get("kind"))) for manifest in manifests)
         if later_kind.name != earlier_kind.name:
             words = f"{later_kind.name!r} and {earlier_kind.name!r}"
             raise InputError("not-comparable", f"the releases are of different kinds, {words}: give two of one kind")

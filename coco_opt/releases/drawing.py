@@ -19,14 +19,13 @@ from coco_opt.config.sections import EngineConfig
 from coco_opt.errors import ProblemError, WorkerError
 from coco_opt.execution import Executor, Threads, executor_row
 from coco_opt.files.scratch import Scratch
-from coco_opt.kinds import kind_row
 from coco_opt.privacy.blocks import BlockNoise, Division, NoiseKey, drawn_anywhere, parts_of, shared_exact
 from coco_opt.privacy.measurement import Drawing, Measurement, MeasurementPlan
 from coco_opt.privacy.noise import NoiseSource
 from coco_opt.privacy.queries import NoisyPart, noisy_parts
 from coco_opt.privacy.seeded import SeededNoise
 from coco_opt.privacy.sources import resolve_noise
-from coco_opt.releases.kind import Dividing, Plan, kind_of
+from coco_opt.releases.kind import Plan, kind_of
 from coco_opt.releases.reporter import Reporter, default_reporter
 
 _WARMING = 4  # draws that load the samplers' tables and packages
@@ -107,9 +106,8 @@ def dividing(plan: Plan, private: Any, source: NoiseSource, reporter: Reporter) 
 
     Raises WorkerError, MissingPackageError, InputError.
     """
-    kind, queries = kind_row(plan.config.kind).load(), plan.measurement_plan.queries
-    divisible = isinstance(kind, Dividing) and drawn_anywhere(queries, source)
-    parts = parts_of(kind.blocks(plan)) if divisible else []
+    kind = kind_of(plan.config)
+    parts = parts_of(kind.blocks(plan)) if drawn_anywhere(plan.measurement_plan.queries, source) else []
     if len(parts) < 2:
         yield lambda key: None
         return

@@ -19,12 +19,11 @@ from coco_opt.config.sections import SOLVERS_MODEL, AutoSection, EngineConfig, O
 from coco_opt.errors import Advice, ConfigError, InputError, Place, ProblemError
 from coco_opt.execution import Executor, Threads
 from coco_opt.files.measurement import is_measurement, read_measurement
-from coco_opt.kinds import kind_row
 from coco_opt.privacy.combined_measurements import together
 from coco_opt.privacy.cost import Cost, in_rho
 from coco_opt.privacy.measurement import Measurement
 from coco_opt.releases.drawing import Measured
-from coco_opt.releases.kind import AnyKind, Shown, Truth, Work
+from coco_opt.releases.kind import AnyKind, Shown, Truth, Work, kind_named
 from coco_opt.releases.manifest import manifest_of, noise_of, spent_line
 from coco_opt.releases.planning import outlines_of, with_bought
 from coco_opt.releases.release_in_memory import Estimated
@@ -92,12 +91,11 @@ def config_of(measurement: Measurement, name: str = "release") -> Config:
     Its folders lie in the working directory.
     """
     measurement_plan = measurement.measurement_plan
-    row = kind_row(measurement_plan.kind)
-    kind: AnyKind = row.load()
+    kind = kind_named(measurement_plan.kind)
     return Config(
         name=name,
-        kind=row.name,
-        section=row.section,
+        kind=kind.name,
+        section=kind.section,
         data=Section(),
         privacy=_privacy_of(measurement, PrivacyConfig.model_construct()),
         method=kind.section_model.model_validate(dict(kind.section_of(measurement_plan))),
@@ -290,11 +288,10 @@ def method_for(kind: AnyKind, config: Config, measurement: Measurement) -> Any:
 
 def kind_for(config: Config, measurement: Measurement) -> AnyKind:
     """Return the kind of a measurement; ConfigError where the configuration is of another."""
-    name = measurement.measurement_plan.kind
-    if config.kind != name:
-        section = kind_row(name).section
-        raise config.error(config.section, f"the measurement is of the kind {name!r}: use a [{section}] section")
-    kind: AnyKind = kind_row(name).load()
+    kind = kind_named(measurement.measurement_plan.kind)
+    if config.kind != kind.name:
+        message = f"the measurement is of the kind {kind.name!r}: use a [{kind.section}] section"
+        raise config.error(config.section, message)
     return kind
 
 

@@ -1,7 +1,7 @@
 """The protocol between the engine and a kind of release, and the values that pass between them.
 
-A kind is a package with one value that fulfils ``ReleaseKind`` and one row in a table of kinds (``coco_opt.kinds``).
-Its private step is ``read``; from ``estimate`` on it receives the measurement and nothing else.
+A kind is a package with a class that derives from ``ReleaseKind``, one value of it, and one row in a table of kinds
+(``coco_opt.kinds``). Its private step is ``read``; from ``estimate`` on it receives the measurement and nothing else.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from numpy.typing import NDArray
 
@@ -18,6 +18,7 @@ from coco_opt.array_types import Ints
 from coco_opt.choices import Certificate, SolverChoices
 from coco_opt.config.model import Config
 from coco_opt.config.sections import DataSection, Section
+from coco_opt.errors import ProblemError
 from coco_opt.execution import Executor, Threads
 from coco_opt.files.differences import Compared
 from coco_opt.files.folder import FileTable
@@ -308,35 +309,8 @@ class Draft:
     ranged: tuple[str, ...] = ()
 
 
-@runtime_checkable
-class Compiling(Protocol):
-    """A kind of release whose first estimation compiles for long: some kernels can be compiled meanwhile."""
-
-    def late_kernels(self, method: Any, measurement_plan: MeasurementPlan) -> tuple[str, ...]:
-        """Return the names in ``coco_opt.compiling.LAST`` that an estimation calls late, in the order to compile."""
-
-
-@runtime_checkable
-class Dividing(Protocol):
-    """A kind of release whose answers can be computed block by block, so that an executor draws a large measurement."""
-
-    def blocks(self, plan: Plan) -> Iterable[Block]:
-        """Return the blocks of all answers in their order, from public numbers alone; each answer lies in one."""
-
-    def exact_blocks(self, plan: Plan, private: Any) -> ExactBlocks:
-        """Return what gives the exact answers of a block; it pickles, and holds no more than that takes."""
-
-
-@runtime_checkable
-class Remarking(Protocol):
-    """A kind of release that accepts private rows which it does not release as they are, and can say so."""
-
-    def remarks(self, plan: Plan, private: Any) -> tuple[str, ...]:
-        """Return sentences for the holder of the data, with private counts: ``check`` shows them and nothing else."""
-
-
 class ReleaseKind(Protocol[PrivateT, MethodT, ResultT]):
-    """A kind of release; one immutable value fulfils it.
+    """A kind of release: one immutable value of a class that derives from this one.
 
     ``name`` stands in measurements and manifests, ``section`` in the configuration; ``unit`` is whom noise protects, in
     one word (entity, person). ``data_model`` and ``section_model`` are its parts of the configuration. ``promises`` are
@@ -371,6 +345,7 @@ class ReleaseKind(Protocol[PrivateT, MethodT, ResultT]):
 
     def outline(self, config: Config) -> Plan:
         """Return the plan as a prediction needs it: it reads no private table, and ids may be left unread."""
+        return self.plan(config)
 
     def promise(self, measurement_plan: MeasurementPlan) -> Promise:
         """Return whom the noise of a measurement protects, and all that is published without noise."""
@@ -378,14 +353,39 @@ class ReleaseKind(Protocol[PrivateT, MethodT, ResultT]):
     def read(self, plan: Plan) -> PrivateT:
         """Open the private table and count, the only private step. InputError messages hold no private value."""
 
+    def remarks(self, plan: Plan, private: PrivateT) -> tuple[str, ...]:
+        """Return sentences on rows that are accepted and not released as they are, for the holder of the data.
+
+        They hold private counts: ``check`` shows them, and nothing else does.
+        """
+        return ()
+
     def exact_answers(self, plan: Plan, private: PrivateT) -> Iterable[Exact]:
         """Return the exact answers to all queries of the plan before the noise, part after part."""
+
+    def blocks(self, plan: Plan) -> Iterable[Block]:
+        """Return the blocks of all answers in their order, from public numbers alone; each answer lies in one.
+
+        An executor draws the noise of a large measurement by blocks. Without any, it is drawn in order.
+        """
+        return ()
+
+    def exact_blocks(self, plan: Plan, private: PrivateT) -> ExactBlocks:
+        """Return what gives the exact answers of one of the ``blocks``; it pickles, and holds no more than needed."""
+        raise ProblemError(f"the answers of {self.name} are drawn in order")
 
     def method(self, config: Config, measurement_plan: MeasurementPlan, *also: MeasurementPlan) -> MethodT:
         """Return the configured post-processing; ConfigError where it cannot read what was measured.
 
         ``also`` are the plans of further measurements to estimate together, where the kind ``takes_several``.
         """
+
+    def late_kernels(self, method: MethodT, measurement_plan: MeasurementPlan) -> tuple[str, ...]:
+        """Return the names in ``coco_opt.compiling.LAST`` that a first estimation calls late, in the order to compile.
+
+        A second core compiles them meanwhile.
+        """
+        return ()
 
     def estimate(self, measurement: Measurement, method: MethodT, work: Work) -> ResultT:
         """Post-process a measurement; nothing private is in reach. Raises SolverError, ProblemError."""
@@ -437,15 +437,20 @@ class ReleaseKind(Protocol[PrivateT, MethodT, ResultT]):
 AnyKind = ReleaseKind[Any, Any, Any]
 
 
+def kind_named(name: str) -> AnyKind:
+    """Return a kind of release by its name; raise InputError (unknown-kind)."""
+    kind: AnyKind = kind_row(name).load()
+    return kind
+
+
 def kind_of(config: Config) -> AnyKind:
     """Return the kind of release of a configuration."""
-    kind: AnyKind = kind_row(config.kind).load()
-    return kind
+    return kind_named(config.kind)
 
 
 def promise_of(*measurement_plans: MeasurementPlan) -> Promise:
     """Return what measurements of one kind, for the same neighbours, promise together."""
-    promise = joint(kind_row(each.kind).load().promise(each) for each in measurement_plans)
+    promise = joint(kind_named(plan.kind).promise(plan) for plan in measurement_plans)
     assert promise is not None
     return promise
 

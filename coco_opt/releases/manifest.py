@@ -14,12 +14,11 @@ from coco_opt._version import versions
 from coco_opt.choices import Certificate
 from coco_opt.config.model import Config
 from coco_opt.files.geometry import Outlines
-from coco_opt.kinds import kind_row
 from coco_opt.privacy.composition import Composition
 from coco_opt.privacy.cost import Cost, Rho, cost_of
 from coco_opt.privacy.measurement import AS_STATED, Measurement, query_dict, record_dict
 from coco_opt.privacy.queries import LevelQuery
-from coco_opt.releases.kind import Released, promise_of
+from coco_opt.releases.kind import Released, kind_named, promise_of
 
 FORMAT = "coco-opt release 2"
 
@@ -45,7 +44,7 @@ def manifest_of(
         "private": measurement.protects,
         "budget": budget_of(config, measurement),
         "levels": list(measurement.measurement_plan.levels),
-        ABOUT: about_of(config, kind_row(measurement.measurement_plan.kind).load().unit),
+        ABOUT: about_of(config, kind_named(measurement.measurement_plan.kind).unit),
         "measurement": measurement.identity,
         "receipt": "" if measurement.several else measurement.receipt,
         **({"measurements": _measurement_entries(measurement)} if measurement.several else {}),

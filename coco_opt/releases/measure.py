@@ -29,7 +29,7 @@ from coco_opt.privacy.run_key import RunKey
 from coco_opt.privacy.secure import SecureNoise
 from coco_opt.privacy.seeded import SeededNoise, derived_seed
 from coco_opt.releases.drawing import Measured, dividing, drawing, noisy, source_of, warm
-from coco_opt.releases.kind import PageWriter, Plan, Private, Remarking, kind_of
+from coco_opt.releases.kind import PageWriter, Plan, Private, kind_of
 from coco_opt.releases.planning import is_look, planned, resolved
 from coco_opt.releases.rehearsal import rehearse
 from coco_opt.releases.report import render_report
@@ -110,7 +110,8 @@ def check(config: Config, *, again: bool = False, renamed: bool = False, reporte
     reporter = default_reporter(reporter)
     try_solvers(config)
     plan = planned(config, reporter)
-    kind_of(config).method(config, plan.measurement_plan)
+    kind = kind_of(config)
+    kind.method(config, plan.measurement_plan)
     check_folders(config)
     rehearse(plan, render_report, reporter)
     private = _read(plan, reporter)
@@ -121,9 +122,7 @@ def check(config: Config, *, again: bool = False, renamed: bool = False, reporte
         for further in filter(None, (start.look, plan.measurement_plan if plan.look is None else None)):
             refuse_other_data(config, further, fingerprint, again=again, renamed=renamed)
     status = payment_status_of(config, plan.measurement_plan, "" if again else fingerprint)  # no run has the data ""
-    kind = kind_of(config)
-    remarks = kind.remarks(plan, private) if isinstance(kind, Remarking) else ()
-    return Checked(plan, private.identity(), status, remarks)
+    return Checked(plan, private.identity(), status, kind.remarks(plan, private))
 
 
 def measure(

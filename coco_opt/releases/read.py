@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from coco_opt.files.folder import read_manifest
-from coco_opt.kinds import kind_row
-from coco_opt.releases.kind import AnyKind
+from coco_opt.releases.kind import kind_named
 
 
 def read_release(folder: str | Path) -> Any:
@@ -48,5 +47,4 @@ def read_release(folder: str | Path) -> Any:
     8
     """
     folder = Path(folder)
-    kind: AnyKind = kind_row(str(read_manifest(folder).get("kind"))).load()
-    return kind.open(folder)
+    return kind_named(str(read_manifest(folder).get("kind"))).open(folder)

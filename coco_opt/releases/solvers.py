@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from typing import Any
 
 from coco_opt.choices import SolverChoices
@@ -15,7 +15,7 @@ from coco_opt.kinds import kind_rows
 from coco_opt.privacy.measurement import MeasurementPlan
 from coco_opt.problems import PROBLEMS
 from coco_opt.registry import backend, backends, make_solver
-from coco_opt.releases.kind import AnyKind, Compiling, promise_of
+from coco_opt.releases.kind import AnyKind, promise_of
 from coco_opt.solver import Solver
 from coco_opt.solving import solve
 
@@ -102,8 +102,6 @@ def compiling_late(
 
     Problems for which the configuration names a solver are left out.
     """
-    if not isinstance(kind, Compiling):
-        return nullcontext()
     named = {problem for problem, choice in config.solvers.chosen().items() if choice.name != "auto"}
     return compiling(
         *(late for late in kind.late_kernels(method, measurement_plan) if late.partition("/")[0] not in named)

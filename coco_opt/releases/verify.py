@@ -21,14 +21,13 @@ from coco_opt.files.measurement import INDEX, is_measurement, query_from_dict, r
 from coco_opt.files.regions import checked_regions
 from coco_opt.files.release_checks import Check
 from coco_opt.files.unchanged import changed_files
-from coco_opt.kinds import kind_row
 from coco_opt.privacy.budget import stated_fraction
 from coco_opt.privacy.composition import Composition
 from coco_opt.privacy.cost import Cost, Epsilon, Rho, cost_of, cost_together
 from coco_opt.privacy.ledger_chain import Books, Charge, Run
 from coco_opt.privacy.measurement import AS_STATED, FOREIGN, identity_of
 from coco_opt.privacy.promise import Promise, joint
-from coco_opt.releases.kind import AnyKind, Folder
+from coco_opt.releases.kind import AnyKind, Folder, kind_named
 from coco_opt.releases.manifest import FORMAT, OF, noise_of, sources_of
 from coco_opt.releases.runs import ledger_of, sweep
 
@@ -115,7 +114,7 @@ def verify_release(folder: str | Path, earlier: Sequence[str | Path] = ()) -> li
         if manifest.get("format") != FORMAT:
             detail = f"{MANIFEST}: the format {manifest.get('format')!r} is not {FORMAT!r}, which this version checks"
             return [Check("files", passed=False, detail=detail)]
-        kind: AnyKind = kind_row(str(manifest.get("kind"))).load()
+        kind = kind_named(str(manifest.get("kind")))
     except InputError as error:
         return [Check("files", passed=False, detail=str(error))]
     checks = [_file_check(folder, manifest), seal_check(folder / MANIFEST, manifest), _manifest_check(manifest, kind)]

@@ -31,8 +31,8 @@ def _every_size(manifest: Mapping[str, Any], most: int) -> Mapping[str, Any] | N
     return {"size": range(largest + 1)} if isinstance(largest, int) and largest < most else None
 
 
-class GroupsKind:
-    """Histograms of groups by size for every region of a hierarchy; see ``coco_opt.releases.kind.ReleaseKind``."""
+class GroupsKind(ReleaseKind[PrivateCounts, GroupsMethod, GroupsResult]):
+    """Histograms of groups by size for every region of a hierarchy."""
 
     name: ClassVar[str] = KIND
     section: ClassVar[str] = "groups"
@@ -100,4 +100,4 @@ class GroupsKind:
         return neighbouring(simulated_data.private, simulated_data.plan.measurement_plan)
 
 
-GROUPS: ReleaseKind[PrivateCounts, GroupsMethod, GroupsResult] = GroupsKind()
+GROUPS = GroupsKind()

@@ -87,7 +87,7 @@ class RangesResult:
     coverage: float = 0.0
 
 
-class RangesKind:
+class RangesKind(ReleaseKind[CellCounts, RangesMethod, RangesResult]):
     """Noisy counts of the intervals over a public ordered domain, and estimates of any range from them."""
 
     name: ClassVar[str] = NAME
@@ -113,8 +113,6 @@ class RangesKind:
     def plan(self, config: Config) -> Plan:
         """Resolve the fan-out and plan the measurement; a stated split must give the only level everything."""
         return _planned(config)
-
-    outline = plan
 
     def promise(self, measurement_plan: MeasurementPlan) -> Promise:
         """Return whom noise protects; nothing is published without it."""
@@ -314,4 +312,4 @@ _READ: Mapping[str, Callable[[Any], Any]] = {
     "shares": lambda value: tuple(map(Fraction, value)),
 }
 
-RANGES: ReleaseKind[CellCounts, RangesMethod, RangesResult] = RangesKind()
+RANGES = RangesKind()

@@ -47,8 +47,8 @@ def _every_cell(manifest: Mapping[str, Any], most: int) -> Mapping[str, Any] | N
     return {name: np.array(values, object)[codes[name]] for name, values in schema.attributes.items()}
 
 
-class TablesKind:
-    """Tables of persons for every region of a hierarchy; see ``coco_opt.releases.kind.ReleaseKind``."""
+class TablesKind(ReleaseKind[TableCounts, TablesMethod, TablesResult]):
+    """Tables of persons for every region of a hierarchy."""
 
     name: ClassVar[str] = KIND
     section: ClassVar[str] = "topdown"
@@ -78,7 +78,6 @@ class TablesKind:
     draft = staticmethod(draft_of)
     section_of = staticmethod(query_keys)
     plan = staticmethod(plan_tables)
-    outline = staticmethod(plan_tables)
     read = staticmethod(read_tables)
     remarks = staticmethod(contradiction_remarks)
     method = staticmethod(method_of)
@@ -143,4 +142,4 @@ class TablesKind:
         return neighbouring(simulated_data.private, simulated_data.plan.detail.table_queries)
 
 
-TABLES: ReleaseKind[TableCounts, TablesMethod, TablesResult] = TablesKind()
+TABLES = TablesKind()

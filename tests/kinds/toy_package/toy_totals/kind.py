@@ -34,6 +34,7 @@ from coco_opt.releases.kind import (
     Instance,
     Plan,
     Released,
+    ReleaseKind,
     Shown,
     SimulatedData,
     Truth,
@@ -73,7 +74,7 @@ class TotalsResult:
     certificates: tuple[Certificate, ...]
 
 
-class TotalsKind:
+class TotalsKind(ReleaseKind[PrivateTotals, bool, TotalsResult]):
     name = "totals"
     section = "totals"
     unit = "person"
@@ -102,9 +103,6 @@ class TotalsKind:
 
     def promise(self, measurement_plan: MeasurementPlan) -> Promise:
         return Promise(measurement_plan.neighbours, self.unit)
-
-    def outline(self, config: Config) -> Plan:
-        return self.plan(config)
 
     def _asked(
         self, config: Config, tree: Hierarchy, levels: tuple[str, ...], ids: tuple[str | None, ...]
