@@ -8,7 +8,10 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from time import perf_counter
+from typing import Any, ClassVar
+
+import numpy as np
 
 from coco_opt.config.model import Config
 from coco_opt.errors import CocoOptError, SolverError
@@ -22,12 +25,35 @@ from coco_opt.releases.planning import planned
 from coco_opt.releases.reporter import Reporter, default_reporter
 from coco_opt.releases.solvers import solvers_of
 from coco_opt.report.style import PAGE, plain, saved, styled
-from coco_opt.solution import Status
+from coco_opt.solution import Answer, Status
 from coco_opt.solver import Solver
 from coco_opt.solving import judge, solve, timed
 
 DEFAULT_SIZE = 2_000
 _SIMULATION_SEED = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Planted:
+    """The best answer with its second half moved, and made feasible again: plausible and wrong, it claims to be best.
+
+    A comparison must not certify it. At a bound the answer is moved the other way.
+    """
+
+    shift: float = 1.0
+    tolerance: float = 1e-6
+    name: ClassVar[str] = "planted fault"
+
+    def solve(self, problem: AnyProblem) -> Answer[Any, Any]:
+        """Return the moved answer with the larger objective."""
+        start = perf_counter()
+        best = np.array(solve(problem).value, np.float64)
+        move = np.where(np.arange(best.size) < best.size // 2, 0.0, self.shift).reshape(best.shape)
+        moved = max((problem.repair(best + move), problem.repair(best - move)), key=problem.objective)
+        return Answer(moved, Status.OPTIMAL, seconds=perf_counter() - start)
+
+
+PLANTED = Planted()
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,11 +183,13 @@ def compare_instances(
     chosen: Mapping[str, Solver],
     *,
     size: int = DEFAULT_SIZE,
+    planted: Solver = PLANTED,
     reporter: Reporter | None = None,
 ) -> Comparison:
     """Solve every instance, of at most ``size`` unknowns, with every solver that can express it; see ``compare``.
 
-    ``chosen`` are configured solvers, used with their options; ``data`` says which data the instances come from.
+    ``chosen`` are configured solvers, used with their options; ``data`` says which data the instances come from. The
+    ``planted`` solver answers the first instance wrongly, which must not be certified.
     """
     reporter = default_reporter(reporter)
     with reporter.stage("Compiling kernels"):
@@ -173,7 +201,8 @@ def compare_instances(
     rows: list[Row] = []
     with reporter.stage("Solving") as progress:
         for done, (instance, position, backend) in enumerate(jobs, start=1):
-            rows.extend(_rows(instance, backend, size, chosen, first=position == 0))
+            fault = planted if done == 1 else None
+            rows.extend(_rows(instance, backend, size, chosen, fault, first=position == 0))
             progress(done, len(jobs))
     return Comparison(data, tuple(rows))
 
@@ -187,9 +216,9 @@ def _backends(instance: Instance, chosen: Mapping[str, Solver]) -> list[Backend]
 
 
 def _rows(
-    instance: Instance, backend: Backend, size: int, chosen: Mapping[str, Solver], *, first: bool
+    instance: Instance, backend: Backend, size: int, chosen: Mapping[str, Solver], fault: Solver | None, *, first: bool
 ) -> Iterator[Row]:
-    """Yield the row of one backend; for the ``first`` backend also that of the instance's planted fault, if any."""
+    """Yield the row of one backend, the ``first`` or another of an instance, and then that of a planted fault."""
     limit = backend.limit(instance.kind)
     size_wanted = min(size, instance.largest)
     problem = instance.make(min(size_wanted, limit))
@@ -208,11 +237,9 @@ def _rows(
     configured = chosen.get(instance.kind)
     row = partial(row, used=first if configured is None else configured.name == backend.name)
     yield _judged_row(row, problem, solver, backend.name, reference, note)
-    if first and instance.planted is not None:
-        planted = instance.planted
-        yield _judged_row(
-            partial(row, planted=True, used=False), problem, planted, planted.name, reference, "planted, to be caught"
-        )
+    if fault is not None:
+        planted = partial(row, planted=True, used=False)
+        yield _judged_row(planted, problem, fault, fault.name, reference, "planted, to be caught")
 
 
 def _judged_row(row: partial[Row], problem: AnyProblem, solver: Solver, name: str, reference: float, note: str) -> Row:

@@ -32,7 +32,6 @@ from coco_opt.privacy.promise import Promise, joint
 from coco_opt.privacy.queries import Exact
 from coco_opt.problem import Problem
 from coco_opt.releases.reporter import Reporter
-from coco_opt.solver import Solver
 
 AnyProblem = Problem[Any, Any]
 PrivateT = TypeVar("PrivateT", bound="Private")
@@ -166,15 +165,11 @@ class Released:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Instance:
-    """A problem of one kind that can be made with at most ``size`` unknowns; ``largest`` is its full size.
-
-    ``planted`` is a solver with wrong answers, which the comparison must catch.
-    """
+    """A problem of one kind that can be made with at most ``size`` unknowns; ``largest`` is its full size."""
 
     kind: str
     largest: int
     make: Callable[[int], AnyProblem]
-    planted: Solver | None = None
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from time import perf_counter
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
@@ -23,7 +21,6 @@ from coco_opt.groups.estimating.method import SLOW, GroupsMethod
 from coco_opt.groups.kind.plan import method_of
 from coco_opt.groups.noisy_measurements import GroupsMeasurements, RegionMeasurement
 from coco_opt.privacy import Measurement
-from coco_opt.problem import Problem
 from coco_opt.problems import (
     ControlledRounding,
     ExpectedDistance,
@@ -39,33 +36,9 @@ from coco_opt.problems import (
     Tree,
 )
 from coco_opt.releases.kind import AnyProblem, Instance
-from coco_opt.solution import Answer, Status
-from coco_opt.solving import solve
 
 _FEW_PAIRS = 100
 _FEW_GROUPS = 2
-
-
-@dataclass(frozen=True)
-class CorruptedPav:
-    """Pool adjacent violators with a shifted upper half: feasible, plausible, and wrong; claims to be optimal."""
-
-    tolerance: float = 1e-9
-    shift: float = 1.0
-
-    name = "corrupted pav"
-
-    def solve(self, problem: Problem[Any, Any]) -> Answer[Floats, Any]:
-        """Return the kernel's answer with its larger half moved up; at the bound, all movable values moved down."""
-        start = perf_counter()
-        assert isinstance(problem, IsotonicL2)
-        fit = np.array(solve(problem).value, dtype=np.float64)
-        middle = fit.size // 2
-        if middle < fit.size and fit[-1] + self.shift <= problem.upper:
-            fit[middle:] += self.shift
-        else:
-            fit = np.maximum(problem.lower, fit - self.shift)
-        return Answer(fit, Status.OPTIMAL, seconds=perf_counter() - start)
 
 
 def instances_of(measurement: Measurement, config: Config) -> list[Instance]:
@@ -119,7 +92,7 @@ def _region_instances(measurement: RegionMeasurement, method: GroupsMethod, solv
     y = measurement.values if measurement.query == "ranks" else cumulative
     upper = measurement.max_size if measurement.query == "ranks" else measurement.groups
     return [
-        Instance("isotonic_l2", y.size, lambda n: IsotonicL2(y[:n], lower=0, upper=upper), CorruptedPav()),
+        Instance("isotonic_l2", y.size, lambda n: IsotonicL2(y[:n], lower=0, upper=upper)),
         Instance("isotonic_l1", y.size, lambda n: IsotonicL1(y[:n], lower=0, upper=upper, ties=method.ties)),
         Instance("simplex_projection", cells.size, lambda n: SimplexProjection(cells[:n], _total(cells[:n]))),
         Instance("controlled_rounding", cells.size, lambda n: _rounding(cells[:n], solvers)),

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.activity import doing
+from coco_opt.array_types import Ints
 from coco_opt.choices import Certificate
 from coco_opt.config import Config, Section
 from coco_opt.config.model import digest_of
@@ -23,8 +24,9 @@ from coco_opt.estimators import estimator_row
 from coco_opt.files.differences import Compared
 from coco_opt.privacy import Cost, Exact, Measurement, MeasurementPlan, Neighbours, Pair
 from coco_opt.privacy.promise import Promise
+from coco_opt.problems import TreeLeastSquares
 from coco_opt.ranges.domain import DomainTree, levels_of, shortest_fan_out
-from coco_opt.ranges.estimating.universal import Estimator, UniversalHistogram, is_nonnegative
+from coco_opt.ranges.estimating.universal import Estimator, UniversalHistogram, is_nonnegative, least_squares
 from coco_opt.ranges.interval_counts import RANGES as NAME
 from coco_opt.ranges.interval_counts import IntervalCounts, domain_of
 from coco_opt.ranges.kind.files import (
@@ -36,7 +38,6 @@ from coco_opt.ranges.kind.files import (
     verify_ranges,
 )
 from coco_opt.ranges.kind.forecast import fan_out_name, forecast_of, shares_name
-from coco_opt.ranges.kind.instances import generated_cells, instances
 from coco_opt.ranges.kind.intervals import PROMISE_OF, drawn_files, posterior_account, posterior_notes
 from coco_opt.ranges.kind.page import sections
 from coco_opt.ranges.kind.section import CHOSEN, RangesData, RangesSection, draft_of, file_key_of, query_keys
@@ -60,6 +61,7 @@ from coco_opt.releases.reporter import Reporter
 Shape = int | tuple[int, ...]
 REGION = "all"
 _FEW_CELLS = 16  # of a rehearsal
+_SEED, _ENTITIES = 2010, 40  # of simulated counts: their seed, and the mean of a cell
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +227,15 @@ class RangesKind(ReleaseKind[CellCounts, RangesMethod, RangesResult]):
     def instances(self, measurement: Measurement, config: Config) -> Sequence[Instance]:
         """Return least squares on the tree, with the bounds of the configured estimator."""
         method = self.method(config, measurement.measurement_plan)
-        return instances(IntervalCounts.of(measurement), nonnegative=method.estimator == "nonnegative")
+        problem = least_squares(IntervalCounts.of(measurement), nonnegative=method.estimator == "nonnegative")
+
+        def cut(size: int) -> TreeLeastSquares:  # to the first nodes, the widest intervals
+            first = slice(max(2, size))
+            return TreeLeastSquares(
+                problem.tree.parent[first], problem.y[first], problem.variance[first], lower=problem.lower[first]
+            )
+
+        return (Instance(TreeLeastSquares.kind, problem.variables, cut),)
 
     def neighbours(self, simulated_data: SimulatedData) -> Pair[CellCounts]:
         """Return counts that differ by one entity in the largest cell."""
@@ -274,6 +284,16 @@ def _chosen(section: RangesSection, cost: Cost, neighbours: Neighbours) -> dict[
     shortest = _shortest(section, tree.fan_out or "cells")
     fan_out = list(shortest) if isinstance(shortest, tuple) else shortest
     return {"fan_out": fan_out, "shares": [str(share) for share in tree.shares]}
+
+
+def generated_cells(cells: int) -> Ints:
+    """Return counts int64 (cells,): two humps over a thin ground with gaps; the same for each number of cells."""
+    rng = np.random.default_rng([_SEED, cells])
+    position = (np.arange(cells) + 0.5) / cells
+    humps = np.exp(-(((position - 0.3) / 0.08) ** 2)) + 0.5 * np.exp(-(((position - 0.7) / 0.15) ** 2))
+    weights = humps + 0.02 * (rng.random(cells) < 0.5)
+    counts: Ints = rng.poisson(_ENTITIES * cells * weights / weights.sum()).astype(np.int64)
+    return counts
 
 
 def _of_few_cells(section: RangesSection, domain: DomainTree) -> RangesSection:

@@ -31,7 +31,7 @@ from coco_opt.privacy import Epsilon, SeededNoise
 from coco_opt.ranges import UniversalHistogram, Workload, choose_fan_out, measure_ranges
 from coco_opt.ranges.estimating.posterior.release import mean_square
 from coco_opt.ranges.estimating.universal import Estimator
-from coco_opt.ranges.kind.instances import generated_cells
+from coco_opt.ranges.kind import generated_cells
 
 EPSILONS = (Fraction(1), Fraction(1, 10), Fraction(1, 100))
 SEEDS, FEW_SEEDS = tuple(range(2010, 2030)), (2010, 2011)

@@ -34,7 +34,7 @@ from coco_opt.groups.estimating.posterior.consistent import posterior_estimate
 from coco_opt.groups.estimating.posterior.sampler import Posterior
 from coco_opt.privacy import Epsilon, SeededNoise
 from coco_opt.ranges import UniversalHistogram, choose_fan_out, measure_ranges
-from coco_opt.ranges.kind.instances import generated_cells
+from coco_opt.ranges.kind import generated_cells
 from coco_opt.topdown.estimating.estimate import estimate_tables
 from coco_opt.topdown.queries import parse_queries
 
