@@ -9,9 +9,8 @@ from coco_opt.releases.drawing import Measured
 from coco_opt.releases.estimate import estimate
 from coco_opt.releases.forecast import PlanForecast, forecast
 from coco_opt.releases.measure import Checked, check, measure
-from coco_opt.releases.read import read_release
 from coco_opt.releases.release import Outcome, release
-from coco_opt.releases.release_in_memory import Estimated
+from coco_opt.releases.release_in_memory import Estimated, read_release
 from coco_opt.releases.report import render_report
 from coco_opt.releases.reporter import Reporter, Silent
 from coco_opt.releases.verify import verify_release

@@ -1,4 +1,4 @@
-"""A release in memory: its tables as frames, its regions by name, and its folder on request."""
+"""A release in memory: its tables as frames, its regions by name, its folder on request; and a folder read again."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ from coco_opt.files.folder import (
     FileTable,
     arrow_table,
     as_json,
+    read_manifest,
     sealed,
     write_folder,
 )
 from coco_opt.files.regions import REGIONS, region_table
 from coco_opt.releases.datapackage import DATAPACKAGE, datapackage
-from coco_opt.releases.kind import AnyKind, PageWriter, Shown
+from coco_opt.releases.kind import AnyKind, PageWriter, Shown, kind_named
 from coco_opt.releases.reporter import Reporter, default_reporter
 from coco_opt.releases.storage import check_target
 
@@ -205,3 +206,44 @@ class Estimated:
             for problem, row in self.manifest["solvers"].items()
         )
         return f"<p><b>{escape(self.spent)}</b><br>{escape(solved)}</p>{rows}"
+
+
+def read_release(folder: str | Path) -> Any:
+    """Read a release folder of any kind.
+
+    Parameters
+    ----------
+    folder : str or Path
+        The release folder.
+
+    Returns
+    -------
+    Release, TablesRelease or UniversalHistogram
+        As ``read_groups_release``, ``read_tables_release`` or ``read_ranges_release`` return it.
+
+    Raises
+    ------
+    InputError
+        file-not-found, unreadable-file, bad-manifest, unknown-kind (no such kind is installed), and what the kind says
+        of its files.
+    VerificationError
+        The manifest or a table is not what was written.
+
+    Notes
+    -----
+    Use ``verify_release`` to judge the content.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> import pandas as pd
+    >>> from coco_opt import configure, read_release, release
+    >>> visits = pd.DataFrame({"value": [3, 1, 4, 1, 5]})
+    >>> privacy = {"epsilon": "1", "noise": "seeded", "seed": 7}
+    >>> with TemporaryDirectory() as folder:
+    ...     config = configure(folder=folder, data={"values": visits}, privacy=privacy, ranges={"cells": 8})
+    ...     read_release(release(config).folder).cells.size
+    8
+    """
+    folder = Path(folder)
+    return kind_named(str(read_manifest(folder).get("kind"))).open(folder)

@@ -14,7 +14,7 @@ from coco_opt import forecast as plan_forecast
 from coco_opt.errors import InputError
 from coco_opt.groups.estimating.method import Consistency, GroupsMethod
 from coco_opt.groups.kind import GROUPS
-from coco_opt.groups.kind.expected import ExpectedErrors, readable_methods, rehearsed
+from coco_opt.groups.kind.forecast import ExpectedErrors, readable_methods, rehearsed
 from coco_opt.groups.kind.rehearsal import Rehearsal, branch_answers, branches_within, extrapolated, part_of
 from coco_opt.groups.kind.simulated_data import read_simulated_data, simulated_data_of
 from coco_opt.groups.measuring.measure import look_of

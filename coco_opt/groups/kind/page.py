@@ -12,7 +12,7 @@ from coco_opt.estimators import estimator_row
 from coco_opt.groups.estimating.estimate import GroupsResult
 from coco_opt.groups.estimating.group_counts import with_group_counts
 from coco_opt.groups.estimating.method import GroupsMethod
-from coco_opt.groups.kind.expected import errors_and_even
+from coco_opt.groups.kind.forecast import errors_and_even
 from coco_opt.groups.kind.intervals import measured_sizes
 from coco_opt.groups.noisy_measurements import GroupsMeasurements, count_queries, has_private_counts, split_of
 from coco_opt.histograms import errors_by_level

@@ -25,7 +25,7 @@ from coco_opt.privacy.cost import Cost, cost_of
 from coco_opt.privacy.measurement import MeasurementPlan
 from coco_opt.privacy.promise import Promise, joint
 from coco_opt.releases.kind import promise_of
-from coco_opt.releases.read import read_release
+from coco_opt.releases.release_in_memory import read_release
 from coco_opt.releases.verify import verify_release
 from coco_opt.topdown.constraint import TOTAL, UNBOUNDED, LinearConstraint, RegionBounds, Terms, counted
 from coco_opt.topdown.kind.files import EXACT, EXACT_COLUMNS, TablesRelease

@@ -297,7 +297,7 @@ def ranges_table(results: Sequence[Result]) -> Table:
 
 @cache
 def _stated_range(case: Case, queries: QueryPlan, epsilon: Fraction) -> tuple[Floats, Floats]:
-    """Return the least and the largest error to expect by level, as ``coco_opt.groups.kind.expected`` does."""
+    """Return the least and the largest error to expect by level, as ``coco_opt.groups.kind.forecast`` does."""
     search = search_of(case, epsilon)
     buckets = [Buckets.by_growth(case.max_size, each) for each in queries.growth]
     variances = search.noise.variances(queries.split)
