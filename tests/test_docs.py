@@ -28,7 +28,7 @@ from nbclient.util import run_sync
 import coco_opt
 import coco_opt as co
 from coco_opt.cli.config_keys import config_keys
-from coco_opt.cli.errors import explanations
+from coco_opt.cli.reference import explanations
 from coco_opt.files.spreadsheets import write_csv_files
 from tests.evidence import ROWS, defined, markdown, promises
 

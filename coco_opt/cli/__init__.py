@@ -23,17 +23,15 @@ from typer.core import TyperCommand, TyperGroup
 from coco_opt.activity import take_interrupt_message
 from coco_opt.cli import (
     audit,
-    cite,
     compare,
     demo,
     diff,
-    errors,
     experiments,
     export,
     init,
-    keys,
     ledger,
     plan,
+    reference,
     release,
     verify,
 )
@@ -69,8 +67,8 @@ EVERYDAY: tuple[_Row, ...] = (
         "diff releases/a releases/b --page changes.html",
     ),
     (ledger.ledger, "Show the budget: granted, spent, and on what.", "ledger coco-opt.toml"),
-    (keys.keys, "List the keys of a config: type, default, meaning.", "keys privacy"),
-    (errors.errors, "Explain the code of an error.", "errors input-changed"),
+    (reference.keys, "List the keys of a config: type, default, meaning.", "keys privacy"),
+    (reference.errors, "Explain the code of an error.", "errors input-changed"),
 )
 METHODS: tuple[_Row, ...] = (
     (release.measure, "Check, pay, draw noise, seal: the step that costs.", "measure coco-opt.toml --publish noisy"),
@@ -88,7 +86,7 @@ RESEARCH: tuple[_Row, ...] = (
     (audit.audit, "Bound the privacy lost, on simulated or public data.", "audit coco-opt.toml"),
     (experiments.reproduce, "Recompute the papers' figures and tables.", "reproduce kuo2018/table3 --small"),
     (experiments.bench, "Time the solvers against their peers, in one run.", "bench isotonic_l2"),
-    (cite.cite, "Print what to cite, for a method or a release.", "cite joint"),
+    (reference.cite, "Print what to cite, for a method or a release.", "cite joint"),
 )
 GROUPS = {
     "Everyday": EVERYDAY,

@@ -63,22 +63,21 @@ class Plan:
     """The public half of a release, checked: any later input error lies in the private table.
 
     ``detail`` is what the kind itself needs to read and to measure; ``notes`` are for the user to know before paying.
-    ``again`` plans under another budget from the public tables already read; if it is None, they are read again.
+    ``replanned`` plans for another configuration from the public tables already read; given ``keys`` that an earlier
+    run of the same ``choice`` took, it takes these. If it is None, the tables are read again, and nothing is chosen.
 
     With a ``look`` the queries are provisional: the look is measured first, and ``resolve`` returns the plan that its
     noisy answers lead to. Given ``chosen`` keys, which a plan that was resolved before states, it takes these instead
     of choosing. ``also`` are measurements to estimate together with this plan's. ``tables`` are for ``plan`` to show.
     ``choice`` tells apart what several configurations with the same look leave to be chosen, and ``before`` is the plan
     with the look that this plan was resolved from. ``promised`` says by name, for ``check``, what holds without noise.
-
-    Without a look, ``rechosen(keys=...)`` plans again with the keys that an earlier run of the same ``choice`` took.
     """
 
     config: Config
     measurement_plan: MeasurementPlan
     detail: Any
     notes: tuple[str, ...] = ()
-    again: Callable[[Config], Plan] | None = field(default=None, repr=False)
+    replanned: Callable[[Config, Mapping[str, Any] | None], Plan] | None = field(default=None, repr=False)
     look: MeasurementPlan | None = None
     resolve: Callable[[Measurement, Mapping[str, Any] | None], Plan] | None = field(default=None, repr=False)
     chosen: Mapping[str, Any] = field(default_factory=dict)
@@ -86,8 +85,12 @@ class Plan:
     before: Plan | None = field(default=None, repr=False)
     also: tuple[Measurement, ...] = ()
     tables: tuple[Figures, ...] = ()
-    rechosen: Callable[..., Plan] | None = field(default=None, repr=False)
     promised: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def is_chosen(self) -> bool:
+        """Return whether keys were chosen from public numbers, not by a look."""
+        return bool(self.chosen) and self.before is None and self.look is None
 
     @property
     def after_look(self) -> str:
@@ -107,12 +110,11 @@ class Plan:
             self,
             measurement_plan=measurement_plan,
             detail=detail,
-            again=None,
+            replanned=None,
             look=None,
             resolve=None,
             also=(),
             before=None,
-            rechosen=None,
         )
 
 

@@ -323,7 +323,7 @@ def _measured(
         if paid and config.privacy.weaker_promise:
             promise = ledger_of(config).books().promise_words(dataset_of(config))
             reporter.line(f"The sum of the account holds where {promise}")
-        if plan.chosen and plan.rechosen is not None:
+        if plan.is_chosen:
             run.folder.keep(CHOSEN, {"choice": plan.choice, "keys": dict(plan.chosen)})
 
         def draw(key: RunKey) -> Drawing:

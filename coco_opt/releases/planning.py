@@ -46,10 +46,10 @@ def planned(config: Config, reporter: Reporter, *, outline: bool = False, measur
     sweep(config, reporter.line)
     with reporter.stage("Reading the public tables"):
         read = kind.outline if outline else kind.plan
-        plan = _after_known_look(_as_chosen_before(_spending_all(read(config), read)))
+        plan = _after_known_look(_as_chosen_before(_spending_all(read(config), read), config, read))
     measurement_plan, source = plan.measurement_plan, source_of(config)
     notes = [] if measuring and plan.before is not None else [*plan.notes]
-    if plan.chosen and plan.look is None and plan.rechosen is not None:  # as a configuration would state it
+    if plan.is_chosen:  # as a configuration would state it
         keys = ", ".join(f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in plan.chosen.items())
         notes.append(f"Chosen from public numbers: {keys}")
     notes += [*region_notes(measurement_plan), *(budget_notes(config.privacy.cost) if source.private else ())]
@@ -62,19 +62,20 @@ def planned(config: Config, reporter: Reporter, *, outline: bool = False, measur
     return plan
 
 
-def _as_chosen_before(plan: Plan) -> Plan:
+def _as_chosen_before(plan: Plan, config: Config, read: Callable[[Config], Plan]) -> Plan:
     """Return the plan with the keys that an earlier run of the same choice took from public numbers, if there is one.
 
     So a later version that would choose otherwise takes up what was measured. The queries must be those that were paid.
     """
-    if not plan.chosen or plan.rechosen is None or plan.look is not None or not source_of(plan.config).private:
+    if not plan.is_chosen or plan.replanned is None or not source_of(config).private:
         return plan
     for stored in reversed(runs_of_ledger(plan.config)):
         if stored.run is None or not stored.run.counts or stored.run.charge.dataset != dataset_of(plan.config):
             continue
         record = RunFolder(plan.config.output.private / RUNS, stored.name).stored_values(CHOSEN)
         if record.get("choice") == plan.choice:
-            before = plan if record["keys"] == plan.chosen else plan.rechosen(keys=record["keys"])
+            same = record["keys"] == plan.chosen
+            before = plan if same else _spending_all(plan.replanned(config, record["keys"]), read)
             if before.measurement_plan.digest == stored.run.charge.digest:
                 return before
     return plan
@@ -120,12 +121,11 @@ def _spending_all(plan: Plan, read: Callable[[Config], Plan]) -> Plan:
     pair, config = plan.config.privacy.pair, with_bought(plan.config, plan.measurement_plan)
     if pair is None or config.privacy.cost == plan.measurement_plan.cost:
         return plan
-    replanned, rechosen = (plan.again or read)(config), plan.rechosen
+    replanned = read(config) if plan.replanned is None else plan.replanned(config, None)
     if Composition.of(replanned.measurement_plan.queries).delta(pair[0]) > pair[1]:
         return plan
     # What was chosen stays chosen: the queries are those of the first plan, for another cost.
-    again = None if rechosen is None else lambda keys: _spending_all(rechosen(keys=keys), read)
-    return replace(replanned, chosen=plan.chosen, choice=plan.choice, rechosen=again)
+    return replace(replanned, chosen=plan.chosen, choice=plan.choice)
 
 
 def with_bought(config: Config, measurement_plan: MeasurementPlan) -> Config:

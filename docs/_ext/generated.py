@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from coco_opt.cli import app
 from coco_opt.cli.config_keys import ConfigKey, config_keys, models
-from coco_opt.cli.errors import exit_codes, explanations
+from coco_opt.cli.reference import exit_codes, explanations
 from coco_opt.problems import PROBLEMS
 from coco_opt.registry import backends
 

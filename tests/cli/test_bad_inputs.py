@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from coco_opt.cli.errors import explanations
+from coco_opt.cli.reference import explanations
 from tests.cli.bad_inputs import CLASSES, BadInput, draws
 from tests.cli.helpers import CANARY, ENTITIES, KINDS, Runner, paid, write_groups
 

@@ -19,8 +19,7 @@ import coco_opt
 from coco_opt._version import __version__
 from coco_opt.activity import steps
 from coco_opt.cli import app, experiments
-from coco_opt.cli.cite import references, sources
-from coco_opt.cli.errors import exit_codes, explanations
+from coco_opt.cli.reference import exit_codes, explanations, references, sources
 from coco_opt.config.sections import Mechanism
 from coco_opt.estimators import ESTIMATORS
 from coco_opt.kinds import KINDS as BUILT_IN

@@ -70,15 +70,15 @@ def plan_groups(config: Config, *, counted: bool = False) -> Plan:
     else:
         read = read_public_sizes if config.method.counts_share is None else read_sizes_regions
         public = read(data.table_of("sizes"), data.root, spill)
-    return _planned(config, public, outline=counted)
+    return _planned(config, public=public, outline=counted)
 
 
 def _planned(
     config: Config,
-    public: PublicGroups | PublicRegions,
-    *,
-    outline: bool = False,
     keys: Mapping[str, Any] | None = None,
+    *,
+    public: PublicGroups | PublicRegions,
+    outline: bool = False,
 ) -> Plan:
     """Return the plan for public tables that were read; an ``outline`` searches the choice of queries in full.
 
@@ -87,12 +87,13 @@ def _planned(
     look = takes_look(config)
     plan, ranking = _chosen(config, public, keys, search=outline or not look)
     tables = choice_tables(config, plan.measurement_plan.levels, ranking, plan.config.method.consistency)
-    plan = replace(plan, tables=tables, choice=choice_digest(config))
+    again = partial(_planned, public=public, outline=outline)
+    plan = replace(plan, tables=tables, choice=choice_digest(config), replanned=again)
     if not look:
-        return replace(plan, rechosen=partial(_planned, config, public, outline=outline))
+        return plan
     assert isinstance(public, PublicGroups)
     provisional = look_of(plan.measurement_plan, config.privacy.cost * config.auto.look)
-    return replace(plan, look=provisional, resolve=partial(_after_look, config, public), chosen={}, again=None)
+    return replace(plan, look=provisional, resolve=partial(_after_look, config, public), chosen={}, replanned=None)
 
 
 def _after_look(config: Config, public: PublicGroups, look: Measurement, chosen: Mapping[str, Any] | None) -> Plan:
@@ -102,7 +103,7 @@ def _after_look(config: Config, public: PublicGroups, look: Measurement, chosen:
     plan, _ = _chosen(config, public, chosen, look)
     shown = {**plan.chosen, "consistency": plan.config.method.consistency}
     words = ", ".join(f"{name} = {json.dumps(value)}" for name, value in shown.items())
-    return replace(plan, also=(look,), notes=(f"Chosen after the look: {words}", *plan.notes), again=None)
+    return replace(plan, also=(look,), notes=(f"Chosen after the look: {words}", *plan.notes))
 
 
 def _chosen(
@@ -145,7 +146,7 @@ def _of_resolved(config: Config, public: PublicGroups | PublicRegions) -> Plan:
         counts_share=share,
     )
     config = with_method(config, measurement_plan)
-    return Plan(config, measurement_plan, public, again=partial(_planned, public=public))
+    return Plan(config, measurement_plan, public)
 
 
 def queries_of(config: Config, levels: int) -> tuple[Query, ...]:

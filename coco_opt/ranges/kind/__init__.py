@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import partial
 from math import prod
 from pathlib import Path
 from typing import Any, ClassVar
@@ -267,10 +266,9 @@ def _planned(written: Config, keys: Mapping[str, Any] | None = None) -> Plan:
     fan_out = None if isinstance(section.fan_out, str) else section.fan_out  # "cells": all others are decided
     domain = DomainTree(section.size, fan_out, section.edges, section.shares)
     measurement_plan = plan_ranges(domain, cost, neighbours=neighbours, outside=section.outside, label=REGION)
-    again = partial(_planned, written) if is_open else None
     choice = digest_of([is_open] if written.method.fan_out == "auto" else [is_open, str(section.workload)])
     config = replace(written, method=section)
-    return Plan(config, measurement_plan, domain, chosen=chosen, choice=choice, rechosen=again)
+    return Plan(config, measurement_plan, domain, chosen=chosen, choice=choice, replanned=_planned)
 
 
 def _chosen(section: RangesSection, cost: Cost, neighbours: Neighbours) -> dict[str, Any]:

@@ -75,7 +75,7 @@ def plan_tables(config: Config) -> Plan:
     check_account(config, earlier.said)
     invariants = _invariants(config, public, schema)
 
-    def planned(written: Config, proof: Proof | None = None, keys: Mapping[str, Any] | None = None) -> Plan:
+    def planned(written: Config, keys: Mapping[str, Any] | None = None, proof: Proof | None = None) -> Plan:
         config = resolved(written, public.hierarchy, schema, workload, keys)
         table_queries = TableQueries(
             public.hierarchy,
@@ -99,7 +99,6 @@ def plan_tables(config: Config) -> Plan:
             chosen=chosen_keys(written, config),
             promised=tuple(_promised(table_queries, proof)),
             choice=choice_digest(written),
-            rechosen=partial(planned, written, proof),
         )
 
     return planned(config)
