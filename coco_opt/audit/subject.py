@@ -24,6 +24,7 @@ from coco_opt.errors import ProblemError, VerificationError
 from coco_opt.privacy import (
     Cost,
     DiscreteGaussian,
+    Drawing,
     Epsilon,
     Exact,
     Geometric,
@@ -34,7 +35,6 @@ from coco_opt.privacy import (
     NoiseSource,
     Pair,
     Rho,
-    add_noise,
 )
 from coco_opt.privacy.composition import Composition
 from coco_opt.privacy.cost import total
@@ -53,10 +53,7 @@ _DIGITS = 6
 
 def sealed(measurement_plan: MeasurementPlan, exact: Sequence[Exact], source: NoiseSource) -> Measurement:
     """Return the measurement that a release draws from exact answers."""
-    answers = add_noise(
-        measurement_plan.queries, exact, measurement_plan.hierarchy, measurement_plan.per_region, source
-    )
-    return Measurement(measurement_plan, answers, source.name, source.private)
+    return Drawing.of(measurement_plan, exact, source).measurement()
 
 
 def stated_epsilon(guaranteed: Composition, delta: Fraction | None) -> Fraction:

@@ -6,11 +6,11 @@ from coco_opt.privacy.budget import NEIGHBOURS, Neighbours, Pair, Unit, parse_ep
 from coco_opt.privacy.cost import Cost, Epsilon, Rho, Sensitivity
 from coco_opt.privacy.ledger import Ledger
 from coco_opt.privacy.ledger_chain import Account, Charge, Entry
-from coco_opt.privacy.measurement import Measurement, MeasurementPlan
+from coco_opt.privacy.measurement import Drawing, Measurement, MeasurementPlan
 from coco_opt.privacy.noise import NOISE_NAMES, NoiseName, NoiseSource, NoiseStream
 from coco_opt.privacy.noise_distributions import DiscreteGaussian, Geometric, NoiseDistribution
 from coco_opt.privacy.opendp import OpenDPNoise
-from coco_opt.privacy.queries import Answers, Exact, LevelQuery, add_noise
+from coco_opt.privacy.queries import Answers, Exact, LevelQuery
 from coco_opt.privacy.run_key import RunKey
 from coco_opt.privacy.secure import SecureNoise
 from coco_opt.privacy.seeded import SeededNoise
@@ -24,6 +24,7 @@ __all__ = [
     "Charge",
     "Cost",
     "DiscreteGaussian",
+    "Drawing",
     "Entry",
     "Epsilon",
     "Exact",
@@ -45,7 +46,6 @@ __all__ = [
     "SeededNoise",
     "Sensitivity",
     "Unit",
-    "add_noise",
     "parse_epsilon",
     "parse_fraction",
     "resolve_noise",

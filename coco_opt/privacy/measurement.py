@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from coco_opt.activity import Progress
 from coco_opt.array_types import Ints
 from coco_opt.errors import ProblemError
 from coco_opt.histograms.hierarchy import Hierarchy
@@ -18,13 +19,16 @@ from coco_opt.histograms.texts import Texts
 from coco_opt.privacy.blocks import Division
 from coco_opt.privacy.budget import NEIGHBOURS, Neighbours
 from coco_opt.privacy.cost import Cost, cost_together, total
+from coco_opt.privacy.noise import NoiseSource
 from coco_opt.privacy.queries import (
     LEAST_PIECE,
     Answers,
+    Exact,
     LevelQuery,
     NoisyPart,
     answers_in_all,
     gathered,
+    noisy_parts,
     offsets_of,
 )
 
@@ -304,6 +308,22 @@ class Drawing:
     private: bool
     receipt: str = ""
     division: Division | None = None
+
+    @classmethod
+    def of(
+        cls,
+        measurement_plan: MeasurementPlan,
+        exact: Iterable[Exact],
+        source: NoiseSource,
+        progress: Progress | None = None,
+    ) -> Drawing:
+        """Return the noisy answers to a plan's queries, from exact answers that come part after part.
+
+        See ``noisy_parts``. O(answers); memory is that of one part.
+        """
+        hierarchy, tables = measurement_plan.hierarchy, measurement_plan.per_region
+        parts = noisy_parts(measurement_plan.queries, exact, hierarchy, tables, source, progress)
+        return cls(measurement_plan, parts, source.name, source.private)
 
     @property
     def status(self) -> str:

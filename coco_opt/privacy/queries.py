@@ -1,6 +1,6 @@
 """Queries, their exact answers before the noise and their noisy answers after it: one form for every kind of release.
 
-Integers from the private counts to the noise and after it. ``add_noise`` is the only place where noise is drawn.
+Integers from the private counts to the noise and after it. ``noisy_parts`` is the only place where noise is drawn.
 """
 
 from __future__ import annotations
@@ -192,22 +192,6 @@ def answers_in_all(query: LevelQuery, hierarchy: Hierarchy, tables: Mapping[str,
         return len(regions) * query.size, query.size
     sizes = query.sizes(len(regions), tables, regions.start)
     return int(sizes.sum()), int(sizes.max(initial=0))
-
-
-def add_noise(
-    queries: Sequence[LevelQuery],
-    exact: Iterable[Exact],
-    hierarchy: Hierarchy,
-    tables: Mapping[str, Ints],
-    source: NoiseSource,
-    progress: Progress | None = None,
-) -> tuple[Answers, ...]:
-    """Return the noisy answers to ``queries``, in their order, from exact answers that come part after part.
-
-    See ``noisy_parts`` and ``gathered``. O(answers); memory is theirs and one part.
-    """
-    parts = noisy_parts(queries, exact, hierarchy, tables, source, progress)
-    return gathered(queries, parts, hierarchy, tables)
 
 
 def noisy_parts(

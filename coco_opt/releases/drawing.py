@@ -22,7 +22,7 @@ from coco_opt.files.scratch import Scratch
 from coco_opt.privacy.blocks import BlockNoise, Division, NoiseKey, drawn_anywhere, parts_of, shared_exact
 from coco_opt.privacy.measurement import Drawing, Measurement, MeasurementPlan
 from coco_opt.privacy.noise import NoiseSource
-from coco_opt.privacy.queries import NoisyPart, noisy_parts
+from coco_opt.privacy.queries import NoisyPart
 from coco_opt.privacy.seeded import SeededNoise
 from coco_opt.privacy.sources import resolve_noise
 from coco_opt.releases.kind import Plan, kind_of
@@ -82,14 +82,7 @@ def drawing(plan: Plan, private: object, source: NoiseSource, reporter: Reporter
     def parts() -> Iterator[NoisyPart]:
         with reporter.stage("Measuring") as progress:
             exact = kind_of(plan.config).exact_answers(plan, private)
-            yield from noisy_parts(
-                measurement_plan.queries,
-                exact,
-                measurement_plan.hierarchy,
-                measurement_plan.per_region,
-                source,
-                progress,
-            )
+            yield from Drawing.of(measurement_plan, exact, source, progress).parts()
 
     return Drawing(measurement_plan, parts(), source.name, source.private)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from time import process_time
 from typing import Any
@@ -133,7 +133,10 @@ def forecast(
     reading = process_time() - start
     kind = kind_of(config)
     kind.method(config, plan.measurement_plan)
-    predicted = kind.forecast(plan, ForecastOptions(public, runs, rows), reporter)
+    predicted, ranking = kind.forecast(plan, ForecastOptions(public, runs, rows), reporter), plan.ranking()
+    choices = [dict(zip(table.header, row, strict=True)) for table in ranking for row in table.rows]
+    plain = {**predicted.plain, "choices": choices}
+    predicted = replace(predicted, tables=(*ranking, *predicted.tables), plain=plain)
     measurement_plan, queries = plan.measurement_plan, list[QueryCost]()
     for query in measurement_plan.queries:
         level, regions = measurement_plan.levels[query.level], len(measurement_plan.hierarchy.level_range(query.level))

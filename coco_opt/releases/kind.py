@@ -68,9 +68,10 @@ class Plan:
 
     With a ``look`` the queries are provisional: the look is measured first, and ``resolve`` returns the plan that its
     noisy answers lead to. Given ``chosen`` keys, which a plan that was resolved before states, it takes these instead
-    of choosing. ``also`` are measurements to estimate together with this plan's. ``tables`` are for ``plan`` to show.
-    ``choice`` tells apart what several configurations with the same look leave to be chosen, and ``before`` is the plan
-    with the look that this plan was resolved from. ``promised`` says by name, for ``check``, what holds without noise.
+    of choosing. ``also`` are measurements to estimate together with this plan's. ``choice`` tells apart what several
+    configurations with the same look leave to be chosen, and ``before`` is the plan with the look that this plan was
+    resolved from. ``ranking`` returns tables of what was chosen and of the next best, for ``plan`` to show.
+    ``promised`` says by name, for ``check``, what holds without noise.
     """
 
     config: Config
@@ -84,7 +85,7 @@ class Plan:
     choice: str = ""
     before: Plan | None = field(default=None, repr=False)
     also: tuple[Measurement, ...] = ()
-    tables: tuple[Figures, ...] = ()
+    ranking: Callable[[], tuple[Figures, ...]] = field(default=tuple, repr=False)
     promised: tuple[tuple[str, str], ...] = ()
 
     @property

@@ -20,7 +20,7 @@ from coco_opt.groups.measuring.measure import MAX_GROUPS, exact_parts, measure_h
 from coco_opt.groups.noisy_measurements import KIND, MAX_SIZE
 from coco_opt.groups.queries import groups_query
 from coco_opt.histograms import errors_by_level, sum_of_leaves
-from coco_opt.privacy import Cost, Epsilon, Exact, Measurement, MeasurementPlan, Rho, add_noise
+from coco_opt.privacy import Cost, Drawing, Epsilon, Exact, Measurement, MeasurementPlan, Rho
 from coco_opt.problems import TreeLeastSquares
 from tests.groups.helpers import NoNoise, Told, costs, thirds
 
@@ -46,7 +46,7 @@ def measure_counts(hierarchy: Hierarchy, counts: Ints, costs: Any, neighbours: A
         for query in queries
         for region in hierarchy.level_range(query.level)
     )
-    return Measurement(measurement_plan, add_noise(queries, parts, hierarchy, {}, source), source.name, source.private)
+    return Drawing.of(measurement_plan, parts, source).measurement()
 
 
 def noisy(counts: Ints, shares: Any = THIRDS, unit: type[Cost] = Epsilon, **settings: Any) -> Measurement:

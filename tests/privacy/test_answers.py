@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import pickle
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
@@ -28,17 +29,18 @@ from coco_opt.privacy import (
     Measurement,
     MeasurementPlan,
     NoiseDistribution,
+    NoiseSource,
     NoiseStream,
     OpenDPNoise,
     Rho,
     SeededNoise,
     Sensitivity,
-    add_noise,
 )
 from coco_opt.privacy.cost import cost_of, total
 from coco_opt.privacy.measurement import query_dict
 from coco_opt.privacy.noise_distributions import distribution_of
 from coco_opt.privacy.packed_answers import Packed, PackedAnswers
+from coco_opt.privacy.queries import gathered, noisy_parts
 
 TREE = Hierarchy.from_paths([("land", "north"), ("land", "south"), ("land", "west")])
 GROUPS = {"groups": np.array([5, 2, 0, 3])}
@@ -127,9 +129,13 @@ def test_epsilon_at_a_delta_is_stated_in_the_safe_direction() -> None:
     assert Epsilon(Fraction(3)).epsilon() == 3
 
 
+def add_noise(queries: Sequence[LevelQuery], parts: Iterable[Exact], source: NoiseSource) -> tuple[Answers, ...]:
+    return gathered(queries, noisy_parts(queries, parts, TREE, GROUPS, source), TREE, GROUPS)
+
+
 def test_noise_goes_on_every_answer_but_those_declared_exact() -> None:
-    answers = add_noise(QUESTIONS, PARTS, TREE, GROUPS, SeededNoise(3))
-    again = add_noise(QUESTIONS, PARTS, TREE, GROUPS, SeededNoise(3))
+    answers = add_noise(QUESTIONS, PARTS, SeededNoise(3))
+    again = add_noise(QUESTIONS, PARTS, SeededNoise(3))
     assert [row.offsets.tolist() for row in answers] == [[0, 4], [0, 2, 2, 5], [0, 1, 2, 3]]
     for row, other in zip(answers, again, strict=True):
         np.testing.assert_array_equal(row.values, other.values)
@@ -148,18 +154,18 @@ def test_a_stream_is_drawn_once() -> None:
     level_query = LevelQuery(0, "cumulative", "groups up to each size", 8, ONE, Epsilon(Fraction(1, 3)))
     one, other = (Exact(level_query, label, np.array([1, 2])) for label in ("land", "sea"))
     with pytest.raises(ProblemError, match="already drawn"):
-        add_noise([level_query], [one, other, one], TREE, GROUPS, SeededNoise(3))
+        add_noise([level_query], [one, other, one], SeededNoise(3))
 
 
 @pytest.mark.parametrize("parts", [PARTS[:1], PARTS[1:], (*PARTS[:4], Exact(QUESTIONS[2], "all", np.array([2, 0])))])
 def test_other_than_the_public_number_of_answers_is_refused(parts: tuple[Exact, ...]) -> None:
     with pytest.raises(ProblemError, match="than are public"):
-        add_noise(QUESTIONS, parts, TREE, GROUPS, SeededNoise(3))
+        add_noise(QUESTIONS, parts, SeededNoise(3))
 
 
 def test_floats_never_reach_the_noise() -> None:
     with pytest.raises(ProblemError, match="int64"):
-        add_noise(QUESTIONS[:1], [Exact(QUESTIONS[0], "land", np.zeros(4))], TREE, GROUPS, SeededNoise(3))  # type: ignore[arg-type]
+        add_noise(QUESTIONS[:1], [Exact(QUESTIONS[0], "land", np.zeros(4))], SeededNoise(3))  # type: ignore[arg-type]
 
 
 def measurement_plan(**changes: object) -> MeasurementPlan:
@@ -221,7 +227,7 @@ def test_the_digest_is_that_of_one_text_and_of_each_array_behind_their_lengths(
 
 
 def test_a_measurement_holds_the_answers_to_its_questions_only() -> None:
-    answers = add_noise(QUESTIONS, PARTS, TREE, GROUPS, SeededNoise(3))
+    answers = add_noise(QUESTIONS, PARTS, SeededNoise(3))
     measurement = Measurement(measurement_plan(), answers, "seeded", private=False)
     assert measurement.status == "NOT PRIVATE"
     with pytest.raises(ProblemError, match="in their order"):
@@ -286,16 +292,16 @@ def test_no_partition_order_or_retry_draws_a_stream_twice(cuts: list[int], order
     queries = [QUESTIONS[place] for place in order]
     parts = [piece for query in queries for part in PARTS if part.query is query for piece in _cut(part, cuts)]
     noise, again = _Counting(), _Counting()
-    answers = add_noise(queries, parts, TREE, GROUPS, noise)
+    answers = add_noise(queries, parts, noise)
     sizes = {(part.query.name, part.label): part.values.size for part in PARTS if not part.query.exact}
     assert noise.drawn == sizes
-    whole = {each.query: each.values for each in add_noise(QUESTIONS, PARTS, TREE, GROUPS, SeededNoise(5))}
+    whole = {each.query: each.values for each in add_noise(QUESTIONS, PARTS, SeededNoise(5))}
     assert all(np.array_equal(each.values, whole[each.query]) for each in answers)
     with pytest.raises(ProblemError, match="already drawn"):
-        add_noise(queries, parts, TREE, GROUPS, noise)
+        add_noise(queries, parts, noise)
     first, last = _cut(PARTS[0], [2])
     with pytest.raises(ProblemError, match="already drawn"):
-        add_noise(QUESTIONS, [first, *PARTS[1:], last], TREE, GROUPS, again)
+        add_noise(QUESTIONS, [first, *PARTS[1:], last], again)
     assert again.drawn == {**sizes, ("cumulative", "land"): 2}
 
 

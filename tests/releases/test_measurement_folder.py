@@ -30,7 +30,6 @@ from coco_opt.privacy import (
     Rho,
     SeededNoise,
     Sensitivity,
-    add_noise,
 )
 from coco_opt.privacy.measurement import Drawing
 from coco_opt.releases.verify import verify_folder
@@ -65,8 +64,7 @@ def measured(cost: Cost = THIRD, seed: int = 3) -> Measurement:
         *(Exact(queries[1], f"r{k}", np.arange(size)) for k, size in enumerate((2, 0, 3))),
         Exact(queries[2], "all", np.array([2, 0, 3])),
     ]
-    answers = add_noise(queries, parts, TREE, measurement_plan.per_region, SeededNoise(seed))
-    return Measurement(measurement_plan, answers, "seeded", private=False)
+    return Drawing.of(measurement_plan, parts, SeededNoise(seed)).measurement()
 
 
 @pytest.mark.parametrize("cost", [Epsilon(Fraction(1, 3)), Rho(Fraction(1, 7))])

@@ -94,7 +94,7 @@ def test_keys_that_are_set_stay(keys: dict[str, Any], strategy: object, shares: 
 def test_a_plan_shows_the_choice_and_the_next_best(tmp_path: Path) -> None:
     config = configure(folder=tmp_path, **sections(tmp_path))
     planned = plan_tables(config)
-    (table,) = planned.detail.choices()
+    (table,) = planned.ranking()
     assert len(table.rows) == 4
     assert len(set(table.rows)) == 4
     assert table.rows[0][0] == "; ".join(planned.config.method.strategy)
@@ -104,7 +104,7 @@ def test_a_plan_shows_the_choice_and_the_next_best(tmp_path: Path) -> None:
     assert times == sorted(times)
     stated = sections(tmp_path, strategy="workload")
     stated["privacy"]["split"] = "uniform"
-    assert plan_tables(configure(folder=tmp_path, **stated)).detail.choices() == ()
+    assert plan_tables(configure(folder=tmp_path, **stated)).ranking() == ()
 
 
 def test_another_version_of_the_choice_takes_up_what_was_measured(

@@ -13,7 +13,7 @@ import pytest
 from coco_opt import Hierarchy, Strategy, TablePlan
 from coco_opt.array_types import Ints
 from coco_opt.errors import InputError, ProblemError
-from coco_opt.privacy import Cost, Epsilon, Measurement, NoiseStream, Rho, SecureNoise, SeededNoise, add_noise
+from coco_opt.privacy import Cost, Drawing, Epsilon, Measurement, NoiseStream, Rho, SecureNoise, SeededNoise
 from coco_opt.topdown import Invariant, RegionBounds, Schema, TableCounts, TableMeasurements, TableQueries
 from coco_opt.topdown.measuring.measure import exact_parts, measure_tables
 from coco_opt.topdown.queries import parse_queries, parse_query
@@ -114,8 +114,7 @@ def test_blocks_of_any_size_give_the_same_noise() -> None:
     expected, table_queries = measure_tables(COUNTS, PLAN, source=SeededNoise(1)), TableQueries(HIERARCHY, SCHEMA, PLAN)
     for block in (1, 7, 100):
         parts = exact_parts(COUNTS, table_queries, block)
-        answers = add_noise(expected.measurement_plan.queries, parts, HIERARCHY, {}, SeededNoise(1))
-        assert same(replace(expected, answers=answers), expected)
+        assert same(Drawing.of(expected.measurement_plan, parts, SeededNoise(1)).measurement(), expected)
     assert not same(measure_tables(COUNTS, PLAN, source=SeededNoise(2)), expected)
 
 

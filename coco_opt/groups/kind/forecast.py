@@ -309,12 +309,8 @@ def forecast_groups(plan: Plan, options: ForecastOptions, reporter: Reporter) ->
         )
         notes.insert(0, ("Look", words))
     return Forecast(
-        tables=(*plan.tables, errors.table),
-        plain={
-            "look_alike": errors.words,
-            "predictions": errors.plain,
-            "choices": [dict(zip(table.header, row, strict=True)) for table in plan.tables for row in table.rows],
-        },
+        tables=(errors.table,),
+        plain={"look_alike": errors.words, "predictions": errors.plain},
         notes=tuple(notes),
         reading=_reading(plan, options, errors.part),
         querying=ResourceCost(slowness() * (_REGION * regions + _CELL * measurement_plan.answers)),

@@ -86,9 +86,12 @@ def _planned(
     """
     look = takes_look(config)
     plan, ranking = _chosen(config, public, keys, search=outline or not look)
-    tables = choice_tables(config, plan.measurement_plan.levels, ranking, plan.config.method.consistency)
-    again = partial(_planned, public=public, outline=outline)
-    plan = replace(plan, tables=tables, choice=choice_digest(config), replanned=again)
+    plan = replace(
+        plan,
+        ranking=partial(choice_tables, config, plan.measurement_plan.levels, ranking, plan.config.method.consistency),
+        choice=choice_digest(config),
+        replanned=partial(_planned, public=public, outline=outline),
+    )
     if not look:
         return plan
     assert isinstance(public, PublicGroups)

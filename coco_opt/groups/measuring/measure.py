@@ -34,7 +34,7 @@ from coco_opt.groups.noisy_measurements import (
 from coco_opt.groups.queries import GROUPS, Query, exact_answers, groups_query, level_query, rank_pieces
 from coco_opt.histograms import CountOfCounts, Hierarchy
 from coco_opt.histograms.arrays import as_int64
-from coco_opt.privacy import Cost, Exact, LevelQuery, Measurement, MeasurementPlan, Neighbours, NoiseSource, add_noise
+from coco_opt.privacy import Cost, Drawing, Exact, LevelQuery, Measurement, MeasurementPlan, Neighbours, NoiseSource
 from coco_opt.privacy.noise import MAX_VALUE
 
 MAX_GROUPS = 2**40  # in one region; far above any data, and sums of counts and noise keep all digits in a float
@@ -215,12 +215,8 @@ def measured(
     source: NoiseSource,
     progress: Progress | None = None,
 ) -> Measurement:
-    """Return the noisy measurements of a plan; raises what ``exact_parts`` and ``add_noise`` raise."""
-    parts = exact_parts(measurement_plan, truth)
-    answers = add_noise(
-        measurement_plan.queries, parts, measurement_plan.hierarchy, measurement_plan.per_region, source, progress
-    )
-    return Measurement(measurement_plan, answers, source.name, source.private)
+    """Return the noisy measurements of a plan; raises what ``exact_parts`` and ``noisy_parts`` raise."""
+    return Drawing.of(measurement_plan, exact_parts(measurement_plan, truth), source, progress).measurement()
 
 
 def measure_hierarchy(

@@ -17,6 +17,7 @@ from coco_opt.errors import ProblemError
 from coco_opt.histograms import Hierarchy
 from coco_opt.privacy import (
     Cost,
+    Drawing,
     Exact,
     LevelQuery,
     Measurement,
@@ -25,7 +26,6 @@ from coco_opt.privacy import (
     NoiseSource,
     Pair,
     Sensitivity,
-    add_noise,
 )
 from coco_opt.problem import MAX_INTEGER
 from coco_opt.ranges.domain import DomainTree
@@ -124,7 +124,7 @@ def measure_ranges(
     cells = _unmasked(counts)
     domain = DomainTree(cells.size, fan_out, shares=shares)
     measurement_plan = plan_ranges(domain, cost, neighbours=neighbours, label=label)
-    return _noisy_measurement(measurement_plan, exact_intervals(measurement_plan, domain, cells), source)
+    return Drawing.of(measurement_plan, exact_intervals(measurement_plan, domain, cells), source).measurement()
 
 
 def measure_sorted(
@@ -180,7 +180,8 @@ def measure_sorted(
     changed = 2 if neighbours == "replace" else 1
     query = LevelQuery(0, SORTED, _RANKED, exact.size, Sensitivity(changed, changed), cost)
     measurement_plan = _plan_of(SORTED, [query], label, neighbours, {})
-    return _noisy_measurement(measurement_plan, [Exact(query, label, np.sort(exact.astype(np.int64)))], source)
+    part = Exact(query, label, np.sort(exact.astype(np.int64)))
+    return Drawing.of(measurement_plan, [part], source).measurement()
 
 
 def _plan_of(
@@ -188,13 +189,6 @@ def _plan_of(
 ) -> MeasurementPlan:
     hierarchy = Hierarchy(np.array([-1]), (label,))
     return MeasurementPlan(kind, hierarchy, ("all",), tuple(queries), neighbours, parameters)
-
-
-def _noisy_measurement(measurement_plan: MeasurementPlan, exact: Sequence[Exact], source: NoiseSource) -> Measurement:
-    answers = add_noise(
-        measurement_plan.queries, exact, measurement_plan.hierarchy, measurement_plan.per_region, source
-    )
-    return Measurement(measurement_plan, answers, source.name, source.private)
 
 
 def _unmasked(counts: ArrayLike) -> NDArray[Any]:

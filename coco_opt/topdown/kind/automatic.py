@@ -37,8 +37,11 @@ def resolved(
     schema: Schema,
     workload: Sequence[Query],
     keys: Mapping[str, Any] | None = None,
-) -> Config:
-    """Return a configuration whose queries, shares and allocation are chosen; ``keys`` are those chosen before."""
+) -> tuple[Config, Mapping[str, Any]]:
+    """Return a configuration whose queries, shares and allocation are chosen, and the keys that it left open.
+
+    ``keys`` are those that were chosen before.
+    """
     keys = _chosen(config, hierarchy, schema, workload) if keys is None else keys
     method, privacy = config.method, config.privacy
     if "strategy" in keys:
@@ -49,17 +52,7 @@ def resolved(
         method = method.model_copy(update={key: value for key, value in unset.items() if getattr(method, key) == AUTO})
     if "split" in keys:
         privacy = privacy.model_copy(update={"split": tuple(map(Fraction, keys["split"]))})
-    return replace(config, method=method, privacy=privacy)
-
-
-def chosen_keys(config: Config, settled: Config) -> dict[str, Any]:
-    """Return the keys that ``config`` left open as plain values of the ``settled`` configuration."""
-    keys: dict[str, Any] = {}
-    if _queries_open(config):
-        keys = {"strategy": list(settled.method.strategy), "shares": [str(share) for share in settled.method.shares]}
-    if config.privacy.split == AUTO:
-        keys["split"] = [str(share) for share in settled.privacy.split]
-    return keys
+    return replace(config, method=method, privacy=privacy), keys
 
 
 def choice_digest(config: Config) -> str:

@@ -344,13 +344,11 @@ def forecast_tables(plan: Plan, options: ForecastOptions, reporter: Reporter) ->
         expected = on_simulated_persons(plan, options, method, predictions, reporter)
     else:
         expected = on_public_records(plan, options.public, options.runs, method, reporter)
-    choices = () if detail.choices is None else detail.choices()
     answers, errors = _predicted_answers(plan, predictions), _released_errors(plan, expected)
     plain: dict[str, object] = {
         "predictions": answers,
         "rehearsed": errors,
         "look_alike": expected.words,
-        "choices": [dict(zip(table.header, row, strict=True)) for table in choices for row in table.rows],
     }
     linear = tuple(
         (row["level"], row["query"], _shown(row["standard_error"]), _shown(row["standard_error_alone"]))
@@ -359,7 +357,6 @@ def forecast_tables(plan: Plan, options: ForecastOptions, reporter: Reporter) ->
     released = tuple((row["level"], row["query"], _range(row["low"], row["high"], expected)) for row in errors)
     title = "Standard error of an estimated answer (persons), root mean square: exact"
     tables = (
-        *choices,
         Figures(title, ("level", "query", "all levels", "own level alone"), linear, numeric=2),
         Figures(
             f"Mean absolute error of a released answer (persons): {expected.short}",

@@ -21,14 +21,14 @@ from coco_opt.histograms import Hierarchy
 from coco_opt.histograms.texts import is_plain_name
 from coco_opt.privacy.cost import Cost
 from coco_opt.privacy.measurement import MeasurementPlan
-from coco_opt.releases.kind import Figures, Plan
+from coco_opt.releases.kind import Plan
 from coco_opt.topdown.budget_plan import Strategy, TablePlan
 from coco_opt.topdown.constraint import UNBOUNDED, LinearConstraint, RegionBounds
 from coco_opt.topdown.facilities import Facilities, FacilityType, zeros_of
 from coco_opt.topdown.feasibility.conflict import Proof
 from coco_opt.topdown.feasibility.system import ConstraintSystem
 from coco_opt.topdown.invariants import Invariant, Stated
-from coco_opt.topdown.kind.automatic import choice_digest, choice_tables, chosen_keys, resolved
+from coco_opt.topdown.kind.automatic import choice_digest, choice_tables, resolved
 from coco_opt.topdown.kind.earlier_releases import account_line, check_account, earlier_of
 from coco_opt.topdown.kind.files import RESERVED
 from coco_opt.topdown.measuring.automatic import optimised_strategy
@@ -50,15 +50,12 @@ class TablesDetail:
     """The planned queries and constraints, the workload, and the public regions (None for simulated data).
 
     ``proof`` states whether some integer table meets all public constraints, None where that was not checked.
-    ``choices`` returns what was chosen automatically and the next best, for ``plan`` to show; None where an earlier run
-    chose.
     """
 
     table_queries: TableQueries
     workload: tuple[Query, ...]
     public: PublicRegions | None = None
     proof: Proof | None = None
-    choices: Callable[[], tuple[Figures, ...]] | None = None
 
 
 def plan_tables(config: Config) -> Plan:
@@ -76,7 +73,7 @@ def plan_tables(config: Config) -> Plan:
     invariants = _invariants(config, public, schema)
 
     def planned(written: Config, keys: Mapping[str, Any] | None = None, proof: Proof | None = None) -> Plan:
-        config = resolved(written, public.hierarchy, schema, workload, keys)
+        config, chosen = resolved(written, public.hierarchy, schema, workload, keys)
         table_queries = TableQueries(
             public.hierarchy,
             schema,
@@ -88,15 +85,14 @@ def plan_tables(config: Config) -> Plan:
         )
         proof = proved(table_queries) if proof is None else proof  # about the constraints alone, whatever is spent
         measurement_plan = table_queries.measurement_plan(public.levels, public.region_ids)
-        choices = None if keys else partial(choice_tables, written, config, public.hierarchy, schema, workload)
-        detail = TablesDetail(table_queries, workload, public, proof, choices)
         return Plan(
             config,
             measurement_plan,
-            detail,
+            TablesDetail(table_queries, workload, public, proof),
             tuple(_notes(config, measurement_plan, table_queries, proof)),
             partial(planned, proof=proof),
-            chosen=chosen_keys(written, config),
+            chosen=chosen,
+            ranking=tuple if keys else partial(choice_tables, written, config, public.hierarchy, schema, workload),
             promised=tuple(_promised(table_queries, proof)),
             choice=choice_digest(written),
         )

@@ -15,9 +15,9 @@ from coco_opt.array_types import Floats
 from coco_opt.errors import InputError
 from coco_opt.operators import Operator
 from coco_opt.privacy.blocks import Block
-from coco_opt.privacy.measurement import Measurement
+from coco_opt.privacy.measurement import Drawing, Measurement
 from coco_opt.privacy.noise import NoiseSource
-from coco_opt.privacy.queries import Exact, LevelQuery, add_noise
+from coco_opt.privacy.queries import Exact, LevelQuery
 from coco_opt.topdown.budget_plan import TablePlan
 from coco_opt.topdown.constraint import LARGEST, LinearConstraint, RegionBounds
 from coco_opt.topdown.feasibility.conflict import Proof, prove
@@ -89,12 +89,8 @@ def measure_tables(
     if not meets(counts, table_queries):
         proved(table_queries)
     check_exact(counts, table_queries)
-    measurement_plan = table_queries.measurement_plan(levels)
-    parts = exact_parts(counts, table_queries)
-    answers = add_noise(
-        measurement_plan.queries, parts, measurement_plan.hierarchy, measurement_plan.per_region, source, progress
-    )
-    return Measurement(measurement_plan, answers, source.name, source.private)
+    exact = exact_parts(counts, table_queries)
+    return Drawing.of(table_queries.measurement_plan(levels), exact, source, progress).measurement()
 
 
 def exact_parts(counts: TableCounts, table_queries: TableQueries, block: int = BLOCK) -> Iterator[Exact]:
