@@ -259,12 +259,13 @@ def test_a_plan_says_why_the_optimised_tree_is_not_taken(folder: Path, cells: in
 
 
 def test_what_was_chosen_can_be_written_into_the_configuration(folder: Path) -> None:
-    plan = RANGES.plan(config(folder, 'fan_out = "optimised"\n'))
+    open_tree = config(folder, 'fan_out = "optimised"\n')
+    plan = RANGES.plan(open_tree)
     written = f"fan_out = {plan.chosen['fan_out']}\nshares = {plan.chosen['shares']}\n"
     again = RANGES.plan(config(folder, written))
     assert again.measurement_plan.digest == plan.measurement_plan.digest
-    assert plan.rechosen is not None
-    assert plan.rechosen(keys=plan.chosen).measurement_plan.digest == plan.measurement_plan.digest
+    assert plan.replanned is not None
+    assert plan.replanned(open_tree, plan.chosen).measurement_plan.digest == plan.measurement_plan.digest
     equal = RANGES.plan(config(folder, "fan_out = [3, 30]\n"))
     assert equal.measurement_plan.digest != plan.measurement_plan.digest
 
