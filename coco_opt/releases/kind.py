@@ -315,7 +315,7 @@ class ReleaseKind(Protocol[PrivateT, MethodT, ResultT]):
     what a release can promise, ``least`` what each of them does. ``compared`` says which tables of two releases are
     subtracted, the main one first. ``takes_several`` says whether several measurements of the same data can be
     estimated together (``Measurement.also``). ``plainest`` is the key of its section that names the method, with the
-    method that asks the least of data and solvers.
+    method that asks the least of data and solvers. ``error_words`` say what ``errors`` are, with their unit.
     """
 
     name: ClassVar[str]
@@ -328,6 +328,7 @@ class ReleaseKind(Protocol[PrivateT, MethodT, ResultT]):
     takes_several: ClassVar[bool]
     compared: ClassVar[tuple[Compared, ...]]
     plainest: ClassVar[Mapping[str, Any]]
+    error_words: ClassVar[str]
 
     def file_key(self, columns: Sequence[str]) -> str | None:
         """Return the key of [data] that a file with these columns would fill, None for none."""

@@ -7,6 +7,7 @@ from html import escape
 from coco_opt.errors import ProblemError
 from coco_opt.releases.kind import AnyKind, Shown
 from coco_opt.releases.manifest import protection, title_of
+from coco_opt.report.chart import error_figure
 from coco_opt.report.front import folded
 from coco_opt.report.html import (
     document,
@@ -15,6 +16,7 @@ from coco_opt.report.html import (
     guarantee_note,
     reading_section,
     solvers_section,
+    table,
     unit_note,
 )
 
@@ -54,8 +56,22 @@ def render_report(kind: AnyKind, shown: Shown) -> str:
             head,
             front,
             '<h2 class="more">Method, privacy and proofs</h2>',
-            folded("Method: how the figures were made", method),
+            folded("Method: how the figures were made", (*method, _errors(kind, shown))),
             folded("Privacy: what was spent, and whom it protects", privacy),
             folded("Proofs: what was checked", proofs),
         ),
+    )
+
+
+def _errors(kind: AnyKind, shown: Shown) -> str:
+    """Return the errors by method and level, empty where the truth is not known."""
+    levels = shown.measurement.measurement_plan.levels
+    errors = {} if shown.truth is None else kind.errors(shown.measurement, shown.truth, shown.result)
+    if not errors:
+        return ""
+    rows = [(name, *(f"{value:,.1f}" for value in values)) for name, values in errors.items()]
+    return (
+        f"<h2>Error by level</h2>\n<p>The data are simulated, so the truth is known: {kind.error_words}; mean over the "
+        f"regions of a level.</p>\n{table(('method', *levels), rows)}\n"
+        f"{error_figure(errors, levels, 'mean over regions') if len(levels) > 1 else ''}"
     )

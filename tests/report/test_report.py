@@ -8,7 +8,7 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
 from itertools import pairwise
@@ -57,6 +57,10 @@ class Paged:
     """A kind of release that has a page."""
 
     unit = "entity"
+    error_words = "entities"
+
+    def errors(self, *_: object) -> Mapping[str, list[float]]:
+        return {}
 
     def page(self, shown: Shown) -> Sequence[str]:
         """Return what is read first, a section that is folded, and one that has nothing to say."""

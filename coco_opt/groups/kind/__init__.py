@@ -43,6 +43,7 @@ class GroupsKind(ReleaseKind[PrivateCounts, GroupsMethod, GroupsResult]):
     least: ClassVar[tuple[str, ...]] = TABLE_PROMISES[:-1]
     takes_several: ClassVar[bool] = True
     plainest: ClassVar[Mapping[str, Any]] = {"consistency": "matching"}
+    error_words: ClassVar[str] = "people to add to groups or to remove"
     compared: ClassVar[tuple[Compared, ...]] = (
         Compared(
             "histograms",

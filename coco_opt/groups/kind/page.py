@@ -19,7 +19,6 @@ from coco_opt.histograms import errors_by_level
 from coco_opt.privacy import Measurement
 from coco_opt.releases.kind import Shown, Truth
 from coco_opt.releases.manifest import Words, date_of, open_ends, protection, unit_words
-from coco_opt.report.chart import error_figure
 from coco_opt.report.explorer import Explored, explorer_section
 from coco_opt.report.front import TRIAL, Figure, between, front_section, precision, small_figures, where
 from coco_opt.report.html import GAP_NOTE, reading_section, table
@@ -52,7 +51,6 @@ def sections_of(shown: Shown) -> list[str]:
         front_section(what, _figures(shown, words), explorer, _sure(shown, words)) + _doubts(shown),
         _method(measurements, shown.method, errors_and_even(shown.measurement)),
         _posterior(shown),
-        _errors(levels, errors),
         reading_section((GAP_NOTE, _worse(shown, errors), *_count_notes(shown), *([_ERROR_NOTE] if errors else []))),
     ]
 
@@ -224,17 +222,6 @@ def _doubts(shown: Shown) -> str:
         words = f"Not converged: {', '.join(named[:_MOST_NAMED])}{more}. Their errors and intervals are less certain."
         banners.append(words)
     return "".join(f"<p class='banner exposed'>{escape(words)}</p>" for words in banners)
-
-
-def _errors(levels: Sequence[str], errors: Mapping[str, Sequence[float]]) -> str:
-    if not errors:
-        return ""
-    rows = [(name, *(f"{value:,.1f}" for value in values)) for name, values in errors.items()]
-    return (
-        "<h2>Error by level</h2>\n<p>The data are simulated, so the truth is known: people to add or remove, mean over "
-        f"the regions of a level.</p>\n{table(('method', *levels), rows)}\n"
-        f"{error_figure(errors, levels, 'people, mean over regions')}"
-    )
 
 
 def _explored(shown: Shown, measurements: GroupsMeasurements, unit: Words) -> Explored:

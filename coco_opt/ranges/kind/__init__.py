@@ -100,6 +100,7 @@ class RangesKind(ReleaseKind[CellCounts, RangesMethod, RangesResult]):
     least: ClassVar[tuple[str, ...]] = ("finite", "standard_errors")
     takes_several: ClassVar[bool] = False
     plainest: ClassVar[Mapping[str, Any]] = {"estimator": "nonnegative"}
+    error_words: ClassVar[str] = "entities by which a cell is off"
     compared: ClassVar[tuple[Compared, ...]] = (
         Compared("ranges", "estimate", ("tree_level", "start", "stop"), error="standard_error", absent_is_zero=False),
     )

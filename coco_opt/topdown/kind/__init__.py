@@ -59,6 +59,7 @@ class TablesKind(ReleaseKind[TableCounts, TablesMethod, TablesResult]):
     least: ClassVar[tuple[str, ...]] = ALWAYS
     takes_several: ClassVar[bool] = True
     plainest: ClassVar[Mapping[str, Any]] = {"estimation": "full"}
+    error_words: ClassVar[str] = "persons by which the cells of a region are off, in sum"
     compared: ClassVar[tuple[Compared, ...]] = (
         Compared(
             "tables",

@@ -107,7 +107,6 @@ def sections_of(shown: Shown) -> list[str]:
         _method(shown),
         _constraints(shown),
         _earlier_releases(shown, table_queries.earlier),
-        _errors(shown),
         _posterior(shown),
         _answers(shown, linear),
         _relaxed_regions(shown),
@@ -255,19 +254,6 @@ def _earlier_releases(shown: Shown, earlier: Sequence[Mapping[str, Any]]) -> str
     return (
         f"<h2>Earlier releases</h2>\n<p>{escape(line)}.</p>\n{listed}\n<p class='note'>These "
         "tables repeat what was published there, errors and all, in these regions and above.</p>"
-    )
-
-
-def _errors(shown: Shown) -> str:
-    """Return the errors by method, empty where the true tables are unavailable."""
-    if not shown.truth:
-        return ""
-    errors = errors_of(shown.measurement, shown.truth, shown.result)
-    rows = [(name, *(f"{value:,.1f}" for value in values)) for name, values in errors.items()]
-    return (
-        "<h2>Error by level</h2>\n<p>The data are simulated, so the truth is known: persons by which the cells of a "
-        "region are off, in sum; mean over the regions of a level.</p>\n"
-        + table(("method", *shown.measurement.measurement_plan.levels), rows)
     )
 
 

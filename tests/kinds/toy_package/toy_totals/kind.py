@@ -85,6 +85,7 @@ class TotalsKind(ReleaseKind[PrivateTotals, bool, TotalsResult]):
     takes_several = False
     compared = ()
     plainest: ClassVar[Mapping[str, Any]] = {"nonnegative": True}
+    error_words = "persons by which a region is off"
 
     def file_key(self, columns: Sequence[str]) -> str | None:
         return "persons" if "person_id" in columns else "hierarchy" if len(columns) > 2 else None
