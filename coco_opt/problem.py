@@ -113,7 +113,7 @@ class Problem(ABC, Generic[ValueT, DualT]):
 
     def accept(self, answer: Any) -> ValueT:
         """Return a solver's point in the problem's own value type; what cannot be read is left to ``violation``."""
-        return cast(ValueT, answer)
+        return cast(ValueT, plain_answer(answer))
 
     @abstractmethod
     def objective(self, x: ValueT) -> float:
@@ -170,6 +170,17 @@ class Problem(ABC, Generic[ValueT, DualT]):
     def _no_form(self, form: type[LinearProgram]) -> UnknownSolverError:
         forms = ", ".join(f.form for f in self.own_forms)
         return UnknownSolverError(f"{self.kind} cannot be written as {form.form}; it can as: {forms}")
+
+
+class IntegerProblem(Problem[ValueT, DualT]):
+    """A problem whose points are integers: int64 where a solver's point is integer, else float64."""
+
+    repair_limit: ClassVar[float] = np.inf
+    """Any: optimal fractional points lie anywhere between integers."""
+
+    def accept(self, answer: Any) -> ValueT:
+        """Return a solver's point as int64 where it is integer, else as float64."""
+        return cast(ValueT, integer_answer(answer))
 
 
 def at_most_one(size: float) -> float:

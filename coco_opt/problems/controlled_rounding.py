@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -22,13 +22,13 @@ from numpy.typing import ArrayLike
 from coco_opt.array_types import Flags, Floats, Ints
 from coco_opt.errors import ProblemError
 from coco_opt.forms import Formulation, LinearProgram, MixedIntegerProgram, in_form
-from coco_opt.problem import MAX_INTEGER, Problem, checked_vector, integer_answer
+from coco_opt.problem import MAX_INTEGER, IntegerProblem, checked_vector, integer_answer
 
 IntegerOrNot = Floats | Ints
 
 
 @dataclass(frozen=True, eq=False, init=False)
-class ControlledRounding(Problem[IntegerOrNot, float]):
+class ControlledRounding(IntegerProblem[IntegerOrNot, float]):
     """Round x (n,) up or down to integers with a given integer total, nearest in L1.
 
     Parameters
@@ -60,7 +60,6 @@ class ControlledRounding(Problem[IntegerOrNot, float]):
 
     kind: ClassVar[str] = "controlled_rounding"
     forms: ClassVar[tuple[type[LinearProgram], ...]] = (LinearProgram, MixedIntegerProgram)
-    repair_limit: ClassVar[float] = np.inf  # optimal fractional points lie anywhere between integers
 
     def __init__(self, x: ArrayLike, total: int) -> None:
         object.__setattr__(self, "x", checked_vector(x, "x"))
@@ -109,10 +108,6 @@ class ControlledRounding(Problem[IntegerOrNot, float]):
     def variables(self) -> int:
         """Return the number of cells n."""
         return self.x.size
-
-    def accept(self, answer: Any) -> IntegerOrNot:
-        """Return the answer as int64 where it is integer, else as float64."""
-        return integer_answer(answer)
 
     def objective(self, x: IntegerOrNot) -> float:
         """Return the L1 distance to the fractional cells."""

@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import ProblemError
 from coco_opt.forms import Formulation, LinearProgram, MixedIntegerProgram, in_form
-from coco_opt.problem import MAX_INTEGER, Problem, as_array, integer_answer, plain_answer
+from coco_opt.problem import MAX_INTEGER, IntegerProblem, as_array, integer_answer, plain_answer
 
 MAX_ARCS = 20_000_000
 MAX_COST = 2**61  # people; reduced costs, at most twice that, then fit in int64
@@ -54,7 +54,7 @@ class Potentials:
 
 
 @dataclass(frozen=True, eq=False, init=False)
-class GroupMatching(Problem[Flow, Potentials]):
+class GroupMatching(IntegerProblem[Flow, Potentials]):
     """Match a parent's runs of groups with its children's at least total difference in size.
 
     Parameters
@@ -91,7 +91,6 @@ class GroupMatching(Problem[Flow, Potentials]):
 
     kind: ClassVar[str] = "group_matching"
     forms: ClassVar[tuple[type[LinearProgram], ...]] = (LinearProgram, MixedIntegerProgram)
-    repair_limit: ClassVar[float] = np.inf  # optimal fractional points lie anywhere between integers
 
     def __init__(
         self,

@@ -104,10 +104,6 @@ class _IsotonicRegression(Problem[NDArray[Any], Floats]):
         """Return the weights as a vector (all 1 by default)."""
         return np.ones(self.y.size) if self.weights is None else self.weights
 
-    def accept(self, answer: Any) -> NDArray[Any]:
-        """Return the answer as int64 or float64."""
-        return plain_answer(answer)
-
     def violation(self, x: NDArray[Any]) -> float:
         """Return the largest decrease between neighbours or excess over a bound."""
         x = plain_answer(x)

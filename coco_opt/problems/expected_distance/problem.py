@@ -37,7 +37,7 @@ from numpy.typing import ArrayLike, NDArray
 from coco_opt.array_types import Floats, Ints
 from coco_opt.errors import ProblemError
 from coco_opt.forms import Formulation, LinearProgram, MixedIntegerProgram
-from coco_opt.problem import Problem, integer_answer
+from coco_opt.problem import IntegerProblem, integer_answer
 from coco_opt.problems.expected_distance.marginals import Marginals
 from coco_opt.problems.joint.data import checked_groups
 from coco_opt.problems.tree import Tree
@@ -52,7 +52,7 @@ _FRACTION_BITS = 10  # of a number that is rounded
 
 
 @dataclass(frozen=True, eq=False, init=False)
-class ExpectedDistance(Problem[NDArray[Any], Floats]):
+class ExpectedDistance(IntegerProblem[NDArray[Any], Floats]):
     """The consistent integer table of least expected distance: ``ExpectedDistance(tree, groups, marginals, total=)``.
 
     Minimise sum_v sum_i E|x_v[i] - X_v[i]| over integer tables x_v that are nondecreasing in i, between 0 and groups_v,
@@ -97,7 +97,6 @@ class ExpectedDistance(Problem[NDArray[Any], Floats]):
 
     kind: ClassVar[str] = "expected_distance"
     forms: ClassVar[tuple[type[LinearProgram], ...]] = (LinearProgram, MixedIntegerProgram)
-    repair_limit: ClassVar[float] = np.inf  # optimal fractional points lie anywhere between integers
     feasibility_tolerance: ClassVar[float] = 0.0  # integers keep sums and bounds exactly or not at all
 
     def __init__(
@@ -257,10 +256,6 @@ class ExpectedDistance(Problem[NDArray[Any], Floats]):
     def variables(self) -> int:
         """Return the number of cells of all regions."""
         return self.marginals.shape[0] * self.marginals.shape[1]
-
-    def accept(self, answer: Any) -> NDArray[Any]:
-        """Return the answer as int64 where it is integer, else as float64."""
-        return integer_answer(answer)
 
     def objective(self, x: NDArray[Any]) -> float:
         """Return the sum of all expected distances, in groups; the last digit is right for integer x within bounds."""

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from coco_opt.array_types import Floats, Ints
 from coco_opt.forms import Formulation, LinearProgram, MixedIntegerProgram
-from coco_opt.problem import Problem, at_most_one, integer_answer, plain_answer
+from coco_opt.problem import IntegerProblem, at_most_one, plain_answer
 from coco_opt.problems.integer_tree.data import IntegerTreeData, Pieces, least_squares, real_optimum, rounded, within
 from coco_opt.problems.integer_tree.program import program
 
@@ -37,7 +37,7 @@ _UNMEASURED = 1e-9  # the precision, relative to the largest weight, of a region
 
 
 @dataclass(frozen=True, eq=False, init=False)
-class IntegerTree(IntegerTreeData, Problem[NDArray[Any], Floats]):
+class IntegerTree(IntegerTreeData, IntegerProblem[NDArray[Any], Floats]):
     """Base of both losses: constraints, certificate and what their programs share.
 
     Values are int64 (regions, cells).
@@ -45,7 +45,6 @@ class IntegerTree(IntegerTreeData, Problem[NDArray[Any], Floats]):
 
     power: ClassVar[int]
     forms: ClassVar[tuple[type[LinearProgram], ...]] = (LinearProgram, MixedIntegerProgram)
-    repair_limit: ClassVar[float] = np.inf  # optimal fractional points lie anywhere between integers
     feasibility_tolerance: ClassVar[float] = 0.0  # integers keep sums and bounds exactly or not at all
 
     @classmethod
@@ -84,10 +83,6 @@ class IntegerTree(IntegerTreeData, Problem[NDArray[Any], Floats]):
         """Return what rounding of the prices costs: their last digits, times how far those move a minimum."""
         digits = float(np.finfo(np.float64).eps) * self.tree.levels * self._slope()
         return self.unit * digits * float(self._swing(digits).sum())
-
-    def accept(self, answer: Any) -> NDArray[Any]:
-        """Return the answer as int64 where it is integer, else as float64."""
-        return integer_answer(answer)
 
     def violation(self, x: NDArray[Any]) -> float:
         """Return the largest distance from an integer, excess over a bound or error of a sum."""

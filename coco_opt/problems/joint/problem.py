@@ -151,10 +151,6 @@ class JointFit(Problem[NDArray[Any], Floats]):
                 table[v] = table[up] * (self.groups[v] / self.groups[up])
         return table
 
-    def accept(self, answer: Any) -> NDArray[Any]:
-        """Return the answer as int64 or float64."""
-        return plain_answer(answer)
-
     def violation(self, x: NDArray[Any]) -> float:
         """Return the largest decrease in a row, excess over a bound or error of a sum."""
         x = plain_answer(x)

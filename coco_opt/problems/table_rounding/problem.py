@@ -39,7 +39,7 @@ from numpy.typing import NDArray
 from coco_opt.array_types import Floats, Ints
 from coco_opt.forms import Formulation, LinearProgram, MixedIntegerProgram
 from coco_opt.operators import Grouping, stack, total
-from coco_opt.problem import Problem, integer_answer
+from coco_opt.problem import IntegerProblem, integer_answer
 from coco_opt.problems.linear_rows import LinearRows
 from coco_opt.problems.table_rounding import transport
 from coco_opt.problems.table_rounding.data import RoundingData, RoundingDual
@@ -52,7 +52,7 @@ _DEAREST = 1e15  # prices beyond prove nothing, and their products might be infi
 
 
 @dataclass(frozen=True, eq=False, init=False)
-class TableRounding(RoundingData, Problem[NDArray[Any], RoundingDual]):
+class TableRounding(RoundingData, IntegerProblem[NDArray[Any], RoundingDual]):
     """Integer tables near x: ``TableRounding(x, parent, constraints, slack=1, queries=(), seed=0)``.
 
     Minimise sum_j sum_c |X_jc - x_jc| over nonnegative integer tables X_j of the children that sum to the parent's
@@ -92,7 +92,6 @@ class TableRounding(RoundingData, Problem[NDArray[Any], RoundingDual]):
 
     kind: ClassVar[str] = "table_rounding"
     forms: ClassVar[tuple[type[LinearProgram], ...]] = (MixedIntegerProgram, LinearProgram)
-    repair_limit: ClassVar[float] = np.inf  # optimal fractional points lie anywhere between integers
 
     @classmethod
     def examples(cls) -> Mapping[str, Self]:
@@ -126,10 +125,6 @@ class TableRounding(RoundingData, Problem[NDArray[Any], RoundingDual]):
     def resolution(self) -> float:
         """Return the rounding error of adding up all cells."""
         return float(np.finfo(np.float64).eps) * (self.x.size + float(self.x.sum()))
-
-    def accept(self, answer: Any) -> NDArray[Any]:
-        """Return the answer as int64 where it is integer, else as float64."""
-        return integer_answer(answer)
 
     def objective(self, x: NDArray[Any]) -> float:
         """Return the L1 distance to the fractional tables, in people, or that of the answers to the queries."""

@@ -163,10 +163,6 @@ class TreeLeastSquares(Problem[NDArray[Any], Floats]):
         """Return the number of nodes n."""
         return self.tree.nodes
 
-    def accept(self, answer: Any) -> NDArray[Any]:
-        """Return the answer as int64 or float64."""
-        return plain_answer(answer)
-
     @cached_property
     def scale(self) -> float:
         """Return the largest magnitude among answers and finite bounds, at least 1."""
