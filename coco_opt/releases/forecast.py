@@ -136,7 +136,8 @@ def forecast(
     predicted, ranking = kind.forecast(plan, ForecastOptions(public, runs, rows), reporter), plan.ranking()
     choices = [dict(zip(table.header, row, strict=True)) for table in ranking for row in table.rows]
     plain = {**predicted.plain, "choices": choices}
-    predicted = replace(predicted, tables=(*ranking, *predicted.tables), plain=plain)
+    tables, notes = (*ranking, *predicted.tables), (*predicted.notes, *plan.promised)
+    predicted = replace(predicted, tables=tables, plain=plain, notes=notes)
     measurement_plan, queries = plan.measurement_plan, list[QueryCost]()
     for query in measurement_plan.queries:
         level, regions = measurement_plan.levels[query.level], len(measurement_plan.hierarchy.level_range(query.level))

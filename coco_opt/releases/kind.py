@@ -71,7 +71,7 @@ class Plan:
     of choosing. ``also`` are measurements to estimate together with this plan's. ``choice`` tells apart what several
     configurations with the same look leave to be chosen, and ``before`` is the plan with the look that this plan was
     resolved from. ``ranking`` returns tables of what was chosen and of the next best, for ``plan`` to show.
-    ``promised`` says by name, for ``check``, what holds without noise.
+    ``promised`` says by name what holds without noise.
     """
 
     config: Config

@@ -322,10 +322,6 @@ _ROW_SECONDS, _ROW_BYTES = 1e-5, 200
 _REGION_SECONDS, _REGION_BYTES = 1.5e-5, 5_000
 _ANSWER_BYTES = 48
 _PAGE_SECONDS, _ESTIMATE_SECONDS = 0.3, 5e-7
-_PROVED = {
-    "holds": "proved: some integer table meets them all ({how})",
-    "undecided": "UNDECIDED whether any integer table meets them all: {how}; an estimation may relax them or fail",
-}
 _UNDETERMINED = "not determined"
 _WAYS = {"bounds": "bounds", "cuts": "cuts", "minimal_schema": "minimal schema"}
 
@@ -431,8 +427,6 @@ def _notes(plan: Plan, predictions: Sequence[Predicted], method: TablesMethod) -
     implied = public_choice(detail.table_queries, method.topdown)
     if implied.reason:
         yield "Implied constraints", f"{_WAYS[implied.method]}: {implied.reason}"
-    if detail.proof is not None and detail.table_queries.constraints:
-        yield "Public constraints", _PROVED[detail.proof.verdict].format(how=detail.proof.how)
     leaves = detail.table_queries.plan.levels - 1
     if method.topdown.estimation == "bottom_up" and any(
         level < leaves for level, _ in detail.table_queries.plan.measured_queries

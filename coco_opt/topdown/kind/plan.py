@@ -47,15 +47,11 @@ _SHOWN, _MOST = 10, 1000  # contradictions that are described, and that are coun
 
 @dataclass(frozen=True, eq=False, slots=True)
 class TablesDetail:
-    """The planned queries and constraints, the workload, and the public regions (None for simulated data).
-
-    ``proof`` states whether some integer table meets all public constraints, None where that was not checked.
-    """
+    """The planned queries and constraints, the workload, and the public regions (None for simulated data)."""
 
     table_queries: TableQueries
     workload: tuple[Query, ...]
     public: PublicRegions | None = None
-    proof: Proof | None = None
 
 
 def plan_tables(config: Config) -> Plan:
@@ -88,7 +84,7 @@ def plan_tables(config: Config) -> Plan:
         return Plan(
             config,
             measurement_plan,
-            TablesDetail(table_queries, workload, public, proof),
+            TablesDetail(table_queries, workload, public),
             tuple(_notes(config, measurement_plan, table_queries, proof)),
             partial(planned, proof=proof),
             chosen=chosen,
