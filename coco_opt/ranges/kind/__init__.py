@@ -36,7 +36,7 @@ from coco_opt.ranges.kind.files import (
     read_ranges_release,
     verify_ranges,
 )
-from coco_opt.ranges.kind.forecast import fan_out_name, forecast_of, shares_name
+from coco_opt.ranges.kind.forecast import fan_out_name, forecast_ranges, shares_name
 from coco_opt.ranges.kind.intervals import PROMISE_OF, drawn_files, posterior_account, posterior_notes
 from coco_opt.ranges.kind.page import sections
 from coco_opt.ranges.kind.section import CHOSEN, RangesData, RangesSection, draft_of, file_key_of, query_keys
@@ -45,8 +45,6 @@ from coco_opt.ranges.measuring.values import CellCounts, read_values
 from coco_opt.ranges.strategy import choose_fan_out, optimised_tree
 from coco_opt.ranges.workload import Workload
 from coco_opt.releases.kind import (
-    Forecast,
-    ForecastOptions,
     Instance,
     Plan,
     Released,
@@ -55,7 +53,6 @@ from coco_opt.releases.kind import (
     Truth,
     Work,
 )
-from coco_opt.releases.reporter import Reporter
 
 Shape = int | tuple[int, ...]
 REGION = "all"
@@ -111,6 +108,7 @@ class RangesKind(ReleaseKind[CellCounts, RangesMethod, RangesResult]):
     open = staticmethod(read_ranges_release)
     verify = staticmethod(verify_ranges)
     page = staticmethod(sections)
+    forecast = staticmethod(forecast_ranges)
 
     def plan(self, config: Config) -> Plan:
         """Resolve the fan-out and plan the measurement; a stated split must give the only level everything."""
@@ -209,20 +207,6 @@ class RangesKind(ReleaseKind[CellCounts, RangesMethod, RangesResult]):
         cells[: cells.size // 2 : 2] = 0
         brief = self.method(small.config, small.measurement_plan)
         return SimulatedData(small, CellCounts(cells), "a small simulated instance"), replace(brief, seconds=0.0)
-
-    def forecast(self, plan: Plan, options: ForecastOptions, reporter: Reporter) -> Forecast:
-        """Return exact standard errors: they depend on public numbers only."""
-        with reporter.stage("Predicting"):
-            how, estimator = "chosen" if plan.chosen else "asked", plan.config.method.resolved(plan.config.auto.time)
-            return forecast_of(
-                plan.measurement_plan,
-                plan.detail,
-                plan.config.method.ranges,
-                estimator,
-                options.rows,
-                how,
-                plan.config.auto.time,
-            )
 
     def instances(self, measurement: Measurement, config: Config) -> Sequence[Instance]:
         """Return least squares on the tree, with the bounds of the configured estimator."""

@@ -15,7 +15,8 @@ from coco_opt.ranges.estimating.universal import Estimator, is_nonnegative
 from coco_opt.ranges.interval_counts import Precision, noise_of
 from coco_opt.ranges.strategy import FAN_OUTS, choose_fan_out, evenly, optimised_tree
 from coco_opt.ranges.workload import Workload, over_bound
-from coco_opt.releases.kind import Figures, Forecast, ResourceCost
+from coco_opt.releases.kind import Figures, Forecast, ForecastOptions, Plan, ResourceCost
+from coco_opt.releases.reporter import Reporter
 from coco_opt.releases.resource_cost import slowness
 
 _SIZES = 5
@@ -30,39 +31,35 @@ _AUTO, _OPTIMISED = 'fan_out = "auto"', 'fan_out = "optimised"'
 _ALIKE = 1.02  # errors that differ by less than this factor need no words
 
 
-def forecast_of(
-    measurement_plan: MeasurementPlan,
-    domain: DomainTree,
-    workload: Workload,
-    estimator: Estimator,
-    values: int | None = None,
-    how: str = "asked",
-    time: float = 0.0,
-) -> Forecast:
+def forecast_ranges(plan: Plan, options: ForecastOptions, reporter: Reporter) -> Forecast:
     """Return the standard errors of cells and wider ranges for every fan-out, and the errors of the workload.
 
-    O(cells) a fan-out. ``values`` are the rows of the private table, where they are declared; else ten a cell. ``how``
-    says who decided the tree: "asked" or "chosen". The posterior may take about so many seconds of ``time``.
+    They are exact, since they depend on public numbers only. O(cells) a fan-out. Unless rows are declared, the private
+    table is taken to have ten a cell.
     """
+    domain: DomainTree = plan.detail
+    measurement_plan, section, time = plan.measurement_plan, plan.config.method, plan.config.auto.time
+    workload, estimator, how = section.ranges, section.resolved(time), "chosen" if plan.chosen else "asked"
     trees = [DomainTree(domain.cells, k) for k in (None, *FAN_OUTS) if k is None or k < domain.cells]
     own = [domain.shares is None and tree.fan_out == domain.fan_out for tree in trees]
     if not any(own):
         trees, own = [*trees, domain], [*own, True]
     sizes = sizes_of(domain.cells)
     rows, plain = [], []
-    for tree, is_own in zip(trees, own, strict=True):
-        noise = noise_of(tree, measurement_plan.cost, measurement_plan.neighbours)
-        precision = Precision(tree, noise, fitted=estimator != "noisy")
-        errors = [float(np.sqrt(precision.ranges(*evenly(domain.cells, size)).mean())) for size in sizes]
-        name = fan_out_name(tree.fan_out) + (f" ({how})" if is_own else "")
-        rows.append((name, f"{tree.height}", *(f"{error:,.2f}" for error in errors)))
-        of_size = {str(size): error for size, error in zip(sizes, errors, strict=True)}
-        plain.append({"fan_out": tree.fan_out, "height": tree.height, "standard_errors": of_size})
+    with reporter.stage("Predicting"):
+        for tree, is_own in zip(trees, own, strict=True):
+            noise = noise_of(tree, measurement_plan.cost, measurement_plan.neighbours)
+            precision = Precision(tree, noise, fitted=estimator != "noisy")
+            errors = [float(np.sqrt(precision.ranges(*evenly(domain.cells, size)).mean())) for size in sizes]
+            name = fan_out_name(tree.fan_out) + (f" ({how})" if is_own else "")
+            rows.append((name, f"{tree.height}", *(f"{error:,.2f}" for error in errors)))
+            of_size = {str(size): error for size, error in zip(sizes, errors, strict=True)}
+            plain.append({"fan_out": tree.fan_out, "height": tree.height, "standard_errors": of_size})
+        errors_of = workload_errors(measurement_plan, domain, workload, estimator, how)
     title = f"Standard error (entities) of a range by its number of cells, {words_of(estimator)}"
     header = ("fan-out", "levels", *(f"{size:,}" for size in sizes))
-    errors_of = workload_errors(measurement_plan, domain, workload, estimator, how)
     nodes, slow = domain.tree.nodes, slowness()
-    table_rows = _ROWS * domain.cells if values is None else values
+    table_rows = _ROWS * domain.cells if options.rows is None else options.rows
     shares = () if domain.shares is None else (("shares of the levels", shares_name(domain.shares)),)
     return Forecast(
         tables=(Figures(title, header, tuple(rows)), _workload_table(workload, errors_of)),
