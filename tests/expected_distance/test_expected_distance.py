@@ -126,15 +126,6 @@ def test_repair_makes_any_point_whole_and_consistent(name: str) -> None:
     assert problem.repair(wrong) is wrong
 
 
-@pytest.mark.parametrize("wrong", [np.zeros(3), np.full((5, 6), np.nan), np.full((5, 6), np.inf), np.ones((5, 6))])
-def test_wrong_multipliers_are_replaced(wrong: Any) -> None:
-    problem = unrelated(TREES["three levels"], 6, 4, most=5)
-    table = feasible(problem, 3)
-    prices = problem.admissible(wrong)
-    assert (prices[problem.tree.is_leaf] == 0.0).all()
-    assert problem.gap(table, prices) >= problem.objective(table) - solve(problem, check=False).objective - 1e-12
-
-
 def test_rebuilt_prices_prove_an_optimum() -> None:
     problem = sampled(TREES["uneven"], 30, 9, most=30)
     best = solve(problem).value

@@ -57,9 +57,9 @@ def test_predicted_errors_fall_with_the_budget_and_rise_towards_the_root() -> No
 
 
 def test_a_small_budget_is_asked_for_buckets_and_dense_sizes_for_single_sizes() -> None:
-    noise = NoisePlan(Epsilon(Fraction(1, 10)), search(1000).noise.sensitivities)
-    heavy = np.append(0.0, np.arange(1.0, 1001.0) ** -1.5)
-    sparse = replace(search(1000), noise=noise).choose({"sparse": heavy / heavy.sum()})
+    noise = NoisePlan(Epsilon(Fraction(1, 10)), search(300).noise.sensitivities)
+    heavy = np.append(0.0, np.arange(1.0, 301.0) ** -1.5)
+    sparse = replace(search(300), noise=noise).choose({"sparse": heavy / heavy.sum()})
     dense = search(20).choose({"dense": np.full(21, 1 / 21)})
     assert sparse.growths[-1] >= 0.1
     assert dense.growths == (0.0, 0.0, 0.0)
@@ -69,18 +69,18 @@ def test_a_small_budget_is_asked_for_buckets_and_dense_sizes_for_single_sizes() 
 
 
 def test_an_aim_moves_the_budget_and_what_is_fixed_stays() -> None:
-    sizes = {"geometric": geometric(200, 5.0)}
-    root, leaves = (search(200, aim).choose(sizes) for aim in ((1.0, 0.0, 0.0), (0.0, 0.0, 1.0)))
+    sizes = {"geometric": geometric(60, 5.0)}
+    root, leaves = (search(60, aim).choose(sizes) for aim in ((1.0, 0.0, 0.0), (0.0, 0.0, 1.0)))
     assert root.shares[0] > leaves.shares[0]
     assert root.errors[0, 0] < leaves.errors[0, 0]
     assert leaves.errors[0, 2] < root.errors[0, 2]
     shares = allocation(2.0, 3)
-    assert search(200, shares=shares).choose(sizes).shares == shares
-    buckets = tuple(Buckets.by_growth(200, growth) for growth in (0.0, 0.1, 0.1))
-    chosen = replace(search(200, buckets=buckets), most_answers=1.0).choose(sizes)
+    assert search(60, shares=shares).choose(sizes).shares == shares
+    buckets = tuple(Buckets.by_growth(60, growth) for growth in (0.0, 0.1, 0.1))
+    chosen = replace(search(60, buckets=buckets), most_answers=1.0).choose(sizes)
     assert chosen.growths == ()
     assert chosen.shares != allocation(1.0, 3)
-    predictor, noise = Predictor(Regions.of(TREE, COUNTS), sizes["geometric"]), search(200).noise
+    predictor, noise = Predictor(Regions.of(TREE, COUNTS), sizes["geometric"]), search(60).noise
     assert chosen.errors[0] == pytest.approx(predictor.errors(buckets, noise.variances(chosen.shares)))
 
 
@@ -94,7 +94,7 @@ def test_allocations_sum_to_one_and_some_leave_most_to_the_leaves() -> None:
 
 
 def test_several_distributions_are_chosen_for_by_the_least_worst_regret() -> None:
-    problem, family = search(300), {"sparse": geometric(300, 2.0), "dense": np.full(301, 1 / 301)}
+    problem, family = search(60), {"sparse": geometric(60, 2.0), "dense": np.full(61, 1 / 61)}
     ranking = problem.ranked(family, 1000)
     aims = np.array([np.log(choice.errors).mean(axis=1) for choice in ranking])
     worst = (aims - aims.min(axis=0)).max(axis=1)
@@ -125,7 +125,7 @@ def test_an_aim_at_the_leaves_may_cost_the_root_anything() -> None:
 
 def test_an_aim_for_one_level_alone_takes_the_best_candidate_for_it() -> None:
     for level in range(3):
-        ranking = search(300, tuple(np.eye(3)[level].tolist())).ranked({"geometric": geometric(300, 5.0)}, 1000)
+        ranking = search(60, tuple(np.eye(3)[level].tolist())).ranked({"geometric": geometric(60, 5.0)}, 1000)
         assert ranking[0].errors[0, level] == min(choice.errors[0, level] for choice in ranking)
 
 
@@ -156,12 +156,12 @@ def test_noise_makes_no_large_groups_in_what_is_rehearsed() -> None:
 
 
 def test_queries_fit_the_time_before_another_method_is_taken(tmp_path: Path) -> None:
-    sizes, regions = geometric(1000, 3.0), np.diff(TREE.level_start)
-    for most in (400.0, 700.0):
-        choice = replace(search(1000), most_answers=most).choose({"true": sizes})
-        answers = regions @ [Buckets.by_growth(1000, growth).count if growth else 1000 for growth in choice.growths]
+    sizes, regions = geometric(300, 3.0), np.diff(TREE.level_start)
+    for most in (300.0, 500.0):
+        choice = replace(search(300), most_answers=most).choose({"true": sizes})
+        answers = regions @ [Buckets.by_growth(300, growth).count if growth else 300 for growth in choice.growths]
         assert answers <= most
-    assert replace(search(1000), most_answers=1.0).choose({"true": sizes}).growths == (2.0,) * 3
+    assert replace(search(300), most_answers=1.0).choose({"true": sizes}).growths == (2.0,) * 3
     shares = {}
     for consistency in ("bottom_up", "matching", "auto"):
         folder = tmp_path / consistency

@@ -158,13 +158,6 @@ def test_all_is_checked_before_the_first_noise() -> None:
     assert source.opened == []
 
 
-def test_measuring_twice_from_one_source_is_refused() -> None:
-    source = SeededNoise(1)
-    whole(source)
-    with pytest.raises(ProblemError, match="already drawn"):
-        whole(source, costs=costs([2, 2, 2]))
-
-
 def test_reprs_show_public_facts_only() -> None:
     secret = CountOfCounts.from_runs([31337], [10])
     result = answer(secret, "sizes", NoNoise(), max_size=40_000)

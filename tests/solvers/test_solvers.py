@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from functools import cache
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -189,6 +191,33 @@ def test_a_worse_point_is_not_certified(kind: str) -> None:
         assert verdict.gap >= verdict.objective - good.objective - 1e-6 * max(1.0, abs(good.objective))
         tried += 1
     assert tried
+
+
+def like(multipliers: Any, draw: Callable[[tuple[int, ...]], Any]) -> Any:
+    """Return multipliers of the same form whose numbers are drawn anew."""
+    if is_dataclass(multipliers):
+        return type(multipliers)(*(like(getattr(multipliers, field.name), draw) for field in fields(multipliers)))
+    return multipliers if multipliers is None else draw(np.shape(multipliers))
+
+
+CLAIMED: dict[str, Callable[[tuple[int, ...]], Any]] = {
+    **{f"of size {size:g}": partial(np.random.default_rng(5).normal, 0.0, size) for size in (0.1, 3.0, 100.0, 1e9)},
+    **{f"{value:g}": partial(np.full, fill_value=value) for value in (0.0, 1e308, np.inf, np.nan)},
+    "too few": lambda shape: np.zeros(2) if shape else 0.0,
+}
+
+
+@pytest.mark.parametrize("claim", CLAIMED)
+@pytest.mark.parametrize("kind", PROBLEMS)
+def test_no_multipliers_make_a_gap_smaller_than_what_a_point_loses(kind: str, claim: str) -> None:
+    for problem in (problem for problem in INSTANCES.values() if problem.kind == kind):
+        best, point = reference(problem), None if kind in UNMOVED else worse(problem)
+        multipliers = like(problem.multipliers(best.value), CLAIMED[claim])
+        for x in [best.value, *([] if point is None else [point])]:
+            objective = problem.objective(x)
+            with np.errstate(all="ignore"):
+                gap = problem.certified_gap(x, multipliers)
+            assert gap >= objective - best.objective - best.gap - 1e-9 * max(1.0, abs(objective))
 
 
 def test_a_rounding_with_another_sum_is_seen_and_repaired() -> None:

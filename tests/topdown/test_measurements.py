@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -13,9 +12,9 @@ import pytest
 from coco_opt import Hierarchy, Strategy, TablePlan
 from coco_opt.array_types import Ints
 from coco_opt.errors import InputError, ProblemError
-from coco_opt.privacy import Cost, Drawing, Epsilon, Measurement, NoiseStream, Rho, SecureNoise, SeededNoise
-from coco_opt.topdown import Invariant, RegionBounds, Schema, TableCounts, TableMeasurements, TableQueries
-from coco_opt.topdown.measuring.measure import exact_parts, measure_tables
+from coco_opt.privacy import Cost, Epsilon, Measurement, NoiseStream, Rho, SecureNoise, SeededNoise
+from coco_opt.topdown import Invariant, RegionBounds, Schema, TableCounts, TableMeasurements
+from coco_opt.topdown.measuring.measure import measure_tables
 from coco_opt.topdown.queries import parse_queries, parse_query
 
 SCHEMA = Schema({"h": ("no", "yes"), "race": ("w", "b", "o"), "age": ("0", "1", "2")}, ("age = 0 & race = b",))
@@ -110,34 +109,6 @@ def test_no_two_queries_share_noise_whatever_they_are_called(unit: type[Cost]) -
     assert len({draws.tobytes() for draws in noise}) == len(names) * 3
 
 
-def test_blocks_of_any_size_give_the_same_noise() -> None:
-    expected, table_queries = measure_tables(COUNTS, PLAN, source=SeededNoise(1)), TableQueries(HIERARCHY, SCHEMA, PLAN)
-    for block in (1, 7, 100):
-        parts = exact_parts(COUNTS, table_queries, block)
-        assert same(Drawing.of(expected.measurement_plan, parts, SeededNoise(1)).measurement(), expected)
-    assert not same(measure_tables(COUNTS, PLAN, source=SeededNoise(2)), expected)
-
-
-@pytest.mark.parametrize("unit", [Epsilon, Rho])
-def test_noise_has_the_declared_mean_and_variance_and_is_independent(unit: type[Cost]) -> None:
-    leaves = 4000
-    hierarchy = Hierarchy.from_paths([("r", f"l{leaf}") for leaf in range(leaves)])
-    counts = TableCounts.from_microdata(hierarchy, SCHEMA, np.arange(leaves), np.arange(leaves) % SCHEMA.size)
-    queries = parse_queries(("h * race", "cumulative(age)"), SCHEMA)
-    plan = TablePlan.product(Strategy.uniform(queries), unit(Fraction(3)), 2)
-    measured = TableMeasurements.of(measure_tables(counts, plan, source=SeededNoise(11)))
-    for query in range(2):
-        answer = measured.answers[1][query]
-        assert answer is not None
-        noise = (answer - counts.answers_to(queries[query].operator, hierarchy.leaves)).astype(np.float64)
-        variance, cells = measured.variance(1, query), noise.size
-        # Five standard errors: a sample variance's is at most sqrt(5 / n) of it for laws with kurtosis up to 6.
-        assert abs(noise.mean()) < 5 * np.sqrt(variance / cells)
-        assert abs(noise.var() / variance - 1) < 5 * np.sqrt(5 / cells)
-        assert np.abs(np.corrcoef(noise.T) - np.eye(noise.shape[1])).max() < 5 / np.sqrt(leaves)
-        assert abs(np.corrcoef(noise[:-1, 0], noise[1:, 0])[0, 1]) < 5 / np.sqrt(leaves)
-
-
 def test_measurements_say_whether_they_are_private_and_nothing_else_of_the_data() -> None:
     seeded = measure_tables(COUNTS, PLAN, source=SeededNoise(0))
     assert "NOT PRIVATE" in repr(seeded)
@@ -145,20 +116,6 @@ def test_measurements_say_whether_they_are_private_and_nothing_else_of_the_data(
     assert repr(secure).endswith("secure noise: private)")
     assert secure.private
     assert (secure.cost.unit, secure.measurement_plan.neighbours) == ("epsilon", "add_remove")
-
-
-def test_measurements_survive_pickling() -> None:
-    plan = TablePlan(QUERIES, COSTS, neighbours="replace")
-    measured = measure_tables(COUNTS, plan, source=SeededNoise(0), invariants=[Invariant(QUERIES[0], 1)])
-    copy = pickle.loads(pickle.dumps(measured))
-    assert same(copy, measured)
-    assert not copy.answers[0].values.flags.writeable
-    left, right = (
-        TableMeasurements.of(measurements).constraints_of(HIERARCHY.level_range(1)) for measurements in (copy, measured)
-    )
-    assert left is not None
-    assert right is not None
-    assert np.array_equal(left.lower, right.lower)
 
 
 def test_invariants_become_exact_public_answers() -> None:

@@ -145,17 +145,6 @@ def test_a_bound_broken_by_one_is_not_certified_however_large_the_counts(kind: t
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("form", ["lp", "milp"])
-def test_highs_agrees_in_both_forms(kind: type[IntegerTree], form: str) -> None:
-    from coco_solvers.generic.highs import HiGHS
-
-    for seed in range(10, 16):
-        problem = random_integers(kind, seed, nodes=20, cells=8, spread=40, noise=30)
-        solution = solve(problem, HiGHS(form=form))  # type: ignore[arg-type]
-        assert solution.objective == pytest.approx(solve(problem, MergedSlopesInteger()).objective, rel=1e-9)
-
-
-@pytest.mark.parametrize("kind", KINDS)
 def test_what_breaks_a_constraint_is_seen(kind: type[IntegerTree]) -> None:
     problem = kind([-1, 0, 0], [[4, 4], [2, 3], [2, 2]], groups=[6, 3, 3])
     good: Ints = np.array([[4, 5], [2, 3], [2, 2]])
