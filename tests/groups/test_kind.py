@@ -133,7 +133,7 @@ def test_a_huge_budget_returns_the_truth(query: str, budget: str, tmp_path: Path
 
 
 def test_the_demo_is_reproducible_and_its_truth_fits(tmp_path: Path) -> None:
-    first, second = (write_demo(tmp_path / name, groups=500) for name in ("one", "two"))
+    first, second = (write_demo(tmp_path / name, groups=200) for name in ("one", "two"))
     for a, b in ((first.entities, second.entities), (first.groups, second.groups), (first.config, second.config)):
         assert a.read_bytes() == b.read_bytes()
     truth = demo_truth(first)

@@ -263,7 +263,7 @@ def test_threads_and_progress_change_nothing() -> None:
     hierarchy, truth = three_levels(np.random.default_rng(4))
     noisy = measured(hierarchy, truth, "cumulative", buckets=[Buckets.by_growth(MAX_SIZE, 0.5)] * 3)
     steps: list[tuple[int, int]] = []
-    method = GroupsMethod(("l1",) * 3, consistency="posterior", intervals=0.9, seconds=3.0)
+    method = GroupsMethod(("l1",) * 3, consistency="posterior", intervals=0.9, seconds=0.3)
     first = estimate_groups(noisy, method, threads=1, progress=lambda done, most: steps.append((done, most)))
     second = estimate_groups(noisy, method, threads=3)
     assert all(a.equals(b) for a, b in zip(first.histograms, second.histograms, strict=True))
