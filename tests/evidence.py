@@ -489,7 +489,7 @@ ROWS = (
             ),
             *_of(
                 "execution",
-                "test_temporary_storage::test_arrays_come_back_as_they_were",
+                "test_executors::test_arrays_come_back_as_they_were",
                 "test_small_ones_and_those_without_room_stay_in_memory",
             ),
         ),

@@ -1,4 +1,4 @@
-"""Rounding by largest fractions, simplex projection and merging of estimates: brute force, ties, certificates."""
+"""Sorting, rounding by largest fractions, simplex projection, merging of estimates: brute force, ties, certificates."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from coco_opt.errors import ProblemError
 from coco_opt.kernels import rounding, simplex
 from coco_opt.kernels.matching import match_runs
 from coco_opt.kernels.merging import Merge, Rounding, merge_estimates, merge_runs, round_sizes
+from coco_opt.kernels.sorting import falling, nth_smallest
 
 Data = NDArray[Any]
 eighths = st.lists(st.integers(-24, 40), min_size=1, max_size=8)
@@ -272,3 +273,19 @@ def test_bad_options_and_variances_are_refused() -> None:
         merge_estimates(ints(1), variance, ints(1), variance, "mean")  # type: ignore[arg-type]
     with pytest.raises(ProblemError, match="half_up"):
         round_sizes(variance, "nearest")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.float64])
+def test_orders_and_ranks_are_numpys(kind: type) -> None:
+    rng = np.random.default_rng(5)
+    for size in (0, 1, 2, 11, 40, 500):
+        for spread in (2, 10**6):
+            keys = rng.integers(0, spread, size).astype(kind)
+            order = np.empty(size, np.int64)
+            falling(keys, order)
+            assert order.tolist() == np.argsort(-keys, kind="stable").tolist()
+            for n in {0, size // 3, size - 1} if size else ():
+                selected = keys.copy()
+                assert nth_smallest(selected, n) == np.sort(keys)[n]
+                assert (selected[:n] <= selected[n]).all()
+                assert (selected[n:] >= selected[n]).all()

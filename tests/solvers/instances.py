@@ -1,12 +1,14 @@
-"""Instances of some hundred unknowns of every problem, beside the problems' own small examples."""
+"""Instances of some hundred unknowns of every problem, and the optimum of tiny ones by trying everything."""
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
+from coco_solvers.oracles.brute_force import BruteForce
 
-from coco_opt import LinearRows, Problem
+from coco_opt import LinearRows, Problem, TableRounding, TreeLeastSquares, solve
 from coco_opt.operators import Grouping, stack, total
 from coco_opt.problems import (
     ControlledRounding,
@@ -18,11 +20,12 @@ from coco_opt.problems import (
     JointL1,
     JointL2,
     SimplexProjection,
-    TableRounding,
 )
+from coco_opt.problems.integer_tree import IntegerTree
+from coco_opt.registry import backend
 from tests.joint.helpers import TREES, instance, rounding
 from tests.topdown.splits import CASES
-from tests.tree.oracles import random_integers, random_squares, sparse_histogram
+from tests.tree.oracles import best_active_set, enumerated, random_integers, random_squares, sparse_histogram
 
 Instances = dict[str, Problem[Any, Any]]
 
@@ -100,3 +103,38 @@ def _tables(rng: np.random.Generator, levels: int) -> TableRounding:
     lower[:, 0] += np.arange(5) < short
     upper[:, 0] = lower[:, 0]
     return TableRounding(mixed, integers.sum(axis=0), LinearRows(operator, lower.astype(int), upper.astype(int)), 2)
+
+
+MOST = 5_000  # points to try one by one
+LEAVES, REACH = 3, 18  # of a tree whose whole values are tried all at once
+
+
+def optimum(problem: Problem[Any, Any]) -> float | None:
+    """Return the least objective; None for a kind without an oracle, or a problem too large for it."""
+    brute_force = backend("brute-force")
+    if problem.kind in brute_force.kinds:
+        return (
+            solve(problem, BruteForce(), check=False).objective
+            if problem.variables <= brute_force.limit(problem.kind)
+            else None
+        )
+    if isinstance(problem, TreeLeastSquares):
+        bounds = np.isfinite(problem.lower) * 1.0 + (np.isfinite(problem.upper) & (problem.lower < problem.upper))
+        return best_active_set(problem) if np.prod(1.0 + bounds) <= MOST else None
+    if isinstance(problem, IntegerTree):
+        few = int(problem.tree.is_leaf.sum()) <= LEAVES and problem.scale <= REACH
+        return enumerated(problem, REACH)[0] if few else None
+    if isinstance(problem, TableRounding):
+        return best_tables(problem) if np.prod(1.0 + problem.high - problem.low) <= MOST else None
+    return None
+
+
+def best_tables(problem: TableRounding) -> float:
+    """Return the least objective over all whole tables within the slack, infinity without any."""
+    best = np.inf
+    ranges = [range(a, b + 1) for a, b in zip(problem.low.ravel(), problem.high.ravel(), strict=True)]
+    for point in product(*ranges):
+        table = np.array(point, np.int64).reshape(problem.x.shape)
+        if problem.violation(table) == 0:
+            best = min(best, problem.objective(table))
+    return best

@@ -38,8 +38,7 @@ from coco_opt.registry import Backend, backend, candidates
 from coco_opt.solution import Answer, Solution, Status
 from coco_opt.solver import hushed
 from coco_opt.solving import judge
-from tests.solvers.instances import moderate
-from tests.solvers.oracles import optimum
+from tests.solvers.instances import moderate, optimum
 
 EXAMPLES: dict[str, Problem[Any, Any]] = {
     f"{kind}-{name}": problem for kind, family in PROBLEMS.items() for name, problem in family.examples().items()
