@@ -110,8 +110,12 @@ class InputError(CocoOptError):
         self.message = message
         self.place = place
         self.more = more
-        where = f"{place}: " if place is not None else ""
-        super().__init__("\n".join((f"{where}{message} [{code}]", *map(str, more))))
+        super().__init__("\n".join((f"{self.words} [{code}]", *map(str, more))))
+
+    @property
+    def words(self) -> str:
+        """Return the place and the message."""
+        return self.message if self.place is None else f"{self.place}: {self.message}"
 
     @property
     def bad_rows(self) -> list[dict[str, Any]]:

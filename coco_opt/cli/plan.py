@@ -185,7 +185,7 @@ def _solvers(config: Config) -> list[tuple[str, object]]:
 
 def _shown(row: dict[str, Any], config: Config) -> str:
     """Return the name of a file, or that of a folder with what was read and passed over in it."""
-    from coco_opt.files.parts import parts_of, passed_over
+    from coco_opt.files.inputs import parts_of, passed_over
 
     source = config.data.table_of(row["key"])
     if source.path is None or not source.path.is_dir():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,14 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.array_types import Ints
-from coco_opt.errors import InputError, Place
+from coco_opt.errors import Place
 from coco_opt.execution.temporary_storage import stored_array, stored_empty
+from coco_opt.files.arrow_texts import coded
 from coco_opt.files.folder import read_parts
-from coco_opt.files.release_checks import coded
+from coco_opt.files.release_checks import BrokenError, int64_column, refuse, refuse_types
 from coco_opt.privacy.measurement import MeasurementPlan
 from coco_opt.privacy.queries import Answers, NoisyPart, gathered, offsets_of
 
-ANSWER_COLUMNS = ("query", "level", "region", "index", "value")
+_INTEGERS = dict.fromkeys(("level", "region", "index", "value"), "int64")
+ANSWER_COLUMNS = ("query", *_INTEGERS)
 _ROWS = 1 << 20  # that are looked at together
 
 
@@ -29,7 +31,7 @@ class _OtherOrderError(Exception):
 def read_answers(path: Path, measurement_plan: MeasurementPlan) -> tuple[Answers, ...]:
     """Return the answers to a plan's queries; rows in the queries' order are read once, others are sorted.
 
-    Raises InputError (damaged-measurement, missing-column) unless every planned answer has exactly one row. O(answers).
+    Raises InputError (bad-release, missing-column) unless every planned answer has exactly one row. O(answers).
     """
     tree, per_region = measurement_plan.hierarchy, measurement_plan.per_region
     planned = _Planned.of(measurement_plan)
@@ -62,9 +64,8 @@ def _sorted(path: Path, planned: _Planned) -> Ints:
         _, first = np.unique(rows.positions, return_index=True)
         later = np.ones(rows.values.size, np.bool_)
         later[first] = False
-        if (repeated | later).any():
-            row = rows.start + int(np.argmax(repeated | later))
-            raise _damaged("is an answer that an earlier row has: each has one row", path, row, "index")
+        message = "is an answer that an earlier row has: each has one row"
+        refuse(repeated | later, message, path.name, rows.start, "index")
         present[rows.positions] = True
         values[rows.positions] = rows.values
     if not present.all():
@@ -72,8 +73,8 @@ def _sorted(path: Path, planned: _Planned) -> Ints:
     return values
 
 
-def _fewer(path: Path, planned: _Planned, position: int) -> InputError:
-    return _damaged(f"has no row for {planned.words(position)}: restore it", path)
+def _fewer(path: Path, planned: _Planned, position: int) -> BrokenError:
+    return BrokenError(f"has no row for {planned.words(position)}: restore it", Place(path.name))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -88,32 +89,12 @@ class _Rows:
 def _batches(path: Path, planned: _Planned) -> Iterator[_Rows]:
     start = 0
     for part in read_parts(path, ANSWER_COLUMNS, only=ANSWER_COLUMNS, coded=True, texts=("query",)):
-        _check_types(part, path, start)
+        refuse_types(part, _INTEGERS, path.name, start)
         for offset in range(0, part.num_rows, _ROWS):
             some = part.slice(offset, _ROWS)
             positions = planned.positions(some, path, start + offset)
-            yield _Rows(start + offset, positions, some.column("value").to_numpy())
+            yield _Rows(start + offset, positions, int64_column(some, "value"))
         start += part.num_rows
-
-
-def _check_types(part: Any, path: Path, start: int) -> None:
-    import pyarrow.types as kinds
-
-    for name in ANSWER_COLUMNS:
-        column = part.column(name)
-        if name == "value" and str(column.type) != "int64":
-            raise _damaged("must hold integers of 64 bits", path, None, name)
-        if name not in ("query", "value") and not kinds.is_signed_integer(column.type):
-            raise _damaged("must hold signed integers", path, None, name)
-        if column.null_count:
-            row = start + int(np.argmax(column.is_null().to_numpy()))
-            raise _damaged("is empty", path, row, name)
-
-
-def _damaged(message: str, path: Path, row: int | None = None, column: str | None = None) -> InputError:
-    """Return the error of a file, or of its ``row``, counted from 0."""
-    place = Place(path.name, None if row is None else int(row) + 1, column)
-    return InputError("damaged-measurement", message, place)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -156,31 +137,28 @@ class _Planned:
                 start, done = start + taken.size, done + taken.size
 
     def positions(self, rows: Any, path: Path, start: int) -> Ints:
-        """Return the place of every row of a table; InputError at the first that names no planned answer.
+        """Return the place of every row of a table; BrokenError at the first that names no planned answer.
 
         Consecutive rows of one query and region are looked up together.
         """
         index, region, level = (rows.column(name).to_numpy() for name in ("index", "region", "level"))
         codes, names = coded(rows.column("query"))
+        refuse(codes == len(names), "is empty", path.name, start, "query")
         changes = (region[1:] != region[:-1]) | (level[1:] != level[:-1]) | (codes[1:] != codes[:-1])
         runs = np.append(0, np.flatnonzero(changes) + 1)
         places = self._places(names.to_pylist())
-        begin, size = self._runs(places, codes[runs], level[runs], region[runs], lambda run: (path, start + runs[run]))
+        begin, size = self._runs(places, codes[runs], level[runs], region[runs], path, start + runs)
         lengths = np.diff(runs, append=region.size)
         outside = (index < 0) | (index >= np.repeat(size, lengths))
-        if outside.any():
-            message = "is no answer of this region to this query: they count from 0"
-            raise _damaged(message, path, start + int(np.argmax(outside)), "index")
+        refuse(outside, "is no answer of this region to this query: they count from 0", path.name, start, "index")
         return np.asarray(np.repeat(begin, lengths) + index, np.int64)
 
-    def _runs(
-        self, places: Ints, codes: Ints, level: Ints, region: Ints, where: Callable[[int], tuple[Path, int]]
-    ) -> tuple[Ints, Ints]:
-        """Return where the answers of a region to a query begin, and their number; ``where`` says where a run does."""
+    def _runs(self, places: Ints, codes: Ints, level: Ints, region: Ints, path: Path, rows: Ints) -> tuple[Ints, Ints]:
+        """Return where the answers of a region to a query begin, and their number; runs begin at ``rows``, from 0."""
 
         def check(holds: NDArray[np.bool_], message: str, column: str) -> None:
             if not holds.all():
-                raise _damaged(message, *where(int(np.argmin(holds))), column)
+                raise BrokenError(message, Place(path.name, int(rows[np.argmin(holds)]) + 1, column))
 
         starts = np.asarray(self.measurement_plan.hierarchy.level_start, np.int64)
         check((level >= 0) & (level < starts.size - 1), "is no level of the hierarchy", "level")

@@ -107,6 +107,17 @@ def _escaped(names: Any) -> Any:
     return names
 
 
+def coded(values: Any) -> tuple[Ints, Any]:
+    """Return a column as places in an Arrow array of the values it has; a null's is that array's length."""
+    encoded = values.combine_chunks().dictionary_encode()
+    return np.asarray(encoded.indices.fill_null(len(encoded.dictionary)).to_numpy(), np.int64), encoded.dictionary
+
+
+def positions(values: Any, names: Sequence[str]) -> Ints:
+    """Return where each value stands in ``names``: -1 for null, -2 for a value that does not occur there."""
+    return OrderedNames(as_arrow(names)).at(values)
+
+
 _NEARBY = 4  # times as many names as texts are looked at first
 _JUMPS = 8  # places at which they are looked at, before all names are
 
@@ -119,6 +130,11 @@ class OrderedNames:
 
     def __init__(self, names: Any) -> None:
         self._names, self._near = names, 0
+
+    def at(self, column: Any) -> Ints:
+        """Return where each entry of a column stands: -1 for null, -2 for a text that does not."""
+        codes, texts = coded(column)
+        return self.places(texts)[codes]
 
     def places(self, texts: Any) -> Ints:
         """Return where each of some texts stands, -2 for a text that does not, and then -1, the place of null."""

@@ -13,8 +13,7 @@ import numpy as np
 from coco_opt.errors import InputError, Place
 from coco_opt.files.csv_text import check_file
 from coco_opt.files.foreign_errors import quietly
-from coco_opt.files.inputs import UNREADABLE, Columns, Frame, Input
-from coco_opt.files.parts import all_columns, check_columns, parts_of
+from coco_opt.files.inputs import UNREADABLE, Columns, Frame, Input, all_columns, check_columns, parts_of
 
 _BATCH = 1 << 20  # rows
 _BUFFER = 1 << 20  # bytes of a file

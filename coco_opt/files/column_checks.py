@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 from coco_opt.errors import HierarchyError, InputError
 from coco_opt.files.batches import Batches
 from coco_opt.files.csv_text import Rows
-from coco_opt.files.faults import Faults
 from coco_opt.files.foreign_errors import quietly
 from coco_opt.files.inputs import Input
-from coco_opt.files.source import Loaded, isolated, names_of, streamed
+from coco_opt.files.source import Faults, Loaded, isolated, names_of, streamed
 from coco_opt.histograms.texts import HIDDEN
 
 MAX_DIGITS = 18
@@ -88,11 +87,9 @@ def check_listed(
     faults = Faults()
     with faults:
         _check_plain(table, column, f"{unknown} AND {_unplain(c)}", source)
-    rows = table.rows_where(f"{unknown} AND NOT ({_unplain(c)})", source)
-    with faults:
-        if rows:
-            note = _rewritten_note(table, column, rows.first[0], listed, where)
-            raise InputError(code, message + note, table.place(rows, column))
+    if rows := table.rows_where(f"{unknown} AND NOT ({_unplain(c)})", source):
+        note = _rewritten_note(table, column, rows.first[0], listed, where)
+        faults.note(table, rows, column, code, message + note)
     faults.check()
 
 
@@ -168,13 +165,11 @@ def _check_plain(table: Loaded, column: int, unplain: str, source: str = "{t}") 
         return
     spaces = f"regexp_matches(c{column}, {_OUTER_SPACE})"
     faults = Faults()
-    with faults:
-        if rows := table.rows_where(f"{unplain} AND {spaces}", source):
-            raise InputError("space-in-id", "starts or ends with a space", table.place(rows, column))
-    with faults:
-        if rows := table.rows_where(f"{unplain} AND NOT {spaces}", source):
-            message = "holds a character that nobody sees, such as a filler, a zero-width one or an odd blank"
-            raise InputError("control-in-id", message, table.place(rows, column))
+    rows = table.rows_where(f"{unplain} AND {spaces}", source)
+    faults.note(table, rows, column, "space-in-id", "starts or ends with a space")
+    rows = table.rows_where(f"{unplain} AND NOT {spaces}", source)
+    message = "holds a character that nobody sees, such as a filler, a zero-width one or an odd blank"
+    faults.note(table, rows, column, "control-in-id", message)
     faults.check()
 
 
@@ -193,14 +188,12 @@ def _check_named(table: Loaded, column: int, deeper: Sequence[int], faults: Faul
     absent = f"({_absent(f'c{column}')})"
     filled = " OR ".join(["false", *(f"NOT ({_absent(f'c{k}')})" for k in deeper)])
     inner = absent if first else f"{absent} AND ({filled})"
-    with faults:
-        if rows := table.rows_where(inner):
-            message = "is empty: name the region of this level in which the row lies"
-            raise HierarchyError("uneven-depth", message, table.place(rows, column))
-    with faults:
-        if not first and (rows := table.rows_where(f"{absent} AND NOT ({filled})")):
-            message = "is empty: repeat the name of a region that has no subregions"
-            raise HierarchyError("uneven-depth", message, table.place(rows, column))
+    message = "is empty: name the region of this level in which the row lies"
+    faults.note(table, table.rows_where(inner), column, "uneven-depth", message, HierarchyError)
+    if not first:
+        rows = table.rows_where(f"{absent} AND NOT ({filled})")
+        message = "is empty: repeat the name of a region that has no subregions"
+        faults.note(table, rows, column, "uneven-depth", message, HierarchyError)
 
 
 def surely_plain(texts: Any) -> bool:
@@ -235,21 +228,15 @@ def check_count(table: Loaded, column: int, negative: str = "") -> None:
     """
     c, faults, integer = f"c{column}", Faults(), _INTEGER if negative else _SIGNED
     minus = f"coalesce(regexp_full_match({c}, '-[1-9][0-9]*'), false)"
-    with faults:
-        if negative and (rows := table.rows_where(minus)):
-            raise InputError(negative, "must not be negative", table.place(rows, column))
-    with faults:
-        if rows := table.rows_where(f"{c} IS NULL"):
-            message = "is empty: write an integer, or leave out the rows of those who are not to be counted"
-            raise InputError("not-an-integer", message, table.place(rows, column))
-    with faults:
-        if rows := table.rows_where(f"NOT {minus} AND NOT regexp_full_match({c}, {integer})"):
-            example = "0 or 12" if negative else "-3, 0 or 12"
-            message = f"must be an integer written plainly, such as {example}"
-            raise InputError("not-an-integer", message, table.place(rows, column))
-    with faults:
-        if rows := table.rows_where(f"regexp_full_match({c}, {integer}) AND length(ltrim({c}, '-')) > {MAX_DIGITS}"):
-            raise InputError("too-large", f"has more than {MAX_DIGITS} digits", table.place(rows, column))
+    if negative:
+        faults.note(table, table.rows_where(minus), column, negative, "must not be negative")
+    message = "is empty: write an integer, or leave out the rows of those who are not to be counted"
+    faults.note(table, table.rows_where(f"{c} IS NULL"), column, "not-an-integer", message)
+    rows = table.rows_where(f"NOT {minus} AND NOT regexp_full_match({c}, {integer})")
+    message = f"must be an integer written plainly, such as {'0 or 12' if negative else '-3, 0 or 12'}"
+    faults.note(table, rows, column, "not-an-integer", message)
+    rows = table.rows_where(f"regexp_full_match({c}, {integer}) AND length(ltrim({c}, '-')) > {MAX_DIGITS}")
+    faults.note(table, rows, column, "too-large", f"has more than {MAX_DIGITS} digits")
     faults.check()
 
 
@@ -380,16 +367,13 @@ def check_groups(table: Loaded, where: str) -> None:
     with faults:
         check_listed(table, 1, "leaves.region", *UNKNOWN_REGION, where)
     if repeats(table, "c0"):
-        with faults:
-            if rows := repeated_rows(table, "c0", "c1", changed=True):
-                message = (
-                    "this group lies in another leaf in an earlier row. If its id is unique only within a region, join "
-                    "region and id to one id in both files, such as 06001-17"
-                )
-                raise InputError("group-in-two-leaves", message, table.place(rows, 0))
-        with faults:
-            if rows := repeated_rows(table, "c0", "c1"):
-                raise InputError("duplicate-group", "this group occurs in an earlier row", table.place(rows, 0))
+        message = (
+            "this group lies in another leaf in an earlier row. If its id is unique only within a region, join region "
+            "and id to one id in both files, such as 06001-17"
+        )
+        faults.note(table, repeated_rows(table, "c0", "c1", changed=True), 0, "group-in-two-leaves", message)
+        message = "this group occurs in an earlier row"
+        faults.note(table, repeated_rows(table, "c0", "c1"), 0, "duplicate-group", message)
     faults.check()
 
 

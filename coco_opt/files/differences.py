@@ -20,10 +20,9 @@ import numpy as np
 
 from coco_opt.errors import InputError, MissingPackageError
 from coco_opt.files import column_checks
-from coco_opt.files.faults import RowError, RowFaults
 from coco_opt.files.folder import read_columns
 from coco_opt.files.inputs import Columns, Input
-from coco_opt.files.source import isolated, load
+from coco_opt.files.source import Faults, Loaded, isolated, load
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -288,54 +287,52 @@ def read_renamed(file: Path, earlier: pa.Table, later: pa.Table) -> dict[str, st
     source, sides = Input(file), (_regions_of(earlier), _regions_of(later))
     with isolated([source]) as con:
         table = load(con, "renamed", source, RENAMED)
-        faults, row_faults = column_checks.absent_entries(table, range(2)), RowFaults(table)
-        paths: dict[str, str] = {}
-        for row, names in enumerate(table.fetch("SELECT c0, c1 FROM {t} ORDER BY rowid")):
-            if all(names):
-                with row_faults.row(row):
-                    _add(paths, names, sides)
-        row_faults.check(faults)
-        _check_apart(paths, earlier.column("region").to_pylist(), row_faults)
-    return paths
-
-
-def _check_apart(paths: Mapping[str, str], names: Sequence[str], row_faults: RowFaults) -> None:
-    """Raise InputError (duplicate-region) where a row gives a region the name that another region has afterwards."""
-    afterwards = Counter(later_path(name, paths) for name in names)
-    for row, after in enumerate(paths.values()):  # every row has added its own, in order
-        with row_faults.row(row):
-            if afterwards[after] > 1:
-                message = (
-                    "another region of the earlier release would have the same name: give that one its later name in a "
-                    "row of its own, or leave this row out"
-                )
-                raise RowError("duplicate-region", message, 1)
-    row_faults.check()
-
-
-def _add(paths: dict[str, str], names: Sequence[str], sides: Sequence[Callable[[str], _Region | None]]) -> None:
-    matches = [side(name) for side, name in zip(sides, names, strict=True)]
-    for column, (region, side) in enumerate(zip(matches, ("earlier", "later"), strict=True)):
-        if region is None:
+        faults = column_checks.absent_entries(table, range(2))
+        names = enumerate(table.fetch("SELECT c0, c1 FROM {t} ORDER BY rowid"))
+        regions = {row: (sides[0](pair[0]), sides[1](pair[1])) for row, pair in names if all(pair)}
+        for column, side in enumerate(("earlier", "later")):
+            unknown = [row for row, pair in regions.items() if pair[column] is None]
             message = f"is no region of the {side} release: give its path from the root, or its id"
-            raise RowError("unknown-region", message, column)
-    earlier, later = (region for region in matches if region is not None)
-    if earlier.level != later.level:
-        message = (
-            f"is a region of level {later.level_name!r}, and the earlier one of level {earlier.level_name!r}: a region "
-            "keeps its level"
-        )
-        raise RowError("other-level", message, 1)
-    before, after = earlier.path, later.path
-    if before in paths:
-        raise RowError("duplicate-region", "this region has an earlier row", 0)
-    if after in paths.values():
+            faults.note(table, unknown, column, "unknown-region", message)
+        known = {row: (before, after) for row, (before, after) in regions.items() if before and after}
+        _check_levels(table, known, faults)
+        again = _repeated({row: before.path for row, (before, _) in known.items()})
+        faults.note(table, again, 0, "duplicate-region", "this region has an earlier row")
+        first = known.keys() - again
+        merged = _repeated({row: after.path for row, (_, after) in known.items() if row in first})
         message = (
             "another region got this name: regions that were merged cannot be listed here. Leave them out, or add up "
             "their earlier counts yourself and compare the sum with the later count"
         )
-        raise RowError("duplicate-region", message, 1)
-    paths[before] = after
+        faults.note(table, merged, 1, "duplicate-region", message)
+        faults.check()
+        paths = {before.path: after.path for before, after in known.values()}
+        afterwards = Counter(later_path(name, paths) for name in earlier.column("region").to_pylist())
+        message = (
+            "another region of the earlier release would have the same name: give that one its later name in a row of "
+            "its own, or leave this row out"
+        )
+        taken = [row for row, (_, after) in known.items() if afterwards[after.path] > 1]
+        faults.note(table, taken, 1, "duplicate-region", message)
+        faults.check()
+    return paths
+
+
+def _check_levels(table: Loaded, regions: Mapping[int, tuple[_Region, _Region]], faults: Faults) -> None:
+    """Note the rows whose two regions lie at different levels."""
+    levels: dict[tuple[str, str], list[int]] = {}
+    for row, (before, after) in regions.items():
+        if before.level != after.level:
+            levels.setdefault((before.level_name, after.level_name), []).append(row)
+    for (before_level, after_level), rows in levels.items():
+        apart = f"is a region of level {after_level!r}, and the earlier one of level {before_level!r}"
+        faults.note(table, rows, 1, "other-level", f"{apart}: a region keeps its level")
+
+
+def _repeated(texts: Mapping[int, str]) -> list[int]:
+    """Return the rows whose text an earlier row has."""
+    first: dict[str, int] = {}
+    return [row for row, text in texts.items() if first.setdefault(text, row) != row]
 
 
 class _Region(NamedTuple):

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from coco_opt.errors import InputError, Place
-from coco_opt.files.inputs import Input
 
 T = TypeVar("T")
 
@@ -26,7 +24,15 @@ UNEVEN = "has more or fewer fields than the header"
 _DISK_FULL = "the table does not fit in memory, nor on the disk of the private folder: free some of it"
 
 
-def quietly(source: Path | Input, action: Callable[[], T]) -> T:
+class Named(Protocol):
+    """A file, or a table of the user's."""
+
+    @property
+    def name(self) -> str:
+        """Return what errors call it."""
+
+
+def quietly(source: Named, action: Callable[[], T]) -> T:
     """Run ``action``; turn any error of DuckDB, Arrow or the file system into an error that shows no data.
 
     DuckDB answers Ctrl-C by a RuntimeError: it becomes the KeyboardInterrupt it was.

@@ -28,6 +28,7 @@ from coco_opt.array_types import Ints
 from coco_opt.errors import CocoOptError, InputError, Place
 from coco_opt.execution.temporary_storage import stored_array
 from coco_opt.files.answer_rows import read_answers
+from coco_opt.files.arrow_texts import coded
 from coco_opt.files.folder import (
     ROWS_PER_GROUP,
     SEAL,
@@ -45,7 +46,7 @@ from coco_opt.files.foreign_errors import quietly
 from coco_opt.files.in_threads import in_threads
 from coco_opt.files.packed_file import PACKED, is_packed, packed_answers, packed_table, write_parts
 from coco_opt.files.regions import REGIONS, region_table, stored_regions
-from coco_opt.files.release_checks import coded
+from coco_opt.files.release_checks import int64_column, refuse_types
 from coco_opt.privacy.cost import Sensitivity, cost_of, cost_together
 from coco_opt.privacy.measurement import (
     FOREIGN,
@@ -302,7 +303,7 @@ def _measurement(folder: Path, index: Mapping[str, Any], plan: MeasurementPlan |
             answers = read_answers(folder / ANSWERS, measurement_plan)
         return Measurement(measurement_plan, answers, index["noise"], index["private"], str(index.get("receipt", "")))
     except InputError as error:
-        failure = error.message if error.place is None else f"{error.place}: {error.message}"
+        failure = error.words
     except CocoOptError as error:
         failure = str(error)
     except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError):
@@ -312,17 +313,17 @@ def _measurement(folder: Path, index: Mapping[str, Any], plan: MeasurementPlan |
 
 def _stored_measurement_plan(folder: Path, index: Mapping[str, Any]) -> MeasurementPlan:
     """Return the measurement plan of a folder."""
-    hierarchy, levels, ids, numbers = stored_regions(folder)
+    regions = stored_regions(folder)
     return MeasurementPlan(
         kind=index["kind"],
-        hierarchy=hierarchy,
-        levels=levels,
+        hierarchy=regions.hierarchy,
+        levels=regions.levels,
         queries=tuple(query_from_dict(plain) for plain in index["questions"]),
         neighbours=index["neighbours"],
         parameters=index["facts"],
-        per_region=numbers,
+        per_region=regions.numbers,
         tables=_read_constraints(folder / FACTS) if FACTS in index["files"] else {},
-        region_ids=ids,
+        region_ids=regions.ids,
         look=_look_of(index),
     )
 
@@ -364,23 +365,17 @@ def query_from_dict(plain: Mapping[str, Any]) -> LevelQuery:
 def _read_constraints(path: Path) -> dict[str, Ints]:
     columns = ("index", "value")
     pieces: dict[str, dict[str, list[Ints]]] = {}
+    rows = 0
     for part in read_parts(path, ("name", *columns), coded=True):
         codes, names = coded(part.column("name"))
-        numbers = {column: _whole_numbers(part, path, column) for column in columns}
+        refuse_types(part, dict.fromkeys(columns, "int64"), path.name, rows)
+        rows += part.num_rows
+        numbers = {column: int64_column(part, column) for column in columns}
         for code, name in enumerate(names.to_pylist()):
             own = pieces.setdefault(name, {column: [] for column in columns})
             for column in columns:  # the numbers of a country are too many to wait in memory
                 own[column].append(stored_array([numbers[column][codes == code]]))
     return {name: _by_index(path, name, *map(stored_array, own.values())) for name, own in pieces.items()}
-
-
-def _whole_numbers(part: Any, path: Path, column: str) -> Ints:
-    import pyarrow.types as kinds
-
-    values = part.column(column)
-    if not kinds.is_signed_integer(values.type) or values.null_count:
-        raise InputError("damaged-measurement", "must hold integers only", Place(path.name, None, column))
-    return np.asarray(values.to_numpy(), np.int64)
 
 
 def _counts_up(index: Ints) -> bool:

@@ -19,8 +19,8 @@ import numpy as np
 
 from coco_opt.array_types import Ints
 from coco_opt.errors import InputError
+from coco_opt.files.arrow_texts import coded
 from coco_opt.files.inputs import Columns, Input, hierarchy_columns
-from coco_opt.files.release_checks import coded
 from coco_opt.files.source import isolated, load
 
 ROOT = "all"

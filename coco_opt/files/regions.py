@@ -17,16 +17,15 @@ from coco_opt.array_types import Ints
 from coco_opt.errors import HierarchyError, InputError, Place
 from coco_opt.execution.temporary_storage import stored_array, stored_by_parts
 from coco_opt.files import column_checks
-from coco_opt.files.arrow_texts import OrderedNames, arrow_texts_at, as_arrow, distinct, from_arrow, paths_at
+from coco_opt.files.arrow_texts import OrderedNames, arrow_texts_at, as_arrow, coded, distinct, from_arrow, paths_at
 from coco_opt.files.batches import Batches, batches_of
 from coco_opt.files.column_checks import occur_at_most
-from coco_opt.files.faults import Faults
 from coco_opt.files.folder import ROWS_PER_GROUP, Again, Coded, FileTable, read_columns, read_parts
 from coco_opt.files.foreign_errors import quietly
 from coco_opt.files.in_threads import in_threads
 from coco_opt.files.inputs import Input, InputLike, hierarchy_columns
-from coco_opt.files.release_checks import Check, Regions, all_differ, coded, int64_column, tree_check
-from coco_opt.files.source import Loaded, isolated, load
+from coco_opt.files.release_checks import Regions, int64_column, refuse_types
+from coco_opt.files.source import Faults, Loaded, isolated, load
 from coco_opt.histograms import Hierarchy
 from coco_opt.histograms.hierarchy import named_tree
 from coco_opt.histograms.hierarchy_build import unescaped
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     import duckdb
 
 REGIONS = "hierarchy.parquet"
+_AT_ONCE = 1 << 17  # regions whose names are compared together
 _Column = tuple[NDArray[np.int32], Texts[str]]
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _NUMBER = re.compile(r"[+-]?[0-9]+([.,][0-9]+)?([eE][+-]?[0-9]+)?")
@@ -87,7 +87,7 @@ def read_regions(hierarchy: InputLike) -> PublicRegions:
         _return_memory()
         return _regions(source, opened.names[1:], columns, opened.place)
     with isolated([source]) as con:  # a CSV file, and whatever is wrong with a table: by it, errors say what and where
-        return read_tree(load(con, "hierarchy", source, expected))
+        return _read_tree(load(con, "hierarchy", source, expected))
 
 
 def _return_memory() -> None:
@@ -147,7 +147,7 @@ def _dictionary_column(parts: list[Any]) -> _Column:
     return stored_array([np.zeros(0, np.int32), *codes]), from_arrow(chunks[0].dictionary)
 
 
-def read_tree(table: Loaded) -> PublicRegions:
+def _read_tree(table: Loaded) -> PublicRegions:
     """Return the regions of a loaded hierarchy table."""
     levels = range(1, len(table.names))
     column_checks.check_rows(table)
@@ -158,19 +158,16 @@ def read_tree(table: Loaded) -> PublicRegions:
         column_checks.check_levels(table, levels)
     if column_checks.repeats(table, "c0"):
         path = f"concat_ws('/', {', '.join(f'c{k}' for k in levels)})"
-        with faults:
-            _check_repeated(table, path, "two-parents", "lies at two places", changed=True)
-        with faults:
-            _check_repeated(table, path, "duplicate-region", "occurs twice", changed=False)
+        for code, what, changed in (
+            ("two-parents", "lies at two places", True),
+            ("duplicate-region", "occurs twice", False),
+        ):
+            rows = column_checks.repeated_rows(table, "c0", path, changed=changed)
+            message = f"this region {what} in the hierarchy: give each one row"
+            faults.note(table, rows, 0, code, message, HierarchyError)
     faults.check()
     read = [_dictionary_column([part.dictionary_encode() for part in table.texts(k)]) for k in range(len(table.names))]
     return _regions(table.source, table.names[1:], read, table.place)
-
-
-def _check_repeated(table: Loaded, path: str, code: str, what: str, *, changed: bool) -> None:
-    """Raise HierarchyError ``code`` at the regions that an earlier row has too, at another place or at the same."""
-    if rows := column_checks.repeated_rows(table, "c0", path, changed=changed):
-        raise HierarchyError(code, f"this region {what} in the hierarchy: give each one row", table.place(rows, 0))
 
 
 def _regions(
@@ -282,14 +279,12 @@ def region_table(measurement_plan: MeasurementPlan, released: Mapping[str, Ints]
     return FileTable(Again(rows), {"level": "int32", **dict.fromkeys(numbers, "int64")})
 
 
-def stored_regions(folder: Path) -> tuple[Hierarchy, tuple[str, ...], Texts[str | None], dict[str, Ints]]:
-    """Return the hierarchy, the names of its levels, the regions' ids and the numbers of a folder's hierarchy.parquet.
+def stored_regions(folder: Path) -> Regions:
+    """Return the regions of a folder's hierarchy.parquet, which must be a tree in its own order.
 
-    Rows must be in the hierarchy's own order, as ``region_table`` writes them. Raises InputError.
+    The file is read a group of rows at a time, once for each column of texts, and the columns lie in files. Raises
+    InputError, HierarchyError.
     """
-    for part in read_parts(folder / REGIONS, REGION_COLUMNS, coded=True):
-        if wrong := _not_integers(part):
-            raise InputError("wrong-type", "must hold integers only", Place(REGIONS, None, wrong))
     paths = _texts_of(folder, "region")
     parent, level, numbers, level_names = _columns_of(folder, paths)
     hierarchy = _tree_by_paths(paths, parent)
@@ -297,20 +292,41 @@ def stored_regions(folder: Path) -> tuple[Hierarchy, tuple[str, ...], Texts[str 
     if len(named) < len(level_names) or named != list(range(hierarchy.levels)) or (level != hierarchy.level).any():
         raise _other_level(folder, hierarchy)
     levels = tuple(name for _, name in level_names if name)
-    return hierarchy, levels, _texts_of(folder, "region_id"), numbers
+    return Regions(hierarchy, levels, paths, _texts_of(folder, "region_id"), numbers)
 
 
 def _tree_by_paths(paths: Texts[str], parent: Ints) -> Hierarchy:
     """Return the tree of regions by their paths; they are compared as bytes where no name needs to be escaped."""
-    sound = len(paths) and parent.min() >= -1 and all_differ(paths, parent)
+    if not paths.filled:
+        row = next(row for row, path in enumerate(paths, 1) if not path)
+        raise InputError("null-id", "is empty: restore the file", Place(REGIONS, row, "region"))
+    sound = len(paths) and parent.min() >= -1 and _all_differ(paths, parent)
     names = paths.last_names(parent) if sound else None
     if names is not None and names.printable:
         return named_tree(parent, names)
     parts = (path if up < 0 else path[len(paths[up]) + 1 :] for path, up in zip(paths, parent, strict=True))
     hierarchy = Hierarchy(parent, Texts.of(map(unescaped, parts)))
-    if Texts.of(hierarchy.paths) != paths:
-        raise InputError("bad-order", "must hold regions in the order of the tree", Place(REGIONS, None, "region"))
+    for row, (path, stated) in enumerate(zip(hierarchy.paths, paths, strict=True), 1):
+        if path != stated:
+            message = f"{stated!r} is not the path of its parent and a name: restore the file"
+            raise InputError("bad-order", message, Place(REGIONS, row, "region"))
     return hierarchy
+
+
+def _all_differ(names: Texts[str], parent: Ints) -> bool:
+    """Return whether no name occurs twice: where siblings lie together, they are compared, which takes less memory.
+
+    A name that two parents have lies below one of them alone, as the names of paths are checked to do.
+    """
+    texts, step = as_arrow(names), parent.size
+    if (parent[1:] >= parent[:-1]).all():
+        step = _AT_ONCE
+    for start in range(0, parent.size, step):
+        first, last = np.searchsorted(parent, parent[start]), min(start + step, parent.size)
+        some = texts.slice(int(first), int(last - first))
+        if len(some.dictionary_encode().dictionary) < len(some):
+            return False
+    return True
 
 
 def _other_level(folder: Path, tree: Hierarchy) -> InputError:
@@ -327,36 +343,6 @@ def _other_level(folder: Path, tree: Hierarchy) -> InputError:
     return InputError("other-level", message, Place(REGIONS, row + 1, "level_name"))
 
 
-def checked_regions(folder: Path) -> tuple[Regions | None, Check]:
-    """Return the regions of a release folder for verification, None where they are no sound tree, and the check.
-
-    The file is read a group of rows at a time, once for each column of texts, and the columns lie in files.
-    """
-    for part in read_parts(folder / REGIONS, REGION_COLUMNS, coded=True):
-        if wrong := _not_integers(part):
-            detail = f"{REGIONS}, column {wrong!r} does not hold integers only"
-            return None, Check("hierarchy", passed=False, detail=detail)
-    names = _texts_of(folder, "region")
-    parent, level, numbers, level_names = _columns_of(folder, names)
-    check = tree_check(names, parent, level)
-    if check.passed and (len(level_names) != level.max() + 1 or not all(name for _, name in level_names)):
-        check = Check("hierarchy", passed=False, detail="a level has no name, or two")
-    if not check.passed:
-        return None, check
-    texts = {"region_id": as_arrow(_texts_of(folder, "region_id"))}
-    return Regions(names, parent, level, numbers, {"level_name": as_arrow(dict(level_names).values())}, texts), check
-
-
-def _not_integers(part: Any) -> str:
-    """Return the first column that must hold integers and does not, "" for none."""
-    import pyarrow.types as kinds
-
-    for name in ("level", *(name for name in part.column_names if name not in REGION_COLUMNS)):
-        if not kinds.is_signed_integer(part.column(name).type) or part.column(name).null_count:
-            return str(name)
-    return ""
-
-
 def _texts_of(folder: Path, column: str) -> Texts[Any]:
     parts = read_parts(folder / REGIONS, REGION_COLUMNS, only=(column,))
     return Texts.joined(from_arrow(part.column(column).combine_chunks()) for part in parts)
@@ -367,11 +353,11 @@ def _columns_of(folder: Path, names: Texts[str]) -> tuple[Ints, Ints, dict[str, 
     listed, level_names = OrderedNames(as_arrow(names)), set[tuple[int, str | None]]()
     columns: dict[str, list[Ints]] = {"parent": [], "level": []}
     for part in read_parts(folder / REGIONS, REGION_COLUMNS, coded=True):
-        codes, texts = coded(part.column("parent"))
-        columns["parent"].append(listed.places(texts)[codes])
-        for name in part.column_names:
-            if name not in REGION_COLUMNS or name == "level":
-                columns.setdefault(name, []).append(int64_column(part, name))
+        columns["parent"].append(listed.at(part.column("parent")))
+        integers = ["level", *(name for name in part.column_names if name not in REGION_COLUMNS)]
+        refuse_types(part, dict.fromkeys(integers, "int64"), REGIONS, sum(map(len, columns["level"])))
+        for name in integers:
+            columns.setdefault(name, []).append(int64_column(part, name))
         codes, texts = coded(part.column("level_name"))
         level, named = columns["level"][-1], [*texts.to_pylist(), None]
         begins = np.flatnonzero(np.append(level.size > 0, (level[1:] != level[:-1]) | (codes[1:] != codes[:-1])))

@@ -1,10 +1,11 @@
-"""What checks of any release folder share: their result, raw columns as arrays, the tree of regions, rows of counts."""
+"""What checks of any release folder share: their result, raw columns as arrays, regions, rows of counts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -12,16 +13,15 @@ import numpy.typing as npt
 from coco_opt.array_types import Flags, Ints
 from coco_opt.errors import InputError, Place
 from coco_opt.execution.temporary_storage import forget_pages
-from coco_opt.files.arrow_texts import OrderedNames, as_arrow
+from coco_opt.files.arrow_texts import OrderedNames, as_arrow, coded
 from coco_opt.histograms.arrays import rising
-from coco_opt.histograms.hierarchy_build import is_one_name
+from coco_opt.histograms.hierarchy import Hierarchy
 from coco_opt.histograms.texts import Texts
 
 _LARGEST_SUM = 4e18
-_AT_ONCE = 1 << 17  # regions that are looked at together
+_FORGOTTEN = 1 << 16  # regions whose rows were read, before they leave the memory
 _ROWS = 1 << 20  # rows of counts that are looked at together
 _BLOCK = 1 << 10  # regions whose rows, and those of their children, are in memory at a time
-T = TypeVar("T")
 Codes = npt.NDArray[np.integer[Any]]
 
 
@@ -34,50 +34,47 @@ class Check:
     detail: str
 
 
-class BrokenError(ValueError):
-    """A file of a release does not keep a promise: the message says which row or region, and how."""
+class BrokenError(InputError):
+    """A file of a release does not keep a promise: the place or the message says which row or region, and how."""
+
+    def __init__(self, message: str, place: Place | None = None) -> None:
+        super().__init__("bad-release", message, place)
 
 
 def checked(name: str, look: Callable[[], str]) -> Check:
-    """Return the check of what ``look`` looks at: it returns in words what was seen, or raises BrokenError."""
+    """Return the check of what ``look`` looks at: it returns in words what was seen, or raises InputError.
+
+    Files that do not fit their manifest may have it raise anything.
+    """
     try:
         return Check(name, passed=True, detail=look())
-    except BrokenError as error:
-        return Check(name, passed=False, detail=str(error))
+    except InputError as error:
+        detail = error.words
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        detail = f"the files and the manifest do not fit together ({type(error).__name__})"
+    return Check(name, passed=False, detail=detail)
 
 
-def sound(read: Callable[[], T], code: str, file: str) -> T:
-    """Return what ``read`` reads of a file; InputError ``code`` where it keeps no promise."""
-    try:
-        return read()
-    except BrokenError as error:
-        raise InputError(code, str(error), Place(file)) from None
-
-
-def refuse_row(wrong: Flags, code: str, message: str, place: Place) -> None:
-    """Raise InputError at the first row of a column that is wrong; ``place`` are its file and the column."""
-    if wrong.any():
-        raise InputError(code, message, replace(place, row=first_of(wrong) + 1))
-
-
-def refuse_types(rows: Any, types: Mapping[str, str], file: str) -> None:
+def refuse_types(rows: Any, types: Mapping[str, str], file: str, before: int = 0) -> None:
     """Raise BrokenError for a column that has empty entries, or is not of its type: double, bool, or an integer."""
     import pyarrow.types as kinds
 
     known = {"double": (kinds.is_float64, "numbers"), "bool": (kinds.is_boolean, "true or false")}
     for name, kind in types.items():
         is_kind, what = known.get(kind, (kinds.is_signed_integer, "integers"))
-        if rows.column(name).null_count or not is_kind(rows.column(name).type):
-            raise BrokenError(f"{file}, column {name!r} does not hold {what} only")
+        if not is_kind(rows.column(name).type):
+            raise BrokenError(f"must hold {what} only", Place(file, None, name))
+        if rows.column(name).null_count:
+            refuse(np.asarray(rows.column(name).is_null()), "is empty", file, before, name)
 
 
-def refuse(wrong: Flags, what: str, file: str = "", before: int = 0) -> None:
+def refuse(wrong: Flags, what: str, file: str, before: int = 0, column: str | None = None) -> None:
     """Raise BrokenError, naming the first row of a file that is wrong; ``before`` rows of the file came before."""
     if wrong.any():
-        raise BrokenError(f"{f'{file}, ' if file else ''}row {before + first_of(wrong) + 1}: {what}")
+        raise BrokenError(what, Place(file, before + first_of(wrong) + 1, column))
 
 
-def refuse_repeated(keys: Ints, what: str, file: str = "") -> None:
+def refuse_repeated(keys: Ints, what: str, file: str) -> None:
     """Raise BrokenError for a row whose key an earlier row has; rising keys, as in written files, need no sorting."""
     if not (keys[1:] > keys[:-1]).all():
         order = np.argsort(keys, kind="stable")
@@ -86,53 +83,48 @@ def refuse_repeated(keys: Ints, what: str, file: str = "") -> None:
         refuse(again, what, file)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False)
 class Regions:
-    """The rows of a release's hierarchy.parquet, found to be a tree: columns as arrays, ``parent`` by row (-1: none).
+    """The regions of a stored hierarchy.parquet: their tree, the names of its levels, and what the file has of each.
 
-    ``numbers`` are the kind's public numbers of every region, int64[rows] each, by column name; ``texts`` are what
-    other files repeat of every region, Arrow's strings: one a level, or one a region.
+    ``paths`` name the regions in all files, ``ids`` in the user's own. ``numbers`` are the kind's public numbers of
+    every region, int64[regions] each, by column name.
     """
 
-    names: Sequence[str]
-    parent: Ints
-    level: Ints
+    hierarchy: Hierarchy
+    levels: tuple[str, ...]
+    paths: Texts[str]
+    ids: Texts[str | None]
     numbers: Mapping[str, Ints]
-    level_texts: Mapping[str, Any] = field(default_factory=dict)
-    texts: Mapping[str, Any] = field(default_factory=dict)
-    _listed: OrderedNames = field(init=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_listed", OrderedNames(as_arrow(self.names)))
+    @cached_property
+    def _listed(self) -> OrderedNames:
+        return OrderedNames(as_arrow(self.paths))
 
-    @property
-    def level_names(self) -> list[str]:
-        """Return the names of the levels, root first."""
-        names: list[str] = self.level_texts["level_name"].to_pylist() if self.level_texts else []
-        return names
+    @cached_property
+    def _texts(self) -> tuple[Any, Any]:
+        return as_arrow(self.levels), as_arrow(self.ids)
 
     def at(self, column: Any) -> Ints:
         """Return the row of every path in a column of texts: -1 for null, -2 for no region."""
-        codes, texts = coded(column)
-        return self._listed.places(texts)[codes]
+        return self._listed.at(column)
 
-    def refuse_misnamed(self, rows: Any, region: Codes, file: str = "", before: int = 0) -> None:
-        """Raise BrokenError for the first row of an unknown region, or with another level or text than its region's."""
+    def refuse_misnamed(self, rows: Any, region: Codes, file: str, before: int = 0) -> None:
+        """Raise BrokenError for the first row of an unknown region, or whose level or id is not its region's."""
         refuse(region < 0, "no such region", file, before)
         if wrong := self.misnamed(rows, region):
             refuse(np.arange(len(region)) == wrong[0], f"not the region's {wrong[1]}", file, before)
 
     def misnamed(self, rows: Any, region: Codes) -> tuple[int, str] | None:
-        """Return the first row whose level, or a text of its region, is not the region's, and which; None for none.
+        """Return the first row whose level, its name or the region's id is not the region's, and which; None for none.
 
         ``region`` are the rows' regions, all known.
         """
-        level = self.level[region]
+        level, (level_names, ids) = self.hierarchy.level[region], self._texts
         wrong = [(row, "level") for row in np.flatnonzero(int64_column(rows, "level") != level)[:1].tolist()]
-        for all_texts, own in ((self.level_texts, level), (self.texts, region)):
-            for name, expected in all_texts.items():
-                row = _first_other(rows.column(name), expected, own)
-                wrong += [] if row is None else [(row, name)]
+        for name, expected, own in (("level_name", level_names, level), ("region_id", ids, region)):
+            row = _first_other(rows.column(name), expected, own)
+            wrong += [] if row is None else [(row, name)]
         return min(wrong) if wrong else None
 
 
@@ -163,81 +155,6 @@ def int64_column(table: Any, name: str) -> Ints:
     return np.asarray(column.to_numpy(), np.int64)
 
 
-def positions(values: Any, names: Sequence[str]) -> Ints:
-    """Return where each value stands in ``names``: -1 for null, -2 for a value that does not occur there."""
-    codes, texts = coded(values)
-    return places(texts, as_arrow(names))[codes]
-
-
-def coded(values: Any) -> tuple[Ints, Any]:
-    """Return a column as places in an Arrow array of the values it has; a null's is that array's length."""
-    encoded = values.combine_chunks().dictionary_encode()
-    return np.asarray(encoded.indices.fill_null(len(encoded.dictionary)).to_numpy(), np.int64), encoded.dictionary
-
-
-def places(texts: Any, names: Any) -> Ints:
-    """Return where each of ``texts`` stands in the array ``names``, -2 for a text that does not; and then null's -1."""
-    return OrderedNames(names).places(texts)
-
-
-def tree_check(names: Texts[str], parent: Ints, level: Ints) -> Check:
-    """Check that regions form a tree whose leaves lie at one depth and whose names are paths; rows by number."""
-    problem = _tree_problem(names, parent, level)
-    return Check(
-        "hierarchy", not problem, problem or f"a tree of {len(names):,} region{'' if len(names) == 1 else 's'}"
-    )
-
-
-def _tree_problem(names: Texts[str], parent: Ints, level: Ints) -> str:
-    if not names.filled:
-        return "a region has no name"
-    if not all_differ(names, parent):
-        return "a region occurs twice"
-    if np.count_nonzero(parent == -1) != 1:
-        return f"{np.count_nonzero(parent == -1)} regions have no parent; one must"
-    if np.any(parent == -2):
-        return f"the parent of {names[first_of(parent == -2)]!r} is not in the table"
-    if not is_one_name(names[first_of(parent == -1)]):
-        return "the root's name holds a slash that is not escaped"
-    inner = parent >= 0
-    if (parent[1:] < parent[:-1]).any():
-        return "the regions are not in the order of the tree: level by level, children in the order of their parents"
-    if level[~inner][0] != 0 or np.any(level[inner] != level[parent[inner]] + 1):
-        return "a region's level is not its parent's plus one"
-    last, above = -1, ""
-    for start in range(0, parent.size, _AT_ONCE):
-        for name, up in zip(names[start : start + _AT_ONCE], parent[start : start + _AT_ONCE].tolist(), strict=True):
-            if up != last:
-                last, above = up, names[up]
-            if up >= 0 and not _lies_below(name, above):
-                return f"{name!r} does not lie below its parent"
-    childless = np.bincount(parent[inner], minlength=len(names)) == 0
-    if np.any(level[childless] != level.max()):
-        return "leaves lie at different depths"
-    return ""
-
-
-def all_differ(names: Texts[str], parent: Ints) -> bool:
-    """Return whether no name occurs twice: where siblings lie together, they are compared, which takes less memory.
-
-    A name that two parents have lies below one of them alone, as the names of paths are checked to do.
-    """
-    texts, step = as_arrow(names), parent.size
-    if (parent[1:] >= parent[:-1]).all():
-        step = _AT_ONCE
-    for start in range(0, parent.size, step):
-        first, last = np.searchsorted(parent, parent[start]), min(start + step, parent.size)
-        some = texts.slice(int(first), int(last - first))
-        if len(some.dictionary_encode().dictionary) < len(some):
-            return False
-    return True
-
-
-def _lies_below(name: str, above: str) -> bool:
-    head, slash, own = name[: len(above)], name[len(above) : len(above) + 1], name[len(above) + 1 :]
-    return head == above and slash == "/" and is_one_name(own)
-
-
 def is_safe(*values: npt.NDArray[Any]) -> bool:
     """Return whether sums of all these values stay far inside int64, so that a wrap cannot fake a total."""
     return bool(sum(np.abs(some.astype(np.float64)).sum() for some in values) < _LARGEST_SUM)
@@ -250,11 +167,12 @@ def first_of(mask: np.ndarray[Any, np.dtype[np.bool_]]) -> int:
 
 @dataclass(frozen=True, eq=False)
 class CountRows:
-    """The rows of a table of counts: ``region`` is a row of the regions' file, ``key`` a size or a cell.
+    """The rows of a table of counts, ``file``: ``region`` is a row of the regions' file, ``key`` a size or a cell.
 
     Keys are from 0 to ``keys`` - 1. Arrays of many rows lie in files without a name.
     """
 
+    file: ClassVar[str]
     regions: Regions
     region: Codes
     key: Codes
@@ -274,7 +192,7 @@ class CountRows:
     def refuse(self, is_wrong: Callable[[slice], Flags], what: str) -> None:
         """Raise BrokenError, naming the first row that is wrong."""
         for rows in self.pieces():
-            refuse(is_wrong(rows), what, before=rows.start)
+            refuse(is_wrong(rows), what, self.file, rows.start)
 
     def refuse_repeated(self, what: str) -> None:
         """Raise BrokenError for a row whose region and key an earlier row has."""
@@ -283,7 +201,7 @@ class CountRows:
             numbers = np.append(last, self.numbers(rows))
             last = int(numbers[-1])
             if not (numbers[1:] > numbers[:-1]).all():
-                refuse_repeated(self.numbers(slice(None)), what)
+                refuse_repeated(self.numbers(slice(None)), what, self.file)
 
     @property
     def add_up_safely(self) -> bool:
@@ -304,7 +222,7 @@ class CountRows:
             np.add.at(rest, where, counts)
             if rest.any():
                 at, of_key = divmod(int(numbers[first_of(rest != 0)]), self.keys)
-                first = first or f"{self.regions.names[at]!r}, {words(of_key)}"
+                first = first or f"{self.regions.paths[at]!r}, {words(of_key)}"
                 wrong += int(np.count_nonzero(rest))
         if wrong:
             raise BrokenError(f"{wrong} cells differ from the sum of the region's children; the first is {first}")
@@ -314,7 +232,7 @@ class CountRows:
 
         Each item holds some parents with all rows that count there. Children lie together, as a tree is checked before.
         """
-        parent, level = self.regions.parent, self.regions.level
+        parent, level = self.regions.hierarchy.parent, self.regions.hierarchy.level
         order = None if rising(self.region) else np.argsort(self.region, kind="stable")
         sorted_regions = self.region if order is None else self.region[order]
 
@@ -331,5 +249,5 @@ class CountRows:
                 np.concatenate([self.key[above], self.key[below]]),
                 np.concatenate([self.counts[above], -self.counts[below]]),
             )
-            if start % (_AT_ONCE >> 1) == 0:
+            if start % _FORGOTTEN == 0:
                 forget_pages()

@@ -14,8 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from coco_opt.errors import InputError, Place, system_errors_as
-from coco_opt.files.inputs import Frame, Input
-from coco_opt.files.parts import parts_of
+from coco_opt.files.inputs import Frame, Input, parts_of
 from coco_opt.privacy.private_files import FileLock, make_private_folder
 
 LARGE = 1 << 26

@@ -13,9 +13,8 @@ from coco_opt.files.batches import column_types, is_id
 from coco_opt.files.column_checks import REGION
 from coco_opt.files.folder import MANIFEST
 from coco_opt.files.foreign_errors import quietly
-from coco_opt.files.inputs import Columns, Frame, Input
+from coco_opt.files.inputs import Columns, Frame, Input, parts_of
 from coco_opt.files.measurement import is_measurement
-from coco_opt.files.parts import parts_of
 from coco_opt.files.source import isolated, load, names_of
 
 _GROUP = "group_id"

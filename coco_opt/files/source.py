@@ -8,14 +8,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from coco_opt.errors import Place
+from coco_opt.errors import InputError, Place
 from coco_opt.files.batches import Batches, batches_of, column_types, is_id
 from coco_opt.files.csv_text import SHOWN_ROWS, Rows, check_file, csv_header, csv_rows, literal, load_csv, quoted
 from coco_opt.files.foreign_errors import is_interrupt, quietly
-from coco_opt.files.inputs import Columns, Input
-from coco_opt.files.parts import all_columns, check_columns, parts_of
+from coco_opt.files.inputs import Columns, Input, all_columns, check_columns, parts_of
 
 if TYPE_CHECKING:
     import duckdb
@@ -120,6 +120,53 @@ class Loaded:
         part = self.parts[rows.part]
         numbers = part.numbers(rows.first)
         return Place(part.source.name, numbers[0], shown, numbers if rows.count > 1 else (), rows.count)
+
+
+class Faults:
+    """Collects errors in rows of a table, so that all can be corrected at once.
+
+    They are those that checks raise, in a ``with`` block each, and noted ones; ``check`` raises them as one.
+
+    An error that lies in no row stops the checks: what comes after it could not be trusted.
+    """
+
+    def __init__(self) -> None:
+        self._errors: list[InputError] = []
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
+        if not isinstance(error, InputError) or error.place is None or error.place.row is None:
+            return False
+        alone = (type(each)(each.code, each.message, each.place) for each in (error, *error.more))
+        self._errors += alone
+        return True
+
+    def note(
+        self,
+        table: Loaded,
+        rows: Rows | Sequence[int],
+        column: int | None,
+        code: str,
+        message: str,
+        kind: type[InputError] = InputError,
+    ) -> None:
+        """Note an error of some rows of a table, by their rising rowids, and of a column, None for the whole rows."""
+        if rows:
+            found = rows if isinstance(rows, Rows) else table.rows_at(rows)
+            self._errors.append(kind(code, message, table.place(found, column)))
+
+    def __bool__(self) -> bool:
+        return bool(self._errors)
+
+    def check(self) -> None:
+        """Raise the first error, with the others in ``more``, where there is any."""
+        if self._errors:
+            first, *more = self._errors
+            raise type(first)(first.code, first.message, first.place, tuple(more))
 
 
 @contextmanager

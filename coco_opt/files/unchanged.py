@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from coco_opt.errors import VerificationError
+from coco_opt.errors import InputError, Place, VerificationError
 from coco_opt.files.folder import MANIFEST, file_digest, is_as_sealed, read_manifest
 from coco_opt.files.in_threads import in_threads
 from coco_opt.files.measurement import is_measurement, read_index
@@ -30,16 +30,20 @@ def check_unchanged(folder: Path) -> None:
         unchanged_manifest(folder, every=True)
 
 
-def unchanged_manifest(folder: Path, *, every: bool = False) -> dict[str, Any]:
+def unchanged_manifest(folder: Path, *, every: bool = False, kind: str | None = None) -> dict[str, Any]:
     """Return the manifest of a release; VerificationError where it or a table is not what was written.
 
     A manifest without a seal, and tables that it does not state, are not what was written either. ``every`` checks the
-    other files, such as the page, too. Files that are not there are left to whoever reads them.
+    other files, such as the page, too. Files that are not there are left to whoever reads them. Raises InputError
+    (other-release) where the release is of another ``kind``.
     """
     manifest = read_manifest(folder)
     if not is_as_sealed((folder / MANIFEST).read_bytes(), manifest):
         _refuse(folder, [MANIFEST])
     _refuse(folder, _changed(folder, manifest, "" if every else TABLE), _foreign(folder, manifest))
+    if kind is not None and manifest.get("kind") != kind:
+        message = f"is a release of {manifest.get('kind')!r}, not of {kind!r}"
+        raise InputError("other-release", message, Place(folder.name))
     return manifest
 
 

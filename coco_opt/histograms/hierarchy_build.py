@@ -45,12 +45,6 @@ def parted(path: str) -> list[str]:
     return [unescaped(part[0]) for part in _ONE_NAME.finditer(path)]
 
 
-def is_one_name(part: str) -> bool:
-    """Return whether a text is one name as it stands in a path, with no slash between names."""
-    plain = part != "" and "/" not in part and "\\" not in part
-    return plain or _ONE_NAME.fullmatch(part) is not None
-
-
 def _place(place: PlaceOf | None, row: int) -> Place | None:
     return None if place is None else place(row)
 

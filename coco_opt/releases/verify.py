@@ -18,8 +18,8 @@ from coco_opt.config.model import Config
 from coco_opt.errors import CocoOptError, InputError
 from coco_opt.files.folder import MANIFEST, SEAL, SIGNATURE, file_digest, is_as_sealed, read_manifest
 from coco_opt.files.measurement import INDEX, is_measurement, query_from_dict, read_index, read_measurement
-from coco_opt.files.regions import checked_regions
-from coco_opt.files.release_checks import Check
+from coco_opt.files.regions import stored_regions
+from coco_opt.files.release_checks import Check, Regions
 from coco_opt.files.unchanged import changed_files
 from coco_opt.privacy.budget import stated_fraction
 from coco_opt.privacy.composition import Composition
@@ -163,10 +163,7 @@ def _content_checks(
     """Yield the checks of the shared files, then the kind's; promises that cannot be checked count as broken."""
     failure, seen = "", set()
     try:
-        regions, check = checked_regions(folder)
-        if regions is not None and regions.level_names != manifest.get("levels"):
-            detail = f"its levels are {', '.join(regions.level_names)}, and the manifest names others"
-            regions, check = None, Check("hierarchy", passed=False, detail=detail)
+        regions, check = _regions(folder, manifest)
         yield check
         if regions is not None:
             for check in kind.verify(Folder(folder, manifest, regions, tuple(map(Path, earlier)))):
@@ -181,6 +178,19 @@ def _content_checks(
     for name in manifest["promises"]:
         if name not in seen:
             yield Check(name, passed=False, detail="not checked: the files are not sound")
+
+
+def _regions(folder: Path, manifest: Mapping[str, Any]) -> tuple[Regions | None, Check]:
+    """Return the regions, None where they are no tree of the manifest's levels, and the check of them."""
+    try:
+        regions = stored_regions(folder)
+    except InputError as error:
+        return None, Check("hierarchy", passed=False, detail=error.words)
+    if [*regions.levels] != manifest.get("levels"):
+        detail = f"its levels are {', '.join(regions.levels)}, and the manifest names others"
+        return None, Check("hierarchy", passed=False, detail=detail)
+    number = regions.hierarchy.regions
+    return regions, Check("hierarchy", passed=True, detail=f"a tree of {number:,} region{'' if number == 1 else 's'}")
 
 
 def verify_paid(folder: str | Path, config: Config) -> list[Check]:

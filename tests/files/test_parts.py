@@ -18,8 +18,7 @@ from coco_opt import Schema, TableCounts
 from coco_opt.errors import InputError
 from coco_opt.files import batches, in_threads
 from coco_opt.files.in_threads import ahead
-from coco_opt.files.inputs import Input
-from coco_opt.files.parts import parts_of
+from coco_opt.files.inputs import Input, parts_of
 from coco_opt.files.regions import read_regions
 from coco_opt.groups.measuring.entities import read_private, read_public, read_tables
 from coco_opt.groups.measuring.private import PrivateCounts

@@ -207,6 +207,8 @@ PLANTED = [
     (T, put("parent", 0, "n/a"), ["hierarchy", *ALL_PROMISES]),
     (T, put("level", 3, 2), ["hierarchy", *ALL_PROMISES]),
     (T, put("region", 3, "m/c"), ["hierarchy", *ALL_PROMISES]),
+    (T, put("region", 3, None), ["hierarchy", *ALL_PROMISES]),
+    (T, put("region", 3, "n/c\\"), ["hierarchy", *ALL_PROMISES]),
     (T, lambda columns: [values.reverse() for values in columns.values()], ["hierarchy", *ALL_PROMISES]),
     (T, lambda columns: columns.update(level_name=["land", *columns["level_name"][1:]]), ["hierarchy", *ALL_PROMISES]),
     (H, append(*NC, 3, 2**62), ["group_totals", SUM]),
@@ -253,9 +255,9 @@ def test_missing_and_damaged_files(folder: Path, name: str) -> None:
 @pytest.mark.parametrize(
     ("file", "change", "code"),
     [
-        (H, append(1, "state", "n/d", "r4", 1, 1), "unknown-region"),
-        (H, as_floats("groups"), "not-an-integer"),
-        (H, put("groups", 0, None), "null-value"),
+        (H, append(1, "state", "n/d", "r4", 1, 1), "bad-release"),
+        (H, as_floats("groups"), "bad-release"),
+        (H, put("groups", 0, None), "bad-release"),
         (H, append(*NA, 1, 2), "not-increasing"),
         (H, put("groups", 0, -1), "nonpositive-count"),
         (T, append("n/a", "r1", "n", 1, "state", 0), "duplicate-region"),

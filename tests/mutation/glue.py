@@ -324,7 +324,7 @@ MUTANTS = (
     Mutant(
         "a file of a folder is passed over",
         "rows are missing, and nobody is told",
-        "coco_opt/files/parts.py",
+        "coco_opt/files/inputs.py",
         '_HIDDEN = (".", "_")',
         '_HIDDEN = (".", "_", "n")',
         ("tests/files/test_parts.py::test_what_is_no_part_is_refused_by_name",),

@@ -184,7 +184,7 @@ ANSWERS, REGIONS = "answers.parquet", "hierarchy.parquet"
         (ANSWERS, "value", 3, None, "row 4, column 'value'"),
         (ANSWERS, "region", 3, None, "row 4, column 'region'"),
         (REGIONS, "level", 2, 0, "row 3, column 'level': is not the level of this region, 1"),
-        (REGIONS, "level", 3, None, "column 'level': must hold integers only"),
+        (REGIONS, "level", 3, None, "row 4, column 'level': is empty"),
         (REGIONS, "level_name", 2, "county", "row 3, column 'level_name': is not the one name of level 1"),
         (REGIONS, "level_name", 0, None, "row 1, column 'level_name': is not the one name of level 0"),
     ],

@@ -22,9 +22,10 @@ from coco_opt.files import batches
 from coco_opt.files.folder import Coded, FileTable, arrow_table, parquet
 from coco_opt.files.regions import read_regions
 from coco_opt.files.release_checks import Regions, checked
+from coco_opt.histograms.texts import Texts
 from coco_opt.topdown.estimating.linear.best_linear import best_linear
 from coco_opt.topdown.kind import files, verify
-from coco_opt.topdown.kind.raw_tables import RawTables
+from coco_opt.topdown.kind.raw_tables import RawTables, check_estimates
 from coco_opt.topdown.measuring import records
 from coco_opt.topdown.measuring.records import read_records
 from coco_opt.topdown.noisy_measurements import TableMeasurements
@@ -168,7 +169,7 @@ def test_sums_are_checked_family_by_family_as_all_at_once(seed: int, block: int,
     region, cell = np.nonzero(tables)
     persons = tables[region, cell]
     order = rng.permutation(region.size) if shuffled else np.arange(region.size)
-    regions = Regions(list(tree.paths), tree.parent, tree.level, {})
+    regions = Regions(tree, (), Texts.of(tree.paths), Texts.of([None] * tree.regions), {})
     columns = region[order].astype(np.int32), cell[order].astype(np.int32), persons[order]
     content = RawTables(regions, *columns, SCHEMA.cells, Path(), {}, SCHEMA, block=block)
     sums = np.zeros_like(tables)
@@ -193,12 +194,13 @@ def test_an_answer_is_estimated_once_in_whatever_order(
     assert table is not None
     table_rows = arrow_table(table)
     tree = measurement.hierarchy
-    none, regions = np.zeros(0, np.int64), Regions(list(tree.paths), tree.parent, tree.level, {})
+    none, ids = np.zeros(0, np.int64), Texts.of(measurement.measurement_plan.region_ids)
+    regions = Regions(tree, measurement.measurement_plan.levels, Texts.of(tree.paths), ids, {})
     columns = none.astype(np.int32), none.astype(np.int32), none
     content = RawTables(regions, *columns, SCHEMA.cells, tmp_path, {}, SCHEMA, block=9)
     path, order = tmp_path / files.ESTIMATES, np.arange(table_rows.num_rows)
     pq.write_table(table_rows.take(pa.array(order[::-1] if turned else order)), path, row_group_size=rows)
-    assert checked("estimates", lambda: verify._estimates(content)).passed
+    assert checked("estimates", lambda: check_estimates(content)).passed
     again = np.append(3, order) if turned else np.append(order, 3)
     pq.write_table(table_rows.take(pa.array(again)), path, row_group_size=rows)
-    assert "occurs twice" in checked("estimates", lambda: verify._estimates(content)).detail
+    assert "occurs twice" in checked("estimates", lambda: check_estimates(content)).detail

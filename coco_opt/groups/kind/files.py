@@ -15,11 +15,10 @@ from coco_opt.array_types import Ints
 from coco_opt.config.model import Config
 from coco_opt.errors import InputError, Place
 from coco_opt.estimators import estimator_row
-from coco_opt.files.column_checks import UNKNOWN_REGION
 from coco_opt.files.differences import FrameKind, as_frame, stored_frame
 from coco_opt.files.folder import FileTable, read_columns
 from coco_opt.files.regions import region_columns, stored_regions
-from coco_opt.files.release_checks import positions, refuse_row
+from coco_opt.files.release_checks import Regions, int64_column, refuse, refuse_types
 from coco_opt.files.unchanged import unchanged_manifest
 from coco_opt.groups.estimating.estimate import GroupsResult
 from coco_opt.groups.estimating.intervals import NO_INTERVALS
@@ -51,7 +50,6 @@ from coco_opt.groups.noisy_measurements import (
 )
 from coco_opt.groups.queries import GROUPS
 from coco_opt.histograms import CountOfCounts, Hierarchy
-from coco_opt.histograms.arrays import as_int64
 from coco_opt.privacy import Measurement, MeasurementPlan
 from coco_opt.releases.kind import Released
 
@@ -226,8 +224,8 @@ def read_groups_release(folder: str | Path) -> Release:
     Raises
     ------
     InputError
-        file-not-found, unreadable-file, bad-manifest, other-release, missing-column, bad-order, unknown-region,
-        null-value, or what ``Hierarchy`` and ``CountOfCounts`` say of their content.
+        file-not-found, unreadable-file, bad-manifest, other-release, missing-column, bad-order, bad-release, or what
+        ``Hierarchy`` and ``CountOfCounts`` say of their content.
     VerificationError
         The manifest or a table is not what was written.
 
@@ -236,38 +234,27 @@ def read_groups_release(folder: str | Path) -> Release:
     Use ``verify_release`` to judge the content.
     """
     folder = Path(folder)
-    manifest = unchanged_manifest(folder)
-    if manifest.get("kind") != KIND:
-        message = f"is a release of {manifest.get('kind')!r}, not of {KIND!r}"
-        raise InputError("other-release", message, Place(folder.name))
-    hierarchy, levels, ids, numbers = stored_regions(folder)
-    if GROUPS not in numbers:
+    manifest = unchanged_manifest(folder, kind=KIND)
+    regions = stored_regions(folder)
+    if GROUPS not in regions.numbers:
         raise InputError("missing-column", "must occur once", Place("hierarchy.parquet", None, GROUPS))
     rows = read_columns(folder / HISTOGRAMS, HISTOGRAM_COLUMNS)
-    histograms, intervals = _histograms_by_region(hierarchy, rows), None
+    histograms, intervals = _histograms_by_region(regions, rows), None
     stated_intervals = manifest.get("intervals")
     if isinstance(stated_intervals, Mapping):
-        intervals = read_intervals(folder, hierarchy, float(stated_intervals["coverage"]), int(manifest[MAX_SIZE]))
-    unbiased = ReleasedUnbiased(folder / UNBIASED, hierarchy) if UNBIASED_PROMISE in manifest["promises"] else None
-    return Release(hierarchy, levels, ids, numbers[GROUPS], histograms, manifest, intervals, unbiased, folder)
+        intervals = read_intervals(folder, regions, float(stated_intervals["coverage"]), int(manifest[MAX_SIZE]))
+    tree, unbiased = regions.hierarchy, None
+    if UNBIASED_PROMISE in manifest["promises"]:
+        unbiased = ReleasedUnbiased(folder / UNBIASED, tree)
+    public = tree, regions.levels, regions.ids, regions.numbers[GROUPS]
+    return Release(*public, histograms, manifest, intervals, unbiased, folder)
 
 
-def _histograms_by_region(hierarchy: Hierarchy, rows: Any) -> tuple[CountOfCounts, ...]:
-    region = positions(rows.column("region"), hierarchy.paths)
-    refuse_row(region < 0, *UNKNOWN_REGION, Place(HISTOGRAMS, None, "region"))
+def _histograms_by_region(regions: Regions, rows: Any) -> tuple[CountOfCounts, ...]:
+    refuse_types(rows, _TYPES, HISTOGRAMS)
+    region = regions.at(rows.column("region"))
+    refuse(region < 0, "no such region", HISTOGRAMS)
     order = np.argsort(region, kind="stable")
-    sizes, counts = (_integers(rows, name)[order] for name in ("size", "groups"))
-    cuts = np.searchsorted(region[order], np.arange(hierarchy.regions + 1)).tolist()
+    sizes, counts = (int64_column(rows, name)[order] for name in ("size", "groups"))
+    cuts = np.searchsorted(region[order], np.arange(regions.hierarchy.regions + 1)).tolist()
     return tuple(CountOfCounts(sizes[start:stop], counts[start:stop]) for start, stop in pairwise(cuts))
-
-
-def _integers(rows: Any, column: str) -> Ints:
-    import pyarrow.types as kinds
-
-    data = rows.column(column)
-    place = Place(HISTOGRAMS, None, column)
-    if not kinds.is_integer(data.type):
-        raise InputError("not-an-integer", "must have an integer type", place)
-    if data.null_count:
-        raise InputError("null-value", "must have no empty entry", place)
-    return as_int64(data.to_numpy(), column)

@@ -7,31 +7,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from coco_opt.array_types import Flags, Ints
-from coco_opt.errors import Place
-from coco_opt.files.column_checks import UNKNOWN_REGION
 from coco_opt.files.folder import FileTable, read_columns
 from coco_opt.files.regions import region_columns
 from coco_opt.files.release_checks import (
     BrokenError,
+    Regions,
     int64_column,
     is_safe,
-    positions,
     refuse,
     refuse_repeated,
-    refuse_row,
     refuse_types,
-    sound,
 )
 from coco_opt.groups.estimating.intervals import QUANTILES, Intervals, SummaryIntervals
 from coco_opt.groups.noisy_measurements import buckets_of, max_size_of, size_queries
-from coco_opt.histograms import CountOfCounts, Hierarchy
+from coco_opt.histograms import CountOfCounts
 from coco_opt.privacy import MeasurementPlan
 from coco_opt.releases.kind import Folder
 
@@ -115,20 +111,24 @@ class ReleasedIntervals:
         return Intervals(self.coverage, groups_lower, groups_upper, at_most_lower, at_most_upper)
 
 
-def read_intervals(folder: Path, hierarchy: Hierarchy, coverage: float, max_size: int) -> ReleasedIntervals:
+def read_intervals(folder: Path, regions: Regions, coverage: float, max_size: int) -> ReleasedIntervals:
     """Read intervals.parquet of a release; ``verify`` judges its content.
 
-    Raises InputError: file-not-found, unreadable-file, missing-column, not-an-integer, unknown-region, bad-size.
+    Raises InputError: file-not-found, unreadable-file, missing-column, bad-release.
     """
-    rows = read_columns(folder / INTERVALS, COLUMNS)
-    sound(partial(refuse_types, rows, _TYPES, INTERVALS), "not-an-integer", INTERVALS)
-    region = positions(rows.column("region"), hierarchy.paths)
-    columns = {name: int64_column(rows, name) for name in COUNTS}
-    refuse_row(region < 0, *UNKNOWN_REGION, Place(INTERVALS, None, "region"))
-    outside = (columns["size"] < 0) | (columns["size"] > max_size)
-    refuse_row(outside, "bad-size", f"is not a size of 0 to {max_size:,}", Place(INTERVALS, None, "size"))
+    _, region, columns = _rows_of(folder, regions, max_size)
     order = np.lexsort((columns["size"], region))
     return ReleasedIntervals(coverage, region[order], {name: column[order] for name, column in columns.items()})
+
+
+def _rows_of(folder: Path, regions: Regions, max_size: int) -> tuple[Any, Ints, dict[str, Ints]]:
+    """Return the rows of intervals.parquet, their regions and their counts. Raises BrokenError."""
+    rows = read_columns(folder / INTERVALS, COLUMNS)
+    refuse_types(rows, _TYPES, INTERVALS)
+    region, columns = regions.at(rows.column("region")), {name: int64_column(rows, name) for name in COUNTS}
+    outside = (columns["size"] < 0) | (columns["size"] > max_size)
+    refuse((region < 0) | outside, "no such region or size", INTERVALS)
+    return rows, region, columns
 
 
 def check_intervals(folder: Folder, histogram: tuple[Ints, Ints, Ints], totals: Ints, max_size: int) -> str:
@@ -141,15 +141,10 @@ def check_intervals(folder: Folder, histogram: tuple[Ints, Ints, Ints], totals: 
     coverage = stated.get("coverage") if isinstance(stated, dict) else None
     if not isinstance(coverage, float) or not 0.0 < coverage < 1.0:
         raise BrokenError("the manifest states no coverage between 0 and 1")
-    rows = read_columns(folder.path / INTERVALS, COLUMNS)
-    refuse_types(rows, _TYPES, INTERVALS)
-    region = folder.regions.at(rows.column("region"))
-    columns = {name: int64_column(rows, name) for name in COUNTS}
-    size = columns["size"]
-    refuse((region < 0) | (size < 0) | (size > max_size), "no such region or size")
-    folder.regions.refuse_misnamed(rows, region)
-    key = region * (max_size + 1) + size
-    refuse_repeated(key, "this region and size occur twice")
+    rows, region, columns = _rows_of(folder.path, folder.regions, max_size)
+    folder.regions.refuse_misnamed(rows, region, INTERVALS)
+    key = region * (max_size + 1) + columns["size"]
+    refuse_repeated(key, "this region and size occur twice", INTERVALS)
     _check_marks(folder, region, rows.column(CONVERGED).to_numpy())
     if not is_safe(histogram[2]):
         raise BrokenError("the counts do not add up within 64 bits")
@@ -162,10 +157,12 @@ def _check_marks(folder: Folder, region: Ints, converged: Flags) -> None:
     paths = account.get("not_converged") if isinstance(account, dict) else None
     if not isinstance(account, dict) or not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
         raise BrokenError("the manifest does not list the regions that have not converged")
-    listed = np.flatnonzero(np.isin(list(folder.regions.names), paths))
+    listed = np.flatnonzero(np.isin(list(folder.regions.paths), paths))
     if not account.get("regions_not_converged") == len(paths) == listed.size:
         raise BrokenError("the manifest's list of regions that have not converged is not one of so many regions")
-    refuse(converged == np.isin(region, listed), f"{CONVERGED!r} is not what the manifest says of the region")
+    refuse(
+        converged == np.isin(region, listed), f"{CONVERGED!r} is not what the manifest says of the region", INTERVALS
+    )
 
 
 def _check_released(
@@ -195,7 +192,7 @@ def _check_released(
         | (columns["at_most_upper"] > totals[region]),
     }
     for what, where in faults.items():
-        refuse(where, what)
+        refuse(where, what, INTERVALS)
     return f"{key.size:,} intervals are in order and hold what is released"
 
 
@@ -235,10 +232,10 @@ def check_summaries(folder: Folder, histogram: tuple[Ints, Ints, Ints], totals: 
     if len(keys) != len(released) or set(keys) != set(released):
         raise BrokenError("not every region that has groups has each summary once")
     expected = np.array([released[key] for key in keys])
-    folder.regions.refuse_misnamed(rows, region)
-    refuse(~np.isclose(value, expected, rtol=1e-12, atol=0.0), "not the summary of what is released")
+    folder.regions.refuse_misnamed(rows, region, SUMMARY_FILE)
+    refuse(~np.isclose(value, expected, rtol=1e-12, atol=0.0), "not the summary of what is released", SUMMARY_FILE)
     inside = (lower >= 0.0) & (lower <= value) & (value <= upper) & np.isfinite(upper)
-    refuse(~inside, "not within its interval")
+    refuse(~inside, "not within its interval", SUMMARY_FILE)
     return f"{len(keys):,} summaries are those released, in their intervals"
 
 

@@ -95,19 +95,9 @@ def check_unbiased(folder: Folder, totals: Ints, max_size: int) -> str:
 
     ``totals`` are the regions' groups. Only a part of the rows is in memory at a time. Raises BrokenError.
     """
-    try:
-        _check_rows(folder, totals, max_size)
-    except BrokenError:
-        raise
-    except (LookupError, TypeError, ValueError):
-        raise BrokenError(f"{UNBIASED} or the queries of the manifest are not as they must be") from None
-    return "the rows hold all sizes, agree, and have the variance of their noise"
-
-
-def _check_rows(folder: Folder, totals: Ints, max_size: int) -> None:
     queries_by_level = _queries_by_level(folder.manifest)
     single = "measurements" not in folder.manifest
-    measured = np.flatnonzero(np.isin(folder.regions.level, list(queries_by_level)))
+    measured = np.flatnonzero(np.isin(folder.regions.hierarchy.level, list(queries_by_level)))
     done, last, row = -1, max_size, 0  # regions begun, the last size of the row before, rows read
     for part in read_parts(folder.path / UNBIASED, COLUMNS):
         for name in SIZES + FIGURES[:4]:
@@ -121,12 +111,12 @@ def _check_rows(folder: Folder, totals: Ints, max_size: int) -> None:
         fault = (first != np.where(begins, 0, before + 1)) | (ends < first) | (ends > max_size)
         fault |= number >= measured.size
         fault |= region != measured[np.minimum(number, measured.size - 1)]
-        refuse(fault, "not the next sizes of the next measured region", before=row)
-        folder.regions.refuse_misnamed(part, region, before=row)
+        refuse(fault, "not the next sizes of the next measured region", UNBIASED, row)
+        folder.regions.refuse_misnamed(part, region, UNBIASED, row)
         figures = {name: _figures(part, name) for name in FIGURES}
         wrong = _wrong(figures, first, ends, max_size)
         if single:
-            inner = np.where(first < max_size, folder.regions.level[region], -1)
+            inner = np.where(first < max_size, folder.regions.hierarchy.level[region], -1)
             width = (ends - first + 1).astype(np.float64)
             # Within a region all rows have the same G = at_most + entities / n, the stated number where G is public.
             groups = figures["at_most"] + figures["entities"] / width
@@ -137,10 +127,11 @@ def _check_rows(folder: Folder, totals: Ints, max_size: int) -> None:
                 rows = np.flatnonzero(inner == level)
                 of_level = {name: figure[rows] for name, figure in figures.items()}
                 wrong[rows] |= _other_noise(of_level, queries, first[rows], width[rows], totals[region[rows]])
-        refuse(wrong, "not what measurements with the stated noise give", before=row)
+        refuse(wrong, "not what measurements with the stated noise give", UNBIASED, row)
         done, last, row = int(number[-1]) if ends.size else done, int(ends[-1]) if ends.size else last, row + ends.size
     if done + 1 != measured.size or last != max_size:
         raise BrokenError("not every measured region has its rows")
+    return "the rows hold all sizes, agree, and have the variance of their noise"
 
 
 def _queries_by_level(manifest: Mapping[str, Any]) -> dict[int, dict[str, LevelQuery]]:

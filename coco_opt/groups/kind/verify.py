@@ -45,6 +45,7 @@ class RawHistograms(CountRows):
     ``totals`` are the regions' groups as the hierarchy states them.
     """
 
+    file = HISTOGRAMS
     sizes: Ints
     totals: Ints
     max_size: int
@@ -104,7 +105,7 @@ def _integers(folder: Folder, rows: Any) -> str:
 
 def _regions(histograms: RawHistograms, rows: Any) -> str:
     """Check that rows name regions of the hierarchy, and their levels, names and ids as it does."""
-    histograms.regions.refuse_misnamed(rows, histograms.region)
+    histograms.regions.refuse_misnamed(rows, histograms.region, HISTOGRAMS)
     return "every row has a known region, its level and names"
 
 
@@ -116,7 +117,7 @@ def _rows(histograms: RawHistograms) -> str:
 
 def _nonnegative(histograms: RawHistograms) -> str:
     negative = (histograms.counts < 0) | (histograms.size < 0)
-    refuse(negative, "is negative")
+    refuse(negative, "is negative", HISTOGRAMS)
     if np.any(histograms.totals < 0):
         raise BrokenError("a number of groups in the hierarchy is negative")
     return "no size and no count is negative"
@@ -124,12 +125,12 @@ def _nonnegative(histograms: RawHistograms) -> str:
 
 def _sizes(histograms: RawHistograms) -> str:
     within = f"within 0..{histograms.max_size}"
-    refuse((histograms.size > histograms.max_size) | (histograms.size < 0), f"does not lie {within}")
+    refuse((histograms.size > histograms.max_size) | (histograms.size < 0), f"does not lie {within}", HISTOGRAMS)
     return f"sizes lie {within}"
 
 
 def _group_totals(histograms: RawHistograms) -> str:
-    names, parent, stated = histograms.regions.names, histograms.regions.parent, histograms.totals
+    names, parent, stated = histograms.regions.paths, histograms.regions.hierarchy.parent, histograms.totals
     if not histograms.add_up_safely or not is_safe(stated):
         raise BrokenError("the counts do not add up within 64 bits")
     totals = np.zeros(len(names), np.int64)

@@ -30,10 +30,10 @@ from coco_opt.files.column_checks import (
     states_regions,
 )
 from coco_opt.files.foreign_errors import quietly
-from coco_opt.files.inputs import ENTITIES, GROUPS, Columns, Input, InputLike, hierarchy_columns
-from coco_opt.files.regions import PublicRegions, read_tree, register_leaves
+from coco_opt.files.inputs import ENTITIES, GROUPS, Columns, Input, InputLike
+from coco_opt.files.regions import PublicRegions, read_regions, register_leaves
 from coco_opt.files.scratch import spilling
-from coco_opt.files.source import Loaded, isolated, load, streamed
+from coco_opt.files.source import Loaded, isolated, load, names_of, streamed
 from coco_opt.groups.measuring.private import PrivateCounts
 from coco_opt.histograms import Hierarchy
 
@@ -90,15 +90,14 @@ def read_public(groups: InputLike, hierarchy: InputLike, spill: Path | None = No
     unknown-region, duplicate-group, group-in-two-leaves, empty-file and the codes of ``source.load``.
     """
     listed, tree_of = Input.of(groups, "groups"), Input.of(hierarchy, "hierarchy")
-    with spilling(spill, [listed]) as folder, isolated([tree_of, listed], folder) as con:
-        table = load(con, "hierarchy", tree_of, hierarchy_columns(tree_of.levels))
-        regions = read_tree(table)
-        tree = regions.hierarchy
+    regions = read_regions(tree_of)
+    tree = regions.hierarchy
+    with spilling(spill, [listed]) as folder, isolated([listed], folder) as con:
         register_leaves(con, regions)
         counts = _streamed_groups(con, listed, len(tree.leaves))
         if counts is None:
             loaded = load(con, "groups", listed, GROUPS)
-            check_groups(loaded, _listed_in(table))
+            check_groups(loaded, _listed_in(tree_of))
             counts = _groups_of_leaves(loaded, 1, len(tree.leaves))
     return PublicGroups(regions, tree.aggregate(counts), listed)
 
@@ -112,14 +111,13 @@ def read_group_counts(groups: InputLike, hierarchy: InputLike) -> PublicGroups:
     opened = batches_of(listed, GROUPS)
     if opened is not None and opened.is_integer(0):
         return read_public(groups, hierarchy)  # integers are read as fast as they are counted
-    with isolated([tree_of, listed]) as con:
-        table = load(con, "hierarchy", tree_of, hierarchy_columns(tree_of.levels))
-        regions = read_tree(table)
-        tree = regions.hierarchy
+    regions = read_regions(tree_of)
+    tree = regions.hierarchy
+    with isolated([listed]) as con:
         register_leaves(con, regions)
         loaded = load(con, "groups", listed, GROUPS, only=("region_id",))
         column_checks.check_rows(loaded)
-        column_checks.check_known(loaded, 0, "leaves.region", *UNKNOWN_REGION, _listed_in(table))
+        column_checks.check_known(loaded, 0, "leaves.region", *UNKNOWN_REGION, _listed_in(tree_of))
         counts = _groups_of_leaves(loaded, 0, len(tree.leaves))
     return PublicGroups(regions, tree.aggregate(counts))
 
@@ -251,9 +249,9 @@ def fetch_runs(con: duckdb.DuckDBPyConnection, query: str) -> Runs:
     return leaf, size, groups
 
 
-def _listed_in(tree: Loaded) -> str:
+def _listed_in(hierarchy: Input) -> str:
     """Return in words where regions are listed."""
-    return f"{tree.shown[0]!r} of {tree.source.name}"
+    return f"{hierarchy.called(names_of(hierarchy)).get(REGION, REGION)!r} of {hierarchy.name}"
 
 
 def _groups_of_leaves(table: Loaded, region: int, leaves: int) -> Ints:

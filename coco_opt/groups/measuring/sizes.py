@@ -10,12 +10,11 @@ import numpy as np
 from coco_opt.array_types import Ints
 from coco_opt.errors import HierarchyError, InputError, Place
 from coco_opt.files import column_checks
-from coco_opt.files.faults import Faults
 from coco_opt.files.foreign_errors import quietly
 from coco_opt.files.inputs import SIZES, Input, InputLike
 from coco_opt.files.regions import NAME_THE_ROOT, PublicRegions, root_level
 from coco_opt.files.scratch import spilling
-from coco_opt.files.source import Loaded, isolated, load
+from coco_opt.files.source import Faults, Loaded, isolated, load
 from coco_opt.groups.measuring.entities import PublicGroups, fetch_runs, from_runs
 from coco_opt.groups.measuring.private import PrivateCounts
 from coco_opt.histograms import Hierarchy

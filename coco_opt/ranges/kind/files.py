@@ -79,7 +79,7 @@ def read_ranges_release(folder: str | Path) -> UniversalHistogram:
         The manifest or a table is not what was written.
     """
     folder = Path(folder)
-    manifest = unchanged_manifest(folder)
+    manifest = unchanged_manifest(folder, kind=RANGES)
     domain, distribution, estimator = stated(manifest)
     table = read_columns(folder / RANGES_FILE, tuple(TYPES))
     nodes = np.array(table.column("estimate").to_numpy(), dtype=np.float64)
@@ -141,7 +141,7 @@ def promises_of(estimator: Estimator, fan_out: int | Sequence[int] | None, *, fr
 def verify_ranges(folder: Folder) -> Iterator[Check]:
     """Yield the checks of ranges.parquet against its manifest; O(intervals)."""
     domain, distribution, estimator = stated(folder.manifest)
-    yield _measurement(folder.manifest, domain, folder.regions.names[0])
+    yield _measurement(folder.manifest, domain, folder.regions.paths[0])
     table = read_columns(folder.path / RANGES_FILE, tuple(TYPES))
     yield (typed := checked("integers", partial(_integers, table)))
     not_checked = Check("rows", passed=False, detail="not checked")
@@ -189,22 +189,22 @@ def _rows(table: Any, domain: DomainTree) -> str:
     if table.num_rows != domain.tree.nodes:
         raise BrokenError(f"{table.num_rows:,} rows, but the tree has {domain.tree.nodes:,} intervals")
     for name, values in interval_columns(domain).items():
-        refuse(int64_column(table, name) != values, f"not the tree's {name}")
+        refuse(int64_column(table, name) != values, f"not the tree's {name}", RANGES_FILE)
     return f"one row for each of the tree's {domain.tree.nodes:,} intervals"
 
 
 def _finite(content: _Content) -> str:
-    refuse(~(np.isfinite(content.estimate) & np.isfinite(content.errors)), "is no finite number")
+    refuse(~(np.isfinite(content.estimate) & np.isfinite(content.errors)), "is no finite number", RANGES_FILE)
     return "every figure is a finite number"
 
 
 def _nonnegative(content: _Content) -> str:
-    refuse(~(content.estimate >= 0), "is negative")
+    refuse(~(content.estimate >= 0), "is negative", RANGES_FILE)
     return "no estimate is negative"
 
 
 def _integral(content: _Content) -> str:
-    refuse(content.estimate != np.rint(content.estimate), "is no integer")
+    refuse(content.estimate != np.rint(content.estimate), "is no integer", RANGES_FILE)
     return "every estimate is an integer"
 
 
@@ -214,7 +214,7 @@ def _sums(content: _Content) -> str:
     np.add.at(total, tree.parent[1:], content.estimate[1:])
     np.add.at(size, tree.parent[1:], np.abs(content.estimate[1:]))
     near = np.abs(content.estimate - total) <= _TOLERANCE * np.maximum(1.0, size)
-    refuse(~(near | tree.is_leaf), "is not the sum of its parts")
+    refuse(~(near | tree.is_leaf), "is not the sum of its parts", RANGES_FILE)
     return "every interval is the sum of its parts"
 
 
@@ -222,7 +222,7 @@ def _standard_errors(content: _Content) -> str:
     fitted = content.estimator != "noisy"
     expected = np.sqrt(Precision(content.domain, content.distribution, fitted=fitted).intervals())
     near = np.abs(content.errors - expected) <= _TOLERANCE * expected
-    refuse(~near, "has another standard error than its noise gives")
+    refuse(~near, "has another standard error than its noise gives", RANGES_FILE)
     return "all are those of the stated noise and tree"
 
 

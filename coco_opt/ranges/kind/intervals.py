@@ -27,7 +27,6 @@ from coco_opt.files.release_checks import (
     refuse,
     refuse_repeated,
     refuse_types,
-    sound,
 )
 from coco_opt.posterior.chains import Criterion
 from coco_opt.ranges.domain import DomainTree
@@ -104,10 +103,10 @@ def read_spans(folder: Path, domain: DomainTree, cells: Ints, manifest: Mapping[
     Raises InputError (bad-release); ``verify`` says more.
     """
     if (folder / DRAWS).exists():
-        return RangeDraws(sound(lambda: _read_draws(folder, domain, manifest), "bad-release", DRAWS), cells)
+        return RangeDraws(_read_draws(folder, domain, manifest), cells)
     if not (folder / INTERVALS).exists():
         return None
-    return sound(lambda: _read_intervals(folder, domain, manifest), "bad-release", INTERVALS)
+    return _read_intervals(folder, domain, manifest)
 
 
 def interval_checks(folder: Folder, domain: DomainTree, nodes: Floats) -> Iterator[Check]:
@@ -128,7 +127,7 @@ def _look_at_intervals(folder: Folder, domain: DomainTree, cells: Floats) -> str
     sums = np.concatenate([[0.0], np.cumsum(cells)])
     released = sums[read.end] - sums[read.begin]
     outside = (read.lower < 0) | (read.lower > released) | (released > read.upper)
-    refuse(outside, "does not hold the released count, or is negative")
+    refuse(outside, "does not hold the released count, or is negative", INTERVALS)
     return "every interval holds its released count"
 
 
@@ -148,8 +147,8 @@ def _read_intervals(folder: Path, domain: DomainTree, manifest: Mapping[str, Any
     start, stop, lower, upper = _columns(folder, INTERVALS)
     begin, end = (np.searchsorted(domain.edges, edge).astype(np.int64) for edge in (start, stop))
     known = np.isin(start, domain.edges) & np.isin(stop, domain.edges) & (begin < end)
-    refuse(~known, "is no range of cells")
-    refuse(np.diff(begin * (domain.cells + 1) + end) <= 0, "is not above the one before", before=1)
+    refuse(~known, "is no range of cells", INTERVALS)
+    refuse(np.diff(begin * (domain.cells + 1) + end) <= 0, "is not above the one before", INTERVALS, before=1)
     return PublishedIntervals(coverage, begin, end, lower, upper)
 
 
@@ -162,8 +161,8 @@ def _read_draws(folder: Path, domain: DomainTree, manifest: Mapping[str, Any]) -
     draw, start, stop, count = _columns(folder, DRAWS)
     cell = np.minimum(np.searchsorted(domain.edges, start), domain.cells - 1)
     bad = (domain.edges[cell] != start) | (domain.edges[cell + 1] != stop) | (count < 1)
-    refuse(bad | (draw < 0) | (draw >= number), "is no count of a cell in a draw")
-    refuse_repeated(draw * domain.cells + cell, "a cell occurs twice in a draw")
+    refuse(bad | (draw < 0) | (draw >= number), "is no count of a cell in a draw", DRAWS)
+    refuse_repeated(draw * domain.cells + cell, "a cell occurs twice in a draw", DRAWS)
     drawn = np.zeros((number, domain.cells), np.int64)
     drawn[draw, cell] = count
     return drawn

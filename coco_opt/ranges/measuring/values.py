@@ -14,11 +14,10 @@ import numpy as np
 from coco_opt.array_types import Ints
 from coco_opt.errors import InputError, Place
 from coco_opt.files import column_checks
-from coco_opt.files.faults import Faults
 from coco_opt.files.foreign_errors import quietly
 from coco_opt.files.inputs import Columns, Input, InputLike
 from coco_opt.files.scratch import spilling
-from coco_opt.files.source import Loaded, isolated, load
+from coco_opt.files.source import Faults, Loaded, isolated, load
 from coco_opt.problem import MAX_INTEGER
 from coco_opt.ranges.domain import DomainTree
 from coco_opt.ranges.interval_counts import Outside

@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 
 from coco_opt.array_types import Ints
 from coco_opt.errors import InputError, Place, SolverError
+from coco_opt.files.arrow_texts import positions
 from coco_opt.files.differences import REGION, FrameKind, as_frame, stored_frame
 from coco_opt.files.folder import ROWS_PER_GROUP, Again, Coded, FileTable, read_columns
 from coco_opt.files.in_threads import in_threads
 from coco_opt.files.regions import region_columns, stored_regions
-from coco_opt.files.release_checks import positions, refuse_row
+from coco_opt.files.release_checks import refuse
 from coco_opt.files.unchanged import unchanged_manifest
 from coco_opt.histograms import Hierarchy
 from coco_opt.privacy.measurement import MeasurementPlan
@@ -342,8 +343,7 @@ def read_tables_release(folder: str | Path) -> TablesRelease:
     Raises
     ------
     InputError
-        file-not-found, unreadable-file, bad-manifest, other-release, missing-column, bad-order, unknown-region,
-        unknown-value.
+        file-not-found, unreadable-file, bad-manifest, other-release, missing-column, bad-order, bad-release.
     VerificationError
         The manifest or a table is not what was written.
 
@@ -352,31 +352,24 @@ def read_tables_release(folder: str | Path) -> TablesRelease:
     Use ``verify_release`` to judge the content.
     """
     folder = Path(folder)
-    manifest = unchanged_manifest(folder)
-    if manifest.get("kind") != KIND:
-        message = f"is a release of {manifest.get('kind')!r}, not of {KIND!r}"
-        raise InputError("other-release", message, Place(folder.name))
+    manifest = unchanged_manifest(folder, kind=KIND)
     schema = schema_of(manifest.get("schema", {}))
-    hierarchy, levels, ids, _ = stored_regions(folder)
+    regions = stored_regions(folder)
     rows = read_columns(folder / TABLES, ("region", *schema.names, PERSONS))
-    region = _codes(rows, "region", hierarchy.paths, "unknown-region", "this region is not in the hierarchy")
-    unknown = "is a value that the attribute does not have"
-    codes = {name: _codes(rows, name, values, "unknown-value", unknown) for name, values in schema.attributes.items()}
+    region = regions.at(rows.column("region"))
+    refuse(region < 0, "no such region", TABLES)
+    codes = {name: positions(rows.column(name), values) for name, values in schema.attributes.items()}
+    for name, code in codes.items():
+        refuse(code < 0, f"a value that {name!r} does not have", TABLES)
     cells = schema.encode(codes)
     counts = np.asarray(rows.column(PERSONS).to_numpy(), np.int64)
     order = np.lexsort((cells, region))
-    shape = hierarchy.regions, schema.size
+    shape = regions.hierarchy.regions, schema.size
     runs = SparseTables.of_runs(region[order], cells[order], counts[order], shape)
     stated, intervals = manifest.get("intervals"), None
     if isinstance(stated, Mapping):
         from coco_opt.topdown.kind.intervals import read_intervals
 
-        intervals = read_intervals(folder, hierarchy, schema, stated)
-    return TablesRelease(hierarchy, levels, ids, schema, runs, manifest, folder, intervals)
-
-
-def _codes(rows: Any, column: str, names: Sequence[str], code: str, message: str) -> Ints:
-    """Return the position of every entry among names; raise InputError at the first unknown one."""
-    codes = positions(rows.column(column), names)
-    refuse_row(codes < 0, code, message, Place(TABLES, None, column))
-    return codes
+        intervals = read_intervals(folder, regions, schema, stated)
+    public = regions.hierarchy, regions.levels, regions.ids
+    return TablesRelease(*public, schema, runs, manifest, folder, intervals)

@@ -11,10 +11,10 @@ import numpy as np
 
 from coco_opt.array_types import Flags, Ints
 from coco_opt.errors import InputError, Place
+from coco_opt.files.arrow_texts import positions
 from coco_opt.files.folder import Again, Coded, FileTable, read_columns
 from coco_opt.files.regions import region_columns
-from coco_opt.files.release_checks import int64_column, positions, refuse_row
-from coco_opt.histograms import Hierarchy
+from coco_opt.files.release_checks import Regions, int64_column, refuse
 from coco_opt.posterior.chains import Criterion
 from coco_opt.privacy.measurement import MeasurementPlan
 from coco_opt.topdown.estimating.estimate import TablesResult
@@ -110,25 +110,21 @@ def intervals_of_cells(rows: Any, manifest: Mapping[str, Any]) -> Any:
     return cells.drop_columns(["query", "answer"])
 
 
-def read_intervals(folder: Path, hierarchy: Hierarchy, schema: Schema, stated: Mapping[str, Any]) -> ReleasedIntervals:
+def read_intervals(folder: Path, regions: Regions, schema: Schema, stated: Mapping[str, Any]) -> ReleasedIntervals:
     """Read intervals.parquet of a release; ``verify`` judges its content.
 
-    Raises InputError: file-not-found, unreadable-file, missing-column, unknown-region, unknown-value.
+    Raises InputError: file-not-found, unreadable-file, missing-column, bad-release.
     """
     rows = read_columns(folder / INTERVALS, COLUMNS)
     texts = tuple(stated["queries"])
-    region = positions(rows.column("region"), hierarchy.paths)
+    region = regions.at(rows.column("region"))
     query = positions(rows.column("query"), texts)
     answer = np.full(region.size, -1, np.int64)
     for place, text in enumerate(texts):
         mine = np.flatnonzero(query == place)
         answer[mine] = positions(rows.column("answer").take(mine), parse_query(text, schema).labels())
-    for places, code, column in (
-        (region, "unknown-region", "region"),
-        (query, "unknown-value", "query"),
-        (answer, "unknown-value", "answer"),
-    ):
-        refuse_row(places < 0, code, f"this {column} is not of the release", Place(INTERVALS, None, column))
+    for places, column in ((region, "region"), (query, "query"), (answer, "answer")):
+        refuse(places < 0, f"no such {column}", INTERVALS)
     order = np.argsort(region, kind="stable")
     ends = (int64_column(rows, name)[order] for name in ("lower", "upper"))
     return ReleasedIntervals(float(stated["coverage"]), texts, region[order], query[order], answer[order], *ends)

@@ -1,6 +1,6 @@
 """The raw rows of a release of tables, and checks of what its files state about answers.
 
-Each check reads its file and raises BrokenError at the first row that does not hold, or returns how many rows do.
+Each check reads its file and raises BrokenError at the first row that does not hold, or says how many rows do.
 """
 
 from __future__ import annotations
@@ -15,18 +15,15 @@ import numpy as np
 
 from coco_opt.array_types import Flags, Ints
 from coco_opt.execution.temporary_storage import forget_pages, stored_empty
-from coco_opt.files.arrow_texts import as_arrow
+from coco_opt.files.arrow_texts import coded, positions
 from coco_opt.files.differences import REGION
 from coco_opt.files.folder import number_of_rows, read_columns, read_parts
 from coco_opt.files.release_checks import (
     BrokenError,
     CountRows,
-    coded,
     first_of,
     int64_column,
     is_safe,
-    places,
-    positions,
     refuse,
     refuse_repeated,
     refuse_types,
@@ -63,6 +60,7 @@ class RawTables(CountRows):
     and files of more than 2^31 regions are not written. Dense answers of ``block`` regions are in memory at a time.
     """
 
+    file = TABLES
     folder: Path
     manifest: Mapping[str, Any]
     schema: Schema
@@ -77,11 +75,11 @@ class RawTables(CountRows):
         int32, int64 = np.dtype(np.int32), np.dtype(np.int64)
         region_of, cell, persons = stored_empty(size, int32), stored_empty(size, int32), stored_empty(size, int64)
         for part in read_parts(folder.path / TABLES, (*REGION, *schema.names, PERSONS), coded=True):
-            refuse_types(part, {"level": "int32", PERSONS: "int64"}, TABLES)
+            refuse_types(part, {"level": "int32", PERSONS: "int64"}, TABLES, rows)
             region = regions.at(part.column("region"))
             wrong = regions.misnamed(part, region) if (region >= 0).all() else None
             if wrong and not misplaced:
-                misplaced = f"row {rows + wrong[0] + 1}: not the region's {wrong[1]}"
+                misplaced = f"{TABLES}, row {rows + wrong[0] + 1}: not the region's {wrong[1]}"
             some = slice(rows, rows + part.num_rows)
             region_of[some], cell[some], persons[some] = region, cells_of(schema, part), int64_column(part, PERSONS)
             rows += part.num_rows
@@ -146,7 +144,7 @@ def cells_of(schema: Schema, table: Any) -> Ints:
     return cell
 
 
-def check_invariants(tables: RawTables) -> int:
+def check_invariants(tables: RawTables) -> str:
     """Check that the tables keep every stated answer, and that all that the manifest declares are stated.
 
     What it declares as exact must be stated as one number.
@@ -166,16 +164,16 @@ def check_invariants(tables: RawTables) -> int:
             wrong = (values < lower[rows]) | (values > upper[rows])
             if wrong.any():
                 first = first_of(wrong)
-                path = tables.regions.names[region[rows[first]]]
+                path = tables.regions.paths[region[rows[first]]]
                 raise BrokenError(f"{path!r}: {query.text}, {query.label(int(answers[first]))} is not as stated")
         before += stated.num_rows
         forget_pages()
     _check_complete(tables, "facts", stated_answers)
     _check_complete(tables, "exact", exact_answers)
-    return before
+    return f"{before:,} stated answers hold"
 
 
-def check_constraints(tables: RawTables) -> int:
+def check_constraints(tables: RawTables) -> str:
     """Check that the tables keep every stated linear constraint, and that these are the manifest's."""
     stated = read_columns(tables.folder / CONSTRAINTS, CONSTRAINT_COLUMNS)
     if stated.column("fact").null_count:
@@ -188,7 +186,7 @@ def check_constraints(tables: RawTables) -> int:
     levels = np.array([tables.manifest["levels"].index(entry["level"]) for entry in constraints], np.int64)
     lower, upper = _sides(stated)
     is_empty = (lower <= -UNBOUNDED) & (upper >= UNBOUNDED)
-    if is_empty.any() or (levels[constraint] != tables.regions.level[region]).any():
+    if is_empty.any() or (levels[constraint] != tables.regions.hierarchy.level[region]).any():
         raise BrokenError(f"{CONSTRAINTS}: a row states nothing, or of a region of another level")
     codes, texts = coded(stated.column("constraint"))
     code_of = {text: code for code, text in enumerate(texts.to_pylist())}
@@ -201,16 +199,16 @@ def check_constraints(tables: RawTables) -> int:
         most = float(np.abs(weights).max(initial=0))
         if not is_safe(*(most * tables.counts[piece] for piece in tables.pieces())):
             raise BrokenError(f"{text!r} does not add up within 64 bits")
-        sums = np.zeros(len(tables.regions.names), np.int64)
+        sums = np.zeros(len(tables.regions.paths), np.int64)
         for piece in tables.pieces():
             np.add.at(sums, tables.region[piece], tables.weighted(weights, piece))
         wrong = (sums[region[rows]] < lower[rows]) | (sums[region[rows]] > upper[rows])
         if wrong.any():
-            raise BrokenError(f"{tables.regions.names[region[rows[first_of(wrong)]]]!r}: {text!r} does not hold")
-    return int(region.size)
+            raise BrokenError(f"{tables.regions.paths[region[rows[first_of(wrong)]]]!r}: {text!r} does not hold")
+    return f"{region.size:,} stated constraints hold"
 
 
-def check_estimates(tables: RawTables) -> int:
+def check_estimates(tables: RawTables) -> str:
     """Check every estimate: of a known region and answer, once, finite, with an error of at least 0."""
     before, seen = 0, dict[str, Flags]()
     for stated in read_parts(tables.folder / ESTIMATES, ESTIMATE_COLUMNS, coded=True):
@@ -225,10 +223,10 @@ def check_estimates(tables: RawTables) -> int:
                 raise BrokenError(f"{ESTIMATES}, {what}")
             _mark(seen, query, tables, region[rows], answers)
         before += stated.num_rows
-    return before
+    return f"{before:,} estimates are of known answers"
 
 
-def check_intervals(tables: RawTables) -> int:
+def check_intervals(tables: RawTables) -> str:
     """Check that intervals are of known answers, ordered, hold the released answers, and leave only zeros out."""
     stated = tables.manifest["intervals"]
     if not isinstance(stated["coverage"], float) or not 0.0 < stated["coverage"] < 1.0:
@@ -254,7 +252,7 @@ def check_intervals(tables: RawTables) -> int:
         columns = query.operator.absolute_columns.astype(np.int64)
         if int(released.sum()) != sum(int(tables.weighted(columns, rows).sum()) for rows in tables.pieces()):
             raise BrokenError(f"{INTERVALS} leaves out an answer of {text!r} that is not 0")
-    return int(region.size)
+    return f"{region.size:,} intervals hold their released answers"
 
 
 def _query_rows(tables: RawTables, stated: Any, file: str, before: int = 0) -> tuple[Ints, list[QueryRows]]:
@@ -265,12 +263,11 @@ def _query_rows(tables: RawTables, stated: Any, file: str, before: int = 0) -> t
     region = tables.regions.at(stated.column("region"))
     tables.regions.refuse_misnamed(stated, region, file, before)
     codes, texts = coded(stated.column("query"))
-    answer_codes, answer_texts = coded(stated.column("answer"))
     refuse(codes == len(texts), "names no query", file, before)
     queries = []
     for code, text in enumerate(texts.to_pylist()):
         rows, query = np.flatnonzero(codes == code), parse_query(text, tables.schema)
-        answers = places(answer_texts, as_arrow(query.labels()))[answer_codes[rows]]
+        answers = positions(stated.column("answer").take(rows), query.labels())
         if (answers < 0).any():
             row = before + int(rows[first_of(answers < 0)]) + 1
             raise BrokenError(f"{file}, row {row}: {text!r} has no such answer")
@@ -287,7 +284,7 @@ def _check_complete(tables: RawTables, key: str, stated: Mapping[str, Flags]) ->
         if "query" not in entry:
             continue
         level = tables.manifest["levels"].index(entry["level"])
-        if entry["query"] not in stated or not stated[entry["query"]][tables.regions.level == level].all():
+        if entry["query"] not in stated or not stated[entry["query"]][tables.regions.hierarchy.level == level].all():
             what = "leaves out answers" if key == "facts" else "states no exact number for answers"
             raise BrokenError(f"{EXACT} {what} of {entry['query']!r} by {entry['level']}")
 
@@ -295,7 +292,7 @@ def _check_complete(tables: RawTables, key: str, stated: Mapping[str, Flags]) ->
 def _mark(flags: dict[str, Flags], query: Query, tables: RawTables, region: Ints, answers: Ints) -> None:
     """Mark answers of regions among the flags [regions, answers] of a query."""
     if query.text not in flags:
-        flags[query.text] = stored_empty((len(tables.regions.names), query.answers), np.dtype(np.bool_))
+        flags[query.text] = stored_empty((len(tables.regions.paths), query.answers), np.dtype(np.bool_))
         flags[query.text][:] = False
     flags[query.text][region, answers] = True
 

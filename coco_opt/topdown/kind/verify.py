@@ -12,20 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from coco_opt.errors import CocoOptError, InputError
+from coco_opt.errors import CocoOptError
 from coco_opt.execution.temporary_storage import forget_pages
+from coco_opt.files.arrow_texts import positions
 from coco_opt.files.differences import REGION
 from coco_opt.files.folder import MANIFEST, file_digest, read_columns, read_manifest, read_parts
-from coco_opt.files.release_checks import (
-    BrokenError,
-    Check,
-    Regions,
-    checked,
-    first_of,
-    int64_column,
-    positions,
-    refuse,
-)
+from coco_opt.files.release_checks import BrokenError, Check, Regions, checked, first_of, int64_column, refuse
 from coco_opt.histograms.arrays import summed
 from coco_opt.operators import Grouping
 from coco_opt.privacy.cost import cost_of
@@ -33,8 +25,7 @@ from coco_opt.releases.kind import Folder
 from coco_opt.releases.verify import verify_release
 from coco_opt.topdown.constraint import TOTAL, counted
 from coco_opt.topdown.kind.earlier_releases import spent_in_all
-from coco_opt.topdown.kind.files import CONSTRAINTS, ESTIMATES, EXACT, MICRODATA, PERSONS, TABLES
-from coco_opt.topdown.kind.intervals import INTERVALS
+from coco_opt.topdown.kind.files import ESTIMATES, MICRODATA, PERSONS, TABLES
 from coco_opt.topdown.kind.intervals import PROMISE as INTERVALS_PROMISE
 from coco_opt.topdown.kind.raw_tables import (
     RawTables,
@@ -49,7 +40,6 @@ from coco_opt.topdown.queries import parse_query
 from coco_opt.topdown.schema import Schema, schema_of
 from coco_opt.topdown.table_queries import AGREES
 
-_UNFIT = CocoOptError, KeyError, TypeError, ValueError, IndexError  # raised by files that do not fit their manifest
 _BLOCK = 1 << 10  # regions whose dense answers are in memory at a time
 ALWAYS = ("nonnegative", "structural_zeros", "children_sum_to_parents")
 INVARIANTS_HOLD, CONSTRAINTS_HOLD, MICRODATA_AGREE = "invariants", "constraints", "microdata"
@@ -67,7 +57,7 @@ def checks_of(folder: Folder, block: int = _BLOCK) -> Iterator[Check]:
     try:
         tables = RawTables.read(folder, schema, block)
     except BrokenError as error:
-        yield Check("integers", passed=False, detail=str(error))
+        yield Check("integers", passed=False, detail=error.words)
         return
     yield Check("integers", passed=True, detail="levels and counts are integers")
     yield (rows := checked("rows", lambda: _rows(tables)))
@@ -83,7 +73,7 @@ def checks_of(folder: Folder, block: int = _BLOCK) -> Iterator[Check]:
     if AGREES in folder.manifest["promises"]:
         yield from agreement_checks(folder, schema, tables.allowed_rows)
     if (folder.path / ESTIMATES).exists():
-        yield checked("estimates", partial(_estimates, tables))
+        yield checked("estimates", partial(check_estimates, tables))
 
 
 def _missing_promise(manifest: Mapping[str, Any]) -> str:
@@ -127,34 +117,17 @@ def _children_sum(tables: RawTables) -> str:
     return "every region is the sum of its children in every cell"
 
 
-def _stated(file: str, what: str, check: Callable[[RawTables], int]) -> Callable[[RawTables], str]:
-    """Return a look at what a file states: ``check`` returns how many statements hold, or raises BrokenError."""
-
-    def look(tables: RawTables) -> str:
-        try:
-            return f"{check(tables):,} {what}"
-        except BrokenError:
-            raise
-        except _UNFIT as error:
-            raise BrokenError(str(error) or f"{file} and the manifest do not fit together") from None
-
-    return look
-
-
 def _microdata(tables: RawTables) -> str:
     """Count the persons of the microdata by region and cell: the counts must equal the leaves' tables."""
     keys, counts, before = np.zeros(0, np.int64), np.zeros(0, np.int64), 0
-    try:
-        for part in read_parts(tables.folder / MICRODATA, (*REGION, *tables.schema.names), coded=True):
-            region, cell = tables.regions.at(part.column("region")), cells_of(tables.schema, part)
-            tables.regions.refuse_misnamed(part, region, MICRODATA, before)
-            refuse(cell < 0, "a value that its attribute does not have", MICRODATA, before)
-            more = region * tables.schema.cells + cell
-            keys, counts = summed(np.append(keys, more), np.append(counts, np.ones_like(more)))
-            before += part.num_rows
-    except InputError as error:
-        raise BrokenError(str(error)) from None
-    leaves = np.flatnonzero(tables.regions.level[tables.region] == tables.regions.level.max())
+    for part in read_parts(tables.folder / MICRODATA, (*REGION, *tables.schema.names), coded=True):
+        region, cell = tables.regions.at(part.column("region")), cells_of(tables.schema, part)
+        tables.regions.refuse_misnamed(part, region, MICRODATA, before)
+        refuse(cell < 0, "a value that its attribute does not have", MICRODATA, before)
+        more = region * tables.schema.cells + cell
+        keys, counts = summed(np.append(keys, more), np.append(counts, np.ones_like(more)))
+        before += part.num_rows
+    leaves = np.flatnonzero(tables.regions.hierarchy.level[tables.region] == tables.regions.hierarchy.level.max())
     leaves = leaves[np.argsort(tables.numbers(leaves))]
     if not (np.array_equal(keys, tables.numbers(leaves)) and np.array_equal(counts, tables.counts[leaves])):
         raise BrokenError("the persons make other tables")
@@ -165,12 +138,11 @@ _PROMISE_CHECKS: dict[str, Callable[[RawTables], str]] = {
     "nonnegative": _nonnegative,
     "structural_zeros": _zeros,
     "children_sum_to_parents": _children_sum,
-    INVARIANTS_HOLD: _stated(EXACT, "stated answers hold", check_invariants),
-    CONSTRAINTS_HOLD: _stated(CONSTRAINTS, "stated constraints hold", check_constraints),
+    INVARIANTS_HOLD: check_invariants,
+    CONSTRAINTS_HOLD: check_constraints,
     MICRODATA_AGREE: _microdata,
-    INTERVALS_PROMISE: _stated(INTERVALS, "intervals hold their released answers", check_intervals),
+    INTERVALS_PROMISE: check_intervals,
 }
-_estimates = _stated(ESTIMATES, "estimates are of known answers", check_estimates)
 
 
 def agreement_checks(folder: Folder, schema: Schema, tables: Tables) -> Iterator[Check]:
@@ -245,7 +217,7 @@ def _tables_differ(release: Path, regions: Regions, schema: Schema, tables: Tabl
     if (theirs < 0).any() or not isinstance(query.operator, Grouping):
         return f"{release.name} has regions or attributes that these tables lack"
     region, cell, persons = tables
-    mine = regions.level[region] == entry["level"]
+    mine = regions.hierarchy.level[region] == entry["level"]
     answer = query.operator.labels[cell[mine]]
     if (answer < 0).any():
         return "the shared attributes leave out persons of these tables"
@@ -256,7 +228,7 @@ def _tables_differ(release: Path, regions: Regions, schema: Schema, tables: Tabl
     np.add.at(rest, where, counts)
     if not rest.any():
         return ""
-    path = regions.names[int(different[first_of(rest != 0)]) // size]
+    path = regions.paths[int(different[first_of(rest != 0)]) // size]
     return f"{np.count_nonzero(rest):,} answers differ from {release.name}; the first lies in {path!r}"
 
 
@@ -271,7 +243,7 @@ def _groups_differ(release: Path, regions: Regions, schema: Schema, tables: Tabl
         return f"{release.name} has regions that these tables lack"
     size, groups = int64_column(rows, "size")[mask], int64_column(rows, "groups")[mask]
     most = int(read_manifest(release)["max_size"])
-    level = regions.level == entry["level"]
+    level = regions.hierarchy.level == entry["level"]
     published = {"persons": size * groups, "householders": np.where(size > 0, groups, 0)}
     region, cell, persons = tables
     open_ended = np.zeros(level.size, np.bool_)
@@ -283,6 +255,6 @@ def _groups_differ(release: Path, regions: Regions, schema: Schema, tables: Tabl
         more = open_ended if what == "persons" else np.zeros(level.size, np.bool_)
         wrong = level & ((mine < sums) | ((mine > sums) & ~more))
         if wrong.any():
-            path = regions.names[first_of(wrong)]
+            path = regions.paths[first_of(wrong)]
             return f"{np.count_nonzero(wrong):,} regions have other {what} than {release.name}; the first is {path!r}"
     return ""

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from coco_opt.array_types import Flags, Ints
-from coco_opt.errors import HierarchyError, InputError
+from coco_opt.array_types import Ints
+from coco_opt.errors import InputError
 from coco_opt.files import column_checks
+from coco_opt.files.arrow_texts import paths_at
 from coco_opt.files.column_checks import UNKNOWN_REGION
-from coco_opt.files.faults import RowError, RowFaults
+from coco_opt.files.csv_text import quoted
 from coco_opt.files.inputs import Columns, Input, InputLike
 from coco_opt.files.regions import PublicRegions, register_leaves
-from coco_opt.files.source import Loaded, isolated, load
+from coco_opt.files.source import Faults, Loaded, isolated, load
 from coco_opt.histograms import Hierarchy
 from coco_opt.topdown.constraint import UNBOUNDED, RegionBounds, Source
 from coco_opt.topdown.facilities import by_leaf
@@ -33,97 +33,90 @@ def read_bounds(
     Raises InputError with all bad rows: unknown-region, unknown-answer, not-an-integer, negative-bound,
     duplicate-bound, inconsistent-bounds, the codes of ``parse_query``, and the codes of ``source.load``. O(rows).
     """
+    import pyarrow as pa
+
     source = Input.of(bounds, "bounds")
     with isolated([source]) as con:
         table = load(con, "bounds", source, BOUNDS)
-        faults, row_faults = column_checks.absent_entries(table, range(3)), RowFaults(table)
-        rows = table.fetch("SELECT c0, c1, c2, c3, c4 FROM {t} ORDER BY rowid")
-        sides_by_query: dict[tuple[str, int], _Sides] = {}
-        for row, (region, text, answer, *numbers) in enumerate(rows):
-            if not (region and text and answer):
-                continue
-            with row_faults.row(row):
-                number = _region(hierarchy, region)
-                level = int(hierarchy.level[number])
-                if (text, level) not in sides_by_query:
-                    regions = len(hierarchy.level_range(level))
-                    sides_by_query[text, level] = _Sides.open(_query(text, schema), regions)
-                sides = sides_by_query[text, level]
-                place = (number - hierarchy.level_range(level).start, _answer(sides, answer))
-                _fill(sides, place, _number(3, numbers[0], 0), _number(4, numbers[1], UNBOUNDED))
-        row_faults.check(faults)
-    return tuple(
-        RegionBounds(sides.query, level, sides.lower, sides.upper, origin)
-        for (_, level), sides in sides_by_query.items()
-    )
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class _Sides:
-    """The bounds of a query on one level as they are read, int64[regions, answers], and each answer's position."""
-
-    query: Query
-    places: dict[str, int]
-    lower: Ints
-    upper: Ints
-    present: Flags
-
-    @classmethod
-    def open(cls, query: Query, regions: int) -> _Sides:
-        shape = (regions, query.answers)
-        places = {label: place for place, label in enumerate(query.labels())}
-        return cls(query, places, np.zeros(shape, np.int64), np.full(shape, UNBOUNDED), np.zeros(shape, np.bool_))
-
-
-def _fill(sides: _Sides, place: tuple[int, int], lower: int, upper: int) -> None:
-    if sides.present[place]:
-        raise RowError("duplicate-bound", "an earlier row bounds the same answer of this region")
-    if lower > upper:
-        raise RowError("inconsistent-bounds", "the lower bound is above the upper one")
-    sides.present[place], sides.lower[place], sides.upper[place] = True, lower, upper
-
-
-def _region(hierarchy: Hierarchy, region: str) -> int:
-    try:
-        return hierarchy.index(region)
-    except HierarchyError:
+        faults = column_checks.absent_entries(table, range(3))
+        every = np.arange(hierarchy.regions)
+        con.register("regions", pa.table({"path": paths_at(hierarchy, every), "region": pa.array(every)}))
         message = "is not the path of a region, from the root, joined by /"
-    raise RowError("unknown-region", message, 0)
+        with faults:
+            column_checks.check_listed(table, 0, "regions.path", "unknown-region", message, "the paths of the regions")
+        queries = _relate_answers(table, schema, faults)
+        for column in (3, 4):
+            _check_side(table, column, faults)
+        rows = con.execute(f"""
+            SELECT bounds.rowid AS row, region, query, answer,
+                   coalesce(TRY_CAST(c3 AS BIGINT), 0) AS lower, coalesce(TRY_CAST(c4 AS BIGINT), {UNBOUNDED}) AS upper
+            FROM bounds JOIN regions ON c0 = path JOIN answers ON c1 = text AND c2 = label ORDER BY row""").fetchnumpy()
+        row, region, query, answer, lower, upper = (np.asarray(column, np.int64) for column in rows.values())
+        _, first = np.unique(np.stack([query, region, answer]), axis=1, return_index=True)
+        message = "an earlier row bounds the same answer of this region"
+        faults.note(table, np.delete(row, first).tolist(), None, "duplicate-bound", message)
+        message = "the lower bound is above the upper one"
+        faults.note(table, row[lower > upper].tolist(), None, "inconsistent-bounds", message)
+        faults.check()
+        if row.size != table.rows():
+            raise InputError("rows-lost", "not every row was read once", table.place())
+    level, stated = hierarchy.level[region], []
+    for number, at in dict.fromkeys(zip(query.tolist(), level.tolist(), strict=True)):
+        some, regions = (query == number) & (level == at), hierarchy.level_range(at)
+        shape = len(regions), queries[number].answers
+        sides = np.zeros(shape, np.int64), np.full(shape, UNBOUNDED)
+        for side, values in zip(sides, (lower, upper), strict=True):
+            side[region[some] - regions.start, answer[some]] = values[some]
+        stated.append(RegionBounds(queries[number], at, *sides, origin))
+    return tuple(stated)
 
 
-def _query(text: str, schema: Schema) -> Query:
-    try:
-        return parse_query(text, schema)
-    except InputError as error:
-        code, message = error.code, error.message
-    raise RowError(code, message, 1)
+def _relate_answers(table: Loaded, schema: Schema, faults: Faults) -> list[Query]:
+    """Return the queries of a file of bounds, and relate their answers: ``answers`` (text, label, query, answer).
+
+    Texts and labels are as the file has them; ``query`` and ``answer`` are places among the queries and their answers.
+    """
+    import pyarrow as pa
+
+    queries, answers = list[Query](), list[tuple[str, str, int, int]]()
+    for (text,) in table.fetch("SELECT c1 FROM {t} WHERE c1 <> '' GROUP BY c1 ORDER BY min(rowid)"):
+        of_query = f"c1 = {quoted(text)}"
+        try:
+            query = parse_query(text, schema)
+        except InputError as error:
+            faults.note(table, table.rows_where(of_query), 1, error.code, error.message)
+            continue
+        places, unknown = {label: place for place, label in enumerate(query.labels())}, []
+        for (label,) in table.fetch(f"SELECT DISTINCT c2 FROM {{t}} WHERE {of_query} AND c2 <> ''"):
+            place = places.get(label, places.get(_with_released_ranges(label)))
+            if place is None:
+                unknown.append(quoted(label))
+            else:
+                answers.append((text, label, len(queries), place))
+        queries.append(query)
+        if unknown:
+            message = f"is no answer of {text!r}, which are {'; '.join(list(places)[:6])}{'; ...' * (len(places) > 6)}"
+            rows = table.rows_where(f"{of_query} AND c2 IN ({', '.join(unknown)})")
+            faults.note(table, rows, 2, "unknown-answer", message)
+    kinds = {"text": pa.string(), "label": pa.string(), "query": pa.int64(), "answer": pa.int64()}
+    listed = [dict(zip(kinds, answer, strict=True)) for answer in answers]
+    table.con.register("answers", pa.Table.from_pylist(listed, pa.schema(kinds)))
+    return queries
 
 
-def _answer(sides: _Sides, answer: str) -> int:
-    released = _with_released_ranges(answer)
-    if answer not in sides.places and released in sides.places:
-        return sides.places[released]
-    if answer not in sides.places:
-        labels = list(sides.places)
-        shown = "; ".join(labels[:6]) + ("; ..." if len(labels) > 6 else "")
-        message = f"is no answer of {sides.query.text!r}, which are {shown}"
-        raise RowError("unknown-answer", message, 2)
-    return sides.places[answer]
+def _check_side(table: Loaded, column: int, faults: Faults) -> None:
+    """Note the entries of a column that are neither empty nor integers of at least 0."""
+    c, message = f"c{column}", "must be an integer of at least 0, or empty for no bound"
+    odd = f"{c} <> '' AND NOT regexp_full_match({c}, '[0-9]{{1,{column_checks.MAX_DIGITS}}}')"
+    negative = f"starts_with({c}, '-')"
+    faults.note(table, table.rows_where(f"{odd} AND {negative}"), column, "negative-bound", message)
+    faults.note(table, table.rows_where(f"{odd} AND NOT {negative}"), column, "not-an-integer", message)
 
 
 def _with_released_ranges(answer: str) -> str:
     """Return an answer's name with ranges as they are released: "age = 0..17" as "age = 0-17"."""
     parts = [part.partition(" = ") for part in answer.split(", ")]
     return ", ".join(f"{name}{equals}{label_of(value)}" for name, equals, value in parts)
-
-
-def _number(column: int, text: str | None, missing: int) -> int:
-    if text is None or text == "":
-        return missing
-    if text.isascii() and text.isdigit() and len(text) <= column_checks.MAX_DIGITS:
-        return int(text)
-    code = "negative-bound" if text.startswith("-") else "not-an-integer"
-    raise RowError(code, "must be an integer of at least 0, or empty for no bound", column)
 
 
 FACILITIES = Columns(first=("region_id",), levels=True, middle="one column a type", min_levels=1, private=False)

@@ -26,12 +26,11 @@ from coco_opt.files.column_checks import (
     occur_at_most,
     states_regions,
 )
-from coco_opt.files.faults import Faults
 from coco_opt.files.foreign_errors import quietly
 from coco_opt.files.inputs import GROUPS, Columns, Input, InputLike
 from coco_opt.files.regions import PublicRegions
 from coco_opt.files.scratch import spilling
-from coco_opt.files.source import Loaded, isolated, load, names_of, streamed
+from coco_opt.files.source import Faults, Loaded, isolated, load, names_of, streamed
 from coco_opt.topdown.measuring.cell_query import COUNT, CellQuery, Relation
 from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.names import Bins
@@ -267,9 +266,7 @@ def _check_zeros(table: Loaded, schema: Schema, rows: str) -> None:
         mask = np.broadcast_to(rule.forbidden(schema.shape), schema.shape)
         table.con.register("broken", pa.table({"cell": np.flatnonzero(mask & free)}))
         free &= ~mask
-        with faults:
-            broken = f"SELECT row FROM ({rows}) JOIN broken ON key % {schema.cells} = cell WHERE people > 0"
-            if found := table.listed_rows(broken):
-                message = f"is ruled out by the structural zero {rule.text!r}: correct the row, or the rule"
-                raise InputError("structural-zero", message, table.place(found))
+        broken = f"SELECT row FROM ({rows}) JOIN broken ON key % {schema.cells} = cell WHERE people > 0"
+        message = f"is ruled out by the structural zero {rule.text!r}: correct the row, or the rule"
+        faults.note(table, table.listed_rows(broken), None, "structural-zero", message)
     faults.check()

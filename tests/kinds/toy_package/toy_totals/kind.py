@@ -170,7 +170,7 @@ class TotalsKind(ReleaseKind[PrivateTotals, bool, TotalsResult]):
     def verify(self, folder: Folder) -> Iterator[Check]:
         table = read_columns(folder.path / TOTALS_FILE, ("region", "total"))
         known = folder.regions.at(table.column("region"))
-        yield Check("integers", bool((known == np.arange(len(folder.regions.names))).all()), "one row a region")
+        yield Check("integers", bool((known == np.arange(len(folder.regions.paths))).all()), "one row a region")
         if "nonnegative" in folder.manifest["promises"]:
             yield Check("nonnegative", bool((table.column("total").to_numpy() >= 0).all()), "no total is negative")
 
