@@ -69,8 +69,7 @@ class Subject(Generic[PrivateT, ResultT]):
     ``measurement_plan`` is what it measures. ``claimed`` is its total cost as stated, not computed from the queries;
     ``delta`` is where a rho is stated as an epsilon (None: a millionth). ``statistics`` returns counts by part, such as
     a level, both for a table (exact) and for a result (released); exact counts are masked (numpy.ma) where residuals
-    say nothing. ``release_all`` returns the counts that many measurements release, where doing them together is faster:
-    it takes their answers to all queries, int64[measurements, answers], and adds a first axis to each part.
+    say nothing.
     """
 
     measurement_plan: MeasurementPlan
@@ -80,7 +79,6 @@ class Subject(Generic[PrivateT, ResultT]):
     statistics: Callable[[PrivateT | ResultT], Statistics]
     delta: Fraction | None = None
     seal: Callable[[MeasurementPlan, Sequence[Exact], NoiseSource], Measurement] = sealed
-    release_all: Callable[[Ints], Statistics] | None = None
 
     def claim(self, queries: Sequence[LevelQuery] | None = None) -> Composition:
         """Return what queries are claimed to guarantee together; for None, all of them as ``claimed`` states."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from coco_opt.activity import Progress
 from coco_opt.releases.compare import Comparison, compare
-from coco_opt.releases.differences import differences, render_differences
+from coco_opt.releases.differences import differences
 from coco_opt.releases.drawing import Measured
 from coco_opt.releases.estimate import estimate
 from coco_opt.releases.forecast import PlanForecast, forecast
@@ -33,7 +33,6 @@ __all__ = [
     "measure",
     "read_release",
     "release",
-    "render_differences",
     "render_report",
     "verify_release",
 ]

@@ -249,15 +249,6 @@ class Changes:
         return self._rows[chosen]
 
 
-def render_differences(later: Any, earlier: Any, names: tuple[str, str] = ("earlier", "later")) -> str:
-    """Return a page of the differences of all tables that can be compared; those beyond noise are marked.
-
-    Their titles name the releases, or ``names``, earlier first, where both have the same. Raises what ``differences``
-    does.
-    """
-    return Changes(later, earlier).page(names)
-
-
 def _side(release: Any) -> Side:
     """Return the manifest of a release and what reads its tables. Raises InputError (not-comparable)."""
     folder: Path | None = Path(release) if isinstance(release, str | Path) else getattr(release, "folder", None)

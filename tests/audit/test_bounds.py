@@ -7,25 +7,25 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from coco_experiments.flaxman2019.counting import (
+    MECHANISMS,
+    SamplerName,
+    UniformTree,
+    budget_loss,
+    children_of,
+    direct_estimate,
+    mechanism,
+    noise,
+    population,
+    rake,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import binom, binomtest, gaussian_kde
 
-from coco_opt.audit import (
-    MECHANISMS,
-    ResidualCounts,
-    UniformTree,
-    children_of,
-    direct_estimate,
-    empirical_privacy_loss,
-    lower_bound,
-    mechanism,
-    population,
-    rake,
-)
+from coco_opt.audit import ResidualCounts, empirical_privacy_loss, lower_bound
 from coco_opt.audit.bounds import clopper_pearson
-from coco_opt.audit.counting import SamplerName, budget_loss, noise
 from coco_opt.audit.privacy_loss import unit_grid_density
 from coco_opt.errors import ProblemError
 from coco_opt.histograms import Hierarchy

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from coco_opt.audit import audit_release, bulk_scores, lower_bound, measured_scores, released_runs, witness
+from coco_opt.audit import audit_release, lower_bound, measured_scores, released_runs, witness
 from coco_opt.audit.rows import DIRECT, TOGETHER
 from coco_opt.errors import ProblemError, VerificationError
 from coco_opt.groups.kind import GROUPS
@@ -257,13 +257,6 @@ def test_every_kind_is_released_and_compared(kind: str, tmp_path: Path) -> None:
     truth = case.subject.statistics(case.pair.first)
     other = case.subject.statistics(case.pair.second)
     assert any((np.ma.getdata(counts) != np.ma.getdata(other[part])).any() for part, counts in truth.items())
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_bulk_runs_release_what_single_runs_do(kind: str, tmp_path: Path) -> None:
-    case = audited(kind, tmp_path)
-    single = released_runs(case.subject, case.pair, 1, sources(6)).scores
-    assert np.array_equal(single, bulk_scores(case.subject, case.pair, 1, sources(6)))
 
 
 def of_shared_cells(subject: AnySubject) -> AnySubject:

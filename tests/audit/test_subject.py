@@ -16,7 +16,6 @@ from coco_opt.array_types import Ints
 from coco_opt.audit import (
     CAVEAT,
     audit_release,
-    bulk_scores,
     lower_bound,
     released_runs,
     witness,
@@ -194,37 +193,11 @@ def test_masked_places_have_no_residual_but_are_scored() -> None:
     assert release_scores(toy().statistics(couple().second), places).tolist() == [[2.0, 2.0]]
 
 
-@pytest.mark.parametrize("cost", COSTS, ids=str)
-def test_bulk_runs_release_what_single_runs_do(cost: Epsilon | Rho) -> None:
-    subject = toy(cost, exact_total=True, neighbours="replace")
-    for seed in range(10):
-        single = released_runs(subject, couple("replace"), 1, sources(2 * seed)).scores
-        bulk = bulk_scores(subject, couple("replace"), 1, sources(2 * seed))
-        assert np.array_equal(single, bulk)
-
-
-def test_bulk_runs_post_process_each_distinct_answer_once() -> None:
-    steps: list[tuple[int, int]] = []
-    bulk_scores(toy(Epsilon(Fraction(16))), couple(), 300, sources(3), lambda *step: steps.append(step))
-    assert max(total for _, total in steps) < 300
-
-
-def test_bulk_runs_may_be_released_together() -> None:
-    def together(rows: Ints) -> dict[str, Ints]:
-        cells = np.maximum(rows.reshape(-1, 3, 3), 0)
-        return {"nation": cells[:, :1], "state": cells[:, 1:]}
-
-    alone, every = (
-        bulk_scores(one, couple(), 300, sources(3)) for one in (toy(), replace(toy(), release_all=together))
-    )
-    assert np.array_equal(alone, every)
-
-
 def test_released_counts_lose_no_more_than_they_claim_and_faults_show() -> None:
     honest, pair = toy(neighbours="replace"), couple("replace")
     faulty = with_queries(honest, half_the_sensitivity)
-    bounds = [lower_bound(*bulk_scores(one, pair, 4_000, sources(4))).epsilon for one in (honest, faulty)]
-    assert 0.4 < bounds[0] <= 1.0 < bounds[1] <= 2.0
+    bounds = [lower_bound(*released_runs(one, pair, 2_000, sources(4)).scores).epsilon for one in (honest, faulty)]
+    assert 0.0 < bounds[0] <= 1.0 < bounds[1] <= 2.0
 
 
 def _draws(distribution: Geometric, side: int) -> np.ndarray:

@@ -21,7 +21,7 @@ from coco_opt.files import unchanged
 from coco_opt.files.differences import Compared, Side, difference_frame, read_renamed
 from coco_opt.files.folder import as_json, file_digest
 from coco_opt.files.unchanged import unchanged_manifest
-from coco_opt.releases import differences, read_release, release, render_differences
+from coco_opt.releases import differences, read_release, release
 from coco_opt.releases.differences import GUESSES, Changes
 from coco_opt.topdown.queries import parse_query
 from tests.cli.helpers import KINDS, Runner
@@ -82,7 +82,7 @@ def test_rows_of_regions_that_have_not_converged_are_marked(capsys: pytest.Captu
     words = Changes(later, earlier).noise_words("histograms", frame, "")
     assert words.startswith("1 of 2 rows compared are beyond noise: their interval of 95 % excludes 0.")
     assert "up to 5 % are marked by chance. The chains of 1 region have not converged" in words
-    page = render_differences(later, earlier)
+    page = Changes(later, earlier).page(("earlier", "later"))
     assert words in unescape(page)
     assert page.count('data-name="converged">no<') == 1
     _write_rows(frame, frame)
@@ -90,7 +90,7 @@ def test_rows_of_regions_that_have_not_converged_are_marked(capsys: pytest.Captu
     assert last == ["converged", "yes", "no"]
     assert "<h1>Homes &amp; sizes, 2026 compared with Homes &amp; sizes, 2025</h1>" in page
     settled = release_of(("a", 1, 9, 8, 9))
-    again = render_differences(settled, settled, ("out1", "out2"))
+    again = Changes(settled, settled).page(("out1", "out2"))
     assert "<h1>out2 compared with out1</h1>" in again
     assert "converge" not in again
 
@@ -141,7 +141,7 @@ def test_releases_of_every_kind_are_compared(two: tuple[str, Path, Path], coco: 
     assert "NOT PRIVATE" in page.read_text()
     assert ("beyond_noise" in frame) == (f"Compared: the table {COMPARED[kind]!r}" in ran.out)
     assert (kind == "tables") <= ("beyond_noise" in frame)
-    assert render_differences(later, earlier, (earlier.name, later.name)) == page.read_text()
+    assert Changes(later, earlier).page((earlier.name, later.name)) == page.read_text()
     assert len(pd.read_csv(tmp_path / "rows.csv")) == len(frame)
     same = coco("diff", earlier, earlier).out
     assert "No row differs." in same

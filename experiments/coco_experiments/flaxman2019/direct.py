@@ -14,12 +14,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from coco_experiments.flaxman2019.counting import (
+    MECHANISMS,
+    DirectEstimate,
+    MechanismName,
+    direct_estimate,
+    mechanism,
+    population,
+)
 from coco_experiments.flaxman2019.setting import EPSILONS, MOVED, NOT_PRIVATE, PAPERS, SMALL, Database
 from coco_experiments.outcome import Record, Statement, Table
 from coco_experiments.study import Report, Runs, Study, seeded
 from coco_opt.array_types import Floats
 from coco_opt.audit.bounds import LowerBound, lower_bound
-from coco_opt.audit.counting import MECHANISMS, DirectEstimate, MechanismName, direct_estimate, mechanism, population
 from coco_opt.report.style import PAGE, fitted_legend, saved, styled
 
 if TYPE_CHECKING:

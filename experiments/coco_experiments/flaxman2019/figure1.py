@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coco_experiments.data import data_file
+from coco_experiments.flaxman2019.counting import MECHANISMS, MechanismName, SamplerName
 from coco_experiments.flaxman2019.setting import (
     EPSILONS,
     HIS_NAMES,
@@ -30,7 +31,6 @@ from coco_experiments.flaxman2019.setting import (
 from coco_experiments.outcome import Outcome, Reporter, Statement, Table, publish, write_csv
 from coco_experiments.plots import looks
 from coco_opt.array_types import Floats
-from coco_opt.audit.counting import MECHANISMS, MechanismName, SamplerName
 from coco_opt.audit.privacy_loss import CAVEAT, PrivacyLoss, empirical_privacy_loss
 from coco_opt.report.style import PAGE, fitted_legend, saved, styled
 

@@ -9,8 +9,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_experiments.outcome import Statement
-from coco_opt.audit.counting import (
+from coco_experiments.flaxman2019.counting import (
     MECHANISMS,
     MechanismName,
     SamplerName,
@@ -19,6 +18,7 @@ from coco_opt.audit.counting import (
     mechanism,
     population,
 )
+from coco_experiments.outcome import Statement
 
 NOT_PRIVATE = "Noise is numpy's, from a seed: NOT PRIVATE."
 MOVED = (

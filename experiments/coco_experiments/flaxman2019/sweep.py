@@ -15,6 +15,7 @@ from itertools import product
 from pathlib import Path
 
 from coco_experiments.curves import AxisStyle, Curve, CurvePanel, draw
+from coco_experiments.flaxman2019.counting import MECHANISMS, MechanismName, SamplerName, budget_loss
 from coco_experiments.flaxman2019.setting import (
     EPSILONS,
     MOVED,
@@ -32,7 +33,6 @@ from coco_experiments.outcome import Record, Statement, Table
 from coco_experiments.plots import Panel, comparison
 from coco_experiments.statistics import Mean, Reference
 from coco_experiments.study import Report, Runs, Study, seeded
-from coco_opt.audit.counting import MECHANISMS, MechanismName, SamplerName, budget_loss
 from coco_opt.audit.privacy_loss import (
     BANDWIDTH,
     CAVEAT,
