@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from coco_opt.ranges.domain import DomainTree
-from coco_opt.ranges.estimating.unattributed import SortedCounts
 from coco_opt.ranges.estimating.universal import (
     RangeIntervals,
     RangeMeasurements,
@@ -23,7 +22,6 @@ __all__ = [
     "PredictedError",
     "RangeIntervals",
     "RangeMeasurements",
-    "SortedCounts",
     "UniversalHistogram",
     "Workload",
     "choose_fan_out",

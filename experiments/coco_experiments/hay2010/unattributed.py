@@ -29,8 +29,8 @@ from coco_experiments.study import Report, Runs, Study
 from coco_opt import solving
 from coco_opt.array_types import Floats, Ints
 from coco_opt.privacy import Epsilon, SeededNoise
-from coco_opt.problems import IsotonicL2
-from coco_opt.ranges import SortedCounts, measure_sorted, round_nonnegative
+from coco_opt.problems import IsotonicL1, IsotonicL2
+from coco_opt.ranges import measure_sorted, round_nonnegative
 
 RAW, SORTED, FIT = "S~", "S~r", "S-bar"
 GEOMETRIC, GEOMETRIC_L1 = "S-bar, geometric noise", "S-bar p = 1, geometric noise"
@@ -52,13 +52,13 @@ def estimates(ranks: Ints, epsilon: Fraction, rng: np.random.Generator) -> dict[
     """Return every estimator's answer (n,) on one draw of Laplace and one of geometric noise."""
     noisy = noisy_ranks(ranks, epsilon, rng)
     source = SeededNoise(int(rng.integers(2**62)))
-    geometric = SortedCounts.of(measure_sorted(ranks, Epsilon(epsilon), source=source))
+    (geometric,) = measure_sorted(ranks, Epsilon(epsilon), source=source).answers
     return {
         RAW: noisy,
         SORTED: round_nonnegative(np.sort(noisy)),
         FIT: fit(noisy),
-        GEOMETRIC: geometric.isotonic("l2"),
-        GEOMETRIC_L1: geometric.isotonic("l1"),
+        GEOMETRIC: solving.solve(IsotonicL2(geometric.values)).value,
+        GEOMETRIC_L1: solving.solve(IsotonicL1(geometric.values)).value,
     }
 
 
