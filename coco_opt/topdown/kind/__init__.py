@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
+from coco_opt.choices import SolverChoices
+from coco_opt.config.model import Config
 from coco_opt.config.sections import DataSection, Section
+from coco_opt.errors import ProblemError
 from coco_opt.files.differences import Compared
 from coco_opt.privacy import Exact, Measurement, MeasurementPlan, Pair
 from coco_opt.privacy.blocks import Block
 from coco_opt.privacy.promise import Promise
-from coco_opt.releases.kind import Plan, ReleaseKind, SimulatedData, Work
+from coco_opt.problems import TableRounding, TopdownSplit
+from coco_opt.problems.topdown_split import SplitTerm
+from coco_opt.releases.kind import Instance, Plan, ReleaseKind, SimulatedData, Work
 from coco_opt.topdown.estimating.estimate import TablesResult, estimate_tables
-from coco_opt.topdown.estimating.splitting.step import LEAST_PARENTS
+from coco_opt.topdown.estimating.linear.query_trees import linear_stage
+from coco_opt.topdown.estimating.method import TopdownMethod
+from coco_opt.topdown.estimating.splitting.step import LEAST_PARENTS, split_step
 from coco_opt.topdown.kind.checkpoints import LevelFiles
 from coco_opt.topdown.kind.files import read_tables_release
 from coco_opt.topdown.kind.forecast import forecast_tables
-from coco_opt.topdown.kind.instances import instances_of
 from coco_opt.topdown.kind.intervals import intervals_of_cells
 from coco_opt.topdown.kind.method import TablesMethod, method_of, query_keys
 from coco_opt.topdown.kind.page import errors_of, sections_of
@@ -35,6 +41,7 @@ from coco_opt.topdown.kind.template import draft_of, file_key_of
 from coco_opt.topdown.kind.verify import ALWAYS, PROMISES, checks_of
 from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.measuring.measure import ExactTables, blocks_of, exact_parts
+from coco_opt.topdown.noisy_measurements import TableMeasurements
 from coco_opt.topdown.schema import schema_of
 from coco_opt.topdown.table_queries import CELLS_MEASURED, KIND, ROWS, exact_statements
 
@@ -45,6 +52,40 @@ def _every_cell(manifest: Mapping[str, Any], most: int) -> Mapping[str, Any] | N
         return None
     codes = schema.decode(np.arange(schema.size))
     return {name: np.array(values, object)[codes[name]] for name, values in schema.attributes.items()}
+
+
+_LEAST_CELLS = 2  # of an instance
+
+
+def _instances(measurement: Measurement, config: Config) -> Sequence[Instance]:
+    """Return the split of the first region with the most children, and the rounding of its result, cut to any size.
+
+    The region's table is its linear estimate rounded to integers. Raises ProblemError where no region has two children.
+    """
+    measured = TableMeasurements.of(measurement)
+    region = int(np.diff(measured.hierarchy.first_child).argmax())
+    if len(measured.hierarchy.children(region)) < 2:
+        raise ProblemError("no region has more than one child: there is nothing to split")
+    linear = linear_stage(measured).tables(*measured.hierarchy.within_level(range(region, region + 1)))[0]
+    table = np.rint(np.maximum(linear, 0.0)).astype(np.int64)
+    step = split_step(measured, TopdownMethod(), SolverChoices())
+    regions, occupied = step.children(region), np.flatnonzero(table)
+    terms = step.terms(regions, range(len(measured.queries)))
+
+    def split(unknowns: int) -> TopdownSplit:
+        count = max(1, min(occupied.size, unknowns // len(regions)))
+        cells = occupied[:count] if occupied.size else np.arange(1)
+        restricted = [SplitTerm(term.operator.restrict(cells), term.answers, term.weights) for term in terms]
+        return TopdownSplit(restricted, table[cells].astype(np.float64))
+
+    def rounding(unknowns: int) -> TableRounding:
+        problem = split(unknowns)
+        x = np.asarray(SolverChoices().solve(problem), np.float64)
+        assert problem.parent is not None
+        return TableRounding(np.maximum(x, 0.0), problem.parent.astype(np.int64), slack=2)
+
+    largest = len(regions) * max(occupied.size, _LEAST_CELLS)
+    return [Instance("topdown_split", largest, split), Instance("table_rounding", largest, rounding)]
 
 
 class TablesKind(ReleaseKind[TableCounts, TablesMethod, TablesResult]):
@@ -90,7 +131,7 @@ class TablesKind(ReleaseKind[TableCounts, TablesMethod, TablesResult]):
     rehearsal = staticmethod(small_instance)
     forecast = staticmethod(forecast_tables)
     simulated_data = staticmethod(simulated_or_public)
-    instances = staticmethod(instances_of)
+    instances = staticmethod(_instances)
     statistics = staticmethod(cells_by_level)
 
     def promise(self, measurement_plan: MeasurementPlan) -> Promise:
