@@ -9,8 +9,8 @@ UV ?= uv
 BIN := $(VENV)/bin
 CODE := coco_opt solvers experiments tests docs notebooks
 
-# Only what the lock pins may be imported.
-unexport PYTHONPATH PYTHONHOME
+# Only what the lock pins may be imported. Bytecode is kept: without it each process compiles every module again.
+unexport PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
