@@ -12,22 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from coco_opt import (
-    Config,
-    Hierarchy,
-    UniversalHistogram,
-    estimate,
-    forecast,
-    measure,
-    parse_config,
-    release,
-    verify_release,
-)
+from coco_opt import Config, UniversalHistogram, estimate, forecast, measure, parse_config, release, verify_release
 from coco_opt.errors import ConfigError, InputError
 from coco_opt.estimators import estimator_rows
 from coco_opt.files.folder import FileTable, parquet, read_columns
-from coco_opt.files.release_checks import Regions
-from coco_opt.histograms.texts import Texts
+from coco_opt.files.regions import stored_regions
 from coco_opt.privacy.noise_distributions import distribution_of
 from coco_opt.ranges.kind import RANGES
 from coco_opt.ranges.kind.files import RANGES_FILE, TYPES, read_ranges_release
@@ -162,8 +151,8 @@ def _rewritten(folder: Path, **columns: Any) -> None:
 
 def _failed(folder: Path, manifest: Mapping[str, Any]) -> list[str]:
     """Return the kind's own checks that fail; the engine's would see any changed byte."""
-    regions = Regions(Hierarchy.from_paths([("all",)]), ("root",), Texts.of(["all"]), Texts.of([None]), {})
-    return [row.name for row in RANGES.verify(Folder(folder, manifest, regions)) if not row.passed]
+    release_folder = Folder(folder, manifest, stored_regions(folder))
+    return [row.name for row in RANGES.verify(release_folder) if not row.passed]
 
 
 def test_verification_finds_what_was_changed(folder: Path) -> None:

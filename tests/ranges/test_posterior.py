@@ -13,12 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from coco_opt import Config, Hierarchy, parse_config, read_ranges_release, render_report, verify_release
+from coco_opt import Config, parse_config, read_ranges_release, render_report, verify_release
 from coco_opt import release as release_of
 from coco_opt.errors import ProblemError
 from coco_opt.files.folder import FileTable, parquet, read_columns
-from coco_opt.files.release_checks import Regions
-from coco_opt.histograms.texts import Texts
+from coco_opt.files.regions import stored_regions
 from coco_opt.posterior.chains import Criterion
 from coco_opt.privacy import DiscreteGaussian, Epsilon, Geometric, NoiseDistribution, Rho, SeededNoise
 from coco_opt.ranges import DomainTree, IntervalCounts, UniversalHistogram, Workload, measure_ranges
@@ -305,7 +304,7 @@ def test_verification_finds_changed_files(
     try:
         (made.folder / name).write_bytes(parquet(FileTable.of(table, dict.fromkeys(columns, "int64"))))
         manifest = json.loads((made.folder / "manifest.json").read_text())
-        regions = Regions(Hierarchy.from_paths([("all",)]), ("root",), Texts.of(["all"]), Texts.of([None]), {})
+        regions = stored_regions(made.folder)
         failed = [check for check in RANGES.verify(Folder(made.folder, manifest, regions)) if not check.passed]
         assert [check.name for check in failed] == [name.partition(".")[0]]
         assert words in failed[0].detail
