@@ -23,6 +23,7 @@ from coco_opt.execution import Count
 from coco_opt.files.folder import FileTable, read_columns, write_new
 from coco_opt.files.foreign_errors import quietly
 from coco_opt.files.in_threads import ahead, in_threads
+from coco_opt.files.release_checks import int64_column, refuse_types
 from coco_opt.privacy.blocks import Block, BlockNoise, Division
 from coco_opt.privacy.measurement import Drawing, Measurement, MeasurementPlan
 from coco_opt.privacy.packed_answers import Packed, PackedAnswers
@@ -252,12 +253,10 @@ def _rows_of(number: int, path: Path) -> dict[str, Ints]:
     import pyarrow.parquet as pq
 
     table = read_columns(path, tuple(_TYPES), only=_PLACES)
-    for name in _PLACES:
-        if str(table.schema.field(name).type) != _TYPES[name]:
-            raise InputError("damaged-measurement", "is of another type", Place(path.name, None, name))
+    refuse_types(table, {name: _TYPES[name] for name in _PLACES}, path.name)
     metadata = quietly(path, lambda: pq.read_metadata(path))
     sizes = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
-    return {name: table.column(name).to_numpy().astype(np.int64) for name in _PLACES} | {
+    return {name: int64_column(table, name) for name in _PLACES} | {
         "file": np.full(sum(sizes), number),
         "group": np.repeat(np.arange(len(sizes)), sizes),
         "within": np.concatenate([np.arange(0), *map(np.arange, sizes)]),

@@ -158,13 +158,10 @@ def _read_tree(table: Loaded) -> PublicRegions:
         column_checks.check_levels(table, levels)
     if column_checks.repeats(table, "c0"):
         path = f"concat_ws('/', {', '.join(f'c{k}' for k in levels)})"
-        for code, what, changed in (
-            ("two-parents", "lies at two places", True),
-            ("duplicate-region", "occurs twice", False),
-        ):
-            rows = column_checks.repeated_rows(table, "c0", path, changed=changed)
-            message = f"this region {what} in the hierarchy: give each one row"
-            faults.note(table, rows, 0, code, message, HierarchyError)
+        places, again = (column_checks.repeated_rows(table, "c0", path, changed=changed) for changed in (True, False))
+        message = "this region {} in the hierarchy: give each one row"
+        faults.note(table, places, 0, "two-parents", message.format("lies at two places"), HierarchyError)
+        faults.note(table, again, 0, "duplicate-region", message.format("occurs twice"), HierarchyError)
     faults.check()
     read = [_dictionary_column([part.dictionary_encode() for part in table.texts(k)]) for k in range(len(table.names))]
     return _regions(table.source, table.names[1:], read, table.place)
@@ -287,7 +284,10 @@ def stored_regions(folder: Path) -> Regions:
     """
     paths = _texts_of(folder, "region")
     parent, level, numbers, level_names = _columns_of(folder, paths)
-    hierarchy = _tree_by_paths(paths, parent)
+    try:
+        hierarchy = _tree_by_paths(paths, parent)
+    except HierarchyError as error:
+        raise HierarchyError(error.code, error.message, Place(REGIONS)) from None
     named = [number for number, name in level_names if name]
     if len(named) < len(level_names) or named != list(range(hierarchy.levels)) or (level != hierarchy.level).any():
         raise _other_level(folder, hierarchy)
