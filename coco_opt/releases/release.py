@@ -25,7 +25,7 @@ from coco_opt.releases.planning import planned
 from coco_opt.releases.release_in_memory import Estimated
 from coco_opt.releases.reporter import Reporter, default_reporter
 from coco_opt.releases.resource_cost import Clock
-from coco_opt.releases.solvers import choices_of, compiling_late, try_solvers, warm_worker
+from coco_opt.releases.solvers import compiling_late, try_solvers, warm_worker
 from coco_opt.releases.storage import check_target, open_private_folder, write_private_record
 from coco_opt.releases.stored_runs import record_release, runs_of_ledger
 
@@ -104,7 +104,6 @@ def release(
     plan = planned(config, reporter, measuring=True)
     kind = kind_of(config)
     method = kind.method(plan.config, plan.measurement_plan)
-    choices_of(config)
     resuming = out is not None and _is_resumed(plan, out)
     if not resuming:
         like_its_own = config.output.directory / f"{config.name}-{'0' * 25}"

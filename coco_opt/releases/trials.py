@@ -124,8 +124,9 @@ def trials(
     data, levels, choices = "", tuple[str, ...](), list(product(*grid.values()))
     for number, choice in enumerate(choices, 1):
         values = dict(zip(grid, choice, strict=True))
+        words = ", ".join(f"{key} = {value}" for key, value in values.items())
         varied = configure(config, **_sections(values))
-        with doing(f"combination {number} of {len(choices)}"), reporter.stage(_words(values)):
+        with doing(f"combination {number} of {len(choices)}"), reporter.stage(words):
             plan, kind = planned(varied, Silent()), kind_of(varied)
             simulated = kind.simulated_data(plan, public)
             if plan.resolve is not None and simulated.plan.look is not None:  # the look chooses, as in a release
@@ -163,10 +164,6 @@ def _sections(values: Mapping[str, Any]) -> dict[str, Any]:
         section, _, name = key.partition(".")
         sections.setdefault(section, {})[name] = value
     return sections
-
-
-def _words(values: Mapping[str, Any]) -> str:
-    return ", ".join(f"{key} = {value}" for key, value in values.items())
 
 
 _COLUMNS = 3  # panels next to each other
