@@ -70,6 +70,14 @@ MUTANTS = (
         (f"{_MATCHING}test_potentials_certify_the_matching_and_expose_a_worse_one",),
     ),
     Mutant(
+        "a flow is judged by a solver's own potentials",
+        "a faulty solver certifies a flow that is not optimal",
+        "coco_opt/problems/group_matching.py",
+        "return self.gap(x, self.multipliers(x))",
+        "return super().certified_gap(x, multipliers)",
+        (f"{_SOLVERS}test_no_multipliers_make_a_gap_smaller_than_what_a_point_loses",),
+    ),
+    Mutant(
         "a matching may miss groups",
         "children hold fewer groups than is public",
         "coco_opt/problems/group_matching.py",
