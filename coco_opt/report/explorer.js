@@ -166,11 +166,13 @@
 
   const TAIL = .005, FEW = 14;  // share of all that a linear axis may leave out; bars with their figures above
   function histogram() {
-    const share = other >= 0, places = region => rowsOf(region).map(row => keys[row]);
+    const share = other >= 0;
+    // Ranges stand side by side: classes of unequal width would leave gaps where they begin.
+    const spot = row => words.places && !share ? row - starts[current] : keys[row], places = region => rowsOf(region).map(spot);
     const every = share ? [...places(current), ...places(other)] : places(current);
     const first = data.from_zero ? 0 : -largest(-Infinity, every.map(place => -place));
     const last = Math.max(first + 1, data.from_zero && !log ? Math.max(tail(current), share ? tail(other) : 0) : largest(first, every));
-    const drawnOf = region => rowsOf(region).filter(row => keys[row] <= last), mine = drawnOf(current), theirs = share ? drawnOf(other) : [];
+    const drawnOf = region => rowsOf(region).filter(row => spot(row) <= last), mine = drawnOf(current), theirs = share ? drawnOf(other) : [];
     const height = (row, region, ends = values) => share ? 100 * ends[row] / Math.max(1, weight[region]) : ends[row];
     const most = largest(1e-9, [...mine.map(row => height(row, current, upper ?? values)), ...theirs.map(row => height(row, other))]);
     const W = room(), H = 280, left = Math.max(52, 14 + wideOf(figure(Math.round(most)))), right = 8, top = 30, bottom = 38;
@@ -189,9 +191,9 @@
       svg.append(drawn("text", { x: left - 6, y: y(value) + 4, "text-anchor": "end" }, figure(value)));
       labelled = y(value);
     }
-    const below = children[current], few = new Set(mine.map(row => keys[row]));
+    const below = children[current], few = new Set(mine.map(spot));
     const written = mine.length <= FEW && mine.every(row => wideOf(figure(values[row])) < across * apart / (last - first + apart));
-    const named = size => (words.places && names[below[mine.findIndex(row => keys[row] === size)]]) || figure(size);
+    const named = size => (words.places && names[below.length || share ? below[mine.findIndex(row => spot(row) === size)] : current]) || figure(size);
     const sizes = !wide && few.size <= FEW ? [...few] : wide ? [0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 1e4, 1e5, 1e6].filter(size => size <= last) : steps(last, first, true);
     let free = 0;  // where the last label ends
     for (const size of sizes) {
@@ -203,18 +205,18 @@
     svg.append(drawn("text", { x: (left + W) / 2, y: H - 4, "text-anchor": "middle" }, words.key), drawn("text", { x: 2, y: 12 }, share ? `% of ${words.value}` : words.value));
     const thick = Math.max(1.5, Math.min(40, wide ? 4 : .7 * across * apart / (last - first + apart)));
     for (const row of mine) {
-      const at = x(keys[row]), to = y(height(row, current));
+      const at = x(spot(row)), to = y(height(row, current));
       const bar = drawn("rect", { class: "bar", x: at - thick / 2, width: thick, y: to, height: Math.max(0, H - bottom - to) });
-      bar.append(drawn("title", {}, `${words.key} ${figure(keys[row])}: ${figure(values[row])}${between(row)}`));
+      bar.append(drawn("title", {}, `${words.key} ${named(spot(row))}: ${figure(values[row])}${between(row)}`));
       svg.append(bar);
       const end = upper && upper[row] > lower[row] ? y(height(row, current, upper)) : to;
       if (end < to || (upper && upper[row] > lower[row])) svg.append(drawn("line", { class: "range", x1: at, x2: at, y1: y(height(row, current, lower)), y2: end }));
       if (written && !share) svg.append(drawn("text", { class: "value", x: at, y: end - 5, "text-anchor": "middle" }, figure(values[row])));
     }
-    for (const row of theirs) svg.append(drawn("circle", { class: "other", cx: x(keys[row]), cy: y(height(row, other)), r: 4 }));
+    for (const row of theirs) svg.append(drawn("circle", { class: "other", cx: x(spot(row)), cy: y(height(row, other)), r: 4 }));
     svg.append(drawn("line", { class: "axis", x1: left, x2: W - right, y1: H - bottom, y2: H - bottom }));
     const parts = [svg];
-    const beyond = rowsOf(current).filter(row => keys[row] > last).reduce((sum, row) => sum + values[row], 0);
+    const beyond = rowsOf(current).filter(row => spot(row) > last).reduce((sum, row) => sum + values[row], 0);
     if (beyond) parts.push(node("p", `Not drawn: ${figure(beyond)} ${words.value} with more than ${figure(last)}; they are in the table, and on the logarithmic axes.`, { class: "note" }));
     if (share) parts.push(node("p", `Bars: ${names[current]}. Rings: ${names[other]}.`, { class: "note" }));
     if (data.from_zero) {
