@@ -51,11 +51,15 @@ _WORDS = '{ group = "household", groups = "households", entity = "person", entit
 
 
 class Earlier(NamedTuple):
-    """An earlier configuration of the same persons, and whether the new one is to be like it."""
+    """An earlier configuration of the same persons, and whether the new one is ``carried`` over from it.
+
+    Of one whose columns are ``restated`` only the budget is.
+    """
 
     path: Path
     config: Config
     carried: bool
+    restated: bool = False
 
 
 def earlier_configs(
@@ -65,7 +69,7 @@ def earlier_configs(
 
     The same persons have private files that are called as the candidate's (while it has none, as any of the headers')
     but for the year, next to ``out`` or in a folder next to this one that is called like it but for the year. The last
-    one counts, and one of the same kind before others; it is carried over where it is of another year's files. Others
+    one counts, and one of the same kind and of another year's files before others; such a one is carried over. Others
     lie next to ``out``.
     """
     from coco_opt.config.load import nearby_configs, without_year
@@ -83,7 +87,7 @@ def earlier_configs(
             beside[path] = config
     if not same:
         return None, beside
-    return sorted(same, key=lambda earlier: earlier.config.kind == candidate.kind.name)[-1], {}
+    return sorted(same, key=lambda earlier: (earlier.config.kind == candidate.kind.name, earlier.carried))[-1], {}
 
 
 def _sections(text: str) -> dict[str, str]:
@@ -121,8 +125,9 @@ def text_of(
     if earlier is not None and earlier.carried:
         texts = _sections(earlier.path.read_text(encoding="utf-8-sig"))
         budget = [line for line in texts["privacy"].splitlines() if _BUDGET.match(line)] or budget
-        section = "\n".join(text for name, text in texts.items() if name not in ("", "data", "privacy", "output"))
-        section = f"# As in {earlier.path.name}, so that both can be compared.\n{section.rstrip()}\n"
+        if not earlier.restated:
+            section = "\n".join(text for name, text in texts.items() if name not in ("", "data", "privacy", "output"))
+            section = f"# As in {earlier.path.name}, so that both can be compared.\n{section.rstrip()}\n"
     config = _CONFIG.format(
         name=out.name,
         data="\n".join((*lines, *_columns(candidate, stated), *draft.data)),

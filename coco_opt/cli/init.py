@@ -112,12 +112,12 @@ def init(
     _check_unused(chosen, kinds, headers, explicit=bool(files), complete=bool(named))
     notes = _notes(chosen, stated_ranges, _listed(values or (), "--values"))
     if earlier is not None and notes.values:  # what the user states of columns comes before what was stated earlier
-        earlier = earlier._replace(carried=False)
+        earlier = earlier._replace(restated=True)
     carried = earlier.config if earlier is not None and earlier.carried else None
     proposal = _levels(chosen, carried)
     levels = () if proposal is None else proposal.levels
     draft = chosen.draft(notes, levels)
-    if carried is not None:
+    if earlier is not None and earlier.carried and not earlier.restated:
         draft = replace(draft, left="check what this year changes", taken=())
     lines = [] if proposal is None else level_lines(proposal)
     text = text_of(chosen, draft, stated, lines, out, earlier, beside)
@@ -260,7 +260,10 @@ def _say_earlier(earlier: Earlier | None, beside: Mapping[Path, Config], levels:
             "measured of the same persons. The same queries of another year: coco-opt measure --again pays for them"
         )
         if earlier.carried:
-            write(f"Taken from {name}: its budget and all but [data] and [output], so that both can be compared")
+            what = "its budget and all but [data] and [output], so that both can be compared"
+            if earlier.restated:
+                what = "its budget; without --ranges and --values its queries and method, too"
+            write(f"Taken from {name}: {what}")
             before = getattr(earlier.config.data, "levels", None)
             if before and tuple(before) != tuple(levels):
                 write(

@@ -141,7 +141,7 @@ def _together_line(guarantee: Together) -> str:
     pair, by_sum = (pair_words(composition.epsilon(DELTA), DELTA, _SHOWN) for composition in compositions)
     start = f"All that was spent on {account.dataset!r} is (epsilon, delta)-differentially private, with {pair}"
     if guarantee.unknown:
-        return f"{start}, by the sum alone: the queries of run {guarantee.unknown[0]} are not stored"
+        return f"{start}, by the sum alone: the queries of run {guarantee.unknown[0]} are not in this private folder"
     if guarantee.guaranteed.loss is None:
         return f"{start}, by the sum alone: its queries are too many to compose"
     if pair == by_sum:

@@ -95,14 +95,14 @@ def load_config(path: str | Path, like: Config | None = None, *, measures: bool 
 
 
 def nearby_configs(folder: Path) -> dict[Path, Config]:
-    """Return the configurations that can be read in a folder and in those of other years, by path, in order of names.
+    """Return the configurations that can be read in a folder, the one above, and those of other years, by path.
 
     The folders of other years lie next to it and are called like it but for the year.
     """
     folder, found = folder.resolve(), dict[Path, Config]()
     with suppress(OSError):
         years = [other for other in sorted(folder.parent.iterdir()) if without_year(other) == without_year(folder)]
-        for path in (path for year in years for path in sorted(year.glob("*.toml"))):
+        for path in (path for other in (folder.parent, *years) for path in sorted(other.glob("*.toml"))):
             with suppress(ConfigError, OSError):
                 found[path] = load_config(path)
     return found

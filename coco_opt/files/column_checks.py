@@ -114,19 +114,23 @@ def check_members(table: Loaded) -> Faults:
     return faults
 
 
+ALPHABETS = "αβεζηικμνορτυχςавекмнорстухіјѕ", "abezhikmnoptyxσabekmhopctyxijs"  # noqa: RUF001
+"""Greek and Cyrillic letters, and the Latin ones that they, or their capitals, look like; of sigma one form."""
+_LETTERS = ", ".join(f"'{letters}{letters.upper()}'" for letters in ALPHABETS)
 _NUMBERS = "Often one file has numbers and the other text: write both as text,"
 _REWRITINGS = (
     ("leading zeros", "ltrim({x}, '0')", f"{_NUMBERS} with all their zeros"),
     ("a decimal part of zeros", "regexp_replace({x}, '[.]0+$', '')", f"{_NUMBERS} without a decimal part"),
     ("how a number is written", "TRY_CAST(replace({x}, ',', '') AS DOUBLE)", f"{_NUMBERS} with all their digits"),
-    ("the case of letters", "lower({x})", "Write both in the same case"),
+    ("the case of letters", "lower(replace({x}, 'ς', 'σ'))", "Write both in the same case"),  # noqa: RUF001
     ("blanks", "regexp_replace({x}, '\\s', '', 'g')", "Write both with the same blanks"),
     ("accents", "strip_accents({x})", "Write both with their accents"),
     ("punctuation", "regexp_replace({x}, '[^\\pL\\pN]', '', 'g')", "Write both with the same signs"),
+    ("letters of another alphabet", f"translate({{x}}, {_LETTERS})", "Write both in one alphabet"),
     (
         "several ways of writing",
-        "ltrim(lower(strip_accents(regexp_replace({x}, '[^\\pL\\pN]', '', 'g'))), '0')",
-        "Write both alike: case, blanks, accents, signs and leading zeros count",
+        f"ltrim(translate(lower(strip_accents(regexp_replace({{x}}, '[^\\pL\\pN]', '', 'g'))), {_LETTERS}), '0')",
+        "Write both alike: case, blanks, accents, alphabet, signs and leading zeros count",
     ),
 )
 """What programs change of ids: in words, the expression in which such ids are equal, and what to do."""

@@ -19,6 +19,7 @@ import numpy as np
 
 from coco_opt.activity import NOTHING_PAID, set_interrupt_advice
 from coco_opt.config.model import Config
+from coco_opt.files import column_checks
 from coco_opt.files.geometry import Outlines, read_outlines, without_outline
 from coco_opt.privacy.composition import Composition, bought, shares_of
 from coco_opt.privacy.cost import Cost
@@ -138,6 +139,7 @@ def with_bought(config: Config, measurement_plan: MeasurementPlan) -> Config:
 
 _MOST = 50_000  # regions of a level whose names are compared; levels of more have codes for names
 _SHOWN = 5
+_LETTERS = str.maketrans(*column_checks.ALPHABETS)
 _ACCENTS = re.compile("[\u0300-\u036f]")
 _SIGNS = re.compile(r"(?<!\d)[\W_]+|[\W_]+(?!\d)")
 
@@ -169,17 +171,17 @@ def region_notes(plan: MeasurementPlan) -> Iterator[str]:
             path, identity = plan.hierarchy.path(region), plan.region_ids[plan.hierarchy.leaf_range(region).start]
             described.append(repr(path) if identity is None else f"{path!r} (region_id {identity!r})")
         yield (
-            f"Note: {' and '.join(described)} are two regions, and their names differ in capitals, accents, spaces or "
-            "punctuation alone: if they are one, give it one name in the hierarchy"
+            f"Note: {' and '.join(described)} are two regions, and their names differ in capitals, accents, alphabet, "
+            "spaces or punctuation alone: if they are one, give it one name in the hierarchy"
         )
     if len(pairs) > _SHOWN:
         yield "Note: further regions have names that are almost those of others"
 
 
 def _similar_pairs(plan: MeasurementPlan) -> Iterator[tuple[int, int]]:
-    """Yield pairs of regions of one parent whose names differ in capitals, accents, spaces or punctuation alone.
+    """Yield pairs of regions of one parent whose names are equal but for capitals, accents, spaces or punctuation.
 
-    Signs between digits count.
+    So they are but for letters of two alphabets that look alike. Signs between digits count.
     """
     tree = plan.hierarchy
     for level in range(1, tree.levels):
@@ -188,8 +190,8 @@ def _similar_pairs(plan: MeasurementPlan) -> Iterator[tuple[int, int]]:
             return
         seen: dict[tuple[int, str], int] = {}
         for region in regions:
-            letters = _ACCENTS.sub("", unicodedata.normalize("NFKD", tree.names[region])).casefold()
-            name = _SIGNS.sub("", letters)
+            letters = _ACCENTS.sub("", unicodedata.normalize("NFKD", tree.names[region]))
+            name = _SIGNS.sub("", letters.casefold().translate(_LETTERS))
             first = seen.setdefault((int(tree.parent[region]), name), region) if name else region
             if first != region:
                 yield first, region

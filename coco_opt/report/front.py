@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
 from coco_opt.histograms import Hierarchy
 
+_ROUNDING = 1e-9  # of a last digit, which is that of an end computed as a fraction
 TRIAL = "Every count was changed a little at random, as it would be for a real release."
 """What a page of trial figures says in place of whom they protect."""
 
@@ -22,10 +24,12 @@ class Figure:
 
 
 def between(low: float, high: float, decimals: int = 0) -> str:
-    """Return an interval in words, with as many decimals, or more, as tell its ends apart."""
+    """Return an interval in words, rounded outwards to as many decimals, or more, as tell its ends apart."""
     if low == high:
         return "most likely exact"
-    low_text, high_text = f"{low:,.{decimals}f}", f"{high:,.{decimals}f}"
+    unit = 10**decimals
+    low_text = f"{math.floor(low * unit + _ROUNDING) / unit:,.{decimals}f}"
+    high_text = f"{math.ceil(high * unit - _ROUNDING) / unit:,.{decimals}f}"
     return f"between {low_text} and {high_text}" if low_text != high_text else between(low, high, decimals + 1)
 
 

@@ -145,6 +145,27 @@ def test_a_second_year_shares_the_ledger_of_the_first(coco: Runner, monkeypatch:
     assert '# dataset = "people_2025"' in Path("visits.toml").read_text()
 
 
+def test_a_second_year_keeps_its_queries_unless_columns_are_stated_anew(
+    coco: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stated = ("--values", "sex=f,m", "--values", "age group=0-17,18+")
+    for year in ("2025", "2026"):
+        Path(year).mkdir()
+        monkeypatch.chdir(year)
+        write(**{f"persons_{year}": PERSONS, "areas": HIERARCHY})
+        said = coco("init", *stated).out
+        text = CONFIG.read_text()
+        assert ('\nepsilon = "1/2"' in text) == (year == "2026")
+        text = text.replace('\nepsilon = "1"', '\nepsilon = "1/2"')
+        CONFIG.write_text(re.sub(r"workload = .*", 'workload = ["sex"]', text))
+        monkeypatch.chdir("..")
+    assert "its budget; without --ranges and --values its queries and method, too" in said
+    monkeypatch.chdir("2026")
+    assert "check what this year changes" in coco("init", "--out", "again.toml").out
+    assert 'workload = ["sex"]' in Path("again.toml").read_text()  # of 2025, not of the other one of 2026
+    assert "As in coco-opt.toml" in Path("again.toml").read_text()
+
+
 def test_a_kind_by_name(coco: Runner) -> None:
     for kind, key in (("groups", "entities"), ("tables", "records"), ("ranges", "values")):
         assert coco("init", "--kind", kind, "--out", f"{kind}.toml").code == 0

@@ -101,25 +101,24 @@ def sections(shown: Shown) -> Sequence[str]:
     sure = (
         TRIAL if shown.measurement.status == "NOT PRIVATE" else protection(shown.manifest),
         precision(answers.coverage or _LIKELY),
-        small_figures(half, f"the {words.entities} at any one value"),
+        small_figures(half, f"the {words.entities} {'at any one value' if _single(edges) else 'in any one class'}"),
         "Any range can be added up from the table; for its size, the sum of many parts is surer than each of them.",
     )
     return (
-        front_section(what, _figures(answers, words), _explorer(answers, words, ends), sure),
+        front_section(what, _figures(answers, words, ends), _explorer(answers, words, ends), sure),
         _method(histogram),
         _figure(shown, answers, words, ends),
         reading_section(notes),
     )
 
 
-def _figures(answers: _Answers, words: Words) -> list[Figure]:
+def _figures(answers: _Answers, words: Words, ends: str) -> list[Figure]:
     """Return the main figures: all entities, the median and the middle half, as the cells that hold them."""
     histogram = answers.histogram
     edges, root = histogram.domain.edges, (np.array([0]), np.array([histogram.domain.cells]))
     low, high = answers.likely(*root)
     cells = histogram.quantile((0.25, 0.5, 0.75))
-    first, last = edges[cells], edges[cells + 1] - 1
-    if (first == last).all():
+    if _single(edges):
         names = "the median", "the middle half"
         meanings = f"half of all {words.entities} are at most that", "a quarter lie below, a quarter above"
     else:  # nothing tells where in a cell of several values they lie
@@ -130,8 +129,12 @@ def _figures(answers: _Answers, words: Words) -> list[Figure]:
         )
     return [
         Figure(f"{answers(*root)[0][0]:,.0f}", f"{words.entities} in all", between(max(0.0, low[0]), high[0])),
-        Figure(_values(first[1], last[1]), f"{words.value}, {names[0]}", meanings[0]),
-        Figure(_values(first[0], last[2]), f"{words.value}, {names[1]}", meanings[1]),
+        *(
+            Figure(_name(edges, *within, ends), f"{words.value}, {name}", meaning)
+            for within, name, meaning in zip(
+                ((cells[1], cells[1] + 1), (cells[0], cells[2] + 1)), names, meanings, strict=True
+            )
+        ),
     ]
 
 
@@ -177,6 +180,19 @@ def _figure(shown: Shown, answers: _Answers, words: Words, ends: str) -> str:
     return f"<h2>Histogram</h2>\n<p>The {escape(words.entities)} in {bars}, with {answers.band}. {ends}</p>\n{picture}"
 
 
+def _single(edges: Ints) -> bool:
+    """Return whether each cell is one value."""
+    return bool((np.diff(edges) == 1).all())
+
+
+def _name(edges: Ints, begin: int, end: int, ends: str) -> str:
+    """Return the values of the cells begin:end in words; where there are ``ends``, outer cells hold those beyond."""
+    low, high = int(edges[begin]), int(edges[end]) - 1
+    if ends and begin == 0 and end < edges.size - 1:
+        return f"{high:,} or less"
+    return f"{low:,} or more" if ends and begin > 0 and end == edges.size - 1 else _values(low, high)
+
+
 def _values(low: int, high: int) -> str:
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
@@ -187,7 +203,7 @@ def _explorer(answers: _Answers, words: Words, ends: str) -> str:
     edges, (begin, end, parent) = histogram.domain.edges, _nested(histogram.domain.cells)
     all_estimates, _, _ = answers(begin, end)
     low, high = answers.likely(begin, end)
-    names = [_values(*ends) for ends in zip(edges[begin].tolist(), (edges[end] - 1).tolist(), strict=True)]
+    names = [_name(edges, *within, ends) for within in zip(begin.tolist(), end.tolist(), strict=True)]
     tree = Hierarchy(parent, tuple(names))
     title = f"{words.entities} by {words.value}"
     narrowest = np.array(tree.leaves)  # their only bar is their own

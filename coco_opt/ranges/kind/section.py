@@ -238,7 +238,10 @@ def _domain(ranges: Sequence[str]) -> str:
     ends = [(int(span[1]), int(span[2])) for span in spans if span is not None]
     rising = all(low <= high for low, high in ends)
     if len(ends) < len(ranges) or not rising or any(high + 1 != low for (_, high), (low, _) in pairwise(ends)):
-        message = "--ranges: a domain ends and has no gaps: write ranges such as 0..729, or 0..17,18..64,65..120"
+        message = (
+            "--ranges: a domain ends and has no gaps: write ranges such as 0..729, or 0..17,18..64,65..120. For values "
+            'beyond its ends, outside = "clamp" in the config counts them in the cells there'
+        )
         raise InputError("bad-option", message)
     (first, last), edges = (ends[0][0], ends[-1][1]), [low for low, _ in ends]
     if len(ends) == 1:
