@@ -28,9 +28,10 @@ def between(low: float, high: float, decimals: int = 0) -> str:
     if low == high:
         return "most likely exact"
     unit = 10**decimals
-    low_text = f"{math.floor(low * unit + _ROUNDING) / unit:,.{decimals}f}"
-    high_text = f"{math.ceil(high * unit - _ROUNDING) / unit:,.{decimals}f}"
-    return f"between {low_text} and {high_text}" if low_text != high_text else between(low, high, decimals + 1)
+    if round(low * unit) == round(high * unit):
+        return between(low, high, decimals + 1)
+    lower, upper = math.floor(low * unit + _ROUNDING) / unit, math.ceil(high * unit - _ROUNDING) / unit
+    return f"between {lower:,.{decimals}f} and {upper:,.{decimals}f}"
 
 
 def where(tree: Hierarchy, levels: Sequence[str], date: str, most: int = 4) -> str:

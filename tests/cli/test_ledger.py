@@ -112,7 +112,10 @@ def test_what_all_runs_keep_together_is_less_than_their_sum_says(tmp_path: Path,
     together = json.loads(coco("ledger", config, "--json").out)["accounts"][0]["together"]
     assert (together["composition"], together["unknown_runs"]) == ("sum", [runs[1]["run"]])
     assert Fraction(together["curve"]["1/1000000"]) == epsilon_of_rho(spent, Fraction(1, 10**6))
-    assert f"by the sum alone: the queries of run {runs[1]['run']} are not stored" in coco("ledger", config).out
+    assert (
+        f"by the sum alone: the queries of run {runs[1]['run']} are not in this private folder"
+        in coco("ledger", config).out
+    )
 
 
 def test_a_measurement_that_is_not_the_sealed_one_tells_no_questions(tmp_path: Path, coco: Runner) -> None:

@@ -127,6 +127,7 @@ def test_figures_and_their_intervals_are_in_words() -> None:
     assert between(1200, 1300) == "between 1,200 and 1,300"
     assert between(5, 5) == "most likely exact"
     assert between(2.396, 2.398, 2) == "between 2.396 and 2.398"
+    assert between(2.46957, 2.474, 2) == "between 2.469 and 2.474"
     tree = Hierarchy.from_paths([("land", "a", "x"), ("land", "b", "y"), ("land", "b", "z")])
     assert where(tree, ("nation", "state", "town"), "2021") == "in land, 2021, by state (2) and town (3)"
     shown = front_section("homes", [Figure("7", "<b>", "exact")], "", ["So."])
@@ -228,8 +229,8 @@ def test_ranges_within_ranges_are_embedded_down_to_the_cells(tmp_path: Path) -> 
     made = estimated(tmp_path, frames, ranges={"cells": 50, "outside": "clamp"})
     data = embedded(page := co.render_report(made.kind, made.shown))
     assert page.count("The first cell means 0 or less, and the last cell 49 or more.") == 2
-    assert data["names"][:3] == ["0 to 49", "0 to 7", "8 to 15"]
-    assert data["names"][-50:] == [str(cell) for cell in range(50)]
+    assert data["names"][:3] == ["0 to 49", "7 or less", "8 to 15"]
+    assert data["names"][-50:] == ["0 or less", *map(str, range(1, 49)), "49 or more"]
     assert data["rows"] == [7] + [8] * 6 + [2] + [1] * 50
     cells = made.result.histogram.cells
     np.testing.assert_allclose(data["values"][-50:], cells, atol=0.051)
