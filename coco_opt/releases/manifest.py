@@ -218,12 +218,12 @@ def date_of(manifest: Mapping[str, Any]) -> str:
 def open_ends(manifest: Mapping[str, Any]) -> str:
     """Return what the last size, or the outer cells of values that were clamped, stand for; "" where for themselves."""
     if "max_size" in manifest:
-        return f"Size {manifest['max_size']} means {manifest['max_size']} or more."
+        return f"Size {manifest['max_size']:,} means {manifest['max_size']:,} or more."
     domain = manifest.get("ranges", {})
     if domain.get("outside") != "clamp":
         return ""
     edges = domain["edges"] or range(domain["cells"] + 1)
-    return f"The first cell means {edges[1] - 1} or less, and the last cell {edges[-2]} or more."
+    return f"The first cell means {edges[1] - 1:,} or less, and the last cell {edges[-2]:,} or more."
 
 
 def protection(manifest: Mapping[str, Any]) -> str:

@@ -16,6 +16,7 @@ from coco_opt import Epsilon, Hierarchy, Measurement, Rho, Schema, SeededNoise, 
 from coco_opt.array_types import Ints
 from coco_opt.kernels import posterior_table_shares, posterior_table_summaries
 from coco_opt.kernels.posterior_table_state import SIZES
+from coco_opt.posterior.chains import Criterion
 from coco_opt.topdown import RegionBounds, parse_queries, parse_query
 from coco_opt.topdown.budget_plan import RegionVariances, Strategy, TablePlan
 from coco_opt.topdown.estimating.posterior.correction import Counting, DrawnTables, central
@@ -200,6 +201,19 @@ def test_chains_stop_after_their_time_with_the_same_draws_on_any_machine() -> No
     assert one.sweeps <= often.briefest
     assert all((first == second).all() for first, second in zip(one.draws, two.draws, strict=True))
     assert not sample_tables(model, levels_of(model, TRUE), 3, replace(often, most=240)).stopped
+
+
+def test_a_few_slow_regions_are_waited_for_where_that_takes_seconds() -> None:
+    """Most regions are enough to end the chains of many, but not those of a small release."""
+    tree = Hierarchy.from_paths([("land", f"part {town % 4}", f"town {town}") for town in range(40)])
+    schema, rng = Schema({"sex": ["f", "m"], "age": ["a", "b", "c"]}), np.random.default_rng(1)
+    true = rng.poisson(rng.gamma(2.0, 60.0, (40, 1)) * np.ones((40, 6)))
+    model = model_of(measured(1, tree, schema, true, ["sex", "sex * age"], 2))
+    settled = []
+    for options in (SamplerOptions(seconds=60.0, patience=0.0), SamplerOptions(seconds=60.0)):
+        sampled = sample_tables(model, levels_of(model, true), 1, options)
+        settled.append(bool(Criterion().met(sampled.r_hat, sampled.effective).all()))
+    assert settled == [False, True]
 
 
 def test_intervals_leave_out_ranks_as_if_the_truth_were_one_more_draw() -> None:

@@ -11,6 +11,7 @@ from coco_opt.files.folder import FileTable
 from coco_opt.posterior.chains import Criterion
 from coco_opt.privacy.measurement import Measurement, MeasurementPlan
 from coco_opt.releases.kind import Released
+from coco_opt.report.html import counted
 from coco_opt.topdown.estimating.estimate import TablesResult
 from coco_opt.topdown.estimating.linear.best_linear import LinearEstimates, best_linear, is_full, trees_are_best
 from coco_opt.topdown.estimating.posterior.result import NOT_CONNECTED
@@ -155,9 +156,9 @@ def _posterior_notes(result: TablesResult) -> Iterator[str]:
     elif not settled_regions(sampled).all():
         unsettled = int((~settled_regions(sampled)).sum())
         yield (
-            f"After {sampled.sweeps:,} sweeps {unsettled:,} regions have not converged: the tables keep every promise, "
-            f"but these regions and their intervals are less certain; {INTERVALS} marks them. There, the linear "
-            "estimates and their standard errors need no chains"
+            f"After {sampled.sweeps:,} sweeps the chains of {counted(unsettled, 'region')} have not converged: the "
+            f"tables keep every promise, but there tables and intervals are less certain; {INTERVALS} marks them. The "
+            "linear estimates and their standard errors need no chains"
         )
         if sampled.stopped:
             yield "The chains stopped at the time of [auto]: with more of it, estimate again"

@@ -46,10 +46,11 @@ class SamplerOptions:
     ``hottest``, another one for each chain: they begin far apart, so that R-hat shows whether they meet. Then come
     rounds of ``draws`` draws a chain, until at every level 95 % of the regions' scalars have split R-hat at most
     ``r_hat`` and half of them an effective size of at least ``effective``, or until the largest number of sweeps: about
-    ``moves`` moves of all chains together, but ``least`` to ``most`` sweeps. Where ``seconds`` are stated, chains that
-    have not converged after ``most`` sweeps go on up to those moves, or until all regions meet the criterion of all
-    posteriors. Draws are ``thin`` sweeps apart at first. When there are more than ``kept``, every second is dropped,
-    and they are twice as far apart from then on. Classes of cells are chosen after so many sweeps of a ``pilot``.
+    ``moves`` moves of all chains together, but ``least`` to ``most`` sweeps. In the first ``patience`` moves all
+    regions must meet the criterion of all posteriors, too. Where ``seconds`` are stated, chains that have not converged
+    after ``most`` sweeps go on up to those moves, or until all regions meet that criterion. Draws are ``thin`` sweeps
+    apart at first. When there are more than ``kept``, every second is dropped, and they are twice as far apart from
+    then on. Classes of cells are chosen after so many sweeps of a ``pilot``.
 
     All chains together take about ``seconds`` on two cores at most, but not less than ``briefest`` sweeps. They are
     counted in moves, so that a measurement always gives the same bits.
@@ -68,6 +69,7 @@ class SamplerOptions:
     r_hat: float = 1.1
     effective: float = 100.0
     moves: float = 3e8
+    patience: float = 2e7  # four seconds: a few slow regions of many end no release, and none of few
     least: int = 240
     most: int = 2000
     seconds: float = math.inf
@@ -195,6 +197,7 @@ class _Run:
         while self.sweeps < burn_in:
             end = burn_in if self.sweeps >= hot else hot
             self._advance(pool, min(8, end - self.sweeps), hot=self.sweeps < hot)
+        sure = options.patience / max(int(self.layout.tree.moves.sum()) * len(self.chains), 1)
         converged, judged = False, None
         while not converged:
             for _ in range(options.draws):
@@ -205,7 +208,8 @@ class _Run:
                 for recorder in self.recorders:
                     recorder.halve()
             judged = self._judge()
-            converged = judged[2] or (self.sweeps > self.most and bool(Criterion().met(*judged[:2]).all()))
+            everywhere = bool(Criterion().met(*judged[:2]).all())
+            converged = (judged[2] and (everywhere or self.sweeps > sure)) or (everywhere and self.sweeps > self.most)
             if self.sweeps + options.draws * self.thin > self.longest and len(self.recorders[0].kept) >= self.room // 2:
                 break
         assert judged is not None
