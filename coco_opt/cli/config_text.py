@@ -6,6 +6,7 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
+from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -68,9 +69,9 @@ def earlier_configs(
     """Return the configuration of the same persons, if any, and else those that may be of them.
 
     The same persons have private files that are called as the candidate's (while it has none, as any of the headers')
-    but for the year, next to ``out`` or in a folder next to this one that is called like it but for the year. The last
-    one counts, and one of the same kind and of another year's files before others; such a one is carried over. Others
-    lie next to ``out``.
+    but for the year, next to ``out`` or in a folder next to this one that is called like it but for the year. One of
+    the same kind and of another year's files counts before others, and is carried over; of several such, one that has
+    made a release, then one that is called as ``out`` but for the year, then the last one. Others lie next to ``out``.
     """
     from coco_opt.config.load import nearby_configs, without_year
 
@@ -87,7 +88,13 @@ def earlier_configs(
             beside[path] = config
     if not same:
         return None, beside
-    return sorted(same, key=lambda earlier: (earlier.config.kind == candidate.kind.name, earlier.carried))[-1], {}
+
+    def fits(earlier: Earlier) -> tuple[bool, ...]:
+        records = earlier.config.output.private.glob(f"{escape(earlier.path.stem)}-*.json")
+        named = without_year(Path(earlier.path.name)) == without_year(Path(out.name))
+        return earlier.config.kind == candidate.kind.name, earlier.carried, any(records), named
+
+    return sorted(same, key=fits)[-1], {}
 
 
 def _sections(text: str) -> dict[str, str]:
@@ -117,7 +124,7 @@ def text_of(
     lines = []
     for key, note in draft.files.items():
         header = candidate.files.get(key)
-        name, missing = (f"{key}.csv", " (NOT FOUND: fill in)") if header is None else (_relative(header.path, out), "")
+        name, missing = (f"{key}.csv", " (NOT FOUND: fill in)") if header is None else (relative(header.path, out), "")
         lines.append(_line(key, name, note + missing))
     lines += levels
     mapped = _GEOMETRY if {"hierarchy", "sizes"} & set(draft.files) else ""
@@ -127,7 +134,7 @@ def text_of(
         budget = [line for line in texts["privacy"].splitlines() if _BUDGET.match(line)] or budget
         if not earlier.restated:
             section = "\n".join(text for name, text in texts.items() if name not in ("", "data", "privacy", "output"))
-            section = f"# As in {earlier.path.name}, so that both can be compared.\n{section.rstrip()}\n"
+            section = f"# As in {relative(earlier.path, out)}, so that both can be compared.\n{section.rstrip()}\n"
     config = _CONFIG.format(
         name=out.name,
         data="\n".join((*lines, *_columns(candidate, stated), *draft.data)),
@@ -152,7 +159,7 @@ def _account(candidate: Candidate, draft: Draft, out: Path, earlier: Config | No
         lines = [
             _line("dataset", str(earlier.privacy.dataset), f"as in {earlier.name}: losses of the same persons add up")
         ]
-        stated = _line("ledger", _relative(ledger, out), "theirs. Of other persons: another dataset, without this line")
+        stated = _line("ledger", relative(ledger, out), "theirs. Of other persons: another dataset, without this line")
         return lines if ledger.resolve() == here else [*lines, stated]
     private = [candidate.files[key].path.stem for key in draft.files if key in candidate.private]
     dataset = next(filter(is_plain_name, (stem.strip() for stem in private[:1])), "")
@@ -193,7 +200,7 @@ def _columns(candidate: Candidate, stated: Mapping[str, Sequence[str]]) -> list[
         shown = ", ".join(map(_toml, map(file.name_in_file, file.columns[:_SHOWN])))
         lines += [
             f"# {own}: NOT FOUND in {file.path.name}. It holds {what}; look at {shown}. Add it to columns:",
-            f'# {own} = "NAME". Or write this file again: coco-opt init ... --columns {own}=NAME',
+            f'# {own} = "NAME". Or delete this file and write it again: coco-opt init ... --columns {own}=NAME',
         ]
     return lines
 
@@ -252,5 +259,6 @@ def _toml(value: str | list[str]) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _relative(path: Path, out: Path) -> str:
+def relative(path: Path, out: Path) -> str:
+    """Return a path as it is written in a configuration at ``out``."""
     return Path(os.path.relpath(path.resolve(), out.parent.resolve())).as_posix()

@@ -70,7 +70,12 @@ def diff(
     marked = int(frame["beyond_noise"].sum()) if "beyond_noise" in frame else None
     if json:
         clearest = loads(shown.to_json(orient="records"))
-        regions = {"only_later": apart[0], "only_earlier": apart[1], "moved": changes.moved}
+        regions = {
+            "only_later": apart[0],
+            "only_earlier": apart[1],
+            "renamed": dict(changes.renamed),
+            "moved": changes.moved,
+        }
         guessed = changes.are_guesses(table, frame)
         counts = {"rows": len(frame), "beyond_noise": marked, "guesses": guessed}
         write_json({"table": table, **counts, "clearest": clearest, **regions})

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coco_opt.cli.config_text import Earlier, earlier_configs, level_lines, missing_columns, text_of
+from coco_opt.cli.config_text import (
+    Earlier,
+    earlier_configs,
+    level_lines,
+    missing_columns,
+    relative,
+    text_of,
+)
 from coco_opt.cli.console import quoted, write, writing
 from coco_opt.cli.file_roles import (
     Candidate,
@@ -124,7 +131,7 @@ def init(
     with writing(out), out.open("x", encoding="utf-8") as file:
         file.write(text)
     _say_taken(chosen, draft, proposal)
-    _say_earlier(earlier, beside, levels)
+    _say_earlier(earlier, beside, levels, out)
     _say_whose(chosen)
     _say_unlinked(chosen, [*named.values(), *headers])
     _say_other(chosen, others)
@@ -251,19 +258,21 @@ def _say_taken(chosen: Candidate, draft: Draft, proposal: LevelProposal | None) 
         write(line)
 
 
-def _say_earlier(earlier: Earlier | None, beside: Mapping[Path, Config], levels: Sequence[str]) -> None:
+def _say_earlier(earlier: Earlier | None, beside: Mapping[Path, Config], levels: Sequence[str], out: Path) -> None:
     """Say what is taken of an earlier year, or which configurations beside may be of the same persons."""
     if earlier is not None:
-        name = earlier.path.name
+        name = relative(earlier.path, out)
         write(
             f"Taken as dataset: {earlier.config.privacy.dataset!r} of {name}, so that its ledger adds up what is "
-            "measured of the same persons. The same queries of another year: coco-opt measure --again pays for them"
+            "measured of the same persons"
         )
         if earlier.carried:
             what = "its budget and all but [data] and [output], so that both can be compared"
             if earlier.restated:
                 what = "its budget; without --ranges and --values its queries and method, too"
-            write(f"Taken from {name}: {what}")
+            write(
+                f"Taken from {name}: {what}. The same queries of another year: coco-opt measure --again pays for them"
+            )
             before = getattr(earlier.config.data, "levels", None)
             if before and tuple(before) != tuple(levels):
                 write(

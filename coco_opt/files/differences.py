@@ -302,7 +302,7 @@ def read_renamed(file: Path, earlier: pa.Table, later: pa.Table) -> dict[str, st
         merged = _repeated({row: after.path for row, (_, after) in known.items() if row in first})
         message = (
             "another region got this name: regions that were merged cannot be listed here. Leave them out, or add up "
-            "their earlier counts yourself and compare the sum with the later count"
+            "their earlier counts, and the variances of unbiased ones or of estimates, and compare the sums"
         )
         faults.note(table, merged, 1, "duplicate-region", message)
         faults.check()

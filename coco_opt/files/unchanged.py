@@ -65,13 +65,14 @@ def stated_files(index: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 def _refuse(folder: Path, changed: Sequence[str], foreign: Sequence[str] = ()) -> None:
+    name = folder.resolve().name
     if changed:
         raise VerificationError(
-            f"{folder.name}: changed since it was written: {', '.join(changed)}. Its numbers are not those that were "
+            f"{name}: changed since it was written: {', '.join(changed)}. Its numbers are not those that were "
             "released: estimate the measurement again, which is free, or restore the folder. coco-opt verify checks it"
         )
     if foreign:
         raise VerificationError(
-            f"{folder.name}: its index states no digest of {', '.join(foreign)}, so this is not what was written: move "
+            f"{name}: its index states no digest of {', '.join(foreign)}, so this is not what was written: move "
             "it to another folder. coco-opt verify checks the folder"
         )

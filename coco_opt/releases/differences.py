@@ -120,9 +120,10 @@ def differences(
 class Changes:
     """What changed between two releases, as in ``differences``, of which folders have been compared with their digests.
 
-    ``apart`` are the regions of the later release only and of the earlier one only, by their paths from the root, and
-    ``moved`` those renamed ones that lie in another region than before, by their later paths.
-    Raises InputError: not-comparable, and what ``read_renamed`` does.
+    ``apart`` are the regions of the later release only and of the earlier one only, by their paths from the root.
+    ``renamed`` are the later paths of those that were renamed, by their earlier ones, and ``moved`` the later paths of
+    those of them that lie in another region than before. Raises InputError: not-comparable, and what ``read_renamed``
+    does.
     """
 
     def __init__(self, later: Any, earlier: Any, renamed: Path | None = None) -> None:
@@ -136,9 +137,10 @@ class Changes:
             if manifests[0].get(key) != manifests[1].get(key):
                 message = f"the releases have another {key!r} each, so their counts mean different things"
                 raise InputError("not-comparable", message)
+        self.renamed: Mapping[str, str] = {}
         self.moved: list[str] = []
         if renamed is not None:
-            paths = _later_paths(self._sides, renamed)
+            self.renamed = paths = _later_paths(self._sides, renamed)
             earlier_side = self._sides[1]
             renamed_side = Side(earlier_side.manifest, lambda name: under_later_names(earlier_side.table(name), paths))
             self._sides = self._sides[0], renamed_side
@@ -182,16 +184,18 @@ class Changes:
         )
 
     def regions_words(self, names: tuple[str, str], most: int = _MOST_NAMES) -> str:
-        """Return which regions are left out, up to ``most`` of each, and that borders changed; "" where none did."""
-        words = _apart_words(*self.apart, names, most)
-        if not words and not self.moved:
-            return ""
-        listed = [f"{region} lies in another region than before" for region in self.moved[:most]]
-        moved = f" {'; '.join(listed)}." if listed else ""
-        return (
-            f"{words}{moved} Regions that took others in, or gave them away, are compared as each release has them: "
-            "their differences are changes of borders, too."
-        ).strip()
+        """Return which regions are left out or renamed, up to ``most`` of each, and that borders changed."""
+        pairs = [f"{after} (earlier {before})" for before, after in self.renamed.items() if before != after]
+        rest = f" and {len(pairs) - most:,} more" if len(pairs) > most else ""
+        sentences = [f"Compared under later names: {', '.join(pairs[:most])}{rest}."] if pairs else []
+        apart = [_apart_words(*self.apart, names, most)] if any(self.apart) else []
+        sentences += apart + [f"{region} lies in another region than before." for region in self.moved[:most]]
+        if apart or self.moved:
+            sentences.append(
+                "Regions that took others in, or gave them away, are compared as each release has them: their "
+                "differences are changes of borders, too."
+            )
+        return " ".join(sentences)
 
     def remedy(self) -> str:
         """Return what to do about regions that only one release has; "" where either has all of the other's.

@@ -326,7 +326,8 @@ def test_regions_that_were_renamed_are_compared_under_their_later_names(tmp_path
     shown = coco("diff", folders[0], folders[1], "--renamed", names, "--page", tmp_path / "page.html")
     assert "all/q" in shown.out
     assert "Left out" not in shown.out
-    assert "all/p" not in (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "Compared under later names: all/q (earlier all/p)." in shown.out
+    assert (tmp_path / "page.html").read_text(encoding="utf-8").count("all/p") == 1  # there, too
     names.write_text("earlier,later\nall/p,all/z\nall/s,all/s\nall/p,all/s\n")
     refused = coco("diff", folders[0], folders[1], "--renamed", names)
     assert refused.code == 2
