@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _PERSON_ID = re.compile(
     r"p?id|(person|pers|entity|individual)s?[_ .-]?(id|nr|no|num|number|key|code)|id[_ .-]?pers\w*", re.IGNORECASE
 )
-_OWN_ID = re.compile(r"(\w{3,}?)[_ .-]?(id|nr|no|number)", re.IGNORECASE)
+_OWN_ID = re.compile(r"(\w{3,}?)[_ .-]?(?:id|nr|no|number)|(?:id|nr|no|number)[_ .-](\w{3,})", re.IGNORECASE)
 _COUNTS = re.compile(r".*(nr|no|num|number)", re.IGNORECASE)
 """What may number the persons of each household anew, such as person_nr."""
 
@@ -209,7 +209,7 @@ def _identifies(name: str, header: Header) -> bool:
     if _PERSON_ID.fullmatch(name):
         return True
     row = _OWN_ID.fullmatch(name)
-    return row is not None and header.path.stem.lower().startswith(row[1].lower())
+    return row is not None and header.path.stem.lower().startswith((row[1] or row[2]).lower())
 
 
 def shares_no_column(header: Header, headers: Sequence[Header]) -> bool:

@@ -666,6 +666,8 @@ def test_words_for_readers_come_from_the_names_of_columns_and_files(
         ("persons", "id", True),
         ("people", "PersNr", True),
         ("patients", "patient_id", True),
+        ("pessoas", "id_pessoa", True),
+        ("pessoas", "id_domicilio", False),
         ("people", "pid", True),
         ("people", "household_id", False),
         ("people", "sex", False),
