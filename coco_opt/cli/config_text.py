@@ -64,14 +64,15 @@ class Earlier(NamedTuple):
 
 
 def earlier_configs(
-    candidate: Candidate, headers: Sequence[Header], out: Path
+    candidate: Candidate, headers: Sequence[Header], stated: Mapping[str, Sequence[str]], out: Path
 ) -> tuple[Earlier | None, dict[Path, Config]]:
     """Return the configuration of the same persons, if any, and else those that may be of them.
 
     The same persons have private files that are called as the candidate's (while it has none, as any of the headers')
     but for the year, next to ``out`` or in a folder next to this one that is called like it but for the year. One of
-    the same kind and of another year's files counts before others, and is carried over; of several such, one that has
-    made a release, then one that is called as ``out`` but for the year, then the last one. Others lie next to ``out``.
+    the same kind and of another year's files, with columns as ``stated``, counts before others, and is carried over; of
+    several such, one that has made a release, then one that is called as ``out`` but for the year, then the last one.
+    Others lie next to ``out``.
     """
     from coco_opt.config.load import nearby_configs, without_year
 
@@ -83,7 +84,8 @@ def earlier_configs(
         tables = (getattr(config.data, key) for key in config.private_tables)
         theirs = {table.resolve() for table in tables if isinstance(table, Path)}
         if config.privacy.dataset and set(map(without_year, files)) & set(map(without_year, theirs)):
-            same.append(Earlier(path, config, config.kind == candidate.kind.name and not files & theirs))
+            alike = config.kind == candidate.kind.name and not files & theirs
+            same.append(Earlier(path, config, alike and _agrees(config, stated)))
         elif config.privacy.dataset and path.parent == folder:
             beside[path] = config
     if not same:
@@ -95,6 +97,12 @@ def earlier_configs(
         return earlier.config.kind == candidate.kind.name, earlier.carried, any(records), named
 
     return sorted(same, key=fits)[-1], {}
+
+
+def _agrees(earlier: Config, stated: Mapping[str, Sequence[str]]) -> bool:
+    """Return whether an earlier configuration calls no column otherwise than the user states."""
+    columns = getattr(earlier.data, "columns", {})
+    return all(own not in columns or columns[own] in (*names, tuple(names)) for own, names in stated.items())
 
 
 def _sections(text: str) -> dict[str, str]:
@@ -143,7 +151,7 @@ def text_of(
         neighbours="add_remove" if last is None else last.privacy.neighbours,
         replaced=draft.replaced,
         section=section,
-        output="\n".join(_output(candidate, draft, out, last)),
+        output="\n".join(_output(candidate, draft, out, earlier)),
     )
     return config + mapped
 
@@ -205,8 +213,12 @@ def _columns(candidate: Candidate, stated: Mapping[str, Sequence[str]]) -> list[
     return lines
 
 
-def _output(candidate: Candidate, draft: Draft, out: Path, earlier: Config | None) -> list[str]:
-    """Return the lines of [output] for readers: a title, and what they call a group and an entity."""
+def _output(candidate: Candidate, draft: Draft, out: Path, earlier: Earlier | None) -> list[str]:
+    """Return the lines of [output] for readers: a title, and what they call a group and an entity.
+
+    They are those of another year; of a configuration of the same year only what groups and entities are called is, for
+    it may count by something else.
+    """
     from coco_opt.config.load import YEAR
     from coco_opt.config.sections import OutputConfig
     from coco_opt.releases.manifest import plural
@@ -220,8 +232,10 @@ def _output(candidate: Candidate, draft: Draft, out: Path, earlier: Config | Non
     if "values" in files and (value := files["values"].name_in_file("value")) != "value":
         words["value"] = value
     words = {word: text for word, text in words.items() if text}
-    again = earlier.output if earlier is not None and earlier.kind == candidate.kind.name else OutputConfig()
-    words.update((str(word), text) for word, text in again.words.items())
+    again = OutputConfig() if earlier is None or not earlier.carried else earlier.config.output
+    if earlier is not None and earlier.config.kind == candidate.kind.name:
+        known = earlier.config.output.words.items()
+        words.update((str(word), text) for word, text in known if earlier.carried or word != "value")
     for one, several in (("group", "groups"), ("entity", "entities")):
         if one in words:
             words.setdefault(several, plural(words[one]))
@@ -243,9 +257,11 @@ def _output(candidate: Candidate, draft: Draft, out: Path, earlier: Config | Non
 
 def _unit(file: Header, own: str) -> str:
     """Return what an id's column, or else the file, calls what the id identifies, "" where they do not say."""
-    column = file.name_in_file(own)
+    from coco_opt.config.load import YEAR
+
+    column, stem = file.name_in_file(own), YEAR.sub("", file.path.stem).strip("_ .-")
     named = _ID_OF.fullmatch(column) if column != own else None
-    word = _SHORT.get(column.lower()) or (named[1] if named else file.path.stem).lower()
+    word = _SHORT.get(column.lower()) or (named[1] if named else stem).lower()
     word = _SHORT.get(word, word).removesuffix("s")
     return word if word.isalpha() else ""
 

@@ -111,7 +111,7 @@ def init(
         stated = {"value": list(stated_ranges), **stated}
     files_there = [*named.values(), *headers]
     chosen, *_ = _recognised(kinds, named, headers, stated)[0]
-    earlier, beside = earlier_configs(chosen, files_there, out)
+    earlier, beside = earlier_configs(chosen, files_there, stated, out)
     if earlier is not None and earlier.carried:
         stated = {**_columns_of(earlier.config, files_there), **stated}
     (chosen, *others), named, headers = _recognised(kinds, named, headers, stated)
@@ -135,7 +135,7 @@ def init(
     _say_whose(chosen)
     _say_unlinked(chosen, [*named.values(), *headers])
     _say_other(chosen, others)
-    _say_next(chosen, draft, out)
+    _say_next(chosen, draft, out, another_year=carried is not None)
     return 0
 
 
@@ -270,9 +270,7 @@ def _say_earlier(earlier: Earlier | None, beside: Mapping[Path, Config], levels:
             what = "its budget and all but [data] and [output], so that both can be compared"
             if earlier.restated:
                 what = "its budget; without --ranges and --values its queries and method, too"
-            write(
-                f"Taken from {name}: {what}. The same queries of another year: coco-opt measure --again pays for them"
-            )
+            write(f"Taken from {name}: {what}")
             before = getattr(earlier.config.data, "levels", None)
             if before and tuple(before) != tuple(levels):
                 write(
@@ -329,13 +327,16 @@ def _say_other(chosen: Candidate, others: Sequence[Candidate]) -> None:
             write(f"{both}. For {kind_row(name).summary}, call init again with  --kind {name}")
 
 
-def _say_next(chosen: Candidate, draft: Draft, out: Path) -> None:
+def _say_next(chosen: Candidate, draft: Draft, out: Path, *, another_year: bool) -> None:
     missing = [key for key in draft.files if key not in chosen.files]
     first = f"fill in the tables not found ({', '.join(missing)}), " if missing else ""
     for own, file, what in missing_columns(chosen):
         first += f"say which column of {file.path.name} holds {what} (--columns {own}=NAME), "
     *others, last = (f"coco-opt {verb} {quoted(out)}" for verb in ("check", "plan", "release"))
     write(f"Wrote {out}: {first}{draft.left}, then run  {',  '.join(others)}  and  {last}")
+    if another_year:
+        again = f"coco-opt measure --again {quoted(out)}"
+        write(f"Where check says that these queries were measured on other data,  {again}  pays for this year's first")
 
 
 def _named_files(entries: Iterable[str]) -> dict[str, Header]:

@@ -237,7 +237,8 @@ def check_count(table: Loaded, column: int, negative: str = "") -> None:
     message = "is empty: write an integer, or leave out the rows of those who are not to be counted"
     faults.note(table, table.rows_where(f"{c} IS NULL"), column, "not-an-integer", message)
     rows = table.rows_where(f"NOT {minus} AND NOT regexp_full_match({c}, {integer})")
-    message = f"must be an integer written plainly, such as {'0 or 12' if negative else '-3, 0 or 12'}"
+    example = "0 or 12" if negative else "-3, 0 or 12: round decimals, or count in smaller units"
+    message = f"must be an integer written plainly, such as {example}"
     faults.note(table, rows, column, "not-an-integer", message)
     rows = table.rows_where(f"regexp_full_match({c}, {integer}) AND length(ltrim({c}, '-')) > {MAX_DIGITS}")
     faults.note(table, rows, column, "too-large", f"has more than {MAX_DIGITS} digits")

@@ -280,7 +280,7 @@ def _input_changed(run: str, dataset: str) -> InputError:
         "input-changed",
         f"these queries were measured already, on other data, in run {run} of dataset {dataset!r}. Restore the private "
         "table and go on for free; or, if it was meant to change, measure it with 'coco-opt measure CONFIG --again', "
-        "which pays; or give other data another privacy.dataset",
+        "which pays; or give the data of other people another privacy.dataset",
     )
 
 

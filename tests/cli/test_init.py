@@ -100,7 +100,7 @@ def test_a_second_year_shares_the_ledger_of_the_first(coco: Runner, monkeypatch:
         '# total = "3"': 'total = "2"',
         '"add_remove"': '"replace"',
         "\n# date = ": "\ndate = ",
-        "\n# title = ": '\ntitle = "Größe der Haushalte, 2025" # ',
+        "\ntitle = ": '\ntitle = "Größe der Haushalte, 2025" # ',
         "\nwords =": "\n# words =",
     }
     for year, homes in (("2025", GROUPS), ("2026", GROUPS + "g6,r1\n")):
@@ -145,6 +145,26 @@ def test_a_second_year_shares_the_ledger_of_the_first(coco: Runner, monkeypatch:
     said = coco("init", "visits.csv", "--kind", "ranges", "--columns", "value=day", "--out", "visits.toml")
     assert "If these are persons of coco-opt.toml, too, state its dataset 'people_2025'" in said.out
     assert '# dataset = "people_2025"' in Path("visits.toml").read_text()
+
+
+def test_a_second_histogram_of_the_same_persons_is_called_by_its_own_column(
+    coco: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for year in ("2025", "2026"):
+        Path(year).mkdir()
+        monkeypatch.chdir(year)
+        write(**{f"stays_{year}": "person_id,days,cost\na,1,70\nb,2,90\n"})
+        for column in ("days", "cost") if year == "2025" else ("cost", "days"):
+            text = coco("init", "--kind", "ranges", "--columns", f"value={column}", "--out", f"{column}.toml").out
+            config = load_config_without_values(Path(f"{column}.toml"))
+            assert (config.output.words["value"], config.output.title) == (column, f"Stays by {column}, {year}")
+            assert (f"Taken from ../2025/{column}.toml" in text) == (year == "2026")
+            cells = {"days": 31, "cost": 500}[column]
+            assert ("cells = 100" in Path(f"{column}.toml").read_text()) == (year == "2025")
+            written = Path(f"{column}.toml").read_text().replace("cells = 100", f"cells = {cells}")
+            Path(f"{column}.toml").write_text(written)
+            assert f"cells = {cells}" in written
+        monkeypatch.chdir("..")
 
 
 def test_a_second_year_keeps_its_queries_unless_columns_are_stated_anew(
