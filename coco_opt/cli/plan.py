@@ -96,7 +96,7 @@ def _write_tables(result: PlanForecast) -> None:
     write_values(
         [
             ("Cost", f"{_cost(result.cost)}{result.plan.after_look}; {result.meaning}"),
-            ("Promise", result.payment.promise),
+            ("Account promises", result.payment.promise),
             *predicted.notes,
             *([("Time", _time(result.seconds, result.stages))] if result.seconds is not None and result.stages else []),
             ("Memory", f"{memory}the measurement, before compression, {size(result.sealed)}"),
@@ -160,7 +160,7 @@ def check(
     values: list[tuple[str, object]] = [
         ("Would cost", f"{measurement_plan.cost}{result.plan.after_look}"),
         ("Would pay", status.words),
-        ("Promise", status.promise),
+        ("Account promises", status.promise),
         *result.plan.promised,
         *_solvers(settings),
         ("Regions by level", ", ".join(f"{name} {number:,}" for name, number in regions.items())),

@@ -309,8 +309,8 @@ def read_renamed(file: Path, earlier: pa.Table, later: pa.Table) -> dict[str, st
         paths = {before.path: after.path for before, after in known.values()}
         afterwards = Counter(later_path(name, paths) for name in earlier.column("region").to_pylist())
         message = (
-            "another region of the earlier release would have the same name: give that one its later name in a row of "
-            "its own, or leave this row out"
+            "another region of the earlier release has this name, too. If that one has another name later, give it a "
+            "row; if both were merged, leave this row out, and add up their earlier counts and variances yourself"
         )
         taken = [row for row, (_, after) in known.items() if afterwards[after.path] > 1]
         faults.note(table, taken, 1, "duplicate-region", message)

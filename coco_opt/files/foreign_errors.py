@@ -16,9 +16,9 @@ T = TypeVar("T")
 MISQUOTED = 'has an unclosed or misplaced quote (")'
 NOT_UTF8 = (
     "is not UTF-8 text: save it as CSV UTF-8 in the spreadsheet, or convert it with  "
-    "iconv -f CODE -t UTF-8 FILE > NEW,  where CODE is that of the program that wrote it: CP1252 of Windows in "
-    "Western Europe, CP1250 in Central Europe, CP1251 of Cyrillic, CP1253 of Greek, CP1258 of Vietnam, UTF-16 of "
-    "Excel's Unicode text. Then look at the names: a wrong code changes them"
+    "iconv -f CODE -t UTF-8 FILE > NEW,  where CODE is that of the program that wrote it: of Windows CP1252 in Western "
+    "Europe, CP1250 in Central Europe, CP1251 of Cyrillic, CP1253 of Greek, CP1254 of Turkish, CP1258 of Vietnamese; "
+    "UTF-16 of Excel's Unicode text. Then look at the names: a wrong code changes them"
 )
 UNEVEN = "has more or fewer fields than the header"
 _DISK_FULL = "the table does not fit in memory, nor on the disk of the private folder: free some of it"

@@ -152,7 +152,7 @@
       [node("button", names[region], { type: "button", onclick: () => go(region) }), document.createTextNode(" / ")]));
     heading.textContent = label(current);
     const rest = other >= 0 ? `, compared with ${words.places ? names[other] : paths[other]} (${figure(weight[other])})` : "";
-    summary.textContent = `${capital(levels[level[current]])} with ${figure(weight[current])} ${words.weight}${rest}.`;
+    summary.textContent = `${figure(weight[current])} ${words.weight} in this ${levels[level[current]]}${rest}.`;
     if (map) map(current);
     tiles();
     drawChart();
