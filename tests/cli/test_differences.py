@@ -344,7 +344,7 @@ def test_a_renamed_region_keeps_its_level_and_takes_no_name_that_another_one_kee
     with pytest.raises(InputError, match=r"'later': is a region of level 'land', and the earlier one of level 'part'"):
         read_renamed(names, regions, regions)
     names.write_text("earlier,later\nall/p,all/s\n")
-    with pytest.raises(InputError, match=r"row 2, column 'later': another region of the earlier release would"):
+    with pytest.raises(InputError, match=r"row 2, column 'later': another region of the earlier release has this name"):
         read_renamed(names, regions, regions)
     names.write_text("earlier,later\nall/p,all/s\nall/s,all/p\n")
     assert read_renamed(names, regions, regions) == {"all/p": "all/s", "all/s": "all/p"}

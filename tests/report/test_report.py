@@ -271,5 +271,5 @@ def test_a_browser_shows_the_root_and_its_parts(made: co.Estimated, tmp_path: Pa
         [browser, *options, (folder / "report.html").as_uri()], capture_output=True, text=True, timeout=120, check=True
     )
     assert re.search(r"<h3[^>]*>all</h3>", done.stdout)
-    assert "Nation with 57 groups." in done.stdout
+    assert "57 groups in this nation." in done.stdout
     assert re.search(r'aria-label="n 32 groups(, n)?"', done.stdout)
