@@ -110,11 +110,12 @@ def init(
     if [each.name for each in kinds] == ["ranges"] and len(stated_ranges) == 1:
         stated = {"value": list(stated_ranges), **stated}
     files_there = [*named.values(), *headers]
-    chosen, *_ = _recognised(kinds, named, headers, stated)[0]
-    earlier, beside = earlier_configs(chosen, files_there, stated, out)
-    if earlier is not None and earlier.carried:
+    recognised = _recognised(kinds, named, headers, stated)
+    earlier, beside = earlier_configs(recognised[0][0], files_there, stated, out)
+    if earlier is not None and earlier.carried:  # its columns may show more than the headers
         stated = {**_columns_of(earlier.config, files_there), **stated}
-    (chosen, *others), named, headers = _recognised(kinds, named, headers, stated)
+        recognised = _recognised(kinds, named, headers, stated)
+    (chosen, *others), named, headers = recognised
     _check_named(chosen, named)
     _check_unused(chosen, kinds, headers, explicit=bool(files), complete=bool(named))
     notes = _notes(chosen, stated_ranges, _listed(values or (), "--values"))

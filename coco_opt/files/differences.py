@@ -189,8 +189,7 @@ def _add_noise(result: pd.DataFrame, merged: pd.DataFrame, compared: Compared, c
         below, above = _reaches(merged, result)
         _add_converged(result, merged)
         if "=measured_later" in merged:
-            marks = [merged[f"=measured_{side}"].ne(other=False) for side in ("later", "earlier")]
-            result["measured"] = marks[0] & marks[1]  # a size without a row is certain
+            result["measured"] = _in_both(merged, "measured")
     else:
         return
     result["lower"], result["upper"] = difference - below, difference + above
@@ -211,9 +210,13 @@ def _add_converged(result: pd.DataFrame, merged: pd.DataFrame) -> None:
     """Add whether the chains of the region have converged in both releases, in all its rows."""
     if "=converged_later" not in merged:
         return
-    # A size without a row is certain, so it says nothing about the chains.
-    settled = [merged[f"=converged_{side}"].ne(other=False) for side in ("later", "earlier")]
-    result["converged"] = ~result["region"].isin(merged.loc[~(settled[0] & settled[1]), "region"])
+    result["converged"] = ~result["region"].isin(merged.loc[~_in_both(merged, "converged"), "region"])
+
+
+def _in_both(merged: pd.DataFrame, mark: str) -> pd.Series:
+    """Return which rows have a mark in both releases: a size without a row is certain, and has every mark."""
+    later, earlier = (merged[f"={mark}_{side}"].ne(other=False) for side in ("later", "earlier"))
+    return later & earlier
 
 
 def regions_apart(later: Side, earlier: Side) -> tuple[list[str], list[str]]:

@@ -117,25 +117,18 @@ def _figures(answers: _Answers, words: Words, ends: str) -> list[Figure]:
     histogram = answers.histogram
     edges, root = histogram.domain.edges, (np.array([0]), np.array([histogram.domain.cells]))
     low, high = answers.likely(*root)
-    cells = histogram.quantile((0.25, 0.5, 0.75))
+    first, middle, last = histogram.quantile((0.25, 0.5, 0.75))
+    median, half = _name(edges, middle, middle + 1, ends), _name(edges, first, last + 1, ends)
     if _single(edges):
-        names = "the median", "the middle half"
-        meanings = f"half of all {words.entities} are at most that", "a quarter lie below, a quarter above"
+        of_median = Figure(median, f"{words.value}, the median", f"half of all {words.entities} are at most that")
+        of_half = Figure(half, f"{words.value}, the middle half", "a quarter lie below, a quarter above")
     else:  # nothing tells where in a cell of several values they lie
-        names = "where the median lies", "where the middle half lies"
-        meanings = (
-            f"at most half of all {words.entities} lie below, and at most half above",
-            "at most a quarter lie below, and at most a quarter above",
-        )
-    return [
-        Figure(f"{answers(*root)[0][0]:,.0f}", f"{words.entities} in all", between(max(0.0, low[0]), high[0])),
-        *(
-            Figure(_name(edges, *within, ends), f"{words.value}, {name}", meaning)
-            for within, name, meaning in zip(
-                ((cells[1], cells[1] + 1), (cells[0], cells[2] + 1)), names, meanings, strict=True
-            )
-        ),
-    ]
+        sure = f"at most half of all {words.entities} lie below, and at most half above"
+        of_median = Figure(median, f"{words.value}, where the median lies", sure)
+        sure = "at most a quarter lie below, and at most a quarter above"
+        of_half = Figure(half, f"{words.value}, where the middle half lies", sure)
+    total = Figure(f"{answers(*root)[0][0]:,.0f}", f"{words.entities} in all", between(max(0.0, low[0]), high[0]))
+    return [total, of_median, of_half]
 
 
 def _method(histogram: UniversalHistogram) -> str:
